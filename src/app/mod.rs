@@ -1,0 +1,1 @@
+//! Wiring: who owns which task and thread, start and shutdown.

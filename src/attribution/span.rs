@@ -1,0 +1,48 @@
+//! A span as the OTLP receiver hands it on: decoded, mapped to a stage, not yet joined.
+
+use std::sync::Arc;
+
+use crate::ledger::{SpanId, Stage, TraceId};
+
+/// OTLP's span kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpanKind {
+    /// Not said; treated as internal.
+    #[default]
+    Unspecified,
+    /// Inside one service.
+    Internal,
+    /// Serves a remote request.
+    Server,
+    /// Makes a remote request.
+    Client,
+    /// Sends a message.
+    Producer,
+    /// Receives a message.
+    Consumer,
+}
+
+/// One received span.
+#[derive(Clone, Debug)]
+pub struct IncomingSpan {
+    /// The trace.
+    pub trace: TraceId,
+    /// The span.
+    pub span: SpanId,
+    /// Its parent; `None` for a root span.
+    pub parent: Option<SpanId>,
+    /// The name as sent.
+    pub name: Box<str>,
+    /// The kind as sent.
+    pub kind: SpanKind,
+    /// The stage that the rules map name and attributes to.
+    pub stage: Option<Stage>,
+    /// Whether it is a call to a store (`db.system` or `db.system.name` is set).
+    pub is_store_call: bool,
+    /// Start by the upstream's wall clock, nanoseconds since the Unix epoch.
+    pub start_unix_ns: u64,
+    /// End by the upstream's wall clock.
+    pub end_unix_ns: u64,
+    /// The resource's `service.name` and `service.instance.id`, joined by a slash: who sent it.
+    pub service: Arc<str>,
+}

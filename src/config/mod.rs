@@ -1,0 +1,1 @@
+//! Assembles every module's own configuration; loads, checks and prints it.

@@ -1,0 +1,1 @@
+//! The admin server: stats, exchanges, metrics, HDR logs, health.

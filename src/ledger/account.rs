@@ -1,0 +1,59 @@
+//! What the law of time yields: for each stage and source, the nanoseconds it owns.
+
+use super::stage::{Source, Stage};
+
+/// Nanoseconds by stage and source. Over one exchange they sum to its total, exactly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    ns: [[u64; Source::COUNT]; Stage::COUNT],
+}
+
+impl Account {
+    /// Gives `ns` more to `stage`, on the word of `source`.
+    pub const fn add(&mut self, stage: Stage, source: Source, ns: u64) {
+        self.ns[stage.index()][source.index()] += ns;
+    }
+
+    /// What `stage` owns, whoever says so.
+    #[must_use]
+    pub fn stage_ns(&self, stage: Stage) -> u64 {
+        self.ns[stage.index()].iter().sum()
+    }
+
+    /// What `stage` owns on the word of `source`.
+    #[must_use]
+    pub const fn by_source_ns(&self, stage: Stage, source: Source) -> u64 {
+        self.ns[stage.index()][source.index()]
+    }
+
+    /// Who speaks for most of what `stage` owns (the stronger where two speak for as much); `None` if it owns nothing.
+    #[must_use]
+    pub fn source(&self, stage: Stage) -> Option<Source> {
+        let row = &self.ns[stage.index()];
+        let most = *row.iter().max()?;
+        Source::ALL.into_iter().find(|s| most > 0 && row[s.index()] == most)
+    }
+
+    /// The sum over all stages.
+    #[must_use]
+    pub fn total_ns(&self) -> u64 {
+        self.ns.iter().flatten().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_is_who_speaks_for_most() {
+        let mut a = Account::default();
+        assert_eq!(a.source(Stage::Queue), None);
+        a.add(Stage::Queue, Source::Traced, 3);
+        a.add(Stage::Queue, Source::Observed, 2);
+        assert_eq!(a.source(Stage::Queue), Some(Source::Traced));
+        a.add(Stage::Queue, Source::Observed, 1);
+        assert_eq!(a.source(Stage::Queue), Some(Source::Observed));
+        assert_eq!((a.stage_ns(Stage::Queue), a.total_ns()), (6, 6));
+    }
+}

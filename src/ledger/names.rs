@@ -1,0 +1,96 @@
+//! Bounded interning of label values, so that a ledger holds numbers and no label can explode a series.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+
+/// An interned label value. Zero is `other`, to which everything past the bound goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(u32);
+
+impl Name {
+    /// What every value past the bound is called.
+    pub const OTHER: Self = Self(0);
+
+    /// The place in the table.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// A table of label values with a bound; past it every new value is [`Name::OTHER`].
+#[derive(Debug)]
+pub struct Names {
+    table: RwLock<Table>,
+    capacity: usize,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_text: FxHashMap<Arc<str>, Name>,
+    texts: Vec<Arc<str>>,
+    overflowed: u64,
+}
+
+impl Names {
+    /// An empty table that holds at most `capacity` values besides `other`.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        let other: Arc<str> = Arc::from("other");
+        let table = Table { by_text: FxHashMap::from_iter([(other.clone(), Name::OTHER)]), texts: vec![other], overflowed: 0 };
+        Self { table: RwLock::new(table), capacity }
+    }
+
+    /// The name of `text`, interned now if there is room.
+    pub fn intern(&self, text: &str) -> Name {
+        if let Some(name) = self.table.read().by_text.get(text) {
+            return *name;
+        }
+        let mut table = self.table.write();
+        if let Some(name) = table.by_text.get(text) {
+            return *name;
+        }
+        if table.texts.len() > self.capacity {
+            table.overflowed += 1;
+            return Name::OTHER;
+        }
+        let text: Arc<str> = Arc::from(text);
+        let name = Name(u32::try_from(table.texts.len()).unwrap_or(0));
+        table.texts.push(text.clone());
+        table.by_text.insert(text, name);
+        name
+    }
+
+    /// The text of `name`; `other` for a name of another table.
+    #[must_use]
+    pub fn text(&self, name: Name) -> Arc<str> {
+        let table = self.table.read();
+        table.texts.get(name.0 as usize).unwrap_or(&table.texts[0]).clone()
+    }
+
+    /// How many values are held besides `other`, and how many look-ups went to `other` for want of room.
+    #[must_use]
+    pub fn fill(&self) -> (usize, u64) {
+        let table = self.table.read();
+        (table.texts.len() - 1, table.overflowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn past_the_bound_everything_is_other() {
+        let names = Names::new(2);
+        let (a, b, c) = (names.intern("a"), names.intern("b"), names.intern("c"));
+        assert_ne!(a, b);
+        assert_eq!(c, Name::OTHER);
+        assert_eq!(names.intern("a"), a);
+        assert_eq!(&*names.text(b), "b");
+        assert_eq!(&*names.text(c), "other");
+        assert_eq!(names.fill(), (2, 1));
+    }
+}

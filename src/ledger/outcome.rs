@@ -1,0 +1,102 @@
+//! How a request ended, and of which kind it was.
+
+use serde::Serialize;
+
+/// How one request ended. Every request ends in exactly one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The upstream answered below 400 (gRPC: status 0) and the client took all of it.
+    Ok,
+    /// The upstream answered 4xx, or a gRPC status that blames the caller.
+    ClientError,
+    /// The upstream answered 5xx, or any other gRPC status than 0.
+    ServerError,
+    /// The client's request was refused by Lapwing as malformed or too large (400, 413, 431).
+    Rejected,
+    /// Lapwing shed the request (503).
+    Shed,
+    /// The upstream could not be reached (502).
+    Unreachable,
+    /// The upstream broke the connection or spoke garbage (502, or a response cut short).
+    Broken,
+    /// The upstream was too slow (504, or a response that stalled).
+    TimedOut,
+    /// The client went away first.
+    Cancelled,
+}
+
+impl Outcome {
+    /// How many outcomes there are.
+    pub const COUNT: usize = 9;
+
+    /// Every outcome.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Ok,
+        Self::ClientError,
+        Self::ServerError,
+        Self::Rejected,
+        Self::Shed,
+        Self::Unreachable,
+        Self::Broken,
+        Self::TimedOut,
+        Self::Cancelled,
+    ];
+
+    /// The name on every surface, in snake case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ClientError => "client_error",
+            Self::ServerError => "server_error",
+            Self::Rejected => "rejected",
+            Self::Shed => "shed",
+            Self::Unreachable => "unreachable",
+            Self::Broken => "broken",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The place in arrays by outcome, `0..Outcome::COUNT`.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Whether it counts in `errors`: everything but [`Self::Ok`] and [`Self::Cancelled`].
+    #[must_use]
+    pub const fn is_error(self) -> bool {
+        !matches!(self, Self::Ok | Self::Cancelled)
+    }
+
+    /// Whether the upstream answered in full, so that the latency belongs among the latencies.
+    #[must_use]
+    pub const fn is_answered(self) -> bool {
+        matches!(self, Self::Ok | Self::ClientError | Self::ServerError)
+    }
+}
+
+/// What kind of exchange it was: the two are never mixed in one histogram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A request and its response.
+    #[default]
+    Request,
+    /// A long-lived stream: an upgraded connection, or a gRPC call answered before it was fully asked.
+    Stream,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_agree_with_the_list() {
+        for (i, outcome) in Outcome::ALL.into_iter().enumerate() {
+            assert_eq!(outcome.index(), i);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The ledger: what the request path hands over when a request is done. Fixed size, no heap, numbers only.
+//!
+//! Every `_ns` field but the anchor is an offset from the request's start, in nanoseconds.
+
+use arrayvec::ArrayVec;
+
+use super::clock::Stamp;
+use super::identity::{SpanId, TraceId};
+use super::names::Name;
+use super::outcome::{Kind, Outcome};
+use super::stage::{Source, Stage};
+
+/// A named piece of a request's time, observed by the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Who owns the time.
+    pub stage: Stage,
+    /// What happened, such as `connect`.
+    pub name: &'static str,
+    /// Start, from the request's start.
+    pub start_ns: u64,
+    /// End, from the request's start; not before the start.
+    pub end_ns: u64,
+}
+
+/// A duration without a start, which the response itself carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The stage it was mapped to.
+    pub stage: Stage,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Whether it came behind the body (a trailer), not in the head.
+    pub trailing: bool,
+}
+
+/// The upstream window: what reports may claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Last request byte handed to the upstream, or the response's first byte if that came earlier.
+    pub start_ns: u64,
+    /// The response head was read.
+    pub head_ns: u64,
+    /// Last response byte read.
+    pub end_ns: u64,
+}
+
+impl Window {
+    /// The window's length.
+    #[must_use]
+    pub const fn length_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+}
+
+/// What a series is keyed by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SeriesKey {
+    /// Method and path with the ids folded.
+    pub route: Name,
+    /// The model, where the protocol names it.
+    pub model: Name,
+    /// The upstream.
+    pub upstream: Name,
+}
+
+/// One request's account as the request path saw it.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    /// Route, model and upstream.
+    pub series: SeriesKey,
+    /// Request or long-lived stream.
+    pub kind: Kind,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The response's status as the client saw it; zero if it saw none.
+    pub status: u16,
+    /// The trace.
+    pub trace: TraceId,
+    /// Lapwing's own span: the parent that the upstream was given.
+    pub span: SpanId,
+    /// The client's span, or zero.
+    pub parent: SpanId,
+    /// The upstream was told that the trace is sampled, so spans may come.
+    pub traced: bool,
+    /// The trace is sampled only because Lapwing asked for it.
+    pub ours: bool,
+    /// The wall clock at the start, in nanoseconds since the Unix epoch.
+    pub anchor_unix_ns: u64,
+    /// The monotonic clock at the start.
+    pub started: Stamp,
+    /// First byte of the request to the last byte of the response handed to the socket.
+    pub total_ns: u64,
+    /// The upstream window; `None` if no upstream took the request.
+    pub window: Option<Window>,
+    /// What the proxy observed.
+    pub spans: ArrayVec<Span, { Self::SPANS }>,
+    /// What the response reported.
+    pub reports: ArrayVec<Report, { Self::REPORTS }>,
+    /// Spans and reports for which there was no room.
+    pub overflowed: u32,
+    /// Body bytes from the client.
+    pub request_bytes: u64,
+    /// Body bytes to the client.
+    pub response_bytes: u64,
+}
+
+impl Ledger {
+    /// How many observed spans a ledger holds.
+    pub const SPANS: usize = 16;
+    /// How many in-band reports a ledger holds.
+    pub const REPORTS: usize = 12;
+
+    /// A ledger that opens at `started`, with nothing in it.
+    #[must_use]
+    pub fn open(started: Stamp, anchor_unix_ns: u64) -> Self {
+        Self {
+            series: SeriesKey::default(),
+            kind: Kind::Request,
+            outcome: Outcome::Cancelled,
+            status: 0,
+            trace: TraceId::default(),
+            span: SpanId::default(),
+            parent: SpanId::default(),
+            traced: false,
+            ours: false,
+            anchor_unix_ns,
+            started,
+            total_ns: 0,
+            window: None,
+            spans: ArrayVec::new(),
+            reports: ArrayVec::new(),
+            overflowed: 0,
+            request_bytes: 0,
+            response_bytes: 0,
+        }
+    }
+
+    /// The offset of `stamp` from the start; zero for stamps before it.
+    #[must_use]
+    pub const fn offset(&self, stamp: Stamp) -> u64 {
+        stamp.since(self.started)
+    }
+
+    /// Adds an observed span, from stamp to stamp; counts it as overflowed if there is no room.
+    pub fn observe(&mut self, stage: Stage, name: &'static str, start: Stamp, end: Stamp) {
+        let span = Span { stage, name, start_ns: self.offset(start), end_ns: self.offset(end.max(start)) };
+        if self.spans.try_push(span).is_err() {
+            self.overflowed += 1;
+        }
+    }
+
+    /// Adds an in-band report; counts it as overflowed if there is no room.
+    pub fn report(&mut self, report: Report) {
+        if self.reports.try_push(report).is_err() {
+            self.overflowed += 1;
+        }
+    }
+}
+
+impl Span {
+    /// Observed spans have one source.
+    pub const SOURCE: Source = Source::Observed;
+}

@@ -1,0 +1,25 @@
+//! Lapwing: a sidecar latency-profiling proxy for ML model servers.
+//!
+//! The modules stand on floors, and each uses lower floors only (`tests/layout.rs` enforces it):
+//!
+//! | floor | modules |
+//! |---|---|
+//! | 0 | [`ledger`], [`settings`], [`metrics`] (may use `ledger`) |
+//! | 1 | [`protocol`], [`engine`] |
+//! | 2 | [`attribution`] |
+//! | 4 | [`proxy`], [`export`] |
+//! | 5 | [`config`] |
+//! | 6 | [`app`] |
+//!
+//! ARCHITECTURE.md has the picture and the reasons.
+
+pub mod app;
+pub mod attribution;
+pub mod config;
+pub mod engine;
+pub mod export;
+pub mod ledger;
+pub mod metrics;
+pub mod protocol;
+pub mod proxy;
+pub mod settings;

@@ -1,0 +1,2 @@
+//! The `lapwing` command.
+fn main() {}

@@ -1,0 +1,106 @@
+//! The profiler's account of itself: counters and gauges that every thread may touch.
+//!
+//! Each is one row of the table below; `/metrics`, `/stats` and docs/METRICS.md are made from the rows.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! rows {
+    ($($variant:ident: $kind:ident $metric:literal $labels:expr, $help:literal;)*) => {
+        /// One counter or gauge.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Counter { $(#[doc = $help] $variant,)* }
+
+        impl Counter {
+            /// Every row, in the table's order.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The row's definition.
+            #[must_use]
+            pub const fn row(self) -> Row {
+                match self { $(Self::$variant => Row { kind: RowKind::$kind, metric: $metric, labels: $labels, help: $help },)* }
+            }
+        }
+    };
+}
+
+/// Whether a row only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowKind {
+    /// Only grows; its metric gets the suffix `_total` in OpenMetrics text.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// A row's definition. Rows of one metric share its help text up to the first colon.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Counter or gauge.
+    pub kind: RowKind,
+    /// The metric's name without `_total`.
+    pub metric: &'static str,
+    /// The row's fixed labels.
+    pub labels: &'static [(&'static str, &'static str)],
+    /// What it counts.
+    pub help: &'static str,
+}
+
+rows! {
+    DroppedChannelFull: Counter "lapwing_exchanges_dropped" &[("reason", "channel_full")], "Exchanges served but not profiled: the channel to the aggregator was full.";
+    DroppedPanic: Counter "lapwing_exchanges_dropped" &[("reason", "panic")], "Exchanges served but not profiled: the observer panicked.";
+    PendingEvicted: Counter "lapwing_pending_evicted" &[], "Exchanges merged before their spans came, because the pending table was full.";
+    Pending: Gauge "lapwing_pending_exchanges" &[], "Exchanges that wait for their spans.";
+    QueueDepth: Gauge "lapwing_queue_depth" &[], "Closed ledgers that wait for the aggregator.";
+    Clipped: Counter "lapwing_reports_clipped" &[], "Reports and spans that did not fit their upstream window and were clipped.";
+    ValuesClipped: Counter "lapwing_values_clipped" &[], "Durations outside a histogram's bounds, recorded at the bound.";
+    LedgerOverflowed: Counter "lapwing_ledger_overflowed" &[], "Observed spans and in-band reports for which a ledger had no room.";
+    ReportsMalformed: Counter "lapwing_reports_malformed" &[], "Server-Timing entries that could not be read.";
+    SpansReceived: Counter "lapwing_spans_received" &[], "Spans that the OTLP receiver took.";
+    SpansJoined: Counter "lapwing_spans" &[("result", "joined")], "Spans that were joined to an exchange.";
+    SpansAmbiguous: Counter "lapwing_spans" &[("result", "ambiguous")], "Spans whose exchange could not be told.";
+    SpansUnmatched: Counter "lapwing_spans" &[("result", "unmatched")], "Spans of no request of ours.";
+    SpansLate: Counter "lapwing_spans" &[("result", "late")], "Spans that came after their exchange was merged.";
+    SpansShed: Counter "lapwing_spans" &[("result", "shed")], "Spans dropped because a table or channel was full.";
+    OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that could not be decoded.";
+    OtlpForwarded: Counter "lapwing_otlp_forwarded" &[], "OTLP requests passed on to the collector.";
+    OtlpForwardLost: Counter "lapwing_otlp_forward_lost" &[], "OTLP requests that could not be passed on to the collector.";
+    UpstreamRetried: Counter "lapwing_upstream_retried" &[], "Requests sent again on a fresh connection because the reused one had closed before anything was written.";
+    UpstreamConnected: Counter "lapwing_upstream_connections" &[], "Connections opened to the upstream.";
+    ConnectionsAccepted: Counter "lapwing_client_connections" &[], "Connections accepted from clients.";
+    ConnectionsFailed: Counter "lapwing_client_connections_failed" &[], "Client connections that ended in a protocol error.";
+    InFlight: Gauge "lapwing_requests_in_flight" &[], "Requests in flight.";
+}
+
+/// The values of all rows. Relaxed: a scrape may see one row a moment before another.
+#[derive(Debug, Default)]
+pub struct Counters {
+    values: [AtomicU64; Counter::ALL.len()],
+}
+
+impl Counters {
+    /// Adds one.
+    pub fn bump(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    /// Adds `n`.
+    pub fn add(&self, counter: Counter, n: u64) {
+        self.values[counter as usize].fetch_add(n, Relaxed);
+    }
+
+    /// Takes `n` off a gauge.
+    pub fn sub(&self, counter: Counter, n: u64) {
+        self.values[counter as usize].fetch_sub(n, Relaxed);
+    }
+
+    /// Sets a gauge.
+    pub fn set(&self, counter: Counter, value: u64) {
+        self.values[counter as usize].store(value, Relaxed);
+    }
+
+    /// Reads a row.
+    #[must_use]
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.values[counter as usize].load(Relaxed)
+    }
+}

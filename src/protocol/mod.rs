@@ -1,0 +1,1 @@
+//! What can be read of a request from its head: the route, the model.

@@ -1,0 +1,1 @@
+//! The data plane: listen, carry requests, keep the ledger.
