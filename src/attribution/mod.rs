@@ -1,5 +1,17 @@
 //! Who owns the upstream window: in-band reports, OTLP spans, the pending join and the merge.
 
+mod aggregator;
+mod expect;
+mod merge;
+mod orphans;
+mod pending;
+mod recent;
+mod rendered;
 mod span;
+mod tree;
 
+pub use aggregator::{Aggregator, Join, Merge};
+pub use expect::Expect;
+pub use merge::{Claims, merge, placed};
+pub use rendered::{Rendered, rendered};
 pub use span::{IncomingSpan, SpanKind};

@@ -1,0 +1,152 @@
+//! Spans whose exchange is not known yet: it has not closed, or a parent in between has not come. Bounded in number and
+//! in age; past the bound the trace that waits longest goes.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ledger::{SpanId, Stamp, TraceId};
+
+use super::span::IncomingSpan;
+
+/// Spans by trace and parent.
+#[derive(Debug)]
+pub(super) struct Orphans {
+    traces: FxHashMap<TraceId, Held>,
+    /// When each trace's oldest span is due to go.
+    order: BTreeSet<(Stamp, TraceId)>,
+    len: usize,
+    capacity: usize,
+    age_ns: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    by_parent: FxHashMap<Option<SpanId>, Vec<(Stamp, IncomingSpan)>>,
+    len: usize,
+    due: Stamp,
+}
+
+impl Orphans {
+    /// An empty table for `capacity` spans, each for at most `age_ns`.
+    pub(super) fn new(capacity: usize, age_ns: u64) -> Self {
+        Self { traces: FxHashMap::default(), order: BTreeSet::new(), len: 0, capacity, age_ns }
+    }
+
+    /// How many spans are held.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether any span of `trace` is held.
+    pub(super) fn has(&self, trace: TraceId) -> bool {
+        self.traces.contains_key(&trace)
+    }
+
+    /// Holds a span. If that is one too many, a whole trace goes: which, and how many spans.
+    pub(super) fn hold(&mut self, span: IncomingSpan, now: Stamp) -> Option<(TraceId, usize)> {
+        let trace = span.trace;
+        let due = now.plus(self.age_ns);
+        let held = self.traces.entry(trace).or_insert_with(|| {
+            self.order.insert((due, trace));
+            Held { by_parent: FxHashMap::default(), len: 0, due }
+        });
+        held.by_parent.entry(span.parent).or_default().push((now, span));
+        held.len += 1;
+        self.len += 1;
+        if self.len <= self.capacity {
+            return None;
+        }
+        let (_, oldest) = *self.order.first()?;
+        Some((oldest, self.drop_trace(oldest)))
+    }
+
+    /// Gives out the children of `parent` (of nobody, for `None`).
+    pub(super) fn release(&mut self, trace: TraceId, parent: Option<SpanId>) -> Vec<IncomingSpan> {
+        let Some(held) = self.traces.get_mut(&trace) else { return Vec::new() };
+        let Some(spans) = held.by_parent.remove(&parent) else { return Vec::new() };
+        held.len -= spans.len();
+        self.len -= spans.len();
+        if held.len == 0 {
+            self.drop_trace(trace);
+        }
+        spans.into_iter().map(|(_, span)| span).collect()
+    }
+
+    /// Lets go of what is too old; `gone` hears of each trace and how many of its spans went.
+    pub(super) fn expire(&mut self, now: Stamp, mut gone: impl FnMut(TraceId, usize)) {
+        while let Some((due, trace)) = self.order.first().copied().filter(|(due, _)| *due <= now) {
+            self.order.remove(&(due, trace));
+            let Some(held) = self.traces.get_mut(&trace) else { continue };
+            let age_ns = self.age_ns;
+            let mut oldest: Option<Stamp> = None;
+            let before = held.len;
+            held.by_parent.retain(|_, spans| {
+                spans.retain(|(came, _)| now.since(*came) < age_ns);
+                oldest = oldest.into_iter().chain(spans.first().map(|(came, _)| *came)).min();
+                !spans.is_empty()
+            });
+            held.len = held.by_parent.values().map(Vec::len).sum();
+            let went = before - held.len;
+            self.len -= went;
+            match oldest {
+                Some(came) => {
+                    held.due = came.plus(age_ns);
+                    self.order.insert((held.due, trace));
+                }
+                None => drop(self.traces.remove(&trace)),
+            }
+            gone(trace, went);
+        }
+    }
+
+    /// Lets go of everything.
+    pub(super) fn clear(&mut self, mut gone: impl FnMut(TraceId, usize)) {
+        self.traces.drain().for_each(|(trace, held)| gone(trace, held.len));
+        self.order.clear();
+        self.len = 0;
+    }
+
+    /// Gives out every tree of spans whose topmost parent never came and one of whose top spans `fits`; but not the trees
+    /// that hold the span `above` or hang from it: they are beside the exchange or above it, not below.
+    pub(super) fn release_unknown(
+        &mut self,
+        trace: TraceId,
+        above: SpanId,
+        fits: impl Fn(&IncomingSpan) -> bool,
+    ) -> Vec<IncomingSpan> {
+        let Some(held) = self.traces.get(&trace) else { return Vec::new() };
+        let ids: FxHashSet<SpanId> = held.by_parent.values().flatten().map(|(_, s)| s.span).collect();
+        let tops = held.by_parent.iter().filter_map(|(parent, spans)| {
+            let parent = parent.filter(|p| *p != above && !ids.contains(p))?;
+            spans.iter().any(|(_, s)| fits(s)).then_some(parent)
+        });
+        let parents: Vec<SpanId> = tops.filter_map(|top| held.tree(top, above)).flatten().collect();
+        parents.into_iter().flat_map(|parent| self.release(trace, Some(parent))).collect()
+    }
+
+    fn drop_trace(&mut self, trace: TraceId) -> usize {
+        let Some(held) = self.traces.remove(&trace) else { return 0 };
+        self.order.remove(&(held.due, trace));
+        self.len -= held.len;
+        held.len
+    }
+}
+
+impl Held {
+    /// Every parent in the tree that hangs from `top`; `None` if `above` is in it.
+    fn tree(&self, top: SpanId, above: SpanId) -> Option<Vec<SpanId>> {
+        let mut seen = FxHashSet::from_iter([top]);
+        let mut todo = vec![top];
+        let mut parents = Vec::new();
+        while let Some(parent) = todo.pop() {
+            let Some(spans) = self.by_parent.get(&Some(parent)) else { continue };
+            parents.push(parent);
+            if spans.iter().any(|(_, s)| s.span == above) {
+                return None;
+            }
+            todo.extend(spans.iter().map(|(_, s)| s.span).filter(|id| seen.insert(*id)));
+        }
+        Some(parents)
+    }
+}

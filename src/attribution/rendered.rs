@@ -1,0 +1,71 @@
+//! An exchange's claims as a waterfall shows them: each with a name. Units: nanoseconds from the request's start.
+
+use crate::ledger::{Exchange, Source, Stage};
+
+use super::merge::Placing;
+
+/// One bar of a waterfall.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// What it is called: an observed or traced span's own name, a report's stage, or `upstream` for the opaque window.
+    pub name: String,
+    /// Whose time it is.
+    pub stage: Stage,
+    /// Start.
+    pub start_ns: u64,
+    /// End, exclusive.
+    pub end_ns: u64,
+    /// Who says so.
+    pub source: Source,
+}
+
+/// The claims on an exchange's time as they were placed, in order of start. They may overlap and nest: the account,
+/// not this, says who owns an instant. Spans without a stage claim nothing and are left out.
+#[must_use]
+pub fn rendered(exchange: &Exchange) -> Vec<Rendered> {
+    let ledger = &exchange.ledger;
+    let Placing { claims, accepted, .. } = Placing::of(ledger, &exchange.traced);
+    let observed = ledger.spans.iter().map(|s| Some(s.name));
+    let traced = accepted.iter().map(|i| exchange.traced.get(*i).map(|s| &*s.name));
+    let mut bars: Vec<Rendered> = claims
+        .iter()
+        .zip(observed.chain(traced).chain(std::iter::repeat(None)))
+        .map(|(claim, name)| Rendered {
+            name: name.unwrap_or(if claim.source == Source::Opaque { "upstream" } else { claim.stage.name() }).to_owned(),
+            stage: claim.stage,
+            start_ns: claim.start_ns,
+            end_ns: claim.end_ns,
+            source: claim.source,
+        })
+        .collect();
+    bars.sort_by_key(|b| (b.start_ns, u64::MAX - b.end_ns));
+    bars
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ledger::{Ledger, Report, Span, Stamp, TracedSpan, Window};
+
+    use super::super::merge;
+    use super::*;
+
+    #[test]
+    fn every_claim_has_a_name() {
+        let mut ledger = Ledger::open(Stamp::default(), 0);
+        ledger.total_ns = 100;
+        ledger.window = Some(Window { start_ns: 10, head_ns: 90, end_ns: 90 });
+        ledger.spans.push(Span { stage: Stage::Ingress, name: "read", start_ns: 0, end_ns: 10 });
+        let opaque = rendered(&merge(ledger.clone(), Vec::new()));
+        let names: Vec<&str> = opaque.iter().map(|b| &*b.name).collect();
+        assert_eq!(names, ["read", "upstream"]);
+
+        ledger.report(Report { stage: Stage::Queue, duration_ns: 20, trailing: false });
+        let span = |name: &str, stage| TracedSpan { name: name.into(), stage, start_ns: 20, end_ns: 50, depth: 1 };
+        let traced = vec![span("serve", None), span("model", Some(Stage::Forward))];
+        let bars = rendered(&merge(ledger, traced));
+        let seen: Vec<_> = bars.iter().map(|b| (&*b.name, b.start_ns, b.end_ns, b.source)).collect();
+        let expected =
+            [("read", 0, 10, Source::Observed), ("model", 20, 50, Source::Traced), ("queue", 70, 90, Source::Reported)];
+        assert_eq!(seen, expected);
+    }
+}
