@@ -1,0 +1,199 @@
+//! All series, the recent exchanges and the slowest. The aggregator alone records; queries copy out under the same lock.
+//!
+//! Bounded: `max_series` series and one called `other`, to which everything beyond goes; `recent` exchanges; `slowest`
+//! for each of ten minutes. Never does I/O and reads no clock but to stamp its own opening.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::counters::{Counter, Counters};
+use super::labels::Labels;
+use super::series::Series;
+use super::slowest::Slowest;
+use super::snapshot::{SeriesSnapshot, Snapshot};
+use super::window::{Calendar, Selection, Window};
+use crate::ledger::{Exchange, Kind, SeriesKey, Stamp};
+
+/// The bounds of a registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Series besides `other`. A series costs some 20 to 100 KiB; if unsure, use 1000.
+    pub max_series: usize,
+    /// Recent exchanges kept, about 2 KiB each.
+    pub recent: usize,
+    /// The slowest requests kept for each of the last ten minutes, about 2 KiB each.
+    pub slowest: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_series: 1_000, recent: 1_000, slowest: 100 }
+    }
+}
+
+/// How [`Registry::exchanges`] orders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The latest first.
+    #[default]
+    Recent,
+    /// The slowest of the last ten minutes first; long-lived streams are not among them.
+    Slowest,
+}
+
+/// Everything that is measured per series.
+#[derive(Debug)]
+pub struct Registry {
+    limits: Limits,
+    labels: Arc<Labels>,
+    counters: Arc<Counters>,
+    places: FxHashMap<SeriesKey, u32>,
+    /// The first is `other`.
+    series: Vec<Series>,
+    overflowed: u64,
+    touched: Vec<u32>,
+    calendar: Calendar,
+    recent: VecDeque<Arc<Exchange>>,
+    slowest: Slowest,
+}
+
+impl Registry {
+    /// An empty registry; `labels` are the tables in which the keys were interned.
+    #[must_use]
+    pub fn new(limits: Limits, labels: Arc<Labels>, counters: Arc<Counters>) -> Self {
+        let other = SeriesKey::default();
+        Self {
+            limits,
+            labels,
+            counters,
+            places: FxHashMap::from_iter([(other, 0)]),
+            series: vec![Series::new(other)],
+            overflowed: 0,
+            touched: Vec::new(),
+            calendar: Calendar::new(Stamp::now()),
+            recent: VecDeque::with_capacity(limits.recent),
+            slowest: Slowest::new(limits.slowest),
+        }
+    }
+
+    /// Adds an exchange to its series, once.
+    pub fn record(&mut self, exchange: &Exchange) {
+        let place = match self.places.get(&exchange.ledger.series) {
+            Some(place) => *place,
+            None => self.open(exchange.ledger.series),
+        };
+        let (clipped, first) = self.series[place as usize].record(exchange);
+        if first {
+            self.touched.push(place);
+        }
+        if clipped > 0 {
+            self.counters.add(Counter::ValuesClipped, clipped);
+        }
+    }
+
+    #[cold]
+    fn open(&mut self, key: SeriesKey) -> u32 {
+        match u32::try_from(self.series.len()) {
+            Ok(place) if self.series.len() <= self.limits.max_series => {
+                self.series.push(Series::new(key));
+                self.places.insert(key, place);
+                place
+            }
+            _ => {
+                self.overflowed += 1;
+                0
+            }
+        }
+    }
+
+    /// Records an exchange and keeps it among the recent, and if it is slow among the slowest.
+    pub fn keep(&mut self, exchange: Exchange, now: Stamp) {
+        self.record(&exchange);
+        let exchange = Arc::new(exchange);
+        if exchange.ledger.kind == Kind::Request {
+            self.slowest.offer(&exchange, now);
+        }
+        if self.recent.len() >= self.limits.recent {
+            self.recent.pop_front();
+        }
+        if self.limits.recent > 0 {
+            self.recent.push_back(exchange);
+        }
+    }
+
+    /// Closes a slot of time. To be called every 2 s; costs some microseconds for each series with traffic since the last.
+    pub fn rotate(&mut self, now: Stamp) {
+        let (number, roll) = self.calendar.rotate(now);
+        for place in self.touched.drain(..) {
+            self.series[place as usize].rotate(number);
+        }
+        if let Some(roll) = roll {
+            self.series.iter_mut().for_each(|series| series.roll(&roll));
+        }
+    }
+
+    /// Copies out every series with traffic in `window`. See [`Self::part`] for doing so in small pieces.
+    #[must_use]
+    pub fn snapshot(&self, window: Window) -> Snapshot {
+        let mut series = self.part(window, 0..self.places());
+        series.sort_by(|a, b| (&a.route, &a.model, &a.upstream).cmp(&(&b.route, &b.model, &b.upstream)));
+        Snapshot { window, covered_ns: self.covered_ns(window), series }
+    }
+
+    /// Copies out the series at these places that have traffic in `window`. A reader that takes a few places at a time and
+    /// lets go of the lock between them keeps the aggregator waiting for microseconds only; a series is never torn.
+    #[must_use]
+    pub fn part(&self, window: Window, places: Range<usize>) -> Vec<SeriesSnapshot> {
+        let selection = self.calendar.select(window);
+        let places = places.start.min(self.series.len())..places.end.min(self.series.len());
+        self.series[places].iter().filter_map(|series| self.copy(series, window, &selection)).collect()
+    }
+
+    fn copy(&self, series: &Series, window: Window, selection: &Selection) -> Option<SeriesSnapshot> {
+        let (figures, counts) = series.read(window, selection);
+        let key = series.key;
+        let Labels { routes, models, upstreams } = &*self.labels;
+        let (route, model, upstream) = (routes.text(key.route), models.text(key.model), upstreams.text(key.upstream));
+        (figures.count() > 0).then_some(SeriesSnapshot { key, route, model, upstream, figures, counts })
+    }
+
+    /// How many places [`Self::part`] has: the series in use and `other`.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.series.len()
+    }
+
+    /// From the begin of the window's first slot until now.
+    #[must_use]
+    pub fn covered_ns(&self, window: Window) -> u64 {
+        self.calendar.select(window).start.elapsed()
+    }
+
+    /// How many series are in use besides `other`, and how many exchanges went to `other` for want of room.
+    #[must_use]
+    pub fn fill(&self) -> (usize, u64) {
+        (self.series.len() - 1, self.overflowed)
+    }
+
+    /// The bounds.
+    #[must_use]
+    pub const fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// At most `limit` exchanges in this order, shared and not copied.
+    #[must_use]
+    pub fn exchanges(&self, order: Order, limit: usize) -> Vec<Arc<Exchange>> {
+        match order {
+            Order::Recent => self.recent.iter().rev().take(limit).cloned().collect(),
+            Order::Slowest => self.slowest.list(limit, Stamp::now()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "registry_tests.rs"]
+mod tests;
