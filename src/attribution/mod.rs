@@ -7,6 +7,7 @@ mod orphans;
 mod pending;
 mod recent;
 mod rendered;
+mod config;
 mod span;
 mod tree;
 
@@ -14,4 +15,5 @@ pub use aggregator::{Aggregator, Join, Merge};
 pub use expect::Expect;
 pub use merge::{Claims, merge, placed};
 pub use rendered::{Rendered, rendered};
+pub use config::{Config, ExpectSpans, SpanRule};
 pub use span::{IncomingSpan, SpanKind};

@@ -1,8 +1,8 @@
 //! Histograms, windows and counters: everything that is measured, defined once.
 
 mod cells;
+mod config;
 mod counters;
-pub mod defs;
 mod figures;
 mod labels;
 mod layout;
@@ -12,6 +12,7 @@ mod slowest;
 mod snapshot;
 mod window;
 
+pub use config::Config;
 pub use counters::{Counter, Counters, Row, RowKind};
 pub use figures::{Extent, Figures, Measure};
 pub use labels::Labels;

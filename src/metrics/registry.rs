@@ -194,6 +194,3 @@ impl Registry {
     }
 }
 
-#[cfg(test)]
-#[path = "registry_tests.rs"]
-mod tests;

@@ -1,66 +1,107 @@
-//! temporary
-use std::time::Duration;
-#[derive(Debug, Clone, Copy)]
-pub struct Period(pub Duration);
-impl Period {
-    pub fn get(self) -> Duration {
-        self.0
-    }
-}
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+//! The data plane's own settings: time limits, bounds, and how the upstream is spoken to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::{Checks, Period, Size, Switch};
+
+/// What is spoken to the upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum UpstreamProtocol {
+    /// What the client speaks, request by request.
+    #[default]
     Auto,
+    /// HTTP/1.1 always.
     H1,
+    /// HTTP/2 without TLS, with prior knowledge, always.
     H2,
 }
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+
+/// How spans are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TraceSampling {
+    /// The client's sampling decision is kept; where there is none, the request is sampled.
+    #[default]
     Auto,
+    /// Every request is sampled, whatever the client decided.
     Force,
+    /// `traceparent` is left alone, and no spans are joined.
     Off,
 }
-#[derive(Debug, Clone)]
+
+/// The section `proxy`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, expecting = "a section of keys")]
 pub struct Config {
+    /// What is spoken to the upstream. Default `auto`.
     pub upstream_protocol: UpstreamProtocol,
+    /// A connection to the upstream must stand within this. Default 5 s; 1 ms to 10 min.
     pub connect_timeout: Period,
+    /// The upstream must begin to answer within this of the request's end. Default 5 min; 1 ms to 24 h.
     pub header_timeout: Period,
+    /// A body, either way, may stand still this long. Default 5 min; 1 ms to 24 h.
     pub idle_timeout: Period,
+    /// A request's head must be complete this long after its first byte. Default 30 s; 1 ms to 1 h.
     pub client_header_timeout: Period,
+    /// A client's connection may idle between requests this long. Default 5 min; 1 ms to 24 h.
     pub client_idle_timeout: Period,
+    /// A connection to the upstream is kept this long for the next request. Default 3 s, below the 5 s after which uvicorn
+    /// closes it; 0 to 1 h.
     pub pool_idle_timeout: Period,
+    /// Requests in flight beyond which further ones are shed with 503. Default 4096; 1 to 1,000,000.
     pub max_in_flight: u64,
-    pub max_header_bytes: Bytes_,
-    pub max_request_bytes: Option<u64>,
-    pub trace_sampling: TraceSampling,
-    pub respond_server_timing: bool,
+    /// A request's or response's head, in bytes. Default 64 KiB; 8 KiB to 1 MiB.
+    pub max_header_bytes: Size,
+    /// A request's body, in bytes; larger ones get 413. Default off; else at least 1 B.
+    pub max_request_bytes: Switch<Size>,
+    /// Threads that carry requests, each with its own listener. Default 1; 1 to 64.
     pub workers: usize,
+    /// Connections that wait to be accepted, per worker. Default 1024; 1 to 65,535.
     pub tcp_backlog: u32,
+    /// Whether responses carry `Server-Timing`. Not a key of this section: loading a configuration copies the top-level
+    /// `respond_server_timing` here.
+    #[serde(skip)]
+    pub respond_server_timing: bool,
 }
+
 impl Default for Config {
     fn default() -> Self {
-        let s = |n| Period(Duration::from_secs(n));
         Self {
-            upstream_protocol: UpstreamProtocol::Auto,
-            connect_timeout: s(5),
-            header_timeout: s(300),
-            idle_timeout: s(300),
-            client_header_timeout: s(30),
-            client_idle_timeout: s(300),
-            pool_idle_timeout: s(3),
+            upstream_protocol: UpstreamProtocol::default(),
+            connect_timeout: Period::from_secs(5),
+            header_timeout: Period::from_secs(300),
+            idle_timeout: Period::from_secs(300),
+            client_header_timeout: Period::from_secs(30),
+            client_idle_timeout: Period::from_secs(300),
+            pool_idle_timeout: Period::from_secs(3),
             max_in_flight: 4096,
-            max_header_bytes: Bytes_(65536),
-            max_request_bytes: None,
-            trace_sampling: TraceSampling::Auto,
-            respond_server_timing: false,
+            max_header_bytes: Size::kib(64),
+            max_request_bytes: Switch::Off,
             workers: 1,
             tcp_backlog: 1024,
+            respond_server_timing: false,
         }
     }
 }
-#[derive(Debug, Clone, Copy)]
-pub struct Bytes_(pub u64);
-impl Bytes_ {
-    pub fn get(self) -> u64 {
-        self.0
+
+impl Config {
+    /// Reports what is out of range.
+    pub fn check(&self, checks: &mut Checks) {
+        const MOMENT: Period = Period::from_millis(1);
+        const DAY: Period = Period::from_secs(86_400);
+        checks.range("connect_timeout", &self.connect_timeout, MOMENT..=Period::from_secs(600));
+        checks.range("header_timeout", &self.header_timeout, MOMENT..=DAY);
+        checks.range("idle_timeout", &self.idle_timeout, MOMENT..=DAY);
+        checks.range("client_header_timeout", &self.client_header_timeout, MOMENT..=Period::from_secs(3600));
+        checks.range("client_idle_timeout", &self.client_idle_timeout, MOMENT..=DAY);
+        checks.range("pool_idle_timeout", &self.pool_idle_timeout, Period::from_secs(0)..=Period::from_secs(3600));
+        checks.range("max_in_flight", &self.max_in_flight, 1..=1_000_000);
+        checks.range("max_header_bytes", &self.max_header_bytes, Size::kib(8)..=Size::mib(1));
+        if self.max_request_bytes == Switch::On(Size(0)) {
+            checks.fault("max_request_bytes", self.max_request_bytes, "would refuse every request; for no limit write off");
+        }
+        checks.range("workers", &self.workers, 1..=64);
+        checks.range("tcp_backlog", &self.tcp_backlog, 1..=65_535);
     }
 }

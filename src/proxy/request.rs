@@ -67,7 +67,7 @@ impl Gate {
 impl RequestBody {
     /// Wraps what the client sends. `gate` holds it back.
     pub(crate) fn new(inner: Incoming, live: Arc<Live>, gate: Option<Arc<Gate>>) -> Self {
-        let left = live.recorder.config.max_request_bytes.unwrap_or(u64::MAX);
+        let left = live.recorder.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get());
         let inner = if inner.is_end_stream() {
             live.on_request_end();
             None
@@ -84,7 +84,7 @@ impl RequestBody {
     }
 
     fn too_large(&self) -> RequestBodyError {
-        RequestBodyError::TooLarge(self.live.recorder.config.max_request_bytes.unwrap_or(u64::MAX))
+        RequestBodyError::TooLarge(self.live.recorder.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get()))
     }
 }
 

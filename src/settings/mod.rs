@@ -1,1 +1,31 @@
-//! Text to quantity and back: durations, sizes, addresses; and faults that name field, value and reason.
+//! Text to quantity and back: durations, sizes, shares, addresses; and faults that name path, value and reason.
+//!
+//! Every type parses from text (or, in a configuration file, a number), prints its canonical text, and reads that back
+//! as the same value. Nothing here does I/O or knows any module's settings.
+
+mod bind;
+mod checks;
+mod collector;
+mod fault;
+mod number;
+mod period;
+mod secret;
+mod share;
+mod size;
+mod switch;
+mod text;
+mod upstream;
+
+pub use bind::Bind;
+pub use checks::Checks;
+pub use collector::Collector;
+pub use fault::{Fault, Invalid};
+pub use period::Period;
+pub use secret::Secret;
+pub use share::Share;
+pub use size::Size;
+pub use switch::Switch;
+pub use upstream::Upstream;
+
+#[cfg(test)]
+mod tests;

@@ -45,7 +45,7 @@ impl<S: Service<Call, Error = Error>> Service<Call> for Admitted<S> {
         if recorder.counters.get(Counter::InFlight) > limit {
             return Either::Right(ready(Err(Error::Shed { limit })));
         }
-        if let Some(limit) = recorder.config.max_request_bytes
+        if let Some(limit) = recorder.config.max_request_bytes.on().map(|size| size.get())
             && http_body::Body::size_hint(call.request.body()).exact().is_some_and(|n| n > limit)
         {
             return Either::Right(ready(Err(Error::BodyTooLarge { limit })));

@@ -1,0 +1,135 @@
+//! How reports become stages: names, span rules, and the bounds of the pending join and of the receiver.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ledger::Stage;
+use crate::settings::{Checks, Period, Size};
+
+/// Whether a finished request waits for its spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExpectSpans {
+    /// Where spans of its route have been seen.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never: what comes later than the response is not joined.
+    Never,
+}
+
+/// Which spans count as which stage. A span must fit all that is given; the first rule that fits decides, before the
+/// defaults.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(expecting = "a rule: name and/or attribute (and value), and stage")]
+pub struct SpanRule {
+    /// The span's name; `*` stands for any run of letters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// An attribute that the span must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attribute: Option<String>,
+    /// The attribute's value, as text; any, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// The stage that such spans count as; not `ingress` or `egress`, which Lapwing itself measures.
+    pub stage: Stage,
+}
+
+/// The section `attribution`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, expecting = "a section of keys")]
+pub struct Config {
+    /// `Server-Timing` names beyond the defaults, and the stage that each counts as.
+    pub server_timing: BTreeMap<String, Stage>,
+    /// Span rules, tried in order before the defaults.
+    pub spans: Vec<SpanRule>,
+    /// Whether a finished request waits for its spans. Default `auto`.
+    pub expect_spans: ExpectSpans,
+    /// How long it waits at most. Default 6 s, above the 5 s of exporters at their defaults; 10 ms to 5 min.
+    pub grace: Period,
+    /// How long after its latest span a request is held complete. Default 250 ms; 0 to `grace`.
+    pub quiet: Period,
+    /// Requests that wait at once; the oldest is settled early beyond that. Default 8192; 1 to 1,000,000.
+    pub max_pending: usize,
+    /// Spans kept of one request; further ones are counted and dropped. Default 128; 1 to 4096.
+    pub max_spans_per_exchange: usize,
+    /// Spans kept that no request is known for yet. Default 8192; 0 to 1,000,000.
+    pub max_orphan_spans: usize,
+    /// One OTLP message, in bytes, unpacked. Default 16 MiB; 64 KiB to 256 MiB.
+    pub otlp_max_body: Size,
+    /// Received OTLP messages that wait to be joined. Default 256; 1 to 65,536.
+    pub otlp_queue: usize,
+    /// OTLP messages that wait to be passed on to `otlp_forward`. Default 512; 1 to 65,536.
+    pub forward_queue: usize,
+    /// How often passing one on is tried before it is counted as lost. Default 4; 1 to 10.
+    pub forward_attempts: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            server_timing: BTreeMap::new(),
+            spans: Vec::new(),
+            expect_spans: ExpectSpans::default(),
+            grace: Period::from_secs(6),
+            quiet: Period::from_millis(250),
+            max_pending: 8192,
+            max_spans_per_exchange: 128,
+            max_orphan_spans: 8192,
+            otlp_max_body: Size::mib(16),
+            otlp_queue: 256,
+            forward_queue: 512,
+            forward_attempts: 4,
+        }
+    }
+}
+
+impl Config {
+    /// Reports what is out of range, and rules that can fit nothing.
+    pub fn check(&self, checks: &mut Checks) {
+        checks.range("grace", &self.grace, Period::from_millis(10)..=Period::from_secs(300));
+        if self.quiet > self.grace && checks.is_sound("grace") {
+            checks.fault("quiet", self.quiet, format!("must be at most grace, which is {}", self.grace));
+        }
+        checks.range("max_pending", &self.max_pending, 1..=1_000_000);
+        checks.range("max_spans_per_exchange", &self.max_spans_per_exchange, 1..=4096);
+        checks.range("max_orphan_spans", &self.max_orphan_spans, 0..=1_000_000);
+        checks.range("otlp_max_body", &self.otlp_max_body, Size::kib(64)..=Size::mib(256));
+        checks.range("otlp_queue", &self.otlp_queue, 1..=65_536);
+        checks.range("forward_queue", &self.forward_queue, 1..=65_536);
+        checks.range("forward_attempts", &self.forward_attempts, 1..=10);
+        for (name, stage) in &self.server_timing {
+            reportable(checks, &format!("server_timing.{name}"), *stage);
+        }
+        for (index, rule) in self.spans.iter().enumerate() {
+            rule.check(checks, &format!("spans[{index}]"));
+        }
+    }
+}
+
+impl SpanRule {
+    fn check(&self, checks: &mut Checks, path: &str) {
+        reportable(checks, &format!("{path}.stage"), self.stage);
+        let text = |key: &str, text: &Option<String>, checks: &mut Checks| {
+            if text.as_deref() == Some("") {
+                checks.fault(&format!("{path}.{key}"), "\"\"", "is empty");
+            }
+        };
+        text("name", &self.name, checks);
+        text("attribute", &self.attribute, checks);
+        match (&self.name, &self.attribute, &self.value) {
+            (None, None, None) => checks.fault(path, "", "needs a name or an attribute to go by"),
+            (_, None, Some(value)) => checks.fault(&format!("{path}.value"), value, "needs the attribute that it is the value of"),
+            _ => {}
+        }
+    }
+}
+
+fn reportable(checks: &mut Checks, path: &str, stage: Stage) {
+    if matches!(stage, Stage::Ingress | Stage::Egress) {
+        checks.fault(path, stage.name(), "is measured by Lapwing itself and cannot be reported");
+    }
+}

@@ -1,0 +1,38 @@
+//! How much is remembered: every bound on the memory of the figures.
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::Checks;
+
+/// The section `metrics`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, expecting = "a section of keys")]
+pub struct Config {
+    /// Series (route × model × upstream) kept apart; what is more is counted under `other`. Default 256; 1 to 65,536.
+    pub max_series: usize,
+    /// Routes told apart; what is more is named `other`. Default 200; 1 to 10,000.
+    pub max_routes: usize,
+    /// Models told apart; what is more is named `other`. Default 100; 1 to 10,000.
+    pub max_models: usize,
+    /// The latest exchanges kept as waterfalls for `/exchanges`. Default 256; 0 to 65,536.
+    pub recent_exchanges: usize,
+    /// The slowest exchanges kept as waterfalls for `/exchanges`. Default 64; 0 to 4096.
+    pub slowest_exchanges: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { max_series: 256, max_routes: 200, max_models: 100, recent_exchanges: 256, slowest_exchanges: 64 }
+    }
+}
+
+impl Config {
+    /// Reports what is out of range.
+    pub fn check(&self, checks: &mut Checks) {
+        checks.range("max_series", &self.max_series, 1..=65_536);
+        checks.range("max_routes", &self.max_routes, 1..=10_000);
+        checks.range("max_models", &self.max_models, 1..=10_000);
+        checks.range("recent_exchanges", &self.recent_exchanges, 0..=65_536);
+        checks.range("slowest_exchanges", &self.slowest_exchanges, 0..=4096);
+    }
+}

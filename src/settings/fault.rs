@@ -1,0 +1,67 @@
+//! What is wrong with a setting: where it stands, what it says, why that will not do, and where it came from.
+//!
+//! A fault never shows a secret: user information in URLs is masked here, secret values by whoever makes the fault.
+
+use std::fmt;
+
+/// A text that is no such quantity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{value}: {reason}")]
+pub struct Invalid {
+    /// The text as it was given.
+    pub value: String,
+    /// Why it will not do, in words that fit after a colon.
+    pub reason: String,
+}
+
+impl Invalid {
+    /// `value` will not do, because of `reason`.
+    #[must_use]
+    pub fn new(value: &str, reason: impl Into<String>) -> Self {
+        Self { value: masked(value), reason: reason.into() }
+    }
+}
+
+/// One thing wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Fault {
+    /// The setting, as in `proxy.workers` or `attribution.spans[2].stage`; a file or variable where no setting is at fault.
+    pub path: String,
+    /// The text of its value; empty where there is none.
+    pub value: String,
+    /// Why it will not do.
+    pub reason: String,
+    /// Where the value came from, as in `file lapwing.yaml`; empty where nobody gave it.
+    pub origin: String,
+}
+
+impl Fault {
+    /// A fault of the setting at `path`, of no known origin.
+    #[must_use]
+    pub fn new(path: impl Into<String>, value: impl AsRef<str>, reason: impl Into<String>) -> Self {
+        Self { path: path.into(), value: masked(value.as_ref()), reason: reason.into(), origin: String::new() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)?;
+        if !self.value.is_empty() {
+            write!(f, ": {}", self.value)?;
+        }
+        write!(f, ": {}", self.reason)?;
+        if !self.origin.is_empty() {
+            write!(f, " ({})", self.origin)?;
+        }
+        Ok(())
+    }
+}
+
+/// `text` without the user information of a URL.
+fn masked(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://***@{host}"),
+        None => text.to_owned(),
+    }
+}
