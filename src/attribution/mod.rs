@@ -16,4 +16,11 @@ pub use expect::Expect;
 pub use merge::{Claims, merge, placed};
 pub use rendered::{Rendered, rendered};
 pub use config::{Config, ExpectSpans, SpanRule};
+pub mod otlp;
+mod rules;
+pub mod server_timing;
+mod span;
+mod synonyms;
+
+pub use rules::{Rules, STAGE_ATTRIBUTE, SpanRule};
 pub use span::{IncomingSpan, SpanKind};

@@ -1,0 +1,241 @@
+//! Which stage a name stands for: Server-Timing metrics, OTLP span names and span attributes.
+//!
+//! Names are compared without case, `-`, `_`, `.` and spaces. What the user configures wins over the defaults; a span's
+//! own `lapwing.stage` attribute wins over everything. Totals (`total`, `request`, `app`, `handler`) stand for no stage.
+//! A Server-Timing look-up is one hash and, for names up to 64 bytes, no allocation: it happens on the request path.
+
+use std::borrow::Cow;
+
+use arrayvec::ArrayVec;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::synonyms::SYNONYMS;
+use crate::ledger::Stage;
+
+/// The span attribute with which an upstream names the stage itself.
+pub const STAGE_ATTRIBUTE: &str = "lapwing.stage";
+/// Longer names are folded on the heap.
+const NAME_BYTES: usize = 64;
+
+/// Maps spans to a stage. All parts that are given must match; a rule with neither name nor attribute matches nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpanRule {
+    /// The span's name, without regard to case; `*` stands for any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// An attribute that the span must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attribute: Option<String>,
+    /// What that attribute must be, as text; `*` stands for any text. Any value where this is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// The stage of spans that match.
+    pub stage: Stage,
+}
+
+/// The names of stages, ready for look-up.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Folded names of Server-Timing metrics: the defaults, overlaid by the user's.
+    metrics: FxHashMap<Box<[u8]>, Stage>,
+    /// Folded default names, for spans.
+    defaults: FxHashMap<Box<[u8]>, Stage>,
+    spans: Vec<SpanRule>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::new(std::iter::empty::<(&str, Stage)>(), [])
+    }
+}
+
+impl Rules {
+    /// The defaults, overlaid by the user's `server_timing` names and preceded by the user's `spans` rules (first match wins).
+    #[must_use]
+    pub fn new<N: AsRef<str>>(
+        server_timing: impl IntoIterator<Item = (N, Stage)>,
+        spans: impl IntoIterator<Item = SpanRule>,
+    ) -> Self {
+        let defaults: FxHashMap<Box<[u8]>, Stage> = SYNONYMS
+            .iter()
+            .flat_map(|(stage, names)| names.iter().map(|name| (Box::from(name.as_bytes()), *stage)))
+            .chain(Stage::ALL.into_iter().map(|stage| (Box::from(stage.name().as_bytes()), stage)))
+            .collect();
+        let mut metrics = defaults.clone();
+        for (name, stage) in server_timing {
+            metrics.insert(folded(name.as_ref()).collect(), stage);
+        }
+        Self { metrics, defaults, spans: spans.into_iter().collect() }
+    }
+
+    /// The stage of a Server-Timing metric; `None` for totals and unknown names.
+    #[must_use]
+    pub fn server_timing(&self, name: &str) -> Option<Stage> {
+        look_up(&self.metrics, name)
+    }
+
+    /// The stage of a span; `attribute` gives the span's attributes as text.
+    #[must_use]
+    pub fn span<'a>(&self, name: &str, attribute: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<Stage> {
+        if let Some(own) = attribute(STAGE_ATTRIBUTE)
+            && let Some(stage) = look_up(&self.defaults, &own)
+        {
+            return Some(stage);
+        }
+        let by_rule = self.spans.iter().find(|rule| rule.matches(name, &attribute)).map(|rule| rule.stage);
+        by_rule.or_else(|| self.span_by_default(name))
+    }
+
+    /// By the whole name, else by its last part (`pipeline.tokenize`); never by the end of a route or a sentence.
+    fn span_by_default(&self, name: &str) -> Option<Stage> {
+        look_up(&self.defaults, name).or_else(|| {
+            let (_, last) = name.rsplit_once(['.', ':'])?;
+            let is_identifier = !name.contains(|c: char| c == '/' || c.is_whitespace());
+            is_identifier.then(|| look_up(&self.defaults, last)).flatten()
+        })
+    }
+}
+
+impl SpanRule {
+    fn matches<'a>(&self, name: &str, attribute: impl Fn(&str) -> Option<Cow<'a, str>>) -> bool {
+        if self.name.is_none() && self.attribute.is_none() {
+            return false;
+        }
+        let name_fits = self.name.as_ref().is_none_or(|pattern| matches(pattern, name));
+        name_fits
+            && self.attribute.as_ref().is_none_or(|key| {
+                attribute(key).is_some_and(|found| self.value.as_ref().is_none_or(|pattern| matches(pattern, &found)))
+            })
+    }
+}
+
+/// The name's bytes in lower case, without what two spellings of one name differ in.
+fn folded(name: &str) -> impl Iterator<Item = u8> {
+    name.bytes().filter(|b| !matches!(b, b'-' | b'_' | b'.' | b' ')).map(|b| b.to_ascii_lowercase())
+}
+
+fn look_up(table: &FxHashMap<Box<[u8]>, Stage>, name: &str) -> Option<Stage> {
+    let mut short = ArrayVec::<u8, NAME_BYTES>::new();
+    if folded(name).try_for_each(|b| short.try_push(b)).is_ok() {
+        return table.get(short.as_slice()).copied();
+    }
+    table.get(folded(name).collect::<Vec<u8>>().as_slice()).copied()
+}
+
+/// Whether `text` is `pattern`, where `*` stands for any text and ASCII case means nothing.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (p, t) = (pattern.as_bytes(), text.as_bytes());
+    let (mut at_p, mut at_t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None; // where the last star stands, and how far its text goes
+    while at_t < t.len() {
+        if p.get(at_p) == Some(&b'*') {
+            star = Some((at_p, at_t));
+            at_p += 1;
+        } else if p.get(at_p).is_some_and(|b| b.eq_ignore_ascii_case(&t[at_t])) {
+            at_p += 1;
+            at_t += 1;
+        } else if let Some((star_p, star_t)) = star {
+            star = Some((star_p, star_t + 1));
+            at_p = star_p + 1;
+            at_t = star_t + 1;
+        } else {
+            return false;
+        }
+    }
+    p[at_p..].iter().all(|b| *b == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none(_: &str) -> Option<Cow<'static, str>> {
+        None
+    }
+
+    fn rule(name: Option<&str>, attribute: Option<&str>, value: Option<&str>, stage: Stage) -> SpanRule {
+        SpanRule { name: name.map(Into::into), attribute: attribute.map(Into::into), value: value.map(Into::into), stage }
+    }
+
+    #[test]
+    fn the_defaults_know_the_stages_by_their_usual_names_however_spelt() {
+        let rules = Rules::default();
+        for (name, stage) in [
+            ("feature_hydration", Some(Stage::Hydration)),
+            ("FeatureHydration", Some(Stage::Hydration)),
+            ("pre-process", Some(Stage::Preprocessing)),
+            ("tokenize", Some(Stage::Preprocessing)),
+            ("Queue-Wait", Some(Stage::Queue)),
+            ("model_forward", Some(Stage::Forward)),
+            ("model.forward", Some(Stage::Forward)),
+            ("post processing", Some(Stage::Postprocessing)),
+            ("downstream", Some(Stage::Downstream)),
+            ("total", None),
+            ("app", None),
+            ("request", None),
+            ("handler", None),
+            ("", None),
+        ] {
+            assert_eq!(rules.server_timing(name), stage, "{name}");
+            assert_eq!(rules.span(name, none), stage, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_users_names_win_over_the_defaults_and_may_be_long() {
+        let long = "a_name_of_more_than_sixty_four_bytes_that_somebody_nevertheless_gave_to_a_metric";
+        let rules = Rules::new([("Compute", Stage::Queue), (long, Stage::Hydration)], []);
+        assert_eq!(rules.server_timing("compute"), Some(Stage::Queue));
+        assert_eq!(rules.server_timing(long), Some(Stage::Hydration));
+        assert_eq!(rules.server_timing(&long[1..]), None);
+        assert_eq!(rules.span("compute", none), Some(Stage::Forward));
+    }
+
+    #[test]
+    fn a_span_is_known_by_its_last_part_but_a_route_is_not() {
+        let rules = Rules::default();
+        assert_eq!(rules.span("Pipeline.tokenize", none), Some(Stage::Preprocessing));
+        assert_eq!(rules.span("torch::forward", none), Some(Stage::Forward));
+        assert_eq!(rules.span("POST /v1/predict", none), None);
+        assert_eq!(rules.span("svc.Model/v1.predict", none), None);
+    }
+
+    #[test]
+    fn the_spans_own_attribute_wins_then_the_first_rule_then_the_name() {
+        let rules = Rules::new(
+            std::iter::empty::<(&str, Stage)>(),
+            [
+                rule(Some("vec*look*"), None, None, Stage::Hydration),
+                rule(None, Some("db.system"), Some("redis"), Stage::Hydration),
+                rule(Some("forward"), Some("warm"), None, Stage::Queue),
+                rule(None, None, Some("x"), Stage::Egress),
+            ],
+        );
+        let with = |key: &'static str, value: &'static str| move |k: &str| (k == key).then_some(Cow::Borrowed(value));
+        assert_eq!(rules.span("VectorLookup", none), Some(Stage::Hydration));
+        assert_eq!(rules.span("GET", with("db.system", "redis")), Some(Stage::Hydration));
+        assert_eq!(rules.span("GET", with("db.system", "mysql")), None);
+        assert_eq!(rules.span("forward", with("warm", "true")), Some(Stage::Queue));
+        assert_eq!(rules.span("forward", none), Some(Stage::Forward));
+        assert_eq!(rules.span("vectorlookup", with(STAGE_ATTRIBUTE, "Postprocessing")), Some(Stage::Postprocessing));
+        assert_eq!(rules.span("forward", with(STAGE_ATTRIBUTE, "nonsense")), Some(Stage::Forward));
+    }
+
+    #[test]
+    fn stars_stand_for_any_text() {
+        for (pattern, text, fits) in [
+            ("*", "", true),
+            ("a*", "abc", true),
+            ("*c", "abc", true),
+            ("a*c*e", "abcde", true),
+            ("a*c*e", "abcdef", false),
+            ("*ab", "aab", true),
+            ("", "", true),
+            ("", "a", false),
+            ("abc", "ABC", true),
+        ] {
+            assert_eq!(matches(pattern, text), fits, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! `Server-Timing` (W3C): durations that a response carries in its head or its trailers.
+//!
+//! Durations on the wire are milliseconds with a fraction; here they are nanoseconds, from 0 to 24 h. An entry that does
+//! not follow the grammar, or whose `dur` is no such number, is counted as malformed and skipped; the next is read anew.
+//! See <https://www.w3.org/TR/server-timing/#the-server-timing-header-field>.
+
+use arrayvec::ArrayVec;
+use http::{HeaderMap, HeaderName};
+
+use super::rules::Rules;
+use crate::ledger::{Ledger, Report};
+
+/// The field's name.
+pub const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// A longer duration is a mistake, not a measurement.
+const MAX_MS: f64 = 86_400_000.0;
+const NS_PER_MS: f64 = 1e6;
+
+/// Puts what `headers` report into the ledger: entries that have a duration and a name that `rules` map to a stage.
+/// `trailing` says that these are trailers. Gives the number of malformed entries.
+pub fn report(headers: &HeaderMap, rules: &Rules, trailing: bool, ledger: &mut Ledger) -> usize {
+    let read = |value: &http::HeaderValue| {
+        parse(value.as_bytes(), |name, dur_ns| {
+            if let Some((duration_ns, stage)) = dur_ns.zip(rules.server_timing(name)) {
+                ledger.report(Report { stage, duration_ns, trailing });
+            }
+        })
+    };
+    headers.get_all(SERVER_TIMING).iter().map(read).sum()
+}
+
+/// Reads one field value: calls `entry` with the name and, where there is one, the duration in nanoseconds of each
+/// well-formed entry in turn. Gives the number of malformed entries.
+pub fn parse(value: &[u8], mut entry: impl FnMut(&str, Option<u64>)) -> usize {
+    let mut rest = Cursor(value);
+    let mut malformed = 0;
+    while !rest.0.is_empty() {
+        rest.skip_space();
+        if rest.take(b',') {
+            continue; // empty list elements are allowed
+        }
+        if rest.0.is_empty() {
+            break;
+        }
+        match rest.entry() {
+            Some((name, dur_ns)) => entry(name, dur_ns),
+            None => {
+                malformed += 1;
+                rest.skip_entry();
+            }
+        }
+    }
+    malformed
+}
+
+/// What is left of the value.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    /// `name *( OWS ";" OWS param )`, up to and with the comma behind it.
+    fn entry(&mut self) -> Option<(&'a str, Option<u64>)> {
+        let name = self.token()?;
+        let mut dur_ns = None;
+        loop {
+            self.skip_space();
+            if self.0.is_empty() || self.take(b',') {
+                return Some((name, dur_ns));
+            }
+            if !self.take(b';') {
+                return None;
+            }
+            self.skip_space();
+            if let Some(found) = self.param()? {
+                dur_ns.get_or_insert(found);
+            }
+        }
+    }
+
+    /// `token OWS "=" OWS ( token / quoted-string )`; a bare `token` or nothing is let pass, as browsers do.
+    /// The outer `None` is malformed; the inner one a parameter other than `dur`.
+    fn param(&mut self) -> Option<Option<u64>> {
+        let Some(key) = self.token() else { return Some(None) };
+        self.skip_space();
+        let is_dur = key.eq_ignore_ascii_case("dur");
+        if !self.take(b'=') {
+            return if is_dur { None } else { Some(None) };
+        }
+        self.skip_space();
+        let mut unquoted = ArrayVec::<u8, 64>::new();
+        let value = if self.take(b'"') {
+            let quoted = self.quoted()?;
+            if is_dur && quoted.contains(&b'\\') {
+                unescape(quoted, &mut unquoted)?;
+                unquoted.as_slice()
+            } else {
+                quoted
+            }
+        } else {
+            self.token()?.as_bytes()
+        };
+        if is_dur { duration_ns(value).map(Some) } else { Some(None) }
+    }
+
+    fn token(&mut self) -> Option<&'a str> {
+        let length = self.0.iter().position(|b| !is_token(*b)).unwrap_or(self.0.len());
+        let (token, rest) = self.0.split_at(length);
+        self.0 = rest;
+        std::str::from_utf8(token).ok().filter(|t| !t.is_empty())
+    }
+
+    /// The inside of a quoted string whose opening quote is read; `None` if it never closes.
+    fn quoted(&mut self) -> Option<&'a [u8]> {
+        let mut at = 0;
+        loop {
+            match self.0.get(at)? {
+                b'"' => break,
+                b'\\' => at += 2,
+                _ => at += 1,
+            }
+        }
+        let inside = &self.0[..at];
+        self.0 = &self.0[at + 1..];
+        Some(inside)
+    }
+
+    /// To behind the next comma that is not quoted.
+    fn skip_entry(&mut self) {
+        while let Some((first, rest)) = self.0.split_first() {
+            self.0 = rest;
+            match first {
+                b',' => return,
+                b'"' => {
+                    let before = self.0;
+                    if self.quoted().is_none() {
+                        self.0 = before; // a stray quote, not a string
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn skip_space(&mut self) {
+        self.0 = self.0.trim_ascii_start();
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        match self.0.split_first() {
+            Some((first, rest)) if *first == byte => {
+                self.0 = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+const fn is_token(b: u8) -> bool {
+    b.is_ascii_alphanumeric()
+        || matches!(b, b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~')
+}
+
+fn unescape(quoted: &[u8], out: &mut ArrayVec<u8, 64>) -> Option<()> {
+    let mut bytes = quoted.iter();
+    while let Some(b) = bytes.next() {
+        let b = if *b == b'\\' { bytes.next()? } else { b };
+        out.try_push(*b).ok()?;
+    }
+    Some(())
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked first")]
+fn duration_ns(text: &[u8]) -> Option<u64> {
+    let ms: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (0.0..=MAX_MS).contains(&ms).then(|| (ms * NS_PER_MS).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ledger::{Stage, Stamp};
+
+    fn read(value: &str) -> (Vec<(String, Option<u64>)>, usize) {
+        let mut entries = Vec::new();
+        let malformed = parse(value.as_bytes(), |name, dur| entries.push((name.to_owned(), dur)));
+        (entries, malformed)
+    }
+
+    fn good(value: &str) -> Vec<(String, Option<u64>)> {
+        let (entries, malformed) = read(value);
+        assert_eq!(malformed, 0, "{value}");
+        entries
+    }
+
+    fn entry(name: &str, dur: Option<u64>) -> (String, Option<u64>) {
+        (name.to_owned(), dur)
+    }
+
+    #[test]
+    fn what_servers_write_is_read() {
+        let ms = 1_000_000;
+        assert_eq!(
+            good("miss, db;dur=53, app;dur=47.2"),
+            [entry("miss", None), entry("db", Some(53 * ms)), entry("app", Some(47_200_000))]
+        );
+        assert_eq!(good("a;desc=\"x, y; dur=9 \\\" z\";dur=12.3"), [entry("a", Some(12_300_000))]);
+        assert_eq!(
+            good(" a ; dur = 1 ,\tb;DUR=\"2.5\" ,, c;desc=x;"),
+            [entry("a", Some(ms)), entry("b", Some(2_500_000)), entry("c", None)]
+        );
+        assert_eq!(good("a;dur=1;dur=2"), [entry("a", Some(ms))]);
+        assert_eq!(
+            good("a;dur=1e-3,b;dur=0,c;dur=\"\\1\\2\""),
+            [entry("a", Some(1000)), entry("b", Some(0)), entry("c", Some(12 * ms))]
+        );
+        assert_eq!(good("a;cached"), [entry("a", None)]);
+        assert!(good("").is_empty() && good(" , ,").is_empty());
+    }
+
+    #[test]
+    fn what_is_no_duration_is_counted_and_the_next_entry_is_read() {
+        for bad in ["-1", "nan", "NaN", "inf", "infinity", "1e300", "86400001", "x", "\"\"", "", "\"1", "1 2"] {
+            let (entries, malformed) = read(&format!("z;dur=7,a;dur={bad}"));
+            assert_eq!((entries, malformed), (vec![entry("z", Some(7_000_000))], 1), "{bad}");
+        }
+        assert_eq!(read("a b;dur=1, ;dur=2, c;dur=\"x,y\", d;dur, \"q;dur=3, e;dur=1"), (vec![entry("e", Some(1_000_000))], 5));
+    }
+
+    #[test]
+    fn only_mapped_names_with_a_duration_reach_the_ledger() {
+        let mut headers = HeaderMap::new();
+        headers.append(SERVER_TIMING, "total;dur=9, queue;dur=1, preprocess".parse().unwrap());
+        headers.append(SERVER_TIMING, "model_forward;dur=2;desc=\"a, b\", forward;dur=x".parse().unwrap());
+        let mut ledger = Ledger::open(Stamp::now(), 0);
+        assert_eq!(report(&headers, &Rules::default(), true, &mut ledger), 1);
+        let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.trailing)).collect();
+        assert_eq!(found, [(Stage::Queue, 1_000_000, true), (Stage::Forward, 2_000_000, true)]);
+    }
+
+    prop_compose! {
+        fn any_entry()(
+            name in "[A-Za-z0-9!#$%&'*+.^_`|~-]{1,20}",
+            dur_us in proptest::option::of(0..10_000_000_u64),
+            desc in proptest::option::of("[ -~]{0,20}"),
+            dur_is_quoted in any::<bool>(),
+            desc_is_first in any::<bool>(),
+        ) -> (String, Option<u64>, String) {
+            let quote = if dur_is_quoted { "\"" } else { "" };
+            let dur = dur_us.map(|us| format!(";dur={quote}{}.{:03}{quote}", us / 1000, us % 1000)).unwrap_or_default();
+            let desc = desc.map(|d| format!(" ; desc=\"{}\"", d.replace('\\', "\\\\").replace('"', "\\\""))).unwrap_or_default();
+            let text = if desc_is_first { format!("{name}{desc}{dur}") } else { format!("{name}{dur}{desc}") };
+            (name, dur_us.map(|us| us * 1000), text)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(entries in proptest::collection::vec(any_entry(), 0..8)) {
+            let text = entries.iter().map(|e| e.2.as_str()).collect::<Vec<_>>().join(", ");
+            let expected: Vec<_> = entries.into_iter().map(|(name, dur, _)| (name, dur)).collect();
+            prop_assert_eq!(read(&text), (expected, 0));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut entries = 0;
+            let malformed = parse(&bytes, |_, _| entries += 1);
+            prop_assert!(entries + malformed <= bytes.len());
+        }
+
+        #[test]
+        fn no_text_near_the_grammar_makes_it_panic_or_lose_the_last_entry(text in "[ab=;,\"\\\\ .0-9dur]{0,40}") {
+            prop_assume!(!text.contains('"'));
+            let (entries, _) = read(&format!("{text},last;dur=1"));
+            prop_assert_eq!(entries.last(), Some(&entry("last", Some(1_000_000))));
+        }
+    }
+}
