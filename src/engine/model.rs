@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use tract_onnx::prelude::{
-    DatumExt, Framework, InferenceModelExt, IntoRunnable, Tensor, TractResult, TypedFact, TypedModel, TypedRunnableModel, tvec,
+    DatumType, Framework, InferenceModelExt, IntoRunnable, Tensor, TractResult, TypedFact, TypedModel, TypedRunnableModel, tvec,
 };
 
 use super::EngineError;
@@ -85,7 +85,7 @@ fn width(fact: TractResult<&TypedFact>, tensor: &str) -> Result<usize, EngineErr
     let layout = |got: String| EngineError::Layout { tensor: tensor.to_owned(), got };
     let fact = fact.map_err(|e| layout(format!("{e:#}")))?;
     let width = match fact.shape.dims() {
-        [_, width] if fact.datum_type == f32::datum_type() => width.to_i64().ok().and_then(|w| usize::try_from(w).ok()),
+        [_, width] if fact.datum_type == DatumType::F32 => width.to_i64().ok().and_then(|w| usize::try_from(w).ok()),
         _ => None,
     };
     width.filter(|w| *w > 0).ok_or_else(|| layout(format!("{fact:?}")))
