@@ -231,5 +231,4 @@ fn reply(status: StatusCode, body: impl Into<Body>) -> Response {
 }
 
 #[cfg(test)]
-#[path = "server_tests.rs"]
 mod tests;
