@@ -1,1 +1,12 @@
-//! The embedded reference engine.
+//! The embedded reference engine: a model read from ONNX and run on the CPU by tract.
+//!
+//! It serves models of one float32 tensor in and one out, both `[rows, width]`. It does no I/O, holds no thread and never
+//! falls back to anything: what it cannot run it refuses at load time, by name.
+
+mod error;
+mod model;
+#[cfg(test)]
+mod tests;
+
+pub use error::EngineError;
+pub use model::Model;

@@ -1,0 +1,211 @@
+//! The demo's load: real rows in mixed batch sizes, open loop, every answer checked.
+//!
+//! Requests fall due by a Poisson process, whether or not earlier ones were answered; a client that is still busy when its
+//! next request falls due sends it late, and its latency counts from when it fell due (no coordinated omission). Where a
+//! client was idle, latency counts from the write, so that the timer's granularity of a millisecond is not blamed on the
+//! server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::Deserialize;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::client::Client;
+use super::data::{self, Row, WIDTH};
+use super::pipeline::TOP;
+use super::report::Report;
+use super::spans::ROUTE;
+use crate::ledger::Stamp;
+
+/// Rows per request and how often, in percent.
+const BATCHES: [(usize, u32); 4] = [(1, 50), (4, 25), (16, 15), (64, 10)];
+/// The share of requests that name entities instead of sending pixels.
+const BY_ID: f64 = 0.5;
+
+/// Sends `rate` requests a second (all clients together, at least 0.1) to `proxy` over `clients` kept-alive connections (at
+/// least one) until `stop`; returns what came back. Requests in flight at `stop` are given up and not counted.
+///
+/// # Errors
+///
+/// Where the embedded rows are unreadable.
+pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: CancellationToken) -> io::Result<Report> {
+    let rows: &'static [Row] = data::rows()?.leak();
+    let clients = clients.max(1);
+    let gap_ns = 1e9 * clients as f64 / if rate.is_finite() { rate.max(0.1) } else { 0.1 };
+    let began = Stamp::now();
+    let mut running = JoinSet::new();
+    for seed in 0..clients as u64 {
+        let requests = Requests { rows, random: StdRng::seed_from_u64(seed) };
+        running.spawn(send(Client::new(proxy), requests, gap_ns, stop.clone()));
+    }
+    let mut report = Report::default();
+    while let Some(ended) = running.join_next().await {
+        match ended {
+            Ok(of_one) => report.merge(&of_one),
+            Err(error) => tracing::error!(%error, "a client of the demo's load failed"),
+        }
+    }
+    report.elapsed_ns = began.elapsed();
+    Ok(report)
+}
+
+async fn send(mut client: Client, mut requests: Requests, gap_ns: f64, stop: CancellationToken) -> Report {
+    let mut report = Report::default();
+    let mut due = Stamp::now();
+    loop {
+        due = due.plus(requests.gap(gap_ns));
+        let (body, labels) = requests.next();
+        let early_ns = due.since(Stamp::now());
+        if early_ns > 0 {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_nanos(early_ns)) => {}
+                () = stop.cancelled() => return report,
+            }
+        }
+        let began = if early_ns > 0 { Stamp::now() } else { due };
+        let answer = tokio::select! {
+            answer = client.post(ROUTE, body) => answer,
+            () = stop.cancelled() => return report,
+        };
+        match answer {
+            Ok((StatusCode::OK, body)) => match right(&body, &labels) {
+                Ok(right) => report.answered(began.elapsed(), labels.len(), right),
+                Err(reason) => report.failed(reason),
+            },
+            Ok((status, body)) => report.failed(format!("status {status}: {}", String::from_utf8_lossy(&body))),
+            Err(error) => report.failed(error.to_string()),
+        }
+    }
+}
+
+/// A client's own sequence of requests.
+struct Requests {
+    rows: &'static [Row],
+    random: StdRng,
+}
+
+impl Requests {
+    /// Nanoseconds to the next request; exponential, and at most ten times the mean.
+    fn gap(&mut self, mean_ns: f64) -> u64 {
+        let uniform: f64 = self.random.random();
+        ((1.0 - uniform).ln().max(-10.0) * -mean_ns) as u64
+    }
+
+    /// The next body, and the label of each of its rows.
+    fn next(&mut self) -> (Bytes, Vec<i64>) {
+        let count = self.batch();
+        let rows: Vec<&Row> = (0..count).map(|_| &self.rows[self.random.random_range(0..self.rows.len())]).collect();
+        let labels = rows.iter().map(|row| row.label).collect();
+        let body = if self.random.random_bool(BY_ID) {
+            let ids: Vec<String> = rows.iter().map(|row| row.entity_id.to_string()).collect();
+            body("entity_ids", "INT64", &format!("[{count}]"), &ids.join(","))
+        } else {
+            let pixels: Vec<&str> = rows.iter().map(|row| row.pixels).collect();
+            body("pixels", "FP32", &format!("[{count},{WIDTH}]"), &pixels.join(","))
+        };
+        (body, labels)
+    }
+
+    fn batch(&mut self) -> usize {
+        let mut at = self.random.random_range(0..BATCHES.iter().map(|(_, weight)| weight).sum::<u32>());
+        for (rows, weight) in BATCHES {
+            if at < weight {
+                return rows;
+            }
+            at -= weight;
+        }
+        1
+    }
+}
+
+fn body(name: &str, datatype: &str, shape: &str, data: &str) -> Bytes {
+    let tensor = format!(r#"{{"name":"{name}","shape":{shape},"datatype":"{datatype}","data":[{data}]}}"#);
+    Bytes::from(format!(r#"{{"inputs":[{tensor}]}}"#))
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    outputs: Vec<Output>,
+}
+
+#[derive(Deserialize)]
+struct Output {
+    name: String,
+    data: Vec<f64>,
+}
+
+/// How many rows were classified right; the reason where the response is not one label list per row.
+fn right(body: &[u8], labels: &[i64]) -> Result<usize, String> {
+    let answer: Answer = serde_json::from_slice(body).map_err(|e| format!("response: {e}"))?;
+    let output = answer.outputs.iter().find(|o| o.name == "label").ok_or("response: no output named `label`")?;
+    if output.data.len() != labels.len() * TOP {
+        return Err(format!("response: expected {} labels, got {}", labels.len() * TOP, output.data.len()));
+    }
+    let best = output.data.chunks_exact(TOP).map(|row| row[0]);
+    Ok(best.zip(labels).filter(|(got, want)| *got == **want as f64).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::demo::start_server;
+
+    fn requests(seed: u64) -> Requests {
+        Requests { rows: data::rows().unwrap().leak(), random: StdRng::seed_from_u64(seed) }
+    }
+
+    #[tokio::test]
+    async fn every_answer_is_checked_against_a_real_server() {
+        let (to, server) = start_server(SocketAddr::from(([127, 0, 0, 1], 1))).unwrap();
+        let stop = CancellationToken::new();
+        let end = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            stop.cancel();
+        };
+        let (report, ()) = tokio::join!(run_load(to, 500.0, 3, stop.clone()), end);
+        let report = report.unwrap();
+        server.stop();
+        assert_eq!((report.errors, report.first_error.as_deref()), (0, None));
+        assert!(report.requests > 20, "{report}");
+        assert!(report.accuracy() > 0.9, "{report}");
+        assert_eq!(report.latency.len(), report.requests);
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_an_error_with_its_reason() {
+        let stop = CancellationToken::new();
+        let end = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            stop.cancel();
+        };
+        let (report, ()) = tokio::join!(run_load(SocketAddr::from(([127, 0, 0, 1], 1)), 1000.0, 1, stop.clone()), end);
+        let report = report.unwrap();
+        assert!(report.errors > 0 && report.requests == report.errors, "{report}");
+        assert!(report.first_error.unwrap().starts_with("127.0.0.1:1: cannot connect: "));
+    }
+
+    #[test]
+    fn wrong_or_malformed_answers_are_seen() {
+        let answer = |labels: &str| format!(r#"{{"outputs":[{{"name":"label","data":[{labels}]}}]}}"#);
+        assert_eq!(right(answer("3,1,2,7,8,9").as_bytes(), &[3, 8]), Ok(1));
+        assert!(right(answer("3,1,2").as_bytes(), &[3, 8]).unwrap_err().contains("expected 6 labels, got 3"));
+        assert!(right(br#"{"outputs":[]}"#, &[3]).unwrap_err().contains("no output"));
+        assert!(right(b"oops", &[3]).is_err());
+    }
+
+    #[test]
+    fn gaps_have_the_mean_asked_for_and_all_batch_sizes_come() {
+        let mut requests = requests(1);
+        let mean = (0..20_000).map(|_| requests.gap(1e6) as f64).sum::<f64>() / 20_000.0;
+        assert!((0.97e6..1.03e6).contains(&mean), "{mean}");
+        let sizes: std::collections::BTreeSet<usize> = (0..200).map(|_| requests.next().1.len()).collect();
+        assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [1, 4, 16, 64]);
+    }
+}
