@@ -62,7 +62,7 @@ class Process:
     def output_since_mark(self):
         return self.log.read_bytes()[self.mark :].decode(errors="replace")
 
-    def signal(self, number):
+    def send(self, number):
         self.child.send_signal(number)
 
     def wait(self, seconds):
