@@ -1,1 +1,27 @@
-//! The data plane: listen, carry requests, keep the ledger.
+//! The data plane: listens, carries requests, keeps the ledger. It knows nothing of histograms or exporters.
+
+mod call;
+mod config;
+mod error;
+mod io;
+mod layer;
+mod listen;
+mod live;
+mod meter;
+mod profiler;
+mod request;
+mod rescue;
+mod response;
+mod stack;
+mod upstream;
+mod waits;
+mod watch;
+
+pub use config::{Config, TraceSampling, UpstreamProtocol};
+pub use error::Error;
+pub use layer::trace::Tracing;
+pub use listen::{Parts, bind, serve};
+pub use live::Observer;
+pub use profiler::{Profiler, Reports};
+pub use rescue::{ERROR_FIELD, Verdict};
+pub use upstream::Target;

@@ -1,0 +1,106 @@
+//! Folding a path to a route: identifiers become placeholders, so that routes stay few.
+//!
+//! `/v2/models/digits/versions/3/infer` becomes `/v2/models/{model}/versions/{version}/infer`, and the model is `digits`.
+//! A segment that looks like an identifier (a number, a UUID, a long hexadecimal or random string) becomes `{id}`.
+
+/// A folded path and the model that it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route<'a> {
+    /// Method and folded path, such as `POST /v2/models/{model}/infer`.
+    pub name: String,
+    /// The model, where the path names one.
+    pub model: Option<&'a str>,
+}
+
+/// How many segments of a path are kept; the rest is folded to `…`.
+const SEGMENTS: usize = 8;
+/// How many bytes of a segment are kept.
+const SEGMENT_BYTES: usize = 64;
+
+/// The route of a request by its method and path (no query).
+#[must_use]
+pub fn route<'a>(method: &str, path: &'a str) -> Route<'a> {
+    let mut name = String::with_capacity(method.len() + path.len() + 8);
+    name.push_str(method);
+    name.push(' ');
+    let mut model = None;
+    let mut before = "";
+    let rest = path.strip_prefix('/').unwrap_or(path);
+    for (i, segment) in rest.split('/').enumerate() {
+        name.push('/');
+        if i == SEGMENTS {
+            name.push('…');
+            break;
+        }
+        match before {
+            "models" | "model" if !segment.is_empty() && !is_verb(segment) => {
+                // TensorFlow Serving puts the verb behind a colon: /v1/models/resnet:predict
+                let (id, verb) = segment.split_once(':').map_or((segment, None), |(id, verb)| (id, Some(verb)));
+                model = Some(id);
+                name.push_str("{model}");
+                if let Some(verb) = verb {
+                    name.push(':');
+                    name.push_str(verb);
+                }
+            }
+            "predictions" if !segment.is_empty() => {
+                model = Some(segment);
+                name.push_str("{model}");
+            }
+            "versions" if !segment.is_empty() => name.push_str("{version}"),
+            _ if is_id(segment) => name.push_str("{id}"),
+            _ => name.push_str(segment.get(..SEGMENT_BYTES).unwrap_or(segment)),
+        }
+        before = segment;
+    }
+    Route { name, model }
+}
+
+/// Words that follow `models` in a path and are no model: `/v2/repository/models/index`.
+fn is_verb(segment: &str) -> bool {
+    matches!(segment, "index" | "stats" | "infer" | "config" | "ready")
+}
+
+fn is_id(segment: &str) -> bool {
+    let bytes = segment.as_bytes();
+    let digits = bytes.iter().filter(|b| b.is_ascii_digit()).count();
+    let all_hex = bytes.iter().all(|b| b.is_ascii_hexdigit() || *b == b'-');
+    let is_number = !bytes.is_empty() && digits == bytes.len();
+    let is_hex = bytes.len() >= 8 && all_hex && digits > 0;
+    let is_random = bytes.len() >= 20 && digits >= 4;
+    is_number || is_hex || is_random || bytes.len() > SEGMENT_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ids_fold_and_models_are_named() {
+        for (path, name, model) in [
+            ("/v2/models/digits/infer", "POST /v2/models/{model}/infer", Some("digits")),
+            ("/v2/models/a.b/versions/3/infer", "POST /v2/models/{model}/versions/{version}/infer", Some("a.b")),
+            ("/v1/models/resnet:predict", "POST /v1/models/{model}:predict", Some("resnet")),
+            ("/v1/models", "POST /v1/models", None),
+            ("/v2/repository/models/index", "POST /v2/repository/models/index", None),
+            ("/predictions/bert", "POST /predictions/{model}", Some("bert")),
+            ("/v1/chat/completions", "POST /v1/chat/completions", None),
+            ("/users/42/orders/9f86d081884c7d65", "POST /users/{id}/orders/{id}", None),
+            ("/x/123e4567-e89b-12d3-a456-426614174000", "POST /x/{id}", None),
+            ("/inference.GRPCInferenceService/ModelInfer", "POST /inference.GRPCInferenceService/ModelInfer", None),
+            ("/", "POST /", None),
+        ] {
+            let r = route("POST", path);
+            assert_eq!((r.name.as_str(), r.model), (name, model), "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_folds_to_a_bounded_route(path in "\\PC{0,400}") {
+            prop_assert!(route("GET", &path).name.len() <= 10 + SEGMENTS * (SEGMENT_BYTES + 80));
+        }
+    }
+}

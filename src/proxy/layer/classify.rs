@@ -1,0 +1,43 @@
+//! Names the request's route and model by its head.
+//!
+//! Stage: validation. It never looks at a body, and never changes a request.
+
+use std::task::{Context, Poll};
+
+use tower::Service;
+
+use crate::proxy::call::Call;
+
+/// Applies [`Classified`].
+#[derive(Clone, Debug)]
+pub(crate) struct ClassifyLayer;
+
+impl<S> tower::Layer<S> for ClassifyLayer {
+    type Service = Classified<S>;
+
+    fn layer(&self, inner: S) -> Classified<S> {
+        Classified { inner }
+    }
+}
+
+/// Classifies.
+#[derive(Clone, Debug)]
+pub(crate) struct Classified<S> {
+    inner: S,
+}
+
+impl<S: Service<Call>> Service<Call> for Classified<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: Call) -> S::Future {
+        let (method, path) = (call.request.method(), call.request.uri().path());
+        call.live.observe(|observer, ledger| observer.request(method, path, ledger));
+        self.inner.call(call)
+    }
+}

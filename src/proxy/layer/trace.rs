@@ -1,0 +1,141 @@
+//! Gives the request a span of Lapwing's own: makes `traceparent` where there is none, continues it where there is one.
+//!
+//! Stage: validation. The client's sampling decision is kept, unless `trace_sampling: force`; where there was none the
+//! trace is sampled, marked as ours, and later not forwarded.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tower::Service;
+
+use crate::ledger::{Ledger, SpanId, TraceContext, TraceId, TraceMark};
+use crate::proxy::call::Call;
+use crate::proxy::config::TraceSampling;
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// How spans are asked for.
+#[derive(Clone)]
+pub struct Tracing {
+    /// Whether, and how hard.
+    pub sampling: TraceSampling,
+    /// The mark of traces made here.
+    pub mark: TraceMark,
+    /// Told of every trace of the client's that is sampled only because it is forced.
+    pub forced: Arc<dyn Fn(TraceId) + Send + Sync>,
+}
+
+impl std::fmt::Debug for Tracing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tracing").field("sampling", &self.sampling).finish_non_exhaustive()
+    }
+}
+
+/// Applies [`Traced`].
+#[derive(Clone, Debug)]
+pub(crate) struct TraceLayer(Tracing);
+
+/// Spans as `tracing` says.
+pub(crate) const fn layer(tracing: Tracing) -> TraceLayer {
+    TraceLayer(tracing)
+}
+
+impl<S> tower::Layer<S> for TraceLayer {
+    type Service = Traced<S>;
+
+    fn layer(&self, inner: S) -> Traced<S> {
+        Traced { inner, tracing: self.0.clone() }
+    }
+}
+
+/// Traces.
+#[derive(Clone, Debug)]
+pub(crate) struct Traced<S> {
+    inner: S,
+    tracing: Tracing,
+}
+
+impl<S: Service<Call>> Service<Call> for Traced<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut call: Call) -> S::Future {
+        if self.tracing.sampling != TraceSampling::Off {
+            let Call { request, live } = &mut call;
+            live.with(|ledger| self.tracing.apply(request.headers_mut(), ledger));
+        }
+        self.inner.call(call)
+    }
+}
+
+impl Tracing {
+    fn apply(&self, headers: &mut HeaderMap, ledger: &mut Ledger) {
+        let span = SpanId::random();
+        let context = match headers.get(&TRACEPARENT).and_then(|v| TraceContext::parse(v.as_bytes())) {
+            Some(theirs) => {
+                ledger.parent = theirs.span;
+                let forced = self.sampling == TraceSampling::Force && !theirs.is_sampled();
+                if forced {
+                    ledger.ours = true;
+                    (self.forced)(theirs.trace);
+                }
+                TraceContext { span, flags: theirs.flags | u8::from(forced), ..theirs }
+            }
+            None => {
+                // a trace state without its parent means nothing (W3C Trace Context, 3.4)
+                headers.remove(&TRACESTATE);
+                ledger.ours = true;
+                TraceContext { trace: self.mark.make(), span, flags: TraceContext::SAMPLED }
+            }
+        };
+        (ledger.trace, ledger.span, ledger.traced) = (context.trace, span, context.is_sampled());
+        if let Ok(value) = HeaderValue::from_bytes(&context.to_field()) {
+            headers.insert(TRACEPARENT, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Stamp;
+
+    fn apply(sampling: TraceSampling, field: Option<&str>) -> (HeaderMap, Ledger) {
+        let tracing = Tracing { sampling, mark: TraceMark::random(), forced: Arc::new(|_| ()) };
+        let mut headers = HeaderMap::new();
+        if let Some(field) = field {
+            headers.insert(TRACEPARENT, field.parse().unwrap());
+        }
+        let mut ledger = Ledger::open(Stamp::now(), 0);
+        tracing.apply(&mut headers, &mut ledger);
+        (headers, ledger)
+    }
+
+    #[test]
+    fn a_trace_is_made_where_there_is_none() {
+        let (headers, ledger) = apply(TraceSampling::Auto, None);
+        let sent = TraceContext::parse(headers[&TRACEPARENT].as_bytes()).unwrap();
+        assert_eq!((sent.trace, sent.span), (ledger.trace, ledger.span));
+        assert!(sent.is_sampled() && ledger.traced && ledger.ours);
+    }
+
+    #[test]
+    fn the_clients_decision_is_kept_unless_forced() {
+        let unsampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+        let (headers, ledger) = apply(TraceSampling::Auto, Some(unsampled));
+        let sent = TraceContext::parse(headers[&TRACEPARENT].as_bytes()).unwrap();
+        assert!(!sent.is_sampled() && !ledger.traced && !ledger.ours);
+        assert_eq!(sent.trace.to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(ledger.parent.to_string(), "00f067aa0ba902b7");
+        assert_ne!(sent.span, ledger.parent);
+        let (_, ledger) = apply(TraceSampling::Force, Some(unsampled));
+        assert!(ledger.traced && ledger.ours);
+    }
+}

@@ -1,0 +1,166 @@
+//! A worker of the data plane: accepts connections, serves HTTP/1.1 and h2c on one port, and drains.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::config::Config;
+use super::io::{Metered, Socket};
+use super::layer::trace::Tracing;
+use super::live::{Observer, Recorder};
+use super::meter::Meter;
+use super::stack::stack;
+use super::upstream::{CONNECTION_WINDOW, Pool, STREAM_WINDOW, Shared, Target};
+use crate::metrics::{Counter, Counters};
+
+/// What a data plane is made of.
+#[derive(Clone)]
+pub struct Parts {
+    /// Limits and timeouts.
+    pub config: Config,
+    /// Where requests go.
+    pub target: Target,
+    /// How spans are asked for.
+    pub tracing: Tracing,
+    /// Who looks.
+    pub observer: Arc<dyn Observer>,
+    /// The profiler's account of itself.
+    pub counters: Arc<Counters>,
+}
+
+/// Runs hyper's tasks where their owner can wait for them.
+#[derive(Clone, Debug)]
+pub(crate) struct Tasks(pub(crate) TaskTracker);
+
+impl<F> hyper::rt::Executor<F> for Tasks
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}
+
+/// Binds `address` for a worker; with `shared` several workers bind the same address (`SO_REUSEPORT`).
+///
+/// # Errors
+///
+/// What the system says.
+pub fn bind(address: SocketAddr, backlog: u32, shared: bool) -> io::Result<std::net::TcpListener> {
+    let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    Ok(socket.into())
+}
+
+/// Serves `listener` until `stop`, then lets requests in flight end. Dropping the future ends them at once.
+///
+/// # Errors
+///
+/// If the listener cannot be registered with the runtime.
+pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: CancellationToken) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    let tasks = TaskTracker::new();
+    let recorder =
+        Arc::new(Recorder { config: parts.config.clone(), counters: parts.counters.clone(), observer: parts.observer.clone() });
+    let pool = Arc::new(Pool::new(parts.config.pool_idle_timeout.get()));
+    let shared = Arc::new(Shared { target: parts.target, pool: pool.clone(), recorder: recorder.clone(), tasks: tasks.clone() });
+    let mut sweep = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let connection = connection(stream, &recorder, parts.tracing.clone(), shared.clone(), stop.clone());
+                    tasks.spawn(connection);
+                }
+                Err(error) => {
+                    // out of file descriptors, as a rule: connections end, so it passes
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            },
+            _ = sweep.tick() => pool.sweep(),
+        }
+    }
+    drop(listener);
+    tasks.close();
+    tasks.wait().await;
+    Ok(())
+}
+
+fn connection(
+    stream: TcpStream,
+    recorder: &Arc<Recorder>,
+    tracing: Tracing,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send + 'static {
+    recorder.counters.bump(Counter::ConnectionsAccepted);
+    let meter = Arc::new(Meter::default());
+    let service = TowerToHyperService::new(stack(recorder, meter.clone(), tracing, shared.clone()));
+    let recorder = recorder.clone();
+    async move {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY");
+        }
+        let io = TokioIo::new(Metered::client(Socket::Tcp(stream), meter, recorder.clone()));
+        let builder = protocols(&recorder.config, Tasks(shared.tasks.clone()));
+        let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
+        let mut stopping = pin!(stop.cancelled());
+        let mut stopped = false;
+        let ended = std::future::poll_fn(|cx| {
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(ended);
+            }
+            if !stopped && stopping.as_mut().poll(cx).is_ready() {
+                stopped = true;
+                connection.as_mut().graceful_shutdown();
+                return connection.as_mut().poll(cx);
+            }
+            Poll::Pending
+        })
+        .await;
+        if let Err(error) = ended {
+            recorder.counters.bump(Counter::ConnectionsFailed);
+            tracing::debug!(%error, "a client's connection failed");
+        }
+    }
+}
+
+fn protocols(config: &Config, tasks: Tasks) -> auto::Builder<Tasks> {
+    let head = usize::try_from(config.max_header_bytes.get()).unwrap_or(usize::MAX);
+    let mut builder = auto::Builder::new(tasks);
+    builder
+        .http1()
+        .preserve_header_case(true)
+        .auto_date_header(false)
+        .header_read_timeout(None)
+        .max_headers(256)
+        .max_buf_size(head.max(8192))
+        .http2()
+        .auto_date_header(false)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(1024)
+        .max_header_list_size(u32::try_from(config.max_header_bytes.get()).unwrap_or(u32::MAX));
+    builder
+}

@@ -1,0 +1,229 @@
+//! A request in flight: its ledger while it is still open, and the guard that closes it exactly once.
+//!
+//! Whoever observes may fail: every call to the [`Observer`] is fenced, so that a panic there costs the record and
+//! never the request.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use http::{HeaderMap, Method};
+use parking_lot::Mutex;
+
+use super::config::Config;
+use super::meter::Meter;
+use crate::ledger::clock::unix_ns;
+use crate::ledger::{Event, Ledger, Outcome, Stage, Stamp, Window};
+use crate::metrics::{Counter, Counters};
+
+/// Who looks at the traffic. Called on the request path: must be quick, must not wait.
+pub trait Observer: Send + Sync {
+    /// Names route and model of a request by its head.
+    fn request(&self, method: &Method, path: &str, ledger: &mut Ledger);
+    /// Reads what the upstream reports of itself in a response's head, or (`trailing`) in its trailers.
+    fn response(&self, fields: &HeaderMap, trailing: bool, ledger: &mut Ledger);
+    /// Takes the closed ledger.
+    fn closed(&self, ledger: Ledger);
+}
+
+/// What every request of a data plane shares.
+pub(crate) struct Recorder {
+    pub(crate) config: Config,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) observer: Arc<dyn Observer>,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// Calls the observer behind a fence.
+    pub(crate) fn observe(&self, look: impl FnOnce(&dyn Observer)) {
+        if catch_unwind(AssertUnwindSafe(|| look(&*self.observer))).is_err() {
+            self.counters.bump(Counter::DroppedPanic);
+        }
+    }
+
+    /// Counts a request that was refused before it was one.
+    pub(crate) fn refused(self: &Arc<Self>, status: u16, meter: &Arc<Meter>) {
+        let live = Live::open(self.clone(), meter.clone(), meter.head_began(), false);
+        live.with(|ledger| {
+            ledger.status = status;
+            ledger.outcome = Outcome::Rejected;
+        });
+        live.finish();
+    }
+}
+
+/// A request in flight.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) meter: Arc<Meter>,
+    /// Several requests share the connection (HTTP/2).
+    pub(crate) multiplexed: bool,
+    called: Stamp,
+    request_last: AtomicU64,
+    request_end: AtomicU64,
+    request_bytes: AtomicU64,
+    finished: AtomicBool,
+    closed: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    ledger: Ledger,
+    dispatched: Option<Stamp>,
+    egress: Option<Stamp>,
+}
+
+impl Live {
+    /// Opens a ledger at `started`; now is when the whole head had been read.
+    pub(crate) fn open(recorder: Arc<Recorder>, meter: Arc<Meter>, started: Stamp, multiplexed: bool) -> Arc<Self> {
+        let called = Stamp::now();
+        let ledger = Ledger::open(started, unix_ns().saturating_sub(called.since(started)));
+        recorder.counters.bump(Counter::InFlight);
+        meter.open.fetch_add(1, Relaxed);
+        Arc::new(Self {
+            recorder,
+            meter,
+            multiplexed,
+            called,
+            request_last: AtomicU64::new(called.as_ns()),
+            request_end: AtomicU64::new(0),
+            request_bytes: AtomicU64::new(0),
+            finished: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            state: Mutex::new(State { ledger, dispatched: None, egress: None }),
+        })
+    }
+
+    /// Writes in the ledger.
+    pub(crate) fn with<T>(&self, write: impl FnOnce(&mut Ledger) -> T) -> T {
+        write(&mut self.state.lock().ledger)
+    }
+
+    /// Lets the observer write in the ledger, behind the fence.
+    pub(crate) fn observe(&self, look: impl FnOnce(&dyn Observer, &mut Ledger)) {
+        self.recorder.observe(|observer| look(observer, &mut self.state.lock().ledger));
+    }
+
+    /// Some of the request body came.
+    pub(crate) fn on_request_bytes(&self, n: usize) {
+        self.request_bytes.fetch_add(n as u64, Relaxed);
+        let read = if self.multiplexed { None } else { self.meter.last_read() };
+        self.request_last.store(read.unwrap_or_else(Stamp::now).as_ns(), Relaxed);
+    }
+
+    /// The request body came to its end.
+    pub(crate) fn on_request_end(&self) {
+        let read = if self.multiplexed { None } else { self.meter.last_read() };
+        self.request_end.store(read.map_or_else(|| Stamp::now().as_ns(), Stamp::as_ns), Relaxed);
+        self.meter.settle();
+    }
+
+    /// When the request was read to its end; `None` while it comes.
+    pub(crate) fn request_end(&self) -> Option<Stamp> {
+        Stamp::from_ns(self.request_end.load(Relaxed))
+    }
+
+    /// When some of the request last came.
+    pub(crate) fn request_last(&self) -> Stamp {
+        Stamp::from_ns(self.request_last.load(Relaxed)).unwrap_or(self.called)
+    }
+
+    /// The request was admitted and classified, and goes to the upstream now.
+    pub(crate) fn dispatch(&self) -> Stamp {
+        let now = Stamp::now();
+        self.state.lock().dispatched.get_or_insert(now);
+        now
+    }
+
+    /// The upstream window is over at `end`.
+    pub(crate) fn end_window(&self, end: Stamp) {
+        let state = &mut *self.state.lock();
+        if let Some(window) = &mut state.ledger.window {
+            window.end_ns = end.since(state.ledger.started).max(window.head_ns);
+        }
+        state.egress = Some(end);
+    }
+
+    /// The upstream began to answer at `head`, having been given the last request byte at `sent` (`None`: not yet).
+    pub(crate) fn begin_window(&self, sent: Option<Stamp>, head: Stamp) {
+        let state = &mut *self.state.lock();
+        let head_ns = head.since(state.ledger.started);
+        let start_ns = sent.unwrap_or(head).min(head).since(state.ledger.started);
+        if let (Some(sent), Some(dispatched)) = (sent, state.dispatched) {
+            let from = dispatched.max(self.request_end().unwrap_or(dispatched));
+            state.ledger.observe(Stage::Unattributed, Event::Send, from, sent.min(head));
+        }
+        state.ledger.window = Some(Window { start_ns, head_ns, end_ns: head_ns });
+    }
+
+    /// A spliced stream ended, having carried so many bytes from the client and to it.
+    pub(crate) fn on_stream_end(&self, (from_client, to_client): (u64, u64), outcome: Outcome) {
+        self.request_bytes.fetch_add(from_client, Relaxed);
+        self.with(|ledger| {
+            ledger.response_bytes += to_client;
+            ledger.outcome = outcome;
+        });
+    }
+
+    /// Nothing more will be asked or answered: the ledger closes when the connection has flushed.
+    pub(crate) fn finish(self: &Arc<Self>) {
+        if !self.finished.swap(true, Relaxed) {
+            self.meter.close_at_flush(self.clone());
+        }
+    }
+
+    /// Closes the ledger as cancelled, unless it is closed already.
+    pub(crate) fn cancel(&self) {
+        self.with(|ledger| ledger.outcome = Outcome::Cancelled);
+        self.close(Stamp::now());
+    }
+
+    /// Closes the ledger at `now`, the first time it is called, and hands it over.
+    pub(crate) fn close(&self, now: Stamp) {
+        if self.closed.swap(true, Relaxed) {
+            return;
+        }
+        self.finished.store(true, Relaxed);
+        self.recorder.counters.sub(Counter::InFlight, 1);
+        self.meter.open.fetch_sub(1, Relaxed);
+        let state = &mut *self.state.lock();
+        let mut ledger = state.ledger.clone();
+        let started = ledger.started;
+        ledger.total_ns = now.since(started);
+        ledger.request_bytes = self.request_bytes.load(Relaxed);
+        let read = self.request_end().unwrap_or_else(|| self.request_last().min(now));
+        ledger.observe(Stage::Ingress, Event::Request, started, read.max(self.called));
+        ledger.observe(Stage::Validation, Event::Admit, self.called, state.dispatched.or(state.egress).unwrap_or(now));
+        if let Some(egress) = state.egress {
+            ledger.observe(Stage::Egress, Event::Response, egress, now);
+        } else if let Some(window) = &mut ledger.window {
+            window.end_ns = ledger.total_ns; // cut off mid-response
+        }
+        if !self.multiplexed {
+            for (from, to) in self.meter.take_blocked().iter().flat_map(super::waits::Waits::iter) {
+                ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
+            }
+        }
+        self.recorder.observe(|observer| observer.closed(ledger));
+    }
+}
+
+/// Closes the ledger as cancelled if it is dropped before anybody called [`Live::finish`].
+#[derive(Debug)]
+pub(crate) struct Guard(pub(crate) Arc<Live>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.0.finished.load(Relaxed) {
+            self.0.cancel();
+        }
+    }
+}

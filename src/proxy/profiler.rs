@@ -1,0 +1,121 @@
+//! The observer of the shipped binary: names the series, reads in-band reports, and puts closed ledgers in a bounded
+//! queue that nobody on the request path waits for, and whose reader nobody wakes (it looks by itself).
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use http::{HeaderMap, Method};
+use parking_lot::RwLock;
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::live::Observer;
+use crate::ledger::{Ledger, Name};
+use crate::metrics::{Counter, Counters, Labels};
+use crate::protocol::route;
+
+/// How many distinct paths are remembered with their route; others are folded anew each time.
+const PATHS: usize = 4096;
+/// A longer path is folded anew each time.
+const PATH_BYTES: usize = 256;
+/// What a series is called whose request names no model.
+const NO_MODEL: &str = "";
+
+/// Reads reports off a response's fields (`true`: trailers) into the ledger.
+pub type Reports = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
+
+/// Looks at the traffic for the aggregator.
+pub struct Profiler {
+    queue: Arc<ArrayQueue<Ledger>>,
+    counters: Arc<Counters>,
+    labels: Arc<Labels>,
+    upstream: Name,
+    reports: Box<Reports>,
+    paths: RwLock<FxHashMap<u64, Remembered>>,
+}
+
+struct Remembered {
+    method: Method,
+    path: Box<str>,
+    route: Name,
+    model: Name,
+}
+
+impl Profiler {
+    /// Hands closed ledgers to `queue`; reads in-band reports by `reports`.
+    #[must_use]
+    pub fn new(
+        queue: Arc<ArrayQueue<Ledger>>,
+        counters: Arc<Counters>,
+        labels: Arc<Labels>,
+        upstream: &str,
+        reports: Box<Reports>,
+    ) -> Self {
+        let upstream = labels.upstreams.intern(upstream);
+        Self { queue, counters, labels, upstream, reports, paths: RwLock::default() }
+    }
+
+    fn names(&self, method: &Method, path: &str) -> (Name, Name) {
+        let mut hasher = FxHasher::default();
+        (method, path).hash(&mut hasher);
+        let key = hasher.finish();
+        if let Some(known) = self.paths.read().get(&key)
+            && known.method == *method
+            && &*known.path == path
+        {
+            return (known.route, known.model);
+        }
+        let folded = route(method.as_str(), path);
+        let route = self.labels.routes.intern(&folded.name);
+        let model = self.labels.models.intern(folded.model.unwrap_or(NO_MODEL));
+        let mut paths = self.paths.write();
+        if path.len() <= PATH_BYTES && paths.len() < PATHS {
+            paths.insert(key, Remembered { method: method.clone(), path: path.into(), route, model });
+        }
+        (route, model)
+    }
+}
+
+impl Observer for Profiler {
+    fn request(&self, method: &Method, path: &str, ledger: &mut Ledger) {
+        (ledger.series.route, ledger.series.model) = self.names(method, path);
+        ledger.series.upstream = self.upstream;
+    }
+
+    fn response(&self, fields: &HeaderMap, trailing: bool, ledger: &mut Ledger) {
+        (self.reports)(fields, trailing, ledger);
+    }
+
+    fn closed(&self, mut ledger: Ledger) {
+        if ledger.series.upstream == Name::OTHER {
+            ledger.series.upstream = self.upstream; // refused before it was classified
+        }
+        if self.queue.push(ledger).is_err() {
+            self.counters.bump(Counter::DroppedChannelFull);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Stamp;
+
+    #[test]
+    fn a_full_queue_costs_the_record_and_counts_it() {
+        let counters = Arc::new(Counters::default());
+        let queue = Arc::new(ArrayQueue::new(1));
+        let labels = Arc::new(Labels::new(8, 8, 8));
+        let profiler = Profiler::new(queue.clone(), counters.clone(), labels.clone(), "up", Box::new(|_, _, _| ()));
+        for _ in 0..3 {
+            let mut ledger = Ledger::open(Stamp::now(), 0);
+            profiler.request(&Method::POST, "/v2/models/m/infer", &mut ledger);
+            profiler.closed(ledger);
+        }
+        assert_eq!((queue.len(), counters.get(Counter::DroppedChannelFull)), (1, 2));
+        let series = queue.pop().unwrap().series;
+        assert_eq!(&*labels.routes.text(series.route), "POST /v2/models/{model}/infer");
+        assert_eq!(&*labels.models.text(series.model), "m");
+        assert_eq!(&*labels.upstreams.text(series.upstream), "up");
+    }
+}

@@ -1,0 +1,138 @@
+//! The request body on its way to the upstream: passed on frame by frame, counted and stamped, never copied.
+//!
+//! It holds the body back only where the client asked for that (`Expect: 100-continue`): until the upstream says
+//! "continue", or a second has passed (RFC 9110, 10.1.1 lets a client wait no longer for ever).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+
+use super::live::Live;
+use super::watch::Watch;
+use crate::ledger::Stamp;
+
+/// How long a body waits for the upstream's "100 Continue".
+const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Why a request body broke off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestBodyError {
+    /// The client's side failed.
+    #[error("{0}")]
+    Client(hyper::Error),
+    /// More bytes than `max_request_bytes`.
+    #[error("larger than max_request_bytes = {0}")]
+    TooLarge(u64),
+}
+
+/// A request body in flight.
+#[derive(Debug)]
+pub(crate) struct RequestBody {
+    inner: Option<Incoming>,
+    live: Arc<Live>,
+    gate: Option<(Arc<Gate>, Watch)>,
+    left: u64,
+}
+
+/// Opens when the upstream says "100 Continue".
+#[derive(Debug)]
+pub(crate) struct Gate {
+    since: Stamp,
+    open: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Gate {
+    /// A closed gate.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { since: Stamp::now(), open: AtomicBool::new(false), waker: Mutex::new(None) })
+    }
+
+    /// Lets the body go.
+    pub(crate) fn open(&self) {
+        self.open.store(true, Relaxed);
+        if let Some(waker) = self.waker.lock().take() {
+            waker.wake();
+        }
+    }
+}
+
+impl RequestBody {
+    /// Wraps what the client sends. `gate` holds it back.
+    pub(crate) fn new(inner: Incoming, live: Arc<Live>, gate: Option<Arc<Gate>>) -> Self {
+        let left = live.recorder.config.max_request_bytes.unwrap_or(u64::MAX);
+        let inner = if inner.is_end_stream() {
+            live.on_request_end();
+            None
+        } else {
+            Some(inner)
+        };
+        Self { inner, live, gate: gate.map(|g| (g, Watch::default())), left }
+    }
+
+    fn end(&mut self) {
+        if self.inner.take().is_some() {
+            self.live.on_request_end();
+        }
+    }
+
+    fn too_large(&self) -> RequestBodyError {
+        RequestBodyError::TooLarge(self.live.recorder.config.max_request_bytes.unwrap_or(u64::MAX))
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = RequestBodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        if let Some((gate, watch)) = &mut this.gate {
+            if !gate.open.load(Relaxed) && !watch.expired(cx, gate.since, CONTINUE_WITHIN) {
+                *gate.waker.lock() = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            this.gate = None;
+        }
+        let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
+        match Pin::new(&mut *inner).poll_frame(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => {
+                this.end();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => {
+                this.inner = None;
+                Poll::Ready(Some(Err(RequestBodyError::Client(error))))
+            }
+            Poll::Ready(Some(Ok(frame))) => {
+                let n = frame.data_ref().map_or(0, Buf::remaining);
+                this.live.on_request_bytes(n);
+                let Some(left) = this.left.checked_sub(n as u64) else {
+                    this.inner = None;
+                    return Poll::Ready(Some(Err(this.too_large())));
+                };
+                this.left = left;
+                if inner.is_end_stream() || frame.is_trailers() {
+                    this.end();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}

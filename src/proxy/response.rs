@@ -1,0 +1,239 @@
+//! The response body on its way to the client: passed on frame by frame, and the place where an exchange ends.
+//!
+//! It holds the upstream's link while the response streams, drives it, and gives it back. When the body ends the
+//! ledger is finished (the connection's next flush closes it); when it is dropped early, the client has gone.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use super::error::Error;
+use super::live::{Guard, Live};
+use super::upstream::{Link, Pool};
+use super::waits::Waits;
+use super::watch::Watch;
+use crate::ledger::{Event, Outcome, Stage, Stamp};
+
+/// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
+const SCHEDULING_NS: u64 = 50_000;
+
+/// A response body in flight.
+#[derive(Debug)]
+pub struct ResponseBody {
+    inner: Inner,
+    link: Option<(Link, Arc<Pool>)>,
+    guard: Option<Guard>,
+    watch: Watch,
+    last: Stamp,
+    handed: Option<Stamp>,
+    waits: Waits,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Upstream(Incoming),
+    Own(Full<Bytes>),
+}
+
+impl ResponseBody {
+    /// What the upstream answers, its head read at `head`. `link` is what it comes over, where the body drives it.
+    pub(crate) fn upstream(body: Incoming, link: Option<(Link, Arc<Pool>)>, head: Stamp) -> Self {
+        Self::new(Inner::Upstream(body), link, head)
+    }
+
+    /// What Lapwing answers.
+    pub(crate) fn own(body: Bytes) -> Self {
+        Self::new(Inner::Own(Full::new(body)), None, Stamp::now())
+    }
+
+    fn new(inner: Inner, link: Option<(Link, Arc<Pool>)>, last: Stamp) -> Self {
+        Self { inner, link, guard: None, watch: Watch::default(), last, handed: None, waits: Waits::default() }
+    }
+
+    /// From here on the body decides when the exchange ends.
+    pub(crate) fn guarded(mut self, guard: Guard) -> Self {
+        self.guard = Some(guard);
+        if self.is_end_stream() {
+            self.finish();
+        }
+        self
+    }
+
+    fn live(&self) -> Option<&Arc<Live>> {
+        self.guard.as_ref().map(|g| &g.0)
+    }
+
+    /// When the bytes came that are being looked at: the link's latest read, or now.
+    fn read_at(&self) -> Stamp {
+        let read = self.link.as_ref().and_then(|(link, _)| link.meter.last_read());
+        read.map_or_else(Stamp::now, |read| read.max(self.last))
+    }
+
+    /// The last byte was read and handed on.
+    fn finish(&mut self) {
+        let end = self.read_at();
+        if let Some(Guard(live)) = &self.guard {
+            for (from, to) in self.waits.iter() {
+                live.with(|ledger| ledger.observe(Stage::Egress, Event::Backpressure, from, to));
+            }
+            live.end_window(end);
+            live.finish();
+        }
+        if let Some((link, pool)) = self.link.take() {
+            pool.put(link, end);
+        }
+    }
+
+    fn fail(&mut self, outcome: Outcome) {
+        if let Some(live) = self.live() {
+            live.with(|ledger| ledger.outcome = outcome);
+            live.finish();
+        }
+        self.link = None;
+    }
+
+    fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let incoming = match &mut self.inner {
+            Inner::Own(full) => return Pin::new(full).poll_frame(cx).map_err(|never| match never {}),
+            Inner::Upstream(incoming) => incoming,
+        };
+        let polled = Pin::new(&mut *incoming).poll_frame(cx);
+        match (&mut self.link, polled) {
+            (Some((link, _)), Poll::Pending) => {
+                link.drive(cx);
+                Pin::new(incoming).poll_frame(cx)
+            }
+            (_, polled) => polled,
+        }
+    }
+
+    fn is_stalled(&mut self, cx: &mut Context<'_>) -> Option<Error> {
+        let limit = self.live()?.recorder.config.idle_timeout.get();
+        self.watch.expired(cx, self.last, limit).then_some(Error::ResponseStalled { limit })
+    }
+
+    fn on_frame(&mut self, frame: &Frame<Bytes>, cx: &mut Context<'_>) {
+        let multiplexed = self.live().is_some_and(|live| live.multiplexed);
+        self.last = self.read_at();
+        self.handed = multiplexed.then(Stamp::now);
+        if let Some(live) = self.live() {
+            if let Some(trailers) = frame.trailers_ref() {
+                on_trailers(live, trailers);
+            }
+            let n = frame.data_ref().map_or(0, Buf::remaining);
+            live.with(|ledger| ledger.response_bytes += n as u64);
+        }
+        if self.inner.is_end_stream() || frame.is_trailers() {
+            self.settle(cx);
+        }
+    }
+
+    /// The body is over: lets the link come to rest, so that it can carry the next request.
+    fn settle(&mut self, cx: &mut Context<'_>) {
+        if let Some((link, _)) = &mut self.link {
+            link.drive(cx);
+        }
+        self.finish();
+    }
+}
+
+fn on_trailers(live: &Arc<Live>, trailers: &HeaderMap) {
+    live.observe(|observer, ledger| observer.response(trailers, true, ledger));
+    if let Some(outcome) = grpc_outcome(trailers) {
+        live.with(|ledger| ledger.outcome = outcome);
+    }
+}
+
+/// How a gRPC call ended by its `grpc-status`: 0 is OK; the codes that blame the caller are its errors.
+pub(crate) fn grpc_outcome(fields: &HeaderMap) -> Option<Outcome> {
+    let code: u32 = fields.get("grpc-status")?.to_str().ok()?.parse().ok()?;
+    Some(match code {
+        0 => Outcome::Ok,
+        1 | 3 | 5 | 6 | 7 | 9 | 11 | 16 => Outcome::ClientError,
+        _ => Outcome::ServerError,
+    })
+}
+
+impl Inner {
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Upstream(body) => body.is_end_stream(),
+            Self::Own(body) => body.is_end_stream(),
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if let Some(handed) = self.handed.take() {
+            let now = Stamp::now();
+            if now.since(handed) > SCHEDULING_NS {
+                self.waits.push(handed, now);
+            }
+        }
+        match self.poll_inner(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.on_frame(&frame, cx);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) => {
+                self.settle(cx);
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.fail(Outcome::Broken);
+                Poll::Ready(Some(Err(error.into())))
+            }
+            Poll::Pending => match self.is_stalled(cx) {
+                Some(stalled) => {
+                    self.fail(stalled.verdict().outcome);
+                    Poll::Ready(Some(Err(stalled.into())))
+                }
+                None => Poll::Pending,
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.inner {
+            Inner::Upstream(body) => body.size_hint(),
+            Inner::Own(body) => body.size_hint(),
+        }
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        // hyper drops a body that it needs no more of: then all of it has been handed over
+        if self.is_end_stream() && self.guard.is_some() {
+            self.finish();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grpc_codes_are_told_apart() {
+        let outcome = |code: &str| grpc_outcome(&HeaderMap::from_iter([("grpc-status".parse().unwrap(), code.parse().unwrap())]));
+        assert_eq!(outcome("0"), Some(Outcome::Ok));
+        assert_eq!(outcome("5"), Some(Outcome::ClientError));
+        assert_eq!(outcome("14"), Some(Outcome::ServerError));
+        assert_eq!(outcome("x"), None);
+    }
+}

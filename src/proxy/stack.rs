@@ -1,0 +1,32 @@
+//! The stack of one client connection, in request order.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tower::{Service, ServiceBuilder};
+
+use super::layer::trace::Tracing;
+use super::layer::{admit, classify, ledger, rescue, trace};
+use super::live::Recorder;
+use super::meter::Meter;
+use super::response::ResponseBody;
+use super::upstream::{Shared, Upstream};
+
+/// Builds the stack for one client connection.
+pub(crate) fn stack(
+    recorder: &Arc<Recorder>,
+    meter: Arc<Meter>,
+    tracing: Tracing,
+    shared: Arc<Shared>,
+) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+    ServiceBuilder::new()
+        .layer(ledger::layer(recorder.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
+        .layer(rescue::RescueLayer) // any error below becomes a response that says whose it is
+        .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
+        .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
+        .layer(trace::layer(tracing)) // the key of late attribution; after admission, for only what goes on needs a span
+        .service(Upstream::new(shared)) // the upstream window; reads reports off head and trailers
+}

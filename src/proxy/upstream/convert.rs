@@ -1,0 +1,109 @@
+//! A request's head from one HTTP version to the other, where the upstream speaks another than the client.
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::uri::{Authority, Scheme};
+use http::{HeaderName, Request, Uri, Version};
+
+use super::target::Target;
+
+/// Fields that belong to one HTTP/1 connection and mean nothing in HTTP/2 (RFC 9113, 8.2.2).
+const CONNECTION_FIELDS: [HeaderName; 5] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// HTTP/2 to HTTP/1.1: the authority becomes `Host`, split cookies are joined (RFC 9113, 8.2.3).
+pub(crate) fn to_h1<B>(request: &mut Request<B>) {
+    if request.version() != Version::HTTP_2 {
+        return;
+    }
+    *request.version_mut() = Version::HTTP_11;
+    let uri = std::mem::take(request.uri_mut());
+    let authority = uri.authority().map(Authority::as_str).and_then(|a| HeaderValue::from_str(a).ok());
+    *request.uri_mut() = uri.into_parts().path_and_query.map_or_else(Uri::default, Uri::from);
+    let headers = request.headers_mut();
+    if let (Some(host), false) = (authority, headers.contains_key(header::HOST)) {
+        headers.insert(header::HOST, host);
+    }
+    join_cookies(headers);
+}
+
+fn join_cookies(headers: &mut HeaderMap) {
+    let cookies: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
+/// HTTP/1.1 to HTTP/2: `Host` becomes the authority, and the connection's own fields go.
+pub(crate) fn to_h2<B>(request: &mut Request<B>, target: &Target) {
+    if request.version() == Version::HTTP_2 && request.uri().authority().is_some() {
+        return;
+    }
+    *request.version_mut() = Version::HTTP_2;
+    let headers = request.headers_mut();
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&CONNECTION_FIELDS) {
+        headers.remove(name);
+    }
+    if headers.get(header::TE).is_some_and(|te| te.as_bytes() != b"trailers") {
+        headers.remove(header::TE);
+    }
+    let host = headers.remove(header::HOST);
+    let authority = request.uri().authority().cloned();
+    let authority = authority
+        .or_else(|| host.as_ref().and_then(|h| Authority::try_from(h.as_bytes()).ok()))
+        .or_else(|| Authority::try_from(target.authority()).ok());
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    parts.scheme = Some(Scheme::HTTP);
+    parts.authority = authority;
+    *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_h2_head_becomes_an_h1_head() {
+        let mut r = Request::builder()
+            .version(Version::HTTP_2)
+            .uri("http://model:8000/v2/x?y=1")
+            .header("cookie", "a=1")
+            .header("cookie", "b=2")
+            .body(())
+            .unwrap();
+        to_h1(&mut r);
+        assert_eq!((r.version(), r.uri().to_string().as_str()), (Version::HTTP_11, "/v2/x?y=1"));
+        assert_eq!(r.headers()["host"], "model:8000");
+        assert_eq!(r.headers()["cookie"], "a=1; b=2");
+    }
+
+    #[test]
+    fn an_h1_head_becomes_an_h2_head() {
+        let mut r = Request::builder()
+            .uri("/v2/x?y=1")
+            .header("host", "model:8000")
+            .header("connection", "keep-alive, X-Hop")
+            .header("x-hop", "1")
+            .header("te", "gzip")
+            .header("x-end", "2")
+            .body(())
+            .unwrap();
+        to_h2(&mut r, &Target::Tcp("127.0.0.1:1".into()));
+        assert_eq!(r.uri().to_string(), "http://model:8000/v2/x?y=1");
+        let names: Vec<_> = r.headers().keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["x-end"]);
+    }
+}

@@ -1,0 +1,100 @@
+//! One exchange over an HTTP/1.1 link: ask, drive, give up in time, and try once more where nothing was ever written.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+use super::Shared;
+use super::link::Link;
+use crate::ledger::{Event, Stage, Stamp};
+use crate::metrics::Counter;
+use crate::proxy::error::Error;
+use crate::proxy::live::Live;
+use crate::proxy::request::{RequestBody, RequestBodyError};
+
+/// Carries `request` to the upstream and waits for the response's head.
+pub(crate) async fn exchange(
+    shared: &Shared,
+    mut request: Request<RequestBody>,
+    live: &Arc<Live>,
+) -> Result<(Response<Incoming>, Link), Error> {
+    let mut attempt = live.dispatch();
+    let mut pooled = shared.pool.take(attempt).await;
+    loop {
+        let reused = pooled.is_some();
+        let mut link = match pooled.take() {
+            Some(link) => link,
+            None => connect(shared, live).await?,
+        };
+        match ask(&mut link, request, live, attempt).await {
+            Ok(response) => return Ok((response, link)),
+            Err((_, Some(unwritten))) if reused => {
+                // the upstream closed the idle connection just now: nothing was written, so nothing can happen twice
+                shared.recorder.counters.bump(Counter::UpstreamRetried);
+                live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Attempt, attempt, Stamp::now()));
+                attempt = Stamp::now();
+                request = *unwritten;
+            }
+            Err((error, _)) => return Err(error),
+        }
+    }
+}
+
+async fn connect(shared: &Shared, live: &Arc<Live>) -> Result<Link, Error> {
+    let began = Stamp::now();
+    let config = &shared.recorder.config;
+    let connected = shared.target.connect(config.connect_timeout.get()).await;
+    live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
+    shared.recorder.counters.bump(Counter::UpstreamConnected);
+    Link::open(connected?, config).await
+}
+
+type Failed = (Error, Option<Box<Request<RequestBody>>>);
+
+async fn ask(
+    link: &mut Link,
+    request: Request<RequestBody>,
+    live: &Arc<Live>,
+    asked: Stamp,
+) -> Result<Response<Incoming>, Failed> {
+    let config = &live.recorder.config;
+    let mut answer = pin!(link.ask(request));
+    poll_fn(|cx| {
+        link.drive(cx);
+        if let Poll::Ready(result) = answer.as_mut().poll(cx) {
+            return Poll::Ready(result.map_err(|mut failed| {
+                let unwritten = failed.take_message().map(Box::new);
+                (explain(failed.into_error()), unwritten)
+            }));
+        }
+        let (since, limit) = match live.request_end() {
+            Some(end) => (end.max(asked), config.header_timeout.get()),
+            None => (live.request_last().max(asked), config.idle_timeout.get()),
+        };
+        if !link.watch.expired(cx, since, limit) {
+            return Poll::Pending;
+        }
+        let error = if live.request_end().is_some() { Error::HeaderTimeout { limit } } else { Error::RequestStalled { limit } };
+        Poll::Ready(Err((error, None)))
+    })
+    .await
+}
+
+/// What a failure of the upstream's connection means: it may be the request's body that failed.
+pub(crate) fn explain(error: hyper::Error) -> Error {
+    let mut cause = std::error::Error::source(&error);
+    while let Some(source) = cause {
+        if let Some(body) = source.downcast_ref::<RequestBodyError>() {
+            return match body {
+                RequestBodyError::TooLarge(limit) => Error::BodyTooLarge { limit: *limit },
+                RequestBodyError::Client(error) => Error::RequestBody(error.to_string()),
+            };
+        }
+        cause = source.source();
+    }
+    if error.is_parse() { Error::Garbage(error) } else { Error::Reset(error) }
+}

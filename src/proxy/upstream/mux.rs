@@ -1,0 +1,108 @@
+//! HTTP/2 (h2c) to the upstream: one connection for each client connection, so that one client's flow control never
+//! holds up another's. A task of its own drives it, for several streams share it.
+
+use std::sync::Arc;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+
+use super::Shared;
+use super::h1::explain;
+use crate::ledger::{Event, Stage, Stamp};
+use crate::metrics::Counter;
+use crate::proxy::error::Error;
+use crate::proxy::io::Metered;
+use crate::proxy::listen::Tasks;
+use crate::proxy::live::Live;
+use crate::proxy::meter::Meter;
+use crate::proxy::request::RequestBody;
+
+/// A stream's window: what a slow reader lets the other side send ahead.
+pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
+/// A connection's window.
+pub(crate) const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// The upstream side of one client connection.
+#[derive(Debug, Default)]
+pub(crate) struct Mux {
+    sender: tokio::sync::Mutex<Option<SendRequest<RequestBody>>>,
+}
+
+impl Mux {
+    /// Carries `request` to the upstream and waits for the response's head.
+    pub(crate) async fn exchange(
+        &self,
+        shared: &Shared,
+        mut request: Request<RequestBody>,
+        live: &Arc<Live>,
+    ) -> Result<Response<Incoming>, Error> {
+        let mut attempt = live.dispatch();
+        let mut may_retry = true;
+        loop {
+            let (mut sender, reused) = self.sender(shared, live).await?;
+            let asked = Stamp::now();
+            let limit = live.recorder.config.header_timeout.get();
+            let answer = sender.try_send_request(request);
+            let Ok(result) = within(answer, live, asked).await else { return Err(Error::HeaderTimeout { limit }) };
+            match result {
+                Ok(response) => return Ok(response),
+                Err(mut failed) => match failed.take_message() {
+                    Some(unwritten) if reused && may_retry => {
+                        may_retry = false;
+                        shared.recorder.counters.bump(Counter::UpstreamRetried);
+                        live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Attempt, attempt, Stamp::now()));
+                        attempt = Stamp::now();
+                        self.sender.lock().await.take();
+                        request = unwritten;
+                    }
+                    _ => return Err(explain(failed.into_error())),
+                },
+            }
+        }
+    }
+
+    async fn sender(&self, shared: &Shared, live: &Arc<Live>) -> Result<(SendRequest<RequestBody>, bool), Error> {
+        let mut slot = self.sender.lock().await;
+        if let Some(sender) = &*slot
+            && !sender.is_closed()
+        {
+            return Ok((sender.clone(), true));
+        }
+        let began = Stamp::now();
+        let connected = shared.target.connect(shared.recorder.config.connect_timeout.get()).await;
+        live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
+        shared.recorder.counters.bump(Counter::UpstreamConnected);
+        let io = TokioIo::new(Metered::upstream(connected?, Arc::new(Meter::default())));
+        let (sender, connection) = http2::Builder::new(Tasks(shared.tasks.clone()))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(u32::try_from(shared.recorder.config.max_header_bytes.get()).unwrap_or(u32::MAX))
+            .handshake(io)
+            .await
+            .map_err(Error::Reset)?;
+        shared.tasks.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "the upstream's HTTP/2 connection ended");
+            }
+        });
+        *slot = Some(sender.clone());
+        Ok((sender, false))
+    }
+}
+
+/// Waits for the answer, for at most `header_timeout` from when the request was read to its end.
+async fn within<F: Future>(answer: F, live: &Arc<Live>, asked: Stamp) -> Result<F::Output, ()> {
+    let mut answer = std::pin::pin!(answer);
+    let mut watch = crate::proxy::watch::Watch::default();
+    let limit = live.recorder.config.header_timeout.get();
+    std::future::poll_fn(|cx| {
+        if let std::task::Poll::Ready(result) = answer.as_mut().poll(cx) {
+            return std::task::Poll::Ready(Ok(result));
+        }
+        let since = live.request_end().unwrap_or_else(|| live.request_last()).max(asked);
+        if watch.expired(cx, since, limit) { std::task::Poll::Ready(Err(())) } else { std::task::Poll::Pending }
+    })
+    .await
+}

@@ -1,0 +1,65 @@
+//! Where the upstream is, and how to reach it: TCP or a Unix socket, within a limit.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::proxy::error::Error;
+use crate::proxy::io::Socket;
+
+/// The upstream's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `host:port`.
+    Tcp(String),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(authority) => f.write_str(authority),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Target {
+    /// The authority that stands in a request's target where the client named none.
+    pub(crate) fn authority(&self) -> &str {
+        match self {
+            Self::Tcp(authority) => authority,
+            Self::Unix(_) => "localhost",
+        }
+    }
+
+    /// Connects, within `limit`.
+    pub(crate) async fn connect(&self, limit: Duration) -> Result<Socket, Error> {
+        let connecting = async {
+            match self {
+                Self::Tcp(authority) => {
+                    let stream = TcpStream::connect(authority.as_str()).await?;
+                    stream.set_nodelay(true)?;
+                    Ok(Socket::Tcp(stream))
+                }
+                Self::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
+            }
+        };
+        match tokio::time::timeout(limit, connecting).await {
+            Ok(Ok(socket)) => Ok(socket),
+            Ok(Err(cause)) => Err(Error::Connect { upstream: self.to_string(), cause }),
+            Err(_) => Err(Error::ConnectTimeout { upstream: self.to_string(), limit }),
+        }
+    }
+
+    /// Whether the upstream accepts a connection within `limit`.
+    ///
+    /// # Errors
+    ///
+    /// The reason, in words.
+    pub async fn probe(&self, limit: Duration) -> Result<(), String> {
+        self.connect(limit).await.map(drop).map_err(|error| error.to_string())
+    }
+}
