@@ -1,0 +1,155 @@
+"""Processes, ports and logs for the tests with real parts.
+
+Every process's output goes to a file; what was written during a test is shown if that test fails.
+"""
+
+import os
+import pathlib
+import shutil
+import signal
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from lapwing import Lapwing  # noqa: E402
+from otlp_sink import OtlpSink  # noqa: E402
+from process import Process, free_port, wait_for, wait_listening  # noqa: E402
+from raw_server import RawServer  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+
+
+def pytest_configure():
+    # requests and its kin must not ask a proxy of the environment for loopback addresses
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    Process.mark_all()
+    yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        for process in Process.all:
+            if text := process.output_since_mark():
+                report.sections.append((f"{process.name} (pid {process.pid})", text[-6000:]))
+
+
+# --- parts
+
+@pytest.fixture(scope="session")
+def logs(tmp_path_factory):
+    return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture(scope="session")
+def processes(logs):
+    """Starts processes that end with the session."""
+    started = []
+
+    def start(name, command, **kw):
+        process = Process(name, command, logs, **kw)
+        started.append(process)
+        return process
+
+    yield start
+    for process in reversed(started):
+        process.stop()
+
+
+@pytest.fixture(scope="session")
+def binary():
+    path = os.environ.get("LAPWING_BIN") or str(HERE.parents[1] / "target/debug/lapwing")
+    if not os.access(path, os.X_OK):
+        pytest.fail(f"no lapwing at {path}: cargo build, or set LAPWING_BIN")
+    return path
+
+
+@pytest.fixture(scope="session")
+def start_lapwing(binary, logs):
+    """Starts Lapwing before an upstream address; ends with the session."""
+    started = []
+
+    def start(upstream, *args, **kw):
+        lapwing = Lapwing(binary, logs, upstream, *args, **kw)
+        started.append(lapwing)
+        return lapwing.wait_live()
+
+    yield start
+    for lapwing in started:
+        lapwing.process.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def redis_port(processes, tmp_path_factory):
+    if not shutil.which("redis-server"):
+        pytest.fail("redis-server is missing: tests/run installs it")
+    port = free_port()
+    where = str(tmp_path_factory.mktemp("redis"))
+    processes("redis", ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", where])
+    wait_listening(port)
+    return port
+
+
+@pytest.fixture(scope="session")
+def start_model_server(processes, redis_port):
+    """Starts a model server; `lapwing_otlp` is the address its exporter sends to."""
+
+    def start(port, protocol, endpoint):
+        env = dict(os.environ, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
+        command = [sys.executable, str(HERE / "model_server.py"), str(port), str(redis_port)]
+        return processes(f"model_server_{protocol[:4]}", command, env=env)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def otlp_sink():
+    """The collector behind Lapwing."""
+    with OtlpSink() as sink:
+        yield sink
+
+
+@pytest.fixture(scope="session")
+def raw_server():
+    """An upstream that answers with exactly the bytes it is told to."""
+    with RawServer() as server:
+        yield server
+
+
+class Served:
+    """A model server and the Lapwing in front of it."""
+
+    def __init__(self, port, lapwing):
+        self.direct = f"http://127.0.0.1:{port}"
+        self.port = port
+        self.lapwing = lapwing
+        self.proxied = lapwing.url
+
+
+def serve(protocol, start_lapwing, start_model_server, **kw):
+    port = free_port()
+    lapwing = start_lapwing(f"http://127.0.0.1:{port}", **kw)
+    otlp = lapwing.otlp_grpc if protocol == "grpc" else lapwing.otlp_http
+    start_model_server(port, protocol, f"http://127.0.0.1:{otlp}")
+    wait_listening(port, 60)
+    wait_for(lapwing.is_ready, 20, "lapwing is ready")
+    return Served(port, lapwing)
+
+
+@pytest.fixture(scope="session")
+def by_http(start_lapwing, start_model_server, otlp_sink):
+    """A model server that exports over OTLP/HTTP, with a collector behind Lapwing."""
+    return serve("http/protobuf", start_lapwing, start_model_server, otlp_forward=otlp_sink.url)
+
+
+@pytest.fixture(scope="session")
+def by_grpc(start_lapwing, start_model_server):
+    """A model server that exports over OTLP/gRPC; no collector."""
+    return serve("grpc", start_lapwing, start_model_server)
