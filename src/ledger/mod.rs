@@ -20,5 +20,5 @@ pub use exchange::{Exchange, TracedSpan};
 pub use identity::{SpanId, TraceContext, TraceId, TraceMark};
 pub use names::{Name, Names};
 pub use outcome::{Kind, Outcome};
-pub use record::{Ledger, Report, SeriesKey, Span, Window};
+pub use record::{Event, Ledger, Report, SeriesKey, Span, Window};
 pub use stage::{Source, Stage};

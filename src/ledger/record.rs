@@ -10,13 +10,51 @@ use super::names::Name;
 use super::outcome::{Kind, Outcome};
 use super::stage::{Source, Stage};
 
+/// What the proxy saw happen in an observed span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The request came in.
+    Request,
+    /// It was classified and admitted.
+    Admit,
+    /// It waited behind another request on the same connection.
+    Pipelined,
+    /// A connection to the upstream was made.
+    Connect,
+    /// The request was written to the upstream.
+    Send,
+    /// An attempt that came to nothing.
+    Attempt,
+    /// The response went out.
+    Response,
+    /// The response waited for a slow client.
+    Backpressure,
+}
+
+impl Event {
+    /// The name on every surface, in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Admit => "admit",
+            Self::Pipelined => "pipelined",
+            Self::Connect => "connect",
+            Self::Send => "send",
+            Self::Attempt => "attempt",
+            Self::Response => "response",
+            Self::Backpressure => "backpressure",
+        }
+    }
+}
+
 /// A named piece of a request's time, observed by the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Who owns the time.
     pub stage: Stage,
-    /// What happened, such as `connect`.
-    pub name: &'static str,
+    /// What happened.
+    pub event: Event,
     /// Start, from the request's start.
     pub start_ns: u64,
     /// End, from the request's start; not before the start.
@@ -107,9 +145,9 @@ pub struct Ledger {
 
 impl Ledger {
     /// How many observed spans a ledger holds.
-    pub const SPANS: usize = 16;
+    pub const SPANS: usize = 14;
     /// How many in-band reports a ledger holds.
-    pub const REPORTS: usize = 12;
+    pub const REPORTS: usize = 10;
 
     /// A ledger that opens at `started`, with nothing in it.
     #[must_use]
@@ -143,8 +181,8 @@ impl Ledger {
     }
 
     /// Adds an observed span, from stamp to stamp; counts it as overflowed if there is no room.
-    pub fn observe(&mut self, stage: Stage, name: &'static str, start: Stamp, end: Stamp) {
-        let span = Span { stage, name, start_ns: self.offset(start), end_ns: self.offset(end.max(start)) };
+    pub fn observe(&mut self, stage: Stage, event: Event, start: Stamp, end: Stamp) {
+        let span = Span { stage, event, start_ns: self.offset(start), end_ns: self.offset(end.max(start)) };
         if self.spans.try_push(span).is_err() {
             self.overflowed += 1;
         }

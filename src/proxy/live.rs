@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::config::Config;
 use super::meter::Meter;
 use crate::ledger::clock::unix_ns;
-use crate::ledger::{Ledger, Outcome, Stage, Stamp, Window};
+use crate::ledger::{Event, Ledger, Outcome, Stage, Stamp, Window};
 use crate::metrics::{Counter, Counters};
 
 /// Who looks at the traffic. Called on the request path: must be quick, must not wait.
@@ -115,7 +115,8 @@ impl Live {
     /// Some of the request body came.
     pub(crate) fn on_request_bytes(&self, n: usize) {
         self.request_bytes.fetch_add(n as u64, Relaxed);
-        self.request_last.store(Stamp::now().as_ns(), Relaxed);
+        let read = if self.multiplexed { None } else { self.meter.last_read() };
+        self.request_last.store(read.unwrap_or_else(Stamp::now).as_ns(), Relaxed);
     }
 
     /// The request body came to its end.
@@ -158,7 +159,7 @@ impl Live {
         let start_ns = sent.unwrap_or(head).min(head).since(state.ledger.started);
         if let (Some(sent), Some(dispatched)) = (sent, state.dispatched) {
             let from = dispatched.max(self.request_end().unwrap_or(dispatched));
-            state.ledger.observe(Stage::Unattributed, "send", from, sent.min(head));
+            state.ledger.observe(Stage::Unattributed, Event::Send, from, sent.min(head));
         }
         state.ledger.window = Some(Window { start_ns, head_ns, end_ns: head_ns });
     }
@@ -199,16 +200,16 @@ impl Live {
         ledger.total_ns = now.since(started);
         ledger.request_bytes = self.request_bytes.load(Relaxed);
         let read = self.request_end().unwrap_or_else(|| self.request_last().min(now));
-        ledger.observe(Stage::Ingress, "request", started, read.max(self.called));
-        ledger.observe(Stage::Validation, "admit", self.called, state.dispatched.or(state.egress).unwrap_or(now));
+        ledger.observe(Stage::Ingress, Event::Request, started, read.max(self.called));
+        ledger.observe(Stage::Validation, Event::Admit, self.called, state.dispatched.or(state.egress).unwrap_or(now));
         if let Some(egress) = state.egress {
-            ledger.observe(Stage::Egress, "response", egress, now);
+            ledger.observe(Stage::Egress, Event::Response, egress, now);
         } else if let Some(window) = &mut ledger.window {
             window.end_ns = ledger.total_ns; // cut off mid-response
         }
         if !self.multiplexed {
             for (from, to) in self.meter.take_blocked().iter().flat_map(super::waits::Waits::iter) {
-                ledger.observe(Stage::Egress, "backpressure", from.max(started), to.min(now));
+                ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
             }
         }
         self.recorder.observe(|observer| observer.closed(ledger));

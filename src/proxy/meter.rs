@@ -78,7 +78,8 @@ impl Meter {
     pub(crate) fn on_flushed(&self) {
         if self.has_closing.swap(false, Relaxed) {
             let closing = std::mem::take(&mut *self.closing.lock());
-            let now = Stamp::now();
+            // the write that took the last byte has just been stamped
+            let now = self.last_write().unwrap_or_else(Stamp::now);
             self.last_closed.store(now.as_ns(), Relaxed);
             closing.into_iter().for_each(|live| live.close(now));
         }

@@ -18,7 +18,7 @@ use super::live::{Guard, Live};
 use super::upstream::{Link, Pool};
 use super::waits::Waits;
 use super::watch::Watch;
-use crate::ledger::{Outcome, Stage, Stamp};
+use crate::ledger::{Event, Outcome, Stage, Stamp};
 
 /// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
 const SCHEDULING_NS: u64 = 50_000;
@@ -42,18 +42,18 @@ enum Inner {
 }
 
 impl ResponseBody {
-    /// What the upstream answers. `link` is what it comes over, where the body drives it.
-    pub(crate) fn upstream(body: Incoming, link: Option<(Link, Arc<Pool>)>) -> Self {
-        Self::new(Inner::Upstream(body), link)
+    /// What the upstream answers, its head read at `head`. `link` is what it comes over, where the body drives it.
+    pub(crate) fn upstream(body: Incoming, link: Option<(Link, Arc<Pool>)>, head: Stamp) -> Self {
+        Self::new(Inner::Upstream(body), link, head)
     }
 
     /// What Lapwing answers.
     pub(crate) fn own(body: Bytes) -> Self {
-        Self::new(Inner::Own(Full::new(body)), None)
+        Self::new(Inner::Own(Full::new(body)), None, Stamp::now())
     }
 
-    fn new(inner: Inner, link: Option<(Link, Arc<Pool>)>) -> Self {
-        Self { inner, link, guard: None, watch: Watch::default(), last: Stamp::now(), handed: None, waits: Waits::default() }
+    fn new(inner: Inner, link: Option<(Link, Arc<Pool>)>, last: Stamp) -> Self {
+        Self { inner, link, guard: None, watch: Watch::default(), last, handed: None, waits: Waits::default() }
     }
 
     /// From here on the body decides when the exchange ends.
@@ -80,13 +80,13 @@ impl ResponseBody {
         let end = self.read_at();
         if let Some(Guard(live)) = &self.guard {
             for (from, to) in self.waits.iter() {
-                live.with(|ledger| ledger.observe(Stage::Egress, "backpressure", from, to));
+                live.with(|ledger| ledger.observe(Stage::Egress, Event::Backpressure, from, to));
             }
             live.end_window(end);
             live.finish();
         }
         if let Some((link, pool)) = self.link.take() {
-            pool.put(link);
+            pool.put(link, end);
         }
     }
 

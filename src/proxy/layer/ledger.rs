@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::ledger::{Kind, Stage};
+use crate::ledger::{Event, Kind, Stage};
 use crate::proxy::call::Call;
 use crate::proxy::live::{Guard, Live, Recorder};
 use crate::proxy::meter::Meter;
@@ -65,7 +65,7 @@ where
         let live = Live::open(self.recorder.clone(), self.meter.clone(), began, multiplexed);
         if !multiplexed && let Some(before) = self.meter.last_closed().filter(|closed| *closed > began) {
             // pipelined: it came while the request before it was still being answered
-            live.with(|ledger| ledger.observe(Stage::Queue, "pipelined", began, before));
+            live.with(|ledger| ledger.observe(Stage::Queue, Event::Pipelined, began, before));
         }
         let guard = Some(Guard(live.clone()));
         ResponseFuture { answer: self.inner.call(Call { request, live }), guard }

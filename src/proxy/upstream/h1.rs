@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 
 use super::Shared;
 use super::link::Link;
-use crate::ledger::{Stage, Stamp};
+use crate::ledger::{Event, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::proxy::error::Error;
 use crate::proxy::live::Live;
@@ -23,19 +23,19 @@ pub(crate) async fn exchange(
     live: &Arc<Live>,
 ) -> Result<(Response<Incoming>, Link), Error> {
     let mut attempt = live.dispatch();
-    let mut pooled = shared.pool.take().await;
+    let mut pooled = shared.pool.take(attempt).await;
     loop {
         let reused = pooled.is_some();
         let mut link = match pooled.take() {
             Some(link) => link,
             None => connect(shared, live).await?,
         };
-        match ask(&mut link, request, live).await {
+        match ask(&mut link, request, live, attempt).await {
             Ok(response) => return Ok((response, link)),
             Err((_, Some(unwritten))) if reused => {
                 // the upstream closed the idle connection just now: nothing was written, so nothing can happen twice
                 shared.recorder.counters.bump(Counter::UpstreamRetried);
-                live.with(|ledger| ledger.observe(Stage::Unattributed, "attempt", attempt, Stamp::now()));
+                live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Attempt, attempt, Stamp::now()));
                 attempt = Stamp::now();
                 request = *unwritten;
             }
@@ -48,16 +48,20 @@ async fn connect(shared: &Shared, live: &Arc<Live>) -> Result<Link, Error> {
     let began = Stamp::now();
     let config = &shared.recorder.config;
     let connected = shared.target.connect(config.connect_timeout.get()).await;
-    live.with(|ledger| ledger.observe(Stage::Unattributed, "connect", began, Stamp::now()));
+    live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
     shared.recorder.counters.bump(Counter::UpstreamConnected);
     Link::open(connected?, config).await
 }
 
 type Failed = (Error, Option<Box<Request<RequestBody>>>);
 
-async fn ask(link: &mut Link, request: Request<RequestBody>, live: &Arc<Live>) -> Result<Response<Incoming>, Failed> {
+async fn ask(
+    link: &mut Link,
+    request: Request<RequestBody>,
+    live: &Arc<Live>,
+    asked: Stamp,
+) -> Result<Response<Incoming>, Failed> {
     let config = &live.recorder.config;
-    let asked = Stamp::now();
     let mut answer = pin!(link.ask(request));
     poll_fn(|cx| {
         link.drive(cx);

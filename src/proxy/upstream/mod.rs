@@ -90,7 +90,7 @@ async fn over_h2(shared: Arc<Shared>, mux: Arc<Mux>, call: Call) -> Result<Respo
     let head = Stamp::now();
     live.begin_window(live.request_end(), head);
     on_head(&live, response.status(), response.headers());
-    Ok(response.map(|body| ResponseBody::upstream(body, None)))
+    Ok(response.map(|body| ResponseBody::upstream(body, None, head)))
 }
 
 async fn over_h1(shared: Arc<Shared>, call: Call) -> Result<Response<ResponseBody>, Error> {
@@ -111,9 +111,9 @@ async fn over_h1(shared: Arc<Shared>, call: Call) -> Result<Response<ResponseBod
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(client) = client else { return Err(Error::Unsupported("the upstream switched protocols unasked")) };
         upgrade::splice(&shared, client, &mut response, link, live);
-        return Ok(response.map(|body| ResponseBody::upstream(body, None)));
+        return Ok(response.map(|body| ResponseBody::upstream(body, None, head)));
     }
-    Ok(response.map(|body| ResponseBody::upstream(body, Some((link, shared.pool.clone())))))
+    Ok(response.map(|body| ResponseBody::upstream(body, Some((link, shared.pool.clone())), head)))
 }
 
 /// Interim responses: "100 Continue" opens the gate; any other is passed on as it is (to HTTP/1.1 clients: hyper's

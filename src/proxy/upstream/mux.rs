@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 
 use super::Shared;
 use super::h1::explain;
-use crate::ledger::{Stage, Stamp};
+use crate::ledger::{Event, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::proxy::error::Error;
 use crate::proxy::io::Metered;
@@ -52,7 +52,7 @@ impl Mux {
                     Some(unwritten) if reused && may_retry => {
                         may_retry = false;
                         shared.recorder.counters.bump(Counter::UpstreamRetried);
-                        live.with(|ledger| ledger.observe(Stage::Unattributed, "attempt", attempt, Stamp::now()));
+                        live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Attempt, attempt, Stamp::now()));
                         attempt = Stamp::now();
                         self.sender.lock().await.take();
                         request = unwritten;
@@ -72,7 +72,7 @@ impl Mux {
         }
         let began = Stamp::now();
         let connected = shared.target.connect(shared.recorder.config.connect_timeout.get()).await;
-        live.with(|ledger| ledger.observe(Stage::Unattributed, "connect", began, Stamp::now()));
+        live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
         shared.recorder.counters.bump(Counter::UpstreamConnected);
         let io = TokioIo::new(Metered::upstream(connected?, Arc::new(Meter::default())));
         let (sender, connection) = http2::Builder::new(Tasks(shared.tasks.clone()))

@@ -29,9 +29,8 @@ impl Pool {
         Self { idle: Mutex::default(), limit_ns: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX) }
     }
 
-    /// A live link, if there is one.
-    pub(crate) async fn take(&self) -> Option<Link> {
-        let now = Stamp::now();
+    /// A live link, if there is one at `now`.
+    pub(crate) async fn take(&self, now: Stamp) -> Option<Link> {
         loop {
             let mut link = self.idle.lock().pop_back()?;
             let is_fresh = link.idle_since.is_some_and(|since| now.since(since) < self.limit_ns);
@@ -46,10 +45,10 @@ impl Pool {
         }
     }
 
-    /// Takes back a link that can carry another request; drops (closes) any other.
-    pub(crate) fn put(&self, mut link: Link) {
+    /// Takes back a link that can carry another request, idle since `now`; drops (closes) any other.
+    pub(crate) fn put(&self, mut link: Link, now: Stamp) {
         if link.is_idle() {
-            link.idle_since = Some(Stamp::now());
+            link.idle_since = Some(now);
             let mut idle = self.idle.lock();
             if idle.len() == KEPT {
                 idle.pop_front();

@@ -36,7 +36,10 @@ pub(crate) fn splice(shared: &Shared, client: OnUpgrade, response: &mut Response
         let copied = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
         let end = Stamp::now();
         live.end_window(end);
-        live.on_stream_end(copied.as_ref().copied().unwrap_or_default(), if copied.is_ok() { Outcome::Ok } else { Outcome::Broken });
+        live.on_stream_end(
+            copied.as_ref().copied().unwrap_or_default(),
+            if copied.is_ok() { Outcome::Ok } else { Outcome::Broken },
+        );
         live.close(end);
         drop(guard);
     });

@@ -1,0 +1,119 @@
+//! The shape of the code, enforced: floors, module heads, file sizes, and where `unsafe` may be.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each module's floor; a module uses lower floors only. `metrics` and `settings` stand on floor 0 too, and may use `ledger`.
+const FLOORS: &[(&str, u8)] = &[
+    ("ledger", 0),
+    ("settings", 0),
+    ("metrics", 0),
+    ("protocol", 1),
+    ("engine", 1),
+    ("attribution", 2),
+    ("proxy", 4),
+    ("export", 4),
+    ("config", 5),
+    ("app", 6),
+];
+/// Uses within floor 0: who may use whom.
+const WITHIN_FLOOR_0: &[(&str, &str)] = &[("metrics", "ledger"), ("metrics", "settings"), ("settings", "ledger")];
+const MAX_LINES: usize = 400;
+
+fn files(dir: &Path, out: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, out);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            out.push(path);
+        }
+    }
+}
+
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut paths = Vec::new();
+    if root.exists() {
+        files(&root, &mut paths);
+    }
+    paths.into_iter().map(|p| (p.clone(), fs::read_to_string(p).unwrap())).collect()
+}
+
+fn module_of(path: &Path) -> Option<String> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let first = path.strip_prefix(src).ok()?.components().next()?.as_os_str().to_str()?;
+    Some(first.trim_end_matches(".rs").to_owned())
+}
+
+fn floor(module: &str) -> Option<u8> {
+    FLOORS.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
+}
+
+/// The modules of this crate that a line names: `crate::x` and `crate::{x, y}`.
+fn uses(line: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (at, _) in line.match_indices("crate::") {
+        let rest = &line[at + "crate::".len()..];
+        let names = rest.strip_prefix('{').map_or(rest, |r| r.split('}').next().unwrap_or(r));
+        let many = rest.starts_with('{');
+        for name in names.split(',').take(if many { usize::MAX } else { 1 }) {
+            found.push(name.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(""));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_module_uses_lower_floors_only() {
+    let mut faults = Vec::new();
+    for (path, text) in sources("src") {
+        let Some((module, own)) = module_of(&path).and_then(|m| floor(&m).map(|f| (m, f))) else { continue };
+        for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")) {
+            for used in uses(line) {
+                let Some(other) = floor(used) else { continue };
+                let allowed = used == module
+                    || other < own
+                    || WITHIN_FLOOR_0.contains(&(module.as_str(), used));
+                if !allowed {
+                    faults.push(format!("{}:{}: {module} (floor {own}) uses {used} (floor {other})", path.display(), i + 1));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_module_has_a_floor() {
+    for (path, _) in sources("src") {
+        let module = module_of(&path).unwrap();
+        assert!(floor(&module).is_some() || ["lib", "main"].contains(&module.as_str()), "{module} has no floor");
+    }
+}
+
+#[test]
+fn every_file_says_what_lives_there_and_stays_short() {
+    let mut faults = Vec::new();
+    for folder in ["src", "tests", "benches"] {
+        for (path, text) in sources(folder) {
+            if !text.starts_with("//! ") {
+                faults.push(format!("{} does not open with //!", path.display()));
+            }
+            if text.lines().count() > MAX_LINES {
+                faults.push(format!("{} has {} lines, more than {MAX_LINES}", path.display(), text.lines().count()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn unsafe_is_in_the_engine_only() {
+    for (path, text) in sources("src") {
+        let in_engine = module_of(&path).as_deref() == Some("engine");
+        let code = text.lines().filter(|l| !l.trim_start().starts_with("//"));
+        let found = code.filter(|l| l.contains("unsafe ") || l.contains("unsafe{")).count();
+        assert!(in_engine || found == 0, "{} uses unsafe", path.display());
+    }
+}
