@@ -1,0 +1,146 @@
+"""Lapwing under test: one process per test, told where its upstream is, asked afterwards what it counted.
+
+The binary is `LAPWING_BIN`, or the newest of target/release and target/debug.
+"""
+
+import http.client
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from fake import await_true
+from wire import connect
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OUTCOMES = ("ok", "client_error", "server_error", "rejected", "shed", "unreachable", "broken", "timed_out", "cancelled")
+
+
+def binary():
+    """The binary's path; None if there is none."""
+    if path := os.environ.get("LAPWING_BIN"):
+        return path
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    found = [p for p in (target / "release/lapwing", target / "debug/lapwing") if p.exists()]
+    return str(max(found, key=lambda p: p.stat().st_mtime)) if found else None
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Sidecar:
+    """A running Lapwing. `settings` are those under `proxy:`; values are written as YAML scalars."""
+
+    def __init__(self, upstream_url, **settings):
+        self.url, self.settings = upstream_url, settings
+        self.port, self.admin = free_port(), free_port()
+
+    def __enter__(self):
+        self.dir = tempfile.TemporaryDirectory(prefix="lapwing-faults-")
+        command = [binary(), "--upstream", self.url, "--listen", f"127.0.0.1:{self.port}"]
+        command += ["--admin", f"127.0.0.1:{self.admin}", "--otlp-grpc", "off", "--otlp-http", "off"]
+        if self.settings:
+            path = pathlib.Path(self.dir.name, "lapwing.yaml")
+            path.write_text("proxy:\n" + "".join(f"  {k}: {v}\n" for k, v in self.settings.items()))
+            command += ["--config", str(path)]
+        self.log_path = pathlib.Path(self.dir.name, "log")
+        with self.log_path.open("w") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        assert await_true(self._is_up, 10), f"Lapwing did not start: {self.log()}"
+        return self
+
+    def __exit__(self, *_):
+        ended = self.process.poll()
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        text = self.log()
+        self.dir.cleanup()
+        assert ended is None, f"Lapwing died ({ended}): {text}"
+        assert "panicked" not in text, text
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def _is_up(self):
+        assert self.process.poll() is None, f"Lapwing ended: {self.log()}"
+        try:
+            self.get("/livez")
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
+
+    # === the data plane ===
+
+    def client(self, **options):
+        return connect(("127.0.0.1", self.port), **options)
+
+    def ask(self, raw, method=None):
+        """One request on a connection of its own; the whole response."""
+        raw = raw.encode("latin-1") if isinstance(raw, str) else raw
+        with self.client() as client:
+            client.send(raw)
+            return client.response(method or raw.split(b" ")[0].decode("latin-1"))
+
+    def get_path(self, target, extra=""):
+        return self.ask(f"GET {target} HTTP/1.1\r\nHost: m\r\n{extra}\r\n")
+
+    # === the admin surface ===
+
+    def get(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=5)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read()
+        finally:
+            connection.close()
+
+    def stats(self):
+        return json.loads(self.get("/stats?window=all"))
+
+    def outcomes(self):
+        """Requests counted so far, by outcome; zeros left out."""
+        sums = dict.fromkeys(OUTCOMES, 0)
+        for series in self.stats()["series"]:
+            for name, n in series["outcomes"].items():
+                sums[name] += n
+        return {name: n for name, n in sums.items() if n}
+
+    def exchanges(self):
+        """Recent waterfalls, the latest first."""
+        got = json.loads(self.get("/exchanges?order=recent&limit=100"))
+        return got["exchanges"] if isinstance(got, dict) else got
+
+    def exchange(self, part_of_route=""):
+        """The latest exchange whose route holds the text."""
+        found = []
+        await_true(lambda: found.extend(e for e in self.exchanges() if part_of_route in e["route"]) or found)
+        assert found, f"no exchange of {part_of_route}: {self.exchanges()}"
+        return found[0]
+
+    def rss_kib(self):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+    # === the verdict every test ends with ===
+
+    def settled(self, quiet=0.15, plain=True, **expected):
+        """Each request is counted once, in the outcome expected; stages sum to totals; a plain request is still served."""
+        assert await_true(lambda: self.outcomes() == expected), f"counted {self.outcomes()}, expected {expected}"
+        time.sleep(quiet)
+        assert self.outcomes() == expected, f"counted again: {self.outcomes()}, expected {expected}"
+        for e in self.exchanges():
+            if "stages" in e:
+                assert sum(s["ns"] for s in e["stages"]) == e["total_ns"], f"time is not conserved: {e}"
+        if plain:
+            answer = self.get_path("/still-alive")
+            assert (answer.status, answer.body) == (200, b"ok"), answer
+            expected["ok"] = expected.get("ok", 0) + 1
+            assert await_true(lambda: self.outcomes() == expected), f"counted {self.outcomes()}, expected {expected}"
