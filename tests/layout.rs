@@ -72,9 +72,7 @@ fn a_module_uses_lower_floors_only() {
         for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")) {
             for used in uses(line) {
                 let Some(other) = floor(used) else { continue };
-                let allowed = used == module
-                    || other < own
-                    || WITHIN_FLOOR_0.contains(&(module.as_str(), used));
+                let allowed = used == module || other < own || WITHIN_FLOOR_0.contains(&(module.as_str(), used));
                 if !allowed {
                     faults.push(format!("{}:{}: {module} (floor {own}) uses {used} (floor {other})", path.display(), i + 1));
                 }

@@ -7,9 +7,10 @@ use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use crate::metrics::{Counter, Counters};
 
 use super::expect::Expect;
+use super::merge::merge;
 use super::pending::Pending;
 use super::span::IncomingSpan;
-use super::{merge, tree};
+use super::tree;
 
 /// How spans are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +57,10 @@ pub struct Aggregator<M = Merge> {
 }
 
 impl Aggregator {
-    /// An empty aggregator that merges by [`merge::merge`].
+    /// An empty aggregator that merges by [`merge()`].
     #[must_use]
     pub fn new(settings: Join, counters: Arc<Counters>) -> Self {
-        Self::with_merge(settings, counters, merge::merge)
+        Self::with_merge(settings, counters, merge)
     }
 }
 

@@ -4,39 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::aggregator::Join;
+use super::expect::Expect;
+use super::rules::SpanRule;
 use crate::ledger::Stage;
 use crate::settings::{Checks, Period, Size};
-
-/// Whether a finished request waits for its spans.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ExpectSpans {
-    /// Where spans of its route have been seen.
-    #[default]
-    Auto,
-    /// Always.
-    Always,
-    /// Never: what comes later than the response is not joined.
-    Never,
-}
-
-/// Which spans count as which stage. A span must fit all that is given; the first rule that fits decides, before the
-/// defaults.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(expecting = "a rule: name and/or attribute (and value), and stage")]
-pub struct SpanRule {
-    /// The span's name; `*` stands for any run of letters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// An attribute that the span must have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attribute: Option<String>,
-    /// The attribute's value, as text; any, if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    /// The stage that such spans count as; not `ingress` or `egress`, which Lapwing itself measures.
-    pub stage: Stage,
-}
 
 /// The section `attribution`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +19,7 @@ pub struct Config {
     /// Span rules, tried in order before the defaults.
     pub spans: Vec<SpanRule>,
     /// Whether a finished request waits for its spans. Default `auto`.
-    pub expect_spans: ExpectSpans,
+    pub expect_spans: Expect,
     /// How long it waits at most. Default 6 s, above the 5 s of exporters at their defaults; 10 ms to 5 min.
     pub grace: Period,
     /// How long after its latest span a request is held complete. Default 250 ms; 0 to `grace`.
@@ -73,7 +45,7 @@ impl Default for Config {
         Self {
             server_timing: BTreeMap::new(),
             spans: Vec::new(),
-            expect_spans: ExpectSpans::default(),
+            expect_spans: Expect::default(),
             grace: Period::from_secs(6),
             quiet: Period::from_millis(250),
             max_pending: 8192,
@@ -88,6 +60,20 @@ impl Default for Config {
 }
 
 impl Config {
+    /// How spans are joined.
+    #[must_use]
+    pub fn join(&self) -> Join {
+        Join {
+            grace_ns: self.grace.as_nanos(),
+            quiet_ns: self.quiet.as_nanos(),
+            max_pending: self.max_pending,
+            max_spans_per_exchange: self.max_spans_per_exchange,
+            max_orphan_spans: self.max_orphan_spans,
+            expect: self.expect_spans,
+            ..Join::default()
+        }
+    }
+
     /// Reports what is out of range, and rules that can fit nothing.
     pub fn check(&self, checks: &mut Checks) {
         checks.range("grace", &self.grace, Period::from_millis(10)..=Period::from_secs(300));
@@ -122,7 +108,9 @@ impl SpanRule {
         text("attribute", &self.attribute, checks);
         match (&self.name, &self.attribute, &self.value) {
             (None, None, None) => checks.fault(path, "", "needs a name or an attribute to go by"),
-            (_, None, Some(value)) => checks.fault(&format!("{path}.value"), value, "needs the attribute that it is the value of"),
+            (_, None, Some(value)) => {
+                checks.fault(&format!("{path}.value"), value, "needs the attribute that it is the value of")
+            }
             _ => {}
         }
     }

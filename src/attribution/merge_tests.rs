@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::{Span, Stamp};
+use crate::ledger::{Event, Span, Stamp};
 
 fn ledger(total_ns: u64, window: Option<(u64, u64, u64)>) -> Ledger {
     let mut ledger = Ledger::open(Stamp::default(), 0);
@@ -13,7 +13,7 @@ fn ledger(total_ns: u64, window: Option<(u64, u64, u64)>) -> Ledger {
 }
 
 fn observed(stage: Stage, start_ns: u64, end_ns: u64) -> Span {
-    Span { stage, name: "x", start_ns, end_ns }
+    Span { stage, event: Event::Request, start_ns, end_ns }
 }
 
 fn report(stage: Stage, duration_ns: u64, trailing: bool) -> Report {
@@ -168,7 +168,10 @@ fn any_ledger() -> impl Strategy<Value = Ledger> {
 fn any_traced() -> impl Strategy<Value = Vec<TracedSpan>> {
     let end = prop_oneof![18 => -500..2_500_i64, 1 => Just(i64::MIN), 1 => Just(i64::MAX)];
     let one = (proptest::option::of(any_stage()), end.clone(), end, 1..5_u32);
-    proptest::collection::vec(one.prop_map(|(stage, a, b, depth)| TracedSpan { stage, ..traced(Stage::Queue, a, b, depth) }), 0..40)
+    proptest::collection::vec(
+        one.prop_map(|(stage, a, b, depth)| TracedSpan { stage, ..traced(Stage::Queue, a, b, depth) }),
+        0..40,
+    )
 }
 
 proptest! {

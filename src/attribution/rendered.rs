@@ -25,7 +25,7 @@ pub struct Rendered {
 pub fn rendered(exchange: &Exchange) -> Vec<Rendered> {
     let ledger = &exchange.ledger;
     let Placing { claims, accepted, .. } = Placing::of(ledger, &exchange.traced);
-    let observed = ledger.spans.iter().map(|s| Some(s.name));
+    let observed = ledger.spans.iter().map(|s| Some(s.event.name()));
     let traced = accepted.iter().map(|i| exchange.traced.get(*i).map(|s| &*s.name));
     let mut bars: Vec<Rendered> = claims
         .iter()
@@ -44,7 +44,7 @@ pub fn rendered(exchange: &Exchange) -> Vec<Rendered> {
 
 #[cfg(test)]
 mod tests {
-    use crate::ledger::{Ledger, Report, Span, Stamp, TracedSpan, Window};
+    use crate::ledger::{Event, Ledger, Report, Span, Stamp, TracedSpan, Window};
 
     use super::super::merge;
     use super::*;
@@ -54,10 +54,10 @@ mod tests {
         let mut ledger = Ledger::open(Stamp::default(), 0);
         ledger.total_ns = 100;
         ledger.window = Some(Window { start_ns: 10, head_ns: 90, end_ns: 90 });
-        ledger.spans.push(Span { stage: Stage::Ingress, name: "read", start_ns: 0, end_ns: 10 });
+        ledger.spans.push(Span { stage: Stage::Ingress, event: Event::Request, start_ns: 0, end_ns: 10 });
         let opaque = rendered(&merge(ledger.clone(), Vec::new()));
         let names: Vec<&str> = opaque.iter().map(|b| &*b.name).collect();
-        assert_eq!(names, ["read", "upstream"]);
+        assert_eq!(names, ["request", "upstream"]);
 
         ledger.report(Report { stage: Stage::Queue, duration_ns: 20, trailing: false });
         let span = |name: &str, stage| TracedSpan { name: name.into(), stage, start_ns: 20, end_ns: 50, depth: 1 };
@@ -65,7 +65,7 @@ mod tests {
         let bars = rendered(&merge(ledger, traced));
         let seen: Vec<_> = bars.iter().map(|b| (&*b.name, b.start_ns, b.end_ns, b.source)).collect();
         let expected =
-            [("read", 0, 10, Source::Observed), ("model", 20, 50, Source::Traced), ("queue", 70, 90, Source::Reported)];
+            [("request", 0, 10, Source::Observed), ("model", 20, 50, Source::Traced), ("queue", 70, 90, Source::Reported)];
         assert_eq!(seen, expected);
     }
 }

@@ -83,8 +83,7 @@ fn a_call_without_a_stage_is_hydration_or_downstream_unless_an_ancestor_owns_it(
         staged(Stage::Forward, call(span(5, OWN, 40, 60))),
     ];
     let stages: Vec<_> = place(spans).into_iter().map(|s| s.1).collect();
-    let expected =
-        [Some(Stage::Hydration), Some(Stage::Downstream), Some(Stage::Preprocessing), None, Some(Stage::Forward)];
+    let expected = [Some(Stage::Hydration), Some(Stage::Downstream), Some(Stage::Preprocessing), None, Some(Stage::Forward)];
     assert_eq!(stages, expected);
 }
 
@@ -103,7 +102,8 @@ fn a_child_that_starts_before_its_staged_parent_starts_with_it() {
 
 #[test]
 fn cycles_and_double_ids_end() {
-    let spans = vec![span(1, 2, 0, 1), span(2, 1, 0, 1), span(3, 3, 0, 1), span(4, OWN, 0, 1), span(4, 5, 0, 1), span(5, 4, 0, 1)];
+    let spans =
+        vec![span(1, 2, 0, 1), span(2, 1, 0, 1), span(3, 3, 0, 1), span(4, OWN, 0, 1), span(4, 5, 0, 1), span(5, 4, 0, 1)];
     let names: Vec<_> = place(spans).into_iter().map(|s| s.0).collect();
     assert_eq!(names, ["4", "4", "5"]);
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::settings::Checks;
 
 /// The section `metrics`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
     /// Series (route × model × upstream) kept apart; what is more is counted under `other`. Default 256; 1 to 65,536.

@@ -17,6 +17,6 @@ pub use counters::{Counter, Counters, Row, RowKind};
 pub use figures::{Extent, Figures, Measure};
 pub use labels::Labels;
 pub use layout::{DIGITS, HIGH_NS, LOW_NS, histogram};
-pub use registry::{Limits, Order, Registry};
+pub use registry::{Order, Registry};
 pub use snapshot::{Distribution, SeriesSnapshot, Snapshot};
 pub use window::Window;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::config::Config;
 use super::counters::{Counter, Counters};
 use super::labels::Labels;
 use super::series::Series;
@@ -16,23 +17,6 @@ use super::slowest::Slowest;
 use super::snapshot::{SeriesSnapshot, Snapshot};
 use super::window::{Calendar, Selection, Window};
 use crate::ledger::{Exchange, Kind, SeriesKey, Stamp};
-
-/// The bounds of a registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Series besides `other`. A series costs some 20 to 100 KiB; if unsure, use 1000.
-    pub max_series: usize,
-    /// Recent exchanges kept, about 2 KiB each.
-    pub recent: usize,
-    /// The slowest requests kept for each of the last ten minutes, about 2 KiB each.
-    pub slowest: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { max_series: 1_000, recent: 1_000, slowest: 100 }
-    }
-}
 
 /// How [`Registry::exchanges`] orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +31,7 @@ pub enum Order {
 /// Everything that is measured per series.
 #[derive(Debug)]
 pub struct Registry {
-    limits: Limits,
+    config: Config,
     labels: Arc<Labels>,
     counters: Arc<Counters>,
     places: FxHashMap<SeriesKey, u32>,
@@ -63,10 +47,10 @@ pub struct Registry {
 impl Registry {
     /// An empty registry; `labels` are the tables in which the keys were interned.
     #[must_use]
-    pub fn new(limits: Limits, labels: Arc<Labels>, counters: Arc<Counters>) -> Self {
+    pub fn new(config: Config, labels: Arc<Labels>, counters: Arc<Counters>) -> Self {
         let other = SeriesKey::default();
         Self {
-            limits,
+            config,
             labels,
             counters,
             places: FxHashMap::from_iter([(other, 0)]),
@@ -74,8 +58,8 @@ impl Registry {
             overflowed: 0,
             touched: Vec::new(),
             calendar: Calendar::new(Stamp::now()),
-            recent: VecDeque::with_capacity(limits.recent),
-            slowest: Slowest::new(limits.slowest),
+            recent: VecDeque::with_capacity(config.recent_exchanges),
+            slowest: Slowest::new(config.slowest_exchanges),
         }
     }
 
@@ -97,7 +81,7 @@ impl Registry {
     #[cold]
     fn open(&mut self, key: SeriesKey) -> u32 {
         match u32::try_from(self.series.len()) {
-            Ok(place) if self.series.len() <= self.limits.max_series => {
+            Ok(place) if self.series.len() <= self.config.max_series => {
                 self.series.push(Series::new(key));
                 self.places.insert(key, place);
                 place
@@ -116,10 +100,10 @@ impl Registry {
         if exchange.ledger.kind == Kind::Request {
             self.slowest.offer(&exchange, now);
         }
-        if self.recent.len() >= self.limits.recent {
+        if self.recent.len() >= self.config.recent_exchanges {
             self.recent.pop_front();
         }
-        if self.limits.recent > 0 {
+        if self.config.recent_exchanges > 0 {
             self.recent.push_back(exchange);
         }
     }
@@ -180,8 +164,8 @@ impl Registry {
 
     /// The bounds.
     #[must_use]
-    pub const fn limits(&self) -> Limits {
-        self.limits
+    pub const fn config(&self) -> &Config {
+        &self.config
     }
 
     /// At most `limit` exchanges in this order, shared and not copied.
@@ -193,4 +177,3 @@ impl Registry {
         }
     }
 }
-

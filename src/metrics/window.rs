@@ -101,7 +101,7 @@ struct Slot {
 }
 
 impl Calendar {
-    pub(super) const fn new(now: Stamp) -> Self {
+    pub(super) fn new(now: Stamp) -> Self {
         let (fine, coarse) = (VecDeque::new(), VecDeque::new());
         Self { fine, coarse, opened: now, last: now, last_roll: now, next_fine: 0, next_coarse: 0, unrolled: 0 }
     }

@@ -48,7 +48,7 @@ impl Error {
 
 /// The response that stands for `error`, and how it is counted.
 #[must_use]
-pub fn rescue(error: &Error) -> (Response<Bytes>, Outcome) {
+pub(super) fn rescue(error: &Error) -> (Response<Bytes>, Outcome) {
     let verdict = error.verdict();
     (respond(verdict.status, verdict.token, &error.to_string()), verdict.outcome)
 }
@@ -67,7 +67,7 @@ fn respond(status: StatusCode, token: &'static str, reason: &str) -> Response<By
 
 /// The bytes that answer a head which is no request: hyper chooses the status as it parses, the words are ours.
 #[must_use]
-pub fn refusal(status: u16) -> Vec<u8> {
+pub(super) fn refusal(status: u16) -> Vec<u8> {
     let (phrase, token, reason) = match status {
         431 => ("Request Header Fields Too Large", "header_too_large", "the request's head is larger than max_header_bytes"),
         414 => ("URI Too Long", "uri_too_long", "the request's target is too long"),

@@ -8,14 +8,8 @@ use super::number::{scaled, shortest};
 use super::{Invalid, text::text_serde};
 
 /// Largest first, as canonical text prefers it.
-const UNITS: [(&str, u128); 6] = [
-    ("h", 3_600_000_000_000),
-    ("m", 60_000_000_000),
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-    ("us", 1_000),
-    ("ns", 1),
-];
+const UNITS: [(&str, u128); 6] =
+    [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 /// A length of time, to the nanosecond. Text: one or more numbers with a unit each, of `ns us ms s m h`; no bare numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +34,12 @@ impl Period {
     #[must_use]
     pub const fn get(self) -> Duration {
         self.0
+    }
+
+    /// The length in nanoseconds, at most `u64::MAX`.
+    #[must_use]
+    pub fn as_nanos(self) -> u64 {
+        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
 }
 

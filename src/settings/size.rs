@@ -61,7 +61,8 @@ impl FromStr for Size {
         if number.is_empty() {
             return Err(invalid("is not a size, as in 64KiB or 10MB"));
         }
-        let named = |name: &str| name.eq_ignore_ascii_case(unit) || name.strip_suffix("iB").is_some_and(|k| unit == format!("{k}i"));
+        let named =
+            |name: &str| name.eq_ignore_ascii_case(unit) || name.strip_suffix("iB").is_some_and(|k| unit == format!("{k}i"));
         let factor = match UNITS.iter().find(|(name, _)| named(name)) {
             Some((_, factor)) => *factor,
             None if unit.is_empty() => 1,

@@ -57,10 +57,26 @@ proptest! {
 
 #[test]
 fn canonical_text_is_what_people_write() {
-    for (text, canonical) in [("1m30s", "90s"), ("250us", "250us"), ("1500ms", "1500ms"), ("1.5h", "90m"), ("3600s", "1h"), ("0ms", "0s"), ("2 µs", "2us")] {
+    for (text, canonical) in [
+        ("1m30s", "90s"),
+        ("250us", "250us"),
+        ("1500ms", "1500ms"),
+        ("1.5h", "90m"),
+        ("3600s", "1h"),
+        ("0ms", "0s"),
+        ("2 µs", "2us"),
+    ] {
         assert_eq!(text.parse::<Period>().unwrap().to_string(), canonical);
     }
-    for (text, canonical) in [("65536", "64KiB"), ("10MB", "10MB"), ("64mib", "64MiB"), ("16Mi", "16MiB"), ("1.5KiB", "1536B"), ("0", "0B"), ("1000kb", "1MB")] {
+    for (text, canonical) in [
+        ("65536", "64KiB"),
+        ("10MB", "10MB"),
+        ("64mib", "64MiB"),
+        ("16Mi", "16MiB"),
+        ("1.5KiB", "1536B"),
+        ("0", "0B"),
+        ("1000kb", "1MB"),
+    ] {
         assert_eq!(text.parse::<Size>().unwrap().to_string(), canonical);
     }
     for (text, canonical) in [("0.2", "20%"), ("20%", "20%"), ("7%", "7%"), ("1", "100%"), ("0.005", "0.5%")] {
