@@ -281,7 +281,9 @@ impl Pending {
             return;
         }
         trace.owners.remove(&ledger.span);
-        spans.iter().for_each(|s| drop(trace.owners.remove(&s.span)));
+        for span in spans {
+            trace.owners.remove(&span.span);
+        }
     }
 
     /// Counts a span whose exchange is merged already, and all that waited for it.

@@ -25,7 +25,7 @@ const SCHEDULING_NS: u64 = 50_000;
 
 /// A response body in flight.
 #[derive(Debug)]
-pub(super) struct ResponseBody {
+pub(crate) struct ResponseBody {
     inner: Inner,
     link: Option<(Link, Arc<Pool>)>,
     guard: Option<Guard>,

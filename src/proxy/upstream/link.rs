@@ -67,11 +67,6 @@ impl Link {
         !self.done && self.send.is_ready()
     }
 
-    /// Whether the connection has ended.
-    pub(crate) const fn is_done(&self) -> bool {
-        self.done
-    }
-
     /// Asks. The future makes progress only while the link is driven; it gives the request back if it was never written.
     #[allow(clippy::result_large_err, reason = "hyper's own type")]
     pub(crate) fn ask(
