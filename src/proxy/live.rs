@@ -194,7 +194,19 @@ impl Live {
         self.finished.store(true, Relaxed);
         self.recorder.counters.sub(Counter::InFlight, 1);
         self.meter.open.fetch_sub(1, Relaxed);
-        let state = &mut *self.state.lock();
+        let mut ledger = self.until(now);
+        if !self.multiplexed {
+            let started = ledger.started;
+            for (from, to) in self.meter.take_blocked().iter().flat_map(super::waits::Waits::iter) {
+                ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
+            }
+        }
+        self.recorder.observe(|observer| observer.closed(ledger));
+    }
+
+    /// The account as it stands at `now`.
+    pub(crate) fn until(&self, now: Stamp) -> Ledger {
+        let state = &*self.state.lock();
         let mut ledger = state.ledger.clone();
         let started = ledger.started;
         ledger.total_ns = now.since(started);
@@ -205,14 +217,9 @@ impl Live {
         if let Some(egress) = state.egress {
             ledger.observe(Stage::Egress, Event::Response, egress, now);
         } else if let Some(window) = &mut ledger.window {
-            window.end_ns = ledger.total_ns; // cut off mid-response
+            window.end_ns = ledger.total_ns; // cut off mid-response, or not yet at its end
         }
-        if !self.multiplexed {
-            for (from, to) in self.meter.take_blocked().iter().flat_map(super::waits::Waits::iter) {
-                ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
-            }
-        }
-        self.recorder.observe(|observer| observer.closed(ledger));
+        ledger
     }
 }
 

@@ -13,6 +13,7 @@ mod request;
 mod rescue;
 mod response;
 mod stack;
+mod timing;
 mod upstream;
 mod waits;
 mod watch;

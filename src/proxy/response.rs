@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 
 use super::error::Error;
 use super::live::{Guard, Live};
+use super::timing;
 use super::upstream::{Link, Pool};
 use super::waits::Waits;
 use super::watch::Watch;
@@ -33,6 +34,8 @@ pub(crate) struct ResponseBody {
     last: Stamp,
     handed: Option<Stamp>,
     waits: Waits,
+    /// Whether a trailer with the stages is still to be sent.
+    timed: bool,
 }
 
 #[derive(Debug)]
@@ -53,12 +56,13 @@ impl ResponseBody {
     }
 
     fn new(inner: Inner, link: Option<(Link, Arc<Pool>)>, last: Stamp) -> Self {
-        Self { inner, link, guard: None, watch: Watch::default(), last, handed: None, waits: Waits::default() }
+        Self { inner, link, guard: None, watch: Watch::default(), last, handed: None, waits: Waits::default(), timed: false }
     }
 
-    /// From here on the body decides when the exchange ends.
-    pub(crate) fn guarded(mut self, guard: Guard) -> Self {
+    /// From here on the body decides when the exchange ends. If `timed`, its trailers tell the stages.
+    pub(crate) fn guarded(mut self, guard: Guard, timed: bool) -> Self {
         self.guard = Some(guard);
+        self.timed = timed;
         if self.is_end_stream() {
             self.finish();
         }
@@ -134,6 +138,15 @@ impl ResponseBody {
         }
     }
 
+    /// Adds the stages to the trailers, once, if they are wanted.
+    fn add_timing(&mut self, trailers: &mut HeaderMap) -> bool {
+        let timed = std::mem::take(&mut self.timed);
+        if let Some(live) = self.live().filter(|_| timed) {
+            timing::append(trailers, live);
+        }
+        timed
+    }
+
     /// The body is over: lets the link come to rest, so that it can carry the next request.
     fn settle(&mut self, cx: &mut Context<'_>) {
         if let Some((link, _)) = &mut self.link {
@@ -181,13 +194,17 @@ impl Body for ResponseBody {
             }
         }
         match self.poll_inner(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
+            Poll::Ready(Some(Ok(mut frame))) => {
                 self.on_frame(&frame, cx);
+                if let Some(trailers) = frame.trailers_mut() {
+                    self.add_timing(trailers);
+                }
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(None) => {
                 self.settle(cx);
-                Poll::Ready(None)
+                let mut trailers = HeaderMap::new();
+                Poll::Ready(self.add_timing(&mut trailers).then(|| Ok(Frame::trailers(trailers))))
             }
             Poll::Ready(Some(Err(error))) => {
                 self.fail(Outcome::Broken);
@@ -204,7 +221,7 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.inner.is_end_stream() && !self.timed
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -18,6 +18,7 @@ use crate::proxy::call::Call;
 use crate::proxy::live::{Guard, Live, Recorder};
 use crate::proxy::meter::Meter;
 use crate::proxy::response::ResponseBody;
+use crate::proxy::timing;
 
 /// Applies [`Opened`].
 #[derive(Clone, Debug)]
@@ -68,7 +69,8 @@ where
             live.with(|ledger| ledger.observe(Stage::Queue, Event::Pipelined, began, before));
         }
         let guard = Some(Guard(live.clone()));
-        ResponseFuture { answer: self.inner.call(Call { request, live }), guard }
+        let takes_trailers = self.recorder.config.respond_server_timing && timing::takes_trailers(&request);
+        ResponseFuture { answer: self.inner.call(Call { request, live }), guard, takes_trailers }
     }
 }
 
@@ -78,6 +80,7 @@ pin_project! {
         #[pin]
         answer: F,
         guard: Option<Guard>,
+        takes_trailers: bool,
     }
 }
 
@@ -98,6 +101,9 @@ where
             std::mem::forget(guard); // the splice holds a guard of its own
             return Poll::Ready(Ok(response));
         }
-        Poll::Ready(Ok(response.map(|body| body.guarded(guard))))
+        let mut response = response;
+        let timed =
+            guard.0.recorder.config.respond_server_timing && timing::announce(&mut response, &guard.0, *this.takes_trailers);
+        Poll::Ready(Ok(response.map(|body| body.guarded(guard, timed))))
     }
 }
