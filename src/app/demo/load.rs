@@ -28,9 +28,12 @@ use crate::ledger::Stamp;
 const BATCHES: [(usize, u32); 4] = [(1, 50), (4, 25), (16, 15), (64, 10)];
 /// The share of requests that name entities instead of sending pixels.
 const BY_ID: f64 = 0.5;
+/// How long requests in flight at the end are waited for, so that what the clients count is what the proxy counts.
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// Sends `rate` requests a second (all clients together, at least 0.1) to `proxy` over `clients` kept-alive connections (at
-/// least one) until `stop`; returns what came back. Requests in flight at `stop` are given up and not counted.
+/// least one) until `stop`; returns what came back. Requests in flight at `stop` have a second to end; one given up then is
+/// not counted.
 ///
 /// # Errors
 ///
@@ -69,10 +72,13 @@ async fn send(mut client: Client, mut requests: Requests, gap_ns: f64, stop: Can
                 () = stop.cancelled() => return report,
             }
         }
+        if stop.is_cancelled() {
+            return report;
+        }
         let began = if early_ns > 0 { Stamp::now() } else { due };
         let answer = tokio::select! {
             answer = client.post(ROUTE, body) => answer,
-            () = stop.cancelled() => return report,
+            () = drained(&stop) => return report,
         };
         match answer {
             Ok((StatusCode::OK, body)) => match right(&body, &labels) {
@@ -83,6 +89,12 @@ async fn send(mut client: Client, mut requests: Requests, gap_ns: f64, stop: Can
             Err(error) => report.failed(error.to_string()),
         }
     }
+}
+
+/// A second after `stop`.
+async fn drained(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(DRAIN).await;
 }
 
 /// A client's own sequence of requests.
