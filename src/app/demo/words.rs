@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 
 use super::Demo;
+use super::load::ROWS;
 use super::stats::{Series, Stats};
 use super::units::{duration, percent};
 use crate::ledger::Stage;
@@ -18,6 +19,7 @@ pub(super) fn opening(demo: &Demo, proxy: SocketAddr, admin: SocketAddr) -> Stri
     let server = demo.server.map_or_else(|| "on a loopback port".to_owned(), |at| format!("http://{at}"));
     let (clients, rate) = (demo.clients.max(1), demo.rate);
     let clients = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+    let (fewest, most) = ROWS;
     let end = match demo.seconds {
         Some(seconds) => format!("ends after {seconds} s, or with Ctrl-C"),
         None => "ends with Ctrl-C".to_owned(),
@@ -27,7 +29,7 @@ pub(super) fn opening(demo: &Demo, proxy: SocketAddr, admin: SocketAddr) -> Stri
          \x20 model server  {server}, model digits (ONNX on the CPU), reports by Server-Timing and OTLP\n\
          \x20 lapwing       http://{proxy}, in front of it\n\
          \x20 admin         http://{admin}\n\
-         \x20 load          {rate} requests/s from {clients}, 1 to 64 rows each\n\
+         \x20 load          {rate} requests/s from {clients}, {fewest} to {most} rows each\n\
          try\n\
          \x20 curl 'http://{admin}/stats'\n\
          \x20 curl 'http://{admin}/exchanges?order=slowest&limit=3'\n"
@@ -115,7 +117,7 @@ mod tests {
              \x20 model server  http://127.0.0.1:5000, model digits (ONNX on the CPU), reports by Server-Timing and OTLP\n\
              \x20 lapwing       http://127.0.0.1:8080, in front of it\n\
              \x20 admin         http://127.0.0.1:9464\n\
-             \x20 load          200 requests/s from 4 clients, 1 to 64 rows each\n\
+             \x20 load          200 requests/s from 4 clients, 1 to 128 rows each\n\
              try\n\
              \x20 curl 'http://127.0.0.1:9464/stats'\n\
              \x20 curl 'http://127.0.0.1:9464/exchanges?order=slowest&limit=3'\n"
