@@ -60,3 +60,41 @@ fn the_examples_name_this_version() {
     assert!(read("examples/kubernetes-sidecar.yaml").contains(&format!("image: {image} ")));
     assert!(read("Dockerfile").contains(&format!("-t {image} ")));
 }
+
+/// The fenced blocks of a language in a document.
+fn blocks(document: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    document.split(&fence).skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_configuration_in_the_documentation_is_sound() {
+    #[derive(serde::Deserialize)]
+    struct File {
+        attribution: lapwing::attribution::Config,
+    }
+    let blocks = blocks(&read("docs/REPORTING.md"), "yaml");
+    let [block] = blocks.as_slice() else { panic!("{} blocks", blocks.len()) };
+    let File { attribution } = serde_saphyr::from_str(block).unwrap();
+    assert_eq!((attribution.server_timing.len(), attribution.spans.len()), (2, 3));
+    let mut checks = lapwing::settings::Checks::default();
+    attribution.check(&mut checks);
+    let faults = checks.into_faults();
+    assert!(faults.is_empty(), "{faults:?}");
+}
+
+#[test]
+fn the_sidecars_manifest_is_yaml_and_exposes_lapwing_only() {
+    use serde_json::Value;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&read("examples/kubernetes-sidecar.yaml")).unwrap();
+    let pod = &documents[0]["spec"]["template"]["spec"];
+    let sidecar = &pod["initContainers"][0];
+    assert_eq!(sidecar["restartPolicy"], "Always");
+    assert_eq!(sidecar["startupProbe"]["httpGet"]["path"], "/livez");
+    assert_eq!(sidecar["readinessProbe"]["httpGet"]["path"], "/readyz");
+    assert_eq!(pod["containers"][0].get("ports"), None);
+    assert_eq!(documents[1]["spec"]["ports"][0]["targetPort"], sidecar["ports"][0]["name"]);
+    let readme = blocks(&read("README.md"), "yaml");
+    let short: Value = serde_saphyr::from_str(&readme[0]).unwrap();
+    assert_eq!(short["initContainers"][0]["args"], sidecar["args"]);
+}
