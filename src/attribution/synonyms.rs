@@ -166,4 +166,16 @@ mod tests {
             assert!(!seen.contains(total));
         }
     }
+
+    #[test]
+    fn the_documentation_lists_these_names() {
+        let fold = |name: &str| name.replace(['_', '-', '.', ' '], "").to_lowercase();
+        let document = include_str!("../../docs/REPORTING.md");
+        for (stage, names) in SYNONYMS {
+            let row = document.lines().find(|l| l.starts_with(&format!("| `{}` |", stage.name())));
+            let row = row.unwrap_or_else(|| panic!("no row for {}", stage.name()));
+            let listed: Vec<String> = row.split('`').skip(3).step_by(2).map(fold).collect();
+            assert_eq!(listed, *names, "docs/REPORTING.md, {}", stage.name());
+        }
+    }
 }

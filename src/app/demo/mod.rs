@@ -7,6 +7,7 @@ mod client;
 mod data;
 mod exporter;
 mod features;
+mod live;
 mod load;
 mod oip;
 mod pipeline;
@@ -16,21 +17,18 @@ mod spans;
 mod stats;
 mod table;
 mod units;
+mod words;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub use live::show;
 pub use load::run_load;
 pub use report::Report;
 pub use server::{ServerHandle, start_server};
-pub use table::show;
+use stats::Stats;
 use tokio_util::sync::CancellationToken;
-
-use crate::ledger::Stamp;
-
-/// How long the summary waits, so that the last requests' spans, sent every 200 ms, are joined.
-const SETTLE: Duration = Duration::from_millis(600);
 
 /// What a user chooses.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,17 +39,19 @@ pub struct Demo {
     pub rate: f64,
     /// Clients, each with one kept-alive connection; at least 1.
     pub clients: usize,
+    /// Where the model server itself listens, to be told at the start.
+    pub server: Option<SocketAddr>,
 }
 
 impl Default for Demo {
     fn default() -> Self {
-        Self { seconds: None, rate: 200.0, clients: 4 }
+        Self { seconds: None, rate: 200.0, clients: 4, server: None }
     }
 }
 
 impl Demo {
-    /// Sends the load to `proxy` and draws the table from `admin` until `stop` or the chosen seconds have passed; then
-    /// prints the summary to standard output, and returns the load's report.
+    /// Tells what runs, sends the load to `proxy` and draws the table from `admin` until `stop` or the chosen seconds have
+    /// passed; then prints the summary, and returns the load's report. All of it goes to standard output.
     ///
     /// It needs a runtime, best one of its own: the load's work then delays neither the proxy nor the figures.
     ///
@@ -59,7 +59,7 @@ impl Demo {
     ///
     /// Where the embedded rows are unreadable or standard output cannot be written.
     pub async fn drive(&self, proxy: SocketAddr, admin: SocketAddr, stop: CancellationToken) -> io::Result<Report> {
-        let began = Stamp::now();
+        print(&words::opening(self, proxy, admin))?;
         // Stops both parts, and also when either of them fails.
         let end = stop.child_token();
         let timer = async {
@@ -77,12 +77,53 @@ impl Demo {
         let (report, drawn, ()) = tokio::join!(load, table, timer);
         let report = report?;
         drawn?;
-        let seconds = began.elapsed() as f64 / 1e9;
-        tokio::time::sleep(SETTLE).await;
-        let table = table::since_start(admin, seconds).await;
-        let mut out = io::stdout().lock();
-        writeln!(out, "\nsummary\n{table}\n{report}")?;
-        out.flush()?;
+        let stats = live::since_start(admin, report.requests).await;
+        print(&summary(stats, &report))?;
         Ok(report)
+    }
+}
+
+/// Everything since the start: the table, what the clients saw, and one sentence.
+fn summary(stats: Result<Stats, String>, report: &Report) -> String {
+    let stats = match stats {
+        Ok(stats) => stats,
+        Err(reason) => return format!("\nno statistics: {reason}\n{report}\n"),
+    };
+    let table = table::render(&stats, report.elapsed_ns as f64 / 1e9, "since the start");
+    let counted = stats.count();
+    let missing = if counted < report.requests {
+        format!("lapwing has counted {counted} of {} requests so far\n", report.requests)
+    } else {
+        String::new()
+    };
+    format!("\nsummary\n{table}\n{report}\n{missing}\n{}\n", words::verdict(&stats))
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_ends_with_one_sentence_and_tells_what_is_missing() {
+        let stats = |count: u64| {
+            let series = format!(r#"{{"count": {count}, "stages": {{"queue": {{"count": 1, "share": 0.7}}}}}}"#);
+            serde_json::from_str::<Stats>(&format!(r#"{{"series": [{series}]}}"#)).unwrap()
+        };
+        let report = Report { requests: 10, ..Report::default() };
+        let all = summary(Ok(stats(10)), &report);
+        assert!(all.starts_with("\nsummary\n"), "{all}");
+        assert!(
+            all.ends_with("\n\nThe largest share of the time, 70.0 %, went to queue: waiting for a slot or a batch.\n"),
+            "{all}"
+        );
+        assert!(!all.contains("so far"), "{all}");
+        assert!(summary(Ok(stats(9)), &report).contains("lapwing has counted 9 of 10 requests so far\n"));
+        assert!(summary(Err("nobody".to_owned()), &report).contains("no statistics: nobody\nload: 10 requests"));
     }
 }

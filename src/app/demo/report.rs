@@ -5,6 +5,7 @@ use std::fmt;
 use hdrhistogram::Histogram;
 
 use super::units::duration;
+use super::words::errors;
 
 /// The longest latency told apart, in nanoseconds; longer ones count as this.
 const MAX_NS: u64 = 60_000_000_000;
@@ -77,11 +78,11 @@ impl fmt::Display for Report {
         let at = |q: f64| duration(self.latency.value_at_quantile(q) as f64);
         writeln!(
             f,
-            "load: {} requests in {:.1} s ({:.1}/s), {} errors; {} rows, {:.1} % classified right",
+            "load: {} requests in {:.1} s ({:.1}/s), {}; {} rows, {:.1} % classified right",
             self.requests,
             seconds,
             self.requests as f64 / seconds,
-            self.errors,
+            errors(self.errors),
             self.rows,
             self.accuracy() * 100.0
         )?;
@@ -107,8 +108,8 @@ mod tests {
         a.merge(&b);
         assert_eq!(
             a.to_string(),
-            "load: 3 requests in 2.0 s (1.5/s), 1 errors; 20 rows, 95.0 % classified right\n\
-             client latency, from when due: p50 504 µs, p90 1.51 ms, p99 1.51 ms, max 1.51 ms\n\
+            "load: 3 requests in 2.0 s (1.5/s), 1 error; 20 rows, 95.0 % classified right\n\
+             client latency, from when due: p50 502 µs, p90 1.51 ms, p99 1.51 ms, max 1.51 ms\n\
              first error: status 502 Bad Gateway: nobody"
         );
     }

@@ -10,6 +10,8 @@ use serde::Deserialize;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Stats {
+    /// How long the window really is.
+    covered_ns: Option<f64>,
     pub series: Vec<Series>,
 }
 
@@ -39,6 +41,17 @@ pub(super) struct Figures {
 }
 
 impl Stats {
+    /// Requests of all series, whatever became of them.
+    pub(super) fn count(&self) -> u64 {
+        self.series.iter().map(|s| s.count).sum()
+    }
+
+    /// Requests per second of a series over the window, which is no longer than `seconds`, the time since the start.
+    pub(super) fn rate(&self, series: &Series, seconds: f64) -> f64 {
+        let covered = self.covered_ns.map_or(seconds, |ns| ns / 1e9);
+        series.count as f64 / covered.min(seconds).max(1e-3)
+    }
+
     /// The series with the most requests; quantiles of several cannot be put together.
     pub(super) fn busiest(&self) -> Option<&Series> {
         self.series.iter().max_by_key(|s| s.count).filter(|s| s.count > 0)

@@ -1,0 +1,100 @@
+//! What ships beside the code agrees with it: the image's toolchain and its context, and the examples' versions.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// Paths that `src` includes, relative to the package, outside of test modules' own files.
+fn included() -> Vec<PathBuf> {
+    let mut todo = vec![PathBuf::from("src")];
+    let mut found = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    while let Some(at) = todo.pop() {
+        for entry in fs::read_dir(root.join(&at)).unwrap() {
+            let path = at.join(entry.unwrap().file_name());
+            if root.join(&path).is_dir() {
+                todo.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") && !path.to_string_lossy().ends_with("tests.rs") {
+                let text = fs::read_to_string(root.join(&path)).unwrap();
+                let code = text.split("#[cfg(test)]").next().unwrap_or("");
+                for at in code.match_indices("include_").map(|(at, _)| at) {
+                    if let Some(name) = code[at..].lines().next().and_then(|l| l.split('"').nth(1)) {
+                        found.push(path.parent().unwrap().join(name));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_image_is_built_with_the_pinned_toolchain_from_locked_dependencies() {
+    let toolchain = read("rust-toolchain.toml");
+    let channel = toolchain.lines().find_map(|l| l.strip_prefix("channel = ")).unwrap().trim_matches('"');
+    let dockerfile = read("Dockerfile");
+    assert!(dockerfile.contains(&format!("FROM rust:{channel}-")), "Dockerfile: not rust {channel}");
+    assert!(dockerfile.contains("cargo build --release --locked"));
+    assert!(dockerfile.contains("USER 65532:65532"));
+}
+
+#[test]
+fn what_the_code_includes_is_in_the_images_context() {
+    let included = included();
+    assert!(included.iter().any(|p| p.ends_with("digits.onnx")), "{included:?}");
+    for path in included {
+        assert!(path.starts_with("src") && !path.to_string_lossy().contains(".."), "{} is not below src", path.display());
+    }
+    let ignore = read(".dockerignore");
+    for kept in ["*", "!Cargo.toml", "!Cargo.lock", "!src", "!benches"] {
+        assert!(ignore.lines().any(|l| l == kept), ".dockerignore: {kept}");
+    }
+}
+
+#[test]
+fn the_examples_name_this_version() {
+    let image = format!("lapwing:{}", env!("CARGO_PKG_VERSION"));
+    assert!(read("examples/kubernetes-sidecar.yaml").contains(&format!("image: {image} ")));
+    assert!(read("Dockerfile").contains(&format!("-t {image} ")));
+}
+
+/// The fenced blocks of a language in a document.
+fn blocks(document: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    document.split(&fence).skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_configuration_in_the_documentation_is_sound() {
+    #[derive(serde::Deserialize)]
+    struct File {
+        attribution: lapwing::attribution::Config,
+    }
+    let blocks = blocks(&read("docs/REPORTING.md"), "yaml");
+    let [block] = blocks.as_slice() else { panic!("{} blocks", blocks.len()) };
+    let File { attribution } = serde_saphyr::from_str(block).unwrap();
+    assert_eq!((attribution.server_timing.len(), attribution.spans.len()), (2, 3));
+    let mut checks = lapwing::settings::Checks::default();
+    attribution.check(&mut checks);
+    let faults = checks.into_faults();
+    assert!(faults.is_empty(), "{faults:?}");
+}
+
+#[test]
+fn the_sidecars_manifest_is_yaml_and_exposes_lapwing_only() {
+    use serde_json::Value;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&read("examples/kubernetes-sidecar.yaml")).unwrap();
+    let pod = &documents[0]["spec"]["template"]["spec"];
+    let sidecar = &pod["initContainers"][0];
+    assert_eq!(sidecar["restartPolicy"], "Always");
+    assert_eq!(sidecar["startupProbe"]["httpGet"]["path"], "/livez");
+    assert_eq!(sidecar["readinessProbe"]["httpGet"]["path"], "/readyz");
+    assert_eq!(pod["containers"][0].get("ports"), None);
+    assert_eq!(documents[1]["spec"]["ports"][0]["targetPort"], sidecar["ports"][0]["name"]);
+    let readme = blocks(&read("README.md"), "yaml");
+    let short: Value = serde_saphyr::from_str(&readme[0]).unwrap();
+    assert_eq!(short["initContainers"][0]["args"], sidecar["args"]);
+}
