@@ -4,17 +4,31 @@
 //! not follow the grammar, or whose `dur` is no such number, is counted as malformed and skipped; the next is read anew.
 //! See <https://www.w3.org/TR/server-timing/#the-server-timing-header-field>.
 
+use std::sync::Arc;
+
 use arrayvec::ArrayVec;
 use http::{HeaderMap, HeaderName};
 
 use super::rules::Rules;
 use crate::ledger::{Ledger, Report};
+use crate::metrics::{Counter, Counters};
 
 /// The field's name.
 pub const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// A longer duration is a mistake, not a measurement.
 const MAX_MS: f64 = 86_400_000.0;
 const NS_PER_MS: f64 = 1e6;
+
+/// What reads a response's fields (`true`: its trailers) into its ledger, and counts the entries that could not be read.
+#[must_use]
+pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync> {
+    Box::new(move |headers, trailing, ledger| {
+        let malformed = report(headers, &rules, trailing, ledger);
+        if malformed > 0 {
+            counters.add(Counter::ReportsMalformed, malformed as u64);
+        }
+    })
+}
 
 /// Puts what `headers` report into the ledger: entries that have a duration and a name that `rules` map to a stage.
 /// `trailing` says that these are trailers. Gives the number of malformed entries.
@@ -32,14 +46,14 @@ pub fn report(headers: &HeaderMap, rules: &Rules, trailing: bool, ledger: &mut L
 /// Reads one field value: calls `entry` with the name and, where there is one, the duration in nanoseconds of each
 /// well-formed entry in turn. Gives the number of malformed entries.
 pub fn parse(value: &[u8], mut entry: impl FnMut(&str, Option<u64>)) -> usize {
-    let mut rest = Cursor(value);
+    let mut rest = Cursor { rest: value, never_closes: false };
     let mut malformed = 0;
-    while !rest.0.is_empty() {
+    while !rest.rest.is_empty() {
         rest.skip_space();
         if rest.take(b',') {
             continue; // empty list elements are allowed
         }
-        if rest.0.is_empty() {
+        if rest.rest.is_empty() {
             break;
         }
         match rest.entry() {
@@ -53,8 +67,14 @@ pub fn parse(value: &[u8], mut entry: impl FnMut(&str, Option<u64>)) -> usize {
     malformed
 }
 
-/// What is left of the value.
-struct Cursor<'a>(&'a [u8]);
+/// Reads the value from left to right.
+struct Cursor<'a> {
+    /// What is left.
+    rest: &'a [u8],
+    /// A quote was met that never closes. Then every later quote is an escaped one of that string, and closes no sooner:
+    /// none is looked for again, and the time stays linear in the value's length.
+    never_closes: bool,
+}
 
 impl<'a> Cursor<'a> {
     /// `name *( OWS ";" OWS param )`, up to and with the comma behind it.
@@ -63,7 +83,7 @@ impl<'a> Cursor<'a> {
         let mut dur_ns = None;
         loop {
             self.skip_space();
-            if self.0.is_empty() || self.take(b',') {
+            if self.rest.is_empty() || self.take(b',') {
                 return Some((name, dur_ns));
             }
             if !self.take(b';') {
@@ -102,37 +122,44 @@ impl<'a> Cursor<'a> {
     }
 
     fn token(&mut self) -> Option<&'a str> {
-        let length = self.0.iter().position(|b| !is_token(*b)).unwrap_or(self.0.len());
-        let (token, rest) = self.0.split_at(length);
-        self.0 = rest;
+        let length = self.rest.iter().position(|b| !is_token(*b)).unwrap_or(self.rest.len());
+        let (token, rest) = self.rest.split_at(length);
+        self.rest = rest;
         std::str::from_utf8(token).ok().filter(|t| !t.is_empty())
     }
 
     /// The inside of a quoted string whose opening quote is read; `None` if it never closes.
     fn quoted(&mut self) -> Option<&'a [u8]> {
+        if self.never_closes {
+            return None;
+        }
         let mut at = 0;
         loop {
-            match self.0.get(at)? {
-                b'"' => break,
-                b'\\' => at += 2,
-                _ => at += 1,
+            match self.rest.get(at) {
+                Some(b'"') => break,
+                Some(b'\\') => at += 2,
+                Some(_) => at += 1,
+                None => {
+                    self.never_closes = true;
+                    return None;
+                }
             }
         }
-        let inside = &self.0[..at];
-        self.0 = &self.0[at + 1..];
+        let inside = &self.rest[..at];
+        self.rest = &self.rest[at + 1..];
         Some(inside)
     }
 
     /// To behind the next comma that is not quoted.
     fn skip_entry(&mut self) {
-        while let Some((first, rest)) = self.0.split_first() {
-            self.0 = rest;
+        while let Some((first, rest)) = self.rest.split_first() {
+            self.rest = rest;
             match first {
                 b',' => return,
                 b'"' => {
-                    let before = self.0;
+                    let before = self.rest;
                     if self.quoted().is_none() {
-                        self.0 = before; // a stray quote, not a string
+                        self.rest = before; // a stray quote, not a string
                     }
                 }
                 _ => {}
@@ -141,13 +168,13 @@ impl<'a> Cursor<'a> {
     }
 
     fn skip_space(&mut self) {
-        self.0 = self.0.trim_ascii_start();
+        self.rest = self.rest.trim_ascii_start();
     }
 
     fn take(&mut self, byte: u8) -> bool {
-        match self.0.split_first() {
+        match self.rest.split_first() {
             Some((first, rest)) if *first == byte => {
-                self.0 = rest;
+                self.rest = rest;
                 true
             }
             _ => false,
@@ -237,6 +264,29 @@ mod tests {
         assert_eq!(report(&headers, &Rules::default(), true, &mut ledger), 1);
         let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.trailing)).collect();
         assert_eq!(found, [(Stage::Queue, 1_000_000, true), (Stage::Forward, 2_000_000, true)]);
+    }
+
+    #[test]
+    fn the_reader_counts_what_it_cannot_read_and_knows_heads_from_trailers() {
+        let counters = Arc::new(Counters::default());
+        let read = reader(Arc::new(Rules::default()), counters.clone());
+        let mut ledger = Ledger::open(Stamp::now(), 0);
+        let fields = |value: &[u8]| HeaderMap::from_iter([(SERVER_TIMING, http::HeaderValue::from_bytes(value).unwrap())]);
+        read(&fields(b"queue;dur=1, forward;dur=-2, \xff\xfe;dur=3"), false, &mut ledger);
+        read(&fields(b"forward;dur=2;desc=\"caf\xc3\xa9\""), true, &mut ledger);
+        read(&HeaderMap::new(), true, &mut ledger);
+        let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.trailing)).collect();
+        assert_eq!(found, [(Stage::Queue, 1_000_000, false), (Stage::Forward, 2_000_000, true)]);
+        assert_eq!(counters.get(Counter::ReportsMalformed), 2);
+    }
+
+    #[test]
+    fn quotes_that_never_close_cost_no_more_than_their_length() {
+        // read anew from every quote, this would take hours
+        let value = format!("\"{}", "\\\",".repeat(4 << 20));
+        assert_eq!(parse(value.as_bytes(), |_, _| panic!("no entry is well formed")), (4 << 20) + 1);
+        let (entries, malformed) = read("a\"\\\", b;dur=1");
+        assert_eq!((entries, malformed), (vec![entry("b", Some(1_000_000))], 1));
     }
 
     prop_compose! {

@@ -61,7 +61,8 @@ rows! {
     SpansUnmatched: Counter "lapwing_spans" &[("result", "unmatched")], "Spans of no request of ours.";
     SpansLate: Counter "lapwing_spans" &[("result", "late")], "Spans that came after their exchange was merged.";
     SpansShed: Counter "lapwing_spans" &[("result", "shed")], "Spans dropped because a table or channel was full.";
-    OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that could not be decoded.";
+    SpansInvalid: Counter "lapwing_spans_invalid" &[], "Spans without a valid trace or span id, which the OTLP receiver skipped.";
+    OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that were refused: not decodable, too large, too slow.";
     OtlpForwarded: Counter "lapwing_otlp_forwarded" &[], "OTLP requests passed on to the collector.";
     OtlpForwardLost: Counter "lapwing_otlp_forward_lost" &[], "OTLP requests that could not be passed on to the collector.";
     UpstreamRetried: Counter "lapwing_upstream_retried" &[], "Requests sent again on a fresh connection because the reused one had closed before anything was written.";

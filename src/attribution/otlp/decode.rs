@@ -1,0 +1,126 @@
+//! From an OTLP trace request to spans that the join understands: ids checked, names mapped to stages, times kept.
+//!
+//! Times are nanoseconds since the Unix epoch by the sender's clock. A span that ends before it starts is kept with no
+//! length; one without valid ids is skipped and counted.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
+use prost::Message;
+
+use super::json;
+use super::signal::{Encoding, Signal};
+use crate::attribution::{IncomingSpan, Rules, SpanKind};
+use crate::ledger::{SpanId, TraceId};
+
+/// Longer names are cut: nobody reads them, and they would be kept.
+const NAME_BYTES: usize = 256;
+
+/// A message that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Malformed {
+    /// By protobuf's rules.
+    #[error("is not protobuf of this signal: {0}")]
+    Protobuf(#[from] prost::DecodeError),
+    /// By JSON's, or a value of the wrong type.
+    #[error("is not JSON of this signal: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Reads a trace request.
+pub(super) fn traces(encoding: Encoding, body: &[u8]) -> Result<ExportTraceServiceRequest, Malformed> {
+    Ok(match encoding {
+        Encoding::Protobuf => ExportTraceServiceRequest::decode(body)?,
+        Encoding::Json => json::traces(body)?,
+    })
+}
+
+/// The same request in protobuf, which is not looked into if it is that already.
+pub(super) fn to_protobuf(signal: Signal, encoding: Encoding, body: bytes::Bytes) -> Result<bytes::Bytes, Malformed> {
+    Ok(match encoding {
+        Encoding::Protobuf => body,
+        Encoding::Json => json::to_protobuf(signal, &body)?.into(),
+    })
+}
+
+/// What a request holds.
+#[derive(Debug, Default)]
+pub(super) struct Decoded {
+    pub(super) spans: Vec<IncomingSpan>,
+    /// How many spans had no valid trace or span id.
+    pub(super) invalid: u64,
+}
+
+/// The spans of `request`, each with the stage that `rules` give it.
+pub(super) fn spans(request: &ExportTraceServiceRequest, rules: &Rules) -> Decoded {
+    let mut out = Decoded::default();
+    for resource in &request.resource_spans {
+        let service = service(resource);
+        for span in resource.scope_spans.iter().flat_map(|scope| &scope.spans) {
+            match incoming(span, &service, rules) {
+                Some(span) => out.spans.push(span),
+                None => out.invalid += 1,
+            }
+        }
+    }
+    out
+}
+
+fn incoming(span: &Span, service: &Arc<str>, rules: &Rules) -> Option<IncomingSpan> {
+    let attribute = |key: &str| text(&span.attributes, key);
+    Some(IncomingSpan {
+        trace: TraceId::from_slice(&span.trace_id)?,
+        span: SpanId::from_slice(&span.span_id)?,
+        parent: SpanId::from_slice(&span.parent_span_id),
+        name: cut(&span.name).into(),
+        kind: kind(span.kind),
+        stage: rules.span(&span.name, attribute),
+        is_store_call: span.attributes.iter().any(|a| matches!(a.key.as_str(), "db.system" | "db.system.name")),
+        start_unix_ns: span.start_time_unix_nano,
+        end_unix_ns: span.end_time_unix_nano.max(span.start_time_unix_nano),
+        service: Arc::clone(service),
+    })
+}
+
+/// `service.name/service.instance.id`, or as much of it as is said.
+fn service(resource: &ResourceSpans) -> Arc<str> {
+    let attributes = resource.resource.as_ref().map_or(&[][..], |r| &r.attributes);
+    let part = |key| text(attributes, key).unwrap_or_default();
+    let (name, instance) = (part("service.name"), part("service.instance.id"));
+    let name = cut(&name);
+    if instance.is_empty() { name.into() } else { format!("{name}/{}", cut(&instance)).into() }
+}
+
+const fn kind(number: i32) -> SpanKind {
+    match number {
+        1 => SpanKind::Internal,
+        2 => SpanKind::Server,
+        3 => SpanKind::Client,
+        4 => SpanKind::Producer,
+        5 => SpanKind::Consumer,
+        _ => SpanKind::Unspecified,
+    }
+}
+
+/// An attribute as text; lists, maps and bytes are none.
+fn text<'a>(attributes: &'a [KeyValue], key: &str) -> Option<Cow<'a, str>> {
+    let found = attributes.iter().find(|a| a.key == key)?;
+    Some(match found.value.as_ref()?.value.as_ref()? {
+        Value::StringValue(text) => Cow::Borrowed(text.as_str()),
+        Value::BoolValue(value) => Cow::Borrowed(if *value { "true" } else { "false" }),
+        Value::IntValue(value) => Cow::Owned(value.to_string()),
+        Value::DoubleValue(value) => Cow::Owned(value.to_string()),
+        _ => return None,
+    })
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(NAME_BYTES)]
+}
+
+#[cfg(test)]
+mod tests;

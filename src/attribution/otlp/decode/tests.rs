@@ -1,0 +1,164 @@
+//! Requests as exporters write them, and the spans that come of them.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::sample::{TRITON, attribute, request, span, text as attr};
+use super::*;
+use crate::ledger::Stage;
+
+const TRACE: TraceId = TraceId([7; 16]);
+
+fn decoded(encoding: Encoding, body: &[u8]) -> Decoded {
+    spans(&traces(encoding, body).unwrap(), &Rules::default())
+}
+
+#[test]
+fn a_protobuf_request_becomes_spans() {
+    let mut forward = span(TRACE, 1, "model_forward");
+    forward.kind = 1;
+    let mut redis = span(TRACE, 2, "GET");
+    redis.kind = 3;
+    redis.attributes = vec![attr("db.system", "redis"), attr("lapwing.stage", "hydration")];
+    let mut inverted = Span { parent_span_id: Vec::new(), kind: 2, ..span(TRACE, 3, &"é".repeat(200)) };
+    inverted.end_time_unix_nano = 5;
+    let bad = [Span { trace_id: vec![0; 16], ..span(TRACE, 4, "x") }, Span { span_id: vec![1; 7], ..span(TRACE, 5, "y") }];
+    let spans = [forward, redis, inverted].into_iter().chain(bad).collect();
+    let decoded = decoded(Encoding::Protobuf, &request(spans).encode_to_vec());
+    assert_eq!((decoded.spans.len(), decoded.invalid), (3, 2));
+    let [forward, redis, inverted] = &decoded.spans[..] else { panic!() };
+    assert_eq!((forward.trace, forward.span, forward.parent), (TRACE, SpanId([1; 8]), Some(SpanId([99; 8]))));
+    assert_eq!((forward.kind, forward.stage, forward.is_store_call), (SpanKind::Internal, Some(Stage::Forward), false));
+    assert_eq!((forward.start_unix_ns, forward.end_unix_ns, &*forward.service), (1000, 2000, "svc/a"));
+    assert_eq!((redis.kind, redis.stage, redis.is_store_call), (SpanKind::Client, Some(Stage::Hydration), true));
+    assert_eq!((inverted.kind, inverted.parent, inverted.stage), (SpanKind::Server, None, None));
+    assert_eq!((inverted.start_unix_ns, inverted.end_unix_ns, inverted.name.len()), (1000, 1000, 256));
+}
+
+#[test]
+fn what_a_real_triton_sends_is_read() {
+    let decoded = decoded(Encoding::Json, TRITON);
+    assert_eq!(decoded.invalid, 0);
+    let found: Vec<_> =
+        decoded.spans.iter().take(8).map(|s| (&*s.name, s.span.to_string(), s.parent.unwrap().to_string())).collect();
+    // children end first, so they come first; the request's span is a child of the traceparent that was sent
+    for (at, (name, id, parent)) in [
+        ("compute", "5af4ec4393b7cf77", "07ddc71b4b1b2ef9"),
+        ("pre", "07ddc71b4b1b2ef9", "1e9a8eb3e5e92037"),
+        ("compute", "42923ff25cfbd810", "2e0bf6356d2363bd"),
+        ("fwd", "2e0bf6356d2363bd", "1e9a8eb3e5e92037"),
+        ("compute", "6479132b06e1b17b", "35c6d7ff2631e649"),
+        ("post", "35c6d7ff2631e649", "1e9a8eb3e5e92037"),
+        ("pipe", "1e9a8eb3e5e92037", "a6bbf0ba0e75512d"),
+        ("InferRequest", "a6bbf0ba0e75512d", "b7ad6b7169203331"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(found[at], (name, id.to_owned(), parent.to_owned()));
+    }
+    let compute = &decoded.spans[0];
+    assert_eq!((compute.start_unix_ns, compute.end_unix_ns), (1_795_225_347_147_351_575, 1_795_225_347_284_924_796));
+    assert_eq!(
+        (compute.stage, compute.kind, &*compute.service),
+        (Some(Stage::Forward), SpanKind::Server, "triton-inference-server")
+    );
+    assert_eq!(decoded.spans[1].stage, Some(Stage::Preprocessing));
+    assert!(decoded.spans.iter().all(|s| s.trace.to_string() == "0af7651916cd43dd8448eb211c80319c"));
+}
+
+/// The same JSON with every key in snake_case.
+fn snake(value: &serde_json::Value) -> serde_json::Value {
+    match value {
+        serde_json::Value::Array(items) => items.iter().map(snake).collect(),
+        serde_json::Value::Object(fields) => {
+            let name = |key: &str| {
+                key.chars().fold(String::new(), |mut out, c| {
+                    if c.is_ascii_uppercase() {
+                        out.push('_')
+                    }
+                    out.push(c.to_ascii_lowercase());
+                    out
+                })
+            };
+            fields.iter().map(|(key, value)| (name(key), snake(value))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn snake_case_says_the_same_as_camel_case() {
+    let camel: serde_json::Value = serde_json::from_slice(TRITON).unwrap();
+    let text = snake(&camel).to_string();
+    assert!(text.contains("\"resource_spans\"") && text.contains("\"parent_span_id\"") && !text.contains("traceId"));
+    assert_eq!(traces(Encoding::Json, text.as_bytes()).unwrap(), traces(Encoding::Json, TRITON).unwrap());
+}
+
+#[test]
+fn json_is_read_as_loosely_as_it_is_written() {
+    let body = json!({ "resourceSpans": [{
+        "resource": { "attributes": [{ "key": "service.name", "value": { "stringValue": "py" } }] },
+        "schemaUrl": null, "fromTheFuture": { "x": [1] },
+        "scopeSpans": [null, { "spans": [
+            { "traceId": "0AF7651916CD43DD8448EB211C80319C", "spanId": "00f067aa0ba902b7", "parentSpanId": "", "kind": "SPAN_KIND_SERVER",
+              "name": "predict", "startTimeUnixNano": 5, "endTimeUnixNano": "9", "flags": "257", "status": { "code": "STATUS_CODE_ERROR" },
+              "attributes": [{ "key": "x", "value": { "doubleValue": "NaN" } }, { "key": "n", "value": { "intValue": "3" } }] },
+            { "traceId": "not hex", "spanId": "00f067aa0ba902b7", "name": "a" },
+            { "traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "00f067aa0ba902b7", "kind": 3, "name": null },
+            { "traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "00f067aa0ba902b8", "kind": "5", "name": "b" },
+        ] }],
+    }] });
+    let decoded = decoded(Encoding::Json, body.to_string().as_bytes());
+    assert_eq!((decoded.spans.len(), decoded.invalid), (3, 1));
+    let first = &decoded.spans[0];
+    assert_eq!((first.start_unix_ns, first.end_unix_ns, first.kind, first.parent), (5, 9, SpanKind::Server, None));
+    assert_eq!((first.stage, &*first.service), (Some(Stage::Forward), "py"));
+    assert_eq!((decoded.spans[1].kind, decoded.spans[2].kind), (SpanKind::Client, SpanKind::Consumer));
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    for body in [&b""[..], b"[]", b"null", b"{\"resourceSpans\": 7}", b"{\"resourceSpans\": [", b"\xff"] {
+        assert!(traces(Encoding::Json, body).is_err(), "{}", String::from_utf8_lossy(body));
+    }
+    assert!(traces(Encoding::Json, "[".repeat(100_000).as_bytes()).is_err());
+    assert!(traces(Encoding::Protobuf, b"\xff\xff\xff").is_err());
+    assert!(traces(Encoding::Protobuf, b"").unwrap().resource_spans.is_empty());
+}
+
+#[test]
+fn attributes_of_every_scalar_type_are_text() {
+    let attributes = [
+        attribute("s", Value::StringValue("x".into())),
+        attribute("b", Value::BoolValue(true)),
+        attribute("i", Value::IntValue(-3)),
+        attribute("d", Value::DoubleValue(0.5)),
+        attribute("y", Value::BytesValue(vec![1])),
+    ];
+    let found = ["s", "b", "i", "d", "y", "none"].map(|key| text(&attributes, key));
+    assert_eq!(
+        found.map(|t| t.map(Cow::into_owned)),
+        ["x", "true", "-3", "0.5"].map(|t| Some(t.to_owned())).into_iter().chain([None, None]).collect::<Vec<_>>()[..]
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(request) = traces(Encoding::Protobuf, &bytes) {
+            let _ = spans(&request, &Rules::default());
+        }
+    }
+
+    #[test]
+    fn a_request_cut_or_changed_anywhere_does_not_make_it_panic(cut in 0..200_usize, at in 0..200_usize, to in any::<u8>()) {
+        let mut bytes = request(vec![span(TRACE, 1, "forward"), span(TRACE, 2, "queue")]).encode_to_vec();
+        let length = bytes.len();
+        bytes[at % length] = to;
+        bytes.truncate(length - cut % length);
+        if let Ok(request) = traces(Encoding::Protobuf, &bytes) {
+            let _ = spans(&request, &Rules::default());
+        }
+    }
+}

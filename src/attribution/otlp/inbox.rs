@@ -1,0 +1,87 @@
+//! Where both receivers put what came: spans go to the join, everything goes to the forwarder. Nothing here waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+
+use super::decode::{self, Malformed};
+use super::forward::ForwardQueue;
+use super::signal::{Encoding, Signal};
+use crate::attribution::{IncomingSpan, Rules};
+use crate::metrics::{Counter, Counters};
+
+/// Spans in one message to the join, at most: with the channel's bound it bounds the memory of a flood.
+const SPANS: usize = 512;
+/// Requests whose bodies are held at once; further ones wait, and their senders with them.
+const AT_ONCE: usize = 8;
+/// For one request, from its head to its answer.
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// Takes what the receivers read. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Inbox {
+    rules: Arc<Rules>,
+    counters: Arc<Counters>,
+    spans: mpsc::Sender<Vec<IncomingSpan>>,
+    forward: Option<ForwardQueue>,
+    room: Arc<Semaphore>,
+}
+
+impl Inbox {
+    /// Maps spans by `rules` and sends them to `spans`, at most 512 in one message; those that find the channel full, or
+    /// closed, are dropped and counted, and the exporter still gets success. Everything received goes to `forward`.
+    #[must_use]
+    pub fn new(
+        rules: Arc<Rules>,
+        counters: Arc<Counters>,
+        spans: mpsc::Sender<Vec<IncomingSpan>>,
+        forward: Option<ForwardQueue>,
+    ) -> Self {
+        Self { rules, counters, spans, forward, room: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Waits until another request's body may be held.
+    pub(super) async fn admit(&self) -> Option<SemaphorePermit<'_>> {
+        self.room.acquire().await.ok()
+    }
+
+    /// Takes one request. Metrics and logs are not looked into unless they must be written anew.
+    pub(super) fn take(&self, signal: Signal, encoding: Encoding, body: Bytes) -> Result<(), Malformed> {
+        match signal {
+            Signal::Traces => {
+                let request = decode::traces(encoding, &body)?;
+                self.join(decode::spans(&request, &self.rules));
+                if let Some(forward) = &self.forward {
+                    forward.traces(request, encoding, body);
+                }
+            }
+            Signal::Metrics | Signal::Logs => {
+                if let Some(forward) = &self.forward {
+                    forward.pass(signal, encoding, body)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a request that was refused.
+    pub(super) fn refused(&self) {
+        self.counters.bump(Counter::OtlpMalformed);
+    }
+
+    fn join(&self, decoded: decode::Decoded) {
+        self.counters.add(Counter::SpansInvalid, decoded.invalid);
+        self.counters.add(Counter::SpansReceived, decoded.spans.len() as u64);
+        let mut spans = decoded.spans;
+        while !spans.is_empty() {
+            let rest = spans.split_off(spans.len().min(SPANS));
+            if let Err(TrySendError::Full(shed) | TrySendError::Closed(shed)) = self.spans.try_send(spans) {
+                self.counters.add(Counter::SpansShed, shed.len() as u64);
+            }
+            spans = rest;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! OTLP by gRPC: the three collector services, plain or gzip, with messages left as bytes until they are needed.
+
+use std::io;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::any;
+use bytes::Bytes;
+use http::HeaderValue;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
+use tonic::server::Grpc;
+use tonic::service::Routes;
+use tonic::transport::Server;
+
+use super::connections::{self, Connections};
+use super::inbox::{Inbox, TIME_LIMIT};
+use super::raw::Raw;
+use super::signal::{Encoding, Signal};
+
+/// Requests at once on one connection.
+const STREAMS: u32 = 32;
+const STATUS: &str = "grpc-status";
+
+/// Receives OTLP/gRPC on `listener` until `stop`, then ends what is open, within two seconds or so. Messages larger than
+/// `max_body` bytes, unpacked, are refused. Must be polled in a tokio runtime.
+///
+/// # Errors
+///
+/// Where the listener cannot be used, or the server fails as a whole.
+pub fn serve_grpc(
+    listener: std::net::TcpListener,
+    inbox: Inbox,
+    max_body: u64,
+    stop: CancellationToken,
+) -> impl Future<Output = io::Result<()>> + Send {
+    async move {
+        let cut = CancellationToken::new();
+        let connections = Connections::new(listener, cut.clone())?.stream();
+        let server = Server::builder()
+            .max_concurrent_streams(STREAMS)
+            .add_routes(Routes::from(router(inbox, max_body)))
+            .serve_with_incoming_shutdown(connections, stop.clone().cancelled_owned());
+        connections::serve(async { server.await.map_err(io::Error::other) }, stop, cut).await
+    }
+}
+
+fn router(inbox: Inbox, max_body: u64) -> Router {
+    let max_body = usize::try_from(max_body).unwrap_or(usize::MAX);
+    let mut router = Router::new();
+    for signal in Signal::ALL {
+        let inbox = inbox.clone();
+        let export = move |request: Request| {
+            let inbox = inbox.clone();
+            async move { export(signal, &inbox, max_body, request).await }
+        };
+        router = router.route(signal.grpc_path(), any(export));
+    }
+    router.fallback(|| async { tonic::Status::unimplemented("this receiver takes OTLP only").into_http::<Body>() })
+}
+
+async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request) -> Response {
+    let received = timeout(TIME_LIMIT, async {
+        let _permit = inbox.admit().await;
+        let inbox = inbox.clone();
+        let take = tower::service_fn(move |message: tonic::Request<Bytes>| {
+            let taken = inbox.take(signal, Encoding::Protobuf, message.into_inner());
+            // an empty message is the response of each service: everything was taken
+            let response = taken.map(|()| tonic::Response::new(Bytes::new()));
+            std::future::ready(response.map_err(|malformed| tonic::Status::invalid_argument(format!("the message {malformed}"))))
+        });
+        let mut accepted = EnabledCompressionEncodings::default();
+        accepted.enable(CompressionEncoding::Gzip);
+        Grpc::new(Raw)
+            .apply_compression_config(accepted, EnabledCompressionEncodings::default())
+            .apply_max_message_size_config(Some(max_body), None)
+            .unary(take, request)
+            .await
+    });
+    let mut response = match received.await {
+        Ok(response) => response.map(Body::new),
+        Err(_) => tonic::Status::deadline_exceeded("the request did not come in time").into_http(),
+    };
+    // an error stands in the head; a success stands in the trailers
+    if let Some(status) = response.headers_mut().get_mut(STATUS).filter(|status| *status != "0") {
+        inbox.refused();
+        // tonic's OUT_OF_RANGE for a message that is too large would be tried again and again (OTLP: retryable)
+        if *status == "11" {
+            *status = HeaderValue::from_static("8");
+        }
+    }
+    response
+}

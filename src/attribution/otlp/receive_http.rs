@@ -1,0 +1,142 @@
+//! OTLP by HTTP: `POST /v1/traces`, `/v1/metrics` and `/v1/logs`, in protobuf or JSON, plain or gzip.
+//!
+//! Answers as the specification asks: in the request's own encoding, errors as `google.rpc.Status`, none of them retryable.
+
+use std::io::{self, Read};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::post;
+use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::connections::{self, Connections};
+use super::decode::Malformed;
+use super::inbox::{Inbox, TIME_LIMIT};
+use super::signal::{Encoding, Signal};
+use super::status::{DEADLINE_EXCEEDED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, RpcStatus, UNIMPLEMENTED};
+
+/// Receives OTLP/HTTP on `listener` until `stop`, then ends what is open, within two seconds or so. Bodies larger than
+/// `max_body` bytes, packed or unpacked, are refused. Must be polled in a tokio runtime.
+///
+/// # Errors
+///
+/// Where the listener cannot be used.
+pub fn serve_http(
+    listener: std::net::TcpListener,
+    inbox: Inbox,
+    max_body: u64,
+    stop: CancellationToken,
+) -> impl Future<Output = io::Result<()>> + Send {
+    async move {
+        let cut = CancellationToken::new();
+        let connections = Connections::new(listener, cut.clone())?;
+        let server = axum::serve(connections, router(inbox, max_body)).with_graceful_shutdown(stop.clone().cancelled_owned());
+        connections::serve(async { server.await }, stop, cut).await
+    }
+}
+
+fn router(inbox: Inbox, max_body: u64) -> Router {
+    let max_body = usize::try_from(max_body).unwrap_or(usize::MAX);
+    let mut router = Router::new();
+    for signal in Signal::ALL {
+        let inbox = inbox.clone();
+        let export = move |request: Request| {
+            let inbox = inbox.clone();
+            async move { export(signal, &inbox, max_body, request).await }
+        };
+        router = router.route(signal.http_path(), post(export));
+    }
+    router
+}
+
+/// Why a request is refused.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("the content type must be application/x-protobuf or application/json")]
+    ContentType,
+    #[error("the content encoding must be gzip or none")]
+    ContentEncoding,
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(usize),
+    #[error("the body {0}")]
+    Malformed(#[from] Malformed),
+    #[error("the body cannot be read: {0}")]
+    Unreadable(String),
+    #[error("the body did not come in time")]
+    TooSlow,
+}
+
+async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request) -> Response {
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let encoding = Encoding::of(content_type.unwrap_or_default());
+    let taken = match encoding {
+        None => Err(Refusal::ContentType),
+        Some(encoding) => match timeout(TIME_LIMIT, take(signal, encoding, inbox, max_body, request)).await {
+            Ok(taken) => taken,
+            Err(_) => Err(Refusal::TooSlow),
+        },
+    };
+    let encoding = encoding.unwrap_or(Encoding::Json);
+    let (status, body) = match taken {
+        Ok(()) => (StatusCode::OK, if encoding == Encoding::Json { Bytes::from_static(b"{}") } else { Bytes::new() }),
+        Err(refusal) => {
+            inbox.refused();
+            let (status, code) = refusal.codes();
+            (status, RpcStatus::body(code, refusal.to_string(), encoding).into())
+        }
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(encoding.content_type()));
+    response
+}
+
+async fn take(signal: Signal, encoding: Encoding, inbox: &Inbox, max_body: usize, request: Request) -> Result<(), Refusal> {
+    let packed = is_packed(request.headers())?;
+    let _permit = inbox.admit().await;
+    let body = Limited::new(request.into_body(), max_body).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() { Refusal::TooLarge(max_body) } else { Refusal::Unreadable(error.to_string()) }
+    })?;
+    let body = body.to_bytes();
+    let body = if packed { unpack(&body, max_body)? } else { body };
+    Ok(inbox.take(signal, encoding, body)?)
+}
+
+fn is_packed(headers: &HeaderMap) -> Result<bool, Refusal> {
+    match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"" | b"identity") => Ok(false),
+        Some(name) if name.eq_ignore_ascii_case(b"gzip") => Ok(true),
+        Some(_) => Err(Refusal::ContentEncoding),
+    }
+}
+
+/// At most `max_body` bytes, however small they are packed.
+fn unpack(packed: &[u8], max_body: usize) -> Result<Bytes, Refusal> {
+    let mut body = Vec::new();
+    let limit = (max_body as u64).saturating_add(1);
+    let read = MultiGzDecoder::new(packed).take(limit).read_to_end(&mut body);
+    match read.map_err(|error| Refusal::Unreadable(error.to_string()))? {
+        length if length > max_body => Err(Refusal::TooLarge(max_body)),
+        _ => Ok(body.into()),
+    }
+}
+
+impl Refusal {
+    /// HTTP's code and gRPC's.
+    const fn codes(&self) -> (StatusCode, i32) {
+        match self {
+            Self::ContentType | Self::ContentEncoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, UNIMPLEMENTED),
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, RESOURCE_EXHAUSTED),
+            Self::Malformed(_) | Self::Unreadable(_) => (StatusCode::BAD_REQUEST, INVALID_ARGUMENT),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, DEADLINE_EXCEEDED),
+        }
+    }
+}

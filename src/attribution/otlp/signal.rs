@@ -1,0 +1,58 @@
+//! What OTLP carries and how it is written: three signals, two encodings, their paths and content types.
+
+/// A kind of telemetry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signal {
+    Traces,
+    Metrics,
+    Logs,
+}
+
+impl Signal {
+    pub(super) const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
+
+    /// The path of OTLP/HTTP, behind the collector's base URL.
+    pub(super) const fn http_path(self) -> &'static str {
+        match self {
+            Self::Traces => "/v1/traces",
+            Self::Metrics => "/v1/metrics",
+            Self::Logs => "/v1/logs",
+        }
+    }
+
+    /// The path of OTLP/gRPC's one method.
+    pub(super) const fn grpc_path(self) -> &'static str {
+        match self {
+            Self::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+            Self::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+            Self::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+        }
+    }
+}
+
+/// How a message is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Protobuf,
+    Json,
+}
+
+impl Encoding {
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Protobuf => "application/x-protobuf",
+            Self::Json => "application/json",
+        }
+    }
+
+    /// Of a `Content-Type`, whose parameters say nothing; `None` for one that OTLP does not know.
+    pub(super) fn of(content_type: &str) -> Option<Self> {
+        let essence = content_type.split(';').next().unwrap_or_default().trim();
+        let is = |known: &str| essence.eq_ignore_ascii_case(known);
+        match () {
+            () if is("application/x-protobuf") || is("application/protobuf") => Some(Self::Protobuf),
+            () if is("application/json") => Some(Self::Json),
+            () => None,
+        }
+    }
+}
