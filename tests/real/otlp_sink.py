@@ -54,7 +54,7 @@ class OtlpSink:
                         return grpc.unary_unary_rpc_method_handler(lambda b, _, s=signal: sink.take(s, b) or b"")
 
         self.grpc = grpc.server(futures.ThreadPoolExecutor(2), handlers=[Service()])
-        self.grpc_url = f"http://127.0.0.1:{self.grpc.add_insecure_port('127.0.0.1:0')}"
+        self.grpc_url = f"grpc://127.0.0.1:{self.grpc.add_insecure_port('127.0.0.1:0')}"
         self.grpc.start()
         return self
 

@@ -1,11 +1,13 @@
 """An upstream below HTTP: it records the very bytes of each request and answers with canned bytes.
 
-`/head` answers with the request's head as body; `/canned/NAME` with `canned[NAME]` as it stands.
+`/head` answers with the request's head as body; `/canned/NAME` with `canned[NAME]` as it stands. `?ms=N` waits so long
+before it answers. It listens on a loopback port, or on a Unix socket.
 """
 
 import re
 import socket
 import threading
+import time
 
 CANNED = {
     "cookies": b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nX-Between: yes\r\nset-cookie: b=2; Path=/\r\n"
@@ -23,6 +25,7 @@ CANNED = {
     "head": b"HTTP/1.1 200 OK\r\nContent-Length: 12345\r\nX-Kept: yes\r\n\r\n",
     "until_close": b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end of the connection",
     "reason": b"HTTP/1.1 404 Nothing Of That Name\r\nContent-Length: 0\r\n\r\n",
+    "own_name": b"HTTP/1.1 200 OK\r\nServer-Timing: gpu;dur=7.25, cache;desc=hit\r\nContent-Length: 2\r\n\r\nok",
     "redirect": b"HTTP/1.1 302 Found\r\nLocation: /elsewhere?a=b#c\r\nContent-Length: 0\r\n\r\n",
 }
 
@@ -30,12 +33,21 @@ CANNED = {
 class RawServer:
     """Serves each connection on a thread, requests one after the other; `seen` has (head, body) of each."""
 
+    def __init__(self, path=None):
+        self.path = path
+
     def __enter__(self):
         self.canned = dict(CANNED)
         self.seen = []
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port = self.listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        if self.path:
+            self.listener = socket.socket(socket.AF_UNIX)
+            self.listener.bind(str(self.path))
+            self.listener.listen(64)
+            self.url = f"unix:{self.path}"
+        else:
+            self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+            self.port = self.listener.getsockname()[1]
+            self.url = f"http://127.0.0.1:{self.port}"
         threading.Thread(target=self.accept, daemon=True).start()
         return self
 
@@ -51,7 +63,8 @@ class RawServer:
             threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
 
     def serve(self, connection):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self.path:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with connection, connection.makefile("rb") as stream:
             try:
                 while head := read_head(stream):
@@ -62,7 +75,7 @@ class RawServer:
 
     def answer(self, connection, stream, head):
         """Whether the connection lives on."""
-        path = head.split(b" ", 2)[1].decode().split("?")[0]
+        path, _, query = head.split(b" ", 2)[1].decode("latin-1").partition("?")
         if re.search(rb"(?im)^expect: *100-continue", head):
             if path == "/refuse":
                 self.seen.append((head, b""))
@@ -71,6 +84,8 @@ class RawServer:
             connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = read_body(stream, head)
         self.seen.append((head, body))
+        if query.startswith("ms="):
+            time.sleep(int(query[3:]) / 1e3)
         if path.startswith("/canned/"):
             response = self.canned[path.removeprefix("/canned/")]
         else:

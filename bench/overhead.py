@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""What a proxy costs: Lapwing with all profiling on beside nginx, HAProxy and Envoy, before one upstream, in one run.
+
+Each target is measured in turn, --rounds times: latency at one connection (what is over the direct one is added by the proxy),
+requests a second at 32 connections, CPU microseconds a request (user and system time of the proxy's own processes, which a
+busy machine moves least), and resident memory. Proxies run on core 0; upstream (nginx, canned answers) and load (wrk) on
+core 1. Ratios to nginx and Envoy are medians of the rounds' ratios. With --requests N, Lapwing alone then serves N requests,
+and its memory is read on the way.
+
+usage: python3 bench/overhead.py [--lapwing PATH] [--rounds N] [--seconds S] [--requests N] [--json FILE] [TARGET ...]
+TARGET is direct, nginx, haproxy, envoy, lapwing, or NAME=CMD@PORT, where CMD starts a proxy from PORT to 127.0.0.1:18080.
+Without any: all of those that are installed. Needs wrk, nginx and taskset; ENVOY names Envoy's binary if it is not in PATH.
+Exit code 1 if a bound is missed.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from parts import ROOT, Child, Lapwing, arguments, finish, table
+
+UPSTREAM, NGINX, HAPROXY, ENVOY, LAPWING = 18080, 18081, 18082, 18083, 18091
+PROXY_CORE, LOAD_CORE = 0, 1
+CONNECTIONS = 32
+CPU_OF_NGINX, CPU_OF_ENVOY, ADDED_OF_NGINX, RSS_MIB = 1.25, 0.5, 1.25, 30
+
+NGINX_CONF = """worker_processes 1; pid {dir}/{name}.pid; error_log {dir}/{name}.err; daemon off;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; keepalive_requests 100000000; client_max_body_size 64m; client_body_buffer_size 8m;
+  client_body_temp_path {dir}/{name}.body; proxy_temp_path {dir}/{name}.proxy; fastcgi_temp_path {dir}/{name}.fastcgi;
+  uwsgi_temp_path {dir}/{name}.uwsgi; scgi_temp_path {dir}/{name}.scgi; default_type application/json;
+  upstream u {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 100000000; }}
+  server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ {does} }} }}
+}}
+"""
+NGINX_PROXY = 'proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection "";'
+HAPROXY_CONF = """global
+ nbthread 1
+ maxconn 4096
+defaults
+ mode http
+ timeout connect 5s
+ timeout client 60s
+ timeout server 60s
+ option http-keep-alive
+ http-reuse always
+frontend f
+ bind 127.0.0.1:{port}
+ default_backend b
+backend b
+ server s 127.0.0.1:{upstream}
+"""
+ENVOY_CONF = """static_resources:
+  listeners:
+  - address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: h
+          codec_type: AUTO
+          route_config:
+            virtual_hosts: [{{name: v, domains: ["*"], routes: [{{match: {{prefix: "/"}}, route: {{cluster: u, timeout: 60s}}}}]}}]
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
+  clusters:
+  - name: u
+    connect_timeout: 5s
+    type: STATIC
+    load_assignment:
+      cluster_name: u
+      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {upstream}}}}}}}}}]}}]
+"""
+
+
+# === targets ===
+
+
+def written(folder, file, template, **values):
+    path = Path(folder, file)
+    path.write_text(template.format(dir=folder, upstream=UPSTREAM, **values))
+    return path
+
+
+def upstream(folder, answer_bytes):
+    does = "return 200 '" + "x" * answer_bytes + "';"
+    conf = written(folder, "upstream.conf", NGINX_CONF, name="upstream", port=UPSTREAM, does=does)
+    return Child(["nginx", "-c", conf], UPSTREAM, LOAD_CORE)
+
+
+def target(folder, name, options):
+    """The process of a target, not started yet."""
+    if "=" in name:
+        command, port = name.split("=", 1)[1].rsplit("@", 1)
+        return Child(shlex.split(command), int(port), PROXY_CORE)
+    if name == "lapwing":
+        return Lapwing(options.lapwing, UPSTREAM, LAPWING, PROXY_CORE)
+    if name == "nginx":
+        conf = written(folder, "nginx.conf", NGINX_CONF, name="nginx", port=NGINX, does=NGINX_PROXY)
+        return Child(["nginx", "-c", conf], NGINX, PROXY_CORE)
+    if name == "haproxy":
+        conf = written(folder, "haproxy.cfg", HAPROXY_CONF, port=HAPROXY)
+        return Child(["haproxy", "-db", "-f", conf], HAPROXY, PROXY_CORE)
+    if name == "envoy":
+        conf = written(folder, "envoy.yaml", ENVOY_CONF, port=ENVOY)
+        command = [envoy(), "-c", conf, "--concurrency", "1", "-l", "error", "--disable-hot-restart"]
+        return Child(command, ENVOY, PROXY_CORE)
+    raise SystemExit(f"unknown target {name}")
+
+
+def envoy():
+    return os.environ.get("ENVOY") or shutil.which("envoy") or shutil.which("envoy", path=ROOT / ".venv/bin")
+
+
+def installed():
+    """All known targets that can be started here."""
+    return ["direct", *(n for n in ("nginx", "haproxy") if shutil.which(n)), *(["envoy"] if envoy() else []), "lapwing"]
+
+
+# === what is measured ===
+
+
+def family(pid):
+    """A process and all that it started."""
+    out, todo = [], [pid]
+    while todo:
+        out.append(todo.pop())
+        for task in Path(f"/proc/{out[-1]}/task").glob("*/children"):
+            todo += [int(child) for child in task.read_text().split()]
+    return out
+
+
+def cpu_seconds(pid):
+    """User and system time so far."""
+    ticks = 0
+    for one in family(pid):
+        fields = Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mib(pid):
+    texts = (Path(f"/proc/{one}/status").read_text() for one in family(pid))
+    return sum(int(found[1]) for text in texts if (found := re.search(r"VmRSS:\s+(\d+)", text))) / 1024
+
+
+def wrk(port, connections, seconds, script):
+    """Load as fast as it is answered."""
+    url = f"http://127.0.0.1:{port}/v2/models/m/infer"
+    command = ["taskset", "-c", str(LOAD_CORE), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", script, url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
+    unit = {"us": 1, "ms": 1e3, "s": 1e6}
+    us = {q: float(value) * unit[u] for q, value, u in re.findall(r"\s+(\d+)%\s+([\d.]+)(us|ms|s)\b", done.stdout)}
+    errors = re.search(r"Non-2xx or 3xx responses: (\d+)", done.stdout)
+    sockets = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", done.stdout)
+    return {
+        "p50_us": us["50"],
+        "p99_us": us["99"],
+        "n": int(re.search(r"(\d+) requests in", done.stdout)[1]),
+        "per_s": float(re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)[1]),
+        "bad": (int(errors[1]) if errors else 0) + (sum(map(int, sockets.groups())) if sockets else 0),
+    }
+
+
+def round_of(child, port, seconds, script):
+    """One round's figures of one target."""
+    wrk(port, 8, 1, script)
+    one = wrk(port, 1, seconds, script)
+    before = cpu_seconds(child.pid) if child else 0
+    many = wrk(port, CONNECTIONS, seconds, script)
+    spent = cpu_seconds(child.pid) - before if child else 0
+    return {
+        "p50_us": one["p50_us"],
+        "p99_us": one["p99_us"],
+        "per_s": many["per_s"],
+        "p99_many_us": many["p99_us"],
+        "cpu_us": spent / many["n"] * 1e6,
+        "rss_mib": rss_mib(child.pid) if child else 0,
+        "bad": one["bad"] + many["bad"],
+    }
+
+
+def measure(options, targets, script):
+    """Rounds of all targets in turn."""
+    rounds = {name: [] for name in targets}
+    for _ in range(options.rounds):
+        for name, child in targets.items():
+            rounds[name].append(round_of(child, child.port if child else UPSTREAM, options.seconds, script))
+        if "direct" in rounds:
+            for name in targets:
+                rounds[name][-1]["added_p50_us"] = rounds[name][-1]["p50_us"] - rounds["direct"][-1]["p50_us"]
+    return rounds
+
+
+def soak(options, lapwing, script):
+    """Memory over many requests, (requests so far, MiB)."""
+    served, memory = 0, [(0, rss_mib(lapwing.pid))]
+    while served < options.requests:
+        served += wrk(lapwing.port, CONNECTIONS, 5, script)["n"]
+        memory.append((served, rss_mib(lapwing.pid)))
+    return memory
+
+
+# === what comes out ===
+
+
+def report(rounds):
+    """Prints medians."""
+    medians = {name: {k: statistics.median(r[k] for r in rows) for k in rows[0]} for name, rows in rounds.items()}
+    header = ["", "p50 µs", "added", "p99 µs", f"req/s @{CONNECTIONS}", f"p99 µs @{CONNECTIONS}", "CPU µs/req", "RSS MiB", "failed"]
+    keys = ["p50_us", "added_p50_us", "p99_us", "per_s", "p99_many_us", "cpu_us", "rss_mib", "bad"]
+    digits = [1, 1, 1, 0, 0, 2, 1, 0]
+    table(header, [[name, *(f"{m.get(k, 0):.{d}f}" for k, d in zip(keys, digits))] for name, m in medians.items()])
+    return medians
+
+
+def ratio_verdicts(rounds):
+    """Lapwing against the others, for each bound that this run can tell."""
+    wanted = [
+        ("CPU per request, of nginx's", "cpu_us", "nginx", CPU_OF_NGINX),
+        ("CPU per request, of Envoy's", "cpu_us", "envoy", CPU_OF_ENVOY),
+        ("added p50 at one connection, of nginx's", "added_p50_us", "nginx", ADDED_OF_NGINX),
+    ]
+    for what, key, other, bound in wanted:
+        if "lapwing" in rounds and other in rounds and key in rounds[other][0]:
+            ratios = [mine[key] / theirs[key] for mine, theirs in zip(rounds["lapwing"], rounds[other]) if theirs[key] > 0]
+            ratio = statistics.median(ratios) if ratios else float("inf")
+            yield what, f"{ratio:.2f}×", f"≤ {bound}×", ratio <= bound
+        elif "lapwing" in rounds:
+            print(f"not told: {what} ({other} was not measured)")
+    if "lapwing" in rounds:
+        bad = sum(r["bad"] for r in rounds["lapwing"])
+        yield "failed requests", str(bad), "0", bad == 0
+
+
+def profiling(lapwing):
+    """What Lapwing counted: the run is worth nothing if profiling was off or lost its records."""
+    counted = lapwing.await_count(1)
+    profiler = lapwing.get("/stats?window=all")["profiler"]
+    print(f"Lapwing counted {counted} requests; profiler: {profiler}\n")
+    return {"counted": counted, "profiler": profiler}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments(parser)
+    parser.add_argument("--rounds", type=int, default=5, help="(default: 5)")
+    parser.add_argument("--seconds", type=int, default=4, help="of each measurement (default: 4)")
+    parser.add_argument("--requests", type=int, default=0, help="then serve so many and read the memory (default: none)")
+    parser.add_argument("--body", type=int, default=1024, help="bytes of a request's body (default: 1024)")
+    parser.add_argument("--answer", type=int, default=256, help="bytes of an answer's body (default: 256)")
+    parser.add_argument("targets", nargs="*")
+    options = parser.parse_args()
+    for needed in ("wrk", "nginx", "taskset"):
+        if not shutil.which(needed):
+            raise SystemExit(f"{needed} is not installed")
+    names = options.targets or installed()
+    figures, verdicts, started = {}, [], []
+    with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
+        body = '{{"inputs":[{{"name":"x","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}}],"p":"{fill}"}}'
+        lua = 'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\nwrk.body = [[' + body + "]]\n"
+        script = written(folder, "post.lua", lua, fill="a" * max(0, options.body - 80))
+        try:
+            started.append(upstream(folder, options.answer).__enter__())
+            targets = {}
+            for name in names:
+                child = None if name == "direct" else target(folder, name, options)
+                if child:
+                    started.append(child.__enter__())
+                targets[name.split("=")[0]] = child
+            rounds = measure(options, targets, script)
+            figures = {"rounds": rounds, "medians": report(rounds)}
+            verdicts += ratio_verdicts(rounds)
+            lapwing = targets.get("lapwing")
+            if lapwing and options.requests:
+                memory = figures["memory"] = soak(options, lapwing, script)
+                step = max(1, len(memory) // 8)
+                print("resident memory of Lapwing, MiB")
+                table(["requests", "MiB"], [[n, f"{mib:.1f}"] for n, mib in [*memory[:-1:step], memory[-1]]])
+                verdicts.append((f"memory after {memory[-1][0]} requests", f"{memory[-1][1]:.1f} MiB", f"≤ {RSS_MIB} MiB", memory[-1][1] <= RSS_MIB))
+            if isinstance(lapwing, Lapwing):
+                figures["lapwing"] = profiling(lapwing)
+        finally:
+            for child in reversed(started):
+                child.__exit__()
+    return finish(options, figures, verdicts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""What the benchmarks share: Lapwing as a child process, its statistics, the memory of a process, a table on the terminal.
+
+Nothing here measures a time. Standard library only.
+"""
+
+import contextlib
+import http.client
+import json
+import math
+import os
+import pathlib
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+MIB = 1 << 20
+
+
+def arguments(parser):
+    """The options that every benchmark has."""
+    parser.add_argument("--lapwing", default=str(ROOT / "target/release/lapwing"), help="the binary (default: target/release/lapwing)")
+    parser.add_argument("--json", metavar="FILE", help="write the raw figures there")
+
+
+def free_port():
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_listening(port, process=None, seconds=20):
+    """Returns once the port takes connections; raises if the process ended or the time is over."""
+    end = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        if process and process.poll() is not None:
+            raise SystemExit(f"{process.args[0]} ended early with {process.returncode}")
+        if time.monotonic() > end:
+            raise SystemExit(f"nothing listens on port {port} after {seconds} s")
+        time.sleep(0.02)
+
+
+class Child:
+    """A process whose output goes to a file, shown if it ends early; within `with`, it lives."""
+
+    def __init__(self, command, port, core=None):
+        self.command, self.port = [str(c) for c in command], port
+        if core is not None:
+            self.command = ["taskset", "-c", str(core), *self.command]
+
+    def __enter__(self):
+        self.log = tempfile.TemporaryFile("w+")
+        try:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        except OSError as e:
+            raise SystemExit(f"cannot start {self.command[0]}: {e}") from None
+        self.pid = self.process.pid
+        try:
+            wait_listening(self.port, self.process)
+        except SystemExit as e:
+            self.__exit__()
+            self.log.seek(0)
+            raise SystemExit(f"{e}\n{self.log.read()[-4000:]}") from None
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def rss_mib(self):
+        """Resident memory of the process now."""
+        with open(f"/proc/{self.pid}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
+
+
+class Lapwing(Child):
+    """Lapwing before an upstream, all profiling on, with ports of its own; `config` is the text of a YAML file."""
+
+    def __init__(self, binary, upstream_port, port=None, core=None, config=None):
+        if not os.access(binary, os.X_OK):
+            raise SystemExit(f"no binary at {binary}: cargo build --release, or say --lapwing PATH")
+        self.admin, self.otlp_grpc, self.otlp_http = free_port(), free_port(), free_port()
+        port = port or free_port()
+        command = [binary, "--upstream", f"http://127.0.0.1:{upstream_port}", "--listen", f"127.0.0.1:{port}"]
+        command += ["--admin", f"127.0.0.1:{self.admin}"]
+        command += ["--otlp-grpc", f"127.0.0.1:{self.otlp_grpc}", "--otlp-http", f"127.0.0.1:{self.otlp_http}"]
+        if config:
+            self.config = tempfile.NamedTemporaryFile("w", suffix=".yaml")
+            self.config.write(config)
+            self.config.flush()
+            command += ["--config", self.config.name]
+        super().__init__(command, port, core)
+
+    def get(self, path):
+        """What the admin surface answers, decoded."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            body = response.read()
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise SystemExit(f"{path}: {response.status} {body[:300]!r}")
+        return json.loads(body)
+
+    def series(self, part_of_route=""):
+        """The statistics since start of all series whose route holds the text."""
+        return [s for s in self.get("/stats?window=all")["series"] if part_of_route in s["route"]]
+
+    def await_count(self, n, part_of_route="", seconds=30):
+        """Returns how many requests were counted, once they are `n` or the time is over (spans may be waited for)."""
+        end = time.monotonic() + seconds
+        while True:
+            counted = sum(sum(s["outcomes"].values()) for s in self.series(part_of_route))
+            if counted >= n or time.monotonic() > end:
+                return counted
+            time.sleep(0.25)
+
+    def exchanges(self, limit):
+        """The latest waterfalls."""
+        return self.get(f"/exchanges?order=recent&limit={limit}")["exchanges"]
+
+
+class Sampler:
+    """Within it, the peak of what `read` says, taken every `every_s` seconds on a thread."""
+
+    def __init__(self, read, every_s=0.02):
+        self.read, self.every_s, self.peak, self.samples = read, every_s, 0, []
+
+    def __enter__(self):
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+        return self
+
+    def _run(self):
+        while True:
+            with contextlib.suppress(OSError, StopIteration):
+                self.samples.append(self.read())
+            if self.over.wait(self.every_s):
+                return
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+        self.peak = max(self.samples, default=0)
+
+
+def quantile(values, q):
+    """The smallest value that at least the share `q` of all values does not exceed, as HdrHistogram has it."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
+
+
+def table(header, rows):
+    """Prints columns: the first to the left, the others to the right."""
+    rows = [[str(c) for c in row] for row in rows]
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        print("  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip())
+    print(flush=True)
+
+
+def machine():
+    """What the figures were taken on."""
+    model = platform.machine()
+    with contextlib.suppress(OSError, StopIteration), open("/proc/cpuinfo") as info:
+        model = next(line.split(":", 1)[1].strip() for line in info if line.startswith("model name"))
+    return {"date": time.strftime("%Y-%m-%d"), "cpu": model, "cores": os.cpu_count(), "kernel": platform.release()}
+
+
+def finish(options, figures, verdicts):
+    """Prints each verdict, (what, measured, bound, whether it holds); writes the figures; gives the exit code, 1 if one is missed."""
+    for what, measured, bound, holds in verdicts:
+        print(f"{'ok  ' if holds else 'MISS'}  {what}: {measured} (bound: {bound})")
+    if options.json:
+        verdicts = [dict(zip(("what", "measured", "bound", "holds"), v)) for v in verdicts]
+        with open(options.json, "w") as out:
+            json.dump({"machine": machine(), "command": sys.argv, "verdicts": verdicts, **figures}, out, indent=1)
+    return 0 if all(v["holds"] if isinstance(v, dict) else v[3] for v in verdicts) else 1

@@ -1,0 +1,46 @@
+"""The benchmarks run, and what does not depend on the machine's quiet holds: tiny runs, so that they do not rot."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+def run(binary, tmp_path, script, *args):
+    """The raw figures; a bound that is missed on a busy machine (exit code 1) is no failure here."""
+    raw = tmp_path / "raw.json"
+    command = [sys.executable, str(BENCH / script), "--lapwing", binary, "--json", str(raw), *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode in (0, 1) and raw.exists(), done.stdout + done.stderr
+    return json.loads(raw.read_text()), done.stdout
+
+
+def test_stage_truth(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "stage_truth.py", "--requests", "40", "--rate", "200", "--seconds", "3")
+    assert len(raw["stages"]) == 15, out
+    for row in raw["stages"]:
+        assert row["sourced"] == 1, row
+        if row["mode"] == "header":  # the very figures: all that is lost is the histogram's resolution
+            for p in ("p50", "p99"):
+                assert abs(row[f"{p}_off_ns"]) <= max(0.001 * row[f"{p}_truth_ns"], 1024), row
+    assert raw["join"]["joined"] == 1, out
+    assert raw["sums"]["sum_to_total"] == raw["sums"]["waterfalls"] == 120 + raw["join"]["requests"], out
+
+
+def test_stream(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "stream.py", "--tokens", "40", "--rounds", "2", "--mib", "8")
+    assert raw["tokens"] == 80 and len(raw["bodies"]) == 8, out
+
+
+@pytest.mark.skipif(not (shutil.which("wrk") and shutil.which("nginx")), reason="wrk or nginx is not installed")
+def test_overhead(binary, tmp_path):
+    args = ("--rounds", "1", "--seconds", "1", "--requests", "1000", "direct", "nginx", "lapwing")
+    raw, out = run(binary, tmp_path, "overhead.py", *args)
+    assert raw["medians"].keys() == {"direct", "nginx", "lapwing"}, out
+    assert raw["medians"]["lapwing"]["bad"] == 0, out
+    assert raw["lapwing"]["counted"] > 1000, out
