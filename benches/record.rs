@@ -1,0 +1,2 @@
+//! Cost of one exchange.
+fn main() {}
