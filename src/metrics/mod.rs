@@ -1,8 +1,10 @@
 //! Histograms, windows and counters: everything that is measured, defined once.
 
+mod buckets;
 mod cells;
 mod config;
 mod counters;
+pub mod defs;
 mod figures;
 mod labels;
 mod layout;
@@ -12,6 +14,7 @@ mod slowest;
 mod snapshot;
 mod window;
 
+pub use buckets::{REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS};
 pub use config::Config;
 pub use counters::{Counter, Counters, Row, RowKind};
 pub use figures::{Extent, Figures, Measure};

@@ -28,6 +28,20 @@ pub enum Order {
     Slowest,
 }
 
+impl Order {
+    /// Both orders.
+    pub const ALL: [Self; 2] = [Self::Recent, Self::Slowest];
+
+    /// The name in queries.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Recent => "recent",
+            Self::Slowest => "slowest",
+        }
+    }
+}
+
 /// Everything that is measured per series.
 #[derive(Debug)]
 pub struct Registry {
@@ -162,6 +176,12 @@ impl Registry {
         (self.series.len() - 1, self.overflowed)
     }
 
+    /// The tables in which the keys were interned.
+    #[must_use]
+    pub const fn labels(&self) -> &Arc<Labels> {
+        &self.labels
+    }
+
     /// The bounds.
     #[must_use]
     pub const fn config(&self) -> &Config {
@@ -177,3 +197,7 @@ impl Registry {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "registry_tests.rs"]
+mod tests;

@@ -86,6 +86,12 @@ impl Series {
         self.coarse.retain(|slot| slot.number >= roll.coarse_kept);
     }
 
+    /// How many fine and coarse slots are held.
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> (usize, usize) {
+        (self.fine.len(), self.coarse.len())
+    }
+
     /// What `window` holds: exact figures, and counts sorted by key.
     pub(super) fn read(&self, window: Window, selection: &Selection) -> (Figures, Vec<Count<u64>>) {
         let mut figures = self.now.clone();

@@ -1,0 +1,128 @@
+//! What one exchange costs the profiler: ledger, merge, and record into one of 10 to 10,000 series. The first is paid on
+//! the request path, the rest by the aggregator. `cargo bench --bench record`; docs/BENCHMARKS.md has the figures.
+//!
+//! A ledger is a usual one: four observed spans, four reports. Series are hit in random order, so with many of them each
+//! exchange finds its series out of the caches; that is the worst case, as real traffic has favourites.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use lapwing::attribution::merge;
+use lapwing::ledger::{Event, Ledger, Outcome, Report, SeriesKey, Stage, Stamp, Window};
+use lapwing::metrics::{Config, Counters, Labels, Registry};
+
+const US: u64 = 1_000;
+/// Exchanges before measuring, to each series.
+const WARM: usize = 20;
+
+/// SplitMix64: which series is next, and how long its request took.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 8
+    }
+
+    /// Around `of`, up to a tenth more or less.
+    fn around(&mut self, of: u64) -> u64 {
+        of - of / 10 + self.next() % (of / 5)
+    }
+}
+
+/// A closed ledger as the request path hands it over.
+fn ledger(series: SeriesKey, random: &mut Random) -> Ledger {
+    let started = Stamp::from_ns(1).unwrap_or_default();
+    let mut ledger = Ledger::open(started, 1_795_246_795_000_000_000);
+    let mut at = started;
+    let mut observe = |ledger: &mut Ledger, stage, event, ns| {
+        let end = at.plus(ns);
+        ledger.observe(stage, event, at, end);
+        at = end;
+        ledger.offset(end)
+    };
+    observe(&mut ledger, Stage::Ingress, Event::Request, random.around(40 * US));
+    observe(&mut ledger, Stage::Validation, Event::Admit, random.around(3 * US));
+    let start_ns = observe(&mut ledger, Stage::Unattributed, Event::Send, random.around(15 * US));
+    let reports = [
+        (Stage::Hydration, 700 * US),
+        (Stage::Preprocessing, 400 * US),
+        (Stage::Forward, 8_000 * US),
+        (Stage::Postprocessing, 300 * US),
+    ];
+    let mut sum_ns = 0;
+    for (stage, of) in reports {
+        let duration_ns = random.around(of);
+        sum_ns += duration_ns;
+        ledger.report(Report { stage, duration_ns, trailing: false });
+    }
+    let end_ns = start_ns + sum_ns + random.around(100 * US);
+    ledger.window = Some(Window { start_ns, head_ns: end_ns, end_ns });
+    let (last, total_ns) = (started.plus(end_ns), end_ns + random.around(30 * US));
+    ledger.observe(Stage::Egress, Event::Response, last, started.plus(total_ns));
+    (ledger.series, ledger.outcome, ledger.status, ledger.total_ns) = (series, Outcome::Ok, 200, total_ns);
+    ledger
+}
+
+/// A registry with `n` series in use, and their keys.
+fn registry(n: usize) -> (Registry, Vec<SeriesKey>) {
+    let labels = Arc::new(Labels::new(n, n, 1));
+    let key = |i: usize| SeriesKey {
+        route: labels.routes.intern(&format!("POST /v2/models/{{model}}/{i}")),
+        model: labels.models.intern("m"),
+        upstream: labels.upstreams.intern("http://127.0.0.1:8000"),
+    };
+    let keys: Vec<SeriesKey> = (0..n).map(key).collect();
+    let config = Config { max_series: n, max_routes: n, ..Config::default() };
+    let mut registry = Registry::new(config, labels, Arc::new(Counters::default()));
+    let mut random = Random(1);
+    for key in keys.iter().cycle().take(n * WARM) {
+        registry.keep(merge(ledger(*key, &mut random), Vec::new()), Stamp::now());
+    }
+    (registry, keys)
+}
+
+fn exchange(c: &mut Criterion) {
+    let mut group = c.benchmark_group("exchange");
+    let mut random = Random(2);
+    group.bench_function("ledger", |b| b.iter(|| ledger(black_box(SeriesKey::default()), &mut random)));
+    let closed = ledger(SeriesKey::default(), &mut random);
+    group.bench_function("merge", |b| b.iter(|| merge(black_box(&closed).clone(), Vec::new())));
+    for n in [10, 100, 1_000, 10_000] {
+        let (mut registry, keys) = registry(n);
+        let closed: Vec<Ledger> = (0..1_024).map(|_| ledger(SeriesKey::default(), &mut random)).collect();
+        let now = Stamp::now();
+        group.bench_function(BenchmarkId::new("merge_and_record", n), |b| {
+            b.iter(|| {
+                let at = random.next() as usize;
+                let mut ledger = closed[at % closed.len()].clone();
+                ledger.series = keys[(at >> 10) % n];
+                registry.keep(merge(ledger, Vec::new()), now);
+            });
+        });
+    }
+    group.finish();
+}
+
+/// What closing a slot of time costs for each series that had traffic.
+fn rotation(c: &mut Criterion) {
+    let mut group = c.benchmark_group("rotation");
+    let (mut registry, keys) = registry(100);
+    let mut random = Random(3);
+    let mut now = Stamp::now();
+    let mut each = keys.iter().cycle();
+    group.bench_function("record_8_and_rotate_one_series", |b| {
+        b.iter(|| {
+            let key = *each.next().unwrap_or(&keys[0]);
+            (0..8).for_each(|_| registry.record(&merge(ledger(key, &mut random), Vec::new())));
+            now = now.plus(2_000_000_000);
+            registry.rotate(now);
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, exchange, rotation);
+criterion_main!(benches);

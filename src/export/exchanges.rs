@@ -1,0 +1,95 @@
+//! `/exchanges`: waterfalls of single requests. All offsets and durations are nanoseconds from the request's start.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::rfc3339::rfc3339;
+use super::surfaces::Surfaces;
+use crate::attribution::{Rendered, rendered};
+use crate::ledger::{Exchange, Kind, Outcome, Source, SpanId, Stage, TraceId};
+use crate::metrics::{Labels, Order};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Exchanges {
+    exchanges: Vec<Waterfall>,
+}
+
+#[derive(Debug, Serialize)]
+struct Waterfall {
+    trace_id: TraceId,
+    span_id: SpanId,
+    parent_span_id: Option<SpanId>,
+    route: Arc<str>,
+    model: Option<Arc<str>>,
+    upstream: Arc<str>,
+    started_at: String,
+    status: Option<u16>,
+    outcome: Outcome,
+    kind: Kind,
+    total_ns: u64,
+    stages: Vec<Piece>,
+    spans: Vec<Bar>,
+    coverage: Option<f64>,
+    clipped: u32,
+    request_bytes: u64,
+    response_bytes: u64,
+}
+
+/// What a stage owns; over one exchange these sum to the total.
+#[derive(Debug, Serialize)]
+struct Piece {
+    stage: Stage,
+    ns: u64,
+    source: Source,
+}
+
+/// A claim as it was placed; bars may overlap and nest.
+#[derive(Debug, Serialize)]
+struct Bar {
+    name: String,
+    stage: Stage,
+    start_ns: u64,
+    end_ns: u64,
+    source: Source,
+}
+
+impl From<Rendered> for Bar {
+    fn from(r: Rendered) -> Self {
+        Self { name: r.name, stage: r.stage, start_ns: r.start_ns, end_ns: r.end_ns, source: r.source }
+    }
+}
+
+/// At most `limit` exchanges; the registry is locked only while they are picked.
+pub(super) fn exchanges(surfaces: &Surfaces, order: Order, limit: usize) -> Exchanges {
+    let (picked, labels) = {
+        let registry = surfaces.registry.lock();
+        (registry.exchanges(order, limit), registry.labels().clone())
+    };
+    Exchanges { exchanges: picked.iter().map(|exchange| waterfall(exchange, &labels)).collect() }
+}
+
+fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
+    let ledger = &exchange.ledger;
+    let key = ledger.series;
+    let pieces = Stage::ALL.into_iter().filter_map(|stage| exchange.stage(stage).map(|(ns, source)| Piece { stage, ns, source }));
+    Waterfall {
+        trace_id: ledger.trace,
+        span_id: ledger.span,
+        parent_span_id: Some(ledger.parent).filter(|parent| *parent != SpanId::default()),
+        route: labels.routes.text(key.route),
+        model: Some(labels.models.text(key.model)).filter(|model| !model.is_empty()),
+        upstream: labels.upstreams.text(key.upstream),
+        started_at: rfc3339(ledger.anchor_unix_ns),
+        status: Some(ledger.status).filter(|status| *status != 0),
+        outcome: ledger.outcome,
+        kind: ledger.kind,
+        total_ns: ledger.total_ns,
+        stages: pieces.collect(),
+        spans: rendered(exchange).into_iter().map(Bar::from).collect(),
+        coverage: exchange.coverage(),
+        clipped: exchange.clipped,
+        request_bytes: ledger.request_bytes,
+        response_bytes: ledger.response_bytes,
+    }
+}

@@ -1,0 +1,71 @@
+//! Surfaces with known traffic, for the tests of this module.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::surfaces::{Limits, Surfaces};
+use crate::attribution::merge;
+use crate::ledger::{
+    Event, Exchange, Kind, Ledger, Outcome, Report, SeriesKey, Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Window, clock,
+};
+use crate::metrics::{Config, Counter, Counters, Labels, Registry};
+
+pub(super) const ROUTE: &str = "POST /v2/models/{model}/infer";
+/// A route with everything in it that text formats must escape.
+pub(super) const AWKWARD: &str = "GET /a \"b\" \\c,d\ne=é";
+
+pub(super) fn empty() -> Surfaces {
+    let (labels, counters) = (Arc::new(Labels::new(10, 10, 10)), Arc::new(Counters::default()));
+    Surfaces {
+        registry: Arc::new(Mutex::new(Registry::new(Config::default(), labels, counters.clone()))),
+        counters,
+        config: Arc::new(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
+        ready: Arc::new(|| Box::pin(async { Ok(()) })),
+        draining: CancellationToken::new(),
+        limits: Limits { queue: 4096, pending: 8192, orphan_spans: 16_384 },
+        started_unix_ns: clock::unix_ns(),
+        started: Stamp::now(),
+    }
+}
+
+/// A request of `total_ns`: the first and last tenth observed, forward reported as half.
+pub(super) fn request(surfaces: &Surfaces, route: &str, model: &str, outcome: Outcome, total_ns: u64) -> Exchange {
+    let labels = surfaces.registry.lock().labels().clone();
+    let mut ledger = Ledger::open(Stamp::now(), 1_795_246_795_000_000_042);
+    ledger.series = SeriesKey {
+        route: labels.routes.intern(route),
+        model: labels.models.intern(model),
+        upstream: labels.upstreams.intern("http://127.0.0.1:8000"),
+    };
+    (ledger.outcome, ledger.total_ns, ledger.status) = (outcome, total_ns, 200);
+    (ledger.trace, ledger.span, ledger.parent) = (TraceId([7; 16]), SpanId([8; 8]), SpanId([9; 8]));
+    (ledger.request_bytes, ledger.response_bytes) = (64, 128);
+    let tenth = total_ns / 10;
+    ledger.window = Some(Window { start_ns: tenth, head_ns: total_ns - tenth, end_ns: total_ns - tenth });
+    let observed = |stage, event, start_ns, end_ns| Span { stage, event, start_ns, end_ns };
+    ledger.spans.push(observed(Stage::Ingress, Event::Request, 0, tenth));
+    ledger.spans.push(observed(Stage::Egress, Event::Response, total_ns - tenth, total_ns));
+    ledger.report(Report { stage: Stage::Forward, duration_ns: total_ns / 2, trailing: false });
+    merge(ledger, Vec::new())
+}
+
+/// A hundred answered requests of 1 to 100 ms; one of each other outcome; a stream; a route that must be escaped, traced.
+pub(super) fn busy() -> Surfaces {
+    let surfaces = empty();
+    let keep = |exchange| surfaces.registry.lock().keep(exchange, Stamp::now());
+    (1..=100).for_each(|n| keep(request(&surfaces, ROUTE, "digits", Outcome::Ok, n * 1_000_000)));
+    Outcome::ALL.into_iter().skip(1).for_each(|o| keep(request(&surfaces, ROUTE, "digits", o, 5_000_000)));
+    let mut stream = request(&surfaces, ROUTE, "digits", Outcome::Ok, 90_000_000_000);
+    (stream.ledger.kind, stream.ledger.status) = (Kind::Stream, 101);
+    keep(stream);
+    let mut traced = request(&surfaces, AWKWARD, "", Outcome::Cancelled, 2_000_000).ledger;
+    (traced.outcome, traced.status) = (Outcome::Ok, 0);
+    traced.reports.clear();
+    let span = TracedSpan { name: "lookup".into(), stage: Some(Stage::Hydration), start_ns: -5, end_ns: 700_000, depth: 1 };
+    keep(merge(traced, vec![span]));
+    surfaces.counters.add(Counter::SpansJoined, 3);
+    surfaces.counters.bump(Counter::DroppedPanic);
+    surfaces
+}

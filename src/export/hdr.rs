@@ -1,0 +1,60 @@
+//! `/hdr`: every histogram in full, as an HdrHistogram V2 interval log, to be merged across pods or read with its tools.
+//!
+//! One line for each series and measure, tagged `measure;route=…;model=…;upstream=…` with everything but letters, digits
+//! and `-._~/{}:` percent-encoded. Values are nanoseconds; the readable maximum of a line is milliseconds.
+
+use std::fmt::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
+
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+
+use super::gather;
+use super::surfaces::Surfaces;
+use crate::metrics::{Measure, SeriesSnapshot, Window, histogram};
+
+/// The log of `window`: intervals that began when the window did, in seconds since the start of the process.
+///
+/// # Errors
+///
+/// In words, where a histogram cannot be encoded.
+pub(super) fn log(surfaces: &Surfaces, window: Window) -> Result<Vec<u8>, String> {
+    let covered = Duration::from_nanos(surfaces.registry.lock().covered_ns(window));
+    let began = Duration::from_nanos(surfaces.started.elapsed()).saturating_sub(covered);
+    let started = UNIX_EPOCH + Duration::from_nanos(surfaces.started_unix_ns);
+    let (mut text, mut serializer) = (Vec::new(), V2DeflateSerializer::new());
+    let mut log = IntervalLogWriterBuilder::new()
+        .add_comment("[Histogram log format version 1.3]")
+        .add_comment(concat!("lapwing ", env!("CARGO_PKG_VERSION"), "; nanoseconds"))
+        .with_start_time(started)
+        .with_base_time(started)
+        .with_max_value_divisor(1e6)
+        .begin_log_with(&mut text, &mut serializer)
+        .map_err(|e| e.to_string())?;
+    let mut scratch = histogram();
+    let written = gather::series(&surfaces.registry, window, |series| {
+        for measure in Measure::all().filter(|measure| series.figures.extent(*measure).count > 0) {
+            series.fill(measure, &mut scratch);
+            let tag = tag(series, measure);
+            log.write_histogram(&scratch, began, covered, Tag::new(&tag)).map_err(|e| e.to_string())?;
+        }
+        Ok::<(), String>(())
+    });
+    written.into_iter().collect::<Result<(), String>>()?;
+    Ok(text)
+}
+
+fn tag(series: &SeriesSnapshot, measure: Measure) -> String {
+    let mut tag = measure.name().to_owned();
+    for (name, text) in [("route", &series.route), ("model", &series.model), ("upstream", &series.upstream)] {
+        let _ = write!(tag, ";{name}=");
+        for byte in text.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~/{}:".contains(&byte) {
+                tag.push(char::from(byte));
+            } else {
+                let _ = write!(tag, "%{byte:02X}");
+            }
+        }
+    }
+    tag
+}

@@ -1,0 +1,19 @@
+//! JSON objects whose keys are known names, in the order given.
+
+use serde::{Serialize, Serializer};
+
+/// Serializes as an object.
+#[derive(Clone, Debug)]
+pub(super) struct Pairs<T>(pub(super) Vec<(&'static str, T)>);
+
+impl<T: Serialize> Serialize for Pairs<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl<T> FromIterator<(&'static str, T)> for Pairs<T> {
+    fn from_iter<I: IntoIterator<Item = (&'static str, T)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}

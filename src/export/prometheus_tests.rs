@@ -1,0 +1,205 @@
+//! The exposition is checked by the grammar of OpenMetrics, and its figures against the fixture.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::fixture::{AWKWARD, ROUTE, busy, empty};
+use super::*;
+
+#[derive(Debug, Default)]
+struct Parsed {
+    /// By family: its type, and its help.
+    families: BTreeMap<String, (String, String)>,
+    /// Each sample's name, labels and value, in order.
+    samples: Vec<(String, BTreeMap<String, String>, f64)>,
+}
+
+impl Parsed {
+    fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let fits = |l: &BTreeMap<String, String>| labels.iter().all(|(n, v)| l.get(*n).map(String::as_str) == Some(*v));
+        let mut found = self.samples.iter().filter(|(n, l, _)| n == name && fits(l)).map(|(_, _, value)| *value);
+        let first = found.next();
+        assert_eq!(found.next(), None, "{name} {labels:?} is ambiguous");
+        first
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// `name="value",…}` up to the closing brace; the rest of the line.
+fn labels(mut text: &str) -> (BTreeMap<String, String>, &str) {
+    let mut labels = BTreeMap::new();
+    loop {
+        let (name, rest) = text.split_once("=\"").unwrap();
+        assert!(is_name(name), "label name {name:?}");
+        let (mut value, mut end, mut chars) = (String::new(), None, rest.char_indices());
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    end = Some(at);
+                    break;
+                }
+                '\\' => value.push(match chars.next().unwrap().1 {
+                    'n' => '\n',
+                    c @ ('\\' | '"') => c,
+                    other => panic!("escaped {other:?}"),
+                }),
+                c => value.push(c),
+            }
+        }
+        assert!(labels.insert(name.to_owned(), value).is_none(), "label {name} stands twice");
+        text = &rest[end.unwrap() + 1..];
+        match text.split_at(1) {
+            (",", rest) => text = rest,
+            ("}", rest) => return (labels, rest),
+            (other, _) => panic!("{other:?} behind a label"),
+        }
+    }
+}
+
+/// Parses strictly: descriptors in order, each family once and in one piece, suffixes by type, `# EOF` at the end.
+fn parse(text: &str) -> Parsed {
+    let mut parsed = Parsed::default();
+    let body = text.strip_suffix("# EOF\n").expect("ends in # EOF");
+    let mut family = String::new();
+    for line in body.lines() {
+        assert!(!line.is_empty() && line.trim() == line, "{line:?}");
+        if let Some(descriptor) = line.strip_prefix("# ") {
+            let mut words = descriptor.splitn(3, ' ');
+            let (what, name, said) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+            match what {
+                "HELP" => {
+                    assert!(is_name(name) && !said.is_empty());
+                    family = name.to_owned();
+                    let twice = parsed.families.insert(family.clone(), (String::new(), said.to_owned()));
+                    assert_eq!(twice, None, "{name} is described twice");
+                }
+                "TYPE" => parsed.families.get_mut(name).filter(|_| name == family).unwrap().0 = said.to_owned(),
+                "UNIT" => assert!(name == family && name.ends_with(&format!("_{said}"))),
+                other => panic!("descriptor {other}"),
+            }
+            continue;
+        }
+        let at = line.find(['{', ' ']).unwrap();
+        let (name, rest) = line.split_at(at);
+        let (labels, rest) = rest.strip_prefix('{').map_or((BTreeMap::new(), rest), labels);
+        let value = rest.strip_prefix(' ').unwrap();
+        assert!(is_name(name) && !value.contains(' '), "{line}");
+        let suffix = name.strip_prefix(family.as_str()).expect("a sample of the family above");
+        let allowed: &[&str] = match parsed.families[&family].0.as_str() {
+            "counter" => &["_total"],
+            "gauge" => &[""],
+            "histogram" => &["_bucket", "_sum", "_count"],
+            other => panic!("type {other}"),
+        };
+        assert!(allowed.contains(&suffix), "{line}");
+        parsed.samples.push((name.to_owned(), labels, value.parse().unwrap()));
+    }
+    parsed
+}
+
+fn assert_sound(parsed: &Parsed) {
+    let mut seen = BTreeSet::new();
+    for (name, labels, value) in &parsed.samples {
+        assert!(seen.insert((name, labels)), "{name}{labels:?} stands twice");
+        assert!(*value >= 0.0 && value.is_finite(), "{name}{labels:?} {value}");
+    }
+    let mut buckets: BTreeMap<_, Vec<(f64, f64)>> = BTreeMap::new();
+    for (name, labels, value) in &parsed.samples {
+        if let Some(family) = name.strip_suffix("_bucket") {
+            let mut labels = labels.clone();
+            let le = labels.remove("le").unwrap().replace("+Inf", "inf").parse().unwrap();
+            buckets.entry((family.to_owned(), labels)).or_default().push((le, *value));
+        }
+    }
+    assert!(!buckets.is_empty());
+    for ((family, labels), buckets) in buckets {
+        assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{family} {labels:?} {buckets:?}");
+        let labels: Vec<_> = labels.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let (bound, last) = buckets[buckets.len() - 1];
+        assert_eq!((bound, Some(last)), (f64::INFINITY, parsed.value(&format!("{family}_count"), &labels)));
+        assert!(parsed.value(&format!("{family}_sum"), &labels).is_some());
+    }
+}
+
+#[test]
+fn every_family_is_there_with_the_labels_it_is_defined_with() {
+    let text = openmetrics(&busy()).unwrap();
+    let parsed = parse(&text);
+    assert_sound(&parsed);
+    for family in defs::FAMILIES {
+        assert_eq!(parsed.families[family.name], (family.kind.name().to_owned(), family.help.to_owned()));
+        let unit = family.unit.map(|unit| format!("# UNIT {} {unit}\n", family.name));
+        assert!(unit.is_none_or(|line| text.contains(&line)), "{}", family.name);
+        let wanted: BTreeSet<&str> = family.labels.iter().copied().collect();
+        let suffixes = ["", "_total", "_bucket", "_sum", "_count"].map(|suffix| format!("{}{suffix}", family.name));
+        let mut any = false;
+        for (name, labels, _) in parsed.samples.iter().filter(|(name, ..)| suffixes.contains(name)) {
+            let has: BTreeSet<&str> = labels.keys().map(String::as_str).filter(|l| *l != "le").collect();
+            assert_eq!(has, wanted, "{name}");
+            any = true;
+        }
+        assert!(any, "{} has no sample", family.name);
+    }
+    assert_eq!(parsed.families.len(), defs::FAMILIES.len() + defs::row_families().len());
+}
+
+#[test]
+fn the_figures_are_those_recorded() {
+    let parsed = parse(&openmetrics(&busy()).unwrap());
+    let of = |name: &str, labels: &[(&str, &str)]| parsed.value(name, labels);
+    let answered = [("route", ROUTE), ("result", "answered")];
+    assert_eq!(of("lapwing_request_duration_seconds_count", &answered), Some(102.0));
+    let sum = of("lapwing_request_duration_seconds_sum", &answered).unwrap();
+    assert!((sum - 5.06).abs() < 1e-9, "{sum}");
+    let bucket = |le| of("lapwing_request_duration_seconds_bucket", &[answered[0], answered[1], ("le", le)]);
+    assert_eq!((bucket("0.01"), bucket("0.1"), bucket("60.0")), (Some(12.0), Some(102.0), Some(102.0)));
+    assert_eq!(of("lapwing_request_duration_seconds_count", &[("result", "cancelled")]), Some(1.0));
+    assert_eq!(of("lapwing_request_duration_seconds_count", &[("result", "failed")]), Some(5.0));
+    assert_eq!(of("lapwing_requests_total", &[("route", ROUTE), ("outcome", "ok")]), Some(101.0), "with the stream");
+    assert_eq!(of("lapwing_requests_total", &[("route", AWKWARD), ("outcome", "shed")]), Some(0.0));
+    let forward = [("route", ROUTE), ("stage", "forward")];
+    assert_eq!(of("lapwing_stage_duration_seconds_count", &forward), Some(102.0));
+    assert_eq!(of("lapwing_stage_source_total", &[forward[0], forward[1], ("source", "reported")]), Some(102.0));
+    assert_eq!(of("lapwing_stage_source_total", &[("route", AWKWARD), ("source", "traced")]), Some(1.0));
+    let coverage = of("lapwing_attribution_coverage_ratio", &[("route", ROUTE)]).unwrap();
+    assert!((coverage - 0.625).abs() < 1e-9, "{coverage}");
+    let of_route = |name: &str| of(name, &[("route", ROUTE)]).unwrap();
+    let claimed = of_route("lapwing_upstream_window_claimed_seconds_total");
+    assert!((claimed / of_route("lapwing_upstream_window_seconds_total") - coverage).abs() < 1e-9);
+    assert_eq!(of("lapwing_stream_duration_seconds_bucket", &[("le", "60.0")]), Some(0.0));
+    assert_eq!(of("lapwing_stream_duration_seconds_bucket", &[("le", "300.0")]), Some(1.0));
+    assert_eq!(of("lapwing_stream_bytes_total", &[("direction", "response")]), Some(128.0));
+    assert_eq!(of("lapwing_exchanges_dropped_total", &[("reason", "panic")]), Some(1.0));
+    assert_eq!((of("lapwing_spans_total", &[("result", "joined")]), of("lapwing_series", &[])), (Some(3.0), Some(2.0)));
+}
+
+#[test]
+fn nothing_recorded_is_sound_too() {
+    let parsed = parse(&openmetrics(&empty()).unwrap());
+    assert_eq!(parsed.value("lapwing_series", &[]), Some(0.0));
+    assert_eq!(parsed.value("lapwing_requests_in_flight", &[]), Some(0.0));
+}
+
+#[test]
+fn stages_sum_to_the_answered_requests() {
+    let parsed = parse(&openmetrics(&busy()).unwrap());
+    let sum = |name: &str, label: &str, of: Option<&str>| -> f64 {
+        let fits = |l: &BTreeMap<String, String>| of.is_none_or(|of| l[label] == of);
+        parsed.samples.iter().filter(|(n, l, _)| n == name && fits(l)).map(|(.., value)| value).sum()
+    };
+    let stages = sum("lapwing_stage_duration_seconds_sum", "stage", None);
+    let answered = sum("lapwing_request_duration_seconds_sum", "result", Some("answered"));
+    assert!((stages - answered).abs() < 1e-6, "{stages} {answered}");
+}
+
+#[test]
+fn prometheus_text_names_counters_by_their_samples() {
+    let text = plain(&openmetrics(&busy()).unwrap());
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT"));
+    assert!(text.contains("# TYPE lapwing_requests_total counter\n"));
+    assert!(text.contains("# HELP lapwing_requests_total Requests and streams that ended"));
+    assert!(text.contains("# TYPE lapwing_request_duration_seconds histogram\n"));
+    assert!(text.contains("# TYPE lapwing_queue_depth gauge\nlapwing_queue_depth 0\n"));
+}

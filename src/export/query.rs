@@ -1,0 +1,114 @@
+//! Queries of the admin paths. Every fault names field, value and reason.
+
+use axum::extract::Query;
+use http::Uri;
+
+use crate::metrics::{Order, Window};
+
+/// Exchanges listed where the query does not say.
+pub(super) const DEFAULT_LIMIT: usize = 20;
+/// Exchanges listed at most: as many as the configuration lets be kept.
+const MAX_LIMIT: usize = 65_536;
+
+/// Why a query cannot be answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum QueryError {
+    /// It is no form-encoded query.
+    #[error("query {0:?}: not form-encoded: {1}")]
+    Malformed(String, String),
+    /// The path does not know the field.
+    #[error("{field}={value:?}: no such field; there is {known}")]
+    Unknown { field: String, value: String, known: String },
+    /// The field stands there more than once.
+    #[error("{0}={1:?}: given more than once")]
+    Twice(String, String),
+    /// The value is not one of a few.
+    #[error("{field}={value:?}: must be one of {allowed}")]
+    NotOneOf { field: &'static str, value: String, allowed: String },
+    /// The value is not a number in range.
+    #[error("limit={0:?}: must be a whole number from 0 to {MAX_LIMIT}")]
+    Limit(String),
+}
+
+/// The fields of a query, of which each may stand once.
+fn fields<const N: usize>(uri: &Uri, known: [&'static str; N]) -> Result<[Option<String>; N], QueryError> {
+    let malformed = |e: axum::extract::rejection::QueryRejection| {
+        QueryError::Malformed(uri.query().unwrap_or_default().to_owned(), e.body_text())
+    };
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(malformed)?;
+    let mut found = [const { None }; N];
+    for (field, value) in pairs {
+        let Some(at) = known.iter().position(|name| *name == field) else {
+            return Err(QueryError::Unknown { field, value, known: known.join(", ") });
+        };
+        if found[at].is_some() {
+            return Err(QueryError::Twice(field, value));
+        }
+        found[at] = Some(value);
+    }
+    Ok(found)
+}
+
+fn one_of<T: Copy, const N: usize>(
+    field: &'static str,
+    value: Option<String>,
+    default: T,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> Result<T, QueryError> {
+    let Some(value) = value else { return Ok(default) };
+    let found = all.into_iter().find(|one| name(*one) == value);
+    found.ok_or_else(|| QueryError::NotOneOf { field, value, allowed: all.map(name).join(", ") })
+}
+
+/// `?window=10s|1m|5m|all`.
+pub(super) fn window(uri: &Uri, default: Window) -> Result<Window, QueryError> {
+    let [window] = fields(uri, ["window"])?;
+    one_of("window", window, default, Window::ALL, Window::name)
+}
+
+/// `?order=recent|slowest&limit=N`.
+pub(super) fn exchanges(uri: &Uri) -> Result<(Order, usize), QueryError> {
+    let [order, limit] = fields(uri, ["order", "limit"])?;
+    let order = one_of("order", order, Order::default(), Order::ALL, Order::name)?;
+    let Some(limit) = limit else { return Ok((order, DEFAULT_LIMIT)) };
+    match limit.parse() {
+        Ok(number) if number <= MAX_LIMIT => Ok((order, number)),
+        _ => Err(QueryError::Limit(limit)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uri(query: &str) -> Uri {
+        format!("/x{query}").parse().unwrap()
+    }
+
+    #[test]
+    fn good_queries_are_read() {
+        assert_eq!(window(&uri(""), Window::OneMinute), Ok(Window::OneMinute));
+        assert_eq!(window(&uri("?window=all"), Window::OneMinute), Ok(Window::All));
+        assert_eq!(window(&uri("?window=%31m"), Window::All), Ok(Window::OneMinute));
+        assert_eq!(exchanges(&uri("?")), Ok((Order::Recent, DEFAULT_LIMIT)));
+        assert_eq!(exchanges(&uri("?limit=0&order=slowest")), Ok((Order::Slowest, 0)));
+    }
+
+    #[test]
+    fn faults_name_field_value_and_reason() {
+        let of_window = |query| window(&uri(query), Window::All).unwrap_err().to_string();
+        assert_eq!(of_window("?window=2m"), r#"window="2m": must be one of 10s, 1m, 5m, all"#);
+        assert_eq!(of_window("?windows=1m"), r#"windows="1m": no such field; there is window"#);
+        assert_eq!(of_window("?window=1m&window=5m"), r#"window="5m": given more than once"#);
+        assert_eq!(of_window("?window"), r#"window="": must be one of 10s, 1m, 5m, all"#);
+        for bad in ["-1", "", "65537", "1e3", "99999999999999999999"] {
+            let expected = format!("limit={bad:?}: must be a whole number from 0 to 65536");
+            assert_eq!(exchanges(&uri(&format!("?limit={bad}"))).unwrap_err().to_string(), expected);
+        }
+        assert_eq!(
+            exchanges(&uri("?order=oldest")).unwrap_err().to_string(),
+            r#"order="oldest": must be one of recent, slowest"#
+        );
+    }
+}

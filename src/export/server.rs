@@ -1,0 +1,174 @@
+//! The admin server's paths: who answers them, with which head, and what becomes of a bad request.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::surfaces::Surfaces;
+use super::{exchanges, hdr, health, prometheus, query, stats};
+use crate::metrics::Window;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// Answers that are made at the same time; others wait their turn, so that scrapes cannot take the machine's memory.
+const AT_ONCE: usize = 2;
+
+/// Every path and what it shows.
+pub const PATHS: &[(&str, &str)] = &[
+    ("/stats", "where the time goes, per route, model and upstream (JSON); ?window=10s|1m|5m|all, default 1m"),
+    ("/exchanges", "waterfalls of single requests (JSON); ?order=recent|slowest, default recent; &limit=N, default 20"),
+    ("/metrics", "for Prometheus (OpenMetrics text; Prometheus text by Accept: text/plain)"),
+    ("/hdr", "every histogram in full (HdrHistogram V2 interval log); ?window=10s|1m|5m|all, default all"),
+    ("/config", "the effective configuration, secrets masked (JSON)"),
+    ("/livez", "200 while the process runs"),
+    ("/readyz", "200 while the upstream accepts connections and lapwing is not shutting down, else 503 and why"),
+    ("/", "this list"),
+];
+
+#[derive(Clone)]
+struct Admin {
+    surfaces: Arc<Surfaces>,
+    turns: Arc<Semaphore>,
+}
+
+/// A head's content type and a body.
+type Made = (&'static str, Vec<u8>);
+
+impl Admin {
+    /// Makes an answer on a thread where it may take its time.
+    async fn make(&self, make: impl FnOnce(&Surfaces) -> Result<Made, String> + Send + 'static) -> Response {
+        let surfaces = self.surfaces.clone();
+        let made = match self.turns.acquire().await {
+            Ok(_turn) => tokio::task::spawn_blocking(move || make(&surfaces)).await,
+            Err(_) => return text(StatusCode::SERVICE_UNAVAILABLE, "shutting down"),
+        };
+        match made {
+            Ok(Ok((kind, body))) => ([(header::CONTENT_TYPE, kind)], body).into_response(),
+            Ok(Err(reason)) => text(StatusCode::INTERNAL_SERVER_ERROR, reason),
+            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "making the answer panicked; see the log"),
+        }
+    }
+}
+
+/// Serves `listener` until `stop`, then ends when the answers begun are written.
+///
+/// # Errors
+///
+/// Where the listener cannot be used. A single connection's failure is its own.
+pub async fn serve(listener: std::net::TcpListener, surfaces: Surfaces, stop: CancellationToken) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    axum::serve(listener, router(surfaces)).with_graceful_shutdown(stop.cancelled_owned()).await
+}
+
+/// The paths as a service, for servers of other kinds and tests.
+pub fn router(surfaces: Surfaces) -> Router {
+    let admin = Admin { surfaces: Arc::new(surfaces), turns: Arc::new(Semaphore::new(AT_ONCE)) };
+    Router::new()
+        .route("/stats", get(stats))
+        .route("/exchanges", get(exchanges))
+        .route("/metrics", get(metrics))
+        .route("/hdr", get(hdr))
+        .route("/config", get(config))
+        .route("/livez", get(async || text(StatusCode::OK, "alive")))
+        .route("/readyz", get(readyz))
+        .route("/", get(async || text(StatusCode::OK, list())))
+        .fallback(async |uri: Uri| text(StatusCode::NOT_FOUND, format!("no such path: {}; there is\n\n{}", uri.path(), list())))
+        .method_not_allowed_fallback(async || text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered"))
+        .with_state(admin)
+        .layer(map_response(fresh))
+}
+
+/// What is shown is true now and not later.
+async fn fresh(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn text(status: StatusCode, text: impl Into<String>) -> Response {
+    let mut text = text.into();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    (status, [(header::CONTENT_TYPE, TEXT)], text).into_response()
+}
+
+fn list() -> String {
+    PATHS.iter().map(|(path, shows)| format!("{path:<12}{shows}\n")).collect()
+}
+
+fn refuse(error: &query::QueryError) -> Response {
+    text(StatusCode::BAD_REQUEST, error.to_string())
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Made, String> {
+    serde_json::to_vec(value).map(|body| (JSON, body)).map_err(|e| e.to_string())
+}
+
+async fn stats(State(admin): State<Admin>, uri: Uri) -> Response {
+    match query::window(&uri, Window::default()) {
+        Ok(window) => admin.make(move |surfaces| json(&stats::stats(surfaces, window))).await,
+        Err(error) => refuse(&error),
+    }
+}
+
+async fn exchanges(State(admin): State<Admin>, uri: Uri) -> Response {
+    match query::exchanges(&uri) {
+        Ok((order, limit)) => admin.make(move |surfaces| json(&exchanges::exchanges(surfaces, order, limit))).await,
+        Err(error) => refuse(&error),
+    }
+}
+
+async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {
+    let is_plain = wants_plain(&head);
+    admin
+        .make(move |surfaces| {
+            let text = prometheus::openmetrics(surfaces).map_err(|e| e.to_string())?;
+            let (kind, text) =
+                if is_plain { (prometheus::PLAIN, prometheus::plain(&text)) } else { (prometheus::OPENMETRICS, text) };
+            Ok((kind, text.into_bytes()))
+        })
+        .await
+}
+
+/// Whether Prometheus text is accepted and OpenMetrics text is not.
+fn wants_plain(head: &HeaderMap) -> bool {
+    let accepts = |kind: &str| {
+        let fields = head.get_all(header::ACCEPT).iter().filter_map(|field| field.to_str().ok());
+        fields.flat_map(|field| field.split(',')).any(|range| range.split(';').next().unwrap_or_default().trim() == kind)
+    };
+    accepts("text/plain") && !accepts("application/openmetrics-text")
+}
+
+async fn hdr(State(admin): State<Admin>, uri: Uri) -> Response {
+    match query::window(&uri, Window::All) {
+        Ok(window) => admin.make(move |surfaces| Ok((TEXT, hdr::log(surfaces, window)?))).await,
+        Err(error) => refuse(&error),
+    }
+}
+
+async fn config(State(admin): State<Admin>) -> Response {
+    admin
+        .make(|surfaces| {
+            let mut body = serde_json::to_vec_pretty(&*surfaces.config).map_err(|e| e.to_string())?;
+            body.push(b'\n');
+            Ok((JSON, body))
+        })
+        .await
+}
+
+async fn readyz(State(admin): State<Admin>) -> Response {
+    match health::readiness(&admin.surfaces).await {
+        Ok(()) => text(StatusCode::OK, "ready"),
+        Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
+    }
+}
