@@ -3,8 +3,9 @@
 //!
 //! A span belongs to an exchange if its chain of parents ends at the exchange's own span. Chains are resolved as they
 //! come in: a span whose parent is known joins at once and takes along the children that waited for it; the others are
-//! held. When the only exchange of a trace is done waiting, it also takes the trees whose topmost parent never came, if
-//! they start while it ran; otherwise what is held goes by age and is counted. Time comes as stamps; nothing is read here.
+//! held. When the only exchange that a trace ever had is done waiting, it also takes the trees whose topmost parent never
+//! came, if they start while it ran; otherwise what is held goes by age and is counted. Time comes as stamps; nothing is
+//! read here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -104,6 +105,8 @@ impl Pending {
         }
         let (trace_id, own, series) = (ledger.trace, ledger.span, ledger.series);
         let is_expected = match self.routes.wait(series, now) {
+            // No span can claim anything; and an upstream that is down must not pass for one that sends no spans.
+            _ if ledger.window.is_none() => false,
             Wait::Yes => true,
             // A probe takes nobody's place.
             Wait::Probe if self.waiting.len() * 2 < self.join.max_pending => true,

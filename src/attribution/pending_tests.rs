@@ -1,7 +1,7 @@
 //! The pending join, event by event: who gets which span, when it ends, what is counted, and that nothing grows.
 
 use super::*;
-use crate::ledger::{Names, SeriesKey};
+use crate::ledger::{Names, SeriesKey, Window};
 
 /// Units of the tests' clock; the wall clock stands [`WALL`] ahead of the stamps.
 const MS: u64 = 1_000_000;
@@ -25,7 +25,7 @@ fn id(n: u64) -> SpanId {
 fn ledger(n: u8, own: u64) -> Ledger {
     let mut ledger = Ledger::open(at(0), WALL);
     (ledger.trace, ledger.span, ledger.parent) = (trace(n), id(own), id(own + 1000));
-    (ledger.traced, ledger.total_ns) = (true, TOTAL);
+    (ledger.traced, ledger.total_ns, ledger.window) = (true, TOTAL, Some(Window::default()));
     ledger
 }
 
@@ -350,6 +350,20 @@ fn a_silent_routes_exchange_waits_if_its_spans_are_here_already() {
     b.spans(6_002, [span(2, 10, 2)]);
     b.tick(6_300);
     assert_eq!(b.out(), ["1: ", "2: 10 11"]);
+}
+
+#[test]
+fn a_request_that_no_upstream_answered_does_not_wait_and_silences_no_route() {
+    let mut b = Bench::new(|j| j.expect = Expect::Auto);
+    b.ledger(0, ledger(1, 1));
+    b.spans(0, [span(1, 10, 1)]);
+    b.tick(6_000);
+    (0..100).for_each(|n| b.ledger(9_000, Ledger { window: None, ..ledger(2, 100 + n) }));
+    assert_eq!((b.out().len(), b.pending.fill(), b.evicted()), (101, (0, 0), 0));
+    b.ledger(20_000, ledger(3, 3));
+    assert_eq!(b.pending.fill(), (1, 0));
+    b.spans(20_000, [span(2, 20, 150)]);
+    assert_eq!(b.counts(), [1, 0, 0, 1, 0]);
 }
 
 #[test]
