@@ -17,9 +17,11 @@ use super::tree;
 pub struct Join {
     /// How long a closed ledger waits for spans at most; default 6 s, a little more than exporters' usual 5 s delay.
     pub grace_ns: u64,
-    /// How long no span may have come, once the upstream's server span is there; default 250 ms.
+    /// How long no span may have come, once the upstream's server span is there (or any span with others below it);
+    /// default 250 ms.
     pub quiet_ns: u64,
-    /// How many closed ledgers may wait; past it the oldest is merged with what is there. About 1.5 KB each; default 8192.
+    /// How many closed ledgers may wait; past it the oldest is merged with what is there. About 1.3 KB each, and
+    /// 0.1 KB per span; default 8192.
     pub max_pending: usize,
     /// How many spans one exchange keeps; the rest are shed. Default 256.
     pub max_spans_per_exchange: usize,

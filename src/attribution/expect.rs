@@ -25,11 +25,28 @@ type Key = (Name, Name);
 /// sample on its own.
 const PATIENCE: u32 = 16;
 
+/// So many exchanges of a route that never sent spans wait at once; the others are merged at once. An exporter at its
+/// defaults sends when it holds 512 spans or when 5 s passed: by then a fast route has no more than 512 exchanges behind
+/// it, and a slow one fewer. So none is missed where spans come, and where none come little waits for nothing.
+pub(super) const PROBES: u32 = 512;
+
+/// Whether an exchange should wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Its route sends no spans, or enough others wait to find out.
+    No,
+    /// To find out whether its route sends spans; nothing else may suffer for it.
+    Probe,
+    /// Its route sends spans.
+    Yes,
+}
+
 /// What is known of each route.
 ///
-/// A route starts as expecting. It stops when an exchange stayed without spans (to the end of its grace period, or until
-/// it was evicted) while no span had joined for a whole grace period; one that ever sent spans, after [`PATIENCE`] such
-/// exchanges in a row. A span that comes late turns it on again.
+/// A route starts as unknown: a few exchanges wait. It is silent when one of them stayed without spans (to the end of
+/// its grace period, or until it was evicted) while no span had joined for a whole grace period; a route that ever sent
+/// spans, after [`PATIENCE`] such exchanges in a row. Nothing waits on a silent route. A span, even a late one, makes it
+/// one whose exchanges all wait.
 #[derive(Debug)]
 pub(super) struct Routes {
     expect: Expect,
@@ -39,11 +56,12 @@ pub(super) struct Routes {
 
 #[derive(Clone, Copy, Debug)]
 struct Route {
-    is_expecting: bool,
-    /// It was first seen, last had a span joined, or was turned on again: whichever came last.
-    since: Stamp,
+    is_silent: bool,
     has_sent: bool,
+    /// It was first seen, or last sent a span.
+    since: Stamp,
     misses: u32,
+    waiting: u32,
 }
 
 impl Routes {
@@ -52,33 +70,53 @@ impl Routes {
     }
 
     /// Whether an exchange of this series should wait.
-    pub(super) fn expects(&mut self, series: SeriesKey, now: Stamp) -> bool {
+    pub(super) fn wait(&mut self, series: SeriesKey, now: Stamp) -> Wait {
         match self.expect {
-            Expect::Always => true,
-            Expect::Never => false,
-            Expect::Auto => self.route(series, now).is_expecting,
+            Expect::Always => Wait::Yes,
+            Expect::Never => Wait::No,
+            Expect::Auto => match self.route(series, now) {
+                Route { is_silent: true, .. } => Wait::No,
+                Route { has_sent: true, .. } => Wait::Yes,
+                Route { waiting, .. } if *waiting < PROBES => Wait::Probe,
+                _ => Wait::No,
+            },
+        }
+    }
+
+    /// An exchange of this series begins to wait.
+    pub(super) fn entered(&mut self, series: SeriesKey, now: Stamp) {
+        self.route(series, now).waiting += 1;
+    }
+
+    /// An exchange of this series waits no more.
+    pub(super) fn left(&mut self, series: SeriesKey, now: Stamp, has_spans: bool) {
+        let grace_ns = self.grace_ns;
+        let route = self.route(series, now);
+        route.waiting = route.waiting.saturating_sub(1);
+        if has_spans {
+            return route.sent(now);
+        }
+        route.misses = route.misses.saturating_add(1);
+        let is_convincing = !route.has_sent || route.misses >= PATIENCE;
+        if is_convincing && now.since(route.since) >= grace_ns {
+            route.is_silent = true;
         }
     }
 
     /// A span of this series came, in time or late.
     pub(super) fn sent(&mut self, series: SeriesKey, now: Stamp) {
-        *self.route(series, now) = Route { is_expecting: true, since: now, has_sent: true, misses: 0 };
-    }
-
-    /// An exchange of this series was merged without spans.
-    pub(super) fn missed(&mut self, series: SeriesKey, now: Stamp) {
-        let grace_ns = self.grace_ns;
-        let route = self.route(series, now);
-        route.misses = route.misses.saturating_add(1);
-        let is_convincing = !route.has_sent || route.misses >= PATIENCE;
-        if is_convincing && now.since(route.since) >= grace_ns {
-            route.is_expecting = false;
-        }
+        self.route(series, now).sent(now);
     }
 
     fn route(&mut self, series: SeriesKey, now: Stamp) -> &mut Route {
-        let fresh = Route { is_expecting: true, since: now, has_sent: false, misses: 0 };
+        let fresh = Route { is_silent: false, has_sent: false, since: now, misses: 0, waiting: 0 };
         self.routes.entry((series.route, series.upstream)).or_insert(fresh)
+    }
+}
+
+impl Route {
+    fn sent(&mut self, now: Stamp) {
+        (self.is_silent, self.has_sent, self.since, self.misses) = (false, true, now, 0);
     }
 }
 
@@ -87,41 +125,55 @@ mod tests {
     use super::*;
 
     const GRACE_NS: u64 = 100;
+    const SERIES: SeriesKey = SeriesKey { route: Name::OTHER, model: Name::OTHER, upstream: Name::OTHER };
 
     fn at(ns: u64) -> Stamp {
         Stamp::default().plus(ns)
     }
 
+    fn missed(routes: &mut Routes, ns: u64) {
+        routes.left(SERIES, at(ns), false);
+    }
+
     #[test]
-    fn a_silent_route_stops_expecting_after_one_grace_period() {
+    fn a_silent_route_stops_waiting_after_one_grace_period() {
         let mut routes = Routes::new(Expect::Auto, GRACE_NS);
-        let series = SeriesKey::default();
-        assert!(routes.expects(series, at(1)));
-        routes.missed(series, at(50));
-        assert!(routes.expects(series, at(50)), "evicted before anything can be known");
-        routes.missed(series, at(101));
-        assert!(!routes.expects(series, at(101)));
-        routes.sent(series, at(150));
-        assert!(routes.expects(series, at(150)));
+        assert_eq!(routes.wait(SERIES, at(1)), Wait::Probe);
+        missed(&mut routes, 50);
+        assert_eq!(routes.wait(SERIES, at(50)), Wait::Probe, "evicted before anything can be known");
+        missed(&mut routes, 101);
+        assert_eq!(routes.wait(SERIES, at(101)), Wait::No);
+        routes.sent(SERIES, at(150));
+        assert_eq!(routes.wait(SERIES, at(150)), Wait::Yes);
+    }
+
+    #[test]
+    fn of_a_route_that_never_sent_only_probes_wait() {
+        let mut routes = Routes::new(Expect::Auto, GRACE_NS);
+        (0..PROBES).for_each(|_| routes.entered(SERIES, at(1)));
+        assert_eq!(routes.wait(SERIES, at(2)), Wait::No);
+        missed(&mut routes, 3);
+        assert_eq!(routes.wait(SERIES, at(3)), Wait::Probe);
+        routes.entered(SERIES, at(3));
+        routes.sent(SERIES, at(4));
+        assert_eq!(routes.wait(SERIES, at(4)), Wait::Yes, "now it is known");
     }
 
     #[test]
     fn a_route_that_sent_spans_once_is_given_up_later() {
         let mut routes = Routes::new(Expect::Auto, GRACE_NS);
-        let series = SeriesKey::default();
-        routes.sent(series, at(1));
-        (1..PATIENCE).for_each(|_| routes.missed(series, at(500)));
-        assert!(routes.expects(series, at(500)));
-        routes.missed(series, at(500));
-        assert!(!routes.expects(series, at(500)));
+        routes.sent(SERIES, at(1));
+        (1..PATIENCE).for_each(|_| missed(&mut routes, 500));
+        assert_eq!(routes.wait(SERIES, at(500)), Wait::Yes);
+        missed(&mut routes, 500);
+        assert_eq!(routes.wait(SERIES, at(500)), Wait::No);
     }
 
     #[test]
     fn always_and_never_do_not_learn() {
-        let series = SeriesKey::default();
         let (mut always, mut never) = (Routes::new(Expect::Always, 1), Routes::new(Expect::Never, 1));
-        always.missed(series, at(9));
-        never.sent(series, at(9));
-        assert!(always.expects(series, at(10)) && !never.expects(series, at(10)));
+        missed(&mut always, 9);
+        never.sent(SERIES, at(9));
+        assert_eq!((always.wait(SERIES, at(10)), never.wait(SERIES, at(10))), (Wait::Yes, Wait::No));
     }
 }

@@ -8,7 +8,7 @@
 //!   time of the window that no observed or traced span owns, so that nobody's duration is eaten; one report may so
 //!   become several claims. Reports in trailers end at the head if all reports fit before it, else at the window's end.
 //!   A stage that a trailer names is the trailer's: the head's word on it is void. Named twice in one place, it sums;
-//! - if nobody claims anything, the whole window is forward, source opaque.
+//! - if nothing was reported and no span claims anything, the whole window is forward, source opaque.
 //!
 //! It never allocates for the usual request: up to 16 observed spans, 5 reports and no traced spans.
 
@@ -92,7 +92,7 @@ impl Placing {
         if !ledger.reports.is_empty() {
             placing.report(window, &ledger.reports);
         }
-        if placing.claims.len() == ledger.spans.len() && window.length_ns() > 0 {
+        if ledger.reports.is_empty() && placing.accepted.is_empty() && window.length_ns() > 0 {
             placing.is_opaque = true;
             placing.claim(Stage::Forward, Source::Opaque, window.start_ns, window.end_ns, 0);
         }

@@ -138,6 +138,22 @@ fn spans_are_clipped_to_the_window_and_counted() {
 }
 
 #[test]
+fn a_report_of_nothing_is_a_report() {
+    let mut l = ledger(100, Some((0, 100, 100)));
+    l.reports.push(report(Stage::Forward, 0, false));
+    let e = merge(l, vec![]);
+    assert_eq!((e.account.stage_ns(Stage::Unattributed), e.clipped, e.coverage()), (100, 0, Some(0.0)));
+}
+
+#[test]
+fn spans_that_claim_nothing_leave_the_window_opaque() {
+    let l = ledger(100, Some((10, 90, 90)));
+    let spans = vec![TracedSpan { stage: None, ..traced(Stage::Queue, 10, 90, 1) }, traced(Stage::Queue, 90, 95, 1)];
+    let e = merge(l, spans);
+    assert_eq!((e.account.by_source_ns(Stage::Forward, Source::Opaque), e.clipped), (80, 1));
+}
+
+#[test]
 fn the_usual_request_stays_off_the_heap() {
     let mut l = ledger(1_000, Some((100, 800, 900)));
     (0..6).for_each(|i| l.spans.push(observed(Stage::Ingress, i * 10, i * 10 + 10)));
@@ -189,6 +205,59 @@ proptest! {
         for claim in placed(&l, &spans).0.iter().filter(|c| c.source != Source::Observed) {
             prop_assert!(w.start_ns <= claim.start_ns && claim.start_ns < claim.end_ns && claim.end_ns <= w.end_ns);
         }
+    }
+
+    #[test]
+    fn no_stage_owns_more_than_the_total_and_no_source_more_than_it_may(l in any_ledger(), spans in any_traced()) {
+        let window_ns = bounds(&l).length_ns();
+        let total_ns = l.total_ns;
+        let e = merge(l, spans);
+        for stage in Stage::ALL {
+            prop_assert!(e.account.stage_ns(stage) <= total_ns);
+        }
+        let by_source = |source| Stage::ALL.iter().map(|s| e.account.by_source_ns(*s, source)).sum::<u64>();
+        let said = [Source::Reported, Source::Traced, Source::Opaque].map(by_source);
+        prop_assert!(said.iter().sum::<u64>() <= window_ns);
+        prop_assert!(said[0] + said[1] <= e.claimed_ns && e.claimed_ns <= window_ns);
+        prop_assert_eq!(e.account.by_source_ns(Stage::Unattributed, Source::Traced), 0);
+    }
+
+    /// Spans side by side, in any order, among reports of any stage and size.
+    #[test]
+    fn a_span_that_nobody_overlaps_gets_exactly_its_time(
+        cuts in proptest::collection::btree_set(100..900_u64, 0..24),
+        whose in proptest::collection::vec((any_stage(), 1..5_u32), 12),
+        order in Just((0..12_usize).collect::<Vec<_>>()).prop_shuffle(),
+        said in any_ledger(),
+    ) {
+        let mut l = ledger(1_000, Some((100, 850, 900)));
+        l.spans.extend([observed(Stage::Ingress, 0, 100), observed(Stage::Egress, 900, 1_000)]);
+        l.reports.extend(said.reports.iter().copied().filter(|r| r.stage.index() % 2 == 0));
+        let cuts: Vec<i64> = cuts.into_iter().map(u64::cast_signed).collect();
+        let apart: Vec<TracedSpan> =
+            cuts.chunks_exact(2).zip(&whose).map(|(c, (stage, depth))| traced(*stage, c[0], c[1], *depth)).collect();
+        let spans: Vec<TracedSpan> = order.iter().filter_map(|i| apart.get(*i)).cloned().collect();
+        let e = merge(l, spans);
+        for stage in Stage::ALL {
+            let own = || apart.iter().filter(|s| s.stage == Some(stage));
+            let is_reported = e.ledger.reports.iter().any(|r| r.stage == stage);
+            let expected = if is_reported || stage == Stage::Unattributed { 0 } else { own().map(|s| s.end_ns - s.start_ns).sum() };
+            prop_assert_eq!(e.account.by_source_ns(stage, Source::Traced).cast_signed(), expected);
+        }
+    }
+
+    #[test]
+    fn the_window_is_opaque_if_and_only_if_nobody_claims(l in any_ledger(), spans in any_traced()) {
+        let w = bounds(&l);
+        let is_claimed = !l.reports.is_empty() || !Placing::of(&l, &spans).accepted.is_empty();
+        let e = merge(l, spans);
+        let opaque = Stage::ALL.map(|s| e.account.by_source_ns(s, Source::Opaque));
+        let observed = |t: u64| e.ledger.spans.iter().any(|s| s.start_ns <= t && t < s.end_ns);
+        let free = (w.start_ns..w.end_ns).filter(|t| !observed(*t)).count() as u64;
+        let expected = if is_claimed { 0 } else { free };
+        prop_assert_eq!(e.account.by_source_ns(Stage::Forward, Source::Opaque), expected);
+        prop_assert_eq!(opaque.iter().sum::<u64>(), expected);
+        prop_assert!(is_claimed || e.claimed_ns == 0);
     }
 
     /// Reports take free time only: each gets all of its duration, or is counted; nothing timed loses any.

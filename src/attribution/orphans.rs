@@ -2,6 +2,7 @@
 //! in age; past the bound the trace that waits longest goes.
 
 use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -38,27 +39,38 @@ impl Orphans {
         self.len
     }
 
+    /// The sizes of every structure: spans, traces, due times, parents, spans again.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> [usize; 5] {
+        let parents = self.traces.values().map(|held| held.by_parent.len()).sum();
+        let spans = self.traces.values().flat_map(|held| held.by_parent.values()).map(Vec::len).sum();
+        [self.len, self.traces.len(), self.order.len(), parents, spans]
+    }
+
     /// Whether any span of `trace` is held.
     pub(super) fn has(&self, trace: TraceId) -> bool {
         self.traces.contains_key(&trace)
     }
 
-    /// Holds a span. If that is one too many, a whole trace goes: which, and how many spans.
-    pub(super) fn hold(&mut self, span: IncomingSpan, now: Stamp) -> Option<(TraceId, usize)> {
+    /// Holds a span. If that is one too many, the trace that waits longest goes: says how many spans it had.
+    pub(super) fn hold(&mut self, span: IncomingSpan, now: Stamp) -> usize {
         let trace = span.trace;
         let due = now.plus(self.age_ns);
         let held = self.traces.entry(trace).or_insert_with(|| {
             self.order.insert((due, trace));
             Held { by_parent: FxHashMap::default(), len: 0, due }
         });
-        held.by_parent.entry(span.parent).or_default().push((now, span));
+        match held.by_parent.entry(span.parent) {
+            Entry::Occupied(siblings) => siblings.into_mut().push((now, span)),
+            // Most have no siblings here; a fresh vector would make room for four.
+            Entry::Vacant(place) => drop(place.insert(vec![(now, span)])),
+        }
         held.len += 1;
         self.len += 1;
-        if self.len <= self.capacity {
-            return None;
+        match self.order.first() {
+            Some((_, oldest)) if self.len > self.capacity => self.drop_trace(*oldest),
+            _ => 0,
         }
-        let (_, oldest) = *self.order.first()?;
-        Some((oldest, self.drop_trace(oldest)))
     }
 
     /// Gives out the children of `parent` (of nobody, for `None`).

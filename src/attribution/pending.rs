@@ -3,8 +3,9 @@
 //!
 //! A span belongs to an exchange if its chain of parents ends at the exchange's own span. Chains are resolved as they
 //! come in: a span whose parent is known joins at once and takes along the children that waited for it; the others are
-//! held. When the only exchange of a trace is done waiting, it also takes the trees whose topmost parent never came, if
-//! they start while it ran; otherwise what is held goes by age and is counted. Time comes as stamps; nothing is read here.
+//! held. When the only exchange that a trace ever had is done waiting, it also takes the trees whose topmost parent never
+//! came, if they start while it ran; otherwise what is held goes by age and is counted. Time comes as stamps; nothing is
+//! read here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use crate::ledger::{Ledger, SpanId, Stamp, TraceId};
 use crate::metrics::{Counter, Counters};
 
 use super::aggregator::Join;
-use super::expect::{Expect, Routes};
+use super::expect::{Expect, Routes, Wait};
 use super::orphans::Orphans;
 use super::recent::Recent;
-use super::span::IncomingSpan;
+use super::span::{IncomingSpan, SpanKind};
 
 /// Ledgers that wait, by the order in which they closed.
 #[derive(Debug)]
@@ -42,8 +43,8 @@ struct Waiting {
     due: Stamp,
     /// The last span of it came.
     last: Stamp,
-    /// The upstream's server span came: a direct child of our own.
-    has_top: bool,
+    /// The upstream is done with it, as far as its spans tell. See [`Waiting::tells_the_end`].
+    is_ended: bool,
     spans: Vec<IncomingSpan>,
 }
 
@@ -64,6 +65,15 @@ enum Owner {
     Exchange(u64),
     /// It descends from a root span without passing an exchange of ours.
     Outside,
+}
+
+impl Waiting {
+    /// Whether `span`, which joins this exchange, ends after all that the upstream does for it: its server span, or any
+    /// span that others lie below (a span is known to be ours only once those above it came). A single span below our
+    /// own that is neither may be one of several, the rest of which is in the exporter's next batch.
+    fn tells_the_end(&self, span: &IncomingSpan) -> bool {
+        span.parent != Some(self.ledger.span) || matches!(span.kind, SpanKind::Server | SpanKind::Consumer)
+    }
 }
 
 impl Trace {
@@ -93,11 +103,18 @@ impl Pending {
         if !ledger.traced || self.join.expect == Expect::Never {
             return done(ledger, Vec::new());
         }
-        let (trace_id, own) = (ledger.trace, ledger.span);
-        let is_expected = self.routes.expects(ledger.series, now) || self.orphans.has(trace_id);
+        let (trace_id, own, series) = (ledger.trace, ledger.span, ledger.series);
+        let is_expected = match self.routes.wait(series, now) {
+            // No span can claim anything; and an upstream that is down must not pass for one that sends no spans.
+            _ if ledger.window.is_none() => false,
+            Wait::Yes => true,
+            // A probe takes nobody's place.
+            Wait::Probe if self.waiting.len() * 2 < self.join.max_pending => true,
+            Wait::Probe | Wait::No => self.orphans.has(trace_id),
+        };
         if !is_expected || self.join.max_pending == 0 {
             self.counters.add(Counter::PendingEvicted, u64::from(is_expected));
-            self.recent.push(trace_id, own, ledger.series);
+            self.recent.push(trace_id, own, series);
             return done(ledger, Vec::new());
         }
         if self.waiting.len() >= self.join.max_pending
@@ -106,6 +123,7 @@ impl Pending {
             self.counters.bump(Counter::PendingEvicted);
             self.finish(oldest, now, done);
         }
+        self.routes.entered(series, now);
         let seq = self.next;
         self.next += 1;
         let trace = self.traces.entry(trace_id).or_default();
@@ -113,7 +131,7 @@ impl Pending {
         (trace.waiting, trace.seen, trace.newest) = (trace.waiting + 1, trace.seen.saturating_add(1), seq);
         let due = now.plus(self.join.grace_ns);
         self.due.insert((due, seq));
-        let waiting = Waiting { ledger: Box::new(ledger), deadline: due, due, last: now, has_top: false, spans: Vec::new() };
+        let waiting = Waiting { ledger: Box::new(ledger), deadline: due, due, last: now, is_ended: false, spans: Vec::new() };
         self.waiting.insert(seq, waiting);
         self.gauge();
         let early = self.orphans.release(trace_id, Some(own));
@@ -144,20 +162,18 @@ impl Pending {
         if let Some(only) = trace.and_then(Trace::only).and_then(|seq| self.waiting.get_mut(&seq)) {
             only.last = now;
         }
-        if let Some((trace, n)) = self.orphans.hold(span, now) {
-            self.strayed(trace, n);
-        }
+        let shed = self.orphans.hold(span, now);
+        self.counters.add(Counter::SpansShed, shed as u64);
     }
 
     /// Finishes what is due.
     pub(super) fn tick(&mut self, now: Stamp, done: &mut impl FnMut(Ledger, Vec<IncomingSpan>)) {
         while let Some((due, seq)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
-            let quiet_ns = self.join.quiet_ns;
-            let Some(waiting) = self.waiting.get_mut(&seq) else {
+            let Some(waiting) = self.waiting.get(&seq) else {
                 self.due.remove(&(due, seq));
                 continue;
             };
-            let until = if waiting.has_top { waiting.last.plus(quiet_ns).min(waiting.deadline) } else { waiting.deadline };
+            let until = self.until(seq, waiting, now);
             if until <= now {
                 self.finish(seq, now, done);
             } else {
@@ -184,15 +200,46 @@ impl Pending {
         (self.waiting.len(), self.orphans.len())
     }
 
+    /// The sizes of every structure: exchanges, due times, traces, owned spans, and what [`Orphans`] hold.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> [usize; 9] {
+        let owners = self.traces.values().map(|t| t.owners.len()).sum();
+        let [len, traces, order, parents, spans] = self.orphans.sizes();
+        [self.waiting.len(), self.due.len(), self.traces.len(), owners, len, traces, order, parents, spans]
+    }
+
+    /// When an exchange is to be finished, or looked at again.
+    fn until(&self, seq: u64, waiting: &Waiting, now: Stamp) -> Stamp {
+        let quiet_at = waiting.last.plus(self.join.quiet_ns);
+        // Spans that can only be its own lack a parent, who says where they belong and may still come.
+        let is_torn = || {
+            let trace = waiting.ledger.trace;
+            self.orphans.has(trace) && self.traces.get(&trace).and_then(Trace::only) == Some(seq)
+        };
+        let until = match waiting.is_ended {
+            false => waiting.deadline,
+            true if quiet_at <= now && is_torn() => now.plus(self.join.quiet_ns),
+            true => quiet_at,
+        };
+        until.min(waiting.deadline)
+    }
+
     /// Gives `span`, and all that waited for it, to `owner`.
     fn adopt(&mut self, owner: Owner, span: IncomingSpan, now: Stamp) {
         let mut todo = vec![span];
         while let Some(span) = todo.pop() {
             let (trace_id, id) = (span.trace, span.span);
-            let Some(trace) = self.traces.get_mut(&trace_id) else { continue };
+            let Some(trace) = self.traces.get_mut(&trace_id) else {
+                self.counters.bump(Counter::SpansUnmatched);
+                continue;
+            };
             let is_known = trace.owners.contains_key(&id);
             let is_kept = match owner {
-                Owner::Exchange(seq) if is_known => self.repeated(seq),
+                // Sent again by an exporter that missed the answer; or our own id. It claims nothing twice.
+                Owner::Exchange(_) if is_known => {
+                    self.counters.bump(Counter::SpansJoined);
+                    false
+                }
                 Owner::Exchange(seq) => self.join(seq, span, now),
                 Owner::Outside => {
                     self.counters.bump(Counter::SpansUnmatched);
@@ -207,26 +254,21 @@ impl Pending {
         }
     }
 
-    /// A span that came before, sent again by an exporter that missed the answer; or our own. It claims nothing twice.
-    fn repeated(&self, seq: u64) -> bool {
-        if self.waiting.contains_key(&seq) {
-            self.counters.bump(Counter::SpansJoined);
-        }
-        false
-    }
-
     /// Joins a span to a waiting exchange; false if it has no room for it.
     fn join(&mut self, seq: u64, span: IncomingSpan, now: Stamp) -> bool {
-        let Some(waiting) = self.waiting.get_mut(&seq) else { return false };
+        let Some(waiting) = self.waiting.get_mut(&seq) else {
+            self.counters.bump(Counter::SpansLate);
+            return false;
+        };
         waiting.last = now;
         self.routes.sent(waiting.ledger.series, now);
-        let is_top = span.parent == Some(waiting.ledger.span);
+        let ends = waiting.tells_the_end(&span);
         let has_room = waiting.spans.len() < self.join.max_spans_per_exchange;
         self.counters.bump(if has_room { Counter::SpansJoined } else { Counter::SpansShed });
         if has_room {
             waiting.spans.push(span);
         }
-        if is_top && !std::mem::replace(&mut waiting.has_top, true) {
+        if ends && !std::mem::replace(&mut waiting.is_ended, true) {
             let until = now.plus(self.join.quiet_ns).min(waiting.deadline);
             self.reschedule(seq, until);
         }
@@ -245,17 +287,13 @@ impl Pending {
     fn finish(&mut self, seq: u64, now: Stamp, done: &mut impl FnMut(Ledger, Vec<IncomingSpan>)) {
         let Some(Waiting { ledger, due, mut spans, .. }) = self.waiting.remove(&seq) else { return };
         self.due.remove(&(due, seq));
-        if let Some(trace) = self.traces.get_mut(&ledger.trace) {
-            if trace.only() == Some(seq) {
+        if let Some(trace) = self.traces.get(&ledger.trace) {
+            if trace.only() == Some(seq) && self.recent.of_trace(ledger.trace) == 0 {
                 spans.extend(self.unknown(&ledger, self.join.max_spans_per_exchange.saturating_sub(spans.len())));
             }
             self.leave(&ledger, &spans);
         }
-        if spans.is_empty() {
-            self.routes.missed(ledger.series, now);
-        } else {
-            self.routes.sent(ledger.series, now);
-        }
+        self.routes.left(ledger.series, now, !spans.is_empty());
         self.recent.push(ledger.trace, ledger.span, ledger.series);
         self.gauge();
         done(*ledger, spans);

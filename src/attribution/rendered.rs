@@ -20,7 +20,7 @@ pub struct Rendered {
 }
 
 /// The claims on an exchange's time as they were placed, in order of start. They may overlap and nest: the account,
-/// not this, says who owns an instant. Spans without a stage claim nothing and are left out.
+/// not this, says who owns an instant. All lie within the total. Spans without a stage claim nothing and are left out.
 #[must_use]
 pub fn rendered(exchange: &Exchange) -> Vec<Rendered> {
     let ledger = &exchange.ledger;
@@ -33,8 +33,8 @@ pub fn rendered(exchange: &Exchange) -> Vec<Rendered> {
         .map(|(claim, name)| Rendered {
             name: name.unwrap_or(if claim.source == Source::Opaque { "upstream" } else { claim.stage.name() }).to_owned(),
             stage: claim.stage,
-            start_ns: claim.start_ns,
-            end_ns: claim.end_ns,
+            start_ns: claim.start_ns.min(ledger.total_ns),
+            end_ns: claim.end_ns.max(claim.start_ns).min(ledger.total_ns),
             source: claim.source,
         })
         .collect();
