@@ -1,1 +1,114 @@
-//! Assembles every module's own configuration; loads, checks and prints it.
+//! The whole configuration: every module's own section put together, loaded from file, environment and flags, checked, and
+//! shown with where each value came from.
+//!
+//! No section is copied: `proxy`, `attribution` and `metrics` own their types, ranges and defaults. Nothing here shows a
+//! secret.
+
+mod cross;
+mod decode;
+mod load;
+mod ordered;
+mod path;
+mod render;
+mod shape;
+mod sources;
+mod suggest;
+
+use std::collections::BTreeMap;
+
+pub use load::{Loaded, load};
+use serde::{Deserialize, Serialize};
+pub use sources::{Flag, Sources};
+
+use crate::settings::{Bind, Checks, Collector, Period, Secret, Switch, Upstream};
+use crate::{attribution, metrics, proxy};
+
+/// The key whose values are never shown.
+pub(crate) const HEADERS: &str = "otlp_forward_headers";
+
+/// What lines of the log look like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Everything that can be set. [`load`] makes a checked one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, expecting = "a section of keys")]
+pub struct Config {
+    /// The model server. No default: loading demands it, [`Config::default`] has `http://127.0.0.1:8000` in its place.
+    pub upstream: Upstream,
+    /// Where clients connect. Default `127.0.0.1:8080`.
+    pub listen: Bind,
+    /// Where `/stats`, `/metrics` and their like are served. Default `127.0.0.1:9464`.
+    pub admin: Bind,
+    /// Where spans are received over gRPC. Default `127.0.0.1:4317`.
+    pub otlp_grpc: Switch<Bind>,
+    /// Where spans are received over HTTP. Default `127.0.0.1:4318`.
+    pub otlp_http: Switch<Bind>,
+    /// Where received telemetry is passed on to. Default off.
+    pub otlp_forward: Switch<Collector>,
+    /// Headers (gRPC: metadata) sent with it, by name in lower case.
+    pub otlp_forward_headers: BTreeMap<String, Secret>,
+    /// How spans are asked for. Default `auto`.
+    pub trace_sampling: proxy::TraceSampling,
+    /// Whether responses carry `Server-Timing`. Default `false`.
+    pub respond_server_timing: bool,
+    /// How long requests in flight may take to end after SIGTERM. Default 30 s; 0 to 1 h.
+    pub drain_timeout: Period,
+    /// What is logged, as a filter of `tracing-subscriber`. Default `info`.
+    pub log: String,
+    /// What lines of the log look like. Default `text`.
+    pub log_format: LogFormat,
+    /// The data plane.
+    pub proxy: proxy::Config,
+    /// How reports become stages.
+    pub attribution: attribution::Config,
+    /// How much is remembered.
+    pub metrics: metrics::Config,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            upstream: Upstream::Http { authority: "127.0.0.1:8000".to_owned(), h2: false },
+            listen: Bind::loopback(8080),
+            admin: Bind::loopback(9464),
+            otlp_grpc: Switch::On(Bind::loopback(4317)),
+            otlp_http: Switch::On(Bind::loopback(4318)),
+            otlp_forward: Switch::Off,
+            otlp_forward_headers: BTreeMap::new(),
+            trace_sampling: proxy::TraceSampling::default(),
+            respond_server_timing: false,
+            drain_timeout: Period::from_secs(30),
+            log: "info".to_owned(),
+            log_format: LogFormat::default(),
+            proxy: proxy::Config::default(),
+            attribution: attribution::Config::default(),
+            metrics: metrics::Config::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Reports what is out of range, in every section.
+    fn check(&self, checks: &mut Checks) {
+        checks.range("drain_timeout", &self.drain_timeout, Period::from_secs(0)..=Period::from_secs(3600));
+        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log) {
+            checks.fault("log", &self.log, format!("is no log filter, as in info or lapwing=debug,warn: {error}"));
+        }
+        checks.section("proxy", |checks| self.proxy.check(checks));
+        checks.section("attribution", |checks| self.attribution.check(checks));
+        checks.section("metrics", |checks| self.metrics.check(checks));
+    }
+}
+
+#[cfg(test)]
+mod docs_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! `lapwing check`: every fault of a configuration at once, or what is in force and where each value came from. Binds nothing.
+
+use std::io::{self, Write};
+
+use crate::config::{Sources, load};
+use crate::settings::Fault;
+
+/// The exit code of a command that cannot be carried out as it was written (`EX_USAGE`).
+pub(super) const USAGE: i32 = 64;
+
+/// Checks `sources`: the effective configuration on standard output and 0, or the faults on standard error and
+/// [`USAGE`]. Warnings are on standard error too.
+pub(super) fn check(sources: &Sources) -> i32 {
+    // there is nobody to tell that nobody listens
+    report(sources, &mut io::stdout().lock(), &mut io::stderr().lock()).unwrap_or(USAGE)
+}
+
+/// Every fault on a line of its own, below a line that counts them.
+pub(super) fn write_faults(faults: &[Fault], err: &mut impl Write) -> io::Result<()> {
+    let count = if faults.len() == 1 { "1 fault".to_owned() } else { format!("{} faults", faults.len()) };
+    writeln!(err, "lapwing: {count} in the configuration")?;
+    faults.iter().try_for_each(|fault| writeln!(err, "  {fault}"))
+}
+
+fn report(sources: &Sources, out: &mut impl Write, err: &mut impl Write) -> io::Result<i32> {
+    match load(sources) {
+        Ok(loaded) => {
+            for warning in &loaded.warnings {
+                writeln!(err, "lapwing: warning: {warning}")?;
+            }
+            out.write_all(loaded.render().as_bytes())?;
+            out.flush()?;
+            Ok(0)
+        }
+        Err(faults) => {
+            write_faults(&faults, err)?;
+            Ok(USAGE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Flag;
+
+    fn run(flags: &[(&str, &str)]) -> (i32, String, String) {
+        let flag = |&(path, text): &(&str, &str)| Flag { path: path.into(), name: format!("--{path}"), text: text.into() };
+        let sources = Sources { flags: flags.iter().map(flag).collect(), ..Sources::default() };
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = report(&sources, &mut out, &mut err).unwrap();
+        (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    }
+
+    #[test]
+    fn faults_are_on_standard_error_and_exit_with_64() {
+        let (code, out, err) = run(&[("listen", "nowhere"), ("log_format", "xml")]);
+        assert_eq!((code, out.as_str()), (64, ""));
+        assert_eq!(
+            err,
+            "lapwing: 3 faults in the configuration\n  \
+             listen: nowhere: needs host:port, as in 127.0.0.1:8080 or :8080 (flag --listen)\n  \
+             log_format: xml: must be text or json (flag --log_format)\n  \
+             upstream: is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in the file\n"
+        );
+    }
+
+    #[test]
+    fn what_is_in_force_is_on_standard_output_and_warnings_are_not() {
+        let (code, out, err) = run(&[("upstream", "http://model:8000"), ("otlp_http", ":4318")]);
+        assert_eq!(code, 0);
+        assert!(out.starts_with("upstream: http://model:8000                  # flag --upstream\n"), "{out}");
+        assert!(err.starts_with("lapwing: warning: otlp_http: 0.0.0.0:4318: "), "{err}");
+    }
+}

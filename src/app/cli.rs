@@ -1,0 +1,208 @@
+//! The command line: what the user asked for. Settings stay text here; `config::load` reads them all, so that a fault reads
+//! the same whether it stands in a file, a variable or a flag.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand};
+
+use super::demo::Demo;
+use crate::config::{Flag, Sources};
+use crate::settings::Bind;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const EXAMPLES: &str = "\
+Examples:
+  lapwing --upstream http://127.0.0.1:8000           profile the model server on port 8000
+  curl 127.0.0.1:9464/stats                          where the time goes
+  lapwing serve --config lapwing.yaml                the same, set up by a file
+  lapwing check --config lapwing.yaml                every fault at once, or what would be in force
+  lapwing demo                                       a model server, a load and a live table in one
+
+Every setting is also a variable: `proxy.workers` is LAPWING_PROXY__WORKERS, `listen` is LAPWING_LISTEN.
+What is later wins: defaults, the file, variables, flags.";
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Carry requests, as these sources say.
+    Serve(Sources),
+    /// Say what is wrong with these sources, or what is in force.
+    Check(Sources),
+    /// Run the demonstration.
+    Demo(DemoArgs),
+}
+
+/// How to run the demonstration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DemoArgs {
+    /// Seconds after which it ends; until interrupted where there is none.
+    pub seconds: Option<u64>,
+    /// Requests a second, all clients together; 0.1 to 100,000.
+    pub rate: f64,
+    /// Clients, each on a connection of its own; 1 to 1024.
+    pub clients: usize,
+    /// Where Lapwing listens; any free port where there is none.
+    pub listen: Option<Bind>,
+    /// Where Lapwing's figures are served; any free port where there is none.
+    pub admin: Option<Bind>,
+}
+
+/// Reads the command line `args` (the first is the program's name), with the process's environment `env`, of which the
+/// `LAPWING_` variables are kept.
+///
+/// # Errors
+///
+/// Where the arguments make no command; also for `--help` and `--version`, which are for standard output and exit code 0.
+pub fn parse(
+    args: impl IntoIterator<Item = OsString>,
+    env: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Command, clap::Error> {
+    let cli = Cli::try_parse_from(args)?;
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    let env = env.into_iter().map(|(name, value)| (text(name), text(value)));
+    let env = env.filter(|(name, _)| name.starts_with("LAPWING_")).collect();
+    Ok(match cli.command {
+        None => Command::Serve(cli.serve.sources(env)),
+        Some(Sub::Serve(flags)) => Command::Serve(flags.sources(env)),
+        Some(Sub::Check(flags)) => Command::Check(flags.sources(env)),
+        Some(Sub::Demo(demo)) => Command::Demo(DemoArgs {
+            seconds: demo.seconds,
+            rate: demo.rate,
+            clients: usize::from(demo.clients),
+            listen: demo.listen,
+            admin: demo.admin,
+        }),
+    })
+}
+
+/// Lapwing stands in front of a model server and tells where each request's time goes.
+///
+/// Traffic passes unchanged. The stages of a request (features, preprocessing, model, postprocessing, queue) come from
+/// Server-Timing fields of the responses and from OpenTelemetry spans sent to Lapwing; figures are at /stats, /exchanges and
+/// /metrics of the admin address.
+#[derive(Parser)]
+#[command(name = "lapwing", version, styles = STYLES, after_help = EXAMPLES, max_term_width = 110)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Sub>,
+    #[command(flatten)]
+    serve: Settings,
+}
+
+#[derive(Subcommand)]
+enum Sub {
+    /// Carry requests to a model server; also what `lapwing` does without a command
+    #[command(after_help = EXAMPLES)]
+    Serve(Box<Settings>),
+    /// Print every fault of a configuration and exit with 64, or print what is in force and where it came from
+    #[command(after_help = "Takes the flags and variables of `serve`, binds nothing, and shows no secret.\n\
+        Exit codes: 0 without faults, 64 with.")]
+    Check(Box<Settings>),
+    /// Run a small model server, Lapwing in front of it and a load, and show where the time goes
+    #[command(after_help = "Ends with a summary, after --seconds or on Ctrl-C.")]
+    Demo(DemoFlags),
+}
+
+#[derive(Args)]
+struct Settings {
+    /// YAML file with any setting [env: LAPWING_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The model server: http://HOST:PORT, h2c://HOST:PORT or unix:/PATH [required, here, in the file or in the environment]
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+
+    /// Where clients connect [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Addresses")]
+    listen: Option<String>,
+    /// Where /stats, /exchanges and /metrics are [default: 127.0.0.1:9464]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Addresses")]
+    admin: Option<String>,
+
+    /// Where OpenTelemetry spans are received over gRPC, or off [default: 127.0.0.1:4317]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Spans")]
+    otlp_grpc: Option<String>,
+    /// Where OpenTelemetry spans are received over HTTP, or off [default: 127.0.0.1:4318]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Spans")]
+    otlp_http: Option<String>,
+    /// Where everything received is passed on: http://HOST:4318, grpc://HOST:4317 or off [default: off]
+    #[arg(long, value_name = "URL", help_heading = "Spans")]
+    otlp_forward: Option<String>,
+    /// auto: keep the client's sampling decision, else sample; force: always sample; off: no tracing [default: auto]
+    #[arg(long, value_name = "HOW", help_heading = "Spans")]
+    trace_sampling: Option<String>,
+
+    /// Tell clients the stages in a Server-Timing field [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(help_heading = "Behaviour")]
+    respond_server_timing: Option<String>,
+    /// How long requests in flight may take to end after SIGTERM [default: 30s]
+    #[arg(long, value_name = "PERIOD", help_heading = "Behaviour")]
+    drain_timeout: Option<String>,
+    /// What is logged: error, warn, info, debug, trace, or by module as in info,lapwing::proxy=debug [default: info]
+    #[arg(long, value_name = "FILTER", help_heading = "Behaviour")]
+    log: Option<String>,
+    /// text or json [default: text]
+    #[arg(long, value_name = "FORMAT", help_heading = "Behaviour")]
+    log_format: Option<String>,
+}
+
+impl Settings {
+    fn sources(self, env: Vec<(String, String)>) -> Sources {
+        let given = [
+            ("upstream", self.upstream),
+            ("listen", self.listen),
+            ("admin", self.admin),
+            ("otlp_grpc", self.otlp_grpc),
+            ("otlp_http", self.otlp_http),
+            ("otlp_forward", self.otlp_forward),
+            ("trace_sampling", self.trace_sampling),
+            ("respond_server_timing", self.respond_server_timing),
+            ("drain_timeout", self.drain_timeout),
+            ("log", self.log),
+            ("log_format", self.log_format),
+        ];
+        let flag = |(path, text): (&str, Option<String>)| {
+            text.map(|text| Flag { path: path.to_owned(), name: format!("--{}", path.replace('_', "-")), text })
+        };
+        let named = || env.iter().find(|(name, file)| name == "LAPWING_CONFIG" && !file.is_empty()).map(|(_, file)| file.into());
+        let file = self.config.or_else(named);
+        Sources { file, flags: given.into_iter().filter_map(flag).collect(), env }
+    }
+}
+
+#[derive(Args)]
+struct DemoFlags {
+    /// End after this many seconds [default: on Ctrl-C]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// Requests a second, all clients together
+    #[arg(long, value_name = "R", default_value_t = Demo::default().rate, value_parser = rate)]
+    rate: f64,
+    /// Clients, each on a connection of its own
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    clients: u16,
+    /// Where Lapwing listens [default: 127.0.0.1, any free port]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<Bind>,
+    /// Where Lapwing's /stats, /exchanges and /metrics are [default: 127.0.0.1, any free port]
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<Bind>,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.trim().parse().map_err(|_| "is not a number".to_owned())?;
+    if (0.1..=100_000.0).contains(&rate) { Ok(rate) } else { Err("must be between 0.1 and 100000".to_owned()) }
+}
+
+#[cfg(test)]
+#[path = "cli_tests.rs"]
+mod tests;

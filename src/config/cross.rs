@@ -1,0 +1,99 @@
+//! What contradicts what: settings that are sound one by one and wrong together, and those that are merely unwise.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::{Config, HEADERS};
+use crate::attribution::Expect;
+use crate::settings::{Bind, Checks, Secret, Switch, Upstream};
+
+/// Headers that OTLP itself or HTTP sets.
+const OWN_HEADERS: [&str; 7] = ["connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding"];
+
+/// Reports contradictions. `is_given` tells which of two settings somebody chose: that one is at fault.
+pub(super) fn check(config: &Config, checks: &mut Checks, is_given: impl Fn(&str) -> bool) {
+    let binds = binds(config);
+    for (at, (key, bind)) in binds.iter().enumerate() {
+        for (earlier, other) in &binds[..at] {
+            if bind.collides(*other) && checks.is_sound(key) && checks.is_sound(earlier) {
+                let (wrong, bind, right, other) =
+                    if is_given(key) || !is_given(earlier) { (key, bind, earlier, other) } else { (earlier, other, key, bind) };
+                checks.fault(wrong, bind, format!("collides with {right}, which listens on {other}"));
+            }
+        }
+    }
+    if let Upstream::Http { authority, .. } = &config.upstream
+        && let Some((key, _)) = binds.iter().find(|(key, bind)| checks.is_sound(key) && reaches(authority, *bind))
+    {
+        checks.fault("upstream", &config.upstream, format!("is Lapwing itself: {key} listens there"));
+    }
+    if let Switch::On(collector) = &config.otlp_forward
+        && let Some((key, _)) = binds.iter().find(|(key, bind)| checks.is_sound(key) && reaches(collector.authority(), *bind))
+    {
+        checks.fault("otlp_forward", collector, format!("is Lapwing itself: {key} listens there"));
+    }
+    headers(config, checks);
+}
+
+fn headers(config: &Config, checks: &mut Checks) {
+    let mask = Secret::new("");
+    for (name, value) in &config.otlp_forward_headers {
+        let key = format!("{HEADERS}.{name}");
+        if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+            checks.fault(&key, &mask, "is no name of a header");
+        } else if OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+            checks.fault(&key, &mask, "is a header that Lapwing sets itself");
+        } else if !value.expose().bytes().all(|b| matches!(b, b' '..=b'~')) {
+            checks.fault(&key, &mask, "must be printable ASCII, as header values are");
+        }
+    }
+    if !config.otlp_forward_headers.is_empty() && !config.otlp_forward.is_on() && checks.is_sound("otlp_forward") {
+        checks.fault(HEADERS, &mask, "is of no use while otlp_forward is off");
+    }
+}
+
+/// What is allowed and yet worth a word.
+pub(super) fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let receivers = [("otlp_grpc", config.otlp_grpc), ("otlp_http", config.otlp_http)];
+    for (key, receiver) in receivers {
+        if let Switch::On(bind) = receiver
+            && !bind.get().ip().to_canonical().is_loopback()
+        {
+            warnings.push(format!("{key}: {bind}: whoever reaches this address can make up stages; 127.0.0.1 is enough in a pod"));
+        }
+    }
+    if receivers.iter().all(|(_, receiver)| !receiver.is_on()) {
+        if let Switch::On(collector) = &config.otlp_forward {
+            warnings.push(format!("otlp_forward: {collector}: nothing is received to pass on: otlp_grpc and otlp_http are off"));
+        }
+        if config.attribution.expect_spans == Expect::Always {
+            warnings.push(format!(
+                "attribution.expect_spans: always: every request waits {} for spans that nobody receives: otlp_grpc and otlp_http are off",
+                config.attribution.grace
+            ));
+        }
+    }
+    warnings
+}
+
+fn binds(config: &Config) -> Vec<(&'static str, Bind)> {
+    let mut binds = vec![("listen", config.listen), ("admin", config.admin)];
+    binds.extend(config.otlp_grpc.on().map(|bind| ("otlp_grpc", *bind)));
+    binds.extend(config.otlp_http.on().map(|bind| ("otlp_http", *bind)));
+    binds
+}
+
+/// Whether a connection to `authority` certainly arrives at `bind`. Names other than `localhost` are not looked up.
+fn reaches(authority: &str, bind: Bind) -> bool {
+    let address = match authority.strip_prefix("localhost:") {
+        Some(port) => port.parse().ok().map(|port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)),
+        None => authority.parse::<SocketAddr>().ok(),
+    };
+    let bound = bind.get();
+    address.is_some_and(|address| {
+        let here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+        bound.port() != 0
+            && address.port() == bound.port()
+            && (address.ip() == bound.ip() || (bound.ip().is_unspecified() && here(address.ip())))
+    })
+}

@@ -1,0 +1,151 @@
+//! Reads a tree of values as a [`Config`]. A value that cannot be read is noted and taken out, so that the next is found too.
+
+use figment::error::Kind;
+use figment::value::{Dict, Value};
+use figment::{Figment, error::Error};
+use serde::Deserialize;
+
+use super::path::{Path, Step};
+use super::{Config, HEADERS};
+use crate::settings::{Fault, Secret};
+
+/// The faults found so far, and what is needed to say where their values came from.
+pub(super) struct Faults {
+    figment: Figment,
+    /// As it was given, before anything was taken out.
+    given: Value,
+    pub(super) found: Vec<Fault>,
+}
+
+impl Faults {
+    pub(super) fn new(figment: Figment, given: Value, found: Vec<Fault>) -> Self {
+        Self { figment, given, found }
+    }
+
+    /// Where the value at `path`, or the section around it, came from; empty where nobody gave it.
+    pub(super) fn origin(&self, path: &Path) -> String {
+        // the root is a section of many origins
+        let value = path.nearest(&self.given);
+        let metadata = if std::ptr::eq(value, &raw const self.given) { None } else { self.figment.get_metadata(value.tag()) };
+        metadata.map_or_else(String::new, |metadata| metadata.name.to_string())
+    }
+
+    /// Whether anybody gave a value at `path`.
+    pub(super) fn is_given(&self, path: &Path) -> bool {
+        path.get(&self.given).is_some()
+    }
+
+    /// Notes a fault at `path`; its value is shown unless it is a secret's.
+    pub(super) fn note(&mut self, path: &Path, reason: impl Into<String>) {
+        let text = match path.get(&self.given) {
+            Some(value) if path.is_in(HEADERS) && !matches!(value, Value::Empty(..)) => Secret::new("").to_string(),
+            Some(value) => shown(value),
+            None => String::new(),
+        };
+        self.push(Fault::new(path.to_string(), text, reason), path);
+    }
+
+    /// Notes a fault of which path, value and reason are known.
+    pub(super) fn push(&mut self, fault: Fault, path: &Path) {
+        self.found.push(Fault { origin: self.origin(path), ..fault });
+    }
+
+    /// Notes a fault at `path`, and takes the value out of `tree`.
+    pub(super) fn refuse(&mut self, tree: &mut Value, path: &Path, reason: impl Into<String>) {
+        self.note(path, reason);
+        take_out(tree, path);
+    }
+}
+
+/// Lists keep their length, so that the paths into them stay true: an element's place is taken by one that can be read.
+fn take_out(tree: &mut Value, path: &Path) -> bool {
+    const STAGE: &str = "stage";
+    let stage = || Value::from("forward");
+    match path.0.as_slice() {
+        [.., Step::Index(_)] => path.get_mut(tree).is_some_and(|element| {
+            *element = Value::from(Dict::from([(STAGE.to_owned(), stage())]));
+            true
+        }),
+        // a rule cannot be without
+        [rule @ .., Step::Key(last)] if last == STAGE && matches!(rule.last(), Some(Step::Index(_))) => {
+            match Path(rule.to_vec()).get_mut(tree) {
+                Some(Value::Dict(_, rule)) => rule.insert(STAGE.to_owned(), stage()) != Some(stage()),
+                _ => false,
+            }
+        }
+        _ => path.remove(tree),
+    }
+}
+
+/// Reads `tree`. The unknown keys come with it.
+pub(super) fn decode(tree: &mut Value, faults: &mut Faults) -> (Config, Vec<Path>) {
+    loop {
+        let mut unknown = Vec::new();
+        let mut track = serde_path_to_error::Track::new();
+        let mut note = |path: serde_ignored::Path<'_>| unknown.push(Path::from(&path));
+        let reader = serde_path_to_error::Deserializer::new(&*tree, &mut track);
+        let error = match Config::deserialize(serde_ignored::Deserializer::new(reader, &mut note)) {
+            Ok(config) => return (config, unknown),
+            Err(error) => error,
+        };
+        let (path, reason) = fault_of(Path::from(&track.path()), error);
+        faults.note(&path, reason);
+        if !take_out(tree, &path) {
+            // cannot be: a fault is at a value that can be taken out
+            return (Config::default(), Vec::new());
+        }
+    }
+}
+
+fn fault_of(path: Path, error: Error) -> (Path, String) {
+    let reason = match error.kind {
+        Kind::MissingField(name) => return (path.key(&name), "is required".to_owned()),
+        Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) => format!("must be {}", english(&expected)),
+        Kind::UnknownVariant(_, names) => format!("must be {}", one_of(names)),
+        // a reader within a reader says it in serde's words: what was expected comes last
+        Kind::Message(text) if text.starts_with("invalid ") => match text.rsplit_once(", expected ") {
+            Some((_, expected)) => format!("must be {}", english(expected)),
+            None => text,
+        },
+        other => other.to_string(),
+    };
+    (path, reason)
+}
+
+fn english(expected: &str) -> String {
+    match expected {
+        "a boolean" => "true or false".to_owned(),
+        "a string" => "text".to_owned(),
+        "usize" | "u64" => "a whole number, 0 or more".to_owned(),
+        "u32" => format!("a whole number from 0 to {}", u32::MAX),
+        "a map" => "a section of keys".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "variant identifier" => "one of the names that the setting knows".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn one_of(names: &[&str]) -> String {
+    match names {
+        [] => "nothing".to_owned(),
+        [only] => (*only).to_owned(),
+        [before @ .., last] => format!("{} or {last}", before.join(", ")),
+    }
+}
+
+/// A value as text; sections and lists by their kind alone.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(_, text) => text.clone(),
+        Value::Char(_, c) => c.to_string(),
+        Value::Bool(_, is_true) => is_true.to_string(),
+        Value::Num(..) => match (value.to_u128(), value.to_i128()) {
+            (Some(n), _) => n.to_string(),
+            (None, Some(n)) => n.to_string(),
+            (None, None) => value.to_f64().map_or_else(String::new, |n| n.to_string()),
+        },
+        Value::Empty(..) => "nothing".to_owned(),
+        Value::Dict(..) => "a section".to_owned(),
+        Value::Array(..) => "a list".to_owned(),
+    }
+}

@@ -1,0 +1,123 @@
+//! Where a value stands in the configuration: `attribution.spans[2].stage`.
+
+use std::fmt;
+
+use figment::value::Value;
+
+/// One step from a section or list to a part of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// The steps from the root.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Path(pub(super) Vec<Step>);
+
+impl Path {
+    /// The path of `a.b.c`, without lists.
+    pub(super) fn dotted(text: &str) -> Self {
+        Self(text.split('.').map(|key| Step::Key(key.to_owned())).collect())
+    }
+
+    pub(super) fn key(&self, key: &str) -> Self {
+        self.with(Step::Key(key.to_owned()))
+    }
+
+    pub(super) fn index(&self, index: usize) -> Self {
+        self.with(Step::Index(index))
+    }
+
+    fn with(&self, step: Step) -> Self {
+        let mut steps = self.0.clone();
+        steps.push(step);
+        Self(steps)
+    }
+
+    /// Whether the first step is `key`.
+    pub(super) fn is_in(&self, key: &str) -> bool {
+        matches!(self.0.first(), Some(Step::Key(first)) if first == key)
+    }
+
+    /// What stands there.
+    pub(super) fn get<'v>(&self, tree: &'v Value) -> Option<&'v Value> {
+        self.0.iter().try_fold(tree, child)
+    }
+
+    /// What stands there, or the section or list nearest around it.
+    pub(super) fn nearest<'v>(&self, tree: &'v Value) -> &'v Value {
+        let mut at = tree;
+        for step in &self.0 {
+            let Some(next) = child(at, step) else { break };
+            at = next;
+        }
+        at
+    }
+
+    /// What stands there, to be changed.
+    pub(super) fn get_mut<'v>(&self, tree: &'v mut Value) -> Option<&'v mut Value> {
+        self.0.iter().try_fold(tree, |at, step| match (at, step) {
+            (Value::Dict(_, dict), Step::Key(key)) => dict.get_mut(key),
+            (Value::Array(_, list), Step::Index(index)) => list.get_mut(*index),
+            _ => None,
+        })
+    }
+
+    /// Takes out the key that the path ends in; `false` where there is none such.
+    pub(super) fn remove(&self, tree: &mut Value) -> bool {
+        let Some((Step::Key(last), before)) = self.0.split_last() else { return false };
+        match Self(before.to_vec()).get_mut(tree) {
+            Some(Value::Dict(_, dict)) => dict.remove(last).is_some(),
+            _ => false,
+        }
+    }
+}
+
+fn child<'v>(at: &'v Value, step: &Step) -> Option<&'v Value> {
+    match (at, step) {
+        (Value::Dict(_, dict), Step::Key(key)) => dict.get(key),
+        (Value::Array(_, list), Step::Index(index)) => list.get(*index),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Key(key) if at == 0 => f.write_str(key)?,
+                Step::Key(key) => write!(f, ".{key}")?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<&serde_path_to_error::Path> for Path {
+    fn from(path: &serde_path_to_error::Path) -> Self {
+        use serde_path_to_error::Segment;
+        let step = |segment: &Segment| match segment {
+            Segment::Seq { index } => Some(Step::Index(*index)),
+            Segment::Map { key } => Some(Step::Key(key.clone())),
+            // a variant is part of the value
+            Segment::Enum { .. } | Segment::Unknown => None,
+        };
+        Self(path.iter().filter_map(step).collect())
+    }
+}
+
+impl From<&serde_ignored::Path<'_>> for Path {
+    fn from(path: &serde_ignored::Path<'_>) -> Self {
+        use serde_ignored::Path as Ignored;
+        match path {
+            Ignored::Root => Self::default(),
+            Ignored::Seq { parent, index } => Self::from(*parent).index(*index),
+            Ignored::Map { parent, key } => Self::from(*parent).key(key),
+            Ignored::Some { parent } | Ignored::NewtypeStruct { parent } | Ignored::NewtypeVariant { parent } => {
+                Self::from(*parent)
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The effective configuration as text: YAML with a comment behind each value. It is given masked values and masks nothing.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::Value as Json;
+
+use super::Config;
+use super::load::reads_as;
+use super::ordered::Ordered;
+use super::path::Path;
+
+/// Comments stand in one column where the values leave room for it.
+const COMMENTS_AT: usize = 44;
+
+/// Where the value at `path` came from.
+pub(super) fn origin<'o>(origins: &'o BTreeMap<String, String>, path: &str) -> &'o str {
+    origins.get(path).map_or("default", String::as_str)
+}
+
+/// `config` as YAML, in the order of its fields.
+pub(super) fn yaml(config: &Config, origins: &BTreeMap<String, String>) -> String {
+    let mut writer = Writer { origins, text: String::new() };
+    if let Ordered::Section(section) = Ordered::of(config) {
+        for (key, value) in &section {
+            writer.entry(key, value, &Path::default().key(key), "");
+        }
+    }
+    writer.text
+}
+
+struct Writer<'o> {
+    origins: &'o BTreeMap<String, String>,
+    text: String,
+}
+
+impl Writer<'_> {
+    /// `indent` is what stands before the key: spaces, and a dash where the entry opens an element.
+    fn entry(&mut self, key: &str, value: &Ordered, path: &Path, indent: &str) {
+        let key = key_text(key);
+        let deeper = format!("{}  ", indent.replace('-', " "));
+        match value {
+            Ordered::Section(section) if !section.is_empty() => {
+                self.heading(&format!("{indent}{key}:"));
+                for (inner, value) in section {
+                    self.entry(inner, value, &path.key(inner), &deeper);
+                }
+            }
+            Ordered::List(list) if !list.is_empty() => {
+                self.heading(&format!("{indent}{key}:"));
+                for (index, element) in list.iter().enumerate() {
+                    self.element(element, &path.index(index), &deeper);
+                }
+            }
+            leaf => {
+                let value = match leaf {
+                    Ordered::Section(_) => "{}".to_owned(),
+                    Ordered::List(_) => "[]".to_owned(),
+                    Ordered::Leaf(value) => scalar(value),
+                };
+                let line = format!("{indent}{key}: {value}");
+                let origin = origin(self.origins, &path.to_string()).replace(char::is_control, " ");
+                let _ = writeln!(self.text, "{line:<COMMENTS_AT$} # {origin}");
+            }
+        }
+    }
+
+    fn element(&mut self, element: &Ordered, path: &Path, indent: &str) {
+        let Ordered::Section(section) = element else { return };
+        for (at, (key, value)) in section.iter().enumerate() {
+            let dash = if at == 0 { "- " } else { "  " };
+            self.entry(key, value, &path.key(key), &format!("{indent}{dash}"));
+        }
+    }
+
+    fn heading(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+}
+
+fn scalar(value: &Json) -> String {
+    match value {
+        // quoted only where bare text would read as something else
+        Json::String(text) if reads_as(&format!("k: {text}  # comment"), "k", text) => text.clone(),
+        Json::String(text) => quoted(text),
+        other => other.to_string(),
+    }
+}
+
+fn key_text(key: &str) -> String {
+    if reads_as(&format!("{key}: v"), key, "v") { key.to_owned() } else { quoted(key) }
+}
+
+/// In double quotes, with everything outside printable ASCII escaped.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        let _ = match c {
+            '"' | '\\' => write!(out, "\\{c}"),
+            ' '..='~' => write!(out, "{c}"),
+            other => write!(out, "\\U{:08X}", u32::from(other)),
+        };
+    }
+    out.push('"');
+    out
+}
