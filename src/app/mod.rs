@@ -1,9 +1,15 @@
-//! Wiring: who owns which task and thread, start and shutdown.
+//! Wiring: who owns which thread and task, start and shutdown, the command line, and the demo.
 
-pub mod demo;
-
-// until the commands are wired
-#[allow(dead_code)]
+mod aggregate;
 mod check;
-#[allow(dead_code)]
 pub mod cli;
+mod control;
+mod data;
+pub mod demo;
+mod log;
+mod run;
+mod running;
+mod signals;
+
+pub use run::run;
+pub use running::{Addresses, Running, StartError, start};

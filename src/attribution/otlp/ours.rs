@@ -38,6 +38,12 @@ impl Ours {
         Self { mark, forced: Mutex::default(), capacity }
     }
 
+    /// The mark by which traces made here are told.
+    #[must_use]
+    pub const fn mark(&self) -> TraceMark {
+        self.mark
+    }
+
     /// Remembers a client's trace that is sampled only because it is forced. Past 65,536 later ones it may be forgotten,
     /// and its spans would then be passed on. Called on the request path: one short lock, no allocation once warm.
     pub fn force(&self, trace: TraceId) {

@@ -1,0 +1,89 @@
+//! The aggregator's loop: looks into the queue of closed ledgers every 20 ms, takes spans as they come, and records
+//! merged exchanges. Nobody on the request path ever wakes it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_queue::ArrayQueue;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::attribution::{Aggregator, IncomingSpan, Join};
+use crate::ledger::{Ledger, Stamp};
+use crate::metrics::{Counter, Counters, Registry};
+
+/// How often the queue is looked into.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often the registry's windows advance.
+const ROTATE_NS: u64 = 2_000_000_000;
+
+/// The aggregator and what it reads and writes.
+pub(super) struct Aggregation {
+    aggregator: Aggregator,
+    queue: Arc<ArrayQueue<Ledger>>,
+    registry: Arc<Mutex<Registry>>,
+    counters: Arc<Counters>,
+    rotated: Stamp,
+}
+
+impl Aggregation {
+    pub(super) fn new(
+        join: Join,
+        queue: Arc<ArrayQueue<Ledger>>,
+        registry: Arc<Mutex<Registry>>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let aggregator = Aggregator::new(join, counters.clone());
+        Self { aggregator, queue, registry, counters, rotated: Stamp::now() }
+    }
+
+    /// Runs until `stop`, then merges and records whatever waits.
+    pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Vec<IncomingSpan>>, stop: CancellationToken) {
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                _ = look.tick() => {}
+                Some(received) = spans.recv() => self.spans(received),
+            }
+            self.look();
+        }
+        while let Ok(received) = spans.try_recv() {
+            self.spans(received);
+        }
+        self.look();
+        let now = Stamp::now();
+        let mut registry = self.registry.lock();
+        self.aggregator.flush(now, &mut |exchange| registry.keep(exchange, now));
+    }
+
+    fn spans(&mut self, received: Vec<IncomingSpan>) {
+        let now = Stamp::now();
+        let mut registry = self.registry.lock();
+        self.aggregator.spans(received, now, &mut |exchange| registry.keep(exchange, now));
+    }
+
+    /// Takes what waits, at most as much as waits now, so that the admin server gets its turn.
+    fn look(&mut self) {
+        let depth = self.queue.len();
+        self.counters.set(Counter::QueueDepth, depth as u64);
+        let now = Stamp::now();
+        let mut registry = self.registry.lock();
+        for _ in 0..depth {
+            let Some(ledger) = self.queue.pop() else { break };
+            self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(exchange, now));
+        }
+        self.aggregator.tick(now, &mut |exchange| registry.keep(exchange, now));
+        let (pending, orphans) = self.aggregator.fill();
+        self.counters.set(Counter::Pending, pending as u64);
+        self.counters.set(Counter::OrphanSpans, orphans as u64);
+        if now.since(self.rotated) >= ROTATE_NS {
+            registry.rotate(now);
+            self.rotated = now;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The control plane: one thread that owns the aggregator, the admin server, the OTLP receiver and the forwarder.
+//! Nothing here can slow a request; the data plane only leaves closed ledgers in a queue.
+
+use std::future::Future;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_queue::ArrayQueue;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tokio_util::sync::CancellationToken;
+
+use super::aggregate::Aggregation;
+use super::running::StartError;
+use crate::attribution::Rules;
+use crate::attribution::otlp::{self, ForwardQueue, Inbox, Ours};
+use crate::config::Loaded;
+use crate::export::{self, Surfaces};
+use crate::ledger::{Ledger, Stamp, clock};
+use crate::metrics::{Counters, Labels, Registry};
+use crate::proxy::Target;
+
+/// How long the last telemetry may take to be passed on at the end.
+const FORWARD_DRAIN: Duration = Duration::from_secs(5);
+/// `/readyz` waits this long for the upstream to accept.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// What ends when.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Phases {
+    /// Cancelled first: no more connections, no more requests.
+    pub(super) accepting: CancellationToken,
+    /// Cancelled when the last request has ended: merge what waits, pass on what is queued, end.
+    pub(super) profiling: CancellationToken,
+}
+
+/// The control plane's listeners.
+pub(super) struct Listeners {
+    pub(super) admin: TcpListener,
+    pub(super) otlp_grpc: Option<TcpListener>,
+    pub(super) otlp_http: Option<TcpListener>,
+}
+
+/// What the control plane is made of.
+pub(super) struct Control {
+    pub(super) loaded: Loaded,
+    pub(super) listeners: Listeners,
+    pub(super) counters: Arc<Counters>,
+    pub(super) labels: Arc<Labels>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) ours: Arc<Ours>,
+    pub(super) queue: Arc<ArrayQueue<Ledger>>,
+    pub(super) target: Target,
+    pub(super) phases: Phases,
+}
+
+impl Control {
+    /// Starts the thread.
+    pub(super) fn spawn(self) -> Result<JoinHandle<io::Result<()>>, StartError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
+        let config = &self.loaded.config;
+        let guard = runtime.enter();
+        let forward = match config.otlp_forward.on() {
+            Some(to) => {
+                let headers = config.otlp_forward_headers.clone();
+                let (queue, worker) =
+                    otlp::forwarder(to, headers, &config.attribution, self.ours.clone(), self.counters.clone())?;
+                Some((queue, worker))
+            }
+            None => None,
+        };
+        drop(guard);
+        let (queue, worker) = forward.unzip();
+        let run = move || runtime.block_on(LocalSet::new().run_until(self.run(queue, worker)));
+        std::thread::Builder::new().name("lapwing-control".to_owned()).spawn(run).map_err(StartError::Thread)
+    }
+
+    async fn run<W: Future<Output = ()> + 'static>(self, forward: Option<ForwardQueue>, worker: Option<W>) -> io::Result<()> {
+        let Self { loaded, listeners, counters, labels, rules, ours: _, queue, target, phases } = self;
+        let config = &loaded.config;
+        let queue_capacity = queue.capacity();
+        let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels, counters.clone())));
+        let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
+        let inbox = Inbox::new(rules, counters.clone(), sender, forward);
+        let max_body = config.attribution.otlp_max_body.get();
+        // the surfaces outlive the last request, and the receiver too: an upstream that is drained flushes its spans last
+        let stop = phases.profiling.clone();
+
+        let aggregation = Aggregation::new(config.attribution.join(), queue, registry.clone(), counters.clone());
+        let aggregation = aggregation.run(spans, stop.clone());
+        let surfaces = Surfaces {
+            registry,
+            counters,
+            config: Arc::new(loaded.masked_json()),
+            ready: Arc::new(move || probe(target.clone())),
+            draining: phases.accepting.clone(),
+            limits: export::Limits {
+                queue: queue_capacity,
+                pending: config.attribution.max_pending,
+                orphan_spans: config.attribution.max_orphan_spans,
+            },
+            started_unix_ns: clock::unix_ns(),
+            started: Stamp::now(),
+        };
+        let admin = export::serve(listeners.admin, surfaces, stop.clone());
+        let grpc = optional(listeners.otlp_grpc.map(|l| otlp::serve_grpc(l, inbox.clone(), max_body, stop.clone())));
+        let http = optional(listeners.otlp_http.map(|l| otlp::serve_http(l, inbox.clone(), max_body, stop.clone())));
+        drop(inbox); // the servers hold the only ones: when they end, the forwarder does
+
+        let forwarding = async {
+            let Some(worker) = worker else { return };
+            let too_late = async {
+                stop.cancelled().await;
+                tokio::time::sleep(FORWARD_DRAIN).await;
+            };
+            tokio::select! {
+                () = worker => {}
+                () = too_late => tracing::warn!("otlp_forward: some telemetry could not be passed on before the end"),
+            }
+        };
+        let ((), admin, grpc, http, ()) = tokio::join!(aggregation, admin, grpc, http, forwarding);
+        admin.and(grpc).and(http)
+    }
+}
+
+async fn optional(server: Option<impl Future<Output = io::Result<()>>>) -> io::Result<()> {
+    match server {
+        Some(server) => server.await,
+        None => Ok(()),
+    }
+}
+
+fn probe(target: Target) -> export::Probing {
+    Box::pin(async move { target.probe(PROBE).await })
+}

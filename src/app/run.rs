@@ -1,0 +1,95 @@
+//! From the command line to an exit code.
+
+use std::process::ExitCode;
+
+use tokio_util::sync::CancellationToken;
+
+use super::cli::{Command, DemoArgs};
+use super::running::{self, Running};
+use super::demo::{self, Demo, Places};
+use super::{check, log, signals};
+use crate::config::{self, Loaded, Sources};
+use crate::settings::Bind;
+
+/// Does what the command line asks for.
+#[must_use]
+pub fn run() -> ExitCode {
+    match super::cli::parse(std::env::args_os(), std::env::vars_os()) {
+        Ok(Command::Serve(sources)) => serve(&sources),
+        Ok(Command::Check(sources)) => exit(check::check(&sources)),
+        Ok(Command::Demo(args)) => demo(&args),
+        Err(error) => {
+            let is_fault = error.use_stderr();
+            // a closed pipe is nobody's fault
+            drop(error.print());
+            exit(if is_fault { check::USAGE } else { 0 })
+        }
+    }
+}
+
+fn serve(sources: &Sources) -> ExitCode {
+    let loaded = match config::load(sources) {
+        Ok(loaded) => loaded,
+        Err(faults) => {
+            // nobody may listen
+            drop(check::write_faults(&faults, &mut std::io::stderr().lock()));
+            return exit(check::USAGE);
+        }
+    };
+    log::init(&loaded.config);
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    match start(&loaded) {
+        Ok(running) => {
+            let by = signals::wait(&running);
+            tracing::info!(drain_timeout = %loaded.config.drain_timeout, "{by}: draining; a second signal ends at once");
+            end(running)
+        }
+        Err(code) => code,
+    }
+}
+
+fn demo(args: &DemoArgs) -> ExitCode {
+    let chosen = Demo { seconds: args.seconds, rate: args.rate, clients: args.clients, server: None };
+    let places = Places { listen: args.listen.map(Bind::get), admin: args.admin.map(Bind::get) };
+    match demo::run(chosen, places, &CancellationToken::new()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lapwing demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(loaded: &Loaded) -> Result<Running, ExitCode> {
+    let running = running::start(loaded).map_err(|error| {
+        eprintln!("lapwing: {error}");
+        ExitCode::FAILURE
+    })?;
+    let at = running.addresses();
+    let receiver = |at: Option<std::net::SocketAddr>| at.map_or_else(|| "off".to_owned(), |at| at.to_string());
+    tracing::info!(
+        listen = %at.listen,
+        upstream = %loaded.config.upstream,
+        admin = %at.admin,
+        otlp_grpc = receiver(at.otlp_grpc),
+        otlp_http = receiver(at.otlp_http),
+        "lapwing {} is ready", env!("CARGO_PKG_VERSION")
+    );
+    Ok(running)
+}
+
+fn end(running: Running) -> ExitCode {
+    match running.stop() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "a thread failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn exit(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+}

@@ -1,0 +1,201 @@
+//! A running Lapwing: everything bound and started in order, and stopped in order without losing what is in flight.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_queue::ArrayQueue;
+use tokio_util::sync::CancellationToken;
+
+use super::control::{self, Control, Phases};
+use super::data;
+use crate::attribution::otlp::Ours;
+use crate::attribution::{Rules, server_timing};
+use crate::config::{Config, Loaded};
+use crate::ledger::TraceMark;
+use crate::metrics::{Counters, Labels};
+use crate::proxy::{self, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
+use crate::settings::{Bind, Switch, Upstream};
+
+/// Closed ledgers that may wait for the aggregator, which looks every 20 ms: enough for 200,000 requests a second.
+const QUEUE: usize = 4096;
+/// Upstreams told apart; there is one so far.
+const UPSTREAMS: usize = 16;
+
+/// Why Lapwing could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address could not be listened on.
+    #[error("{key}: {address}: {cause}{hint}")]
+    Bind {
+        /// The setting.
+        key: &'static str,
+        /// Its value.
+        address: SocketAddr,
+        /// What the system says.
+        cause: io::Error,
+        /// What the user may do about it.
+        hint: &'static str,
+    },
+    /// The collector to pass telemetry on to cannot be used.
+    #[error("otlp_forward: {0}")]
+    Forward(#[from] crate::attribution::otlp::Error),
+    /// A thread or its runtime could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+/// Where a running Lapwing listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// Requests.
+    pub listen: SocketAddr,
+    /// The admin surfaces.
+    pub admin: SocketAddr,
+    /// OTLP over gRPC, unless off.
+    pub otlp_grpc: Option<SocketAddr>,
+    /// OTLP over HTTP, unless off.
+    pub otlp_http: Option<SocketAddr>,
+}
+
+/// A running Lapwing. Dropping it stops nothing: call [`Running::stop`].
+#[derive(Debug)]
+pub struct Running {
+    addresses: Addresses,
+    phases: Phases,
+    data: Vec<JoinHandle<io::Result<()>>>,
+    control: JoinHandle<io::Result<()>>,
+}
+
+/// Binds every address, then starts the control plane and the data plane.
+///
+/// # Errors
+///
+/// If an address cannot be listened on, or a thread cannot be started. Nothing is left running then.
+pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
+    let config = &loaded.config;
+    let (listen, listeners) = data::bind(config.listen.get(), config.proxy.workers, config.proxy.tcp_backlog)
+        .map_err(|cause| StartError::Bind { key: "listen", address: config.listen.get(), cause, hint: "" })?;
+    let admin = bind("admin", config.admin, "")?;
+    let (otlp_grpc, otlp_http) = (receiver("otlp_grpc", &config.otlp_grpc)?, receiver("otlp_http", &config.otlp_http)?);
+    let local = |listener: &TcpListener| listener.local_addr().map_err(StartError::Thread);
+    let addresses = Addresses {
+        listen,
+        admin: local(&admin)?,
+        otlp_grpc: otlp_grpc.as_ref().map(local).transpose()?,
+        otlp_http: otlp_http.as_ref().map(local).transpose()?,
+    };
+
+    let counters = Arc::new(Counters::default());
+    let labels = Arc::new(Labels::new(config.metrics.max_routes, config.metrics.max_models, UPSTREAMS));
+    let rules = Arc::new(rules(config));
+    let ours = Arc::new(Ours::new(TraceMark::random()));
+    let queue = Arc::new(ArrayQueue::new(QUEUE));
+    let phases = Phases::default();
+    let (target, protocol) = target(config);
+
+    let control = Control {
+        loaded: loaded.clone(),
+        listeners: control::Listeners { admin, otlp_grpc, otlp_http },
+        counters: counters.clone(),
+        labels: labels.clone(),
+        rules: rules.clone(),
+        ours: ours.clone(),
+        queue: queue.clone(),
+        target: target.clone(),
+        phases: phases.clone(),
+    };
+    let control = control.spawn()?;
+
+    let reports = server_timing::reader(rules, counters.clone());
+    let observer = Arc::new(Profiler::new(queue, counters.clone(), labels, &config.upstream.to_string(), reports));
+    let parts = Parts {
+        config: proxy::Config { upstream_protocol: protocol, ..config.proxy.clone() },
+        target,
+        tracing: tracing(config, &addresses, ours),
+        observer,
+        counters,
+    };
+    let drain = config.drain_timeout.get();
+    match data::spawn(listeners, &parts, &phases.accepting, drain) {
+        Ok(data) => Ok(Running { addresses, phases, data, control }),
+        Err(error) => {
+            phases.stop_all();
+            Err(StartError::Thread(error))
+        }
+    }
+}
+
+impl Running {
+    /// Where it listens.
+    #[must_use]
+    pub const fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Stops accepting, drains requests in flight up to `drain_timeout`, merges and passes on what waits, and ends.
+    /// Blocks the calling thread until then.
+    ///
+    /// # Errors
+    ///
+    /// What a thread ended with.
+    pub fn stop(self) -> io::Result<()> {
+        self.phases.accepting.cancel();
+        let data = self.data.into_iter().map(join).collect::<io::Result<()>>();
+        self.phases.profiling.cancel();
+        join(self.control).and(data)
+    }
+
+    /// Ends when a thread of it has ended on its own, which none should.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.control.is_finished() || self.data.iter().any(JoinHandle::is_finished)
+    }
+}
+
+fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+}
+
+fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {
+    proxy::bind(to.get(), 128, false).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
+}
+
+fn receiver(key: &'static str, to: &Switch<Bind>) -> Result<Option<TcpListener>, StartError> {
+    to.on().map(|to| bind(key, *to, " (choose another address, or off; the upstream's exporter must send to it)")).transpose()
+}
+
+fn rules(config: &Config) -> Rules {
+    let attribution = &config.attribution;
+    let names = attribution.server_timing.iter().map(|(name, stage)| (name.as_str(), *stage));
+    Rules::new(names, attribution.spans.iter().cloned())
+}
+
+fn target(config: &Config) -> (Target, UpstreamProtocol) {
+    match &config.upstream {
+        Upstream::Http { authority, h2: true } => (Target::Tcp(authority.clone()), UpstreamProtocol::H2),
+        Upstream::Http { authority, h2: false } => (Target::Tcp(authority.clone()), config.proxy.upstream_protocol),
+        Upstream::Unix { path } => (Target::Unix(path.clone()), config.proxy.upstream_protocol),
+    }
+}
+
+/// Without a receiver no span can come: then requests keep the fields that they have.
+fn tracing(config: &Config, addresses: &Addresses, ours: Arc<Ours>) -> Tracing {
+    let listens = addresses.otlp_grpc.is_some() || addresses.otlp_http.is_some();
+    let sampling = if listens { config.trace_sampling } else { TraceSampling::Off };
+    Tracing { sampling, mark: ours.mark(), forced: Arc::new(move |trace| ours.force(trace)) }
+}
+
+impl Phases {
+    fn stop_all(&self) {
+        self.accepting.cancel();
+        self.profiling.cancel();
+    }
+}
+
+/// A token that is cancelled when accepting stops.
+#[must_use]
+pub fn accepting(running: &Running) -> CancellationToken {
+    running.phases.accepting.clone()
+}

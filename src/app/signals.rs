@@ -1,0 +1,56 @@
+//! SIGTERM and SIGINT: the first begins an orderly end, the second ends at once.
+
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::running::Running;
+
+/// How often the threads are looked after while nothing happens.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Blocks until the process is asked to end, or a thread failed; says which. From then on a further signal ends the
+/// process at once, with the status that a shell gives to one so ended.
+pub(super) fn wait(running: &Running) -> &'static str {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return "no signal handler";
+    };
+    let (mut term, mut interrupt) = {
+        let _entered = runtime.enter();
+        match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+            (Ok(term), Ok(interrupt)) => (term, interrupt),
+            _ => return "no signal handler",
+        }
+    };
+    let by = runtime.block_on(first(&mut term, &mut interrupt, running));
+    let second = move || {
+        let code = runtime.block_on(async {
+            tokio::select! {
+                _ = term.recv() => 128 + 15,
+                _ = interrupt.recv() => 128 + 2,
+            }
+        });
+        tracing::warn!("a second signal: ending at once");
+        #[allow(clippy::disallowed_methods, reason = "the user asked twice")]
+        std::process::exit(code)
+    };
+    if let Err(error) = std::thread::Builder::new().name("lapwing-signal".to_owned()).spawn(second) {
+        tracing::warn!(%error, "a second signal will not be heard");
+    }
+    by
+}
+
+async fn first(term: &mut Signal, interrupt: &mut Signal, running: &Running) -> &'static str {
+    let mut look = tokio::time::interval(LOOK);
+    loop {
+        tokio::select! {
+            _ = term.recv() => return "SIGTERM",
+            _ = interrupt.recv() => return "SIGINT",
+            _ = look.tick() => {
+                if running.has_failed() {
+                    return "a thread ended on its own";
+                }
+            }
+        }
+    }
+}
