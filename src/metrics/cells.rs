@@ -4,7 +4,7 @@
 //! factor of two touches sixteen pages here, 12 KiB. Two counts stand side by side: what came since the last rotation and
 //! what came before it, so that rotating costs the pages that were hit and not the whole range.
 
-use super::layout::{CELLS, cell};
+use super::layout::CELLS;
 
 const PAGE: usize = 64;
 const PAGES: usize = CELLS / PAGE;
@@ -42,9 +42,9 @@ impl Cells {
         Self { directory: [NONE; PAGES], hit: [0; PAGES / 64], pages: Vec::new() }
     }
 
-    /// Records a value, in the last cell if it is above the bounds.
-    pub(crate) fn record(&mut self, value_ns: u64) {
-        let at = usize::from(cell(value_ns));
+    /// Adds one to a cell.
+    pub(crate) fn record(&mut self, cell: u16) {
+        let at = usize::from(cell);
         let (number, column) = (at / PAGE, at % PAGE);
         if self.directory[number] == NONE {
             self.grow(number);
@@ -93,7 +93,8 @@ impl Cells {
     }
 }
 
-const fn key(measure: u32, cell: usize) -> u32 {
+/// The key of a count: sorts by measure and then by cell.
+pub(crate) const fn key(measure: u32, cell: usize) -> u32 {
     measure << 16 | cell as u32
 }
 
@@ -111,6 +112,7 @@ pub(crate) fn coalesce(counts: &mut Vec<Count<u64>>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::cell;
     use super::*;
 
     fn read(cells: &Cells, all: bool) -> Vec<u64> {
@@ -124,13 +126,13 @@ mod tests {
         let mut cells = Cells::new();
         let mut slot = Vec::new();
         for value in [5_000, 5_000, 1_000_000, 9_000_000_000] {
-            cells.record(value);
+            cells.record(cell(value));
         }
         assert_eq!((read(&cells, false), read(&cells, true)), (vec![2, 1, 1], vec![2, 1, 1]));
         cells.rotate(3, &mut slot);
         assert_eq!(slot.iter().map(|c| (c.key >> 16, c.count)).collect::<Vec<_>>(), [(3, 2), (3, 1), (3, 1)]);
         assert!(slot.is_sorted_by_key(|c| c.key));
-        cells.record(5_000);
+        cells.record(cell(5_000));
         assert_eq!((read(&cells, false), read(&cells, true)), (vec![1], vec![3, 1, 1]));
         slot.clear();
         cells.rotate(0, &mut slot);

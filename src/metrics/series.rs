@@ -1,16 +1,21 @@
 //! One series: what the exchanges of one route, model and upstream add up to. Durations are nanoseconds.
 //!
-//! Recording touches only what came since the last rotation. Memory of one series: 2 KiB, and for each measure that
+//! Recording touches only the exact figures since the last rotation and the end of a short list of cells. The list is
+//! counted into the histograms when it is full, some thirty exchanges at a time, so that a series which has left the
+//! processor's caches costs a few misses and not several for each measure. Memory of one series: 3 KiB, and for each measure that
 //! occurs 0.8 KiB and 0.75 KiB for each page (3–6 % of value range) that was ever hit; for each slot in which it had
 //! traffic (at most 10 fine and 31 coarse) 0.9 KiB and 8 bytes for each distinct value. An idle series holds no slots.
 
 use std::collections::VecDeque;
 
-use super::cells::{Cells, Count, coalesce};
+use super::cells::{Cells, Count, coalesce, key};
 use super::figures::{Figures, Measure};
-use super::layout::HIGH_NS;
+use super::layout::{HIGH_NS, cell};
 use super::window::{Roll, Selection, Window};
 use crate::ledger::{Exchange, SeriesKey};
+
+/// How many durations are listed before they are counted; 1 KiB.
+const LISTED: usize = 256;
 
 /// Figures and histograms of one key.
 #[derive(Debug)]
@@ -18,6 +23,8 @@ pub(super) struct Series {
     pub(super) key: SeriesKey,
     now: Figures,
     before: Figures,
+    /// Keys of durations that are not in `cells` yet; they came since the last rotation.
+    listed: Vec<u32>,
     cells: [Option<Box<Cells>>; Measure::COUNT],
     fine: VecDeque<Slot>,
     coarse: VecDeque<Slot>,
@@ -38,6 +45,7 @@ impl Series {
             key,
             now: Figures::default(),
             before: Figures::default(),
+            listed: Vec::new(),
             cells: [const { None }; Measure::COUNT],
             fine: VecDeque::new(),
             coarse: VecDeque::new(),
@@ -48,16 +56,30 @@ impl Series {
     /// Adds an exchange. Tells how many of its durations were above the histograms' bounds, and whether it is the first
     /// since the last rotation.
     pub(super) fn record(&mut self, exchange: &Exchange) -> (u64, bool) {
-        let (cells, mut clipped) = (&mut self.cells, 0);
+        if self.listed.capacity() - self.listed.len() < Measure::COUNT {
+            self.count_listed();
+        }
+        let (listed, mut clipped) = (&mut self.listed, 0);
         self.now.record(exchange, |measure, ns| {
             clipped += u64::from(ns > HIGH_NS);
-            cells[measure.index()].get_or_insert_with(|| Box::new(Cells::new())).record(ns);
+            listed.push(key(measure.index() as u32, usize::from(cell(ns))));
         });
         (clipped, !std::mem::replace(&mut self.touched, true))
     }
 
+    /// Counts what is listed into the histograms.
+    #[cold]
+    fn count_listed(&mut self) {
+        for key in self.listed.drain(..) {
+            let cells = &mut self.cells[(key >> 16) as usize];
+            cells.get_or_insert_with(|| Box::new(Cells::new())).record(key as u16);
+        }
+        self.listed.reserve_exact(LISTED);
+    }
+
     /// Closes the fine slot `number`.
     pub(super) fn rotate(&mut self, number: u64) {
+        self.count_listed();
         let figures = std::mem::take(&mut self.now);
         let mut counts = Vec::new();
         for (measure, cells) in self.cells.iter_mut().enumerate() {
@@ -95,7 +117,7 @@ impl Series {
     /// What `window` holds: exact figures, and counts sorted by key.
     pub(super) fn read(&self, window: Window, selection: &Selection) -> (Figures, Vec<Count<u64>>) {
         let mut figures = self.now.clone();
-        let mut counts = Vec::new();
+        let mut counts: Vec<_> = self.listed.iter().map(|key| Count { key: *key, count: 1 }).collect();
         if window == Window::All {
             figures.merge(&self.before);
         }
