@@ -23,9 +23,9 @@ pub struct Join {
     /// How many closed ledgers may wait; past it the oldest is merged with what is there. About 1.3 KB each, and
     /// 0.1 KB per span; default 8192.
     pub max_pending: usize,
-    /// How many spans one exchange keeps; the rest are shed. Default 256.
+    /// How many spans one exchange keeps; the rest are shed. Default 128.
     pub max_spans_per_exchange: usize,
-    /// How many spans without an exchange are held; past it the oldest trace goes. About 400 bytes each; default 16,384.
+    /// How many spans without an exchange are held; past it the oldest trace goes. About 700 bytes each; default 8192.
     pub max_orphan_spans: usize,
     /// How long a span without an exchange is held: it may come long before a slow request ends. Default 60 s.
     pub orphan_ns: u64,
@@ -39,8 +39,8 @@ impl Default for Join {
             grace_ns: 6_000_000_000,
             quiet_ns: 250_000_000,
             max_pending: 8192,
-            max_spans_per_exchange: 256,
-            max_orphan_spans: 16_384,
+            max_spans_per_exchange: 128,
+            max_orphan_spans: 8192,
             orphan_ns: 60_000_000_000,
             expect: Expect::Auto,
         }

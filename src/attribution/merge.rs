@@ -89,10 +89,11 @@ impl Placing {
                 placing.trace(window, i, span, stage);
             }
         }
-        if !ledger.reports.is_empty() {
+        let is_reported = ledger.reports.iter().any(says);
+        if is_reported {
             placing.report(window, &ledger.reports);
         }
-        if ledger.reports.is_empty() && placing.accepted.is_empty() && window.length_ns() > 0 {
+        if !is_reported && placing.accepted.is_empty() && window.length_ns() > 0 {
             placing.is_opaque = true;
             placing.claim(Stage::Forward, Source::Opaque, window.start_ns, window.end_ns, 0);
         }
@@ -121,8 +122,8 @@ impl Placing {
     fn report(&mut self, window: Window, reports: &[Report]) {
         let mut in_trailer = [false; Stage::COUNT];
         reports.iter().filter(|r| r.trailing).for_each(|r| in_trailer[r.stage.index()] = true);
-        let head = || reports.iter().filter(|r| !r.trailing && !in_trailer[r.stage.index()]);
-        let tail = || reports.iter().filter(|r| r.trailing);
+        let head = || reports.iter().filter(|r| says(r) && !r.trailing && !in_trailer[r.stage.index()]);
+        let tail = || reports.iter().filter(|r| says(r) && r.trailing);
 
         let free = self.free(window);
         let before = within(&free, window.start_ns, window.head_ns);
@@ -166,6 +167,11 @@ impl Placing {
         }
         free
     }
+}
+
+/// Whether a report says anything: who is told to call time unattributed claims none.
+fn says(report: &Report) -> bool {
+    report.stage != Stage::Unattributed
 }
 
 /// The parts of `pieces` inside `start_ns..end_ns`.

@@ -146,8 +146,9 @@ fn a_report_of_nothing_is_a_report() {
 }
 
 #[test]
-fn spans_that_claim_nothing_leave_the_window_opaque() {
-    let l = ledger(100, Some((10, 90, 90)));
+fn who_claims_nothing_leaves_the_window_opaque() {
+    let mut l = ledger(100, Some((10, 90, 90)));
+    l.reports.push(report(Stage::Unattributed, 10, false));
     let spans = vec![TracedSpan { stage: None, ..traced(Stage::Queue, 10, 90, 1) }, traced(Stage::Queue, 90, 95, 1)];
     let e = merge(l, spans);
     assert_eq!((e.account.by_source_ns(Stage::Forward, Source::Opaque), e.clipped), (80, 1));
@@ -219,7 +220,9 @@ proptest! {
         let said = [Source::Reported, Source::Traced, Source::Opaque].map(by_source);
         prop_assert!(said.iter().sum::<u64>() <= window_ns);
         prop_assert!(said[0] + said[1] <= e.claimed_ns && e.claimed_ns <= window_ns);
-        prop_assert_eq!(e.account.by_source_ns(Stage::Unattributed, Source::Traced), 0);
+        for source in [Source::Traced, Source::Reported, Source::Opaque] {
+            prop_assert_eq!(e.account.by_source_ns(Stage::Unattributed, source), 0);
+        }
     }
 
     /// Spans side by side, in any order, among reports of any stage and size.
@@ -249,7 +252,7 @@ proptest! {
     #[test]
     fn the_window_is_opaque_if_and_only_if_nobody_claims(l in any_ledger(), spans in any_traced()) {
         let w = bounds(&l);
-        let is_claimed = !l.reports.is_empty() || !Placing::of(&l, &spans).accepted.is_empty();
+        let is_claimed = l.reports.iter().any(says) || !Placing::of(&l, &spans).accepted.is_empty();
         let e = merge(l, spans);
         let opaque = Stage::ALL.map(|s| e.account.by_source_ns(s, Source::Opaque));
         let observed = |t: u64| e.ledger.spans.iter().any(|s| s.start_ns <= t && t < s.end_ns);
@@ -272,7 +275,7 @@ proptest! {
             prop_assert_eq!(timed[0].0, timed[0].1);
             prop_assert!(stage == Stage::Unattributed || timed[1].0 == timed[1].1);
             let trailing = l.reports.iter().any(|r| r.stage == stage && r.trailing);
-            let said = l.reports.iter().filter(|r| r.stage == stage && r.trailing == trailing).fold(0_u64, |n, r| n.saturating_add(r.duration_ns));
+            let said = l.reports.iter().filter(|r| says(r) && r.stage == stage && r.trailing == trailing).fold(0_u64, |n, r| n.saturating_add(r.duration_ns));
             let got = e.account.by_source_ns(stage, Source::Reported);
             prop_assert!(got <= said);
             let spans_clipped = placed(&Ledger { reports: Default::default(), ..l.clone() }, &spans).1;
