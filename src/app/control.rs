@@ -26,6 +26,8 @@ use crate::proxy::Target;
 
 /// How long the last telemetry may take to be passed on at the end.
 const FORWARD_DRAIN: Duration = Duration::from_secs(5);
+/// How long answers that are being given may take at the end.
+const SERVERS_DRAIN: Duration = Duration::from_secs(2);
 /// `/readyz` waits this long for the upstream to accept.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -106,9 +108,10 @@ impl Control {
             started_unix_ns: clock::unix_ns(),
             started: Stamp::now(),
         };
-        let admin = export::serve(listeners.admin, surfaces, stop.clone());
-        let grpc = optional(listeners.otlp_grpc.map(|l| otlp::serve_grpc(l, inbox.clone(), max_body, stop.clone())));
-        let http = optional(listeners.otlp_http.map(|l| otlp::serve_http(l, inbox.clone(), max_body, stop.clone())));
+        let admin = in_time(export::serve(listeners.admin, surfaces, stop.clone()), &stop);
+        let grpc = listeners.otlp_grpc.map(|l| otlp::serve_grpc(l, inbox.clone(), max_body, stop.clone()));
+        let http = listeners.otlp_http.map(|l| otlp::serve_http(l, inbox.clone(), max_body, stop.clone()));
+        let (grpc, http) = (in_time(optional(grpc), &stop), in_time(optional(http), &stop));
         drop(inbox); // the servers hold the only ones: when they end, the forwarder does
 
         let forwarding = async {
@@ -124,6 +127,19 @@ impl Control {
         };
         let ((), admin, grpc, http, ()) = tokio::join!(aggregation, admin, grpc, http, forwarding);
         admin.and(grpc).and(http)
+    }
+}
+
+/// Runs a server until it ends, or until [`SERVERS_DRAIN`] after `stop`: a reader who never finishes must not keep the
+/// process alive.
+async fn in_time(server: impl Future<Output = io::Result<()>>, stop: &CancellationToken) -> io::Result<()> {
+    let too_late = async {
+        stop.cancelled().await;
+        tokio::time::sleep(SERVERS_DRAIN).await;
+    };
+    tokio::select! {
+        ended = server => ended,
+        () = too_late => Ok(()),
     }
 }
 

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
 
 use super::cli::{Command, DemoArgs};
-use super::running::{self, Running};
 use super::demo::{self, Demo, Places};
+use super::running::{self, Running};
 use super::{check, log, signals};
 use crate::config::{self, Loaded, Sources};
 use crate::settings::Bind;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_queue::ArrayQueue;
-use tokio_util::sync::CancellationToken;
 
 use super::control::{self, Control, Phases};
 use super::data;
@@ -192,10 +191,4 @@ impl Phases {
         self.accepting.cancel();
         self.profiling.cancel();
     }
-}
-
-/// A token that is cancelled when accepting stops.
-#[must_use]
-pub fn accepting(running: &Running) -> CancellationToken {
-    running.phases.accepting.clone()
 }

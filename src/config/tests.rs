@@ -68,7 +68,8 @@ fn an_upstream_is_enough() {
 
 #[test]
 fn what_is_later_wins_and_the_rest_stays() {
-    let yaml = "upstream: http://file:1\nlisten: 127.0.0.1:1\nadmin: 127.0.0.1:2\nproxy: {workers: 2, max_in_flight: 7}\nmetrics:\n";
+    let yaml =
+        "upstream: http://file:1\nlisten: 127.0.0.1:1\nadmin: 127.0.0.1:2\nproxy: {workers: 2, max_in_flight: 7}\nmetrics:\n";
     let env = [("LAPWING_ADMIN", ":3"), ("LAPWING_LISTEN", "127.0.0.1:4"), ("LAPWING_PROXY__WORKERS", " 3 ")];
     let case = case(yaml, &env, &[("listen", "127.0.0.1:5")]);
     let loaded = case.loaded();
@@ -243,7 +244,8 @@ fn settings_that_contradict_one_another_are_faults() {
         faults("otlp_forward: grpc://127.0.0.1:4317"),
         "otlp_forward: grpc://127.0.0.1:4317: is Lapwing itself: otlp_grpc listens there (file l.yaml)"
     );
-    let any_port = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\notlp_grpc: 127.0.0.1:0\notlp_http: 127.0.0.1:0\nupstream: http://m:1";
+    let any_port =
+        "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\notlp_grpc: 127.0.0.1:0\notlp_http: 127.0.0.1:0\nupstream: http://m:1";
     assert!(case(any_port, &[], &[]).loaded().warnings.is_empty());
     // nothing is said of what depends on a faulty value
     assert_eq!(faults("otlp_forward: nowhere\notlp_forward_headers: {a: b}").lines().count(), 1);
