@@ -7,7 +7,8 @@ use crate::attribution::Expect;
 use crate::settings::{Bind, Checks, Secret, Switch, Upstream};
 
 /// Headers that OTLP itself or HTTP sets.
-const OWN_HEADERS: [&str; 7] = ["connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding"];
+const OWN_HEADERS: [&str; 7] =
+    ["connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding"];
 
 /// Reports contradictions. `is_given` tells which of two settings somebody chose: that one is at fault.
 pub(super) fn check(config: &Config, checks: &mut Checks, is_given: impl Fn(&str) -> bool) {
@@ -59,7 +60,8 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         if let Switch::On(bind) = receiver
             && !bind.get().ip().to_canonical().is_loopback()
         {
-            warnings.push(format!("{key}: {bind}: whoever reaches this address can make up stages; 127.0.0.1 is enough in a pod"));
+            warnings
+                .push(format!("{key}: {bind}: whoever reaches this address can make up stages; 127.0.0.1 is enough in a pod"));
         }
     }
     if receivers.iter().all(|(_, receiver)| !receiver.is_on()) {
