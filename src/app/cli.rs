@@ -17,6 +17,12 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
+const ABOUT: &str = "\
+Lapwing stands in front of a model server and tells where each request's time goes.
+
+Traffic passes unchanged. Stages (features, preprocessing, queue, model, postprocessing) come from
+Server-Timing fields of the responses and from OpenTelemetry spans sent to Lapwing.";
+
 const EXAMPLES: &str = "\
 Examples:
   lapwing --upstream http://127.0.0.1:8000           profile the model server on port 8000
@@ -82,13 +88,8 @@ pub fn parse(
     })
 }
 
-/// Lapwing stands in front of a model server and tells where each request's time goes.
-///
-/// Traffic passes unchanged. The stages of a request (features, preprocessing, model, postprocessing, queue) come from
-/// Server-Timing fields of the responses and from OpenTelemetry spans sent to Lapwing; figures are at /stats, /exchanges and
-/// /metrics of the admin address.
 #[derive(Parser)]
-#[command(name = "lapwing", version, styles = STYLES, after_help = EXAMPLES, max_term_width = 110)]
+#[command(name = "lapwing", version, about = ABOUT, styles = STYLES, after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]

@@ -157,7 +157,7 @@ attribution.spans[4].stage: egress: is measured by Lapwing itself and cannot be 
 attribution.spans[4].value: 1: needs the attribute that it is the value of (file l.yaml)
 drain_timeout: 5: needs a unit, as in 250us, 5s or 1m (file l.yaml)
 listen: 8080: needs host:port, as in 127.0.0.1:8080 or :8080 (file l.yaml)
-log: lapwing=loud: is no log filter, as in info or lapwing=debug,warn: invalid filter directive (file l.yaml)
+log: lapwing=loud: is no log filter, as in info or lapwing=debug,warn: error parsing level filter: expected one of \"off\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", or a number 0-5 (file l.yaml)
 log_format: xml: must be text or json (file l.yaml)
 metrics: a list: must be a section of keys (file l.yaml)
 metrix: unknown key; did you mean `LAPWING_METRICS`? (env LAPWING_METRIX__MAX_SERIES)
@@ -211,7 +211,7 @@ fn a_file_that_cannot_be_read_is_told_with_place_and_does_not_hide_the_rest() {
     let lines = |yaml: &str| case_of(yaml).lines().map(str::to_owned).collect::<Vec<_>>();
     let broken = lines("listen: a\nproxy: [1, 2\n");
     assert_eq!(broken.len(), 2, "{broken:?}");
-    assert!(broken[0].starts_with("l.yaml: ") && broken[0].contains("line 3"), "{broken:?}");
+    assert!(broken[0].starts_with("l.yaml: ") && broken[0].contains("line 2, column 8"), "{broken:?}");
     assert!(broken[1].starts_with("listen: x: "), "{broken:?}");
     let twice = lines("upstream: http://m:1\nadmin: a\nadmin: b\n");
     assert!(twice[0].contains("duplicate") && twice[0].contains("admin") && twice[0].contains("line 3"), "{twice:?}");

@@ -22,6 +22,6 @@ pub(super) fn scaled(number: &str, unit: u128) -> Result<u128, &'static str> {
 
 /// The unit in which `amount` is a whole number with the shortest text; the first listed wins a draw.
 pub(super) fn shortest<'a>(amount: u128, units: &[(&'a str, u128)]) -> (u128, &'a str) {
-    let whole = units.iter().filter(|(_, unit)| amount % unit == 0).map(|&(name, unit)| (amount / unit, name));
+    let whole = units.iter().filter(|(_, unit)| amount.is_multiple_of(*unit)).map(|&(name, unit)| (amount / unit, name));
     whole.min_by_key(|(count, _)| count.checked_ilog10().unwrap_or(0)).unwrap_or((amount, ""))
 }

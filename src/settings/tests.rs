@@ -110,7 +110,7 @@ fn what_is_refused_is_told_why() {
     refused::<Period>("5 fortnights", "unknown unit");
     refused::<Period>("-5s", "negative");
     refused::<Period>("0.1ns", "finer");
-    refused::<Period>("1000000h", "too large");
+    refused::<Period>("6000000h", "too large");
     refused::<Period>("off", "not a duration");
     refused::<Size>("64k", "unknown unit");
     refused::<Size>("0.5B", "whole number of bytes");
