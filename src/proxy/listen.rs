@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +20,7 @@ use super::io::{Metered, Socket};
 use super::layer::trace::Tracing;
 use super::live::{Observer, Recorder};
 use super::meter::Meter;
-use super::stack::stack;
+use super::stack::{Door, stack};
 use super::upstream::{CONNECTION_WINDOW, Pool, STREAM_WINDOW, Shared, Target};
 use crate::metrics::{Counter, Counters};
 
@@ -116,7 +115,7 @@ fn connection(
 ) -> impl Future<Output = ()> + Send + 'static {
     recorder.counters.bump(Counter::ConnectionsAccepted);
     let meter = Arc::new(Meter::default());
-    let service = TowerToHyperService::new(stack(recorder, meter.clone(), tracing, shared.clone()));
+    let service = Door::new(stack(recorder, meter.clone(), tracing, shared.clone()));
     let recorder = recorder.clone();
     async move {
         if let Err(error) = stream.set_nodelay(true) {

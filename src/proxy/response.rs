@@ -33,7 +33,7 @@ pub(crate) struct ResponseBody {
     watch: Watch,
     last: Stamp,
     handed: Option<Stamp>,
-    waits: Waits,
+    waits: Option<Box<Waits>>,
     /// Whether a trailer with the stages is still to be sent.
     timed: bool,
 }
@@ -56,7 +56,7 @@ impl ResponseBody {
     }
 
     fn new(inner: Inner, link: Option<(Link, Arc<Pool>)>, last: Stamp) -> Self {
-        Self { inner, link, guard: None, watch: Watch::default(), last, handed: None, waits: Waits::default(), timed: false }
+        Self { inner, link, guard: None, watch: Watch::default(), last, handed: None, waits: None, timed: false }
     }
 
     /// From here on the body decides when the exchange ends. If `timed`, its trailers tell the stages.
@@ -83,7 +83,7 @@ impl ResponseBody {
     fn finish(&mut self) {
         let end = self.read_at();
         if let Some(Guard(live)) = &self.guard {
-            for (from, to) in self.waits.iter() {
+            for (from, to) in self.waits.iter().flat_map(|waits| waits.iter()) {
                 live.with(|ledger| ledger.observe(Stage::Egress, Event::Backpressure, from, to));
             }
             live.end_window(end);
@@ -190,7 +190,7 @@ impl Body for ResponseBody {
         if let Some(handed) = self.handed.take() {
             let now = Stamp::now();
             if now.since(handed) > SCHEDULING_NS {
-                self.waits.push(handed, now);
+                self.waits.get_or_insert_default().push(handed, now);
             }
         }
         match self.poll_inner(cx) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tower::{Service, ServiceBuilder};
 
 use super::layer::trace::Tracing;
@@ -14,13 +15,35 @@ use super::meter::Meter;
 use super::response::ResponseBody;
 use super::upstream::{Shared, Upstream};
 
+/// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive: a lock that is never contended (a
+/// connection's requests are dispatched by one task) costs less than a clone of the stack for each request.
+#[derive(Debug)]
+pub(crate) struct Door<S>(Mutex<S>);
+
+impl<S> Door<S> {
+    /// The way into `stack`, which must never hold a request back: nobody asks whether it is ready.
+    pub(crate) const fn new(stack: S) -> Self {
+        Self(Mutex::new(stack))
+    }
+}
+
+impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> for Door<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn call(&self, request: Request<Incoming>) -> S::Future {
+        self.0.lock().call(request)
+    }
+}
+
 /// Builds the stack for one client connection.
 pub(crate) fn stack(
     recorder: &Arc<Recorder>,
     meter: Arc<Meter>,
     tracing: Tracing,
     shared: Arc<Shared>,
-) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Clone + Send + 'static
+) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static
 {
     ServiceBuilder::new()
         .layer(ledger::layer(recorder.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted

@@ -28,7 +28,8 @@ pub(crate) async fn exchange(
         let reused = pooled.is_some();
         let mut link = match pooled.take() {
             Some(link) => link,
-            None => connect(shared, live).await?,
+            // rare and large: boxed, so that the usual request does not carry its room
+            None => Box::pin(connect(shared, live)).await?,
         };
         match ask(&mut link, request, live, attempt).await {
             Ok(response) => return Ok((response, link)),
