@@ -284,7 +284,7 @@ mod tests {
     fn quotes_that_never_close_cost_no_more_than_their_length() {
         // read anew from every quote, this would take hours
         let value = format!("\"{}", "\\\",".repeat(4 << 20));
-        assert_eq!(parse(value.as_bytes(), |_, _| panic!("no entry is well formed")), (4 << 20) + 1);
+        assert_eq!(parse(value.as_bytes(), |_, _| panic!("no entry is well formed")), 4 << 20);
         let (entries, malformed) = read("a\"\\\", b;dur=1");
         assert_eq!((entries, malformed), (vec![entry("b", Some(1_000_000))], 1));
     }

@@ -69,9 +69,10 @@ async fn to_http(script: &[(StatusCode, &'static str)], feed: impl FnOnce(&Setup
     listener.set_nonblocking(true).unwrap();
     let router = Router::new().fallback(collect).with_state(sink.clone());
     let server = axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), router);
+    let (to, config) = (format!("http://{address}/otlp"), Config::default());
     let counters = tokio::select! {
         _ = async { server.await } => panic!("the collector ended"),
-        counters = forward(&format!("http://{address}/otlp"), &Config::default(), feed) => counters,
+        counters = forward(&to, &config, feed) => counters,
     };
     (sink, counters)
 }
