@@ -81,6 +81,19 @@ fn traces(spans: &[(TraceId, u8)]) -> Bytes {
     request(spans.iter().map(|(trace, id)| span(*trace, *id, "forward")).collect()).encode_to_vec().into()
 }
 
+#[test]
+fn what_serves_and_forwards_can_be_spawned() {
+    fn spawnable<T: Send + 'static>(_: T) {}
+    let counters = Arc::new(Counters::default());
+    let ours = Arc::new(Ours::new(TraceMark::random()));
+    let to = "grpc://[::1]:4317".parse().unwrap();
+    let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
+    let (inbox, _spans) = inbox(1, Some(queue), &counters);
+    spawnable(forwarding);
+    spawnable(serve_grpc(listener().0, inbox.clone(), 1, CancellationToken::new()));
+    spawnable(super::serve_http(listener().0, inbox, 1, CancellationToken::new()));
+}
+
 #[tokio::test]
 async fn every_signal_is_passed_on_as_it_came() {
     // a field that nobody knows yet is kept
