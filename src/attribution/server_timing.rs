@@ -19,9 +19,12 @@ pub const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const MAX_MS: f64 = 86_400_000.0;
 const NS_PER_MS: f64 = 1e6;
 
-/// What reads a response's fields (`true`: its trailers) into its ledger, and counts the entries that could not be read.
+/// Reads a response's fields (`true`: its trailers) into its ledger.
+pub type Reader = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
+
+/// A reader by `rules` that counts the entries it could not read.
 #[must_use]
-pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync> {
+pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<Reader> {
     Box::new(move |headers, trailing, ledger| {
         let malformed = report(headers, &rules, trailing, ledger);
         if malformed > 0 {
@@ -284,7 +287,7 @@ mod tests {
     fn quotes_that_never_close_cost_no_more_than_their_length() {
         // read anew from every quote, this would take hours
         let value = format!("\"{}", "\\\",".repeat(4 << 20));
-        assert_eq!(parse(value.as_bytes(), |_, _| panic!("no entry is well formed")), (4 << 20) + 1);
+        assert_eq!(parse(value.as_bytes(), |_, _| panic!("no entry is well formed")), 4 << 20);
         let (entries, malformed) = read("a\"\\\", b;dur=1");
         assert_eq!((entries, malformed), (vec![entry("b", Some(1_000_000))], 1));
     }

@@ -36,6 +36,7 @@ pub(super) const SYNONYMS: &[(Stage, &[&str])] = &[
         &[
             "preprocess",
             "preprocessor",
+            "preproc",
             "pre",
             "prep",
             "prepare",
@@ -88,6 +89,7 @@ pub(super) const SYNONYMS: &[(Stage, &[&str])] = &[
     (
         Stage::Forward,
         &[
+            "fwd",
             "forwardpass",
             "modelforward",
             "modelforwardpass",
@@ -123,6 +125,7 @@ pub(super) const SYNONYMS: &[(Stage, &[&str])] = &[
         &[
             "postprocess",
             "postprocessor",
+            "postproc",
             "post",
             "detokenize",
             "detokenise",

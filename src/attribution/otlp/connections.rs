@@ -80,11 +80,10 @@ impl axum::serve::Listener for Connections {
 
 /// Runs `serving`, which ends gracefully on `stop`; two seconds after it every connection is `cut`.
 pub(super) async fn serve(
-    serving: impl Future<Output = io::Result<()>>,
+    mut serving: Pin<Box<impl Future<Output = io::Result<()>>>>,
     stop: CancellationToken,
     cut: CancellationToken,
 ) -> io::Result<()> {
-    tokio::pin!(serving);
     let late = async {
         stop.cancelled().await;
         sleep(GRACE).await;

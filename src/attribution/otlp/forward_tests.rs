@@ -69,15 +69,29 @@ async fn to_http(script: &[(StatusCode, &'static str)], feed: impl FnOnce(&Setup
     listener.set_nonblocking(true).unwrap();
     let router = Router::new().fallback(collect).with_state(sink.clone());
     let server = axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), router);
+    let (to, config) = (format!("http://{address}/otlp"), Config::default());
     let counters = tokio::select! {
         _ = async { server.await } => panic!("the collector ended"),
-        counters = forward(&format!("http://{address}/otlp"), &Config::default(), feed) => counters,
+        counters = forward(&to, &config, feed) => counters,
     };
     (sink, counters)
 }
 
 fn traces(spans: &[(TraceId, u8)]) -> Bytes {
     request(spans.iter().map(|(trace, id)| span(*trace, *id, "forward")).collect()).encode_to_vec().into()
+}
+
+#[test]
+fn what_serves_and_forwards_can_be_spawned() {
+    fn spawnable<T: Send + 'static>(_: T) {}
+    let counters = Arc::new(Counters::default());
+    let ours = Arc::new(Ours::new(TraceMark::random()));
+    let to = "grpc://[::1]:4317".parse().unwrap();
+    let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
+    let (inbox, _spans) = inbox(1, Some(queue), &counters);
+    spawnable(forwarding);
+    spawnable(serve_grpc(listener().0, inbox.clone(), 1, CancellationToken::new()));
+    spawnable(super::serve_http(listener().0, inbox, 1, CancellationToken::new()));
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ async fn against<C: Future<Output = ()>>(inbox: Inbox, client: impl FnOnce(Endpo
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
     let served = serve_grpc(listener, inbox, MAX_BODY, stop.clone());
     let (served, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(30), served), async {
-        client(endpoint).await;
+        Box::pin(client(endpoint)).await;
         stop.cancel();
     });
     served.expect("it stops").unwrap();

@@ -54,7 +54,7 @@ async fn against<C: Future<Output = ()>>(inbox: Inbox, client: impl FnOnce(Poste
     let served = serve_http(listener, inbox, MAX_BODY, stop.clone());
     let poster = Poster { client: Client::builder(TokioExecutor::new()).build_http(), base: format!("http://{address}") };
     let (served, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(30), served), async {
-        client(poster).await;
+        Box::pin(client(poster)).await;
         stop.cancel();
     });
     served.expect("it stops").unwrap();

@@ -31,21 +31,14 @@ const STATUS: &str = "grpc-status";
 /// # Errors
 ///
 /// Where the listener cannot be used, or the server fails as a whole.
-pub fn serve_grpc(
-    listener: std::net::TcpListener,
-    inbox: Inbox,
-    max_body: u64,
-    stop: CancellationToken,
-) -> impl Future<Output = io::Result<()>> + Send {
-    async move {
-        let cut = CancellationToken::new();
-        let connections = Connections::new(listener, cut.clone())?.stream();
-        let server = Server::builder()
-            .max_concurrent_streams(STREAMS)
-            .add_routes(Routes::from(router(inbox, max_body)))
-            .serve_with_incoming_shutdown(connections, stop.clone().cancelled_owned());
-        connections::serve(async { server.await.map_err(io::Error::other) }, stop, cut).await
-    }
+pub async fn serve_grpc(listener: std::net::TcpListener, inbox: Inbox, max_body: u64, stop: CancellationToken) -> io::Result<()> {
+    let cut = CancellationToken::new();
+    let connections = Connections::new(listener, cut.clone())?.stream();
+    let server = Server::builder()
+        .max_concurrent_streams(STREAMS)
+        .add_routes(Routes::from(router(inbox, max_body)))
+        .serve_with_incoming_shutdown(connections, stop.clone().cancelled_owned());
+    connections::serve(Box::pin(async { server.await.map_err(io::Error::other) }), stop, cut).await
 }
 
 fn router(inbox: Inbox, max_body: u64) -> Router {

@@ -29,18 +29,11 @@ use super::status::{DEADLINE_EXCEEDED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, Rpc
 /// # Errors
 ///
 /// Where the listener cannot be used.
-pub fn serve_http(
-    listener: std::net::TcpListener,
-    inbox: Inbox,
-    max_body: u64,
-    stop: CancellationToken,
-) -> impl Future<Output = io::Result<()>> + Send {
-    async move {
-        let cut = CancellationToken::new();
-        let connections = Connections::new(listener, cut.clone())?;
-        let server = axum::serve(connections, router(inbox, max_body)).with_graceful_shutdown(stop.clone().cancelled_owned());
-        connections::serve(async { server.await }, stop, cut).await
-    }
+pub async fn serve_http(listener: std::net::TcpListener, inbox: Inbox, max_body: u64, stop: CancellationToken) -> io::Result<()> {
+    let cut = CancellationToken::new();
+    let connections = Connections::new(listener, cut.clone())?;
+    let server = axum::serve(connections, router(inbox, max_body)).with_graceful_shutdown(stop.clone().cancelled_owned());
+    connections::serve(Box::pin(async { server.await }), stop, cut).await
 }
 
 fn router(inbox: Inbox, max_body: u64) -> Router {

@@ -32,12 +32,14 @@ const POOL_IDLE: Duration = Duration::from_secs(90);
 const ANSWER_BYTES: usize = 64 << 10;
 
 /// Where to, checked, not yet in use.
+#[allow(clippy::large_enum_variant, reason = "there is one")]
 pub(super) enum Route {
     Http { urls: [Uri; 3], headers: HeaderMap },
     Grpc { endpoint: Endpoint, headers: HeaderMap },
 }
 
 /// Ready to carry.
+#[allow(clippy::large_enum_variant, reason = "there is one")]
 pub(super) enum Carrier {
     Http { client: Client<HttpConnector, Full<Bytes>>, urls: [Uri; 3], headers: HeaderMap },
     Grpc { channel: Channel, headers: HeaderMap },
