@@ -18,11 +18,15 @@ from process import Process, free_port, wait_for, wait_listening  # noqa: E402
 from raw_server import RawServer  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
+BINARY = os.environ.get("LAPWING_BIN") or str(HERE.parents[1] / "target/debug/lapwing")
 
 
 def pytest_configure():
     # requests and its kin must not ask a proxy of the environment for loopback addresses
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"
+    # every other LAPWING_ variable is a setting, and no setting of the user's shell may reach the Lapwings under test
+    for name in [n for n in os.environ if n.startswith("LAPWING_")]:
+        os.environ.pop(name)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -65,10 +69,9 @@ def processes(logs):
 
 @pytest.fixture(scope="session")
 def binary():
-    path = os.environ.get("LAPWING_BIN") or str(HERE.parents[1] / "target/debug/lapwing")
-    if not os.access(path, os.X_OK):
-        pytest.fail(f"no lapwing at {path}: cargo build, or set LAPWING_BIN")
-    return path
+    if not os.access(BINARY, os.X_OK):
+        pytest.fail(f"no lapwing at {BINARY}: cargo build, or set LAPWING_BIN")
+    return BINARY
 
 
 @pytest.fixture(scope="session")
