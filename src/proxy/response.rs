@@ -94,10 +94,11 @@ impl ResponseBody {
         }
     }
 
+    /// The response breaks off here. The connection is cut without a flush, so the ledger does not wait for one.
     fn fail(&mut self, outcome: Outcome) {
         if let Some(live) = self.live() {
             live.with(|ledger| ledger.outcome = outcome);
-            live.finish();
+            live.close(Stamp::now());
         }
         self.link = None;
     }
