@@ -47,8 +47,11 @@ pub enum Error {
     /// What the upstream sent is no HTTP.
     #[error("the upstream's answer is not HTTP: {0}")]
     Garbage(hyper::Error),
-    /// The client's request body broke off or is malformed.
+    /// The client went away, or ended its side, amid the request body.
     #[error("the request body broke off: {0}")]
+    RequestCut(String),
+    /// The client's request body is malformed.
+    #[error("the request body is malformed: {0}")]
     RequestBody(String),
     /// The request body is larger than allowed.
     #[error("the request body is larger than max_request_bytes = {limit}")]

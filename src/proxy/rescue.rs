@@ -37,6 +37,7 @@ impl Error {
             Self::RequestStalled { .. } => (StatusCode::REQUEST_TIMEOUT, "request_stalled", Outcome::Rejected),
             Self::Reset(_) => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
             Self::Garbage(_) => (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken),
+            Self::RequestCut(_) => (StatusCode::BAD_REQUEST, "request_cut", Outcome::Cancelled),
             Self::RequestBody(_) => (StatusCode::BAD_REQUEST, "malformed_body", Outcome::Rejected),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", Outcome::Rejected),
             Self::Shed { .. } => (StatusCode::SERVICE_UNAVAILABLE, "shed", Outcome::Shed),

@@ -1,6 +1,7 @@
 //! One exchange over an HTTP/1.1 link: ask, drive, give up in time, and try once more where nothing was ever written.
 
 use std::future::{Future, poll_fn};
+use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -92,10 +93,22 @@ pub(crate) fn explain(error: hyper::Error) -> Error {
         if let Some(body) = source.downcast_ref::<RequestBodyError>() {
             return match body {
                 RequestBodyError::TooLarge(limit) => Error::BodyTooLarge { limit: *limit },
-                RequestBodyError::Client(error) => Error::RequestBody(error.to_string()),
+                RequestBodyError::Client(error) if is_malformed(error) => Error::RequestBody(words(error)),
+                RequestBodyError::Client(error) => Error::RequestCut(words(error)),
             };
         }
         cause = source.source();
     }
     if error.is_parse() { Error::Garbage(error) } else { Error::Reset(error) }
+}
+
+/// Whether the client's bytes were wrong, rather than missing.
+fn is_malformed(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| matches!(cause.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput))
+}
+
+/// hyper's words leave out the cause.
+fn words(error: &hyper::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
