@@ -47,6 +47,9 @@ pub enum Error {
     /// What the upstream sent is no HTTP.
     #[error("the upstream's answer is not HTTP: {0}")]
     Garbage(hyper::Error),
+    /// The upstream answered 101 to a request that asked for no upgrade.
+    #[error("the upstream switched protocols unasked")]
+    SwitchedUnasked,
     /// The client went away, or ended its side, amid the request body.
     #[error("the request body broke off: {0}")]
     RequestCut(String),

@@ -109,7 +109,7 @@ async fn over_h1(shared: Arc<Shared>, call: Call) -> Result<Response<ResponseBod
     live.begin_window(sent, head);
     on_head(&live, response.status(), response.headers());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let Some(client) = client else { return Err(Error::Unsupported("the upstream switched protocols unasked")) };
+        let Some(client) = client else { return Err(Error::SwitchedUnasked) };
         upgrade::splice(&shared, client, &mut response, link, live);
         return Ok(response.map(|body| ResponseBody::upstream(body, None, head)));
     }
