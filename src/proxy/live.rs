@@ -180,6 +180,11 @@ impl Live {
         }
     }
 
+    /// A splice has taken over: it closes the ledger when the stream ends.
+    pub(crate) fn detach(&self) {
+        self.finished.store(true, Relaxed);
+    }
+
     /// Closes the ledger as cancelled, unless it is closed already.
     pub(crate) fn cancel(&self) {
         self.with(|ledger| ledger.outcome = Outcome::Cancelled);

@@ -98,7 +98,7 @@ where
         };
         let Some(guard) = this.guard.take() else { return Poll::Ready(Ok(response)) };
         if response.status() == http::StatusCode::SWITCHING_PROTOCOLS && guard.0.with(|ledger| ledger.kind) == Kind::Stream {
-            std::mem::forget(guard); // the splice holds a guard of its own
+            guard.0.detach(); // the splice holds a guard of its own
             return Poll::Ready(Ok(response));
         }
         let mut response = response;
