@@ -201,6 +201,9 @@ impl Live {
         self.meter.open.fetch_sub(1, Relaxed);
         let mut ledger = self.until(now);
         if !self.multiplexed {
+            if self.request_end().is_none() {
+                self.meter.leave_unread();
+            }
             let started = ledger.started;
             for (from, to) in self.meter.take_blocked().iter().flat_map(super::waits::Waits::iter) {
                 ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
