@@ -85,7 +85,7 @@ impl Metered {
             return Poll::Pending;
         }
         let config = &client.recorder.config;
-        if let Some(began) = self.meter.first_read() {
+        if let Some(began) = self.meter.first_read().filter(|_| !self.meter.multiplexed.load(Relaxed)) {
             if client.watch.expired(cx, began, config.client_header_timeout.get()) {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "client_header_timeout")));
             }
@@ -191,6 +191,9 @@ impl AsyncRead for Metered {
         match on_socket!(&mut self.socket, s => Pin::new(s).poll_read(cx, buf)) {
             Poll::Ready(Ok(())) => {
                 if buf.filled().len() > before {
+                    if self.client.is_some() && self.meter.last_read().is_none() {
+                        self.meter.multiplexed.store(buf.filled()[before..].starts_with(b"PRI * HTTP/2"), Relaxed);
+                    }
                     self.meter.on_read();
                 }
                 Poll::Ready(Ok(()))
