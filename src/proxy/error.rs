@@ -41,6 +41,12 @@ pub enum Error {
         /// The limit.
         limit: Duration,
     },
+    /// The upstream took no more of the request for too long.
+    #[error("the upstream took no more of the request for longer than idle_timeout = {limit:?}")]
+    RequestUnread {
+        /// The limit.
+        limit: Duration,
+    },
     /// The upstream closed or reset the connection.
     #[error("the upstream closed the connection before it answered: {0}")]
     Reset(hyper::Error),

@@ -69,6 +69,8 @@ pub(crate) struct Live {
     request_last: AtomicU64,
     request_end: AtomicU64,
     request_bytes: AtomicU64,
+    /// Whether the request body waits for the client, rather than for the upstream.
+    pub(crate) awaits_client: AtomicBool,
     finished: AtomicBool,
     closed: AtomicBool,
     state: Mutex<State>,
@@ -96,6 +98,7 @@ impl Live {
             request_last: AtomicU64::new(called.as_ns()),
             request_end: AtomicU64::new(0),
             request_bytes: AtomicU64::new(0),
+            awaits_client: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             state: Mutex::new(State { ledger, dispatched: None, egress: None }),

@@ -98,7 +98,9 @@ impl Body for RequestBody {
             this.gate = None;
         }
         let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
-        match Pin::new(&mut *inner).poll_frame(cx) {
+        let polled = Pin::new(&mut *inner).poll_frame(cx);
+        this.live.awaits_client.store(polled.is_pending(), Relaxed);
+        match polled {
             Poll::Pending => Poll::Pending,
             Poll::Ready(None) => {
                 this.end();

@@ -33,7 +33,9 @@ impl Error {
             Self::Connect { .. } => (StatusCode::BAD_GATEWAY, "connect_failed", Outcome::Unreachable),
             Self::ConnectTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, "connect_timeout", Outcome::TimedOut),
             Self::HeaderTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, "header_timeout", Outcome::TimedOut),
-            Self::ResponseStalled { .. } => (StatusCode::GATEWAY_TIMEOUT, "idle_timeout", Outcome::TimedOut),
+            Self::ResponseStalled { .. } | Self::RequestUnread { .. } => {
+                (StatusCode::GATEWAY_TIMEOUT, "idle_timeout", Outcome::TimedOut)
+            }
             Self::RequestStalled { .. } => (StatusCode::REQUEST_TIMEOUT, "request_stalled", Outcome::Rejected),
             Self::Reset(_) => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
             Self::Garbage(_) | Self::SwitchedUnasked => (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken),

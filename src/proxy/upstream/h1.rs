@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 
 use http::{Request, Response};
@@ -75,12 +76,19 @@ async fn ask(
         }
         let (since, limit) = match live.request_end() {
             Some(end) => (end.max(asked), config.header_timeout.get()),
-            None => (live.request_last().max(asked), config.idle_timeout.get()),
+            None => {
+                let taken = link.meter.last_write().unwrap_or(asked); // the upstream may be the slower
+                (live.request_last().max(asked).max(taken), config.idle_timeout.get())
+            }
         };
         if !link.watch.expired(cx, since, limit) {
             return Poll::Pending;
         }
-        let error = if live.request_end().is_some() { Error::HeaderTimeout { limit } } else { Error::RequestStalled { limit } };
+        let error = match live.request_end() {
+            Some(_) => Error::HeaderTimeout { limit },
+            None if live.awaits_client.load(Relaxed) => Error::RequestStalled { limit },
+            None => Error::RequestUnread { limit },
+        };
         Poll::Ready(Err((error, None)))
     })
     .await
