@@ -40,7 +40,7 @@ pub struct Config {
     pub connect_timeout: Period,
     /// The upstream must begin to answer within this of the request's end. Default 5 min; 1 ms to 24 h.
     pub header_timeout: Period,
-    /// A body, either way, may stand still this long. Default 5 min; 1 ms to 24 h.
+    /// A body, either way, or an upgraded connection may stand still this long. Default 5 min; 1 ms to 24 h.
     pub idle_timeout: Period,
     /// A request's head must be complete this long after its first byte. Default 30 s; 1 ms to 1 h.
     pub client_header_timeout: Period,

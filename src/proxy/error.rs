@@ -41,14 +41,26 @@ pub enum Error {
         /// The limit.
         limit: Duration,
     },
+    /// The upstream took no more of the request for too long.
+    #[error("the upstream took no more of the request for longer than idle_timeout = {limit:?}")]
+    RequestUnread {
+        /// The limit.
+        limit: Duration,
+    },
     /// The upstream closed or reset the connection.
     #[error("the upstream closed the connection before it answered: {0}")]
     Reset(hyper::Error),
     /// What the upstream sent is no HTTP.
     #[error("the upstream's answer is not HTTP: {0}")]
     Garbage(hyper::Error),
-    /// The client's request body broke off or is malformed.
+    /// The upstream answered 101 to a request that asked for no upgrade.
+    #[error("the upstream switched protocols unasked")]
+    SwitchedUnasked,
+    /// The client went away, or ended its side, amid the request body.
     #[error("the request body broke off: {0}")]
+    RequestCut(String),
+    /// The client's request body is malformed.
+    #[error("the request body is malformed: {0}")]
     RequestBody(String),
     /// The request body is larger than allowed.
     #[error("the request body is larger than max_request_bytes = {limit}")]

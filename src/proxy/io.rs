@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -21,6 +22,11 @@ use crate::ledger::Stamp;
 
 /// A message up to this size is copied together: one `send` costs less than a `writev` of head and body.
 const SMALL: usize = 2048;
+
+/// A client that was answered amid its request may send nothing for this long before it is let go of.
+const LINGER_IDLE: Duration = Duration::from_secs(2);
+/// A client that was answered amid its request may send on for this long.
+const LINGER: Duration = Duration::from_secs(30);
 
 /// A TCP or Unix connection.
 #[derive(Debug)]
@@ -48,6 +54,7 @@ pub(crate) struct ClientSide {
     /// Bytes of ours that go out before hyper's, and how many have gone.
     ahead: Option<(Vec<u8>, usize)>,
     refusing: Option<u16>,
+    lingering: Option<Stamp>,
 }
 
 /// A metered socket.
@@ -67,7 +74,7 @@ impl Metered {
 
     /// The client's side.
     pub(crate) fn client(socket: Socket, meter: Arc<Meter>, recorder: Arc<Recorder>) -> Self {
-        let side = ClientSide { recorder, watch: Watch::default(), ahead: None, refusing: None };
+        let side = ClientSide { recorder, watch: Watch::default(), ahead: None, refusing: None, lingering: None };
         Self { socket, meter, client: Some(Box::new(side)), blocked: None }
     }
 
@@ -78,7 +85,7 @@ impl Metered {
             return Poll::Pending;
         }
         let config = &client.recorder.config;
-        if let Some(began) = self.meter.first_read() {
+        if let Some(began) = self.meter.first_read().filter(|_| !self.meter.multiplexed.load(Relaxed)) {
             if client.watch.expired(cx, began, config.client_header_timeout.get()) {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "client_header_timeout")));
             }
@@ -130,6 +137,31 @@ impl Metered {
         self.client.as_ref().is_some_and(|c| c.refusing.is_some())
     }
 
+    /// Takes in what the client still sends of a request that has been answered: a socket closed over unread bytes resets
+    /// the connection, and the reset may overtake the answer.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(client) = &mut self.client else { return Poll::Ready(Ok(())) };
+        let since = *client.lingering.get_or_insert_with(Stamp::now);
+        let mut space = [0; 8192];
+        for _ in 0..32 {
+            let mut buf = ReadBuf::new(&mut space);
+            match on_socket!(&mut self.socket, s => Pin::new(s).poll_read(cx, &mut buf)) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => self.meter.on_read(),
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => {
+                    let moved = self.meter.last_read().map_or(since, |read| read.max(since));
+                    let gone = client.watch.expired(cx, moved, LINGER_IDLE) || client.watch.expired(cx, since, LINGER);
+                    return if gone { Poll::Ready(Ok(())) } else { Poll::Pending };
+                }
+            }
+        }
+        if since.elapsed() >= u64::try_from(LINGER.as_nanos()).unwrap_or(u64::MAX) {
+            return Poll::Ready(Ok(()));
+        }
+        cx.waker().wake_by_ref(); // others have their turn
+        Poll::Pending
+    }
+
     /// A write that has to wait is the client's time: egress, not the model's.
     fn after_write(&mut self, cx: &mut Context<'_>, result: &Poll<io::Result<usize>>) -> Poll<io::Result<()>> {
         match result {
@@ -159,6 +191,9 @@ impl AsyncRead for Metered {
         match on_socket!(&mut self.socket, s => Pin::new(s).poll_read(cx, buf)) {
             Poll::Ready(Ok(())) => {
                 if buf.filled().len() > before {
+                    if self.client.is_some() && self.meter.last_read().is_none() {
+                        self.meter.multiplexed.store(buf.filled()[before..].starts_with(b"PRI * HTTP/2"), Relaxed);
+                    }
                     self.meter.on_read();
                 }
                 Poll::Ready(Ok(()))
@@ -214,7 +249,10 @@ impl AsyncWrite for Metered {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_socket!(&mut self.socket, s => Pin::new(s).poll_shutdown(cx))
+        if self.client.as_ref().is_none_or(|client| client.lingering.is_none()) {
+            ready!(on_socket!(&mut self.socket, s => Pin::new(s).poll_shutdown(cx)))?;
+        }
+        if self.meter.is_unread() { self.poll_linger(cx) } else { Poll::Ready(Ok(())) }
     }
 }
 

@@ -69,6 +69,8 @@ pub(crate) struct Live {
     request_last: AtomicU64,
     request_end: AtomicU64,
     request_bytes: AtomicU64,
+    /// Whether the request body waits for the client, rather than for the upstream.
+    pub(crate) awaits_client: AtomicBool,
     finished: AtomicBool,
     closed: AtomicBool,
     state: Mutex<State>,
@@ -96,6 +98,7 @@ impl Live {
             request_last: AtomicU64::new(called.as_ns()),
             request_end: AtomicU64::new(0),
             request_bytes: AtomicU64::new(0),
+            awaits_client: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             state: Mutex::new(State { ledger, dispatched: None, egress: None }),
@@ -180,6 +183,11 @@ impl Live {
         }
     }
 
+    /// A splice has taken over: it closes the ledger when the stream ends.
+    pub(crate) fn detach(&self) {
+        self.finished.store(true, Relaxed);
+    }
+
     /// Closes the ledger as cancelled, unless it is closed already.
     pub(crate) fn cancel(&self) {
         self.with(|ledger| ledger.outcome = Outcome::Cancelled);
@@ -196,6 +204,9 @@ impl Live {
         self.meter.open.fetch_sub(1, Relaxed);
         let mut ledger = self.until(now);
         if !self.multiplexed {
+            if self.request_end().is_none() {
+                self.meter.leave_unread();
+            }
             let started = ledger.started;
             for (from, to) in self.meter.take_blocked().iter().flat_map(super::waits::Waits::iter) {
                 ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));

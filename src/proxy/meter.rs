@@ -18,6 +18,10 @@ pub(crate) struct Meter {
     last_write: AtomicU64,
     /// Requests between their head and their last flushed byte.
     pub(crate) open: AtomicU32,
+    /// The latest request was answered before it was read to its end.
+    is_unread: AtomicBool,
+    /// The connection speaks HTTP/2: bytes between requests are no head that begins.
+    pub(crate) multiplexed: AtomicBool,
     has_closing: AtomicBool,
     closing: Mutex<SmallVec<[Arc<Live>; 2]>>,
     last_closed: AtomicU64,
@@ -60,6 +64,18 @@ impl Meter {
     /// A message has been read whole: the next byte begins another.
     pub(crate) fn settle(&self) {
         self.first_read.store(0, Relaxed);
+        self.is_unread.store(false, Relaxed);
+    }
+
+    /// A message was given up before it had been read whole: what comes of it still is not the head of the next.
+    pub(crate) fn leave_unread(&self) {
+        self.first_read.store(0, Relaxed);
+        self.is_unread.store(true, Relaxed);
+    }
+
+    /// Whether the latest message was given up before it had been read whole.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.is_unread.load(Relaxed)
     }
 
     /// When the head began that has just been read: at the first byte since the last message, or, if that byte came

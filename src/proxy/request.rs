@@ -68,12 +68,8 @@ impl RequestBody {
     /// Wraps what the client sends. `gate` holds it back.
     pub(crate) fn new(inner: Incoming, live: Arc<Live>, gate: Option<Arc<Gate>>) -> Self {
         let left = live.recorder.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get());
-        let inner = if inner.is_end_stream() {
-            live.on_request_end();
-            None
-        } else {
-            Some(inner)
-        };
+        // of a request without a body the ledger knows the end already
+        let inner = (!inner.is_end_stream()).then_some(inner);
         Self { inner, live, gate: gate.map(|g| (g, Watch::default())), left }
     }
 
@@ -102,7 +98,9 @@ impl Body for RequestBody {
             this.gate = None;
         }
         let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
-        match Pin::new(&mut *inner).poll_frame(cx) {
+        let polled = Pin::new(&mut *inner).poll_frame(cx);
+        this.live.awaits_client.store(polled.is_pending(), Relaxed);
+        match polled {
             Poll::Pending => Poll::Pending,
             Poll::Ready(None) => {
                 this.end();

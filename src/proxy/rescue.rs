@@ -33,10 +33,13 @@ impl Error {
             Self::Connect { .. } => (StatusCode::BAD_GATEWAY, "connect_failed", Outcome::Unreachable),
             Self::ConnectTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, "connect_timeout", Outcome::TimedOut),
             Self::HeaderTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, "header_timeout", Outcome::TimedOut),
-            Self::ResponseStalled { .. } => (StatusCode::GATEWAY_TIMEOUT, "idle_timeout", Outcome::TimedOut),
+            Self::ResponseStalled { .. } | Self::RequestUnread { .. } => {
+                (StatusCode::GATEWAY_TIMEOUT, "idle_timeout", Outcome::TimedOut)
+            }
             Self::RequestStalled { .. } => (StatusCode::REQUEST_TIMEOUT, "request_stalled", Outcome::Rejected),
             Self::Reset(_) => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
-            Self::Garbage(_) => (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken),
+            Self::Garbage(_) | Self::SwitchedUnasked => (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken),
+            Self::RequestCut(_) => (StatusCode::BAD_REQUEST, "request_cut", Outcome::Cancelled),
             Self::RequestBody(_) => (StatusCode::BAD_REQUEST, "malformed_body", Outcome::Rejected),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", Outcome::Rejected),
             Self::Shed { .. } => (StatusCode::SERVICE_UNAVAILABLE, "shed", Outcome::Shed),

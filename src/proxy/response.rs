@@ -94,10 +94,11 @@ impl ResponseBody {
         }
     }
 
+    /// The response breaks off here. The connection is cut without a flush, so the ledger does not wait for one.
     fn fail(&mut self, outcome: Outcome) {
         if let Some(live) = self.live() {
             live.with(|ledger| ledger.outcome = outcome);
-            live.finish();
+            live.close(Stamp::now());
         }
         self.link = None;
     }
@@ -118,8 +119,12 @@ impl ResponseBody {
     }
 
     fn is_stalled(&mut self, cx: &mut Context<'_>) -> Option<Error> {
-        let limit = self.live()?.recorder.config.idle_timeout.get();
-        self.watch.expired(cx, self.last, limit).then_some(Error::ResponseStalled { limit })
+        let live = self.live()?;
+        let limit = live.recorder.config.idle_timeout.get();
+        // the time that a slow client took is not the upstream's
+        let taken = if live.multiplexed { None } else { live.meter.last_write() };
+        let since = taken.map_or(self.last, |taken| taken.max(self.last));
+        self.watch.expired(cx, since, limit).then_some(Error::ResponseStalled { limit })
     }
 
     fn on_frame(&mut self, frame: &Frame<Bytes>, cx: &mut Context<'_>) {
@@ -191,6 +196,7 @@ impl Body for ResponseBody {
             let now = Stamp::now();
             if now.since(handed) > SCHEDULING_NS {
                 self.waits.get_or_insert_default().push(handed, now);
+                self.last = now;
             }
         }
         match self.poll_inner(cx) {

@@ -64,6 +64,9 @@ where
         let multiplexed = request.version() == Version::HTTP_2;
         let began = if multiplexed { self.meter.last_read() } else { None }.unwrap_or_else(|| self.meter.head_began());
         let live = Live::open(self.recorder.clone(), self.meter.clone(), began, multiplexed);
+        if http_body::Body::is_end_stream(request.body()) {
+            live.on_request_end();
+        }
         if !multiplexed && let Some(before) = self.meter.last_closed().filter(|closed| *closed > began) {
             // pipelined: it came while the request before it was still being answered
             live.with(|ledger| ledger.observe(Stage::Queue, Event::Pipelined, began, before));
@@ -98,7 +101,7 @@ where
         };
         let Some(guard) = this.guard.take() else { return Poll::Ready(Ok(response)) };
         if response.status() == http::StatusCode::SWITCHING_PROTOCOLS && guard.0.with(|ledger| ledger.kind) == Kind::Stream {
-            std::mem::forget(guard); // the splice holds a guard of its own
+            guard.0.detach(); // the splice holds a guard of its own
             return Poll::Ready(Ok(response));
         }
         let mut response = response;

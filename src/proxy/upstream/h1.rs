@@ -1,8 +1,10 @@
 //! One exchange over an HTTP/1.1 link: ask, drive, give up in time, and try once more where nothing was ever written.
 
 use std::future::{Future, poll_fn};
+use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 
 use http::{Request, Response};
@@ -74,12 +76,19 @@ async fn ask(
         }
         let (since, limit) = match live.request_end() {
             Some(end) => (end.max(asked), config.header_timeout.get()),
-            None => (live.request_last().max(asked), config.idle_timeout.get()),
+            None => {
+                let taken = link.meter.last_write().unwrap_or(asked); // the upstream may be the slower
+                (live.request_last().max(asked).max(taken), config.idle_timeout.get())
+            }
         };
         if !link.watch.expired(cx, since, limit) {
             return Poll::Pending;
         }
-        let error = if live.request_end().is_some() { Error::HeaderTimeout { limit } } else { Error::RequestStalled { limit } };
+        let error = match live.request_end() {
+            Some(_) => Error::HeaderTimeout { limit },
+            None if live.awaits_client.load(Relaxed) => Error::RequestStalled { limit },
+            None => Error::RequestUnread { limit },
+        };
         Poll::Ready(Err((error, None)))
     })
     .await
@@ -92,10 +101,22 @@ pub(crate) fn explain(error: hyper::Error) -> Error {
         if let Some(body) = source.downcast_ref::<RequestBodyError>() {
             return match body {
                 RequestBodyError::TooLarge(limit) => Error::BodyTooLarge { limit: *limit },
-                RequestBodyError::Client(error) => Error::RequestBody(error.to_string()),
+                RequestBodyError::Client(error) if is_malformed(error) => Error::RequestBody(words(error)),
+                RequestBodyError::Client(error) => Error::RequestCut(words(error)),
             };
         }
         cause = source.source();
     }
     if error.is_parse() { Error::Garbage(error) } else { Error::Reset(error) }
+}
+
+/// Whether the client's bytes were wrong, rather than missing.
+fn is_malformed(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| matches!(cause.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput))
+}
+
+/// hyper's words leave out the cause.
+fn words(error: &hyper::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -84,6 +84,7 @@ impl tower::Service<Call> for Upstream {
 
 async fn over_h2(shared: Arc<Shared>, mux: Arc<Mux>, call: Call) -> Result<Response<ResponseBody>, Error> {
     let Call { request, live } = call;
+    refuse_tunnel(&request)?;
     let mut request = request.map(|body| RequestBody::new(body, live.clone(), None));
     convert::to_h2(&mut request, &shared.target);
     let response = mux.exchange(&shared, request, &live).await?;
@@ -95,9 +96,7 @@ async fn over_h2(shared: Arc<Shared>, mux: Arc<Mux>, call: Call) -> Result<Respo
 
 async fn over_h1(shared: Arc<Shared>, call: Call) -> Result<Response<ResponseBody>, Error> {
     let Call { mut request, live } = call;
-    if request.method() == Method::CONNECT {
-        return Err(Error::Unsupported("CONNECT asks for a tunnel, which Lapwing is not"));
-    }
+    refuse_tunnel(&request)?;
     convert::to_h1(&mut request);
     let gate = request.headers().contains_key(header::EXPECT).then(Gate::new);
     on_interim(&mut request, &live, gate.clone());
@@ -109,25 +108,35 @@ async fn over_h1(shared: Arc<Shared>, call: Call) -> Result<Response<ResponseBod
     live.begin_window(sent, head);
     on_head(&live, response.status(), response.headers());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let Some(client) = client else { return Err(Error::Unsupported("the upstream switched protocols unasked")) };
+        let Some(client) = client else { return Err(Error::SwitchedUnasked) };
         upgrade::splice(&shared, client, &mut response, link, live);
         return Ok(response.map(|body| ResponseBody::upstream(body, None, head)));
     }
     Ok(response.map(|body| ResponseBody::upstream(body, Some((link, shared.pool.clone())), head)))
 }
 
+fn refuse_tunnel(request: &Request<Incoming>) -> Result<(), Error> {
+    if request.method() == Method::CONNECT {
+        return Err(Error::Unsupported("CONNECT asks for a tunnel, which Lapwing is not"));
+    }
+    Ok(())
+}
+
 /// Interim responses: "100 Continue" opens the gate; any other is passed on as it is (to HTTP/1.1 clients: hyper's
 /// HTTP/2 server has no way to send one).
 fn on_interim(request: &mut Request<Incoming>, live: &Arc<Live>, gate: Option<Arc<Gate>>) {
-    if live.multiplexed {
+    if live.multiplexed && gate.is_none() {
         return;
     }
-    let meter = live.meter.clone();
+    let (meter, multiplexed) = (live.meter.clone(), live.multiplexed);
     hyper::ext::on_informational(request, move |response| {
         if response.status() == StatusCode::CONTINUE {
             if let Some(gate) = &gate {
                 gate.open();
             }
+            return;
+        }
+        if multiplexed {
             return;
         }
         let mut bytes = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();

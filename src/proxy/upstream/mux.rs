@@ -64,14 +64,21 @@ impl Mux {
     }
 
     async fn sender(&self, shared: &Shared, live: &Arc<Live>) -> Result<(SendRequest<RequestBody>, bool), Error> {
-        let mut slot = self.sender.lock().await;
+        let limit = shared.recorder.config.connect_timeout.get();
+        // others of this client may be connecting: their wait is ours, but not one after the other
+        let mut slot = match self.sender.try_lock() {
+            Ok(slot) => slot,
+            Err(_) => tokio::time::timeout(limit, self.sender.lock())
+                .await
+                .map_err(|_| Error::ConnectTimeout { upstream: shared.target.to_string(), limit })?,
+        };
         if let Some(sender) = &*slot
             && !sender.is_closed()
         {
             return Ok((sender.clone(), true));
         }
         let began = Stamp::now();
-        let connected = shared.target.connect(shared.recorder.config.connect_timeout.get()).await;
+        let connected = shared.target.connect(limit).await;
         live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
         shared.recorder.counters.bump(Counter::UpstreamConnected);
         let io = TokioIo::new(Metered::upstream(connected?, Arc::new(Meter::default())));
