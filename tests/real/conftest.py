@@ -12,7 +12,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from lapwing import Lapwing  # noqa: E402
+from lapwing import NO_SPANS, Lapwing  # noqa: E402
 from otlp_sink import OtlpSink  # noqa: E402
 from process import Process, free_port, wait_for, wait_listening  # noqa: E402
 from raw_server import RawServer  # noqa: E402
@@ -156,3 +156,11 @@ def by_http(start_lapwing, start_model_server, otlp_sink):
 def by_grpc(start_lapwing, start_model_server):
     """A model server that exports over OTLP/gRPC; no collector."""
     return serve("grpc", start_lapwing, start_model_server)
+
+
+@pytest.fixture(scope="session")
+def plain(by_http, start_lapwing):
+    """The same model server behind a Lapwing that awaits no spans: what is asked there is counted at once."""
+    lapwing = start_lapwing(by_http.direct, env=NO_SPANS)
+    wait_for(lapwing.is_ready, 20, "lapwing is ready")
+    return Served(by_http.port, lapwing)
