@@ -36,7 +36,9 @@ def free_port():
 
 
 class Sidecar:
-    """A running Lapwing. `settings` are those under `proxy:`; values are written as YAML scalars."""
+    """A running Lapwing. `settings` are those under `proxy:`, but for `drain_timeout`; values are written as YAML scalars."""
+
+    ended_on_purpose = False
 
     def __init__(self, upstream_url, **settings):
         self.url, self.settings = upstream_url, settings
@@ -46,6 +48,8 @@ class Sidecar:
         self.dir = tempfile.TemporaryDirectory(prefix="lapwing-faults-")
         command = [binary(), "--upstream", self.url, "--listen", f"127.0.0.1:{self.port}"]
         command += ["--admin", f"127.0.0.1:{self.admin}", "--otlp-grpc", "off", "--otlp-http", "off"]
+        if drain := self.settings.pop("drain_timeout", None):
+            command += ["--drain-timeout", drain]
         if self.settings:
             path = pathlib.Path(self.dir.name, "lapwing.yaml")
             path.write_text("proxy:\n" + "".join(f"  {k}: {v}\n" for k, v in self.settings.items()))
@@ -62,7 +66,7 @@ class Sidecar:
         self.process.wait()
         text = self.log()
         self.dir.cleanup()
-        assert ended is None, f"Lapwing died ({ended}): {text}"
+        assert ended is None or self.ended_on_purpose, f"Lapwing died ({ended}): {text}"
         assert "panicked" not in text, text
 
     def log(self):
