@@ -1,6 +1,8 @@
 //! The data plane from the outside, over real sockets: what goes in comes out, byte for byte, and every request's ledger
 //! is handed over once. Client and upstream are raw blocking sockets, so that nothing corrects what they say.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
 #[path = "proxy/wire.rs"]
 mod wire;
 

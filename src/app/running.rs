@@ -141,7 +141,7 @@ impl Running {
     /// What a thread ended with.
     pub fn stop(self) -> io::Result<()> {
         self.phases.accepting.cancel();
-        let data = self.data.into_iter().map(join).collect::<io::Result<()>>();
+        let data = self.data.into_iter().map(join).fold(Ok(()), io::Result::and);
         self.phases.profiling.cancel();
         join(self.control).and(data)
     }
