@@ -79,7 +79,7 @@ fn registry(n: usize) -> (Registry, Vec<SeriesKey>) {
     let mut registry = Registry::new(config, labels, Arc::new(Counters::default()));
     let mut random = Random(1);
     for key in keys.iter().cycle().take(n * WARM) {
-        registry.keep(merge(ledger(*key, &mut random), Vec::new()), Stamp::now());
+        registry.keep(merge(ledger(*key, &mut random), Vec::new()), Stamp::now(), 0);
     }
     (registry, keys)
 }
@@ -99,7 +99,7 @@ fn exchange(c: &mut Criterion) {
                 let at = random.next() as usize;
                 let mut ledger = closed[at % closed.len()].clone();
                 ledger.series = keys[(at >> 10) % n];
-                registry.keep(merge(ledger, Vec::new()), now);
+                registry.keep(merge(ledger, Vec::new()), now, 0);
             });
         });
     }

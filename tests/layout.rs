@@ -1,5 +1,7 @@
 //! The shape of the code, enforced: floors, module heads, file sizes, and where `unsafe` may be.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! What ships beside the code agrees with it: the image's toolchain and its context, and the examples' versions.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -58,13 +58,13 @@ impl Aggregation {
         self.look();
         let now = Stamp::now();
         let mut registry = self.registry.lock();
-        self.aggregator.flush(now, &mut |exchange| registry.keep(exchange, now));
+        self.aggregator.flush(now, &mut |exchange| registry.keep(exchange, now, 0));
     }
 
     fn spans(&mut self, received: Vec<IncomingSpan>) {
         let now = Stamp::now();
         let mut registry = self.registry.lock();
-        self.aggregator.spans(received, now, &mut |exchange| registry.keep(exchange, now));
+        self.aggregator.spans(received, now, &mut |exchange| registry.keep(exchange, now, 0));
     }
 
     /// Takes what waits, at most as much as waits now, so that the admin server gets its turn.
@@ -73,11 +73,11 @@ impl Aggregation {
         self.counters.set(Counter::QueueDepth, depth as u64);
         let now = Stamp::now();
         let mut registry = self.registry.lock();
-        for _ in 0..depth {
+        for behind in (0..depth).rev() {
             let Some(ledger) = self.queue.pop() else { break };
-            self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(exchange, now));
+            self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(exchange, now, behind));
         }
-        self.aggregator.tick(now, &mut |exchange| registry.keep(exchange, now));
+        self.aggregator.tick(now, &mut |exchange| registry.keep(exchange, now, 0));
         let (pending, orphans) = self.aggregator.fill();
         self.counters.set(Counter::Pending, pending as u64);
         self.counters.set(Counter::OrphanSpans, orphans as u64);

@@ -141,6 +141,7 @@ impl Running {
     /// What a thread ended with.
     pub fn stop(self) -> io::Result<()> {
         self.phases.accepting.cancel();
+        // every thread is waited for, also after one has failed
         let data = self.data.into_iter().map(join).fold(Ok(()), io::Result::and);
         self.phases.profiling.cancel();
         join(self.control).and(data)

@@ -54,7 +54,7 @@ pub(super) fn request(surfaces: &Surfaces, route: &str, model: &str, outcome: Ou
 /// A hundred answered requests of 1 to 100 ms; one of each other outcome; a stream; a route that must be escaped, traced.
 pub(super) fn busy() -> Surfaces {
     let surfaces = empty();
-    let keep = |exchange| surfaces.registry.lock().keep(exchange, Stamp::now());
+    let keep = |exchange| surfaces.registry.lock().keep(exchange, Stamp::now(), 0);
     (1..=100).for_each(|n| keep(request(&surfaces, ROUTE, "digits", Outcome::Ok, n * 1_000_000)));
     Outcome::ALL.into_iter().skip(1).for_each(|o| keep(request(&surfaces, ROUTE, "digits", o, 5_000_000)));
     let mut stream = request(&surfaces, ROUTE, "digits", Outcome::Ok, 90_000_000_000);

@@ -107,17 +107,23 @@ impl Registry {
         }
     }
 
-    /// Records an exchange and keeps it among the recent, and if it is slow among the slowest.
-    pub fn keep(&mut self, exchange: Exchange, now: Stamp) {
+    /// Records an exchange and keeps it among the recent, and if it is slow among the slowest. `behind` is how many
+    /// exchanges are known to follow at once: where they would push it out of the recent anyway, it is not put there.
+    pub fn keep(&mut self, exchange: Exchange, now: Stamp, behind: usize) {
         self.record(&exchange);
+        let is_slow = exchange.ledger.kind == Kind::Request && self.slowest.wants(exchange.ledger.total_ns, now);
+        let is_recent = behind < self.config.recent_exchanges;
+        if !is_slow && !is_recent {
+            return;
+        }
         let exchange = Arc::new(exchange);
-        if exchange.ledger.kind == Kind::Request {
+        if is_slow {
             self.slowest.offer(&exchange, now);
         }
-        if self.recent.len() >= self.config.recent_exchanges {
-            self.recent.pop_front();
-        }
-        if self.config.recent_exchanges > 0 {
+        if is_recent {
+            if self.recent.len() >= self.config.recent_exchanges {
+                self.recent.pop_front();
+            }
             self.recent.push_back(exchange);
         }
     }

@@ -131,16 +131,16 @@ fn what_is_above_the_bounds_is_clipped_and_counted() {
 fn the_latest_are_kept_in_order_and_streams_are_not_among_the_slowest() {
     let mut registry = registry(Config { recent_exchanges: 3, slowest_exchanges: 2, ..Config::default() });
     for total in [5, 9, 1, 7] {
-        registry.keep(exchange(SeriesKey::default(), total), Stamp::now());
+        registry.keep(exchange(SeriesKey::default(), total), Stamp::now(), 0);
     }
     let mut stream = exchange(SeriesKey::default(), 100);
     stream.ledger.kind = Kind::Stream;
-    registry.keep(stream, Stamp::now());
+    registry.keep(stream, Stamp::now(), 0);
     let totals = |order, limit| registry.exchanges(order, limit).iter().map(|e| e.ledger.total_ns).collect::<Vec<_>>();
     assert_eq!((totals(Order::Recent, 9), totals(Order::Recent, 2)), (vec![100, 7, 1], vec![100, 7]));
     assert_eq!(totals(Order::Slowest, 9), [9, 7]);
     let mut none = self::registry(Config { recent_exchanges: 0, slowest_exchanges: 0, ..Config::default() });
-    none.keep(exchange(SeriesKey::default(), 5), Stamp::now());
+    none.keep(exchange(SeriesKey::default(), 5), Stamp::now(), 0);
     assert!(none.exchanges(Order::Recent, 9).is_empty() && none.exchanges(Order::Slowest, 9).is_empty());
 }
 

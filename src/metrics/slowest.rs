@@ -29,7 +29,13 @@ impl Slowest {
         Self { limit, minutes: VecDeque::new() }
     }
 
-    /// Keeps the request if it is among the slowest of its minute; costs two comparisons if it is not.
+    /// Whether a request that took so long is among the slowest of its minute.
+    pub(super) fn wants(&self, total_ns: u64, now: Stamp) -> bool {
+        let minute = self.minutes.back().filter(|minute| now.since(minute.start) < MINUTE_NS);
+        self.limit > 0 && minute.is_none_or(|minute| minute.kept.len() < self.limit || total_ns > minute.floor_ns)
+    }
+
+    /// Keeps the request if it is among the slowest of its minute.
     pub(super) fn offer(&mut self, exchange: &Arc<Exchange>, now: Stamp) {
         if self.limit == 0 {
             return;

@@ -43,8 +43,7 @@ pub(crate) fn stack(
     meter: Arc<Meter>,
     tracing: Tracing,
     shared: Arc<Shared>,
-) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static
-{
+) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static {
     ServiceBuilder::new()
         .layer(ledger::layer(recorder.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
         .layer(rescue::RescueLayer) // any error below becomes a response that says whose it is

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::sample::{TRITON, fates, inbox, listener, request, span};
+use super::sample::{fates, inbox, listener, request, span, triton};
 use super::signal::{Encoding, Signal};
 use super::{Inbox, Ours, forwarder, serve_grpc};
 use crate::attribution::Config;
@@ -100,7 +100,7 @@ async fn every_signal_is_passed_on_as_it_came() {
     let unknown = [&traces(&[(THEIRS, 1)])[..], &[0xf8, 0x7f, 1]].concat();
     let (sink, counters) = to_http(&[], |setup| {
         setup.inbox.take(Signal::Traces, Encoding::Protobuf, unknown.clone().into()).unwrap();
-        setup.inbox.take(Signal::Traces, Encoding::Json, Bytes::from_static(TRITON)).unwrap();
+        setup.inbox.take(Signal::Traces, Encoding::Json, Bytes::from(triton())).unwrap();
         setup.inbox.take(Signal::Metrics, Encoding::Protobuf, Bytes::from_static(b"metrics, unread")).unwrap();
         setup.inbox.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"logs, unread")).unwrap();
     })
@@ -111,7 +111,7 @@ async fn every_signal_is_passed_on_as_it_came() {
         found.map(|(_, _, body)| body.to_vec()).collect::<Vec<_>>()
     };
     assert_eq!(of("/otlp/v1/traces", "application/x-protobuf"), [unknown]);
-    assert_eq!(of("/otlp/v1/traces", "application/json"), [TRITON.to_vec()]);
+    assert_eq!(of("/otlp/v1/traces", "application/json"), [triton()]);
     assert_eq!(of("/otlp/v1/metrics", "application/x-protobuf"), [b"metrics, unread".to_vec()]);
     assert_eq!(of("/otlp/v1/logs", "application/json"), [b"logs, unread".to_vec()]);
     assert_eq!(fates(&counters), (4, 0));
@@ -206,7 +206,7 @@ async fn a_grpc_collector_gets_protobuf_whatever_came() {
     let serving = serve_grpc(listener, collector, 1 << 20, stop.clone());
     let forwarding = async {
         let ours_counters = forward(&format!("grpc://{address}"), &Config::default(), |setup| {
-            setup.inbox.take(Signal::Traces, Encoding::Json, Bytes::from_static(TRITON)).unwrap();
+            setup.inbox.take(Signal::Traces, Encoding::Json, Bytes::from(triton())).unwrap();
             setup.inbox.take(Signal::Traces, Encoding::Protobuf, traces(&[(THEIRS, 1), (setup.mark.make(), 2)])).unwrap();
             setup.inbox.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"{\"resource_logs\":[]}")).unwrap();
             assert!(setup.inbox.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"no JSON")).is_err());

@@ -13,7 +13,7 @@ use hyper_util::rt::TokioExecutor;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::sample::{TRITON, gzip, inbox, listener, request, span};
+use super::sample::{gzip, inbox, listener, request, span, triton};
 use super::status::RpcStatus;
 use super::{Inbox, serve_http};
 use crate::ledger::TraceId;
@@ -67,18 +67,18 @@ async fn both_encodings_are_taken_and_answered_in_kind() {
     against(inbox, async |to| {
         let protobuf = request(vec![span(TRACE, 1, "forward")]).encode_to_vec();
         assert_eq!(to.post("/v1/traces", PROTOBUF, protobuf.clone()).await, (200, PROTOBUF.to_owned(), Bytes::new()));
-        let (status, content_type, body) = to.post("/v1/traces", "Application/JSON; charset=utf-8", TRITON).await;
+        let (status, content_type, body) = to.post("/v1/traces", "Application/JSON; charset=utf-8", triton()).await;
         assert_eq!((status, content_type.as_str(), &*body), (200, JSON, &b"{}"[..]));
         let packed = Request::post("/").header(CONTENT_TYPE, PROTOBUF).header(CONTENT_ENCODING, "gzip");
         assert_eq!(to.send(packed, "/v1/traces", gzip(&protobuf)).await.status(), StatusCode::OK);
         let packed = Request::post("/").header(CONTENT_TYPE, JSON).header(CONTENT_ENCODING, "gzip");
-        assert_eq!(to.send(packed, "/v1/traces", gzip(TRITON)).await.status(), StatusCode::OK);
+        assert_eq!(to.send(packed, "/v1/traces", gzip(&triton())).await.status(), StatusCode::OK);
         for path in ["/v1/metrics", "/v1/logs"] {
             assert_eq!(to.post(path, PROTOBUF, Bytes::new()).await.0, 200);
         }
     })
     .await;
-    let triton = super::decode::traces(super::signal::Encoding::Json, TRITON).unwrap();
+    let triton = super::decode::traces(super::signal::Encoding::Json, &triton()).unwrap();
     let triton = triton.resource_spans.iter().flat_map(|r| &r.scope_spans).map(|s| s.spans.len()).sum::<usize>();
     let mut lengths = Vec::new();
     while let Some(spans) = spans.recv().await {

@@ -16,7 +16,10 @@ use crate::ledger::TraceId;
 use crate::metrics::{Counter, Counters};
 
 /// The capture of a real Triton.
-pub(super) const TRITON: &[u8] = include_bytes!("../../../tests/fixtures/otlp/triton_2.51_ensemble_otlp.json");
+pub(super) fn triton() -> Vec<u8> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/otlp/triton_2.51_ensemble_otlp.json");
+    std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
 
 pub(super) fn attribute(key: &str, value: Value) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }

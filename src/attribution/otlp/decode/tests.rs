@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::sample::{TRITON, attribute, request, span, text as attr};
+use super::super::sample::{attribute, request, span, text as attr, triton};
 use super::*;
 use crate::ledger::Stage;
 
@@ -37,7 +37,7 @@ fn a_protobuf_request_becomes_spans() {
 
 #[test]
 fn what_a_real_triton_sends_is_read() {
-    let decoded = decoded(Encoding::Json, TRITON);
+    let decoded = decoded(Encoding::Json, &triton());
     assert_eq!(decoded.invalid, 0);
     let parent = |s: &IncomingSpan| s.parent.map_or_else(|| "none".to_owned(), |p| p.to_string());
     let found: Vec<_> = decoded.spans.iter().map(|s| (&*s.name, s.span.to_string(), parent(s))).collect();
@@ -102,10 +102,10 @@ fn snake(value: &serde_json::Value) -> serde_json::Value {
 
 #[test]
 fn snake_case_says_the_same_as_camel_case() {
-    let camel: serde_json::Value = serde_json::from_slice(TRITON).unwrap();
+    let camel: serde_json::Value = serde_json::from_slice(&triton()).unwrap();
     let text = snake(&camel).to_string();
     assert!(text.contains("\"resource_spans\"") && text.contains("\"parent_span_id\"") && !text.contains("traceId"));
-    assert_eq!(traces(Encoding::Json, text.as_bytes()).unwrap(), traces(Encoding::Json, TRITON).unwrap());
+    assert_eq!(traces(Encoding::Json, text.as_bytes()).unwrap(), traces(Encoding::Json, &triton()).unwrap());
 }
 
 #[test]
