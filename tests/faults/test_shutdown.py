@@ -167,3 +167,22 @@ def test_readers_of_the_admin_surface_do_not_keep_it():
             dawdler.sendall(b"GET /stats HTTP/1.1\r\nHost: m\r\n")  # and never ends its head
             term(proxy)
             assert proxy.process.wait(SLOW) == 0
+
+
+def test_requests_that_wait_for_spans_do_not_keep_it():
+    """A route that is new waits for spans (here for a minute); the end merges what waits instead."""
+    with Upstream() as up, ending(up, otlp=True, grace="60s") as proxy:
+        for _ in range(5):
+            assert proxy.get_path("/x").status == 200
+        assert await_true(lambda: proxy.stats()["profiler"]["pending"] == 5), proxy.stats()["profiler"]
+        term(proxy)
+        assert proxy.process.wait(SLOW) == 0
+
+
+def test_without_receivers_nothing_waits_for_spans():
+    with Upstream() as up, Sidecar(up.url) as proxy:
+        for _ in range(5):
+            assert proxy.get_path("/x").status == 200
+        assert all(not r.all("traceparent") for r in up.requests)
+        assert await_true(lambda: proxy.outcomes() == {"ok": 5}, 3)
+        assert proxy.stats()["profiler"]["pending"] == 0

@@ -65,7 +65,8 @@ def processes(logs):
 
 @pytest.fixture(scope="session")
 def binary():
-    path = os.environ.get("LAPWING_BIN") or str(HERE.parents[1] / "target/debug/lapwing")
+    # taken out, for to Lapwing every variable of this prefix is a setting
+    path = os.environ.pop("LAPWING_BIN", None) or str(HERE.parents[1] / "target/debug/lapwing")
     if not os.access(path, os.X_OK):
         pytest.fail(f"no lapwing at {path}: cargo build, or set LAPWING_BIN")
     return path
