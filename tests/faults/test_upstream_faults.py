@@ -281,10 +281,11 @@ def test_a_pause_of_the_clients_is_not_the_upstreams():
 
     with Upstream(script) as up, Sidecar(up.url, idle_timeout="2s") as proxy, proxy.client(rcvbuf=65536) as client:
         head = client.send(GET).head()
-        for _ in range(3):  # each pause shorter than the limit, all of them longer
-            time.sleep(1)
-            client.exactly(1 << 20)
-        client.exactly(size - (3 << 20))
+        step = 3 << 19  # more than the third of a socket's buffer that must be free before it takes bytes again
+        for _ in range(4):  # each pause shorter than the limit, all of them longer
+            time.sleep(0.6)
+            client.exactly(step)
+        client.exactly(size - 4 * step)
         time.sleep(0.3)
         up.released.set()
         assert head.status == 200 and client.exactly(2) == b"ok"
