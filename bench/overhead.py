@@ -8,7 +8,8 @@ core 1. Ratios to nginx and Envoy are medians of the rounds' ratios. With --requ
 and its memory is read on the way.
 
 usage: python3 bench/overhead.py [--lapwing PATH] [--rounds N] [--seconds S] [--requests N] [--json FILE] [TARGET ...]
-TARGET is direct, nginx, haproxy, envoy, lapwing, or NAME=CMD@PORT, where CMD starts a proxy from PORT to 127.0.0.1:18080.
+TARGET is direct, nginx, haproxy, envoy, lapwing, or NAME=CMD@PORT, where CMD starts a proxy from PORT to 127.0.0.1:18080
+(or --upstream-port).
 Without any: all of those that are installed. Needs wrk, nginx and taskset; ENVOY names Envoy's binary if it is not in PATH.
 Exit code 1 if a bound is missed.
 """
@@ -24,9 +25,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from parts import ROOT, Child, Lapwing, arguments, finish, table
+from parts import ROOT, Child, Lapwing, arguments, finish, free_port, table
 
-UPSTREAM, NGINX, HAPROXY, ENVOY, LAPWING = 18080, 18081, 18082, 18083, 18091
 PROXY_CORE, LOAD_CORE = 0, 1
 CONNECTIONS = 32
 CPU_OF_NGINX, CPU_OF_ENVOY, ADDED_OF_NGINX, RSS_MIB = 1.25, 0.5, 1.25, 30
@@ -88,14 +88,14 @@ ENVOY_CONF = """static_resources:
 
 def written(folder, file, template, **values):
     path = Path(folder, file)
-    path.write_text(template.format(dir=folder, upstream=UPSTREAM, **values))
+    path.write_text(template.format(dir=folder, **values))
     return path
 
 
-def upstream(folder, answer_bytes):
-    does = "return 200 '" + "x" * answer_bytes + "';"
-    conf = written(folder, "upstream.conf", NGINX_CONF, name="upstream", port=UPSTREAM, does=does)
-    return Child(["nginx", "-c", conf], UPSTREAM, LOAD_CORE)
+def upstream(folder, options):
+    port, does = options.upstream_port, "return 200 '" + "x" * options.answer + "';"
+    conf = written(folder, "upstream.conf", NGINX_CONF, name="upstream", port=port, upstream=port, does=does)
+    return Child(["nginx", "-c", conf], port, LOAD_CORE)
 
 
 def target(folder, name, options):
@@ -104,17 +104,18 @@ def target(folder, name, options):
         command, port = name.split("=", 1)[1].rsplit("@", 1)
         return Child(shlex.split(command), int(port), PROXY_CORE)
     if name == "lapwing":
-        return Lapwing(options.lapwing, UPSTREAM, LAPWING, PROXY_CORE)
+        return Lapwing(options.lapwing, options.upstream_port, core=PROXY_CORE)
+    ports = {"port": free_port(), "upstream": options.upstream_port}
     if name == "nginx":
-        conf = written(folder, "nginx.conf", NGINX_CONF, name="nginx", port=NGINX, does=NGINX_PROXY)
-        return Child(["nginx", "-c", conf], NGINX, PROXY_CORE)
+        conf = written(folder, "nginx.conf", NGINX_CONF, name="nginx", does=NGINX_PROXY, **ports)
+        return Child(["nginx", "-c", conf], ports["port"], PROXY_CORE)
     if name == "haproxy":
-        conf = written(folder, "haproxy.cfg", HAPROXY_CONF, port=HAPROXY)
-        return Child(["haproxy", "-db", "-f", conf], HAPROXY, PROXY_CORE)
+        conf = written(folder, "haproxy.cfg", HAPROXY_CONF, **ports)
+        return Child(["haproxy", "-db", "-f", conf], ports["port"], PROXY_CORE)
     if name == "envoy":
-        conf = written(folder, "envoy.yaml", ENVOY_CONF, port=ENVOY)
+        conf = written(folder, "envoy.yaml", ENVOY_CONF, **ports)
         command = [envoy(), "-c", conf, "--concurrency", "1", "-l", "error", "--disable-hot-restart"]
-        return Child(command, ENVOY, PROXY_CORE)
+        return Child(command, ports["port"], PROXY_CORE)
     raise SystemExit(f"unknown target {name}")
 
 
@@ -197,7 +198,7 @@ def measure(options, targets, script):
     rounds = {name: [] for name in targets}
     for _ in range(options.rounds):
         for name, child in targets.items():
-            rounds[name].append(round_of(child, child.port if child else UPSTREAM, options.seconds, script))
+            rounds[name].append(round_of(child, child.port if child else options.upstream_port, options.seconds, script))
         if "direct" in rounds:
             for name in targets:
                 rounds[name][-1]["added_p50_us"] = rounds[name][-1]["p50_us"] - rounds["direct"][-1]["p50_us"]
@@ -261,6 +262,7 @@ def main():
     parser.add_argument("--requests", type=int, default=0, help="then serve so many and read the memory (default: none)")
     parser.add_argument("--body", type=int, default=1024, help="bytes of a request's body (default: 1024)")
     parser.add_argument("--answer", type=int, default=256, help="bytes of an answer's body (default: 256)")
+    parser.add_argument("--upstream-port", type=int, default=18080, help="where the upstream listens (default: 18080)")
     parser.add_argument("targets", nargs="*")
     options = parser.parse_args()
     for needed in ("wrk", "nginx", "taskset"):
@@ -273,7 +275,7 @@ def main():
         lua = 'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\nwrk.body = [[' + body + "]]\n"
         script = written(folder, "post.lua", lua, fill="a" * max(0, options.body - 80))
         try:
-            started.append(upstream(folder, options.answer).__enter__())
+            started.append(upstream(folder, options).__enter__())
             targets = {}
             for name in names:
                 child = None if name == "direct" else target(folder, name, options)

@@ -59,8 +59,13 @@ class Child:
 
     def __enter__(self):
         self.log = tempfile.TemporaryFile("w+")
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            raise SystemExit(f"port {self.port} is taken")
         try:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+            # no setting of the user's shell may make the figures another's
+            env = {name: value for name, value in os.environ.items() if not name.startswith("LAPWING_")}
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=env)
         except OSError as e:
             raise SystemExit(f"cannot start {self.command[0]}: {e}") from None
         self.pid = self.process.pid

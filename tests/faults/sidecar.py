@@ -20,10 +20,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUTCOMES = ("ok", "client_error", "server_error", "rejected", "shed", "unreachable", "broken", "timed_out", "cancelled")
 
 
+BINARY = os.environ.get("LAPWING_BIN")
+for name in [n for n in os.environ if n.startswith("LAPWING_")]:
+    os.environ.pop(name)  # every other one is a setting, and none of the user's shell may reach the Lapwing under test
+
+
 def binary():
     """The binary's path; None if there is none."""
-    if path := os.environ.get("LAPWING_BIN"):
-        return path
+    if BINARY:
+        return BINARY
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     found = [p for p in (target / "release/lapwing", target / "debug/lapwing") if p.exists()]
     return str(max(found, key=lambda p: p.stat().st_mtime)) if found else None

@@ -12,17 +12,21 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from lapwing import Lapwing  # noqa: E402
+from lapwing import NO_SPANS, Lapwing  # noqa: E402
 from otlp_sink import OtlpSink  # noqa: E402
 from process import Process, free_port, wait_for, wait_listening  # noqa: E402
 from raw_server import RawServer  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
+BINARY = os.environ.get("LAPWING_BIN") or str(HERE.parents[1] / "target/debug/lapwing")
 
 
 def pytest_configure():
     # requests and its kin must not ask a proxy of the environment for loopback addresses
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"
+    # every other LAPWING_ variable is a setting, and no setting of the user's shell may reach the Lapwings under test
+    for name in [n for n in os.environ if n.startswith("LAPWING_")]:
+        os.environ.pop(name)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -65,11 +69,9 @@ def processes(logs):
 
 @pytest.fixture(scope="session")
 def binary():
-    # taken out, for to Lapwing every variable of this prefix is a setting
-    path = os.environ.pop("LAPWING_BIN", None) or str(HERE.parents[1] / "target/debug/lapwing")
-    if not os.access(path, os.X_OK):
-        pytest.fail(f"no lapwing at {path}: cargo build, or set LAPWING_BIN")
-    return path
+    if not os.access(BINARY, os.X_OK):
+        pytest.fail(f"no lapwing at {BINARY}: cargo build, or set LAPWING_BIN")
+    return BINARY
 
 
 @pytest.fixture(scope="session")
@@ -154,3 +156,11 @@ def by_http(start_lapwing, start_model_server, otlp_sink):
 def by_grpc(start_lapwing, start_model_server):
     """A model server that exports over OTLP/gRPC; no collector."""
     return serve("grpc", start_lapwing, start_model_server)
+
+
+@pytest.fixture(scope="session")
+def plain(by_http, start_lapwing):
+    """The same model server behind a Lapwing that awaits no spans: what is asked there is counted at once."""
+    lapwing = start_lapwing(by_http.direct, env=NO_SPANS)
+    wait_for(lapwing.is_ready, 20, "lapwing is ready")
+    return Served(by_http.port, lapwing)

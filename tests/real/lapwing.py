@@ -1,12 +1,15 @@
 """Lapwing as a child process, and its admin surfaces as a client sees them."""
 
 import json
+import os
 import time
 import urllib.error
 import urllib.request
 
 from process import Process, free_port, wait_for
 
+NO_SPANS = {"LAPWING_ATTRIBUTION__EXPECT_SPANS": "never"}
+"""For upstreams without an exporter, so that requests are counted at once; Lapwing would learn it in one grace period."""
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -21,7 +24,7 @@ class Lapwing:
         command += ["--upstream", upstream, "--listen", f"127.0.0.1:{self.port}", "--admin", f"127.0.0.1:{self.admin}"]
         command += ["--otlp-grpc", f"127.0.0.1:{self.otlp_grpc}", "--otlp-http", f"127.0.0.1:{self.otlp_http}"]
         command += ["--otlp-forward", otlp_forward] if otlp_forward else []
-        self.process = Process("lapwing", command + list(args), logs, env=env)
+        self.process = Process("lapwing", command + list(args), logs, env=dict(os.environ, **(env or {})))
 
     def wait_live(self):
         def live():
@@ -72,6 +75,11 @@ class Lapwing:
                 sums[name] = sums.get(name, 0) + n
         return sums
 
+    def is_settled(self):
+        """Whether all that happened is counted: nothing runs, and no exchange waits for its spans."""
+        profiler = self.stats()["profiler"]
+        return profiler["in_flight"] == profiler["queue_depth"] == profiler["pending"] == 0
+
     def count(self):
         """Requests counted since start, of any outcome."""
         return sum(self.outcomes().values())
@@ -107,6 +115,9 @@ class Counted:
         self.lapwing, self.n, self.settle = lapwing, n, settle
 
     def __enter__(self):
+        wait_for(self.lapwing.is_settled, 20, "earlier requests are counted", 0.1)
+        time.sleep(0.3)  # what has just left a client may be between two of the gauges
+        wait_for(self.lapwing.is_settled, 20, "earlier requests are counted", 0.1)
         self.before = self.lapwing.outcomes()
         return self
 

@@ -72,7 +72,7 @@ def post(port, body, content_type="application/x-protobuf", gzipped=False, path=
 class Asked:
     """A request through Lapwing to a raw server that takes `ms` to answer; what the upstream's exporter would know of it."""
 
-    def __init__(self, lapwing, raw_server, ms=40, path="/head"):
+    def __init__(self, lapwing, raw_server, ms=80, path="/head"):
         raw_server.seen.clear()
         self.start_ns = time.time_ns()
         connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=10)

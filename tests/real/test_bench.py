@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from process import free_port
+
 BENCH = Path(__file__).parents[2] / "bench"
 
 
@@ -39,7 +41,7 @@ def test_stream(binary, tmp_path):
 
 @pytest.mark.skipif(not (shutil.which("wrk") and shutil.which("nginx")), reason="wrk or nginx is not installed")
 def test_overhead(binary, tmp_path):
-    args = ("--rounds", "1", "--seconds", "1", "--requests", "1000", "direct", "nginx", "lapwing")
+    args = ("--rounds", "1", "--seconds", "1", "--requests", "1000", "--upstream-port", str(free_port()), "direct", "nginx", "lapwing")
     raw, out = run(binary, tmp_path, "overhead.py", *args)
     assert raw["medians"].keys() == {"direct", "nginx", "lapwing"}, out
     assert raw["medians"]["lapwing"]["bad"] == 0, out

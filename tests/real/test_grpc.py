@@ -8,7 +8,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from lapwing import Counted
+from lapwing import NO_SPANS, Counted
 from process import wait_for
 
 MIB = 1 << 20
@@ -87,7 +87,7 @@ def served(start_lapwing):
     server = grpc.server(futures.ThreadPoolExecutor(16), handlers=[out.service], options=UNLIMITED)
     out.port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    out.lapwing = start_lapwing(f"http://127.0.0.1:{out.port}")
+    out.lapwing = start_lapwing(f"http://127.0.0.1:{out.port}", env=NO_SPANS)
     wait_for(out.lapwing.is_ready, 20, "lapwing is ready")
     with grpc.insecure_channel(f"127.0.0.1:{out.port}", UNLIMITED) as out.direct:
         with grpc.insecure_channel(f"127.0.0.1:{out.lapwing.port}", UNLIMITED) as out.proxied:

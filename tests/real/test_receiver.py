@@ -13,7 +13,8 @@ from lapwing import Counted
 from process import free_port, wait_for
 from spans import Asked, post, protobuf, request, snake
 
-STAGES = ("feature_hydration", 5, 10), ("model_forward", 10, 30)
+# well within the 80 ms of a request, so that a busy machine does not clip them
+STAGES = ("feature_hydration", 40, 45), ("model_forward", 45, 65)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_children_before_their_parents(joined, raw_server):
     children = [s | {"parentSpanId": server} for s in asked.spans(*STAGES)]
     assert post(joined.otlp_http, protobuf(request(children)))[0] == 200
     time.sleep(0.5)
-    parent = asked.spans(("GET /head", 1, 39), own_id=server, kind=2)
+    parent = asked.spans(("GET /head", 30, 70), own_id=server, kind=2)
     assert post(joined.otlp_http, protobuf(request(parent)))[0] == 200
     assert_joined(joined.exchange_of(asked.trace_id))
 
@@ -80,7 +81,7 @@ def test_what_reaches_out_of_the_window_is_clipped(joined, raw_server):
     exchange = joined.exchange_of(asked.trace_id)
     stages = stages_of(exchange)
     assert sum(s["ns"] for s in exchange["stages"]) == exchange["total_ns"]
-    assert 40_000_000 <= stages["forward"]["ns"] <= exchange["total_ns"]
+    assert 80_000_000 <= stages["forward"]["ns"] <= exchange["total_ns"]
     assert stages["forward"]["source"] == "traced"
 
 

@@ -30,6 +30,7 @@ otlp_forward: http://127.0.0.1:9
 otlp_forward_headers: {api-key: hunter2}
 respond_server_timing: true
 attribution:
+  grace: 1s
   server_timing: {gpu: forward}
   spans:
     - {attribute: db.system, value: redis, stage: hydration}
@@ -75,8 +76,8 @@ def test_server_timing_in_a_trailer(lapwing, raw_server):
 
 def test_configured_rules_for_spans(lapwing, raw_server):
     asked = Asked(lapwing, raw_server)
-    by_attribute = asked.spans(("GET", 5, 9), kind=3, attributes=[("db.system", "redis")])
-    by_name = asked.spans(("Embed-Rows", 9, 20), ("unheard of", 20, 30))
+    by_attribute = asked.spans(("GET", 30, 34), kind=3, attributes=[("db.system", "redis")])
+    by_name = asked.spans(("Embed-Rows", 34, 45), ("unheard of", 45, 55))
     assert post(lapwing.otlp_http, protobuf(request(by_attribute + by_name)))[0] == 200
     exchange = lapwing.exchange_of(asked.trace_id)
     stages = stages_of(exchange)
