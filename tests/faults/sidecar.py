@@ -50,26 +50,37 @@ class Sidecar:
 
     def __init__(self, upstream_url, otlp=False, **settings):
         self.url, self.otlp, self.settings = upstream_url, otlp, settings
-        self.port, self.admin = free_port(), free_port()
 
     def __enter__(self):
+        for _ in range(5):  # a port that was free may be taken by now: several suites may run at once
+            self._start(dict(self.settings))
+            if await_true(lambda: self.process.poll() is not None or self._is_up(), 15) and self.process.poll() is None:
+                return self
+            text = self.log()
+            self.process.kill()
+            self.process.wait()
+            self.dir.cleanup()
+            if "in use" not in text:
+                break
+        raise AssertionError(f"Lapwing did not start: {text}")
+
+    def _start(self, settings):
+        self.port, self.admin = free_port(), free_port()
         self.dir = tempfile.TemporaryDirectory(prefix="lapwing-faults-")
         command = [binary(), "--upstream", self.url, "--listen", f"127.0.0.1:{self.port}"]
         command += ["--admin", f"127.0.0.1:{self.admin}", "--otlp-grpc", "off"]
         command += ["--otlp-http", f"127.0.0.1:{free_port()}" if self.otlp else "off"]
-        grace = self.settings.pop("grace", "6s")
-        if drain := self.settings.pop("drain_timeout", None):
+        grace = settings.pop("grace", "6s")
+        if drain := settings.pop("drain_timeout", None):
             command += ["--drain-timeout", drain]
         path = pathlib.Path(self.dir.name, "lapwing.yaml")
-        proxy = "".join(f"  {k}: {v}\n" for k, v in self.settings.items())
+        proxy = "".join(f"  {k}: {v}\n" for k, v in settings.items())
         path.write_text(f"attribution:\n  grace: {grace}\n" + (f"proxy:\n{proxy}" if proxy else ""))
         command += ["--config", str(path)]
         self.log_path = pathlib.Path(self.dir.name, "log")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LAPWING_")}  # they are settings
         with self.log_path.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
-        assert await_true(self._is_up, 10), f"Lapwing did not start: {self.log()}"
-        return self
 
     def __exit__(self, *_):
         ended = self.process.poll()
@@ -84,7 +95,6 @@ class Sidecar:
         return self.log_path.read_text(errors="replace")
 
     def _is_up(self):
-        assert self.process.poll() is None, f"Lapwing ended: {self.log()}"
         try:
             self.get("/livez")
             socket.create_connection(("127.0.0.1", self.port), 1).close()

@@ -36,6 +36,7 @@ def test_refused_then_recovered():
         for _ in range(3):
             assert is_own(proxy.get_path("/x"), 502, "connect_refused")
         proxy.settled(unreachable=3, plain=False)
+        assert b"lapwing_upstream_connections_total 0\n" in proxy.get("/metrics")
         with Upstream(port=port):
             proxy.settled(unreachable=3)
 

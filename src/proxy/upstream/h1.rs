@@ -52,8 +52,9 @@ async fn connect(shared: &Shared, live: &Arc<Live>) -> Result<Link, Error> {
     let config = &shared.recorder.config;
     let connected = shared.target.connect(config.connect_timeout.get()).await;
     live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
+    let socket = connected?;
     shared.recorder.counters.bump(Counter::UpstreamConnected);
-    Link::open(connected?, config).await
+    Link::open(socket, config).await
 }
 
 type Failed = (Error, Option<Box<Request<RequestBody>>>);

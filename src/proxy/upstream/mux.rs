@@ -80,8 +80,9 @@ impl Mux {
         let began = Stamp::now();
         let connected = shared.target.connect(limit).await;
         live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
+        let socket = connected?;
         shared.recorder.counters.bump(Counter::UpstreamConnected);
-        let io = TokioIo::new(Metered::upstream(connected?, Arc::new(Meter::default())));
+        let io = TokioIo::new(Metered::upstream(socket, Arc::new(Meter::default())));
         let (sender, connection) = http2::Builder::new(Tasks(shared.tasks.clone()))
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
