@@ -40,9 +40,16 @@ fn serve(sources: &Sources) -> ExitCode {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
+    let signals = match signals::Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            eprintln!("lapwing: cannot listen to signals: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     match start(&loaded) {
         Ok(running) => {
-            let by = signals::wait(&running);
+            let by = signals::wait(signals, &running);
             tracing::info!(drain_timeout = %loaded.config.drain_timeout, "{by}: draining; a second signal ends at once");
             end(running)
         }

@@ -1,7 +1,9 @@
 //! SIGTERM and SIGINT: the first begins an orderly end, the second ends at once.
 
+use std::io;
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::running::Running;
@@ -9,19 +11,32 @@ use super::running::Running;
 /// How often the threads are looked after while nothing happens.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// The signals that end the process, listened to from when this is made.
+pub(super) struct Signals {
+    runtime: Runtime,
+    term: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Listens. Made before anything is served: whoever asks for an end from then on gets an orderly one.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub(super) fn listen() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let (term, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        drop(entered);
+        Ok(Self { runtime, term, interrupt })
+    }
+}
+
 /// Blocks until the process is asked to end, or a thread failed; says which. From then on a further signal ends the
 /// process at once, with the status that a shell gives to one so ended.
-pub(super) fn wait(running: &Running) -> &'static str {
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-        return "no signal handler";
-    };
-    let (mut term, mut interrupt) = {
-        let _entered = runtime.enter();
-        match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-            (Ok(term), Ok(interrupt)) => (term, interrupt),
-            _ => return "no signal handler",
-        }
-    };
+pub(super) fn wait(signals: Signals, running: &Running) -> &'static str {
+    let Signals { runtime, mut term, mut interrupt } = signals;
     let by = runtime.block_on(first(&mut term, &mut interrupt, running));
     let second = move || {
         let code = runtime.block_on(async {

@@ -41,23 +41,33 @@ def free_port():
 
 
 class Sidecar:
-    """A running Lapwing. `settings` are those under `proxy:`; values are written as YAML scalars."""
+    """A running Lapwing. `settings` are those under `proxy:`, but for `drain_timeout` and `grace`; values are YAML scalars.
 
-    def __init__(self, upstream_url, **settings):
-        self.url, self.settings = upstream_url, settings
+    With `otlp` it listens for spans too, and requests wait for theirs up to `grace`.
+    """
+
+    ended_on_purpose = False
+
+    def __init__(self, upstream_url, otlp=False, **settings):
+        self.url, self.otlp, self.settings = upstream_url, otlp, settings
         self.port, self.admin = free_port(), free_port()
 
     def __enter__(self):
         self.dir = tempfile.TemporaryDirectory(prefix="lapwing-faults-")
         command = [binary(), "--upstream", self.url, "--listen", f"127.0.0.1:{self.port}"]
-        command += ["--admin", f"127.0.0.1:{self.admin}", "--otlp-grpc", "off", "--otlp-http", "off"]
-        if self.settings:
-            path = pathlib.Path(self.dir.name, "lapwing.yaml")
-            path.write_text("proxy:\n" + "".join(f"  {k}: {v}\n" for k, v in self.settings.items()))
-            command += ["--config", str(path)]
+        command += ["--admin", f"127.0.0.1:{self.admin}", "--otlp-grpc", "off"]
+        command += ["--otlp-http", f"127.0.0.1:{free_port()}" if self.otlp else "off"]
+        grace = self.settings.pop("grace", "6s")
+        if drain := self.settings.pop("drain_timeout", None):
+            command += ["--drain-timeout", drain]
+        path = pathlib.Path(self.dir.name, "lapwing.yaml")
+        proxy = "".join(f"  {k}: {v}\n" for k, v in self.settings.items())
+        path.write_text(f"attribution:\n  grace: {grace}\n" + (f"proxy:\n{proxy}" if proxy else ""))
+        command += ["--config", str(path)]
         self.log_path = pathlib.Path(self.dir.name, "log")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("LAPWING_")}  # they are settings
         with self.log_path.open("w") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         assert await_true(self._is_up, 10), f"Lapwing did not start: {self.log()}"
         return self
 
@@ -67,7 +77,7 @@ class Sidecar:
         self.process.wait()
         text = self.log()
         self.dir.cleanup()
-        assert ended is None, f"Lapwing died ({ended}): {text}"
+        assert ended is None or self.ended_on_purpose, f"Lapwing died ({ended}): {text}"
         assert "panicked" not in text, text
 
     def log(self):

@@ -48,6 +48,7 @@ def test_bytes_sent_along_with_the_request():
         assert client.exactly(12) == b"\x81\x05helloearly"
         client.send(b"quit")
         assert client.closed_within(2) is not None
+        client.close()  # what is spliced may be half closed: it lasts until both sides have ended
         proxy.settled(ok=1)
 
 
@@ -122,3 +123,16 @@ def test_switching_unasked_is_no_upgrade():
         counted = proxy.outcomes()
         assert set(counted) <= {"broken", "timed_out"}, f"the upstream is at fault, not the client: {counted}"
         proxy.settled(**counted)
+
+
+def test_a_stream_that_stands_still_is_let_go_of():
+    def script(peer):
+        peer.head()
+        peer.send(SWITCH)
+        peer.half_close()
+        peer.upstream.released.wait(LIMIT)
+
+    with Upstream(script) as up, Sidecar(up.url, idle_timeout="300ms") as proxy, proxy.client() as client:
+        assert client.send(ASK).head().status == 101
+        proxy.settled(timed_out=1)
+        assert client.closed_within(1) is not None

@@ -1,13 +1,14 @@
 """The upstream refuses, breaks, stalls or talks nonsense: the client is told what is so, and each request counts once."""
 
 import random
+import select
 import socket
 import time
 
 import pytest
 from fake import OK, Upstream, answers, await_true, breaks_after, plain
 from sidecar import Sidecar, free_port
-from wire import Closed, chunk
+from wire import LIMIT, Closed, chunk
 
 GET = "GET /x HTTP/1.1\r\nHost: m\r\n\r\n"
 CUT = {
@@ -242,3 +243,68 @@ def test_an_answer_nobody_asked_for_poisons_nobody():
         time.sleep(0.1)
         assert client.send(GET).response().body == b"ok"
         proxy.settled(ok=2)
+
+
+# === takes nothing ===
+
+
+def test_an_upstream_that_takes_nothing_is_at_fault():
+    def script(peer):
+        peer.head()
+        peer.upstream.released.wait(LIMIT)
+
+    with Upstream(script) as up, Sidecar(up.url, idle_timeout="500ms") as proxy, proxy.client() as client:
+        proxy.get("/stats?window=all")
+        before = proxy.rss_kib()
+        client.send(f"POST /x HTTP/1.1\r\nHost: m\r\nContent-Length: {64 << 20}\r\n\r\n")
+        sent = 0
+        while sent < 64 << 20 and select.select([client.sock], [client.sock], [], LIMIT)[0] == []:
+            sent += client.sock.send(bytes(1 << 16))
+        assert is_own(client.response(), 504, "idle_timeout")
+        assert sent < 48 << 20 and proxy.rss_kib() - before < 8192, "buffered instead of holding the client back"
+        proxy.settled(timed_out=1)
+
+
+# === a client as slow as that is no fault of the upstream's ===
+
+
+def test_a_pause_of_the_clients_is_not_the_upstreams():
+    size = 8 << 20
+
+    def script(peer):
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (size + 2))
+        peer.send(bytes(size))
+        peer.upstream.released.wait(LIMIT)
+        peer.send(b"ok")
+        plain(peer)
+
+    with Upstream(script) as up, Sidecar(up.url, idle_timeout="2s") as proxy, proxy.client(rcvbuf=65536) as client:
+        head = client.send(GET).head()
+        step = 3 << 19  # more than the third of a socket's buffer that must be free before it takes bytes again
+        for _ in range(4):  # each pause shorter than the limit, all of them longer
+            time.sleep(0.6)
+            client.exactly(step)
+        client.exactly(size - 4 * step)
+        time.sleep(0.3)
+        up.released.set()
+        assert head.status == 200 and client.exactly(2) == b"ok"
+        proxy.settled(ok=1)
+
+
+def test_a_client_that_takes_nothing_is_let_go_of():
+    ended = []
+
+    def script(peer):
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (64 << 20))
+        try:
+            for _ in range(1024):
+                peer.send(bytes(1 << 16))
+        except OSError:
+            ended.append(True)
+
+    with Upstream(script) as up, Sidecar(up.url, idle_timeout="500ms") as proxy, proxy.client(rcvbuf=65536) as client:
+        client.send(GET)
+        assert await_true(lambda: ended), "the upstream was not let go of"
+        proxy.settled(cancelled=1)
