@@ -233,7 +233,8 @@ def test_a_deadline_ends_the_call_on_both_sides(served):
 
     code, outcomes = same(served, call)
     assert code == "DEADLINE_EXCEEDED"
-    assert outcomes == {"cancelled": 1}
+    # both ends watch the deadline: the client cancels, or the server's status comes first
+    assert outcomes in ({"cancelled": 1}, {"server_error": 1})
 
 
 def test_a_cancelled_call_is_cancelled_upstream(served):
