@@ -110,7 +110,7 @@ impl Metered {
             }
             let n = ready!(on_socket!(&mut self.socket, s => Pin::new(s).poll_write(cx, &bytes[*at..])))?;
             *at += n;
-            self.meter.on_write();
+            self.meter.on_write(Stamp::now());
         }
         Poll::Ready(Ok(()))
     }
@@ -162,11 +162,23 @@ impl Metered {
         Poll::Pending
     }
 
+    /// When a write to the upstream begins. To send on loopback wakes the receiver, which may well run first: a stamp taken
+    /// after the call would come late by a turn of the scheduler, and the upstream's first stage would seem to begin before
+    /// it was asked. What goes to the client is stamped afterwards: then it has been taken.
+    fn before_write(&self) -> Option<Stamp> {
+        self.client.is_none().then(Stamp::now)
+    }
+
     /// A write that has to wait is the client's time: egress, not the model's.
-    fn after_write(&mut self, cx: &mut Context<'_>, result: &Poll<io::Result<usize>>) -> Poll<io::Result<()>> {
+    fn after_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        before: Option<Stamp>,
+        result: &Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<()>> {
         match result {
             Poll::Ready(Ok(n)) if *n > 0 => {
-                self.meter.on_write();
+                self.meter.on_write(before.unwrap_or_else(Stamp::now));
                 if let Some(since) = self.blocked.take() {
                     self.meter.on_unblocked(since);
                 }
@@ -213,8 +225,9 @@ impl AsyncWrite for Metered {
         if self.refusing() {
             return Poll::Ready(Ok(buf.len())); // hyper's bare refusal, for which ours has gone out
         }
+        let before = self.before_write();
         let result = on_socket!(&mut self.socket, s => Pin::new(s).poll_write(cx, buf));
-        match self.after_write(cx, &result) {
+        match self.after_write(cx, before, &result) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => result,
         }
@@ -225,13 +238,14 @@ impl AsyncWrite for Metered {
             return self.poll_write(cx, bufs.first().map_or(&[], |b| b));
         }
         ready!(self.poll_ahead(cx))?;
+        let before = self.before_write();
         let mut small = ArrayVec::<u8, SMALL>::new();
         let result = if bufs.iter().try_for_each(|b| small.try_extend_from_slice(b)).is_ok() {
             on_socket!(&mut self.socket, s => Pin::new(s).poll_write(cx, &small))
         } else {
             on_socket!(&mut self.socket, s => Pin::new(s).poll_write_vectored(cx, bufs))
         };
-        match self.after_write(cx, &result) {
+        match self.after_write(cx, before, &result) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => result,
         }

@@ -41,9 +41,9 @@ impl Meter {
         self.last_read.store(now, Relaxed);
     }
 
-    /// Bytes were taken by the socket.
-    pub(crate) fn on_write(&self) {
-        self.last_write.store(Stamp::now().as_ns(), Relaxed);
+    /// Bytes were taken by the socket, in a write stamped `at`.
+    pub(crate) fn on_write(&self, at: Stamp) {
+        self.last_write.store(at.as_ns(), Relaxed);
     }
 
     /// The read that brought the first byte since [`Self::settle`].
