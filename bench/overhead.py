@@ -23,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from parts import ROOT, Child, Lapwing, arguments, finish, free_port, table
@@ -248,9 +249,13 @@ def ratio_verdicts(rounds):
 
 def profiling(lapwing):
     """What Lapwing counted: the run is worth nothing if profiling was off or lost its records."""
-    counted = lapwing.await_count(1)
     profiler = lapwing.get("/stats?window=all")["profiler"]
-    print(f"Lapwing counted {counted} requests; profiler: {profiler}\n")
+    while profiler["in_flight"] or profiler["queue_depth"]:
+        time.sleep(0.1)
+        profiler = lapwing.get("/stats?window=all")["profiler"]
+    counted = lapwing.await_count(1)
+    lost = profiler["dropped"] + profiler["pending_evicted"]
+    print(f"Lapwing counted {counted} requests and lost the account of {lost}\n")
     return {"counted": counted, "profiler": profiler}
 
 

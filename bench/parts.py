@@ -194,7 +194,7 @@ def finish(options, figures, verdicts):
     for what, measured, bound, holds in verdicts:
         print(f"{'ok  ' if holds else 'MISS'}  {what}: {measured} (bound: {bound})")
     if options.json:
-        verdicts = [dict(zip(("what", "measured", "bound", "holds"), v)) for v in verdicts]
+        named = [dict(zip(("what", "measured", "bound", "holds"), verdict)) for verdict in verdicts]
         with open(options.json, "w") as out:
-            json.dump({"machine": machine(), "command": sys.argv, "verdicts": verdicts, **figures}, out, indent=1)
-    return 0 if all(v["holds"] if isinstance(v, dict) else v[3] for v in verdicts) else 1
+            json.dump({"machine": machine(), "command": sys.argv, "verdicts": named, **figures}, out, indent=1)
+    return 0 if all(holds for *_, holds in verdicts) else 1
