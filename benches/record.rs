@@ -6,6 +6,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use lapwing::attribution::merge;
@@ -13,6 +14,8 @@ use lapwing::ledger::{Event, Ledger, Outcome, Report, SeriesKey, Stage, Stamp, W
 use lapwing::metrics::{Config, Counters, Labels, Registry};
 
 const US: u64 = 1_000;
+/// How many exchanges are recorded at a time, as the aggregator does.
+const BATCH: u64 = 16;
 /// Exchanges before measuring, to each series.
 const WARM: usize = 20;
 
@@ -95,11 +98,22 @@ fn exchange(c: &mut Criterion) {
         let closed: Vec<Ledger> = (0..1_024).map(|_| ledger(SeriesKey::default(), &mut random)).collect();
         let now = Stamp::now();
         group.bench_function(BenchmarkId::new("merge_and_record", n), |b| {
-            b.iter(|| {
-                let at = random.next() as usize;
-                let mut ledger = closed[at % closed.len()].clone();
-                ledger.series = keys[(at >> 10) % n];
-                registry.keep(merge(ledger, Vec::new()), now, 0);
+            b.iter_custom(|iterations| {
+                let batches = iterations.div_ceil(BATCH);
+                let began = Stamp::now();
+                for _ in 0..batches {
+                    let batch: [Ledger; BATCH as usize] = std::array::from_fn(|_| {
+                        let at = random.next() as usize;
+                        let mut ledger = closed[at % closed.len()].clone();
+                        ledger.series = keys[(at >> 10) % n];
+                        ledger
+                    });
+                    batch.iter().for_each(|ledger| registry.warm(ledger.series));
+                    for ledger in batch {
+                        registry.keep(merge(ledger, Vec::new()), now, 0);
+                    }
+                }
+                Duration::from_nanos(began.elapsed() * iterations / (batches * BATCH))
             });
         });
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use crossbeam_queue::ArrayQueue;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -16,6 +17,8 @@ use crate::metrics::{Counter, Counters, Registry};
 
 /// How often the queue is looked into.
 const LOOK: Duration = Duration::from_millis(20);
+/// How many ledgers' series are looked up together.
+const BATCH: usize = 16;
 /// How often the registry's windows advance.
 const ROTATE_NS: u64 = 2_000_000_000;
 
@@ -73,9 +76,17 @@ impl Aggregation {
         self.counters.set(Counter::QueueDepth, depth as u64);
         let now = Stamp::now();
         let mut registry = self.registry.lock();
-        for behind in (0..depth).rev() {
-            let Some(ledger) = self.queue.pop() else { break };
-            self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(exchange, now, behind));
+        let mut behind = depth;
+        while behind > 0 {
+            let batch: ArrayVec<Ledger, BATCH> = std::iter::from_fn(|| self.queue.pop()).take(behind.min(BATCH)).collect();
+            if batch.is_empty() {
+                break; // the last one is still being pushed: next time
+            }
+            batch.iter().for_each(|ledger| registry.warm(ledger.series));
+            for ledger in batch {
+                behind -= 1;
+                self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(exchange, now, behind));
+            }
         }
         self.aggregator.tick(now, &mut |exchange| registry.keep(exchange, now, 0));
         let (pending, orphans) = self.aggregator.fill();

@@ -155,6 +155,12 @@ impl Figures {
         self.stream_response_bytes = self.stream_response_bytes.saturating_add(other.stream_response_bytes);
     }
 
+    /// Something of each cache line (64 bytes), of no meaning: reading it is the purpose.
+    pub(super) fn lines(&self) -> u64 {
+        let extents = self.extents.iter().step_by(2).fold(self.outcomes[0], |all, extent| all ^ extent.count);
+        self.sources.iter().fold(extents, |all, by_source| all ^ by_source[0]) ^ self.claimed_ns
+    }
+
     /// Adds an exchange, and hands each duration that belongs in a histogram to `each`.
     pub(super) fn record(&mut self, exchange: &Exchange, mut each: impl FnMut(Measure, u64)) {
         let (ledger, measure) = (&exchange.ledger, Measure::of(exchange));

@@ -77,6 +77,15 @@ impl Registry {
         }
     }
 
+    /// Brings a series into the processor's caches, if it is there. Called for a batch before its exchanges are recorded,
+    /// so that the misses of the batch overlap instead of following one another; with thousands of series that is half of
+    /// the cost.
+    pub fn warm(&self, key: SeriesKey) {
+        if let Some(place) = self.places.get(&key) {
+            self.series[*place as usize].warm();
+        }
+    }
+
     /// Adds an exchange to its series, once.
     pub fn record(&mut self, exchange: &Exchange) {
         let place = match self.places.get(&exchange.ledger.series) {
