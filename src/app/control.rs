@@ -89,7 +89,7 @@ impl Control {
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         let inbox = Inbox::new(rules, counters.clone(), sender, forward);
         let max_body = config.attribution.otlp_max_body.get();
-        // the surfaces outlive the last request, and the receiver too: an upstream that is drained flushes its spans last
+        // the surfaces and the receiver outlive the last request: a scrape or a span may still come while requests drain
         let stop = phases.profiling.clone();
 
         let aggregation = Aggregation::new(config.attribution.join(), queue, registry.clone(), counters.clone());

@@ -30,7 +30,7 @@ pub struct Config {
     pub max_spans_per_exchange: usize,
     /// Spans kept that no request is known for yet. Default 8192; 0 to 1,000,000.
     pub max_orphan_spans: usize,
-    /// One OTLP message, in bytes, unpacked. Default 16 MiB; 64 KiB to 256 MiB.
+    /// One OTLP message, in bytes, unpacked. Default 4 MiB, which is gRPC's own; 64 KiB to 256 MiB.
     pub otlp_max_body: Size,
     /// Received OTLP messages that wait to be joined. Default 256; 1 to 65,536.
     pub otlp_queue: usize,
@@ -51,7 +51,7 @@ impl Default for Config {
             max_pending: 8192,
             max_spans_per_exchange: 128,
             max_orphan_spans: 8192,
-            otlp_max_body: Size::mib(16),
+            otlp_max_body: Size::mib(4),
             otlp_queue: 256,
             forward_queue: 512,
             forward_attempts: 4,

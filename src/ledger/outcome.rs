@@ -12,7 +12,7 @@ pub enum Outcome {
     ClientError,
     /// The upstream answered 5xx, or any other gRPC status than 0.
     ServerError,
-    /// The client's request was refused by Lapwing as malformed or too large (400, 413, 431).
+    /// The client's request was refused by Lapwing as malformed, too large or standing still (400, 408, 413, 431).
     Rejected,
     /// Lapwing shed the request (503).
     Shed,

@@ -51,6 +51,7 @@ macro_rules! on_socket {
 pub(crate) struct ClientSide {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) watch: Watch,
+    accepted: Stamp,
     /// Bytes of ours that go out before hyper's, and how many have gone.
     ahead: Option<(Vec<u8>, usize)>,
     refusing: Option<u16>,
@@ -74,7 +75,14 @@ impl Metered {
 
     /// The client's side.
     pub(crate) fn client(socket: Socket, meter: Arc<Meter>, recorder: Arc<Recorder>) -> Self {
-        let side = ClientSide { recorder, watch: Watch::default(), ahead: None, refusing: None, lingering: None };
+        let side = ClientSide {
+            recorder,
+            watch: Watch::default(),
+            accepted: Stamp::now(),
+            ahead: None,
+            refusing: None,
+            lingering: None,
+        };
         Self { socket, meter, client: Some(Box::new(side)), blocked: None }
     }
 
@@ -89,9 +97,11 @@ impl Metered {
             if client.watch.expired(cx, began, config.client_header_timeout.get()) {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "client_header_timeout")));
             }
-        } else if let Some(since) = self.meter.last_write().max(self.meter.last_read())
-            && client.watch.expired(cx, since, config.client_idle_timeout.get())
-        {
+            return Poll::Pending;
+        }
+        // one that never said a word is idle too
+        let since = self.meter.last_write().max(self.meter.last_read()).unwrap_or(client.accepted);
+        if client.watch.expired(cx, since, config.client_idle_timeout.get()) {
             return Poll::Ready(Ok(())); // end of file: an idle connection ends in peace
         }
         Poll::Pending

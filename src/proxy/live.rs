@@ -40,10 +40,10 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Calls the observer behind a fence.
-    pub(crate) fn observe(&self, look: impl FnOnce(&dyn Observer)) {
+    /// Calls the observer behind a fence; `panicked` counts what does not get past it.
+    fn observe(&self, panicked: Counter, look: impl FnOnce(&dyn Observer)) {
         if catch_unwind(AssertUnwindSafe(|| look(&*self.observer))).is_err() {
-            self.counters.bump(Counter::DroppedPanic);
+            self.counters.bump(panicked);
         }
     }
 
@@ -112,7 +112,7 @@ impl Live {
 
     /// Lets the observer write in the ledger, behind the fence.
     pub(crate) fn observe(&self, look: impl FnOnce(&dyn Observer, &mut Ledger)) {
-        self.recorder.observe(|observer| look(observer, &mut self.state.lock().ledger));
+        self.recorder.observe(Counter::ObserverPanics, |observer| look(observer, &mut self.state.lock().ledger));
     }
 
     /// Some of the request body came.
@@ -212,7 +212,7 @@ impl Live {
                 ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
             }
         }
-        self.recorder.observe(|observer| observer.closed(ledger));
+        self.recorder.observe(Counter::DroppedPanic, |observer| observer.closed(ledger));
     }
 
     /// The account as it stands at `now`.

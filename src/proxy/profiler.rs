@@ -88,7 +88,9 @@ impl Observer for Profiler {
 
     fn closed(&self, mut ledger: Ledger) {
         if ledger.series.upstream == Name::OTHER {
-            ledger.series.upstream = self.upstream; // refused before it was classified
+            // refused before it was classified
+            ledger.series.upstream = self.upstream;
+            ledger.series.model = self.labels.models.intern(NO_MODEL);
         }
         if self.queue.push(ledger).is_err() {
             self.counters.bump(Counter::DroppedChannelFull);

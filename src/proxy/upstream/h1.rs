@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
+use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -65,7 +66,6 @@ async fn ask(
     live: &Arc<Live>,
     asked: Stamp,
 ) -> Result<Response<Incoming>, Failed> {
-    let config = &live.recorder.config;
     let mut answer = pin!(link.ask(request));
     poll_fn(|cx| {
         link.drive(cx);
@@ -75,24 +75,30 @@ async fn ask(
                 (explain(failed.into_error()), unwritten)
             }));
         }
-        let (since, limit) = match live.request_end() {
-            Some(end) => (end.max(asked), config.header_timeout.get()),
-            None => {
-                let taken = link.meter.last_write().unwrap_or(asked); // the upstream may be the slower
-                (live.request_last().max(asked).max(taken), config.idle_timeout.get())
-            }
-        };
-        if !link.watch.expired(cx, since, limit) {
-            return Poll::Pending;
-        }
-        let error = match live.request_end() {
-            Some(_) => Error::HeaderTimeout { limit },
-            None if live.awaits_client.load(Relaxed) => Error::RequestStalled { limit },
-            None => Error::RequestUnread { limit },
-        };
-        Poll::Ready(Err((error, None)))
+        let taken = link.meter.last_write().unwrap_or(asked); // the upstream may be the slower
+        let (since, limit) = patience(live, asked.max(taken));
+        if link.watch.expired(cx, since, limit) { Poll::Ready(Err((overdue(live, limit), None))) } else { Poll::Pending }
     })
     .await
+}
+
+/// How long the answer may take from when: to a whole request `header_timeout`, while it still comes `idle_timeout` from when
+/// it last moved. `moved` is when the upstream last took something, or was asked.
+pub(super) fn patience(live: &Live, moved: Stamp) -> (Stamp, Duration) {
+    let config = &live.recorder.config;
+    match live.request_end() {
+        Some(end) => (end.max(moved), config.header_timeout.get()),
+        None => (live.request_last().max(moved), config.idle_timeout.get()),
+    }
+}
+
+/// Whose fault it is that [`patience`] is at its end.
+pub(super) fn overdue(live: &Live, limit: Duration) -> Error {
+    match live.request_end() {
+        Some(_) => Error::HeaderTimeout { limit },
+        None if live.awaits_client.load(Relaxed) => Error::RequestStalled { limit },
+        None => Error::RequestUnread { limit },
+    }
 }
 
 /// What a failure of the upstream's connection means: it may be the request's body that failed.

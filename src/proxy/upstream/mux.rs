@@ -1,7 +1,10 @@
 //! HTTP/2 (h2c) to the upstream: one connection for each client connection, so that one client's flow control never
 //! holds up another's. A task of its own drives it, for several streams share it.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -9,7 +12,7 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
 use super::Shared;
-use super::h1::explain;
+use super::h1::{explain, overdue, patience};
 use crate::ledger::{Event, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::proxy::error::Error;
@@ -18,6 +21,7 @@ use crate::proxy::listen::Tasks;
 use crate::proxy::live::Live;
 use crate::proxy::meter::Meter;
 use crate::proxy::request::RequestBody;
+use crate::proxy::watch::Watch;
 
 /// A stream's window: what a slow reader lets the other side send ahead.
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
@@ -43,10 +47,8 @@ impl Mux {
         loop {
             let (mut sender, reused) = self.sender(shared, live).await?;
             let asked = Stamp::now();
-            let limit = live.recorder.config.header_timeout.get();
             let answer = sender.try_send_request(request);
-            let Ok(result) = within(answer, live, asked).await else { return Err(Error::HeaderTimeout { limit }) };
-            match result {
+            match within(answer, live, asked).await? {
                 Ok(response) => return Ok(response),
                 Err(mut failed) => match failed.take_message() {
                     Some(unwritten) if reused && may_retry => {
@@ -100,17 +102,16 @@ impl Mux {
     }
 }
 
-/// Waits for the answer, for at most `header_timeout` from when the request was read to its end.
-async fn within<F: Future>(answer: F, live: &Arc<Live>, asked: Stamp) -> Result<F::Output, ()> {
-    let mut answer = std::pin::pin!(answer);
-    let mut watch = crate::proxy::watch::Watch::default();
-    let limit = live.recorder.config.header_timeout.get();
-    std::future::poll_fn(|cx| {
-        if let std::task::Poll::Ready(result) = answer.as_mut().poll(cx) {
-            return std::task::Poll::Ready(Ok(result));
+/// Waits for the answer as long as [`patience`] allows.
+async fn within<F: Future>(answer: F, live: &Arc<Live>, asked: Stamp) -> Result<F::Output, Error> {
+    let mut answer = pin!(answer);
+    let mut watch = Watch::default();
+    poll_fn(|cx| {
+        if let Poll::Ready(result) = answer.as_mut().poll(cx) {
+            return Poll::Ready(Ok(result));
         }
-        let since = live.request_end().unwrap_or_else(|| live.request_last()).max(asked);
-        if watch.expired(cx, since, limit) { std::task::Poll::Ready(Err(())) } else { std::task::Poll::Pending }
+        let (since, limit) = patience(live, asked);
+        if watch.expired(cx, since, limit) { Poll::Ready(Err(overdue(live, limit))) } else { Poll::Pending }
     })
     .await
 }
