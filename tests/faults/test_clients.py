@@ -143,6 +143,13 @@ def test_an_idle_client_is_let_go_of():
         proxy.settled(ok=1)
 
 
+def test_a_client_that_never_says_a_word_is_let_go_of():
+    with Upstream() as up, Sidecar(up.url, client_idle_timeout="400ms") as proxy, proxy.client() as client:
+        ended = client.closed_within(3)
+        assert ended and 0.3 < ended < 2
+        proxy.settled()
+
+
 def test_a_request_body_that_stands_still():
     ended = []
     with Upstream(watches_for_the_end(ended=ended)) as up, Sidecar(up.url, idle_timeout="300ms") as proxy, proxy.client() as client:
