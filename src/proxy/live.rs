@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::config::Config;
 use super::meter::Meter;
+use super::waits::Waits;
 use crate::ledger::clock::unix_ns;
 use crate::ledger::{Event, Ledger, Outcome, Stage, Stamp, Window};
 use crate::metrics::{Counter, Counters};
@@ -81,6 +82,10 @@ struct State {
     ledger: Ledger,
     dispatched: Option<Stamp>,
     egress: Option<Stamp>,
+    /// The response broke off here.
+    broke: Option<Stamp>,
+    /// A multiplexed response's waits for the client; other ones are the connection's.
+    waits: Option<Box<Waits>>,
 }
 
 impl Live {
@@ -101,7 +106,7 @@ impl Live {
             awaits_client: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            state: Mutex::new(State { ledger, dispatched: None, egress: None }),
+            state: Mutex::new(State { ledger, dispatched: None, egress: None, broke: None, waits: None }),
         })
     }
 
@@ -146,9 +151,20 @@ impl Live {
         now
     }
 
-    /// The upstream window is over at `end`.
-    pub(crate) fn end_window(&self, end: Stamp) {
+    /// The response breaks off now; the ledger closes when what came before it has been flushed.
+    pub(crate) fn break_off(self: &Arc<Self>, outcome: Outcome) {
+        {
+            let state = &mut *self.state.lock();
+            state.ledger.outcome = outcome;
+            state.broke = Some(Stamp::now());
+        }
+        self.finish();
+    }
+
+    /// The upstream window is over at `end`; of the time until then the client made the response wait for `waits`.
+    pub(crate) fn end_window(&self, end: Stamp, waits: Option<Box<Waits>>) {
         let state = &mut *self.state.lock();
+        state.waits = waits;
         if let Some(window) = &mut state.ledger.window {
             window.end_ns = end.since(state.ledger.started).max(window.head_ns);
         }
@@ -202,13 +218,21 @@ impl Live {
         self.finished.store(true, Relaxed);
         self.recorder.counters.sub(Counter::InFlight, 1);
         self.meter.open.fetch_sub(1, Relaxed);
+        let (broke, waits) = {
+            let state = &mut *self.state.lock();
+            (state.broke, state.waits.take())
+        };
+        let now = broke.map_or(now, |broke| broke.max(now));
         let mut ledger = self.until(now);
+        for (from, to) in waits.iter().flat_map(|waits| waits.iter()) {
+            ledger.observe(Stage::Egress, Event::Backpressure, from, to.min(now));
+        }
         if !self.multiplexed {
             if self.request_end().is_none() {
                 self.meter.leave_unread();
             }
             let started = ledger.started;
-            for (from, to) in self.meter.take_blocked().iter().flat_map(super::waits::Waits::iter) {
+            for (from, to) in self.meter.take_blocked().iter().flat_map(Waits::iter) {
                 ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
             }
         }

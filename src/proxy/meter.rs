@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::Waker;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -27,6 +28,11 @@ pub(crate) struct Meter {
     last_closed: AtomicU64,
     has_blocked: AtomicBool,
     blocked: Mutex<Waits>,
+    /// Somebody waits for the next flush.
+    is_awaited: AtomicBool,
+    awaiting: Mutex<SmallVec<[Waker; 1]>>,
+    /// Flushes that somebody waited for.
+    flushes: AtomicU64,
     has_interim: AtomicBool,
     interim: Mutex<Vec<u8>>,
 }
@@ -99,6 +105,25 @@ impl Meter {
             self.last_closed.store(now.as_ns(), Relaxed);
             closing.into_iter().for_each(|live| live.close(now));
         }
+        if self.is_awaited.swap(false, Relaxed) {
+            self.flushes.fetch_add(1, Relaxed);
+            std::mem::take(&mut *self.awaiting.lock()).into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Wakes `waker` after the next flush, which is later than the returned number.
+    pub(crate) fn await_flush(&self, waker: &Waker) -> u64 {
+        let mut awaiting = self.awaiting.lock();
+        if !awaiting.iter().any(|known| known.will_wake(waker)) {
+            awaiting.push(waker.clone());
+        }
+        self.is_awaited.store(true, Relaxed);
+        self.flushes.load(Relaxed)
+    }
+
+    /// The number of the latest flush that somebody waited for.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.flushes.load(Relaxed)
     }
 
     /// The connection ended. What was not flushed did not arrive.

@@ -6,6 +6,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
@@ -19,10 +20,13 @@ use super::timing;
 use super::upstream::{Link, Pool};
 use super::waits::Waits;
 use super::watch::Watch;
-use crate::ledger::{Event, Outcome, Stage, Stamp};
+use crate::ledger::{Outcome, Stamp};
 
 /// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
 const SCHEDULING_NS: u64 = 50_000;
+
+/// How long an HTTP/2 response that broke off may wait for a flush.
+const BROKEN_HELD: Duration = Duration::from_millis(100);
 
 /// A response body in flight.
 #[derive(Debug)]
@@ -36,6 +40,17 @@ pub(crate) struct ResponseBody {
     waits: Option<Box<Waits>>,
     /// Whether a trailer with the stages is still to be sent.
     timed: bool,
+    finished: bool,
+    broken: Option<Broken>,
+}
+
+/// A response that broke off. What came before goes out first: hyper drops what it has not flushed when a body fails.
+#[derive(Debug)]
+struct Broken {
+    error: Box<dyn std::error::Error + Send + Sync>,
+    /// The flush to wait for is later than this one.
+    flush: u64,
+    at: Stamp,
 }
 
 #[derive(Debug)]
@@ -56,7 +71,18 @@ impl ResponseBody {
     }
 
     fn new(inner: Inner, link: Option<(Link, Arc<Pool>)>, last: Stamp) -> Self {
-        Self { inner, link, guard: None, watch: Watch::default(), last, handed: None, waits: None, timed: false }
+        Self {
+            inner,
+            link,
+            guard: None,
+            watch: Watch::default(),
+            last,
+            handed: None,
+            waits: None,
+            timed: false,
+            finished: false,
+            broken: None,
+        }
     }
 
     /// From here on the body decides when the exchange ends. If `timed`, its trailers tell the stages.
@@ -81,12 +107,12 @@ impl ResponseBody {
 
     /// The last byte was read and handed on.
     fn finish(&mut self) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
         let end = self.read_at();
         if let Some(Guard(live)) = &self.guard {
-            for (from, to) in self.waits.iter().flat_map(|waits| waits.iter()) {
-                live.with(|ledger| ledger.observe(Stage::Egress, Event::Backpressure, from, to));
-            }
-            live.end_window(end);
+            live.end_window(end, self.waits.take());
             live.finish();
         }
         if let Some((link, pool)) = self.link.take() {
@@ -94,13 +120,32 @@ impl ResponseBody {
         }
     }
 
-    /// The response breaks off here. The connection is cut without a flush, so the ledger does not wait for one.
-    fn fail(&mut self, outcome: Outcome) {
-        if let Some(live) = self.live() {
-            live.with(|ledger| ledger.outcome = outcome);
-            live.close(Stamp::now());
-        }
+    /// The response breaks off here.
+    fn fail<T>(
+        &mut self,
+        error: Box<dyn std::error::Error + Send + Sync>,
+        outcome: Outcome,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<T, Box<dyn std::error::Error + Send + Sync>>>> {
         self.link = None;
+        self.finished = true;
+        let Some(live) = self.live() else { return Poll::Ready(Some(Err(error))) };
+        live.break_off(outcome);
+        let flush = live.meter.await_flush(cx.waker());
+        self.broken = Some(Broken { error, flush, at: Stamp::now() });
+        self.poll_broken(cx)
+    }
+
+    /// Fails once what came before has gone out. Over HTTP/2 it may have gone already, and nothing is flushed then: there
+    /// it waits no longer than [`BROKEN_HELD`].
+    fn poll_broken<T>(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Box<dyn std::error::Error + Send + Sync>>>> {
+        let (Some(broken), Some(Guard(live))) = (&self.broken, &self.guard) else { return Poll::Ready(None) };
+        let is_flushed = live.meter.flushes() > broken.flush;
+        if !is_flushed && !(live.multiplexed && self.watch.expired(cx, broken.at, BROKEN_HELD)) {
+            live.meter.await_flush(cx.waker());
+            return Poll::Pending;
+        }
+        Poll::Ready(self.broken.take().map(|broken| Err(broken.error)))
     }
 
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
@@ -123,7 +168,9 @@ impl ResponseBody {
         let limit = live.recorder.config.idle_timeout.get();
         // the time that a slow client took is not the upstream's
         let taken = if live.multiplexed { None } else { live.meter.last_write() };
-        let since = taken.map_or(self.last, |taken| taken.max(self.last));
+        // nor is it the upstream's while it is still being asked
+        let asked = if live.request_end().is_none() { Some(live.request_last()) } else { None };
+        let since = taken.into_iter().chain(asked).fold(self.last, Stamp::max);
         self.watch.expired(cx, since, limit).then_some(Error::ResponseStalled { limit })
     }
 
@@ -192,6 +239,9 @@ impl Body for ResponseBody {
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.broken.is_some() {
+            return self.poll_broken(cx);
+        }
         if let Some(handed) = self.handed.take() {
             let now = Stamp::now();
             if now.since(handed) > SCHEDULING_NS {
@@ -212,14 +262,11 @@ impl Body for ResponseBody {
                 let mut trailers = HeaderMap::new();
                 Poll::Ready(self.add_timing(&mut trailers).then(|| Ok(Frame::trailers(trailers))))
             }
-            Poll::Ready(Some(Err(error))) => {
-                self.fail(Outcome::Broken);
-                Poll::Ready(Some(Err(error.into())))
-            }
+            Poll::Ready(Some(Err(error))) => self.fail(error.into(), Outcome::Broken, cx),
             Poll::Pending => match self.is_stalled(cx) {
                 Some(stalled) => {
-                    self.fail(stalled.verdict().outcome);
-                    Poll::Ready(Some(Err(stalled.into())))
+                    let outcome = stalled.verdict().outcome;
+                    self.fail(stalled.into(), outcome, cx)
                 }
                 None => Poll::Pending,
             },

@@ -88,6 +88,24 @@ def test_broken_in_the_body_is_a_cut(how, where):
         proxy.settled(broken=1)
 
 
+@pytest.mark.parametrize("where", ["length", "chunked", "inside a chunk"])
+def test_what_came_just_before_a_break_arrives(where):
+    def script(peer):  # the last bytes and the end come at once
+        peer.request()
+        peer.send(CUT[where])
+        peer.close()
+
+    for _ in range(10):
+        with Upstream(script) as up, Sidecar(up.url) as proxy, proxy.client() as client:
+            response = client.send(GET).head()
+            assert response.status == 200
+            if where != "length":
+                assert client.until(b"\r\n") == b"3"
+            assert client.exactly(3) == b"abc"
+            assert client.closed_within(2) is not None
+            proxy.settled(broken=1)
+
+
 # === stalls ===
 
 
