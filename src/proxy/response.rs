@@ -141,7 +141,8 @@ impl ResponseBody {
     fn poll_broken<T>(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Box<dyn std::error::Error + Send + Sync>>>> {
         let (Some(broken), Some(Guard(live))) = (&self.broken, &self.guard) else { return Poll::Ready(None) };
         let is_flushed = live.meter.flushes() > broken.flush;
-        if !is_flushed && !(live.multiplexed && self.watch.expired(cx, broken.at, BROKEN_HELD)) {
+        let is_over = live.multiplexed && self.watch.expired(cx, broken.at, BROKEN_HELD);
+        if !is_flushed && !is_over {
             live.meter.await_flush(cx.waker());
             return Poll::Pending;
         }
