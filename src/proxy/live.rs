@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::config::Config;
 use super::meter::Meter;
+use super::waits::Waits;
 use crate::ledger::clock::unix_ns;
 use crate::ledger::{Event, Ledger, Outcome, Stage, Stamp, Window};
 use crate::metrics::{Counter, Counters};
@@ -81,6 +82,8 @@ struct State {
     ledger: Ledger,
     dispatched: Option<Stamp>,
     egress: Option<Stamp>,
+    /// The waits for the client's reading, of a request that shares its connection.
+    waits: Option<Box<Waits>>,
 }
 
 impl Live {
@@ -101,7 +104,7 @@ impl Live {
             awaits_client: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            state: Mutex::new(State { ledger, dispatched: None, egress: None }),
+            state: Mutex::new(State { ledger, dispatched: None, egress: None, waits: None }),
         })
     }
 
@@ -153,6 +156,11 @@ impl Live {
             window.end_ns = end.since(state.ledger.started).max(window.head_ns);
         }
         state.egress = Some(end);
+    }
+
+    /// The response waited for the client, not for the upstream.
+    pub(crate) fn on_wait(&self, from: Stamp, to: Stamp) {
+        self.state.lock().waits.get_or_insert_default().push(from, to);
     }
 
     /// The upstream began to answer at `head`, having been given the last request byte at `sent` (`None`: not yet).
@@ -208,7 +216,7 @@ impl Live {
                 self.meter.leave_unread();
             }
             let started = ledger.started;
-            for (from, to) in self.meter.take_blocked().iter().flat_map(super::waits::Waits::iter) {
+            for (from, to) in self.meter.take_blocked().iter().flat_map(Waits::iter) {
                 ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
             }
         }
@@ -229,6 +237,10 @@ impl Live {
             ledger.observe(Stage::Egress, Event::Response, egress, now);
         } else if let Some(window) = &mut ledger.window {
             window.end_ns = ledger.total_ns; // cut off mid-response, or not yet at its end
+        }
+        // last: they are many, and where there is no room for all, they give way
+        for (from, to) in state.waits.iter().flat_map(|waits| waits.iter()) {
+            ledger.observe(Stage::Egress, Event::Backpressure, from, to.min(now));
         }
         ledger
     }

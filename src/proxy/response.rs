@@ -17,9 +17,8 @@ use super::error::Error;
 use super::live::{Guard, Live};
 use super::timing;
 use super::upstream::{Link, Pool};
-use super::waits::Waits;
 use super::watch::Watch;
-use crate::ledger::{Event, Outcome, Stage, Stamp};
+use crate::ledger::{Outcome, Stamp};
 
 /// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
 const SCHEDULING_NS: u64 = 50_000;
@@ -33,7 +32,8 @@ pub(crate) struct ResponseBody {
     watch: Watch,
     last: Stamp,
     handed: Option<Stamp>,
-    waits: Option<Box<Waits>>,
+    /// The exchange has ended, one way or another: it ends once.
+    ended: bool,
     /// Whether a trailer with the stages is still to be sent.
     timed: bool,
 }
@@ -56,7 +56,7 @@ impl ResponseBody {
     }
 
     fn new(inner: Inner, link: Option<(Link, Arc<Pool>)>, last: Stamp) -> Self {
-        Self { inner, link, guard: None, watch: Watch::default(), last, handed: None, waits: None, timed: false }
+        Self { inner, link, guard: None, watch: Watch::default(), last, handed: None, ended: false, timed: false }
     }
 
     /// From here on the body decides when the exchange ends. If `timed`, its trailers tell the stages.
@@ -81,11 +81,11 @@ impl ResponseBody {
 
     /// The last byte was read and handed on.
     fn finish(&mut self) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
         let end = self.read_at();
-        if let Some(Guard(live)) = &self.guard {
-            for (from, to) in self.waits.iter().flat_map(|waits| waits.iter()) {
-                live.with(|ledger| ledger.observe(Stage::Egress, Event::Backpressure, from, to));
-            }
+        if let Some(live) = self.live() {
             live.end_window(end);
             live.finish();
         }
@@ -123,7 +123,9 @@ impl ResponseBody {
         let limit = live.recorder.config.idle_timeout.get();
         // the time that a slow client took is not the upstream's
         let taken = if live.multiplexed { None } else { live.meter.last_write() };
-        let since = taken.map_or(self.last, |taken| taken.max(self.last));
+        // nor is the upstream silent while it is still being asked: it may answer when it has heard all
+        let asked = live.request_end().is_none().then(|| live.request_last());
+        let since = self.last.max(taken.unwrap_or(self.last)).max(asked.unwrap_or(self.last));
         self.watch.expired(cx, since, limit).then_some(Error::ResponseStalled { limit })
     }
 
@@ -195,7 +197,9 @@ impl Body for ResponseBody {
         if let Some(handed) = self.handed.take() {
             let now = Stamp::now();
             if now.since(handed) > SCHEDULING_NS {
-                self.waits.get_or_insert_default().push(handed, now);
+                if let Some(live) = self.live() {
+                    live.on_wait(handed, now);
+                }
                 self.last = now;
             }
         }
