@@ -5,6 +5,8 @@
 
 #[path = "proxy/h2.rs"]
 mod h2;
+#[path = "proxy/slow.rs"]
+mod slow;
 #[path = "proxy/wire.rs"]
 mod wire;
 
@@ -12,16 +14,15 @@ use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
-use std::thread::{JoinHandle, sleep};
-use std::time::Duration;
+use std::thread::JoinHandle;
 
 use crossbeam_queue::ArrayQueue;
 use http::{HeaderMap, Method};
 use lapwing::attribution::merge;
-use lapwing::ledger::{Event, Ledger, Outcome, Stage, Stamp, TraceMark};
+use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing::metrics::{Counter, Counters, Labels};
 use lapwing::proxy::{self, Config, Observer, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
-use lapwing::settings::{Period, Size, Switch};
+use lapwing::settings::{Size, Switch};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tokio_util::sync::CancellationToken;
@@ -318,56 +319,4 @@ fn stages_are_told_in_the_head_and_complete_in_a_trailer() {
     let (proxy, _closed) = Proxy::watched(answering(OK), config());
     let got = proxy.client().send("GET /x HTTP/1.1\r\nHost: m\r\nTE: trailers\r\n\r\n").message().unwrap();
     assert_eq!((got.body.as_slice(), got.all("server-timing").len(), got.trailers.len()), (&b"ok"[..], 1, 0));
-}
-
-// === slow clients and silent upstreams ===
-
-#[test]
-fn many_waits_for_a_client_leave_room_for_the_stages() {
-    let (go_on, piece) = mpsc::channel();
-    let piece = Mutex::new(piece);
-    let address = upstream(move |mut wire| {
-        wire.message();
-        wire.send("HTTP/1.1 200 OK\r\nContent-Length: 130\r\n\r\n");
-        while piece.lock().unwrap().recv().is_ok() {
-            wire.send("0123456789");
-        }
-    });
-    let (proxy, closed) = Proxy::watched(address, over_h1());
-    let (mut client, mut answer) = (proxy.h2_client(10), h2::Answer::default());
-    client.ask(false);
-    go_on.send(()).unwrap(); // fills the window
-    for n in 1..12 {
-        client.read(&mut answer, |answer| answer.body.len() == n * 10);
-        go_on.send(()).unwrap();
-        sleep(Duration::from_millis(5)); // the piece comes while the window is shut
-        client.widen(if n < 11 { 10 } else { 100 });
-    }
-    client.read(&mut answer, |answer| answer.body.len() == 120);
-    go_on.send(()).unwrap();
-    client.read(&mut answer, |answer| answer.ended);
-    let ledger = closed.recv_timeout(LIMIT).unwrap();
-    let count = |event| ledger.spans.iter().filter(|span| span.event == event).count();
-    assert_eq!([Event::Request, Event::Admit, Event::Response, Event::Backpressure].map(count), [1, 1, 1, 8]);
-    assert_eq!(ledger.overflowed, 0);
-}
-
-#[test]
-fn an_upstream_that_is_still_being_asked_is_not_silent() {
-    let address = upstream(|mut wire| {
-        wire.line().unwrap();
-        wire.fields();
-        wire.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
-        wire.exactly(10);
-        wire.send("ok");
-    });
-    let (proxy, closed) = Proxy::watched(address, Config { idle_timeout: Period::from_millis(300), ..Config::default() });
-    let mut client = proxy.client();
-    client.send("POST /x HTTP/1.1\r\nHost: m\r\nContent-Length: 10\r\n\r\n");
-    for _ in 0..10 {
-        sleep(Duration::from_millis(60));
-        client.send("x");
-    }
-    assert_eq!(client.message().unwrap().body, b"ok");
-    assert_eq!(closed.recv_timeout(LIMIT).unwrap().outcome, Outcome::Ok);
 }

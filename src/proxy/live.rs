@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
@@ -72,6 +72,8 @@ pub(crate) struct Live {
     request_bytes: AtomicU64,
     /// Whether the request body waits for the client, rather than for the upstream.
     pub(crate) awaits_client: AtomicBool,
+    /// Pieces of the response that hyper still holds (HTTP/2).
+    held: AtomicU32,
     finished: AtomicBool,
     closed: AtomicBool,
     state: Mutex<State>,
@@ -102,6 +104,7 @@ impl Live {
             request_end: AtomicU64::new(0),
             request_bytes: AtomicU64::new(0),
             awaits_client: AtomicBool::new(false),
+            held: AtomicU32::new(0),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             state: Mutex::new(State { ledger, dispatched: None, egress: None, waits: None }),
@@ -189,6 +192,36 @@ impl Live {
         if !self.finished.swap(true, Relaxed) {
             self.meter.close_at_flush(self.clone());
         }
+    }
+
+    /// Hyper is given a piece of the response.
+    pub(crate) fn hold(self: &Arc<Self>) -> Arc<Self> {
+        self.held.fetch_add(1, Relaxed);
+        self.clone()
+    }
+
+    /// Whether hyper holds any piece of the response.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Relaxed) > 0
+    }
+
+    /// Hyper lets go of a piece. The last one of a finished response ends the exchange: here, if the socket took it; at
+    /// the next flush, if a buffer did. A piece that is not `whole` was thrown away: the client reset the stream.
+    pub(crate) fn let_go(self: &Arc<Self>, whole: bool, written: bool) {
+        let is_last = self.held.fetch_sub(1, Relaxed) == 1;
+        if !self.finished.load(Relaxed) {
+            return;
+        }
+        if !whole {
+            self.cancel();
+        } else if !is_last {
+            return;
+        } else if written {
+            self.close(self.meter.last_write().unwrap_or_else(Stamp::now));
+        } else {
+            return self.meter.close_released();
+        }
+        self.meter.forget(self);
     }
 
     /// A splice has taken over: it closes the ledger when the stream ends.

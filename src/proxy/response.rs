@@ -13,6 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
+use super::chunk::Chunk;
 use super::error::Error;
 use super::live::{Guard, Live};
 use super::timing;
@@ -22,6 +23,17 @@ use crate::ledger::{Outcome, Stamp};
 
 /// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
 const SCHEDULING_NS: u64 = 50_000;
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a response broke off, told when what came before is on its way: hyper would throw that away.
+#[derive(Debug)]
+struct Break {
+    cause: Cause,
+    at: Stamp,
+    /// The connection's flushes until then.
+    flushes: u32,
+}
 
 /// A response body in flight.
 #[derive(Debug)]
@@ -34,6 +46,9 @@ pub(crate) struct ResponseBody {
     handed: Option<Stamp>,
     /// The exchange has ended, one way or another: it ends once.
     ended: bool,
+    broken: Option<Box<Break>>,
+    /// The connection's flushes until the body was given to it.
+    flushes: u32,
     /// Whether a trailer with the stages is still to be sent.
     timed: bool,
 }
@@ -56,11 +71,23 @@ impl ResponseBody {
     }
 
     fn new(inner: Inner, link: Option<(Link, Arc<Pool>)>, last: Stamp) -> Self {
-        Self { inner, link, guard: None, watch: Watch::default(), last, handed: None, ended: false, timed: false }
+        Self {
+            inner,
+            link,
+            guard: None,
+            watch: Watch::default(),
+            last,
+            handed: None,
+            ended: false,
+            broken: None,
+            flushes: 0,
+            timed: false,
+        }
     }
 
     /// From here on the body decides when the exchange ends. If `timed`, its trailers tell the stages.
     pub(crate) fn guarded(mut self, guard: Guard, timed: bool) -> Self {
+        self.flushes = guard.0.meter.flushes();
         self.guard = Some(guard);
         self.timed = timed;
         if self.is_end_stream() {
@@ -94,13 +121,40 @@ impl ResponseBody {
         }
     }
 
-    /// The response breaks off here. The connection is cut without a flush, so the ledger does not wait for one.
-    fn fail(&mut self, outcome: Outcome) {
-        if let Some(live) = self.live() {
-            live.with(|ledger| ledger.outcome = outcome);
-            live.close(Stamp::now());
+    /// The response breaks off here.
+    fn fail(
+        &mut self,
+        outcome: Outcome,
+        cause: impl Into<Cause>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Chunk>, Cause>>> {
+        let (at, cause) = (Stamp::now(), cause.into());
+        (self.link, self.ended) = (None, true);
+        let Some(live) = self.live() else { return Poll::Ready(Some(Err(cause))) };
+        live.with(|ledger| ledger.outcome = outcome);
+        live.end_window(at);
+        let flushes = live.meter.flushes();
+        self.broken = Some(Box::new(Break { cause, at, flushes }));
+        // hyper may have nothing to write just now: then it flushes only if it looks once more
+        cx.waker().wake_by_ref();
+        self.watch = Watch::default();
+        self.poll_broken(cx)
+    }
+
+    /// Tells the break when the client has been given what came before, or takes nothing for too long.
+    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, Cause>>> {
+        let (Some(broken), Some(Guard(live))) = (&self.broken, &self.guard) else { return Poll::Ready(None) };
+        let flushed = match live.multiplexed {
+            true => !live.is_held() && live.meter.flushes() != self.flushes,
+            false => live.meter.flushes() != broken.flushes,
+        };
+        let since = live.meter.last_write().map_or(broken.at, |taken| taken.max(broken.at));
+        if !flushed && !self.watch.expired(cx, since, live.recorder.config.idle_timeout.get()) {
+            live.meter.wake_at_flush(cx);
+            return Poll::Pending;
         }
-        self.link = None;
+        live.close(Stamp::now());
+        Poll::Ready(self.broken.take().map(|broken| Err(broken.cause)))
     }
 
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
@@ -190,10 +244,13 @@ impl Inner {
 }
 
 impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Data = Chunk;
+    type Error = Cause;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, Cause>>> {
+        if self.broken.is_some() {
+            return self.poll_broken(cx);
+        }
         if let Some(handed) = self.handed.take() {
             let now = Stamp::now();
             if now.since(handed) > SCHEDULING_NS {
@@ -209,22 +266,16 @@ impl Body for ResponseBody {
                 if let Some(trailers) = frame.trailers_mut() {
                     self.add_timing(trailers);
                 }
-                Poll::Ready(Some(Ok(frame)))
+                Poll::Ready(Some(Ok(frame.map_data(|bytes| Chunk::new(bytes, self.live())))))
             }
             Poll::Ready(None) => {
                 self.settle(cx);
                 let mut trailers = HeaderMap::new();
                 Poll::Ready(self.add_timing(&mut trailers).then(|| Ok(Frame::trailers(trailers))))
             }
-            Poll::Ready(Some(Err(error))) => {
-                self.fail(Outcome::Broken);
-                Poll::Ready(Some(Err(error.into())))
-            }
+            Poll::Ready(Some(Err(error))) => self.fail(Outcome::Broken, error, cx),
             Poll::Pending => match self.is_stalled(cx) {
-                Some(stalled) => {
-                    self.fail(stalled.verdict().outcome);
-                    Poll::Ready(Some(Err(stalled.into())))
-                }
+                Some(stalled) => self.fail(stalled.verdict().outcome, stalled, cx),
                 None => Poll::Pending,
             },
         }
@@ -244,6 +295,9 @@ impl Body for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
+        if let (Some(_), Some(live)) = (&self.broken, self.live()) {
+            live.close(Stamp::now()); // the client left, or its connection ended: the response was broken before
+        }
         // hyper drops a body that it needs no more of: then all of it has been handed over
         if self.is_end_stream() && self.guard.is_some() {
             self.finish();

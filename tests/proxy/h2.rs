@@ -2,9 +2,9 @@
 
 use crate::wire::Wire;
 
-pub(crate) const DATA: u8 = 0;
-pub(crate) const HEADERS: u8 = 1;
-pub(crate) const RESET: u8 = 3;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
@@ -39,16 +39,9 @@ impl Client {
         Self(wire)
     }
 
-    /// `GET /`, or a `POST /` that is left open.
-    pub(crate) fn ask(&mut self, open: bool) -> &mut Self {
-        let (method, end) = if open { (0x83, 0) } else { (0x82, END_STREAM) };
-        self.0.send(frame(HEADERS, END_HEADERS | end, 1, &[method, 0x86, 0x84, 0x41, 1, b'm']));
-        self
-    }
-
-    /// Some of the request's body.
-    pub(crate) fn data(&mut self, bytes: &[u8], end: bool) -> &mut Self {
-        self.0.send(frame(DATA, u8::from(end) * END_STREAM, 1, bytes));
+    /// `GET /`.
+    pub(crate) fn ask(&mut self) -> &mut Self {
+        self.0.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'm']));
         self
     }
 
