@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+#[path = "proxy/h2.rs"]
+mod h2;
+#[path = "proxy/slow.rs"]
+mod slow;
 #[path = "proxy/wire.rs"]
 mod wire;
 
@@ -17,7 +21,7 @@ use http::{HeaderMap, Method};
 use lapwing::attribution::merge;
 use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing::metrics::{Counter, Counters, Labels};
-use lapwing::proxy::{self, Config, Observer, Parts, Profiler, Target, TraceSampling, Tracing};
+use lapwing::proxy::{self, Config, Observer, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing::settings::{Size, Switch};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -57,6 +61,10 @@ impl Proxy {
 
     fn client(&self) -> Wire {
         Wire::new(TcpStream::connect(self.address).unwrap())
+    }
+
+    fn h2_client(&self, window: u32) -> h2::Client {
+        h2::Client::new(self.client(), window)
     }
 
     /// Drains. Afterwards every ledger is closed.
@@ -100,6 +108,11 @@ fn answering(answer: &'static str) -> SocketAddr {
             wire.send(answer);
         }
     })
+}
+
+/// What an HTTP/2 client's requests go by.
+fn over_h1() -> Config {
+    Config { upstream_protocol: UpstreamProtocol::H1, ..Config::default() }
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";

@@ -195,6 +195,7 @@ impl Metered {
             }
             Poll::Ready(_) => {}
             Poll::Pending => {
+                self.meter.on_blocked();
                 let since = *self.blocked.get_or_insert_with(Stamp::now);
                 if let Some(client) = &mut self.client
                     && client.watch.expired(cx, since, client.recorder.config.idle_timeout.get())

@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
@@ -72,6 +72,8 @@ pub(crate) struct Live {
     request_bytes: AtomicU64,
     /// Whether the request body waits for the client, rather than for the upstream.
     pub(crate) awaits_client: AtomicBool,
+    /// Pieces of the response that hyper still holds (HTTP/2).
+    held: AtomicU32,
     finished: AtomicBool,
     closed: AtomicBool,
     state: Mutex<State>,
@@ -82,9 +84,7 @@ struct State {
     ledger: Ledger,
     dispatched: Option<Stamp>,
     egress: Option<Stamp>,
-    /// The response broke off here.
-    broke: Option<Stamp>,
-    /// A multiplexed response's waits for the client; other ones are the connection's.
+    /// The waits for the client's reading, of a request that shares its connection.
     waits: Option<Box<Waits>>,
 }
 
@@ -104,9 +104,10 @@ impl Live {
             request_end: AtomicU64::new(0),
             request_bytes: AtomicU64::new(0),
             awaits_client: AtomicBool::new(false),
+            held: AtomicU32::new(0),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            state: Mutex::new(State { ledger, dispatched: None, egress: None, broke: None, waits: None }),
+            state: Mutex::new(State { ledger, dispatched: None, egress: None, waits: None }),
         })
     }
 
@@ -151,24 +152,18 @@ impl Live {
         now
     }
 
-    /// The response breaks off now; the ledger closes when what came before it has been flushed.
-    pub(crate) fn break_off(self: &Arc<Self>, outcome: Outcome) {
-        {
-            let state = &mut *self.state.lock();
-            state.ledger.outcome = outcome;
-            state.broke = Some(Stamp::now());
-        }
-        self.finish();
-    }
-
-    /// The upstream window is over at `end`; of the time until then the client made the response wait for `waits`.
-    pub(crate) fn end_window(&self, end: Stamp, waits: Option<Box<Waits>>) {
+    /// The upstream window is over at `end`.
+    pub(crate) fn end_window(&self, end: Stamp) {
         let state = &mut *self.state.lock();
-        state.waits = waits;
         if let Some(window) = &mut state.ledger.window {
             window.end_ns = end.since(state.ledger.started).max(window.head_ns);
         }
         state.egress = Some(end);
+    }
+
+    /// The response waited for the client, not for the upstream.
+    pub(crate) fn on_wait(&self, from: Stamp, to: Stamp) {
+        self.state.lock().waits.get_or_insert_default().push(from, to);
     }
 
     /// The upstream began to answer at `head`, having been given the last request byte at `sent` (`None`: not yet).
@@ -199,6 +194,36 @@ impl Live {
         }
     }
 
+    /// Hyper is given a piece of the response.
+    pub(crate) fn hold(self: &Arc<Self>) -> Arc<Self> {
+        self.held.fetch_add(1, Relaxed);
+        self.clone()
+    }
+
+    /// Whether hyper holds any piece of the response.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Relaxed) > 0
+    }
+
+    /// Hyper lets go of a piece. The last one of a finished response ends the exchange: here, if the socket took it; at
+    /// the next flush, if a buffer did. A piece that is not `whole` was thrown away: the client reset the stream.
+    pub(crate) fn let_go(self: &Arc<Self>, whole: bool, written: bool) {
+        let is_last = self.held.fetch_sub(1, Relaxed) == 1;
+        if !self.finished.load(Relaxed) {
+            return;
+        }
+        if !whole {
+            self.cancel();
+        } else if !is_last {
+            return;
+        } else if written {
+            self.close(self.meter.last_write().unwrap_or_else(Stamp::now));
+        } else {
+            return self.meter.close_released();
+        }
+        self.meter.forget(self);
+    }
+
     /// A splice has taken over: it closes the ledger when the stream ends.
     pub(crate) fn detach(&self) {
         self.finished.store(true, Relaxed);
@@ -218,15 +243,7 @@ impl Live {
         self.finished.store(true, Relaxed);
         self.recorder.counters.sub(Counter::InFlight, 1);
         self.meter.open.fetch_sub(1, Relaxed);
-        let (broke, waits) = {
-            let state = &mut *self.state.lock();
-            (state.broke, state.waits.take())
-        };
-        let now = broke.map_or(now, |broke| broke.max(now));
         let mut ledger = self.until(now);
-        for (from, to) in waits.iter().flat_map(|waits| waits.iter()) {
-            ledger.observe(Stage::Egress, Event::Backpressure, from, to.min(now));
-        }
         if !self.multiplexed {
             if self.request_end().is_none() {
                 self.meter.leave_unread();
@@ -253,6 +270,10 @@ impl Live {
             ledger.observe(Stage::Egress, Event::Response, egress, now);
         } else if let Some(window) = &mut ledger.window {
             window.end_ns = ledger.total_ns; // cut off mid-response, or not yet at its end
+        }
+        // last: they are many, and where there is no room for all, they give way
+        for (from, to) in state.waits.iter().flat_map(|waits| waits.iter()) {
+            ledger.observe(Stage::Egress, Event::Backpressure, from, to.min(now));
         }
         ledger
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::task::Waker;
+use std::task::{Context, Waker};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -17,6 +17,11 @@ pub(crate) struct Meter {
     first_read: AtomicU64,
     last_read: AtomicU64,
     last_write: AtomicU64,
+    /// The latest thing that happened to the socket is that it took bytes.
+    is_writing: AtomicBool,
+    flushes: AtomicU32,
+    has_waiting: AtomicBool,
+    waiting: Mutex<SmallVec<[Waker; 2]>>,
     /// Requests between their head and their last flushed byte.
     pub(crate) open: AtomicU32,
     /// The latest request was answered before it was read to its end.
@@ -28,11 +33,6 @@ pub(crate) struct Meter {
     last_closed: AtomicU64,
     has_blocked: AtomicBool,
     blocked: Mutex<Waits>,
-    /// Somebody waits for the next flush.
-    is_awaited: AtomicBool,
-    awaiting: Mutex<SmallVec<[Waker; 1]>>,
-    /// Flushes that somebody waited for.
-    flushes: AtomicU64,
     has_interim: AtomicBool,
     interim: Mutex<Vec<u8>>,
 }
@@ -50,6 +50,31 @@ impl Meter {
     /// Bytes were taken by the socket, in a write stamped `at`.
     pub(crate) fn on_write(&self, at: Stamp) {
         self.last_write.store(at.as_ns(), Relaxed);
+        self.is_writing.store(true, Relaxed);
+    }
+
+    /// The socket takes no bytes.
+    pub(crate) fn on_blocked(&self) {
+        self.is_writing.store(false, Relaxed);
+    }
+
+    /// Whether the socket has just taken bytes, and neither stopped nor been flushed since.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.is_writing.load(Relaxed)
+    }
+
+    /// How often the connection was flushed; wraps.
+    pub(crate) fn flushes(&self) -> u32 {
+        self.flushes.load(Relaxed)
+    }
+
+    /// Wakes the task at the next flush.
+    pub(crate) fn wake_at_flush(&self, cx: &Context<'_>) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+        self.has_waiting.store(true, Relaxed);
     }
 
     /// The read that brought the first byte since [`Self::settle`].
@@ -98,32 +123,31 @@ impl Meter {
 
     /// All that was written has been taken by the socket.
     pub(crate) fn on_flushed(&self) {
+        self.is_writing.store(false, Relaxed);
+        // a count that one task keeps needs no exchange
+        self.flushes.store(self.flushes().wrapping_add(1), Relaxed);
         if self.has_closing.swap(false, Relaxed) {
             let closing = std::mem::take(&mut *self.closing.lock());
+            let (held, closing): (SmallVec<[_; 2]>, SmallVec<[_; 2]>) = closing.into_iter().partition(|live| live.is_held());
+            self.closing.lock().extend(held);
             // the write that took the last byte has just been stamped
             let now = self.last_write().unwrap_or_else(Stamp::now);
             self.last_closed.store(now.as_ns(), Relaxed);
             closing.into_iter().for_each(|live| live.close(now));
         }
-        if self.is_awaited.swap(false, Relaxed) {
-            self.flushes.fetch_add(1, Relaxed);
-            std::mem::take(&mut *self.awaiting.lock()).into_iter().for_each(Waker::wake);
+        if self.has_waiting.load(Relaxed) && self.has_waiting.swap(false, Relaxed) {
+            std::mem::take(&mut *self.waiting.lock()).into_iter().for_each(Waker::wake);
         }
     }
 
-    /// Wakes `waker` after the next flush, which is later than the returned number.
-    pub(crate) fn await_flush(&self, waker: &Waker) -> u64 {
-        let mut awaiting = self.awaiting.lock();
-        if !awaiting.iter().any(|known| known.will_wake(waker)) {
-            awaiting.push(waker.clone());
-        }
-        self.is_awaited.store(true, Relaxed);
-        self.flushes.load(Relaxed)
+    /// What a response that is done was held back by has been let go of: the next flush closes it.
+    pub(crate) fn close_released(&self) {
+        self.has_closing.store(true, Relaxed);
     }
 
-    /// The number of the latest flush that somebody waited for.
-    pub(crate) fn flushes(&self) -> u64 {
-        self.flushes.load(Relaxed)
+    /// `live` was closed before the flush that would have closed it.
+    pub(crate) fn forget(&self, live: &Arc<Live>) {
+        self.closing.lock().retain(|other| !Arc::ptr_eq(other, live));
     }
 
     /// The connection ended. What was not flushed did not arrive.

@@ -1,6 +1,7 @@
 //! The data plane: listens, carries requests, keeps the ledger. It knows nothing of histograms or exporters.
 
 mod call;
+mod chunk;
 mod config;
 mod error;
 mod io;

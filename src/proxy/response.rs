@@ -6,7 +6,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
@@ -14,19 +13,27 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
+use super::chunk::Chunk;
 use super::error::Error;
 use super::live::{Guard, Live};
 use super::timing;
 use super::upstream::{Link, Pool};
-use super::waits::Waits;
 use super::watch::Watch;
 use crate::ledger::{Outcome, Stamp};
 
 /// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
 const SCHEDULING_NS: u64 = 50_000;
 
-/// How long an HTTP/2 response that broke off may wait for a flush.
-const BROKEN_HELD: Duration = Duration::from_millis(100);
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a response broke off, told when what came before is on its way: hyper would throw that away.
+#[derive(Debug)]
+struct Break {
+    cause: Cause,
+    at: Stamp,
+    /// The connection's flushes until then.
+    flushes: u32,
+}
 
 /// A response body in flight.
 #[derive(Debug)]
@@ -37,20 +44,13 @@ pub(crate) struct ResponseBody {
     watch: Watch,
     last: Stamp,
     handed: Option<Stamp>,
-    waits: Option<Box<Waits>>,
+    /// The exchange has ended, one way or another: it ends once.
+    ended: bool,
+    broken: Option<Box<Break>>,
+    /// The connection's flushes until the body was given to it.
+    flushes: u32,
     /// Whether a trailer with the stages is still to be sent.
     timed: bool,
-    finished: bool,
-    broken: Option<Broken>,
-}
-
-/// A response that broke off. What came before goes out first: hyper drops what it has not flushed when a body fails.
-#[derive(Debug)]
-struct Broken {
-    error: Box<dyn std::error::Error + Send + Sync>,
-    /// The flush to wait for is later than this one.
-    flush: u64,
-    at: Stamp,
 }
 
 #[derive(Debug)]
@@ -78,15 +78,16 @@ impl ResponseBody {
             watch: Watch::default(),
             last,
             handed: None,
-            waits: None,
-            timed: false,
-            finished: false,
+            ended: false,
             broken: None,
+            flushes: 0,
+            timed: false,
         }
     }
 
     /// From here on the body decides when the exchange ends. If `timed`, its trailers tell the stages.
     pub(crate) fn guarded(mut self, guard: Guard, timed: bool) -> Self {
+        self.flushes = guard.0.meter.flushes();
         self.guard = Some(guard);
         self.timed = timed;
         if self.is_end_stream() {
@@ -107,12 +108,12 @@ impl ResponseBody {
 
     /// The last byte was read and handed on.
     fn finish(&mut self) {
-        if std::mem::replace(&mut self.finished, true) {
+        if std::mem::replace(&mut self.ended, true) {
             return;
         }
         let end = self.read_at();
-        if let Some(Guard(live)) = &self.guard {
-            live.end_window(end, self.waits.take());
+        if let Some(live) = self.live() {
+            live.end_window(end);
             live.finish();
         }
         if let Some((link, pool)) = self.link.take() {
@@ -121,32 +122,39 @@ impl ResponseBody {
     }
 
     /// The response breaks off here.
-    fn fail<T>(
+    fn fail(
         &mut self,
-        error: Box<dyn std::error::Error + Send + Sync>,
         outcome: Outcome,
+        cause: impl Into<Cause>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<T, Box<dyn std::error::Error + Send + Sync>>>> {
-        self.link = None;
-        self.finished = true;
-        let Some(live) = self.live() else { return Poll::Ready(Some(Err(error))) };
-        live.break_off(outcome);
-        let flush = live.meter.await_flush(cx.waker());
-        self.broken = Some(Broken { error, flush, at: Stamp::now() });
+    ) -> Poll<Option<Result<Frame<Chunk>, Cause>>> {
+        let (at, cause) = (Stamp::now(), cause.into());
+        (self.link, self.ended) = (None, true);
+        let Some(live) = self.live() else { return Poll::Ready(Some(Err(cause))) };
+        live.with(|ledger| ledger.outcome = outcome);
+        live.end_window(at);
+        let flushes = live.meter.flushes();
+        self.broken = Some(Box::new(Break { cause, at, flushes }));
+        // hyper may have nothing to write just now: then it flushes only if it looks once more
+        cx.waker().wake_by_ref();
+        self.watch = Watch::default();
         self.poll_broken(cx)
     }
 
-    /// Fails once what came before has gone out. Over HTTP/2 it may have gone already, and nothing is flushed then: there
-    /// it waits no longer than [`BROKEN_HELD`].
-    fn poll_broken<T>(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Box<dyn std::error::Error + Send + Sync>>>> {
+    /// Tells the break when the client has been given what came before, or takes nothing for too long.
+    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, Cause>>> {
         let (Some(broken), Some(Guard(live))) = (&self.broken, &self.guard) else { return Poll::Ready(None) };
-        let is_flushed = live.meter.flushes() > broken.flush;
-        let is_over = live.multiplexed && self.watch.expired(cx, broken.at, BROKEN_HELD);
-        if !is_flushed && !is_over {
-            live.meter.await_flush(cx.waker());
+        let flushed = match live.multiplexed {
+            true => !live.is_held() && live.meter.flushes() != self.flushes,
+            false => live.meter.flushes() != broken.flushes,
+        };
+        let since = live.meter.last_write().map_or(broken.at, |taken| taken.max(broken.at));
+        if !flushed && !self.watch.expired(cx, since, live.recorder.config.idle_timeout.get()) {
+            live.meter.wake_at_flush(cx);
             return Poll::Pending;
         }
-        Poll::Ready(self.broken.take().map(|broken| Err(broken.error)))
+        live.close(Stamp::now());
+        Poll::Ready(self.broken.take().map(|broken| Err(broken.cause)))
     }
 
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
@@ -169,9 +177,9 @@ impl ResponseBody {
         let limit = live.recorder.config.idle_timeout.get();
         // the time that a slow client took is not the upstream's
         let taken = if live.multiplexed { None } else { live.meter.last_write() };
-        // nor is it the upstream's while it is still being asked
-        let asked = if live.request_end().is_none() { Some(live.request_last()) } else { None };
-        let since = taken.into_iter().chain(asked).fold(self.last, Stamp::max);
+        // nor is the upstream silent while it is still being asked: it may answer when it has heard all
+        let asked = live.request_end().is_none().then(|| live.request_last());
+        let since = self.last.max(taken.unwrap_or(self.last)).max(asked.unwrap_or(self.last));
         self.watch.expired(cx, since, limit).then_some(Error::ResponseStalled { limit })
     }
 
@@ -236,17 +244,19 @@ impl Inner {
 }
 
 impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Data = Chunk;
+    type Error = Cause;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, Cause>>> {
         if self.broken.is_some() {
             return self.poll_broken(cx);
         }
         if let Some(handed) = self.handed.take() {
             let now = Stamp::now();
             if now.since(handed) > SCHEDULING_NS {
-                self.waits.get_or_insert_default().push(handed, now);
+                if let Some(live) = self.live() {
+                    live.on_wait(handed, now);
+                }
                 self.last = now;
             }
         }
@@ -256,19 +266,16 @@ impl Body for ResponseBody {
                 if let Some(trailers) = frame.trailers_mut() {
                     self.add_timing(trailers);
                 }
-                Poll::Ready(Some(Ok(frame)))
+                Poll::Ready(Some(Ok(frame.map_data(|bytes| Chunk::new(bytes, self.live())))))
             }
             Poll::Ready(None) => {
                 self.settle(cx);
                 let mut trailers = HeaderMap::new();
                 Poll::Ready(self.add_timing(&mut trailers).then(|| Ok(Frame::trailers(trailers))))
             }
-            Poll::Ready(Some(Err(error))) => self.fail(error.into(), Outcome::Broken, cx),
+            Poll::Ready(Some(Err(error))) => self.fail(Outcome::Broken, error, cx),
             Poll::Pending => match self.is_stalled(cx) {
-                Some(stalled) => {
-                    let outcome = stalled.verdict().outcome;
-                    self.fail(stalled.into(), outcome, cx)
-                }
+                Some(stalled) => self.fail(stalled.verdict().outcome, stalled, cx),
                 None => Poll::Pending,
             },
         }
@@ -288,6 +295,9 @@ impl Body for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
+        if let (Some(_), Some(live)) = (&self.broken, self.live()) {
+            live.close(Stamp::now()); // the client left, or its connection ended: the response was broken before
+        }
         // hyper drops a body that it needs no more of: then all of it has been handed over
         if self.is_end_stream() && self.guard.is_some() {
             self.finish();

@@ -64,7 +64,7 @@ pub(crate) fn splice(shared: &Shared, client: OnUpgrade, response: &mut Response
             .await
         };
         let end = Stamp::now();
-        live.end_window(end, None);
+        live.end_window(end);
         let outcome = match copied {
             Some(Ok(_)) => Outcome::Ok,
             Some(Err(_)) if client.failed => Outcome::Cancelled,

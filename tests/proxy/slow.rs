@@ -1,0 +1,143 @@
+//! Clients that read late, upstreams that are slow to answer, and responses that break off: whose time it is, and that what
+//! came before arrives.
+
+use std::sync::Mutex;
+use std::sync::mpsc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use lapwing::attribution::merge;
+use lapwing::ledger::{Event, Outcome, Stage};
+use lapwing::proxy::Config;
+use lapwing::settings::Period;
+
+use crate::wire::LIMIT;
+use crate::{GET, Proxy, answering, h2, over_h1, upstream};
+
+// === slow clients and silent upstreams ===
+
+#[test]
+fn many_waits_for_a_client_leave_room_for_the_stages() {
+    let (go_on, piece) = mpsc::channel();
+    let piece = Mutex::new(piece);
+    let address = upstream(move |mut wire| {
+        wire.message();
+        wire.send("HTTP/1.1 200 OK\r\nContent-Length: 130\r\n\r\n");
+        while piece.lock().unwrap().recv().is_ok() {
+            wire.send("0123456789");
+        }
+    });
+    let (proxy, closed) = Proxy::watched(address, over_h1());
+    let (mut client, mut answer) = (proxy.h2_client(10), h2::Answer::default());
+    client.ask();
+    go_on.send(()).unwrap(); // fills the window
+    for n in 1..12 {
+        client.read(&mut answer, |answer| answer.body.len() == n * 10);
+        go_on.send(()).unwrap();
+        sleep(Duration::from_millis(5)); // the piece comes while the window is shut
+        client.widen(if n < 11 { 10 } else { 100 });
+    }
+    client.read(&mut answer, |answer| answer.body.len() == 120);
+    go_on.send(()).unwrap();
+    client.read(&mut answer, |answer| answer.ended);
+    let ledger = closed.recv_timeout(LIMIT).unwrap();
+    let count = |event| ledger.spans.iter().filter(|span| span.event == event).count();
+    assert_eq!([Event::Request, Event::Admit, Event::Response, Event::Backpressure].map(count), [1, 1, 1, 8]);
+    assert_eq!(ledger.overflowed, 0);
+}
+
+#[test]
+fn an_upstream_that_is_still_being_asked_is_not_silent() {
+    let address = upstream(|mut wire| {
+        wire.line().unwrap();
+        wire.fields();
+        wire.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
+        wire.exactly(10);
+        wire.send("ok");
+    });
+    let (proxy, closed) = Proxy::watched(address, Config { idle_timeout: Period::from_millis(300), ..Config::default() });
+    let mut client = proxy.client();
+    client.send("POST /x HTTP/1.1\r\nHost: m\r\nContent-Length: 10\r\n\r\n");
+    for _ in 0..10 {
+        sleep(Duration::from_millis(60));
+        client.send("x");
+    }
+    assert_eq!(client.message().unwrap().body, b"ok");
+    assert_eq!(closed.recv_timeout(LIMIT).unwrap().outcome, Outcome::Ok);
+}
+
+#[test]
+fn a_slow_readers_time_is_egress_to_its_last_byte() {
+    let (proxy, closed) = Proxy::watched(answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n01234"), over_h1());
+    for (window, leaves) in [(1, false), (1, true), (0, false), (9, false)] {
+        let (mut client, mut answer) = (proxy.h2_client(window), h2::Answer::default());
+        client.ask().read(&mut answer, |answer| answer.head && answer.body.len() >= window.min(5) as usize);
+        client.ping(&mut answer);
+        let held = Duration::from_millis(if window == 9 { 0 } else { 50 });
+        sleep(held);
+        let expected = if leaves {
+            client.reset();
+            Outcome::Cancelled
+        } else {
+            client.widen(10);
+            client.read(&mut answer, |answer| answer.ended);
+            Outcome::Ok
+        };
+        let ledger = closed.recv_timeout(LIMIT).unwrap();
+        assert_eq!(ledger.outcome, expected, "{window} {leaves}");
+        let egress = merge(ledger, Vec::new()).stage(Stage::Egress).unwrap().0;
+        assert!(u128::from(egress) >= held.as_nanos(), "{egress} ns of a window of {window} bytes");
+    }
+}
+
+#[test]
+fn a_large_response_to_a_slow_reader_ends_with_its_last_byte() {
+    const LENGTH: usize = 200_000;
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n{}", "x".repeat(LENGTH));
+    let (proxy, closed) = Proxy::watched(answering(answer.leak()), over_h1());
+    let (mut client, mut answer) = (proxy.h2_client(65_535), h2::Answer::default());
+    client.ask().read(&mut answer, |answer| answer.body.len() == 65_535);
+    sleep(Duration::from_millis(50));
+    client.widen(1 << 20);
+    client.read(&mut answer, |answer| answer.ended);
+    let ledger = closed.recv_timeout(LIMIT).unwrap();
+    assert_eq!((answer.body.len(), ledger.outcome, ledger.response_bytes), (LENGTH, Outcome::Ok, LENGTH as u64));
+    assert!(merge(ledger, Vec::new()).stage(Stage::Egress).unwrap().0 >= 50_000_000);
+}
+
+// === broken responses ===
+
+#[test]
+fn what_came_before_a_break_arrives() {
+    for (framing, partial) in
+        [("Content-Length: 100", "abc"), ("Transfer-Encoding: chunked", "3\r\nabc\r\n"), ("Content-Length: 9", "")]
+    {
+        let address = upstream(move |mut wire| {
+            wire.message();
+            wire.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n{partial}"));
+        });
+        let (proxy, closed) = Proxy::watched(address, over_h1());
+        for _ in 0..20 {
+            let mut client = proxy.client();
+            client.send(GET);
+            assert_eq!(client.line().unwrap(), b"HTTP/1.1 200 OK");
+            client.fields();
+            assert_eq!(client.exactly(partial.len()), partial.as_bytes());
+            assert!(!client.more());
+            let ledger = closed.recv_timeout(LIMIT).unwrap();
+            assert_eq!((ledger.status, ledger.outcome), (200, Outcome::Broken));
+            for window in [1, 100] {
+                let (mut client, mut answer) = (proxy.h2_client(window), h2::Answer::default());
+                client.ask();
+                if window == 1 && !partial.is_empty() {
+                    client.read(&mut answer, |answer| answer.body.len() == 1);
+                    client.widen(10);
+                }
+                client.read(&mut answer, |answer| answer.reset);
+                let body = if partial.is_empty() { "" } else { "abc" };
+                assert_eq!(answer, h2::Answer { head: true, body: body.into(), reset: true, ended: false });
+                assert_eq!(closed.recv_timeout(LIMIT).unwrap().outcome, Outcome::Broken);
+            }
+        }
+    }
+}
