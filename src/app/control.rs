@@ -11,7 +11,6 @@ use std::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
-use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use super::aggregate::Aggregation;
@@ -26,8 +25,8 @@ use crate::proxy::Target;
 
 /// How long the last telemetry may take to be passed on at the end.
 const FORWARD_DRAIN: Duration = Duration::from_secs(5);
-/// How long answers that are being given may take at the end.
-const SERVERS_DRAIN: Duration = Duration::from_secs(2);
+/// How long the admin server's answers that are being given may take at the end; the receivers have a limit of their own.
+const ADMIN_DRAIN: Duration = Duration::from_secs(2);
 /// `/readyz` waits this long for the upstream to accept.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -77,11 +76,11 @@ impl Control {
         };
         drop(guard);
         let (queue, worker) = forward.unzip();
-        let run = move || runtime.block_on(LocalSet::new().run_until(self.run(queue, worker)));
+        let run = move || runtime.block_on(self.run(queue, worker));
         std::thread::Builder::new().name("lapwing-control".to_owned()).spawn(run).map_err(StartError::Thread)
     }
 
-    async fn run<W: Future<Output = ()> + 'static>(self, forward: Option<ForwardQueue>, worker: Option<W>) -> io::Result<()> {
+    async fn run(self, forward: Option<ForwardQueue>, worker: Option<impl Future<Output = ()>>) -> io::Result<()> {
         let Self { loaded, listeners, counters, labels, rules, ours: _, queue, target, phases } = self;
         let config = &loaded.config;
         let queue_capacity = queue.capacity();
@@ -111,7 +110,6 @@ impl Control {
         let admin = in_time(export::serve(listeners.admin, surfaces, stop.clone()), &stop);
         let grpc = listeners.otlp_grpc.map(|l| otlp::serve_grpc(l, inbox.clone(), max_body, stop.clone()));
         let http = listeners.otlp_http.map(|l| otlp::serve_http(l, inbox.clone(), max_body, stop.clone()));
-        let (grpc, http) = (in_time(optional(grpc), &stop), in_time(optional(http), &stop));
         drop(inbox); // the servers hold the only ones: when they end, the forwarder does
 
         let forwarding = async {
@@ -125,17 +123,17 @@ impl Control {
                 () = too_late => tracing::warn!("otlp_forward: some telemetry could not be passed on before the end"),
             }
         };
-        let ((), admin, grpc, http, ()) = tokio::join!(aggregation, admin, grpc, http, forwarding);
+        let ((), admin, grpc, http, ()) = tokio::join!(aggregation, admin, optional(grpc), optional(http), forwarding);
         admin.and(grpc).and(http)
     }
 }
 
-/// Runs a server until it ends, or until [`SERVERS_DRAIN`] after `stop`: a reader who never finishes must not keep the
-/// process alive.
+/// Runs the admin server until it ends, or until [`ADMIN_DRAIN`] after `stop`: a reader who never finishes must not keep
+/// the process alive.
 async fn in_time(server: impl Future<Output = io::Result<()>>, stop: &CancellationToken) -> io::Result<()> {
     let too_late = async {
         stop.cancelled().await;
-        tokio::time::sleep(SERVERS_DRAIN).await;
+        tokio::time::sleep(ADMIN_DRAIN).await;
     };
     tokio::select! {
         ended = server => ended,

@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use tokio_util::sync::CancellationToken;
-
 use super::cli::{Command, DemoArgs};
 use super::demo::{self, Demo, Places};
 use super::running::{self, Running};
@@ -60,7 +58,7 @@ fn serve(sources: &Sources) -> ExitCode {
 fn demo(args: &DemoArgs) -> ExitCode {
     let chosen = Demo { seconds: args.seconds, rate: args.rate, clients: args.clients, server: None };
     let places = Places { listen: args.listen.map(Bind::get), admin: args.admin.map(Bind::get) };
-    match demo::run(chosen, places, &CancellationToken::new()) {
+    match demo::run(chosen, places) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lapwing demo: {error}");

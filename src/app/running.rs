@@ -147,7 +147,7 @@ impl Running {
         join(self.control).and(data)
     }
 
-    /// Ends when a thread of it has ended on its own, which none should.
+    /// Whether a thread has ended on its own, which none should.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.control.is_finished() || self.data.iter().any(JoinHandle::is_finished)

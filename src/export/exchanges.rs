@@ -1,10 +1,10 @@
 //! `/exchanges`: waterfalls of single requests. All offsets and durations are nanoseconds from the request's start.
 
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::rfc3339::rfc3339;
 use super::surfaces::Surfaces;
 use crate::attribution::{Rendered, rendered};
 use crate::ledger::{Exchange, Kind, Outcome, Source, SpanId, Stage, TraceId};
@@ -80,7 +80,7 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
         route: labels.routes.text(key.route),
         model: Some(labels.models.text(key.model)).filter(|model| !model.is_empty()),
         upstream: labels.upstreams.text(key.upstream),
-        started_at: rfc3339(ledger.anchor_unix_ns),
+        started_at: humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(ledger.anchor_unix_ns)).to_string(),
         status: Some(ledger.status).filter(|status| *status != 0),
         outcome: ledger.outcome,
         kind: ledger.kind,

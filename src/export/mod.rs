@@ -11,7 +11,6 @@ mod pairs;
 mod process;
 mod prometheus;
 mod query;
-mod rfc3339;
 mod server;
 mod stats;
 mod surfaces;

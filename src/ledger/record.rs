@@ -200,3 +200,13 @@ impl Span {
     /// Observed spans have one source.
     pub const SOURCE: Source = Source::Observed;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_is_as_small_as_the_documents_say() {
+        assert_eq!(size_of::<Ledger>(), 640);
+    }
+}

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::config::Config;
+use super::config::{Config, MAX_FIELDS};
 use super::io::{Metered, Socket};
 use super::layer::trace::Tracing;
 use super::live::{Observer, Recorder};
@@ -153,7 +153,7 @@ fn protocols(config: &Config, tasks: Tasks) -> auto::Builder<Tasks> {
         .preserve_header_case(true)
         .auto_date_header(false)
         .header_read_timeout(None)
-        .max_headers(256)
+        .max_headers(MAX_FIELDS)
         .max_buf_size(head.max(8192))
         .http2()
         .auto_date_header(false)

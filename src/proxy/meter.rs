@@ -127,13 +127,18 @@ impl Meter {
         // a count that one task keeps needs no exchange
         self.flushes.store(self.flushes().wrapping_add(1), Relaxed);
         if self.has_closing.swap(false, Relaxed) {
-            let closing = std::mem::take(&mut *self.closing.lock());
-            let (held, closing): (SmallVec<[_; 2]>, SmallVec<[_; 2]>) = closing.into_iter().partition(|live| live.is_held());
-            self.closing.lock().extend(held);
+            let mut done = SmallVec::<[Arc<Live>; 2]>::new();
+            self.closing.lock().retain(|live| {
+                let held = live.is_held();
+                if !held {
+                    done.push(live.clone());
+                }
+                held
+            });
             // the write that took the last byte has just been stamped
             let now = self.last_write().unwrap_or_else(Stamp::now);
             self.last_closed.store(now.as_ns(), Relaxed);
-            closing.into_iter().for_each(|live| live.close(now));
+            done.into_iter().for_each(|live| live.close(now));
         }
         if self.has_waiting.load(Relaxed) && self.has_waiting.swap(false, Relaxed) {
             std::mem::take(&mut *self.waiting.lock()).into_iter().for_each(Waker::wake);

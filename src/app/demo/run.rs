@@ -33,12 +33,13 @@ pub enum DemoError {
     Faults(String),
 }
 
-/// Runs until `stop` or the end of `demo`'s seconds.
+/// Runs until Ctrl-C or the end of `demo`'s seconds.
 ///
 /// # Errors
 ///
 /// If any of the parts cannot be started, or standard output cannot be written.
-pub fn run(demo: Demo, places: Places, stop: &CancellationToken) -> Result<(), DemoError> {
+pub fn run(demo: Demo, places: Places) -> Result<(), DemoError> {
+    let stop = CancellationToken::new();
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     // the server must know where to send its spans before Lapwing, which needs the server's address, is started
     let otlp = TcpListener::bind(any)?.local_addr()?;
