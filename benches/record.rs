@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use lapwing::attribution::merge;
-use lapwing::ledger::{Event, Ledger, Outcome, Report, SeriesKey, Stage, Stamp, Window};
+use lapwing::ledger::{Event, Ledger, Outcome, Place, Report, SeriesKey, Stage, Stamp, Window};
 use lapwing::metrics::{Config, Counters, Labels, Registry};
 
 const US: u64 = 1_000;
@@ -59,7 +59,7 @@ fn ledger(series: SeriesKey, random: &mut Random) -> Ledger {
     for (stage, of) in reports {
         let duration_ns = random.around(of);
         sum_ns += duration_ns;
-        ledger.report(Report { stage, duration_ns, trailing: false });
+        ledger.report(Report::of(stage, duration_ns, Place::Head));
     }
     let end_ns = start_ns + sum_ns + random.around(100 * US);
     ledger.window = Some(Window { start_ns, head_ns: end_ns, end_ns });

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lapwing::attribution::{Aggregator, Expect, IncomingSpan, Join, SpanKind, merge, rendered};
-use lapwing::ledger::{Event, Exchange, Ledger, Report, Source, SpanId, Stage, Stamp, TraceId, TracedSpan, Window};
+use lapwing::ledger::{Event, Exchange, Ledger, Place, Report, Source, SpanId, Stage, Stamp, TraceId, TracedSpan, Window};
 use lapwing::metrics::{Counter, Counters};
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn any_ledger() -> impl Strategy<Value = Ledger> {
             l.observe(stage, EVENTS[event], start().plus(from), start().plus(to));
         }
         for (stage, duration_ns, trailing) in reports {
-            l.report(Report { stage, duration_ns, trailing });
+            l.report(Report::of(stage, duration_ns, if trailing { Place::Trailer } else { Place::Head }));
         }
         l
     })
@@ -58,6 +58,7 @@ fn any_spans() -> impl Strategy<Value = Vec<IncomingSpan>> {
         name: n.to_string().into(),
         kind,
         stage,
+        phase: None,
         is_store_call,
         start_unix_ns,
         end_unix_ns,
@@ -174,10 +175,10 @@ proptest! {
         let mut traced: Vec<TracedSpan> = Vec::new();
         let mut at = from + slack;
         for (stage, (ns, pause)) in stages.into_iter().zip(&steps) {
-            by_header.report(Report { stage, duration_ns: *ns, trailing: false });
-            by_trailer.report(Report { stage, duration_ns: *ns, trailing: true });
+            by_header.report(Report::of(stage, *ns, Place::Head));
+            by_trailer.report(Report::of(stage, *ns, Place::Trailer));
             let (start_ns, end_ns) = (at.cast_signed(), (at + ns).cast_signed());
-            traced.push(TracedSpan { name: stage.name().into(), stage: Some(stage), start_ns, end_ns, depth: 2 });
+            traced.push(TracedSpan { name: stage.name().into(), stage: Some(stage), phase: None, start_ns, end_ns, depth: 2 });
             at += ns + pause;
         }
         for e in [merge(by_header, Vec::new()), merge(by_trailer, Vec::new()), merge(base, traced)] {

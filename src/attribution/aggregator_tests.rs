@@ -39,6 +39,7 @@ fn span(trace: u8, span: u64, parent: Option<u64>, from_ms: u64, to_ms: u64) -> 
         name: "s".into(),
         kind: SpanKind::Internal,
         stage: Some(Stage::Forward),
+        phase: None,
         is_store_call: false,
         start_unix_ns: WALL + from_ms * MS,
         end_unix_ns: WALL + to_ms * MS,

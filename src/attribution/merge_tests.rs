@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::{Event, Span, Stamp};
+use crate::ledger::{Event, Place, Span, Stamp};
 
 fn ledger(total_ns: u64, window: Option<(u64, u64, u64)>) -> Ledger {
     let mut ledger = Ledger::open(Stamp::default(), 0);
@@ -17,11 +17,11 @@ fn observed(stage: Stage, start_ns: u64, end_ns: u64) -> Span {
 }
 
 fn report(stage: Stage, duration_ns: u64, trailing: bool) -> Report {
-    Report { stage, duration_ns, trailing }
+    Report::of(stage, duration_ns, if trailing { Place::Trailer } else { Place::Head })
 }
 
 fn traced(stage: Stage, start_ns: i64, end_ns: i64, depth: u32) -> TracedSpan {
-    TracedSpan { name: "s".into(), stage: Some(stage), start_ns, end_ns, depth }
+    TracedSpan { name: "s".into(), stage: Some(stage), phase: None, start_ns, end_ns, depth }
 }
 
 /// The pieces that reports or spans claim, by start.
@@ -159,7 +159,7 @@ fn the_usual_request_stays_off_the_heap() {
     let mut l = ledger(1_000, Some((100, 800, 900)));
     (0..6).for_each(|i| l.spans.push(observed(Stage::Ingress, i * 10, i * 10 + 10)));
     Stage::FIRST_FIVE.iter().for_each(|s| l.reports.push(report(*s, 50, false)));
-    let placing = Placing::of(&l, &[]);
+    let placing = Placing::of(&l, &[], &[]);
     assert!(!placing.claims.spilled() && !placing.accepted.spilled());
     assert!(!placing.free(bounds(&l)).spilled());
 }
@@ -252,7 +252,7 @@ proptest! {
     #[test]
     fn the_window_is_opaque_if_and_only_if_nobody_claims(l in any_ledger(), spans in any_traced()) {
         let w = bounds(&l);
-        let is_claimed = l.reports.iter().any(says) || !Placing::of(&l, &spans).accepted.is_empty();
+        let is_claimed = l.reports.iter().any(says) || !Placing::of(&l, &spans, &[]).accepted.is_empty();
         let e = merge(l, spans);
         let opaque = Stage::ALL.map(|s| e.account.by_source_ns(s, Source::Opaque));
         let observed = |t: u64| e.ledger.spans.iter().any(|s| s.start_ns <= t && t < s.end_ns);
@@ -274,8 +274,8 @@ proptest! {
             let timed = [Source::Traced, Source::Observed].map(|s| (e.account.by_source_ns(stage, s), without.account.by_source_ns(stage, s)));
             prop_assert_eq!(timed[0].0, timed[0].1);
             prop_assert!(stage == Stage::Unattributed || timed[1].0 == timed[1].1);
-            let trailing = l.reports.iter().any(|r| r.stage == stage && r.trailing);
-            let said = l.reports.iter().filter(|r| says(r) && r.stage == stage && r.trailing == trailing).fold(0_u64, |n, r| n.saturating_add(r.duration_ns));
+            let trailing = l.reports.iter().any(|r| r.stage == stage && r.place == Place::Trailer);
+            let said = l.reports.iter().filter(|r| says(r) && r.stage == stage && (r.place == Place::Trailer) == trailing).fold(0_u64, |n, r| n.saturating_add(r.duration_ns));
             let got = e.account.by_source_ns(stage, Source::Reported);
             prop_assert!(got <= said);
             let spans_clipped = placed(&Ledger { reports: Default::default(), ..l.clone() }, &spans).1;

@@ -38,6 +38,7 @@ fn span(n: u8, span: u64, parent: u64) -> IncomingSpan {
         name: span.to_string().into(),
         kind: if parent < 10 { SpanKind::Server } else { SpanKind::Internal },
         stage: None,
+        phase: None,
         is_store_call: false,
         start_unix_ns: WALL + MS,
         end_unix_ns: WALL + 2 * MS,

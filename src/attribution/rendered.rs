@@ -24,7 +24,7 @@ pub struct Rendered {
 #[must_use]
 pub fn rendered(exchange: &Exchange) -> Vec<Rendered> {
     let ledger = &exchange.ledger;
-    let Placing { claims, accepted, .. } = Placing::of(ledger, &exchange.traced);
+    let Placing { claims, accepted, .. } = Placing::of(ledger, &exchange.traced, &exchange.polled);
     let observed = ledger.spans.iter().map(|s| Some(s.event.name()));
     let traced = accepted.iter().map(|i| exchange.traced.get(*i).map(|s| &*s.name));
     let mut bars: Vec<Rendered> = claims
@@ -44,7 +44,7 @@ pub fn rendered(exchange: &Exchange) -> Vec<Rendered> {
 
 #[cfg(test)]
 mod tests {
-    use crate::ledger::{Event, Ledger, Report, Span, Stamp, TracedSpan, Window};
+    use crate::ledger::{Event, Ledger, Place, Report, Span, Stamp, TracedSpan, Window};
 
     use super::super::merge;
     use super::*;
@@ -59,8 +59,8 @@ mod tests {
         let names: Vec<&str> = opaque.iter().map(|b| &*b.name).collect();
         assert_eq!(names, ["request", "upstream"]);
 
-        ledger.report(Report { stage: Stage::Queue, duration_ns: 20, trailing: false });
-        let span = |name: &str, stage| TracedSpan { name: name.into(), stage, start_ns: 20, end_ns: 50, depth: 1 };
+        ledger.report(Report::of(Stage::Queue, 20, Place::Head));
+        let span = |name: &str, stage| TracedSpan { name: name.into(), stage, phase: None, start_ns: 20, end_ns: 50, depth: 1 };
         let traced = vec![span("serve", None), span("model", Some(Stage::Forward))];
         let bars = rendered(&merge(ledger, traced));
         let seen: Vec<_> = bars.iter().map(|b| (&*b.name, b.start_ns, b.end_ns, b.source)).collect();

@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 use http::{HeaderMap, HeaderName};
 
 use super::rules::Rules;
-use crate::ledger::{Ledger, Report};
+use crate::ledger::{Ledger, Place, Report};
 use crate::metrics::{Counter, Counters};
 
 /// The field's name.
@@ -39,7 +39,7 @@ pub fn report(headers: &HeaderMap, rules: &Rules, trailing: bool, ledger: &mut L
     let read = |value: &http::HeaderValue| {
         parse(value.as_bytes(), |name, dur_ns| {
             if let Some((duration_ns, stage)) = dur_ns.zip(rules.server_timing(name)) {
-                ledger.report(Report { stage, duration_ns, trailing });
+                ledger.report(Report::of(stage, duration_ns, if trailing { Place::Trailer } else { Place::Head }));
             }
         })
     };
@@ -265,7 +265,7 @@ mod tests {
         headers.append(SERVER_TIMING, "model_forward;dur=2;desc=\"a, b\", forward;dur=x".parse().unwrap());
         let mut ledger = Ledger::open(Stamp::now(), 0);
         assert_eq!(report(&headers, &Rules::default(), true, &mut ledger), 1);
-        let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.trailing)).collect();
+        let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.place == Place::Trailer)).collect();
         assert_eq!(found, [(Stage::Queue, 1_000_000, true), (Stage::Forward, 2_000_000, true)]);
     }
 
@@ -278,7 +278,7 @@ mod tests {
         read(&fields(b"queue;dur=1, forward;dur=-2, \xff\xfe;dur=3"), false, &mut ledger);
         read(&fields(b"forward;dur=2;desc=\"caf\xc3\xa9\""), true, &mut ledger);
         read(&HeaderMap::new(), true, &mut ledger);
-        let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.trailing)).collect();
+        let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.place == Place::Trailer)).collect();
         assert_eq!(found, [(Stage::Queue, 1_000_000, false), (Stage::Forward, 2_000_000, true)]);
         assert_eq!(counters.get(Counter::ReportsMalformed), 2);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ledger::{SpanId, Stage, TraceId};
+use crate::ledger::{Phase, SpanId, Stage, TraceId};
 
 /// OTLP's span kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct IncomingSpan {
     pub kind: SpanKind,
     /// The stage that the rules map name and attributes to.
     pub stage: Option<Stage>,
+    /// The phase of the stage, where it is one.
+    pub phase: Option<Phase>,
     /// Whether it is a call to a store (`db.system` or `db.system.name` is set).
     pub is_store_call: bool,
     /// Start by the upstream's wall clock, nanoseconds since the Unix epoch.

@@ -53,7 +53,7 @@ pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: Vec<IncomingSpan>) 
         let stage = span.stage.or_else(|| if above.staged_ns.is_none() { derived(span) } else { None });
         let (own_start_ns, end_ns) = (offset(span.start_unix_ns, anchor_unix_ns), offset(span.end_unix_ns, anchor_unix_ns));
         let start_ns = above.staged_ns.filter(|at| *at < end_ns).map_or(own_start_ns, |at| at.max(own_start_ns));
-        placed.push(TracedSpan { name: span.name.clone(), stage, start_ns, end_ns, depth: above.depth });
+        placed.push(TracedSpan { name: span.name.clone(), stage, phase: span.phase, start_ns, end_ns, depth: above.depth });
         let staged_ns = if stage.is_some() { Some(start_ns) } else { above.staged_ns };
         let under = Above { parent: Some(i), depth: above.depth.saturating_add(1), staged_ns };
         todo.extend(children(span.span).rev().map(|child| (child, under)));

@@ -21,6 +21,7 @@ fn span(n: u8, parent: u8, start: u64, end: u64) -> IncomingSpan {
         name: n.to_string().into(),
         kind: SpanKind::Internal,
         stage: None,
+        phase: None,
         is_store_call: false,
         start_unix_ns: 1_000 + start,
         end_unix_ns: 1_000 + end,

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use super::surfaces::{Limits, Surfaces};
 use crate::attribution::merge;
 use crate::ledger::{
-    Event, Exchange, Kind, Ledger, Outcome, Report, SeriesKey, Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Window, clock,
+    Event, Exchange, Kind, Ledger, Outcome, Place, Report, SeriesKey, Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Window,
+    clock,
 };
 use crate::metrics::{Config, Counter, Counters, Labels, Registry};
 
@@ -47,7 +48,7 @@ pub(super) fn request(surfaces: &Surfaces, route: &str, model: &str, outcome: Ou
     let observed = |stage, event, start_ns, end_ns| Span { stage, event, start_ns, end_ns };
     ledger.spans.push(observed(Stage::Ingress, Event::Request, 0, tenth));
     ledger.spans.push(observed(Stage::Egress, Event::Response, total_ns - tenth, total_ns));
-    ledger.report(Report { stage: Stage::Forward, duration_ns: total_ns / 2, trailing: false });
+    ledger.report(Report::of(Stage::Forward, total_ns / 2, Place::Head));
     merge(ledger, Vec::new())
 }
 
@@ -63,7 +64,8 @@ pub(super) fn busy() -> Surfaces {
     let mut traced = request(&surfaces, AWKWARD, "", Outcome::Cancelled, 2_000_000).ledger;
     (traced.outcome, traced.status) = (Outcome::Ok, 0);
     traced.reports.clear();
-    let span = TracedSpan { name: "lookup".into(), stage: Some(Stage::Hydration), start_ns: -5, end_ns: 700_000, depth: 1 };
+    let span =
+        TracedSpan { name: "lookup".into(), stage: Some(Stage::Hydration), phase: None, start_ns: -5, end_ns: 700_000, depth: 1 };
     keep(merge(traced, vec![span]));
     surfaces.counters.add(Counter::SpansJoined, 3);
     surfaces.counters.bump(Counter::DroppedPanic);

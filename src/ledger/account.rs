@@ -1,17 +1,36 @@
 //! What the law of time yields: for each stage and source, the nanoseconds it owns.
 
-use super::stage::{Source, Stage};
+use super::stage::{Phase, Source, Stage};
 
 /// Nanoseconds by stage and source. Over one exchange they sum to its total, exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     ns: [[u64; Source::COUNT]; Stage::COUNT],
+    /// Parts of forward.
+    phases: [[u64; Source::COUNT]; Phase::COUNT],
 }
 
 impl Account {
     /// Gives `ns` more to `stage`, on the word of `source`.
     pub const fn add(&mut self, stage: Stage, source: Source, ns: u64) {
         self.ns[stage.index()][source.index()] += ns;
+    }
+
+    /// Notes that `ns` of what forward was given belong to `phase`.
+    pub const fn add_phase(&mut self, phase: Phase, source: Source, ns: u64) {
+        self.phases[phase.index()][source.index()] += ns;
+    }
+
+    /// What `phase` owns of forward, whoever says so.
+    #[must_use]
+    pub fn phase_ns(&self, phase: Phase) -> u64 {
+        self.phases[phase.index()].iter().sum()
+    }
+
+    /// Who speaks for most of what `phase` owns; `None` if it owns nothing.
+    #[must_use]
+    pub fn phase_source(&self, phase: Phase) -> Option<Source> {
+        most(&self.phases[phase.index()])
     }
 
     /// What `stage` owns, whoever says so.
@@ -29,9 +48,7 @@ impl Account {
     /// Who speaks for most of what `stage` owns (the stronger where two speak for as much); `None` if it owns nothing.
     #[must_use]
     pub fn source(&self, stage: Stage) -> Option<Source> {
-        let row = &self.ns[stage.index()];
-        let most = *row.iter().max()?;
-        Source::ALL.into_iter().find(|s| most > 0 && row[s.index()] == most)
+        most(&self.ns[stage.index()])
     }
 
     /// The sum over all stages.
@@ -39,6 +56,11 @@ impl Account {
     pub fn total_ns(&self) -> u64 {
         self.ns.iter().flatten().sum()
     }
+}
+
+fn most(row: &[u64; Source::COUNT]) -> Option<Source> {
+    let most = *row.iter().max()?;
+    Source::ALL.into_iter().find(|s| most > 0 && row[s.index()] == most)
 }
 
 #[cfg(test)]

@@ -7,13 +7,15 @@
 use smallvec::SmallVec;
 
 use super::account::Account;
-use super::stage::{Source, Stage};
+use super::stage::{Phase, Source, Stage};
 
 /// Somebody's claim on a piece of a request's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Who would own the time.
     pub stage: Stage,
+    /// The phase of the stage, where it is one.
+    pub phase: Option<Phase>,
     /// Who says so.
     pub source: Source,
     /// Start; a claim that ends before it starts claims nothing.
@@ -80,7 +82,7 @@ mod tests {
     use super::*;
 
     fn claim(stage: Stage, source: Source, start_ns: u64, end_ns: u64, depth: u32) -> Claim {
-        Claim { stage, source, start_ns, end_ns, depth }
+        Claim { stage, phase: None, source, start_ns, end_ns, depth }
     }
 
     #[test]

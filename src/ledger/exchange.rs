@@ -1,8 +1,11 @@
 //! A finished, merged ledger: what histograms record and `/exchanges` shows.
 
+use serde::Serialize;
+
 use super::account::Account;
-use super::record::Ledger;
-use super::stage::{Source, Stage};
+use super::record::{Ledger, Report};
+use super::stage::{Phase, Source, Stage};
+use super::work::{PerUnit, Unit};
 
 /// A span that an upstream sent, placed on the request's own clock.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,12 +14,31 @@ pub struct TracedSpan {
     pub name: Box<str>,
     /// The stage that the rules map it to; `None` claims no time.
     pub stage: Option<Stage>,
+    /// The phase of the stage, where it is one.
+    pub phase: Option<Phase>,
     /// Start, from the request's start; negative if the upstream's clock says so.
     pub start_ns: i64,
     /// End, from the request's start.
     pub end_ns: i64,
     /// How deep below Lapwing's own span it lies, from 1.
     pub depth: u32,
+}
+
+/// What the upstream's own statistics say of the batches in which requests like this one ran, averaged over one poll.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Batch {
+    /// Rows per execution of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<f64>,
+    /// The share of what was executed that was padding, in `[0, 1)`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub padding: Option<f64>,
+    /// Requests that ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<f64>,
+    /// Requests that waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<f64>,
 }
 
 /// One request's finished account.
@@ -32,6 +54,10 @@ pub struct Exchange {
     pub claimed_ns: u64,
     /// How many reports or spans had to be clipped to the window.
     pub clipped: u32,
+    /// What the upstream's statistics say of requests like this one: means, which claim what nobody else does.
+    pub polled: Vec<Report>,
+    /// The batches in which it ran, where the upstream's statistics tell.
+    pub batch: Option<Batch>,
 }
 
 impl Exchange {
@@ -43,9 +69,53 @@ impl Exchange {
         (window > 0).then(|| self.claimed_ns as f64 / window as f64)
     }
 
-    /// Who speaks for `stage`, and for how long; `None` if it owns nothing.
+    /// Who speaks for `stage`, and for how long; `None` if it owns nothing. A stage that a report puts below the report's
+    /// resolution is there with 0 ns.
     #[must_use]
     pub fn stage(&self, stage: Stage) -> Option<(u64, Source)> {
-        Some((self.account.stage_ns(stage), self.account.source(stage)?))
+        if let Some(source) = self.account.source(stage) {
+            return Some((self.account.stage_ns(stage), source));
+        }
+        self.resolution_ns(stage).map(|_| (0, Source::Reported))
+    }
+
+    /// How coarse the reports of `stage` are, in nanoseconds; `None` where none is coarse.
+    #[must_use]
+    pub fn resolution_ns(&self, stage: Stage) -> Option<u32> {
+        let reports = self.ledger.reports.iter().filter(|r| r.stage == stage && r.resolution_ns > 1);
+        reports.map(|r| r.resolution_ns).max()
+    }
+
+    /// Who speaks for `phase`, and for how long; `None` if it owns nothing.
+    #[must_use]
+    pub fn phase(&self, phase: Phase) -> Option<(u64, Source)> {
+        Some((self.account.phase_ns(phase), self.account.phase_source(phase)?))
+    }
+
+    /// Time to first token as the proxy saw it: from the request's start to the first content.
+    #[must_use]
+    pub fn first_token_ns(&self) -> Option<u64> {
+        self.ledger.generation.as_ref()?.first_ns
+    }
+
+    /// Time per output token as the proxy saw it, by AIPerf's definition: from the first content to the last, over the
+    /// output tokens after the first.
+    #[must_use]
+    pub fn per_output_token_ns(&self) -> Option<u64> {
+        let (tokens, _) = self.ledger.work.get(Unit::OutputToken)?;
+        self.ledger.generation.as_ref()?.per_output_token_ns(tokens)
+    }
+
+    /// The time of a per-unit slot and the units that it is divided by; `None` where either is not known. Only answered
+    /// requests have such.
+    #[must_use]
+    pub fn per_unit(&self, slot: PerUnit) -> Option<(u64, u64)> {
+        let (stage, phase) = slot.stage();
+        let (ns, _) = match phase {
+            Some(phase) => self.phase(phase)?,
+            None => self.stage(stage)?,
+        };
+        let units = slot.amount(&self.ledger.work, self.ledger.request_bytes, self.ledger.response_bytes)?;
+        Some((ns, units))
     }
 }

@@ -5,10 +5,13 @@
 use arrayvec::ArrayVec;
 
 use super::clock::Stamp;
+use super::generation::Generation;
 use super::identity::{SpanId, TraceId};
 use super::names::Name;
 use super::outcome::{Kind, Outcome};
-use super::stage::{Source, Stage};
+use super::server::Server;
+use super::stage::{Phase, Source, Stage};
+use super::work::Work;
 
 /// What the proxy saw happen in an observed span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +69,25 @@ pub struct Span {
 pub struct Report {
     /// The stage it was mapped to.
     pub stage: Stage,
+    /// The phase of the stage, where it is one.
+    pub phase: Option<Phase>,
     /// How long it took.
     pub duration_ns: u64,
-    /// Whether it came behind the body (a trailer), not in the head.
-    pub trailing: bool,
+    /// What the sender rounds down to: 1,000,000 for whole milliseconds, so that 0 is read as "less than 1 ms".
+    pub resolution_ns: u32,
+    /// Where in the response it stood; what comes later knows more.
+    pub place: Place,
+}
+
+/// Where in a response a report stood, in the order in which they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A field of the head.
+    Head,
+    /// The trailers.
+    Trailer,
+    /// The body itself: the server's own account of this very answer.
+    Body,
 }
 
 /// The upstream window: what reports may claim.
@@ -137,6 +155,12 @@ pub struct Ledger {
     pub reports: ArrayVec<Report, { Self::REPORTS }>,
     /// Spans and reports for which there was no room.
     pub overflowed: u32,
+    /// What the request asks for.
+    pub work: Work,
+    /// The pace of a generated answer.
+    pub generation: Option<Box<Generation>>,
+    /// Which server answered, where that is known.
+    pub server: Option<Server>,
     /// Body bytes from the client.
     pub request_bytes: u64,
     /// Body bytes to the client.
@@ -147,7 +171,7 @@ impl Ledger {
     /// How many observed spans a ledger holds.
     pub const SPANS: usize = 14;
     /// How many in-band reports a ledger holds.
-    pub const REPORTS: usize = 10;
+    pub const REPORTS: usize = 12;
 
     /// A ledger that opens at `started`, with nothing in it.
     #[must_use]
@@ -169,6 +193,9 @@ impl Ledger {
             spans: ArrayVec::new(),
             reports: ArrayVec::new(),
             overflowed: 0,
+            work: Work::default(),
+            generation: None,
+            server: None,
             request_bytes: 0,
             response_bytes: 0,
         }
@@ -196,6 +223,14 @@ impl Ledger {
     }
 }
 
+impl Report {
+    /// A report of a whole stage, as exact as the clock.
+    #[must_use]
+    pub const fn of(stage: Stage, duration_ns: u64, place: Place) -> Self {
+        Self { stage, phase: None, duration_ns, resolution_ns: 1, place }
+    }
+}
+
 impl Span {
     /// Observed spans have one source.
     pub const SOURCE: Source = Source::Observed;
@@ -207,6 +242,6 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 640);
+        assert_eq!(size_of::<Ledger>(), 744);
     }
 }

@@ -79,6 +79,39 @@ impl Stage {
     }
 }
 
+/// A part of [`Stage::Forward`] in generative models. A phase owns what it owns within forward, never besides it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// The input is read, and the first output token made.
+    Prefill,
+    /// The other output tokens are made, one by one.
+    Decode,
+}
+
+impl Phase {
+    /// How many phases there are.
+    pub const COUNT: usize = 2;
+
+    /// Both, in order.
+    pub const ALL: [Self; Self::COUNT] = [Self::Prefill, Self::Decode];
+
+    /// The name on every surface, in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Prefill => "prefill",
+            Self::Decode => "decode",
+        }
+    }
+
+    /// The place in arrays by phase.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
 /// Who says how long a stage took, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,5 +1,8 @@
-//! What can be read of a request from its head: the route, the model.
+//! What can be read of a request and its response: the route, the model, the work, the pace, and what the server reports.
 
 mod route;
+pub mod servers;
+mod tap;
 
 pub use route::{Route, route};
+pub use tap::{Protocols, Tap};

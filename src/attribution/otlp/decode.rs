@@ -79,6 +79,7 @@ fn incoming(span: &Span, service: &Arc<str>, rules: &Rules) -> Option<IncomingSp
         name: cut(&span.name).into(),
         kind: kind(span.kind),
         stage: rules.span(&span.name, attribute),
+        phase: None,
         is_store_call: span.attributes.iter().any(|a| matches!(a.key.as_str(), "db.system" | "db.system.name")),
         start_unix_ns: span.start_time_unix_nano,
         end_unix_ns: span.end_time_unix_nano.max(span.start_time_unix_nano),

@@ -1,0 +1,256 @@
+//! What a request asks for, in compute units, and how each amount is known.
+
+use serde::{Deserialize, Serialize};
+
+use super::stage::{Phase, Stage};
+
+/// What work is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Rows of a batch: examples, documents, images, prompts.
+    Row,
+    /// Entities whose features are looked up.
+    Entity,
+    /// Tokens that the model reads.
+    InputToken,
+    /// Tokens that the model writes.
+    OutputToken,
+    /// Scalars of the input tensors.
+    Element,
+    /// Body bytes.
+    Byte,
+    /// Floating-point operations; a multiply-add is two.
+    Flop,
+}
+
+impl Unit {
+    /// How many units there are.
+    pub const COUNT: usize = 7;
+
+    /// Every unit.
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Row, Self::Entity, Self::InputToken, Self::OutputToken, Self::Element, Self::Byte, Self::Flop];
+
+    /// The name on every surface.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Row => "row",
+            Self::Entity => "entity",
+            Self::InputToken => "input_token",
+            Self::OutputToken => "output_token",
+            Self::Element => "element",
+            Self::Byte => "byte",
+            Self::Flop => "flop",
+        }
+    }
+
+    /// The place in arrays by unit, `0..Unit::COUNT`.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// How an amount is known, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// Derived from bytes: right in order of magnitude.
+    Estimated,
+    /// Counted in the traffic: shapes, list lengths, content chunks, a tokenizer.
+    Counted,
+    /// The server's own word.
+    Reported,
+}
+
+impl Basis {
+    /// The name on every surface.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Estimated => "estimated",
+            Self::Counted => "counted",
+            Self::Reported => "reported",
+        }
+    }
+}
+
+/// The work of one request. An amount that is not known is absent, never zero by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// The unit that says best how much this request costs; `None` where nothing is known.
+    pub primary: Option<Unit>,
+    amounts: [u64; Unit::COUNT],
+    bases: [Option<Basis>; Unit::COUNT],
+}
+
+impl Work {
+    /// Says how much; a better basis wins over a worse one, and of equals the later.
+    pub fn set(&mut self, unit: Unit, amount: u64, basis: Basis) {
+        let at = unit.index();
+        if self.bases[at].is_none_or(|known| basis >= known) {
+            (self.amounts[at], self.bases[at]) = (amount, Some(basis));
+        }
+    }
+
+    /// How much, and how that is known.
+    #[must_use]
+    pub fn get(&self, unit: Unit) -> Option<(u64, Basis)> {
+        Some((self.amounts[unit.index()], self.bases[unit.index()]?))
+    }
+
+    /// The amount of the primary unit.
+    #[must_use]
+    pub fn primary_amount(&self) -> Option<u64> {
+        Some(self.get(self.primary?)?.0)
+    }
+
+    /// The cost class: `k` where the primary amount is in `2^k..2^(k+1)`, at most [`Self::CLASSES`] − 1. None for an
+    /// amount of zero.
+    #[must_use]
+    pub fn class(&self) -> Option<usize> {
+        let k = self.primary_amount()?.checked_ilog2()? as usize;
+        Some(k.min(Self::CLASSES - 1))
+    }
+
+    /// How many cost classes there are; the last one has no upper end.
+    pub const CLASSES: usize = 25;
+}
+
+/// A stage or phase whose time is divided by work: the slots of per-unit histograms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PerUnit {
+    /// Ingress per byte of the request.
+    Ingress,
+    /// Hydration per entity; per row where entities are not known.
+    Hydration,
+    /// Preprocessing per primary unit; of generative models per input token.
+    Preprocessing,
+    /// Forward per primary unit.
+    Forward,
+    /// Prefill per input token.
+    Prefill,
+    /// Decode per output token after the first, which prefill makes.
+    Decode,
+    /// Postprocessing per primary unit.
+    Postprocessing,
+    /// Egress per byte of the response.
+    Egress,
+    /// Forward per FLOP.
+    ForwardFlop,
+}
+
+impl PerUnit {
+    /// How many slots there are.
+    pub const COUNT: usize = 9;
+
+    /// Every slot, in the order of a request's life.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Ingress,
+        Self::Hydration,
+        Self::Preprocessing,
+        Self::Forward,
+        Self::Prefill,
+        Self::Decode,
+        Self::Postprocessing,
+        Self::Egress,
+        Self::ForwardFlop,
+    ];
+
+    /// The place in arrays by slot.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Whose time: the stage, and the phase of it.
+    #[must_use]
+    pub const fn stage(self) -> (Stage, Option<Phase>) {
+        match self {
+            Self::Ingress => (Stage::Ingress, None),
+            Self::Hydration => (Stage::Hydration, None),
+            Self::Preprocessing => (Stage::Preprocessing, None),
+            Self::Forward | Self::ForwardFlop => (Stage::Forward, None),
+            Self::Prefill => (Stage::Forward, Some(Phase::Prefill)),
+            Self::Decode => (Stage::Forward, Some(Phase::Decode)),
+            Self::Postprocessing => (Stage::Postprocessing, None),
+            Self::Egress => (Stage::Egress, None),
+        }
+    }
+
+    /// The name of the stage or phase on every surface.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self.stage() {
+            (_, Some(phase)) => phase.name(),
+            (stage, None) => stage.name(),
+        }
+    }
+
+    /// The unit of the slot where `primary` is the primary unit.
+    #[must_use]
+    pub const fn unit(self, primary: Unit) -> Unit {
+        match (self, primary) {
+            (Self::Ingress | Self::Egress, _) => Unit::Byte,
+            (Self::Hydration, _) => Unit::Entity,
+            (Self::Prefill, _) | (Self::Preprocessing, Unit::OutputToken) => Unit::InputToken,
+            (Self::Decode, _) => Unit::OutputToken,
+            (Self::ForwardFlop, _) => Unit::Flop,
+            (Self::Preprocessing | Self::Forward | Self::Postprocessing, _) => primary,
+        }
+    }
+
+    /// How many units a request has for the slot; `None` where that is not known, or where it is none.
+    #[must_use]
+    pub fn amount(self, work: &Work, request_bytes: u64, response_bytes: u64) -> Option<u64> {
+        let of = |unit| work.get(unit).map(|(amount, _)| amount);
+        let amount = match self {
+            Self::Ingress => Some(request_bytes),
+            Self::Egress => Some(response_bytes),
+            Self::Hydration => of(Unit::Entity).or_else(|| of(Unit::Row)),
+            // the first token comes out of the prefill
+            Self::Decode => of(Unit::OutputToken).map(|tokens| tokens.saturating_sub(1)),
+            _ => of(self.unit(work.primary?)),
+        };
+        amount.filter(|amount| *amount > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_better_basis_wins() {
+        let mut work = Work { primary: Some(Unit::OutputToken), ..Work::default() };
+        assert_eq!((work.primary_amount(), work.class()), (None, None));
+        work.set(Unit::OutputToken, 7, Basis::Counted);
+        work.set(Unit::OutputToken, 900, Basis::Estimated);
+        assert_eq!(work.get(Unit::OutputToken), Some((7, Basis::Counted)));
+        work.set(Unit::OutputToken, 8, Basis::Reported);
+        assert_eq!((work.primary_amount(), work.class()), (Some(8), Some(3)));
+        work.set(Unit::OutputToken, 0, Basis::Reported);
+        assert_eq!(work.class(), None);
+        work.set(Unit::OutputToken, u64::MAX, Basis::Reported);
+        assert_eq!(work.class(), Some(Work::CLASSES - 1));
+    }
+
+    #[test]
+    fn each_slot_has_its_unit_and_amount() {
+        let mut work = Work { primary: Some(Unit::OutputToken), ..Work::default() };
+        work.set(Unit::InputToken, 100, Basis::Reported);
+        work.set(Unit::OutputToken, 11, Basis::Reported);
+        work.set(Unit::Row, 1, Basis::Counted);
+        let amounts: Vec<_> = PerUnit::ALL.into_iter().map(|slot| slot.amount(&work, 300, 0)).collect();
+        let expected = [Some(300), Some(1), Some(100), Some(11), Some(100), Some(10), Some(11), None, None];
+        assert_eq!(amounts, expected);
+        for (i, slot) in PerUnit::ALL.into_iter().enumerate() {
+            assert_eq!(slot.index(), i);
+        }
+        for (i, unit) in Unit::ALL.into_iter().enumerate() {
+            assert_eq!(unit.index(), i);
+        }
+    }
+}
