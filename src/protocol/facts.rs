@@ -3,6 +3,7 @@
 
 use arrayvec::ArrayVec;
 
+use super::config::Flops;
 use super::inputs::Inputs;
 use super::servers::Said;
 use super::tag::{Seen, Tag};
@@ -95,7 +96,7 @@ impl Facts {
             (Tag::Amount(unit, _), Seen::Text { .. } | Seen::Group) => self.add(unit, 1, Basis::Counted),
             (Tag::Tokens(Unit::OutputToken, _), Seen::Text { bytes: 1.., .. }) => self.wrote(seen),
             (Tag::Tokens(..), Seen::Text { bytes, .. }) => self.inputs.text(bytes),
-            (Tag::Report(row), Seen::Number(n)) => _ = self.said.note(row, n),
+            (Tag::Report(row), Seen::Number(n)) => self.said.note(row, n),
             (Tag::Report(row), Seen::Text { head, .. }) => {
                 if let Ok(text) = std::str::from_utf8(head) {
                     self.said.note_text(row, text);
@@ -159,12 +160,14 @@ impl Facts {
         self.elements = Some(self.elements.unwrap_or(0).saturating_add(elements));
     }
 
-    /// Writes what is known into the ledger; `cost` gives the FLOPs of work.
-    pub(super) fn write(&mut self, primary: Unit, ledger: &mut Ledger, cost: impl FnOnce(&Work) -> Option<(u64, Basis)>) {
+    /// Writes what is known into the ledger; `flops` is the model's cost, where that is known.
+    pub(super) fn write(&mut self, primary: Unit, ledger: &mut Ledger, flops: Option<&Flops>) {
         if let Some(generation) = self.generation.take() {
             ledger.generation = Some(generation);
         }
-        let work = &mut self.work;
+        std::mem::take(&mut self.said).write(Place::Body, ledger);
+        // what the traffic itself shows; what the server says in so many words stands above it
+        let work = &mut ledger.work;
         if let Some(rows) = self.rows.or(self.columns).or(self.inputs.rows()) {
             work.set(Unit::Row, rows, Basis::Counted);
         }
@@ -182,16 +185,15 @@ impl Facts {
             _ => {}
         }
         for unit in Unit::ALL {
-            if let Some((amount, basis)) = work.get(unit) {
-                ledger.work.set(unit, amount, basis);
+            if let Some((amount, basis)) = self.work.get(unit) {
+                work.set(unit, amount, basis);
             }
         }
-        std::mem::take(&mut self.said).write(Place::Body, ledger);
-        if Unit::ALL.into_iter().any(|unit| unit != Unit::Byte && ledger.work.get(unit).is_some()) {
-            ledger.work.primary = Some(primary);
+        if Unit::ALL.into_iter().any(|unit| (unit != Unit::Byte || primary == unit) && work.get(unit).is_some()) {
+            work.primary = Some(primary);
         }
-        if let Some((flops, basis)) = cost(&ledger.work) {
-            ledger.work.set(Unit::Flop, flops, basis);
+        if let Some((flops, basis)) = flops.and_then(|flops| flops.of(work)) {
+            work.set(Unit::Flop, flops, basis);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What can be read of a request and its response: the route, the model, the work, the pace, and what the server reports.
 
+pub mod config;
 mod detect;
 mod facts;
 mod families;
@@ -13,5 +14,6 @@ mod tag;
 mod tap;
 pub mod wire;
 
+pub use config::Config;
 pub use route::{Route, route};
 pub use tap::{Protocols, Tap};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::servers::{self, Carrier};
+use super::servers::table;
 use super::tag::Tag;
 use super::wire::{Fields, Paths, Shape};
 use crate::ledger::{Server, Unit};
@@ -61,23 +61,18 @@ impl Plan {
             Watch::Json(places) => Source::Json(Arc::new(Paths::new(places.iter().copied()))),
             Watch::Proto(fields) => Source::Proto(Arc::new(Fields::new(fields.iter().copied()))),
         };
-        let reports = |server: &&Server| servers::rows(**server);
         let response = match spec.response {
             Watch::Nothing => Source::Nothing,
             Watch::Json(places) => {
                 // a place of our own wins over a report that stands there
-                let reports = spec.servers.iter().flat_map(|server| reports(&server)).filter_map(|row| match row.carrier {
-                    Carrier::Body(path) => Some((path, Tag::Report(row))),
-                    _ => None,
-                });
+                let reports = spec.servers.iter().flat_map(|server| table::body(*server));
+                let reports = reports.map(|(path, row)| (path, Tag::Report(row)));
                 let places: BTreeMap<&str, Tag> = reports.chain(places.iter().copied()).collect();
                 Source::Json(Arc::new(Paths::new(places)))
             }
             Watch::Proto(fields) => {
-                let reports = spec.servers.iter().flat_map(|server| reports(&server)).filter_map(|row| match row.carrier {
-                    Carrier::Proto(path) => Some((path, (Tag::Report(row), Shape::Varint))),
-                    _ => None,
-                });
+                let reports = spec.servers.iter().flat_map(|server| table::proto(*server));
+                let reports = reports.map(|(path, row)| (path, (Tag::Report(row), Shape::Varint)));
                 let own = fields.iter().map(|(path, tag, shape)| (*path, (*tag, *shape)));
                 let fields: BTreeMap<&[u32], (Tag, Shape)> = reports.chain(own).collect();
                 Source::Proto(Arc::new(Fields::new(fields.into_iter().map(|(path, (tag, shape))| (path, tag, shape)))))

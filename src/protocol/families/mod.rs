@@ -1,5 +1,6 @@
 //! What is watched in each protocol: tables of places and what they mean, one file for each family of servers.
 
+pub(super) mod custom;
 mod generate;
 mod llama_cpp;
 mod oip;
