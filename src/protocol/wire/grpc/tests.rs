@@ -1,0 +1,1 @@
+//! gRPC bodies with what must come out of them, written by hand.

@@ -1,0 +1,1 @@
+//! Protobuf messages with what must come out of them, written by hand.

@@ -1,0 +1,1 @@
+//! Event streams with what must come out of them, written by hand.
