@@ -42,23 +42,10 @@ class Demo(Child):
         end = time.monotonic() + 10
         while time.monotonic() < end:
             self.log.seek(0)
-            for address in re.findall(r"127\.0\.0\.1:(\d+)", self.log.read()):
-                if answers_v2(int(address)):
-                    return int(address)
+            if found := re.search(r"model server\s+http://127\.0\.0\.1:(\d+)", self.log.read()):
+                return int(found[1])
             time.sleep(0.1)
         raise SystemExit("the demo did not say where its model server listens")
-
-
-def answers_v2(port):
-    """Whether the demo's server itself listens there: Lapwing's ports say so too, but with its own name in `via`."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=2)
-    try:
-        connection.request("GET", "/v2")
-        return b"lapwing-demo-server" in connection.getresponse().read()
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 def bodies(rows, n, rng):
@@ -147,7 +134,7 @@ def histogram(lapwing):
     found, before = [], 0
     for line in text.splitlines():
         if line.startswith("lapwing_stage_seconds_per_unit_bucket{") and 'stage="forward"' in line and f'model="{MODEL}"' in line:
-            le, value = re.search(r'le="([^"]+)"', line)[1], int(float(line.split("}")[1].split()[0]))
+            le, value = re.search(r'le="([^"]+)"', line)[1], int(float(re.search(r"\} ([0-9.e+]+)", line)[1]))
             found.append((float(le), value))
     out = []
     for le, value in sorted(found):
@@ -157,17 +144,11 @@ def histogram(lapwing):
     return out
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments(parser)
-    parser.add_argument("--requests", type=int, default=4000, help="(default: 4000; at most 65536)")
-    parser.add_argument("--large", type=float, default=0.3, help="share of the requests with 256 rows (default: 0.3)")
-    options = parser.parse_args()
-    with Demo(options.lapwing) as demo, Lapwing(options.lapwing, demo.server(), config=CONFIG) as lapwing:
-        load(lapwing.port, argparse.Namespace(requests=100, large=0.5))  # warms; its exchanges are left out below by a window
-        lapwing.await_count(100, "infer")
-    # a Lapwing of its own for the figures: `all` is since its start
-    with Demo(options.lapwing) as demo, Lapwing(options.lapwing, demo.server(), config=CONFIG) as lapwing:
+def measure(options, server):
+    """The load through a Lapwing of its own, so that `all` is this load."""
+    with Lapwing(options.lapwing, server, config=CONFIG) as lapwing:
+        load(lapwing.port, argparse.Namespace(requests=100, large=0.5))  # warms the server
+    with Lapwing(options.lapwing, server, config=CONFIG) as lapwing:
         asked = load(lapwing.port, options)
         lapwing.await_count(len(asked), "infer")
         (series,) = lapwing.series("infer")
@@ -179,7 +160,18 @@ def main():
         verdicts += classes(series, asked)
         units, more = per_row(lapwing, exchanges, series)
         figures = {"p95_ns": quantile(totals, 0.95), "classes": series["classes"], **units}
-    return finish(options, figures, verdicts + more)
+        return figures, verdicts + more
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments(parser)
+    parser.add_argument("--requests", type=int, default=4000, help="(default: 4000; at most 65536)")
+    parser.add_argument("--large", type=float, default=0.3, help="share of the requests with 256 rows (default: 0.3)")
+    options = parser.parse_args()
+    with Demo(options.lapwing) as demo:
+        figures, verdicts = measure(options, demo.server())
+    return finish(options, figures, verdicts)
 
 
 if __name__ == "__main__":
