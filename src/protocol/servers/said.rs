@@ -150,7 +150,7 @@ impl Said {
 
         let mut part = |stage, phase, value: Option<Value>| {
             if let Some(Value { amount, resolution_ns, .. }) = value {
-                drop(told.parts.try_push(Part { stage, phase, duration_ns: amount, resolution_ns }));
+                let _ = told.parts.try_push(Part { stage, phase, duration_ns: amount, resolution_ns });
             }
         };
         for before in [Stage::Hydration, Stage::Preprocessing, Stage::Queue] {
@@ -172,7 +172,7 @@ impl Said {
         });
         for unit in Unit::ALL {
             if let Some(value) = self.get(Says::Work(unit)) {
-                drop(told.work.try_push((unit, value.amount)));
+                let _ = told.work.try_push((unit, value.amount));
             }
         }
         told.per_output_token_ns = self.pace().or_else(|| {
