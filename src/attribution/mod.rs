@@ -1,5 +1,6 @@
 //! Who owns the upstream window: in-band reports, OTLP spans, the pending join and the merge.
 
+pub mod adapters;
 mod aggregator;
 mod config;
 mod expect;
@@ -23,4 +24,4 @@ pub use merge::{Claims, merge, merge_polled, placed};
 pub use polled::{Polled, Statistics};
 pub use rendered::{Rendered, rendered};
 pub use rules::{Rules, STAGE_ATTRIBUTE, SpanRule};
-pub use span::{IncomingSpan, SpanKind};
+pub use span::{IncomingSpan, Piece, ServerSpan, SpanKind};

@@ -107,7 +107,9 @@ impl Said {
         match self.values.iter_mut().find(|(known, _)| std::ptr::eq(*known, row) || *known == row) {
             Some((_, known)) => *known = amount,
             // no server says so much; one that does is heard as far as there is room
-            None => drop(self.values.try_push((row, amount))),
+            None => {
+                let _ = self.values.try_push((row, amount));
+            }
         }
     }
 
