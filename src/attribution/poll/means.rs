@@ -59,7 +59,8 @@ impl<'a> Interval<'a> {
     }
 
     fn fell(&self) -> bool {
-        let fell = |before: Option<f64>, after: Option<f64>| before.is_some_and(|before| after.is_none_or(|after| after < before));
+        let fell =
+            |before: Option<f64>, after: Option<f64>| before.is_some_and(|before| after.is_none_or(|after| after < before));
         let cumulative = self.before.into_iter().flatten();
         self.requests.is_some_and(|n| n < 0.0)
             || cumulative.into_iter().any(|(row, before)| {

@@ -80,7 +80,8 @@ impl<'a> Sample<'a> {
 
 /// How long the metric's or label's name is at the start of `text`.
 fn name_length(text: &str) -> usize {
-    let of_name = |(at, byte): (usize, u8)| byte.is_ascii_alphabetic() || b"_:".contains(&byte) || (at > 0 && byte.is_ascii_digit());
+    let of_name =
+        |(at, byte): (usize, u8)| byte.is_ascii_alphabetic() || b"_:".contains(&byte) || (at > 0 && byte.is_ascii_digit());
     text.bytes().enumerate().position(|c| !of_name(c)).unwrap_or(text.len())
 }
 

@@ -99,7 +99,8 @@ proptest! {
         prop_assert_eq!(read.name, name);
         prop_assert!(read.value == value || value.is_nan());
         for (label, value) in &labels {
-            prop_assert_eq!(read.label(label).as_deref(), Some(value.as_str()));
+            let label = read.label(label);
+            prop_assert_eq!(label.as_deref(), Some(value.as_str()));
         }
     }
 }

@@ -8,13 +8,16 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
 use super::means::Means;
-use super::reading::{Model, Parts, Reading};
+use super::reading::{Model, Reading};
 use crate::attribution::Rules;
 use crate::ledger::{Place, Report, Stage};
 use crate::protocol::servers::{Carrier, Row, Says};
 
 /// The statistics of all models.
 pub(super) const STATS: &str = "/v2/models/stats";
+
+/// What Triton's spans call the model in: a user's span rule by it holds of the statistics too.
+const MODEL_NAME: &str = "triton.model_name";
 
 /// The steps of ensembles, by the ensemble's name; empty of a model that is none.
 pub(super) type Steps = BTreeMap<Box<str>, Vec<Box<str>>>;
@@ -127,9 +130,9 @@ pub(super) fn ensembles(means: &mut BTreeMap<Model, Means>, steps: &Steps, rules
         let of = |step: &str| means.get(&Some(Box::from(step))).map_or(&[][..], |m| m.reports.as_slice());
         let mut added: Vec<(Stage, u64)> = Vec::new();
         for step in steps {
-            let role = rules.server_timing(step).filter(|role| {
-                matches!(role, Stage::Hydration | Stage::Preprocessing | Stage::Postprocessing | Stage::Downstream)
-            });
+            let role = rules
+                .span(step, |name| (name == MODEL_NAME).then(|| step.as_ref().into()))
+                .filter(|role| matches!(role, Stage::Hydration | Stage::Preprocessing | Stage::Postprocessing));
             for report in of(step) {
                 match (report.stage, role) {
                     (Stage::Queue, _) => added.push((Stage::Queue, report.duration_ns)),
