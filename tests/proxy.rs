@@ -21,6 +21,7 @@ use http::{HeaderMap, Method};
 use lapwing::attribution::merge;
 use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing::metrics::{Counter, Counters, Labels};
+use lapwing::protocol::Tap;
 use lapwing::proxy::{self, Config, Observer, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing::settings::{Size, Switch};
 use proptest::prelude::*;
@@ -78,7 +79,10 @@ impl Proxy {
 struct Watching(Mutex<Sender<Ledger>>);
 
 impl Observer for Watching {
-    fn request(&self, _: &Method, _: &str, _: &mut Ledger) {}
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
+        None
+    }
+    fn model(&self, _: &str, _: &mut Ledger) {}
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
     fn closed(&self, ledger: Ledger) {
         drop(self.0.lock().unwrap().send(ledger)); // the test may be over
@@ -189,7 +193,7 @@ fn a_full_channel_costs_records_and_no_request() {
     let counters: Arc<Counters> = Arc::default();
     let queue = Arc::new(ArrayQueue::new(2));
     let labels = Arc::new(Labels::new(8, 8, 8));
-    let profiler = Profiler::new(queue.clone(), counters.clone(), labels, "up", Box::new(|_, _, _| ()));
+    let profiler = Profiler::new(queue.clone(), counters.clone(), labels, "up", Arc::default(), Box::new(|_, _, _| ()));
     let proxy = Proxy::start(answering(OK), Config::default(), Arc::new(profiler), counters);
     let mut client = proxy.client();
     for _ in 0..20 {
@@ -213,9 +217,11 @@ impl Panicking {
 }
 
 impl Observer for Panicking {
-    fn request(&self, _: &Method, _: &str, _: &mut Ledger) {
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
         self.at(0);
+        None
     }
+    fn model(&self, _: &str, _: &mut Ledger) {}
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {
         self.at(1);
     }

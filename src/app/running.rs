@@ -14,6 +14,7 @@ use crate::attribution::{Rules, server_timing};
 use crate::config::{Config, Loaded};
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
+use crate::protocol::Protocols;
 use crate::proxy::{self, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
 use crate::settings::{Bind, Switch, Upstream};
 
@@ -108,7 +109,14 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let control = control.spawn()?;
 
     let reports = server_timing::reader(rules, counters.clone());
-    let observer = Arc::new(Profiler::new(queue, counters.clone(), labels, &config.upstream.to_string(), reports));
+    let observer = Arc::new(Profiler::new(
+        queue,
+        counters.clone(),
+        labels,
+        &config.upstream.to_string(),
+        Arc::new(Protocols::default()),
+        reports,
+    ));
     let parts = Parts {
         config: proxy::Config { upstream_protocol: protocol, ..config.proxy.clone() },
         target,

@@ -38,7 +38,7 @@ pub fn merge(ledger: Ledger, traced: Vec<TracedSpan>) -> Exchange {
 ///
 /// `claimed_ns` counts the window's instants that a report or a span owns. An instant that the proxy itself observed
 /// inside the window (a slow client's egress, the client's own pace) counts as claimed too, since no upstream could
-/// report it; where nobody reported anything, nothing is claimed.
+/// report it. Where nobody reported anything of this request, nothing is claimed: statistics claim no coverage.
 #[must_use]
 pub fn merge_polled(ledger: Ledger, traced: Vec<TracedSpan>, polled: Polled) -> Exchange {
     let Polled { reports: polled, batch, .. } = polled;
@@ -52,11 +52,11 @@ pub fn merge_polled(ledger: Ledger, traced: Vec<TracedSpan>, polled: Polled) -> 
         if let Some(phase) = owner.and_then(|c| c.phase) {
             account.add_phase(phase, source, to - from);
         }
-        if stage != Stage::Unattributed {
+        if stage != Stage::Unattributed && source != Source::Polled {
             claimed_ns += to.min(window.end_ns).saturating_sub(from.max(window.start_ns));
         }
     });
-    if placing.is_opaque {
+    if !placing.is_said {
         claimed_ns = 0;
     }
     Exchange { account, claimed_ns, clipped: placing.clipped, ledger, traced, polled, batch }
@@ -91,13 +91,14 @@ pub(super) struct Placing {
     /// For each accepted traced span, its place in the list given.
     pub(super) accepted: SmallVec<[usize; 16]>,
     clipped: u32,
-    is_opaque: bool,
+    /// Somebody said something of this very request.
+    is_said: bool,
 }
 
 impl Placing {
     pub(super) fn of(ledger: &Ledger, traced: &[TracedSpan], polled: &[Report]) -> Self {
         let window = bounds(ledger);
-        let mut placing = Self { claims: Claims::new(), accepted: SmallVec::new(), clipped: 0, is_opaque: false };
+        let mut placing = Self { claims: Claims::new(), accepted: SmallVec::new(), clipped: 0, is_said: false };
         placing.claims.extend(ledger.spans.iter().map(|s| Claim {
             stage: s.stage,
             phase: None,
@@ -119,13 +120,13 @@ impl Placing {
         if is_reported {
             placing.report(window, content, &ledger.reports, Source::Reported);
         }
-        let said = is_reported || !placing.accepted.is_empty();
+        placing.is_said = is_reported || !placing.accepted.is_empty();
         let missing: SmallVec<[Report; 8]> = polled.iter().filter(|r| !named[r.stage.index()]).copied().collect();
         if window.length_ns() > 0 && !missing.is_empty() {
             let clipped = placing.clipped;
             placing.report(window, content, &missing, Source::Polled);
             placing.clipped = clipped; // a mean need not fit
-        } else if !said && window.length_ns() > 0 {
+        } else if !placing.is_said && window.length_ns() > 0 {
             placing.opaque(window, content);
         }
         placing
@@ -133,7 +134,6 @@ impl Placing {
 
     /// Nobody said anything.
     fn opaque(&mut self, window: Window, content: Option<(u64, u64)>) {
-        self.is_opaque = true;
         let mut forward = |phase, start_ns, end_ns| {
             if start_ns < end_ns {
                 self.claim(Stage::Forward, phase, Source::Opaque, start_ns, end_ns, 0);
@@ -235,6 +235,9 @@ fn within(pieces: &[(u64, u64)], start_ns: u64, end_ns: u64) -> Pieces {
     pieces.iter().map(|(from, to)| (*from.max(&start_ns), *to.min(&end_ns))).filter(|(from, to)| from < to).collect()
 }
 
+#[cfg(test)]
+#[path = "merge_generation_tests.rs"]
+mod generation_tests;
 #[cfg(test)]
 #[path = "merge_tests.rs"]
 mod tests;

@@ -7,22 +7,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use bytes::Bytes;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 
 use super::config::Config;
 use super::meter::Meter;
+use super::reading::Reading;
 use super::waits::Waits;
 use crate::ledger::clock::unix_ns;
 use crate::ledger::{Event, Ledger, Outcome, Stage, Stamp, Window};
 use crate::metrics::{Counter, Counters};
+use crate::protocol::Tap;
 
 /// Who looks at the traffic. Called on the request path: must be quick, must not wait.
 pub trait Observer: Send + Sync {
-    /// Names route and model of a request by its head.
-    fn request(&self, method: &Method, path: &str, ledger: &mut Ledger);
+    /// Names route and model of a request by its head; gives a reader of the bodies, where there is anything to read.
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<Tap>;
     /// Reads what the upstream reports of itself in a response's head, or (`trailing`) in its trailers.
     fn response(&self, fields: &HeaderMap, trailing: bool, ledger: &mut Ledger);
+    /// Names the model that the bodies name.
+    fn model(&self, name: &str, ledger: &mut Ledger);
     /// Takes the closed ledger.
     fn closed(&self, ledger: Ledger);
 }
@@ -86,6 +91,8 @@ struct State {
     egress: Option<Stamp>,
     /// The waits for the client's reading, of a request that shares its connection.
     waits: Option<Box<Waits>>,
+    /// Who reads the bodies.
+    reading: Option<Box<Reading>>,
 }
 
 impl Live {
@@ -107,7 +114,7 @@ impl Live {
             held: AtomicU32::new(0),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            state: Mutex::new(State { ledger, dispatched: None, egress: None, waits: None }),
+            state: Mutex::new(State { ledger, dispatched: None, egress: None, waits: None, reading: None }),
         })
     }
 
@@ -119,6 +126,44 @@ impl Live {
     /// Lets the observer write in the ledger, behind the fence.
     pub(crate) fn observe(&self, look: impl FnOnce(&dyn Observer, &mut Ledger)) {
         self.recorder.observe(Counter::ObserverPanics, |observer| look(observer, &mut self.state.lock().ledger));
+    }
+
+    /// Reads the bodies by `tap` from here on.
+    pub(crate) fn read_by(&self, tap: Tap) {
+        self.state.lock().reading = Some(Box::new(Reading::new(tap)));
+    }
+
+    /// Lets the reader look, behind the fence; a reader that panics reads no more.
+    fn reading(&self, look: impl FnOnce(&mut Reading, &Ledger)) {
+        let mut state = self.state.lock();
+        let Some(mut reading) = state.reading.take() else { return };
+        let ledger = &state.ledger;
+        let mut kept = None;
+        self.recorder.observe(Counter::ObserverPanics, |_| {
+            look(&mut reading, ledger);
+            kept = Some(reading);
+        });
+        state.reading = kept;
+    }
+
+    /// Some of the request passed to the upstream.
+    pub(crate) fn on_request_piece(&self, bytes: &Bytes) {
+        self.reading(|reading, _| reading.request(bytes));
+    }
+
+    /// The response's head came.
+    pub(crate) fn on_response_head(&self, status: u16, headers: &HeaderMap) {
+        self.reading(|reading, _| reading.head(status, headers));
+    }
+
+    /// Some of the response, read `at`, passes to the client.
+    pub(crate) fn on_response_piece(&self, bytes: &Bytes, at: Stamp) {
+        self.reading(|reading, ledger| reading.response(bytes, at, ledger.started));
+    }
+
+    /// What passed is on its way, and there is time to read it.
+    pub(crate) fn read(&self) {
+        self.reading(|reading, _| reading.read());
     }
 
     /// Some of the request body came.
@@ -252,6 +297,11 @@ impl Live {
             for (from, to) in self.meter.take_blocked().iter().flat_map(Waits::iter) {
                 ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
             }
+        }
+        if let Some(reading) = self.state.lock().reading.take() {
+            self.recorder.observe(Counter::ObserverPanics, |observer| {
+                reading.close(&mut ledger, |ledger, model| observer.model(model, ledger));
+            });
         }
         self.recorder.observe(Counter::DroppedPanic, |observer| observer.closed(ledger));
     }

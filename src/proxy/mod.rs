@@ -10,6 +10,7 @@ mod listen;
 mod live;
 mod meter;
 mod profiler;
+mod reading;
 mod request;
 mod rescue;
 mod response;

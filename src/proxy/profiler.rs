@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::live::Observer;
 use crate::ledger::{Ledger, Name};
 use crate::metrics::{Counter, Counters, Labels};
-use crate::protocol::route;
+use crate::protocol::{Protocols, Tap, route};
 
 /// How many distinct paths are remembered with their route; others are folded anew each time.
 const PATHS: usize = 4096;
@@ -30,6 +30,7 @@ pub struct Profiler {
     counters: Arc<Counters>,
     labels: Arc<Labels>,
     upstream: Name,
+    protocols: Arc<Protocols>,
     reports: Box<Reports>,
     paths: RwLock<FxHashMap<u64, Remembered>>,
 }
@@ -42,17 +43,18 @@ struct Remembered {
 }
 
 impl Profiler {
-    /// Hands closed ledgers to `queue`; reads in-band reports by `reports`.
+    /// Hands closed ledgers to `queue`; reads bodies by `protocols` and in-band reports by `reports`.
     #[must_use]
     pub fn new(
         queue: Arc<ArrayQueue<Ledger>>,
         counters: Arc<Counters>,
         labels: Arc<Labels>,
         upstream: &str,
+        protocols: Arc<Protocols>,
         reports: Box<Reports>,
     ) -> Self {
         let upstream = labels.upstreams.intern(upstream);
-        Self { queue, counters, labels, upstream, reports, paths: RwLock::default() }
+        Self { queue, counters, labels, upstream, protocols, reports, paths: RwLock::default() }
     }
 
     fn names(&self, method: &Method, path: &str) -> (Name, Name) {
@@ -77,9 +79,14 @@ impl Profiler {
 }
 
 impl Observer for Profiler {
-    fn request(&self, method: &Method, path: &str, ledger: &mut Ledger) {
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<Tap> {
         (ledger.series.route, ledger.series.model) = self.names(method, path);
         ledger.series.upstream = self.upstream;
+        self.protocols.open(method, path, headers)
+    }
+
+    fn model(&self, name: &str, ledger: &mut Ledger) {
+        ledger.series.model = self.labels.models.intern(name);
     }
 
     fn response(&self, fields: &HeaderMap, trailing: bool, ledger: &mut Ledger) {
@@ -108,10 +115,11 @@ mod tests {
         let counters = Arc::new(Counters::default());
         let queue = Arc::new(ArrayQueue::new(1));
         let labels = Arc::new(Labels::new(8, 8, 8));
-        let profiler = Profiler::new(queue.clone(), counters.clone(), labels.clone(), "up", Box::new(|_, _, _| ()));
+        let profiler =
+            Profiler::new(queue.clone(), counters.clone(), labels.clone(), "up", Arc::default(), Box::new(|_, _, _| ()));
         for _ in 0..3 {
             let mut ledger = Ledger::open(Stamp::now(), 0);
-            profiler.request(&Method::POST, "/v2/models/m/infer", &mut ledger);
+            profiler.request(&Method::POST, "/v2/models/m/infer", &HeaderMap::new(), &mut ledger);
             profiler.closed(ledger);
         }
         assert_eq!((queue.len(), counters.get(Counter::DroppedChannelFull)), (1, 2));

@@ -118,6 +118,9 @@ impl Body for RequestBody {
                     return Poll::Ready(Some(Err(this.too_large())));
                 };
                 this.left = left;
+                if let Some(bytes) = frame.data_ref() {
+                    this.live.on_request_piece(bytes);
+                }
                 if inner.is_end_stream() || frame.is_trailers() {
                     this.end();
                 }

@@ -49,6 +49,8 @@ pub(crate) struct ResponseBody {
     broken: Option<Box<Break>>,
     /// The connection's flushes until the body was given to it.
     flushes: u32,
+    /// The connection's flushes when what had passed was last read.
+    read_at_flush: u32,
     /// Whether a trailer with the stages is still to be sent.
     timed: bool,
 }
@@ -81,6 +83,7 @@ impl ResponseBody {
             ended: false,
             broken: None,
             flushes: 0,
+            read_at_flush: 0,
             timed: false,
         }
     }
@@ -193,9 +196,22 @@ impl ResponseBody {
             }
             let n = frame.data_ref().map_or(0, Buf::remaining);
             live.with(|ledger| ledger.response_bytes += n as u64);
+            if let Some(bytes) = frame.data_ref() {
+                live.on_response_piece(bytes, self.last);
+            }
         }
         if self.inner.is_end_stream() || frame.is_trailers() {
             self.settle(cx);
+        }
+    }
+
+    /// Reads what has passed, once the client has been sent it.
+    fn read_passed(&mut self) {
+        let Some(live) = self.live() else { return };
+        let flushes = live.meter.flushes();
+        if flushes != self.read_at_flush {
+            live.read();
+            self.read_at_flush = flushes;
         }
     }
 
@@ -260,6 +276,7 @@ impl Body for ResponseBody {
                 self.last = now;
             }
         }
+        self.read_passed();
         match self.poll_inner(cx) {
             Poll::Ready(Some(Ok(mut frame))) => {
                 self.on_frame(&frame, cx);

@@ -1,12 +1,14 @@
 //! What each model server reports of itself, by exact field name: one table.
 
 mod bento_ml;
+mod debug_duration;
 mod kserve;
 mod llama_cpp;
 mod ml_server;
 mod ollama;
 mod ray_serve;
 mod row;
+mod said;
 mod sglang;
 pub mod table;
 mod tei;
@@ -18,3 +20,4 @@ mod triton;
 mod vllm;
 
 pub use row::{Carrier, Flags, Row, Says, Scale};
+pub use said::{Part, Said, Told};

@@ -1,6 +1,6 @@
-//! Names the request's route and model by its head.
+//! Names the request's route and model by its head, and finds a reader for its bodies.
 //!
-//! Stage: validation. It never looks at a body, and never changes a request.
+//! Stage: validation. It looks at no body itself, and never changes a request.
 
 use std::task::{Context, Poll};
 
@@ -36,8 +36,12 @@ impl<S: Service<Call>> Service<Call> for Classified<S> {
     }
 
     fn call(&mut self, call: Call) -> S::Future {
-        let (method, path) = (call.request.method(), call.request.uri().path());
-        call.live.observe(|observer, ledger| observer.request(method, path, ledger));
+        let (method, path, headers) = (call.request.method(), call.request.uri().path(), call.request.headers());
+        let mut tap = None;
+        call.live.observe(|observer, ledger| tap = observer.request(method, path, headers, ledger));
+        if let Some(tap) = tap {
+            call.live.read_by(tap);
+        }
         self.inner.call(call)
     }
 }

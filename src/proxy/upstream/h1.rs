@@ -69,6 +69,7 @@ async fn ask(
     let mut answer = pin!(link.ask(request));
     poll_fn(|cx| {
         link.drive(cx);
+        live.read(); // what was written just now
         if let Poll::Ready(result) = answer.as_mut().poll(cx) {
             return Poll::Ready(result.map_err(|mut failed| {
                 let unwritten = failed.take_message().map(Box::new);

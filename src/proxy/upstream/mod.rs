@@ -154,6 +154,7 @@ fn on_interim(request: &mut Request<Incoming>, live: &Arc<Live>, gate: Option<Ar
 /// What a response's head tells: status, outcome, the upstream's reports.
 fn on_head(live: &Arc<Live>, status: StatusCode, headers: &HeaderMap) {
     live.observe(|observer, ledger| observer.response(headers, false, ledger));
+    live.on_response_head(status.as_u16(), headers);
     let is_grpc = headers.get(header::CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/grpc"));
     let still_asking = live.request_end().is_none();
     live.with(|ledger| {

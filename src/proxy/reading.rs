@@ -1,0 +1,78 @@
+//! When passing bytes are read: after they have been handed on. What passes is kept for a moment, by reference, and
+//! read when the connection has nothing better to do, or when too much has gathered.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use smallvec::SmallVec;
+
+use crate::ledger::{Ledger, Stamp};
+use crate::protocol::Tap;
+
+/// Bytes that may wait to be read, in each exchange.
+const WAITING_BYTES: usize = 64 * 1024;
+
+/// The reader of one exchange, and what it has not read yet.
+#[derive(Debug)]
+pub(super) struct Reading {
+    tap: Tap,
+    waiting: SmallVec<[Piece; 2]>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Request(Bytes),
+    Response(Bytes, u64),
+}
+
+impl Reading {
+    /// Reads by `tap`.
+    pub(super) fn new(tap: Tap) -> Self {
+        Self { tap, waiting: SmallVec::new(), bytes: 0 }
+    }
+
+    /// Some of the request passed.
+    pub(super) fn request(&mut self, bytes: &Bytes) {
+        self.keep(bytes.len(), Piece::Request(bytes.clone()));
+    }
+
+    /// The response's head came.
+    pub(super) fn head(&mut self, status: u16, headers: &HeaderMap) {
+        self.tap.response_head(status, headers);
+    }
+
+    /// Some of the response passed; it was read `at`, the exchange began at `started`.
+    pub(super) fn response(&mut self, bytes: &Bytes, at: Stamp, started: Stamp) {
+        self.keep(bytes.len(), Piece::Response(bytes.clone(), at.since(started)));
+    }
+
+    fn keep(&mut self, length: usize, piece: Piece) {
+        if length == 0 {
+            return;
+        }
+        self.waiting.push(piece);
+        self.bytes += length;
+        if self.bytes > WAITING_BYTES {
+            self.read();
+        }
+    }
+
+    /// Reads what waits.
+    pub(super) fn read(&mut self) {
+        for piece in self.waiting.drain(..) {
+            match piece {
+                Piece::Request(bytes) => self.tap.request(&bytes),
+                Piece::Response(bytes, at_ns) => self.tap.response(&bytes, at_ns),
+            }
+        }
+        self.bytes = 0;
+    }
+
+    /// Reads the rest, and writes what was found into the ledger; `model` is given the model's name, if there is one.
+    pub(super) fn close(mut self, ledger: &mut Ledger, model: impl FnOnce(&mut Ledger, &str)) {
+        self.read();
+        if let Some(named) = self.tap.close(ledger) {
+            model(ledger, named);
+        }
+    }
+}
