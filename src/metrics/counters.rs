@@ -68,6 +68,8 @@ rows! {
     OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that were refused: not decodable, too large, too slow.";
     OtlpForwarded: Counter "lapwing_otlp_forwarded" &[], "OTLP requests passed on to the collector.";
     OtlpForwardLost: Counter "lapwing_otlp_forward_lost" &[], "OTLP requests that could not be passed on to the collector.";
+    PollsOk: Counter "lapwing_polls" &[("result", "ok")], "Polls of the model server's own statistics, by what came of them: read.";
+    PollsFailed: Counter "lapwing_polls" &[("result", "failed")], "Polls of the model server's own statistics, by what came of them: no answer, or none that could be read.";
     UpstreamRetried: Counter "lapwing_upstream_retried" &[], "Requests sent again on a fresh connection because the reused one had closed before anything was written.";
     UpstreamConnected: Counter "lapwing_upstream_connections" &[], "Connections opened to the upstream.";
     ConnectionsAccepted: Counter "lapwing_client_connections" &[], "Connections accepted from clients.";
