@@ -182,7 +182,8 @@ def behind(start_lapwing, processes, tmp_path_factory):
 
     def start(kind, upstream="url", otlp=None, **kw):
         server = kind()
-        lapwing = start_lapwing(getattr(server, upstream), **kw)
+        env = {"LAPWING_METRICS__RECENT_EXCHANGES": "4096", **kw.pop("env", {})}  # all waterfalls of a run
+        lapwing = start_lapwing(getattr(server, upstream), env=env, **kw)
         spans = [getattr(lapwing, otlp)] if otlp else []
         server.start(processes, tmp_path_factory.mktemp(kind.__name__.lower()), *spans)
         wait_for(lapwing.is_ready, 20, "lapwing is ready")
