@@ -367,4 +367,6 @@ fn is_scalar(byte: u8) -> bool {
 }
 
 #[cfg(test)]
+mod props;
+#[cfg(test)]
 mod tests;

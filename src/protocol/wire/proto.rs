@@ -50,7 +50,7 @@ enum State {
     Fixed(u32),
     /// This many bytes of a text.
     Text(u64),
-    /// This many bytes that nobody watches, and the number of bytes to be told at their end, if it is a watched message.
+    /// This many bytes that nobody looks into.
     Skip(u64),
     Broken,
 }
@@ -81,7 +81,7 @@ pub struct Proto<T> {
     /// A varint or number so far, and how many bits of it came.
     value: u64,
     bits: u32,
-    /// Bytes in the text that is being read, and the first of them.
+    /// How many bytes the text or message has that is being read, and the first of a text.
     bytes: u64,
     head: [u8; TEXT_BYTES],
 }
@@ -123,6 +123,11 @@ impl<T: Copy> Proto<T> {
                 State::Text(left) | State::Skip(left) => self.run(rest, left, on),
                 _ => {
                     self.at += 1;
+                    if self.at > self.limit() {
+                        // what is read goes beyond what it is in
+                        self.state = State::Broken;
+                        return;
+                    }
                     self.byte(rest[0], on);
                     1
                 }
@@ -263,10 +268,6 @@ impl<T: Copy> Proto<T> {
 
     /// A field, or one of packed values, ended; with it, perhaps, what it is in.
     fn ended(&mut self, on: &mut impl FnMut(T, ProtoValue<'_>)) {
-        if self.at > self.limit() {
-            self.state = State::Broken;
-            return;
-        }
         match self.packed_end {
             Some(end) if self.at < end => return,
             _ => self.packed_end = None,
@@ -277,9 +278,10 @@ impl<T: Copy> Proto<T> {
                 on(tag, ProtoValue::Message { bytes: open.end - open.start });
             }
         }
-        // a field of the outer message that ended beyond it cannot be: its length was checked when it began
     }
 }
 
+#[cfg(test)]
+mod props;
 #[cfg(test)]
 mod tests;

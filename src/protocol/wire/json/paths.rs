@@ -16,9 +16,9 @@ pub(super) const NOWHERE: Node = Node::MAX;
 pub enum Step {
     /// The value of this key of an object.
     Key(String),
-    /// The value of every key that no other pattern names at this place.
+    /// The value of any key.
     AnyKey,
-    /// Every element of an array that no other pattern names at this place.
+    /// Any element of an array.
     Element,
     /// The element at this index, from 0.
     Index(u64),
@@ -68,7 +68,8 @@ struct Place<T> {
 }
 
 impl<T: Copy> Paths<T> {
-    /// Compiles patterns (see [`Step::parse`]). Of equal patterns the last wins.
+    /// Compiles patterns (see [`Step::parse`]). A value has one tag: of patterns that match the same place, the one that names
+    /// the last step wins, or else the step before, and so on; of equal patterns the last.
     #[must_use]
     pub fn new<'p>(patterns: impl IntoIterator<Item = (&'p str, T)>) -> Self {
         Self::from_steps(patterns.into_iter().map(|(pattern, tag)| (Step::parse(pattern), tag)))

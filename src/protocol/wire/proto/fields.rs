@@ -20,7 +20,7 @@ pub enum Shape {
     Fixed64,
     /// A `double`, once or repeated, packed or not.
     Double,
-    /// A string or bytes; or whatever comes as such and only its length is wanted.
+    /// A string or bytes; or whatever comes as such and only its length is wanted, unless fields in it are watched.
     Text,
     /// A message, handed over at its end. Fields of it may be watched as well.
     Message,
