@@ -114,7 +114,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         counters.clone(),
         labels,
         &config.upstream.to_string(),
-        Arc::new(Protocols::default()),
+        Arc::new(Protocols::new(&config.protocol)),
         reports,
     ));
     let parts = Parts {

@@ -3,6 +3,7 @@
 //! It reads what the aggregator wrote and never changes it. Each answer is made on a thread of its own kind (two at a
 //! time), which takes the registry's lock for one series at a time, so that neither requests nor the aggregator wait.
 
+mod asked;
 mod exchanges;
 mod gather;
 mod hdr;
@@ -22,3 +23,5 @@ pub use surfaces::{Limits, Probe, Probing, Surfaces};
 mod fixture;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod work_tests;
