@@ -44,11 +44,8 @@ impl Flops {
     #[expect(clippy::cast_precision_loss, reason = "a cost is right to a few digits")]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates, and is not negative")]
     pub fn of(&self, work: &Work) -> Option<(u64, Basis)> {
-        let units = [
-            (Unit::Row, self.per_row),
-            (Unit::InputToken, self.per_input_token),
-            (Unit::OutputToken, self.per_output_token),
-        ];
+        let units =
+            [(Unit::Row, self.per_row), (Unit::InputToken, self.per_input_token), (Unit::OutputToken, self.per_output_token)];
         let (mut flops, mut worst) = (0.0, Basis::Counted);
         for (unit, per_unit) in units.into_iter().filter(|(_, per_unit)| *per_unit > 0.0) {
             let (amount, basis) = work.get(unit)?;
@@ -212,23 +209,28 @@ impl Custom {
         };
         if let Some(name) = &self.model {
             place(checks, "model", name.from, &name.json, &name.header);
-            one_of(checks, &at("model"), "json, header, fixed", &[
-                name.json.is_some(),
-                name.header.is_some(),
-                name.fixed.is_some(),
-            ]);
+            one_of(
+                checks,
+                &at("model"),
+                "json, header, fixed",
+                &[name.json.is_some(), name.header.is_some(), name.fixed.is_some()],
+            );
         }
         for (key, _, amount) in self.amounts() {
             place(checks, key, amount.from, &amount.json, &amount.header);
-            one_of(checks, &at(key), "json, header, length, fixed", &[
-                amount.json.is_some(),
-                amount.header.is_some(),
-                amount.length.is_some(),
-                amount.fixed.is_some(),
-            ]);
+            one_of(
+                checks,
+                &at(key),
+                "json, header, length, fixed",
+                &[amount.json.is_some(), amount.header.is_some(), amount.length.is_some(), amount.fixed.is_some()],
+            );
         }
         if self.model.is_none() && self.amounts().next().is_none() {
-            checks.fault(path, &self.route, "needs something to read: model, rows, entities, input_tokens, output_tokens, elements");
+            checks.fault(
+                path,
+                &self.route,
+                "needs something to read: model, rows, entities, input_tokens, output_tokens, elements",
+            );
         }
         let known = |unit: Unit| unit == Unit::Byte || self.amounts().any(|(_, own, _)| own == unit);
         if let Some(primary) = self.primary.filter(|unit| !known(*unit)) {

@@ -30,10 +30,7 @@ pub(super) const GRPC: Spec = Spec {
 };
 
 /// `ModelStreamInfer`: a stream of requests; `ModelStreamInferResponse.infer_response.outputs[].name` tells generated text.
-pub(super) const GRPC_STREAM: Spec = Spec {
-    response: Watch::Proto(&[(&[2, 5, 1], Tag::Output, Shape::Text)]),
-    ..GRPC
-};
+pub(super) const GRPC_STREAM: Spec = Spec { response: Watch::Proto(&[(&[2, 5, 1], Tag::Output, Shape::Text)]), ..GRPC };
 
 /// Triton's `POST /v2/models/M/generate` and `generate_stream`
 pub(super) const GENERATE: Spec = Spec {

@@ -12,12 +12,7 @@ const OUTPUT_TOKENS: Tag = Tag::Amount(Unit::OutputToken, Basis::Reported);
 pub(super) const GENERATE: Spec = Spec {
     primary: Unit::OutputToken,
     row_each: true,
-    request: Watch::Json(&[
-        ("model", Tag::Model),
-        ("prompt", Tag::Text),
-        ("suffix", Tag::Text),
-        ("system", Tag::Text),
-    ]),
+    request: Watch::Json(&[("model", Tag::Model), ("prompt", Tag::Text), ("suffix", Tag::Text), ("system", Tag::Text)]),
     response: Watch::Json(&[
         ("model", Tag::Model),
         ("response", Tag::Content),
@@ -46,12 +41,7 @@ pub(super) const CHAT: Spec = Spec {
 pub(super) const EMBED: Spec = Spec {
     primary: Unit::InputToken,
     row_each: false,
-    request: Watch::Json(&[
-        ("model", Tag::Model),
-        ("input", Tag::Inputs),
-        ("input[]", Tag::Input),
-        ("prompt", Tag::Inputs),
-    ]),
+    request: Watch::Json(&[("model", Tag::Model), ("input", Tag::Inputs), ("input[]", Tag::Input), ("prompt", Tag::Inputs)]),
     response: Watch::Json(&[("model", Tag::Model), ("prompt_eval_count", INPUT_TOKENS)]),
     ..GENERATE
 };

@@ -14,11 +14,7 @@ const SERVERS: &[Server] = &[Server::Vllm, Server::Sglang, Server::LlamaCpp, Ser
 pub(super) const CHAT: Spec = Spec {
     primary: Unit::OutputToken,
     row_each: true,
-    request: Watch::Json(&[
-        ("model", Tag::Model),
-        ("messages[].content", Tag::Text),
-        ("messages[].content[].text", Tag::Text),
-    ]),
+    request: Watch::Json(&[("model", Tag::Model), ("messages[].content", Tag::Text), ("messages[].content[].text", Tag::Text)]),
     response: Watch::Json(&[
         ("model", Tag::Model),
         ("usage.prompt_tokens", INPUT_TOKENS),

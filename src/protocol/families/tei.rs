@@ -16,10 +16,8 @@ pub(super) const EMBED: Spec = Spec {
 };
 
 /// `POST /predict`: a text, a pair of texts, or a list of lists of one or two
-pub(super) const PREDICT: Spec = Spec {
-    request: Watch::Json(&[("inputs", Tag::Pairs), ("inputs[]", Tag::Input), ("inputs[][]", Tag::Text)]),
-    ..EMBED
-};
+pub(super) const PREDICT: Spec =
+    Spec { request: Watch::Json(&[("inputs", Tag::Pairs), ("inputs[]", Tag::Input), ("inputs[][]", Tag::Text)]), ..EMBED };
 
 /// `POST /rerank`; of other servers `/v1/rerank` with `documents`
 pub(super) const RERANK: Spec = Spec {
@@ -32,10 +30,7 @@ pub(super) const RERANK: Spec = Spec {
         ("documents[]", Tag::Text),
         ("documents[].text", Tag::Text),
     ]),
-    response: Watch::Json(&[
-        ("model", Tag::Model),
-        ("usage.prompt_tokens", Tag::Amount(Unit::InputToken, Basis::Reported)),
-    ]),
+    response: Watch::Json(&[("model", Tag::Model), ("usage.prompt_tokens", Tag::Amount(Unit::InputToken, Basis::Reported))]),
     ..EMBED
 };
 
@@ -50,28 +45,20 @@ pub(super) const SIMILARITY: Spec = Spec {
 };
 
 /// `Metadata.compute_tokens` of every response
-const METADATA: Watch =
-    Watch::Proto(&[(&[2, 2], Tag::Amount(Unit::InputToken, Basis::Reported), Shape::Varint)]);
+const METADATA: Watch = Watch::Proto(&[(&[2, 2], Tag::Amount(Unit::InputToken, Basis::Reported), Shape::Varint)]);
 
 /// `tei.v1.Embed/*` and `tei.v1.Predict/Predict*`: `inputs` is one text
 pub(super) const GRPC_EMBED: Spec =
     Spec { request: Watch::Proto(&[(&[1], Tag::Rows, Shape::Text)]), response: METADATA, ..EMBED };
 
 /// `tei.v1.Predict/PredictPair`: `inputs` are the two texts of a pair
-pub(super) const GRPC_PAIR: Spec = Spec {
-    row_each: true,
-    request: Watch::Proto(&[(&[1], Tag::Text, Shape::Text)]),
-    ..GRPC_EMBED
-};
+pub(super) const GRPC_PAIR: Spec =
+    Spec { row_each: true, request: Watch::Proto(&[(&[1], Tag::Text, Shape::Text)]), ..GRPC_EMBED };
 
 /// `tei.v1.Rerank/Rerank`
-pub(super) const GRPC_RERANK: Spec = Spec {
-    request: Watch::Proto(&[(&[1], Tag::Query, Shape::Text), (&[2], Tag::Rows, Shape::Text)]),
-    ..GRPC_EMBED
-};
+pub(super) const GRPC_RERANK: Spec =
+    Spec { request: Watch::Proto(&[(&[1], Tag::Query, Shape::Text), (&[2], Tag::Rows, Shape::Text)]), ..GRPC_EMBED };
 
 /// `tei.v1.Rerank/RerankStream`: each message has the query again
-pub(super) const GRPC_RERANK_STREAM: Spec = Spec {
-    request: Watch::Proto(&[(&[1], Tag::Text, Shape::Text), (&[2], Tag::Rows, Shape::Text)]),
-    ..GRPC_EMBED
-};
+pub(super) const GRPC_RERANK_STREAM: Spec =
+    Spec { request: Watch::Proto(&[(&[1], Tag::Text, Shape::Text), (&[2], Tag::Rows, Shape::Text)]), ..GRPC_EMBED };
