@@ -141,11 +141,11 @@ mod tests {
 
     #[test]
     fn names_are_found_however_spelt() {
-        for server in Server::ALL {
-            assert_eq!(server(server.name()), Ok(*server));
-            assert_eq!(server(server.title()), Ok(*server));
+        for known in Server::ALL {
+            assert_eq!(server(known.name()), Ok(*known));
+            assert_eq!(server(known.title()), Ok(*known));
         }
-        for (name, server) in [
+        for (name, known) in [
             ("Triton", Server::Triton),
             ("llama-cpp", Server::LlamaCpp),
             ("tf_serving", Server::TfServing),
@@ -153,7 +153,7 @@ mod tests {
             ("trtllm", Server::TensorRtLlm),
             ("TGI", Server::Tgi),
         ] {
-            assert_eq!(server(name), Ok(server), "{name}");
+            assert_eq!(server(name), Ok(known), "{name}");
         }
     }
 

@@ -57,7 +57,7 @@ rows! {
     ValuesClipped: Counter "lapwing_values_clipped" &[], "Durations and times per unit outside a histogram's bounds, recorded at the bound.";
     WorkMixed: Counter "lapwing_work_mixed" &[], "Answered requests left out of per-unit values and cost classes, because their series counts work in another unit.";
     LedgerOverflowed: Counter "lapwing_ledger_overflowed" &[], "Observed spans and in-band reports for which a ledger had no room.";
-    ReportsMalformed: Counter "lapwing_reports_malformed" &[], "Server-Timing entries that could not be read.";
+    ReportsMalformed: Counter "lapwing_reports_malformed" &[], "Server-Timing entries and servers' own time fields that could not be read.";
     SpansReceived: Counter "lapwing_spans_received" &[], "Spans that the OTLP receiver took.";
     SpansJoined: Counter "lapwing_spans" &[("result", "joined")], "Spans received, by what became of them: joined to an exchange.";
     SpansAmbiguous: Counter "lapwing_spans" &[("result", "ambiguous")], "Spans received, by what became of them: their exchange could not be told.";

@@ -55,14 +55,16 @@ impl Protocols {
             return None;
         }
         let rule = self.0.rules.iter().position(|rule| rule.fits(method, path));
+        if rule.is_none() && method != Method::POST {
+            return None;
+        }
         let media = Media::of(headers);
         let (protocol, model) = match rule {
             Some(rule) => (Protocol::Custom(rule), None),
-            None if method == Method::POST => {
+            None => {
                 let (family, model) = detect(path, media)?;
                 (Protocol::Known(family), model)
             }
-            None => return None,
         };
         let plan = self.0.plan(protocol);
         let mut facts = Facts::default();
@@ -162,6 +164,12 @@ impl Tap {
         this.response_bytes += bytes.len() as u64;
         this.at_ns = at_ns;
         this.response.feed(bytes, at_ns, &mut this.facts);
+    }
+
+    /// Whether the answer said that it is whole: nothing that a client waits for comes any more.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.0.facts.is_complete()
     }
 
     /// Writes what was read into the ledger: work, generation, server, and reports of the body. Gives the model's name,

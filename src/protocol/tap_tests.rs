@@ -8,8 +8,9 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::check;
 use super::*;
-use crate::ledger::{Ledger, Stamp, Unit};
+use crate::ledger::{Ledger, Server, Stamp, Unit};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -169,4 +170,109 @@ proptest! {
             prop_assert_eq!(told, fixture.expect, "{}", file.display());
         }
     }
+}
+
+/// Bodies of the fixtures, request and response.
+fn bodies() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let all = |pieces: &[Piece]| pieces.iter().flat_map(Piece::bytes).collect::<Vec<u8>>();
+    fixtures().iter().map(|(_, fixture)| (all(&fixture.request.body), all(&fixture.response.body))).collect()
+}
+
+#[test]
+fn every_protocol_is_among_those_that_are_checked() {
+    let media = |kind: &str| Media::of(&HeaderMap::from_iter([(http::header::CONTENT_TYPE, kind.parse().unwrap())]));
+    let checked: Vec<_> = check::EXCHANGES.iter().filter_map(|(path, kind, _)| detect(path, media(kind))).collect();
+    assert_eq!(checked.len(), check::EXCHANGES.len());
+    for family in Family::ALL {
+        let close =
+            |known: &Family| known == family || matches!((known, family), (Family::TeiGrpcRerank, Family::TeiGrpcRerankStream));
+        assert!(checked.iter().any(|(known, _)| close(known)), "{family:?}");
+    }
+}
+
+#[test]
+fn every_server_has_its_section_in_the_document() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/UPSTREAMS.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let sections: Vec<&str> = text.split("\n## ").skip(2).collect();
+    assert_eq!(sections.len(), Server::ALL.len());
+    for (server, section) in Server::ALL.iter().zip(sections) {
+        assert_eq!(section.lines().next(), Some(server.title()));
+        assert!(section.contains("Unseen: "), "{server:?}");
+        assert!(
+            section.ends_with(&format!("`lapwing upstream-flags {}`.\n", server.name()))
+                || section.contains(&format!("`lapwing upstream-flags {}`.", server.name())),
+            "{server:?}"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_alike_in_pieces(
+        which in any::<usize>(), bytes in proptest::collection::vec(any::<u8>(), 0..200), length in 2usize..9,
+    ) {
+        let (request, response) = bytes.split_at(bytes.len() / 2);
+        prop_assert!(check::same_in_pieces(&Protocols::default(), which, request, response, length));
+    }
+
+    #[test]
+    fn spoilt_bodies_are_read_alike_in_pieces(
+        which in any::<usize>(), body in any::<prop::sample::Index>(), answer in any::<prop::sample::Index>(),
+        spots in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        keep in any::<prop::sample::Index>(), length in 2usize..9,
+    ) {
+        // a request and a response of any two protocols, to any third
+        let bodies = bodies();
+        let (mut request, mut response) = (body.get(&bodies).0.clone(), answer.get(&bodies).1.clone());
+        for (spot, byte) in spots {
+            for body in [&mut request, &mut response] {
+                if !body.is_empty() {
+                    let at = spot.index(body.len());
+                    body[at] = byte;
+                }
+            }
+        }
+        response.truncate(keep.index(response.len() + 1).max(response.len() / 2));
+        prop_assert!(check::same_in_pieces(&Protocols::default(), which, &request, &response, length));
+    }
+}
+
+#[test]
+fn rules_that_say_nothing_or_contradict_themselves_are_faults() {
+    let faults = |config: Value| {
+        let config: Config = serde_json::from_value(config).unwrap();
+        let mut checks = crate::settings::Checks::default();
+        config.check(&mut checks);
+        checks.into_faults().into_iter().map(|fault| format!("{} {}", fault.path, fault.reason)).collect::<Vec<_>>()
+    };
+    let rule = |rule: Value| faults(json!({"custom": [rule]}));
+    assert_eq!(
+        rule(json!({"route": "POST /a/*", "rows": {"json": "/x"}, "elements": {"json": "/x", "from": "response"}})),
+        [""; 0]
+    );
+    for (given, expected) in [
+        (json!({"rows": {"fixed": 1}}), "custom[0].route must be a path or a method and a path, as in POST /score/*"),
+        (
+            json!({"route": "post /a", "rows": {"fixed": 1}}),
+            "custom[0].route must begin with a method in capitals, or with the path",
+        ),
+        (json!({"route": "/a", "rows": {}}), "custom[0].rows needs exactly one of json, header, length, fixed"),
+        (
+            json!({"route": "/a", "rows": {"fixed": 1, "json": "/a"}}),
+            "custom[0].rows needs exactly one of json, header, length, fixed",
+        ),
+        (json!({"route": "/a", "rows": {"json": "a"}}), "custom[0].rows.json must be a JSON pointer, as in /inputs/0/data"),
+        (
+            json!({"route": "/a", "rows": {"json": "/a"}, "model": {"json": "/a"}}),
+            "custom[0].rows.json is read for something else already",
+        ),
+        (json!({"route": "/a", "model": {"header": "a b"}}), "custom[0].model.header is no name of a header"),
+        (json!({"route": "/a", "rows": {"fixed": 1}, "primary": "flop"}), "custom[0].primary is no unit that this rule reads"),
+    ] {
+        assert_eq!(rule(given), [expected]);
+    }
+    assert_eq!(rule(json!({"route": "/a"})).len(), 1);
+    assert_eq!(faults(json!({"flops": {"m": {"per_row": -1.0}}})), ["flops.m.per_row must be between 0 and 1000000000000000000"]);
+    assert_eq!(faults(json!({"flops": {"m": {}}})), ["flops.m needs a cost above zero"]);
 }
