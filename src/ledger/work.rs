@@ -46,6 +46,24 @@ impl Unit {
         }
     }
 
+    /// How many of it a time is given for: a FLOP is too short for a histogram of picoseconds.
+    #[must_use]
+    pub const fn per(self) -> u64 {
+        match self {
+            Self::Flop => 1_000_000_000,
+            _ => 1,
+        }
+    }
+
+    /// The name of so many, on every surface.
+    #[must_use]
+    pub const fn per_name(self) -> &'static str {
+        match self {
+            Self::Flop => "gflop",
+            _ => self.name(),
+        }
+    }
+
     /// The place in arrays by unit, `0..Unit::COUNT`.
     #[must_use]
     pub const fn index(self) -> usize {
@@ -138,7 +156,7 @@ pub enum PerUnit {
     Postprocessing,
     /// Egress per byte of the response.
     Egress,
-    /// Forward per FLOP.
+    /// Forward per 10⁹ FLOPs.
     ForwardFlop,
 }
 
