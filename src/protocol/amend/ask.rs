@@ -86,12 +86,7 @@ fn usage(text: &str, request: &Object<'_>) -> Option<Edit> {
 }
 
 /// Turns the switch of that name on where it is off; inserts `by` where there is none.
-fn switch(
-    object: &Object<'_>,
-    name: &str,
-    edit: impl Fn(Range<usize>, &'static str) -> Edit,
-    by: &'static str,
-) -> Option<Edit> {
+fn switch(object: &Object<'_>, name: &str, edit: impl Fn(Range<usize>, &'static str) -> Edit, by: &'static str) -> Option<Edit> {
     match object.find(name) {
         Found::No => Some(edit(object.inside()..object.inside(), by)),
         Found::At(at) => matches!(object.value(name)?, "false" | "null").then(|| Some(edit(object.span(at)?, "true"))).flatten(),

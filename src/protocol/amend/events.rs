@@ -64,11 +64,11 @@ impl Cutter {
 
     /// The stream is over: gives what was held, an event without its end.
     #[must_use]
-    pub fn end(&mut self) -> (Bytes, Option<Fault>) {
+    pub fn end(&mut self) -> Bytes {
         let mut passed = Passed::default();
-        // what broke off is no fault of the chunk's
+        // a chunk that broke off passes as it is: that is no fault of this side
         let _ = passed.put(&self.events.rest(), self.habit);
-        (passed.bytes.freeze(), None)
+        passed.bytes.freeze()
     }
 
     /// Whether nothing is held back.

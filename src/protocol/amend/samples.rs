@@ -29,7 +29,8 @@ pub(super) fn any_spacing() -> impl Strategy<Value = u8> {
 
 /// An object of `members` in that spacing.
 pub(super) fn spaced(members: &[(String, Value)], spacing: u8) -> String {
-    let (open, colon, comma, close) = [("{", ":", ",", "}"), ("{", ": ", ", ", "}"), ("{\n  ", ": ", ",\n  ", "\n}")][usize::from(spacing)];
+    let (open, colon, comma, close) =
+        [("{", ":", ",", "}"), ("{", ": ", ", ", "}"), ("{\n  ", ": ", ",\n  ", "\n}")][usize::from(spacing)];
     let members: Vec<String> = members.iter().map(|(name, value)| format!("{}{colon}{value}", json!(name))).collect();
     format!("{open}{}{close}", members.join(comma))
 }

@@ -26,9 +26,10 @@ pub use target::Target;
 use super::call::Call;
 use super::config::UpstreamProtocol;
 use super::error::Error;
+use super::grpc::grpc_outcome;
 use super::live::{Live, Recorder};
 use super::request::{Gate, RequestBody};
-use super::response::{ResponseBody, grpc_outcome};
+use super::response::ResponseBody;
 use crate::ledger::{Kind, Outcome, Stamp};
 use mux::Mux;
 
