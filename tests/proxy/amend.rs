@@ -12,6 +12,7 @@ use lapwing::ledger::Outcome;
 use lapwing::metrics::Counter;
 use lapwing::protocol::amend::Options;
 use lapwing::proxy::{Config, UpstreamProtocol};
+use tokio_util::task::TaskTracker;
 
 use crate::wire::{LIMIT, Message, Wire};
 use crate::{Proxy, upstream};
@@ -154,7 +155,7 @@ fn over_http_2_too() {
         let socket = tokio::net::TcpStream::connect(proxy.address).await.unwrap();
         let (mut sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
-        let driver = tokio::spawn(connection);
+        let driver = TaskTracker::new().spawn(connection);
         for (n, body, expected) in [(0, STREAM, events(false)), (1, STREAM, events(false)), (2, "{\"a\":1}", JSON.to_owned())] {
             let request = Request::post(format!("http://m{CHAT}")).header("content-type", "application/json");
             let response = sender.send_request(request.body(Full::new(Bytes::from(body))).unwrap()).await.unwrap();
