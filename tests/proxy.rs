@@ -5,6 +5,8 @@
 
 #[path = "proxy/amend.rs"]
 mod amend;
+#[path = "proxy/amend_limits.rs"]
+mod amend_limits;
 #[path = "proxy/h2.rs"]
 mod h2;
 #[path = "proxy/slow.rs"]

@@ -1,16 +1,18 @@
 //! An exchange's claims as a waterfall shows them: each with a name. Units: nanoseconds from the request's start.
 
-use crate::ledger::{Exchange, Source, Stage};
+use crate::ledger::{Claim, Exchange, Phase, Source, Stage};
 
 use super::merge::Placing;
 
 /// One bar of a waterfall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendered {
-    /// What it is called: an observed or traced span's own name, a report's stage, or `upstream` for the opaque window.
+    /// What it is called: an observed or traced span's own name, a report's stage or phase, or `upstream` for the opaque window.
     pub name: String,
     /// Whose time it is.
     pub stage: Stage,
+    /// The phase of the stage, where it is one.
+    pub phase: Option<Phase>,
     /// Start.
     pub start_ns: u64,
     /// End, exclusive.
@@ -31,8 +33,9 @@ pub fn rendered(exchange: &Exchange) -> Vec<Rendered> {
         .iter()
         .zip(observed.chain(traced).chain(std::iter::repeat(None)))
         .map(|(claim, name)| Rendered {
-            name: name.unwrap_or(if claim.source == Source::Opaque { "upstream" } else { claim.stage.name() }).to_owned(),
+            name: name.unwrap_or_else(|| said(claim)).to_owned(),
             stage: claim.stage,
+            phase: claim.phase,
             start_ns: claim.start_ns.min(ledger.total_ns),
             end_ns: claim.end_ns.max(claim.start_ns).min(ledger.total_ns),
             source: claim.source,
@@ -40,6 +43,15 @@ pub fn rendered(exchange: &Exchange) -> Vec<Rendered> {
         .collect();
     bars.sort_by_key(|b| (b.start_ns, u64::MAX - b.end_ns));
     bars
+}
+
+/// What a claim without a name of its own is called.
+fn said(claim: &Claim) -> &'static str {
+    match (claim.source, claim.phase) {
+        (Source::Opaque, _) => "upstream",
+        (_, Some(phase)) => phase.name(),
+        (_, None) => claim.stage.name(),
+    }
 }
 
 #[cfg(test)]

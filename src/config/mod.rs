@@ -1,7 +1,7 @@
 //! The whole configuration: every module's own section put together, loaded from file, environment and flags, checked, and
 //! shown with where each value came from.
 //!
-//! No section is copied: `proxy`, `attribution` and `metrics` own their types, ranges and defaults. Nothing here shows a
+//! No section is copied: `proxy`, `protocol`, `attribution` and `metrics` own their types, ranges and defaults. Nothing here shows a
 //! secret.
 
 mod cross;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
 use crate::settings::{Bind, Checks, Collector, Period, Secret, Switch, Upstream};
-use crate::{attribution, metrics, proxy};
+use crate::{attribution, metrics, protocol, proxy};
 
 /// The key whose values are never shown.
 pub(crate) const HEADERS: &str = "otlp_forward_headers";
@@ -67,6 +67,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// The data plane.
     pub proxy: proxy::Config,
+    /// How traffic is read.
+    pub protocol: protocol::Config,
     /// How reports become stages.
     pub attribution: attribution::Config,
     /// How much is remembered.
@@ -89,6 +91,7 @@ impl Default for Config {
             log: "info".to_owned(),
             log_format: LogFormat::default(),
             proxy: proxy::Config::default(),
+            protocol: protocol::Config::default(),
             attribution: attribution::Config::default(),
             metrics: metrics::Config::default(),
         }
@@ -103,6 +106,7 @@ impl Config {
             checks.fault("log", &self.log, format!("is no log filter, as in info or lapwing=debug,warn: {error}"));
         }
         checks.section("proxy", |checks| self.proxy.check(checks));
+        checks.section("protocol", |checks| self.protocol.check(checks));
         checks.section("attribution", |checks| self.attribution.check(checks));
         checks.section("metrics", |checks| self.metrics.check(checks));
     }

@@ -5,9 +5,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::asked::{Amounts, Pace, UnitTime};
+use super::pairs::Pairs;
 use super::surfaces::Surfaces;
 use crate::attribution::{Rendered, rendered};
-use crate::ledger::{Exchange, Kind, Outcome, Source, SpanId, Stage, TraceId};
+use crate::ledger::{Batch, Exchange, Kind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
 use crate::metrics::{Labels, Order};
 
 #[derive(Debug, Serialize)]
@@ -23,23 +25,40 @@ struct Waterfall {
     route: Arc<str>,
     model: Option<Arc<str>>,
     upstream: Arc<str>,
+    server: Option<Server>,
     started_at: String,
     status: Option<u16>,
     outcome: Outcome,
     kind: Kind,
     total_ns: u64,
     stages: Vec<Piece>,
+    phases: Vec<Part>,
     spans: Vec<Bar>,
     coverage: Option<f64>,
     clipped: u32,
     request_bytes: u64,
     response_bytes: u64,
+    work: Option<Amounts>,
+    class: Option<usize>,
+    per_unit: Pairs<UnitTime>,
+    generation: Option<Pace>,
+    batch: Option<Batch>,
 }
 
 /// What a stage owns; over one exchange these sum to the total.
 #[derive(Debug, Serialize)]
 struct Piece {
     stage: Stage,
+    ns: u64,
+    source: Source,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resolution_ns: Option<u32>,
+}
+
+/// What a phase owns of forward.
+#[derive(Debug, Serialize)]
+struct Part {
+    phase: Phase,
     ns: u64,
     source: Source,
 }
@@ -49,6 +68,8 @@ struct Piece {
 struct Bar {
     name: String,
     stage: Stage,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<Phase>,
     start_ns: u64,
     end_ns: u64,
     source: Source,
@@ -56,7 +77,8 @@ struct Bar {
 
 impl From<Rendered> for Bar {
     fn from(r: Rendered) -> Self {
-        Self { name: r.name, stage: r.stage, start_ns: r.start_ns, end_ns: r.end_ns, source: r.source }
+        let Rendered { name, stage, phase, start_ns, end_ns, source } = r;
+        Self { name, stage, phase, start_ns, end_ns, source }
     }
 }
 
@@ -72,7 +94,14 @@ pub(super) fn exchanges(surfaces: &Surfaces, order: Order, limit: usize) -> Exch
 fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
     let ledger = &exchange.ledger;
     let key = ledger.series;
-    let pieces = Stage::ALL.into_iter().filter_map(|stage| exchange.stage(stage).map(|(ns, source)| Piece { stage, ns, source }));
+    let pieces = Stage::ALL.into_iter().filter_map(|stage| {
+        let (ns, source) = exchange.stage(stage)?;
+        Some(Piece { stage, ns, source, resolution_ns: exchange.resolution_ns(stage) })
+    });
+    let parts = Phase::ALL.into_iter().filter_map(|phase| {
+        let (ns, source) = exchange.phase(phase)?;
+        Some(Part { phase, ns, source })
+    });
     Waterfall {
         trace_id: ledger.trace,
         span_id: ledger.span,
@@ -80,16 +109,23 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
         route: labels.routes.text(key.route),
         model: Some(labels.models.text(key.model)).filter(|model| !model.is_empty()),
         upstream: labels.upstreams.text(key.upstream),
+        server: ledger.server,
         started_at: humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(ledger.anchor_unix_ns)).to_string(),
         status: Some(ledger.status).filter(|status| *status != 0),
         outcome: ledger.outcome,
         kind: ledger.kind,
         total_ns: ledger.total_ns,
         stages: pieces.collect(),
+        phases: parts.collect(),
         spans: rendered(exchange).into_iter().map(Bar::from).collect(),
         coverage: exchange.coverage(),
         clipped: exchange.clipped,
         request_bytes: ledger.request_bytes,
         response_bytes: ledger.response_bytes,
+        work: Amounts::of(&ledger.work),
+        class: ledger.work.class(),
+        per_unit: UnitTime::of(exchange),
+        generation: Pace::of(exchange),
+        batch: exchange.batch,
     }
 }

@@ -8,12 +8,13 @@ use tokio_util::sync::CancellationToken;
 use super::surfaces::{Limits, Surfaces};
 use crate::attribution::merge;
 use crate::ledger::{
-    Event, Exchange, Kind, Ledger, Outcome, Place, Report, SeriesKey, Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Window,
-    clock,
+    Basis, Batch, Event, Exchange, Generation, Kind, Ledger, Outcome, Phase, Place, Report, SeriesKey, Server, Span, SpanId,
+    Stage, Stamp, TraceId, TracedSpan, Unit, Window, clock,
 };
 use crate::metrics::{Config, Counter, Counters, Labels, Registry};
 
 pub(super) const ROUTE: &str = "POST /v2/models/{model}/infer";
+pub(super) const CHAT: &str = "POST /v1/chat/completions";
 /// A route with everything in it that text formats must escape.
 pub(super) const AWKWARD: &str = "GET /a \"b\" \\c,d\ne=é";
 
@@ -52,11 +53,42 @@ pub(super) fn request(surfaces: &Surfaces, route: &str, model: &str, outcome: Ou
     merge(ledger, Vec::new())
 }
 
-/// A hundred answered requests of 1 to 100 ms; one of each other outcome; a stream; a route that must be escaped, traced.
+/// A streamed chat of 50 ms: prefill 5 ms, decode 30 ms, and a queue below the millisecond by the server's word; 100 input
+/// and 11 output tokens; content at 10, 12, … 30 ms.
+fn chat(surfaces: &Surfaces) -> Exchange {
+    const MS: u64 = 1_000_000;
+    let mut ledger = request(surfaces, CHAT, "tiny", Outcome::Ok, 50 * MS).ledger;
+    ledger.reports.clear();
+    let report = |stage, phase, duration_ns| Report { stage, phase, duration_ns, resolution_ns: 1_000_000, place: Place::Body };
+    ledger.report(report(Stage::Queue, None, 0));
+    ledger.report(report(Stage::Forward, Some(Phase::Prefill), 5 * MS));
+    ledger.report(report(Stage::Forward, Some(Phase::Decode), 30 * MS));
+    ledger.server = Some(Server::LlamaCpp);
+    ledger.work.primary = Some(Unit::OutputToken);
+    ledger.work.set(Unit::Row, 1, Basis::Counted);
+    ledger.work.set(Unit::InputToken, 100, Basis::Estimated);
+    ledger.work.set(Unit::OutputToken, 11, Basis::Reported);
+    ledger.work.set(Unit::Flop, 22_000_000, Basis::Counted);
+    let mut generation = Generation::default();
+    (5..=15).for_each(|n| generation.content(n * 2 * MS));
+    (generation.server_first_token_ns, generation.server_per_output_token_ns) = (Some(6 * MS), Some(3 * MS));
+    ledger.generation = Some(Box::new(generation));
+    let mut chat = merge(ledger, Vec::new());
+    chat.batch = Some(Batch { size: Some(2.5), padding: Some(0.25), running: Some(3.0), waiting: Some(1.0) });
+    chat
+}
+
+/// A chat; a hundred answered requests of 1 to 100 rows, 1 ms each; one of each other outcome; a stream; a route that must be escaped, traced.
 pub(super) fn busy() -> Surfaces {
     let surfaces = empty();
     let keep = |exchange| surfaces.registry.lock().keep(exchange, Stamp::now(), 0);
-    (1..=100).for_each(|n| keep(request(&surfaces, ROUTE, "digits", Outcome::Ok, n * 1_000_000)));
+    keep(chat(&surfaces));
+    for n in 1..=100 {
+        let mut one = request(&surfaces, ROUTE, "digits", Outcome::Ok, n * 1_000_000);
+        one.ledger.work.primary = Some(Unit::Row);
+        one.ledger.work.set(Unit::Row, n, Basis::Counted);
+        keep(one);
+    }
     Outcome::ALL.into_iter().skip(1).for_each(|o| keep(request(&surfaces, ROUTE, "digits", o, 5_000_000)));
     let mut stream = request(&surfaces, ROUTE, "digits", Outcome::Ok, 90_000_000_000);
     (stream.ledger.kind, stream.ledger.status) = (Kind::Stream, 101);

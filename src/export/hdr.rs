@@ -1,7 +1,9 @@
 //! `/hdr`: every histogram in full, as an HdrHistogram V2 interval log, to be merged across pods or read with its tools.
 //!
 //! One line for each series and measure, tagged `measure;route=…;model=…;upstream=…` with everything but letters, digits
-//! and `-._~/{}:` percent-encoded. Values are nanoseconds; the readable maximum of a line is milliseconds.
+//! and `-._~/{}:` percent-encoded; where a value is of a unit of work, `;unit=…` follows the measure, and before that
+//! `;from=…` for a cost class. Values are nanoseconds, and picoseconds where they are per unit; the readable maximum of a line
+//! is a millionth: milliseconds, and microseconds per unit.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -11,7 +13,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
 use super::gather;
 use super::surfaces::Surfaces;
-use crate::metrics::{Measure, SeriesSnapshot, Window, histogram};
+use crate::metrics::{Measure, Scratch, SeriesSnapshot, Window};
 
 /// The log of `window`: intervals that began when the window did, in seconds since the start of the process.
 ///
@@ -25,18 +27,18 @@ pub(super) fn log(surfaces: &Surfaces, window: Window) -> Result<Vec<u8>, String
     let (mut text, mut serializer) = (Vec::new(), V2DeflateSerializer::new());
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment("[Histogram log format version 1.3]")
-        .add_comment(concat!("lapwing ", env!("CARGO_PKG_VERSION"), "; nanoseconds"))
+        .add_comment(concat!("lapwing ", env!("CARGO_PKG_VERSION"), "; nanoseconds; per unit: picoseconds"))
         .with_start_time(started)
         .with_base_time(started)
         .with_max_value_divisor(1e6)
         .begin_log_with(&mut text, &mut serializer)
         .map_err(|e| e.to_string())?;
-    let mut scratch = histogram();
+    let mut scratch = Scratch::default();
     let written = gather::series(&surfaces.registry, window, |series| {
-        for measure in Measure::all().filter(|measure| series.figures.extent(*measure).count > 0) {
-            series.fill(measure, &mut scratch);
+        for measure in Measure::all().filter(|measure| series.figures.values(*measure) > 0) {
+            let histogram = series.fill(measure, &mut scratch);
             let tag = tag(series, measure);
-            log.write_histogram(&scratch, began, covered, Tag::new(&tag)).map_err(|e| e.to_string())?;
+            log.write_histogram(histogram, began, covered, Tag::new(&tag)).map_err(|e| e.to_string())?;
         }
         Ok::<(), String>(())
     });
@@ -46,6 +48,17 @@ pub(super) fn log(surfaces: &Surfaces, window: Window) -> Result<Vec<u8>, String
 
 fn tag(series: &SeriesSnapshot, measure: Measure) -> String {
     let mut tag = measure.name().to_owned();
+    let unit = match measure {
+        Measure::PerUnit(slot) => series.unit(slot),
+        Measure::Class(class) => {
+            let _ = write!(tag, ";from={}", 1_u64 << class);
+            series.facts.primary
+        }
+        _ => None,
+    };
+    if let Some(unit) = unit {
+        let _ = write!(tag, ";unit={}", unit.name());
+    }
     for (name, text) in [("route", &series.route), ("model", &series.model), ("upstream", &series.upstream)] {
         let _ = write!(tag, ";{name}=");
         for byte in text.bytes() {

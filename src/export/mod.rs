@@ -3,6 +3,7 @@
 //! It reads what the aggregator wrote and never changes it. Each answer is made on a thread of its own kind (two at a
 //! time), which takes the registry's lock for one series at a time, so that neither requests nor the aggregator wait.
 
+mod asked;
 mod exchanges;
 mod gather;
 mod hdr;

@@ -1,6 +1,8 @@
-//! JSON objects whose keys are known names, in the order given.
+//! JSON objects whose keys are known names, in the order given; and the names that only JSON has.
 
 use serde::{Serialize, Serializer};
+
+use crate::ledger::PerUnit;
 
 /// Serializes as an object.
 #[derive(Clone, Debug)]
@@ -15,5 +17,13 @@ impl<T: Serialize> Serialize for Pairs<T> {
 impl<T> FromIterator<(&'static str, T)> for Pairs<T> {
     fn from_iter<I: IntoIterator<Item = (&'static str, T)>>(pairs: I) -> Self {
         Self(pairs.into_iter().collect())
+    }
+}
+
+/// The key of a per-unit slot: the name of the stage or phase, and for the second slot of forward `forward_flop`.
+pub(super) const fn slot_key(slot: PerUnit) -> &'static str {
+    match slot {
+        PerUnit::ForwardFlop => "forward_flop",
+        _ => slot.name(),
     }
 }

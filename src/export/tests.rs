@@ -13,9 +13,10 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::fixture::{AWKWARD, ROUTE, busy, empty};
+use super::fixture::{AWKWARD, CHAT, ROUTE, busy, empty};
 use super::*;
 use crate::ledger::clock;
+use crate::metrics::Measure;
 
 async fn ask(surfaces: &Surfaces, method: Method, path: &str, accept: &str) -> (StatusCode, HeaderMap, String) {
     let request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept).body(Body::empty()).unwrap();
@@ -42,9 +43,9 @@ async fn stats_say_where_the_time_goes() {
     assert!(stats["covered_ns"].as_u64().unwrap() < 60_000_000_000);
     let series = stats["series"].as_array().unwrap();
     let routes: Vec<_> = series.iter().map(|s| s["route"].as_str().unwrap()).collect();
-    assert_eq!(routes, [AWKWARD, ROUTE]);
+    assert_eq!(routes, [AWKWARD, CHAT, ROUTE]);
     assert_eq!(series[0]["model"], Value::Null);
-    let one = &series[1];
+    let one = &series[2];
     assert_eq!((&one["model"], &one["upstream"]), (&"digits".into(), &"http://127.0.0.1:8000".into()));
     assert_eq!((one["count"].as_u64(), one["errors"].as_u64()), (Some(109), Some(7)));
     assert_eq!((one["outcomes"]["ok"].as_u64(), one["outcomes"]["cancelled"].as_u64()), (Some(101), Some(1)));
@@ -63,7 +64,7 @@ async fn stats_say_where_the_time_goes() {
     assert_eq!((one["streams"]["count"].as_u64(), one["streams"]["response_bytes"].as_u64()), (Some(1), Some(128)));
     assert!((one["coverage"].as_f64().unwrap() - 0.625).abs() < 1e-9);
     let profiler = &stats["profiler"];
-    assert_eq!((profiler["dropped"].as_u64(), profiler["series"].as_u64()), (Some(1), Some(2)));
+    assert_eq!((profiler["dropped"].as_u64(), profiler["series"].as_u64()), (Some(1), Some(3)));
     assert_eq!((profiler["spans"]["joined"].as_u64(), profiler["queue_max"].as_u64()), (Some(3), Some(4096)));
 }
 
@@ -86,7 +87,7 @@ async fn exchanges_are_waterfalls_that_sum_up() {
     let surfaces = busy();
     let all = json(&surfaces, "/exchanges?limit=200").await;
     let all = all["exchanges"].as_array().unwrap();
-    assert_eq!(all.len(), 110);
+    assert_eq!(all.len(), 111);
     for one in all {
         let stages = one["stages"].as_array().unwrap();
         assert_eq!(stages.iter().map(|s| s["ns"].as_u64().unwrap()).sum::<u64>(), one["total_ns"].as_u64().unwrap());
@@ -134,17 +135,23 @@ async fn the_hdr_log_reads_back_with_every_count() {
         assert!(line.duration().as_nanos() < 60_000_000_000);
         counts.insert(line.tag().unwrap().as_str().to_owned(), histogram);
     }
-    let mut wanted = 0;
+    let (mut wanted, mut scratch) = (0, crate::metrics::Scratch::default());
     for series in surfaces.registry.lock().snapshot(crate::metrics::Window::All).series {
-        for measure in crate::metrics::Measure::all().filter(|m| series.figures.extent(*m).count > 0) {
+        for measure in Measure::all().filter(|m| series.figures.values(*m) > 0) {
             let model = &*series.model;
-            let route = if &*series.route == ROUTE {
-                "POST%20/v2/models/{model}/infer"
-            } else {
-                "GET%20/a%20%22b%22%20%5Cc%2Cd%0Ae%3D%C3%A9"
+            let route = match &*series.route {
+                ROUTE => "POST%20/v2/models/{model}/infer",
+                CHAT => "POST%20/v1/chat/completions",
+                _ => "GET%20/a%20%22b%22%20%5Cc%2Cd%0Ae%3D%C3%A9",
             };
-            let tag = format!("{};route={route};model={model};upstream=http://127.0.0.1:8000", measure.name());
-            assert!(counts[&tag].iter_recorded().eq(series.histogram(measure).iter_recorded()), "{tag}");
+            let primary = if &*series.route == ROUTE { "row" } else { "output_token" };
+            let of = match measure {
+                Measure::Class(class) => format!(";from={};unit={primary}", 1 << class),
+                Measure::PerUnit(slot) => format!(";unit={}", series.unit(slot).unwrap().name()),
+                _ => String::new(),
+            };
+            let tag = format!("{}{of};route={route};model={model};upstream=http://127.0.0.1:8000", measure.name());
+            assert!(counts[&tag].iter_recorded().eq(series.fill(measure, &mut scratch).iter_recorded()), "{tag}");
             wanted += 1;
         }
     }

@@ -1,4 +1,4 @@
-//! Counts in the crate's histogram layout, kept in pages so that only what was hit costs memory.
+//! Counts in the cells of a histogram layout, kept in pages so that only what was hit costs memory.
 //!
 //! A dense `hdrhistogram` of these bounds is 192 KiB, all of it written when it is made; a latency that spreads over a
 //! factor of two touches sixteen pages here, 12 KiB. Two counts stand side by side: what came since the last rotation and
@@ -22,7 +22,7 @@ pub(crate) struct Count<N> {
     pub(crate) count: N,
 }
 
-/// A histogram of nanoseconds: since the last rotation, and before it.
+/// A histogram of any layout: since the last rotation, and before it.
 #[derive(Debug)]
 pub(crate) struct Cells {
     directory: [u16; PAGES],
@@ -112,7 +112,7 @@ pub(crate) fn coalesce(counts: &mut Vec<Count<u64>>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::cell;
+    use super::super::layout::Layout;
     use super::*;
 
     fn read(cells: &Cells, all: bool) -> Vec<u64> {
@@ -126,13 +126,13 @@ mod tests {
         let mut cells = Cells::new();
         let mut slot = Vec::new();
         for value in [5_000, 5_000, 1_000_000, 9_000_000_000] {
-            cells.record(cell(value));
+            cells.record(Layout::Time.cell(value));
         }
         assert_eq!((read(&cells, false), read(&cells, true)), (vec![2, 1, 1], vec![2, 1, 1]));
         cells.rotate(3, &mut slot);
         assert_eq!(slot.iter().map(|c| (c.key >> 16, c.count)).collect::<Vec<_>>(), [(3, 2), (3, 1), (3, 1)]);
         assert!(slot.is_sorted_by_key(|c| c.key));
-        cells.record(cell(5_000));
+        cells.record(Layout::Time.cell(5_000));
         assert_eq!((read(&cells, false), read(&cells, true)), (vec![1], vec![3, 1, 1]));
         slot.clear();
         cells.rotate(0, &mut slot);

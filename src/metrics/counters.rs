@@ -54,7 +54,8 @@ rows! {
     OrphanSpans: Gauge "lapwing_orphan_spans" &[], "Spans held until their exchange ends.";
     QueueDepth: Gauge "lapwing_queue_depth" &[], "Closed ledgers that wait for the aggregator.";
     Clipped: Counter "lapwing_reports_clipped" &[], "Reports and spans that did not fit their upstream window and were clipped.";
-    ValuesClipped: Counter "lapwing_values_clipped" &[], "Durations outside a histogram's bounds, recorded at the bound.";
+    ValuesClipped: Counter "lapwing_values_clipped" &[], "Durations and times per unit outside a histogram's bounds, recorded at the bound.";
+    WorkMixed: Counter "lapwing_work_mixed" &[], "Answered requests left out of per-unit values and cost classes, because their series counts work in another unit.";
     LedgerOverflowed: Counter "lapwing_ledger_overflowed" &[], "Observed spans and in-band reports for which a ledger had no room.";
     ReportsMalformed: Counter "lapwing_reports_malformed" &[], "Server-Timing entries that could not be read.";
     SpansReceived: Counter "lapwing_spans_received" &[], "Spans that the OTLP receiver took.";

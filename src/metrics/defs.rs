@@ -72,6 +72,30 @@ families! {
         "Durations of long-lived streams, however they ended; they are in no other histogram.";
     STREAM_BYTES: Counter "lapwing_stream_bytes" Some("bytes"), ["route", "model", "upstream", "direction"],
         "Bytes of long-lived streams that ended; direction is request (from clients) or response.";
+    STAGE_PER_UNIT: Histogram "lapwing_stage_seconds_per_unit" None, ["route", "model", "upstream", "stage", "unit"],
+        "Seconds that a stage or phase owned of an answered request, over the units of work that it had, each request once; stage is a phase too.";
+    STAGE_UNITS: Counter "lapwing_stage_units" None, ["route", "model", "upstream", "stage", "unit"],
+        "Units of work by which the time of a stage or phase was divided.";
+    WORK_UNITS: Counter "lapwing_work_units" None, ["route", "model", "upstream", "unit"],
+        "Units of work that answered requests asked for, in every unit that is known.";
+    CLASS_DURATION: Histogram "lapwing_class_duration_seconds" Some("seconds"), ["route", "model", "upstream", "class", "unit"],
+        "Durations of answered requests by cost class: class is the lowest amount of the unit in it, and the next class has twice that.";
+    PHASE_DURATION: Histogram "lapwing_phase_duration_seconds" Some("seconds"), ["route", "model", "upstream", "phase"],
+        "What a phase (prefill, decode) owned of the forward stage of answered requests.";
+    FIRST_TOKEN: Histogram "lapwing_time_to_first_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],
+        "From the first byte of a request to the first content of its streamed answer (observer proxy), or by the server's word from the request's arrival there (observer server).";
+    PER_OUTPUT_TOKEN: Histogram "lapwing_time_per_output_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],
+        "Time from the first content to the last over the output tokens after the first, each answer once; observer is proxy or server.";
+    INTER_TOKEN: Histogram "lapwing_inter_token_seconds" Some("seconds"), ["route", "model", "upstream"],
+        "Every gap between content chunks of streamed answers, as the proxy read them.";
+    BATCH_SIZE: Gauge "lapwing_batch_size" None, ["route", "model", "upstream"],
+        "Rows per execution of the model, a mean over the upstream's latest polled statistics when a request last ended; absent where none ended for 10 to 20 s.";
+    RUNNING: Gauge "lapwing_upstream_requests_running" None, ["route", "model", "upstream"],
+        "Requests that ran in the upstream by its latest polled statistics, likewise; the upstream's own count, not to be summed over series.";
+    WAITING: Gauge "lapwing_upstream_requests_waiting" None, ["route", "model", "upstream"],
+        "Requests that waited in the upstream, likewise.";
+    UPSTREAM_INFO: Gauge "lapwing_upstream_info" None, ["upstream", "server"],
+        "Always 1; the server that an upstream was recognised as runs as a label.";
     SERIES: Gauge "lapwing_series" None, [],
         "Series (route, model and upstream) told apart.";
     SERIES_LIMIT: Gauge "lapwing_series_limit" None, [],

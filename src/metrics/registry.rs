@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::config::Config;
 use super::counters::{Counter, Counters};
 use super::labels::Labels;
-use super::series::Series;
+use super::series::{Recorded, Series};
 use super::slowest::Slowest;
 use super::snapshot::{SeriesSnapshot, Snapshot};
 use super::window::{Calendar, Selection, Window};
@@ -92,9 +92,12 @@ impl Registry {
             Some(place) => *place,
             None => self.open(exchange.ledger.series),
         };
-        let (clipped, first) = self.series[place as usize].record(exchange);
+        let Recorded { clipped, first, mixed } = self.series[place as usize].record(exchange);
         if first {
             self.touched.push(place);
+        }
+        if mixed {
+            self.counters.bump(Counter::WorkMixed);
         }
         if clipped > 0 {
             self.counters.add(Counter::ValuesClipped, clipped);
@@ -167,10 +170,10 @@ impl Registry {
 
     fn copy(&self, series: &Series, window: Window, selection: &Selection) -> Option<SeriesSnapshot> {
         let (figures, counts) = series.read(window, selection);
-        let key = series.key;
+        let (key, facts) = (series.key, series.facts);
         let Labels { routes, models, upstreams } = &*self.labels;
         let (route, model, upstream) = (routes.text(key.route), models.text(key.model), upstreams.text(key.upstream));
-        (figures.count() > 0).then_some(SeriesSnapshot { key, route, model, upstream, figures, counts })
+        (figures.count() > 0).then_some(SeriesSnapshot { key, route, model, upstream, facts, figures, counts })
     }
 
     /// How many places [`Self::part`] has: the series in use and `other`.
@@ -216,3 +219,7 @@ impl Registry {
 #[cfg(test)]
 #[path = "registry_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "work_tests.rs"]
+mod work_tests;

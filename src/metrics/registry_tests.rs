@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::figures::Measure;
-use super::super::layout::{HIGH_NS, histogram};
+use super::super::layout::{HIGH_NS, Layout};
+use super::super::measure::Measure;
+use super::super::snapshot::Scratch;
 use super::*;
 use crate::ledger::{Account, Ledger, Name, Outcome, Source, Stage, Window as UpstreamWindow};
 
@@ -123,7 +124,7 @@ fn what_is_above_the_bounds_is_clipped_and_counted() {
     registry.record(&exchange(SeriesKey::default(), 3 * HIGH_NS));
     assert_eq!(registry.counters.get(Counter::ValuesClipped), 2, "the total and one of two stages");
     let series = registry.snapshot(Window::All).series.remove(0);
-    let total = series.distribution(Measure::Total, &mut histogram());
+    let total = series.distribution(Measure::Total, &mut Scratch::default());
     assert_eq!((total.max_ns, total.mean_ns), (3 * HIGH_NS, 3 * HIGH_NS));
 }
 
@@ -206,7 +207,7 @@ proptest! {
         rotations in proptest::collection::vec(0..400_usize, 0..6),
     ) {
         let mut registry = registry(Config::default());
-        let mut plain = histogram();
+        let mut plain = Layout::Time.histogram();
         let mut now = Stamp::now();
         for (i, ns) in values.iter().enumerate() {
             registry.record(&exchange(SeriesKey::default(), *ns));
@@ -217,14 +218,15 @@ proptest! {
             }
         }
         let series = registry.snapshot(Window::All).series.remove(0);
-        let total = series.distribution(Measure::Total, &mut histogram());
+        let total = series.distribution(Measure::Total, &mut Scratch::default());
         let max = values.iter().copied().max().unwrap_or(0);
         for (q, said) in [(0.5, total.p50_ns), (0.9, total.p90_ns), (0.99, total.p99_ns), (0.999, total.p999_ns)] {
             prop_assert_eq!(said, plain.value_at_quantile(q).min(max), "quantile {}", q);
         }
         prop_assert_eq!((total.count, total.max_ns), (values.len() as u64, max));
         prop_assert_eq!(u128::from(total.mean_ns), values.iter().map(|v| u128::from(*v)).sum::<u128>() / values.len() as u128);
-        let restored = series.histogram(Measure::Total);
+        let mut scratch = Scratch::default();
+        let restored = series.fill(Measure::Total, &mut scratch);
         prop_assert!(restored.iter_recorded().eq(plain.iter_recorded()));
     }
 

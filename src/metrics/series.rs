@@ -1,30 +1,57 @@
-//! One series: what the exchanges of one route, model and upstream add up to. Durations are nanoseconds.
+//! One series: what the exchanges of one route, model and upstream add up to. Durations are nanoseconds, times per unit
+//! picoseconds.
 //!
 //! Recording touches only the exact figures since the last rotation and the end of a short list of cells. The list is
-//! counted into the histograms when it is full, some thirty exchanges at a time, so that a series which has left the
-//! processor's caches costs a few misses and not several for each measure. Memory of one series: 3 KiB, and for each measure that
-//! occurs 0.8 KiB and 0.75 KiB for each page (3–6 % of value range) that was ever hit; for each slot in which it had
-//! traffic (at most 10 fine and 31 coarse) 0.9 KiB and 8 bytes for each distinct value. An idle series holds no slots.
+//! counted into the histograms when it is full, some twenty exchanges at a time, so that a series which has left the
+//! processor's caches costs a few misses and not several for each measure. Gaps between tokens do not go by the list: one
+//! answer has many of them. Memory of one series: 5 KiB, and for each measure that occurs 0.8 KiB and 0.75 KiB for each page
+//! (3–6 % of value range; 33–50 % where a value is per unit) that was ever hit; for each slot in which it had traffic (at
+//! most 10 fine and 31 coarse) 1 to 2 KiB and 8 bytes for each distinct value. An idle series holds no slots.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
 
 use super::cells::{Cells, Count, coalesce, key};
-use super::figures::{Figures, Measure};
-use super::layout::{HIGH_NS, cell};
+use super::figures::{Figures, gap_ns};
+use super::layout::Layout;
+use super::measure::Measure;
 use super::window::{Roll, Selection, Window};
-use crate::ledger::{Exchange, SeriesKey};
+use crate::ledger::{Batch, Exchange, SeriesKey, Server, Unit};
 
-/// How many durations are listed before they are counted; 1 KiB.
-const LISTED: usize = 256;
+/// How many values are listed before they are counted; 2 KiB.
+const LISTED: usize = 512;
+
+/// What is known of a series besides figures, whatever the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// The unit of cost classes and of per-unit values: the primary unit of the first answered request that had one.
+    pub primary: Option<Unit>,
+    /// Which server answered last, where that is known.
+    pub server: Option<Server>,
+    /// What the upstream's statistics said of the batches of the last answered request; `None` where they said nothing, or no
+    /// request ended for 10 to 20 s.
+    pub batch: Option<Batch>,
+}
+
+/// What recording an exchange came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recorded {
+    /// How many of its values were above their histogram's bounds.
+    pub(super) clipped: u64,
+    /// It is the first since the last rotation.
+    pub(super) first: bool,
+    /// Its work is counted in another unit than the series', so it has no part in per-unit values and classes.
+    pub(super) mixed: bool,
+}
 
 /// Figures and histograms of one key.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) key: SeriesKey,
+    pub(super) facts: Facts,
     now: Figures,
     before: Figures,
-    /// Keys of durations that are not in `cells` yet; they came since the last rotation.
+    /// Keys of values that are not in `cells` yet; they came since the last rotation.
     listed: Vec<u32>,
     cells: [Option<Box<Cells>>; Measure::COUNT],
     fine: VecDeque<Slot>,
@@ -44,6 +71,7 @@ impl Series {
     pub(super) fn new(key: SeriesKey) -> Self {
         Self {
             key,
+            facts: Facts::default(),
             now: Figures::default(),
             before: Figures::default(),
             listed: Vec::new(),
@@ -54,18 +82,38 @@ impl Series {
         }
     }
 
-    /// Adds an exchange. Tells how many of its durations were above the histograms' bounds, and whether it is the first
-    /// since the last rotation.
-    pub(super) fn record(&mut self, exchange: &Exchange) -> (u64, bool) {
-        if self.listed.capacity() - self.listed.len() < Measure::COUNT {
+    /// Adds an exchange.
+    pub(super) fn record(&mut self, exchange: &Exchange) -> Recorded {
+        if self.listed.capacity() - self.listed.len() < Measure::MOST {
             self.count_listed();
         }
+        let is_answered = Measure::of(exchange) == Measure::Total;
+        let own = exchange.ledger.work.primary.filter(|_| is_answered);
+        if is_answered {
+            self.facts.learn(exchange);
+        }
         let (listed, mut clipped) = (&mut self.listed, 0);
-        self.now.record(exchange, |measure, ns| {
-            clipped += u64::from(ns > HIGH_NS);
-            listed.push(key(measure.index() as u32, usize::from(cell(ns))));
+        let comparable = own.is_some() && own == self.facts.primary;
+        self.now.record(exchange, comparable, |measure, value| {
+            let layout = measure.layout();
+            clipped += u64::from(value > layout.high());
+            listed.push(key(measure.index() as u32, usize::from(layout.cell(value))));
         });
-        (clipped, !std::mem::replace(&mut self.touched, true))
+        if let Some(generation) = exchange.ledger.generation.as_ref().filter(|_| is_answered) {
+            clipped += self.count_gaps(&generation.gaps_us);
+        }
+        let first = !std::mem::replace(&mut self.touched, true);
+        Recorded { clipped, first, mixed: own.is_some() && !comparable }
+    }
+
+    /// Counts the gaps of one answer, and tells how many of them were above the bounds.
+    fn count_gaps(&mut self, gaps_us: &[u32]) -> u64 {
+        if gaps_us.is_empty() {
+            return 0;
+        }
+        let cells = self.cells[Measure::InterToken.index()].get_or_insert_with(|| Box::new(Cells::new()));
+        gaps_us.iter().for_each(|us| cells.record(Layout::Time.cell(gap_ns(*us))));
+        gaps_us.iter().filter(|us| gap_ns(**us) > Layout::Time.high()).count() as u64
     }
 
     /// Reads from each cache line that [`Self::record`] will write to.
@@ -87,7 +135,8 @@ impl Series {
     /// Closes the fine slot `number`.
     pub(super) fn rotate(&mut self, number: u64) {
         self.count_listed();
-        let figures = std::mem::take(&mut self.now);
+        let empty = self.now.emptied();
+        let figures = std::mem::replace(&mut self.now, empty);
         let mut counts = Vec::new();
         for (measure, cells) in self.cells.iter_mut().enumerate() {
             if let Some(cells) = cells {
@@ -106,7 +155,9 @@ impl Series {
         for slot in self.fine.iter().filter(|slot| slot.number >= roll.fine_from) {
             slot.add_to(&mut figures, &mut counts);
         }
-        if figures.count() > 0 {
+        if figures.count() == 0 {
+            self.facts.batch = None;
+        } else {
             coalesce(&mut counts);
             let narrow = |c: &Count<u64>| Count { key: c.key, count: u32::try_from(c.count).unwrap_or(u32::MAX) };
             self.coarse.push_back(Slot { number: roll.coarse, figures, counts: counts.iter().map(narrow).collect() });
@@ -140,6 +191,14 @@ impl Series {
         }
         coalesce(&mut counts);
         (figures, counts)
+    }
+}
+
+impl Facts {
+    fn learn(&mut self, exchange: &Exchange) {
+        self.primary = self.primary.or(exchange.ledger.work.primary);
+        self.server = exchange.ledger.server.or(self.server);
+        self.batch = exchange.batch;
     }
 }
 

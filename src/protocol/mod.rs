@@ -1,9 +1,20 @@
 //! What can be read of a request and its response: the route, the model, the work, the pace, and what the server reports.
 
 pub mod amend;
+pub mod config;
+mod detect;
+mod facts;
+mod families;
+mod inputs;
+mod media;
+mod plan;
+mod reader;
 mod route;
 pub mod servers;
+mod tag;
 mod tap;
+pub mod wire;
 
+pub use config::Config;
 pub use route::{Route, route};
 pub use tap::{Protocols, Tap};

@@ -2,39 +2,190 @@
 //! reports in the body. It never holds bytes back, keeps none but short names, and never fails: what cannot be read is
 //! not known.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use http::{HeaderMap, Method};
 
-use crate::ledger::Ledger;
+use super::config::{Config, Flops, Side};
+use super::detect::{Family, detect};
+use super::facts::Facts;
+use super::families::custom::Rule;
+use super::families::spec;
+use super::media::Media;
+use super::plan::{Plan, Source};
+use super::reader::Reader;
+use crate::ledger::{Basis, Ledger, Unit};
 
 /// How traffic is read: built once from the configuration, shared by all requests.
-#[derive(Debug, Default)]
-pub struct Protocols {}
+#[derive(Clone, Debug)]
+pub struct Protocols(Arc<Tables>);
+
+#[derive(Debug)]
+struct Tables {
+    read_bodies: bool,
+    /// By [`Family`].
+    plans: Vec<Plan>,
+    rules: Vec<Rule>,
+    flops: BTreeMap<String, Flops>,
+}
+
+impl Default for Protocols {
+    fn default() -> Self {
+        Self::new(&Config::default())
+    }
+}
 
 impl Protocols {
+    /// Compiles what is watched. The configuration was checked.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self(Arc::new(Tables {
+            read_bodies: config.read_bodies,
+            plans: Family::ALL.iter().map(|family| Plan::new(spec(*family))).collect(),
+            rules: config.custom.iter().map(Rule::new).collect(),
+            flops: config.flops.clone(),
+        }))
+    }
+
     /// A reader for a request with this head; `None` where there is nothing to read in its bodies. `path` has no query.
     #[must_use]
-    pub fn open(&self, _method: &Method, _path: &str, _headers: &HeaderMap) -> Option<Tap> {
-        None
+    pub fn open(&self, method: &Method, path: &str, headers: &HeaderMap) -> Option<Tap> {
+        if !self.0.read_bodies {
+            return None;
+        }
+        let rule = self.0.rules.iter().position(|rule| rule.fits(method, path));
+        let media = Media::of(headers);
+        let (protocol, model) = match rule {
+            Some(rule) => (Protocol::Custom(rule), None),
+            None if method == Method::POST => {
+                let (family, model) = detect(path, media)?;
+                (Protocol::Known(family), model)
+            }
+            None => return None,
+        };
+        let plan = self.0.plan(protocol);
+        let mut facts = Facts::default();
+        if let Some(model) = model {
+            facts.name_model(model.as_bytes());
+        }
+        if let Some(rule) = self.0.rule(protocol) {
+            rule.head(Side::Request, headers, &mut facts);
+        }
+        let request = Reader::new(&plan.request, media);
+        Some(Tap(Box::new(Exchange {
+            protocol,
+            request,
+            response: Reader::Off,
+            facts,
+            at_ns: 0,
+            request_bytes: 0,
+            response_bytes: 0,
+            tables: Arc::clone(&self.0),
+        })))
     }
+}
+
+impl Tables {
+    fn plan(&self, protocol: Protocol) -> &Plan {
+        match protocol {
+            Protocol::Known(family) => &self.plans[family as usize],
+            Protocol::Custom(at) => &self.rules[at].plan,
+        }
+    }
+
+    fn rule(&self, protocol: Protocol) -> Option<&Rule> {
+        if let Protocol::Custom(at) = protocol { self.rules.get(at) } else { None }
+    }
+
+    fn flops(&self, model: Option<&str>) -> Option<&Flops> {
+        model.and_then(|model| self.flops.get(model)).or_else(|| self.flops.get("*"))
+    }
+}
+
+/// What is spoken.
+#[derive(Clone, Copy, Debug)]
+enum Protocol {
+    /// One that is known here.
+    Known(Family),
+    /// The rule at this place in the configuration.
+    Custom(usize),
 }
 
 /// One exchange that is being read.
 #[derive(Debug)]
-pub struct Tap {}
+pub struct Tap(Box<Exchange>);
+
+#[derive(Debug)]
+struct Exchange {
+    tables: Arc<Tables>,
+    protocol: Protocol,
+    request: Reader,
+    response: Reader,
+    facts: Facts,
+    /// When the last piece of the response was read.
+    at_ns: u64,
+    request_bytes: u64,
+    response_bytes: u64,
+}
 
 impl Tap {
     /// The next piece of the request's body.
-    pub fn request(&mut self, _bytes: &[u8]) {}
+    pub fn request(&mut self, bytes: &[u8]) {
+        let this = &mut *self.0;
+        this.request_bytes += bytes.len() as u64;
+        this.request.feed(bytes, 0, &mut this.facts);
+    }
 
-    /// The response's head.
-    pub fn response_head(&mut self, _status: u16, _headers: &HeaderMap) {}
+    /// The response's head. An error's body is not read.
+    pub fn response_head(&mut self, status: u16, headers: &HeaderMap) {
+        let this = &mut *self.0;
+        this.response = Reader::Off;
+        if !(200..300).contains(&status) {
+            return;
+        }
+        if let Some(rule) = this.tables.rule(this.protocol) {
+            rule.head(Side::Response, headers, &mut this.facts);
+        }
+        let plan = this.tables.plan(this.protocol);
+        if !matches!(plan.response, Source::Nothing) {
+            this.response = Reader::new(&plan.response, Media::of(headers));
+            if this.response.streams() {
+                this.facts.streams();
+            }
+        }
+    }
 
     /// The next piece of the response's body, read `at_ns` after the request's start.
-    pub fn response(&mut self, _bytes: &[u8], _at_ns: u64) {}
+    pub fn response(&mut self, bytes: &[u8], at_ns: u64) {
+        let this = &mut *self.0;
+        this.response_bytes += bytes.len() as u64;
+        this.at_ns = at_ns;
+        this.response.feed(bytes, at_ns, &mut this.facts);
+    }
 
     /// Writes what was read into the ledger: work, generation, server, and reports of the body. Gives the model's name,
     /// where the bodies name one.
-    pub fn close(&mut self, _ledger: &mut Ledger) -> Option<&str> {
-        None
+    pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {
+        let this = &mut *self.0;
+        this.request.end(0, &mut this.facts);
+        this.response.end(this.at_ns, &mut this.facts);
+        let plan = this.tables.plan(this.protocol);
+        if let Some(rule) = this.tables.rule(this.protocol) {
+            rule.lengths(this.request_bytes, this.response_bytes, &mut this.facts);
+        }
+        if plan.row_each && !this.facts.has_rows() {
+            this.facts.add_rows(1);
+        }
+        if this.request_bytes > 0 {
+            this.facts.set(Unit::Byte, this.request_bytes, Basis::Counted);
+        }
+        let flops = this.tables.flops(this.facts.model());
+        this.facts.write(plan.primary, ledger, flops);
+        this.facts.model()
     }
 }
+
+#[cfg(test)]
+#[path = "tap_tests.rs"]
+mod tests;

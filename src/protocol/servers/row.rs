@@ -15,9 +15,10 @@ pub enum Carrier {
     SpanAttribute(&'static str),
     /// A span of this name (`*` for any text), whose own times count.
     Span(&'static str),
-    /// From one event of a span to another: span name (`*`), event, event.
+    /// From one event of a span to another: span name (`*`), event, event. The second may be of a child of that span.
     SpanEvents(&'static str, &'static str, &'static str),
-    /// A metric family of the server's Prometheus text; of histograms and summaries the mean between two polls.
+    /// A metric family of the server's Prometheus text, counters with their `_total`; of histograms and summaries the mean
+    /// between two polls. `{label=value}` behind the name: only series with that label.
     Metric(&'static str),
     /// A value in the server's own statistics, by JSON path in `Carrier::Body`'s notation.
     Statistics(&'static str),
@@ -69,7 +70,7 @@ pub enum Scale {
     Text,
 }
 
-/// What has to be known of a value before it may be called a stage's time.
+/// What has to be known of a value before it may be called a stage's time. The default is a plain value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// The queue's time is in it, though it is not the queue's.
@@ -80,6 +81,12 @@ pub struct Flags {
     pub summed_over_prompts: bool,
     /// It is absent where several answers were asked for (n > 1).
     pub null_for_many: bool,
+    /// The first token's time is in it, though it is called a time per output token: it is no pace after the first.
+    pub includes_prefill: bool,
+    /// What other rows of the same carrier leave of this total is forward.
+    pub rest_is_forward: bool,
+    /// It adds to what other rows say of the same thing; without it, the first row in the table that has a value counts.
+    pub adds_up: bool,
 }
 
 /// One value that one server reports in one place.
@@ -97,4 +104,73 @@ pub struct Row {
     pub resolution_ns: u32,
     /// What it really means.
     pub flags: Flags,
+}
+
+/// A millisecond, in nanoseconds: what whole milliseconds are rounded to.
+pub(super) const MS: u32 = 1_000_000;
+/// A microsecond, in nanoseconds.
+pub(super) const US: u32 = 1_000;
+
+impl Row {
+    /// A plain value, as exact as a clock.
+    pub(super) const fn new(server: Server, carrier: Carrier, says: Says, scale: Scale) -> Self {
+        let flags = Flags {
+            includes_queue: false,
+            batch_mean: false,
+            summed_over_prompts: false,
+            null_for_many: false,
+            includes_prefill: false,
+            rest_is_forward: false,
+            adds_up: false,
+        };
+        Self { server, carrier, says, scale, resolution_ns: 1, flags }
+    }
+
+    /// Rounded to so many nanoseconds.
+    pub(super) const fn rounded(mut self, resolution_ns: u32) -> Self {
+        self.resolution_ns = resolution_ns;
+        self
+    }
+
+    /// [`Flags::includes_queue`].
+    pub(super) const fn includes_queue(mut self) -> Self {
+        self.flags.includes_queue = true;
+        self
+    }
+
+    /// [`Flags::batch_mean`].
+    pub(super) const fn batch_mean(mut self) -> Self {
+        self.flags.batch_mean = true;
+        self
+    }
+
+    /// [`Flags::summed_over_prompts`].
+    pub(super) const fn summed(mut self) -> Self {
+        self.flags.summed_over_prompts = true;
+        self
+    }
+
+    /// [`Flags::null_for_many`].
+    pub(super) const fn null_for_many(mut self) -> Self {
+        self.flags.null_for_many = true;
+        self
+    }
+
+    /// [`Flags::includes_prefill`].
+    pub(super) const fn includes_prefill(mut self) -> Self {
+        self.flags.includes_prefill = true;
+        self
+    }
+
+    /// [`Flags::rest_is_forward`].
+    pub(super) const fn rest_is_forward(mut self) -> Self {
+        self.flags.rest_is_forward = true;
+        self
+    }
+
+    /// [`Flags::adds_up`].
+    pub(super) const fn adds_up(mut self) -> Self {
+        self.flags.adds_up = true;
+        self
+    }
 }

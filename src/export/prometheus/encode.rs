@@ -1,0 +1,49 @@
+//! Families, counters and gauges as the encoder of `prometheus-client` wants them.
+
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+use crate::metrics::defs::{Family, Kind};
+
+/// Names and values.
+pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// The encoder's word for a kind.
+pub(super) const fn metric_type(kind: Kind) -> MetricType {
+    match kind {
+        Kind::Counter => MetricType::Counter,
+        Kind::Gauge => MetricType::Gauge,
+        Kind::Histogram => MetricType::Histogram,
+    }
+}
+
+/// Writes the head of a family, then what `samples` writes. The encoder puts the unit behind the name itself.
+pub(super) fn family(
+    encoder: &mut DescriptorEncoder<'_>,
+    definition: &Family,
+    samples: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    let base = definition.unit.and_then(|unit| definition.name.strip_suffix(unit)?.strip_suffix('_'));
+    let unit = definition.unit.map(|unit| Unit::Other(unit.to_owned()));
+    let kind = metric_type(definition.kind);
+    samples(&mut encoder.encode_descriptor(base.unwrap_or(definition.name), definition.help, unit.as_ref(), kind)?)
+}
+
+/// A sample of a counter.
+pub(super) fn count(metric: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: &impl EncodeCounterValue) -> fmt::Result {
+    if labels.is_empty() {
+        return metric.encode_counter::<NoLabelSet, _, u64>(value, None);
+    }
+    metric.encode_family(labels)?.encode_counter::<NoLabelSet, _, u64>(value, None)
+}
+
+/// A sample of a gauge.
+pub(super) fn gauge(metric: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: &impl EncodeGaugeValue) -> fmt::Result {
+    if labels.is_empty() {
+        return metric.encode_gauge(value);
+    }
+    metric.encode_family(labels)?.encode_gauge(value)
+}

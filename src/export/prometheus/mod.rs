@@ -1,0 +1,137 @@
+//! `/metrics`: every family of `metrics::defs` since the start, as OpenMetrics text, or as Prometheus text 0.0.4 where
+//! only that is asked for. Durations are seconds here, as Prometheus has them.
+//!
+//! The classic buckets are counted from the same HDR cells that `/stats` reads, so no figure disagrees with another.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Registry;
+
+use self::encode::{count, family, gauge, metric_type};
+use self::series::{Series, seconds};
+use super::surfaces::Surfaces;
+use super::{gather, process};
+use crate::metrics::defs::{self, Family, Kind};
+use crate::metrics::{Counter, Window};
+
+mod encode;
+mod series;
+mod traffic;
+mod work;
+
+/// `Content-Type` of OpenMetrics text.
+pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// `Content-Type` of Prometheus text.
+pub(super) const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The text of all families.
+///
+/// # Errors
+///
+/// Where the encoder refuses a family.
+pub(super) fn openmetrics(surfaces: &Surfaces) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Scrape::of(surfaces)));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// OpenMetrics text rewritten as Prometheus text 0.0.4: there a counter's family has the suffix `_total` too.
+pub(super) fn plain(openmetrics: &str) -> String {
+    let mut text = String::with_capacity(openmetrics.len());
+    let mut help = "";
+    for line in openmetrics.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("HELP"), ..) => help = line,
+            (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
+                let suffix = if kind == Kind::Counter.name() { "_total" } else { "" };
+                let said = help.splitn(4, ' ').nth(3).unwrap_or_default();
+                text.push_str(&format!("# HELP {name}{suffix} {said}\n# TYPE {name}{suffix} {kind}\n"));
+            }
+            (Some("#"), ..) => {}
+            _ => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+/// What one scrape shows, copied out.
+#[derive(Debug)]
+struct Scrape {
+    series: Vec<Series>,
+    gauges: Vec<Gauge>,
+    overflowed: u64,
+    counters: Vec<(defs::RowFamily, Vec<u64>)>,
+}
+
+/// A family without series, with at most one label.
+#[derive(Debug)]
+struct Gauge {
+    family: Family,
+    label: Option<(&'static str, &'static str)>,
+    value: f64,
+}
+
+impl Scrape {
+    #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
+    fn of(surfaces: &Surfaces) -> Self {
+        let series = gather::series(&surfaces.registry, Window::All, Series::of);
+        let ((in_use, overflowed), limit) = {
+            let registry = surfaces.registry.lock();
+            (registry.fill(), registry.config().max_series)
+        };
+        let gauge = |family, value| Gauge { family, label: None, value };
+        let mut gauges = vec![
+            gauge(defs::SERIES, in_use as f64),
+            gauge(defs::SERIES_LIMIT, limit as f64),
+            Gauge { family: defs::BUILD_INFO, label: Some(("version", env!("CARGO_PKG_VERSION"))), value: 1.0 },
+            gauge(defs::UPTIME, seconds(surfaces.started.elapsed())),
+            gauge(defs::PROCESS_START, seconds(surfaces.started_unix_ns)),
+        ];
+        gauges.extend(process::resident_bytes().map(|bytes| gauge(defs::PROCESS_RSS, bytes as f64)));
+        let values = |rows: &[Counter]| rows.iter().map(|row| surfaces.counters.get(*row)).collect();
+        let counters = defs::row_families().into_iter().map(|f| (values(&f.rows), f)).map(|(v, f)| (f, v)).collect();
+        Self { series, gauges, overflowed, counters }
+    }
+
+    fn profiler(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for Gauge { family: definition, label, value } in &self.gauges {
+            family(encoder, definition, |metric| gauge(metric, &label.iter().copied().collect(), value))?;
+        }
+        family(encoder, &defs::SERIES_OVERFLOWED, |metric| count(metric, &Vec::new(), &self.overflowed))?;
+        for (rows, values) in &self.counters {
+            let mut metric = encoder.encode_descriptor(rows.name, &rows.help, None, metric_type(rows.kind))?;
+            for (row, value) in rows.rows.iter().zip(values) {
+                let labels = row.row().labels.to_vec();
+                match rows.kind {
+                    Kind::Counter => count(&mut metric, &labels, value)?,
+                    _ => gauge(&mut metric, &labels, value)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.requests(&mut encoder)?;
+        self.stages(&mut encoder)?;
+        self.coverage(&mut encoder)?;
+        self.streams(&mut encoder)?;
+        self.per_unit(&mut encoder)?;
+        self.generation(&mut encoder)?;
+        self.batches(&mut encoder)?;
+        self.profiler(&mut encoder)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The families of requests, stages and streams.
+
+use std::fmt;
+
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::Scrape;
+use super::encode::{count, family, gauge};
+use super::series::{Series, histogram, seconds};
+use crate::ledger::{Outcome, Source, Stage};
+use crate::metrics::{Measure, defs};
+
+/// Totals by what became of the request, and the value of the label `result`.
+const RESULTS: [(Measure, &str); 3] =
+    [(Measure::Total, "answered"), (Measure::Cancelled, "cancelled"), (Measure::Failed, "failed")];
+
+impl Scrape {
+    pub(super) fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        family(encoder, &defs::REQUESTS, |metric| {
+            for series in &self.series {
+                for outcome in Outcome::ALL {
+                    let labels = series.with(&[("outcome", outcome.name())]);
+                    count(metric, &labels, &series.figures.outcomes[outcome.index()])?;
+                }
+            }
+            Ok(())
+        })?;
+        histogram(&self.series, encoder, &defs::REQUEST_DURATION, |_, measure| {
+            RESULTS.iter().find(|(of, _)| *of == measure).map(|(_, result)| vec![("result", *result)])
+        })
+    }
+
+    pub(super) fn stages(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        histogram(&self.series, encoder, &defs::STAGE_DURATION, |_, measure| match measure {
+            Measure::Stage(stage) => Some(vec![("stage", stage.name())]),
+            _ => None,
+        })?;
+        family(encoder, &defs::STAGE_SOURCE, |metric| {
+            for series in &self.series {
+                for stage in Stage::ALL {
+                    let row = Source::ALL.into_iter().zip(series.figures.sources[stage.index()]);
+                    for (source, n) in row.filter(|(_, n)| *n > 0) {
+                        count(metric, &series.with(&[("stage", stage.name()), ("source", source.name())]), &n)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn coverage(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        family(encoder, &defs::COVERAGE, |metric| {
+            for series in &self.series {
+                if let Some(share) = series.figures.coverage() {
+                    gauge(metric, &series.with(&[]), &share)?;
+                }
+            }
+            Ok(())
+        })?;
+        family(encoder, &defs::WINDOW, |metric| {
+            self.series.iter().try_for_each(|s| count(metric, &s.with(&[]), &seconds(s.figures.window_ns)))
+        })?;
+        family(encoder, &defs::WINDOW_CLAIMED, |metric| {
+            self.series.iter().try_for_each(|s| count(metric, &s.with(&[]), &seconds(s.figures.claimed_ns)))
+        })
+    }
+
+    pub(super) fn streams(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        histogram(&self.series, encoder, &defs::STREAM_DURATION, |_, measure| (measure == Measure::Stream).then(Vec::new))?;
+        family(encoder, &defs::STREAM_BYTES, |metric| {
+            let had_streams = |s: &&Series| s.figures.extent(Measure::Stream).count > 0;
+            for series in self.series.iter().filter(had_streams) {
+                count(metric, &series.with(&[("direction", "request")]), &series.figures.stream_request_bytes)?;
+                count(metric, &series.with(&[("direction", "response")]), &series.figures.stream_response_bytes)?;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! `/stats`: where the time goes, per series, and how the profiler itself is doing. Durations are nanoseconds.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use self::profiler::{Profiler, profiler};
+use super::gather;
+use super::pairs::Pairs;
+use super::surfaces::Surfaces;
+use crate::ledger::{Outcome, Phase, Server, Stage};
+use crate::metrics::{Distribution, Measure, Scratch, SeriesSnapshot, Window};
+
+mod profiler;
+mod work;
+
+pub(super) use work::speed;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Stats {
+    window: &'static str,
+    covered_ns: u64,
+    series: Vec<Series>,
+    profiler: Profiler,
+}
+
+/// One route × model × upstream. Maps hold only what occurred in the window.
+#[derive(Debug, Serialize)]
+struct Series {
+    route: Arc<str>,
+    model: Option<Arc<str>>,
+    upstream: Arc<str>,
+    server: Option<Server>,
+    count: u64,
+    errors: u64,
+    outcomes: Pairs<u64>,
+    total: Distribution,
+    stages: Pairs<StageStats>,
+    phases: Pairs<StageStats>,
+    cancelled: Distribution,
+    failed: Distribution,
+    streams: Streams,
+    coverage: Option<f64>,
+    clipped: u64,
+    #[serde(flatten)]
+    work: work::Work,
+}
+
+/// A stage, or a phase of one.
+#[derive(Debug, Serialize)]
+struct StageStats {
+    #[serde(flatten)]
+    distribution: Distribution,
+    share: f64,
+    sources: Pairs<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resolution_ns: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct Streams {
+    #[serde(flatten)]
+    distribution: Distribution,
+    request_bytes: u64,
+    response_bytes: u64,
+}
+
+/// The figures of `window`.
+pub(super) fn stats(surfaces: &Surfaces, window: Window) -> Stats {
+    let covered_ns = surfaces.registry.lock().covered_ns(window);
+    let mut scratch = Scratch::default();
+    let series = gather::series(&surfaces.registry, window, |series| figures(series, &mut scratch));
+    Stats { window: window.name(), covered_ns, series, profiler: profiler(surfaces) }
+}
+
+fn figures(series: &SeriesSnapshot, scratch: &mut Scratch) -> Series {
+    let exact = &series.figures;
+    let outcome = |o: Outcome| (o.name(), exact.outcomes[o.index()]);
+    let stages = Stage::ALL.into_iter().map(|stage| (Measure::Stage(stage), exact.resolution_ns(stage)));
+    let phases = Phase::ALL.into_iter().map(|phase| (Measure::Phase(phase), None));
+    let mut parts = |measures: &mut dyn Iterator<Item = (Measure, Option<u32>)>| {
+        let occurred = measures.filter(|(measure, _)| exact.values(*measure) > 0);
+        occurred.map(|(measure, resolution_ns)| (measure.name(), part(series, measure, resolution_ns, scratch))).collect()
+    };
+    let (stages, phases) = (parts(&mut { stages }), parts(&mut { phases }));
+    let mut of = |measure| series.distribution(measure, scratch);
+    Series {
+        route: series.route.clone(),
+        model: Some(series.model.clone()).filter(|model| !model.is_empty()),
+        upstream: series.upstream.clone(),
+        server: series.facts.server,
+        count: exact.count(),
+        errors: exact.errors(),
+        outcomes: Outcome::ALL.into_iter().map(outcome).filter(|(_, count)| *count > 0).collect(),
+        total: of(Measure::Total),
+        stages,
+        phases,
+        cancelled: of(Measure::Cancelled),
+        failed: of(Measure::Failed),
+        streams: Streams {
+            distribution: of(Measure::Stream),
+            request_bytes: exact.stream_request_bytes,
+            response_bytes: exact.stream_response_bytes,
+        },
+        coverage: exact.coverage(),
+        clipped: exact.clipped,
+        work: work::Work::of(series, scratch),
+    }
+}
+
+fn part(series: &SeriesSnapshot, measure: Measure, resolution_ns: Option<u32>, scratch: &mut Scratch) -> StageStats {
+    let distribution = series.distribution(measure, scratch);
+    let sources = series.sources(measure).map(|(source, count)| (source.name(), count)).collect();
+    StageStats { distribution, share: series.share(measure), sources, resolution_ns }
+}

@@ -1,0 +1,104 @@
+//! How the profiler itself is doing, as `/stats` says it: since the start, and how full each bounded thing is.
+
+use serde::Serialize;
+
+use crate::export::surfaces::Surfaces;
+use crate::metrics::Counter;
+
+/// Since the start, whatever the window; how full each bounded thing is.
+#[derive(Debug, Serialize)]
+pub(super) struct Profiler {
+    uptime_ns: u64,
+    in_flight: u64,
+    queue_depth: u64,
+    queue_max: usize,
+    pending: u64,
+    pending_max: usize,
+    orphan_spans: u64,
+    orphan_spans_max: usize,
+    series: usize,
+    series_max: usize,
+    series_overflowed: u64,
+    routes: usize,
+    routes_max: usize,
+    models: usize,
+    models_max: usize,
+    dropped: u64,
+    dropped_channel_full: u64,
+    dropped_panic: u64,
+    pending_evicted: u64,
+    clipped: u64,
+    values_clipped: u64,
+    ledger_overflowed: u64,
+    reports_malformed: u64,
+    work_mixed: u64,
+    spans: Spans,
+    otlp: Otlp,
+}
+
+#[derive(Debug, Serialize)]
+struct Spans {
+    received: u64,
+    joined: u64,
+    ambiguous: u64,
+    unmatched: u64,
+    late: u64,
+    shed: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Otlp {
+    malformed: u64,
+    forwarded: u64,
+    forward_lost: u64,
+}
+
+/// What the counters say now.
+pub(super) fn profiler(surfaces: &Surfaces) -> Profiler {
+    let Surfaces { registry, counters, limits, started, .. } = surfaces;
+    let get = |counter| counters.get(counter);
+    let ((series, series_overflowed), config, labels) = {
+        let registry = registry.lock();
+        (registry.fill(), *registry.config(), registry.labels().clone())
+    };
+    let (dropped_channel_full, dropped_panic) = (get(Counter::DroppedChannelFull), get(Counter::DroppedPanic));
+    Profiler {
+        uptime_ns: started.elapsed(),
+        in_flight: get(Counter::InFlight),
+        queue_depth: get(Counter::QueueDepth),
+        queue_max: limits.queue,
+        pending: get(Counter::Pending),
+        pending_max: limits.pending,
+        orphan_spans: get(Counter::OrphanSpans),
+        orphan_spans_max: limits.orphan_spans,
+        series,
+        series_max: config.max_series,
+        series_overflowed,
+        routes: labels.routes.fill().0,
+        routes_max: config.max_routes,
+        models: labels.models.fill().0,
+        models_max: config.max_models,
+        dropped: dropped_channel_full + dropped_panic,
+        dropped_channel_full,
+        dropped_panic,
+        pending_evicted: get(Counter::PendingEvicted),
+        clipped: get(Counter::Clipped),
+        values_clipped: get(Counter::ValuesClipped),
+        ledger_overflowed: get(Counter::LedgerOverflowed),
+        reports_malformed: get(Counter::ReportsMalformed),
+        work_mixed: get(Counter::WorkMixed),
+        spans: Spans {
+            received: get(Counter::SpansReceived),
+            joined: get(Counter::SpansJoined),
+            ambiguous: get(Counter::SpansAmbiguous),
+            unmatched: get(Counter::SpansUnmatched),
+            late: get(Counter::SpansLate),
+            shed: get(Counter::SpansShed),
+        },
+        otlp: Otlp {
+            malformed: get(Counter::OtlpMalformed),
+            forwarded: get(Counter::OtlpForwarded),
+            forward_lost: get(Counter::OtlpForwardLost),
+        },
+    }
+}

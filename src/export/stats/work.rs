@@ -1,0 +1,116 @@
+//! What the requests of a series asked for, and their time over it, as `/stats` says it.
+
+use serde::Serialize;
+
+use crate::export::pairs::{Pairs, slot_key};
+use crate::ledger::{Basis, Batch, PerUnit, Unit, Work as Amounts};
+use crate::metrics::{Distribution, Measure, Scratch, SeriesSnapshot, UnitDistribution};
+
+/// Work, time per unit, cost classes, pace and batches. What did not occur is left out or `null`.
+#[derive(Debug, Serialize)]
+pub(super) struct Work {
+    units: Pairs<u128>,
+    basis: Pairs<Pairs<u64>>,
+    per_unit: Pairs<UnitDistribution>,
+    classes: Vec<Class>,
+    generation: Option<Generation>,
+    batch: Option<Batch>,
+}
+
+/// Totals of the requests with `from..=to` of the primary unit.
+#[derive(Debug, Serialize)]
+struct Class {
+    class: usize,
+    from: u64,
+    to: Option<u64>,
+    unit: Unit,
+    #[serde(flatten)]
+    distribution: Distribution,
+}
+
+/// The pace of generated answers, at the proxy and by the server's word.
+#[derive(Debug, Serialize)]
+struct Generation {
+    first_token: Option<Distribution>,
+    per_output_token: Option<Distribution>,
+    inter_token: Option<Distribution>,
+    server_first_token: Option<Distribution>,
+    server_per_output_token: Option<Distribution>,
+    output_tokens_per_s: Option<Speed>,
+}
+
+/// Output tokens per second of one request: the slow end of the time per output token is the slow end of the speed.
+#[derive(Debug, Serialize)]
+struct Speed {
+    p50: Option<f64>,
+    p10: Option<f64>,
+    p1: Option<f64>,
+}
+
+impl Work {
+    pub(super) fn of(series: &SeriesSnapshot, scratch: &mut Scratch) -> Self {
+        let bases = [Basis::Reported, Basis::Counted, Basis::Estimated];
+        let basis = series.figures.work().map(|(unit, sum)| {
+            let counts = bases.into_iter().map(|basis| (basis.name(), sum.requests(basis)));
+            (unit.name(), counts.filter(|(_, n)| *n > 0).collect())
+        });
+        let slots = PerUnit::ALL.into_iter();
+        Self {
+            units: series.figures.work().map(|(unit, sum)| (unit.name(), sum.amount)).collect(),
+            basis: basis.collect(),
+            per_unit: slots.filter_map(|slot| Some((slot_key(slot), series.per_unit(slot, scratch)?))).collect(),
+            classes: classes(series, scratch),
+            generation: Generation::of(series, scratch),
+            batch: batch(series),
+        }
+    }
+}
+
+fn classes(series: &SeriesSnapshot, scratch: &mut Scratch) -> Vec<Class> {
+    let Some(unit) = series.facts.primary else { return Vec::new() };
+    let occurred = (0..Amounts::CLASSES).filter(|class| series.figures.values(Measure::Class(*class)) > 0);
+    let made = occurred.map(|class| Class {
+        class,
+        from: 1 << class,
+        to: (class + 1 < Amounts::CLASSES).then(|| (1 << (class + 1)) - 1),
+        unit,
+        distribution: series.distribution(Measure::Class(class), scratch),
+    });
+    made.collect()
+}
+
+impl Generation {
+    fn of(series: &SeriesSnapshot, scratch: &mut Scratch) -> Option<Self> {
+        let all =
+            Measure::GENERATIVE.map(|measure| series.distribution(measure, scratch)).map(|d| Some(d).filter(|d| d.count > 0));
+        let [first_token, per_output_token, inter_token, server_first_token, server_per_output_token] = all;
+        let output_tokens_per_s =
+            per_output_token.map(|d| Speed { p50: speed(d.p50_ns), p10: speed(d.p90_ns), p1: speed(d.p99_ns) });
+        all.iter().any(Option::is_some).then_some(Self {
+            first_token,
+            per_output_token,
+            inter_token,
+            server_first_token,
+            server_per_output_token,
+            output_tokens_per_s,
+        })
+    }
+}
+
+/// Tokens per second; `None` where a token takes no time that could be measured.
+#[allow(clippy::cast_precision_loss, reason = "a ratio")]
+pub(in crate::export) fn speed(per_token_ns: u64) -> Option<f64> {
+    (per_token_ns > 0).then(|| 1e9 / per_token_ns as f64)
+}
+
+/// Means over the window's requests, and who ran and waited at last.
+fn batch(series: &SeriesSnapshot) -> Option<Batch> {
+    let latest = series.facts.batch.unwrap_or_default();
+    let batch = Batch {
+        size: series.figures.batch_size.value(),
+        padding: series.figures.padding.value(),
+        running: latest.running,
+        waiting: latest.waiting,
+    };
+    (batch != Batch::default()).then_some(batch)
+}

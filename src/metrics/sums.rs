@@ -1,0 +1,180 @@
+//! Exact sums beside the histograms: of durations, of work, and of time over work. All merge by addition.
+
+use crate::ledger::Basis;
+
+/// Exact count, sum and maximum of the durations of one measure, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// How many durations.
+    pub count: u64,
+    /// Their exact sum.
+    pub sum_ns: u64,
+    /// The longest, exactly.
+    pub max_ns: u64,
+}
+
+impl Extent {
+    pub(super) const fn record(&mut self, value_ns: u64) {
+        self.count += 1;
+        self.sum_ns = self.sum_ns.saturating_add(value_ns);
+        if value_ns > self.max_ns {
+            self.max_ns = value_ns;
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+/// Exact sums of a per-unit slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnitExtent {
+    /// How many requests.
+    pub count: u64,
+    /// The time of the stage or phase in them, nanoseconds.
+    pub time_ns: u64,
+    /// The largest value, picoseconds per unit.
+    pub max_ps: u64,
+    /// The units that the time was divided by.
+    pub units: u128,
+    /// The sum of the values, picoseconds per unit: each request counts alike, however many units it has.
+    pub sum_ps: u128,
+}
+
+impl UnitExtent {
+    /// Adds a request, and tells its value.
+    pub(super) fn record(&mut self, time_ns: u64, units: u64) -> u64 {
+        let value_ps = per_unit_ps(time_ns, units);
+        self.count += 1;
+        self.time_ns = self.time_ns.saturating_add(time_ns);
+        self.max_ps = self.max_ps.max(value_ps);
+        self.units += u128::from(units);
+        self.sum_ps += u128::from(value_ps);
+        value_ps
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.time_ns = self.time_ns.saturating_add(other.time_ns);
+        self.max_ps = self.max_ps.max(other.max_ps);
+        self.units += other.units;
+        self.sum_ps += other.sum_ps;
+    }
+
+    /// All time over all units, picoseconds per unit; zero where there are no units.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "a ratio")]
+    pub fn mean_ps(&self) -> f64 {
+        if self.units == 0 { 0.0 } else { (u128::from(self.time_ns) * 1_000) as f64 / self.units as f64 }
+    }
+}
+
+/// Picoseconds per unit, rounded; `units` of zero count as one.
+#[must_use]
+pub fn per_unit_ps(time_ns: u64, units: u64) -> u64 {
+    let units = units.max(1);
+    // one division of the processor's, where both fit it
+    if let Some(dividend) = time_ns.checked_mul(1_000).and_then(|ps| ps.checked_add(units / 2)) {
+        return dividend / units;
+    }
+    let dividend = u128::from(time_ns) * 1_000 + u128::from(units / 2);
+    u64::try_from(dividend / u128::from(units)).unwrap_or(u64::MAX)
+}
+
+/// The work of one unit that answered requests asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkSum {
+    /// How much.
+    pub amount: u128,
+    /// In how many requests it is known how: estimated, counted, reported.
+    pub requests: [u64; 3],
+}
+
+impl WorkSum {
+    pub(super) const fn record(&mut self, amount: u64, basis: Basis) {
+        self.amount += amount as u128;
+        self.requests[basis as usize] += 1;
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.amount += other.amount;
+        for (mine, theirs) in self.requests.iter_mut().zip(other.requests) {
+            *mine += theirs;
+        }
+    }
+
+    /// In how many requests the amount is known on this basis.
+    #[must_use]
+    pub const fn requests(&self, basis: Basis) -> u64 {
+        self.requests[basis as usize]
+    }
+}
+
+/// A mean of what only some requests have.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Mean {
+    count: u64,
+    sum: f64,
+}
+
+impl Mean {
+    /// Adds a value if there is one; what is no number is none.
+    pub(super) fn record(&mut self, value: Option<f64>) {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            self.count += 1;
+            self.sum += value;
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+    }
+
+    /// Sum over count; `None` where there was no value.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "a ratio")]
+    pub fn value(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn values_are_rounded_and_sums_are_exact() {
+        let mut extent = UnitExtent::default();
+        // 1 µs over 3 rows, 2 ns over 256 rows
+        assert_eq!((extent.record(1_000, 3), extent.record(2, 256)), (333_333, 8));
+        let expected = UnitExtent { count: 2, time_ns: 1_002, max_ps: 333_333, units: 259, sum_ps: 333_341 };
+        assert_eq!(extent, expected);
+        assert!((extent.mean_ps() - 1_002_000.0 / 259.0).abs() < 1e-9);
+        assert_eq!((per_unit_ps(1, 2_000), per_unit_ps(1, 2_001), per_unit_ps(u64::MAX, 1)), (1, 0, u64::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn the_short_division_is_the_long_one(ns in any::<u64>(), bits in 0..64_u32, units in 1..u64::MAX, less in 0..64_u32) {
+            let (ns, units) = (ns >> bits, (units >> less).max(1));
+            let wanted = (u128::from(ns) * 1_000 + u128::from(units / 2)) / u128::from(units);
+            prop_assert_eq!(u128::from(per_unit_ps(ns, units)), wanted.min(u128::from(u64::MAX)));
+        }
+    }
+
+    #[test]
+    fn a_mean_of_nothing_is_none() {
+        let mut mean = Mean::default();
+        mean.record(None);
+        mean.record(Some(f64::NAN));
+        assert_eq!(mean.value(), None);
+        (mean.record(Some(2.0)), mean.record(Some(5.0)));
+        assert_eq!(mean.value(), Some(3.5));
+    }
+}

@@ -1,0 +1,208 @@
+//! What was read of one exchange, as it adds up: model, work, pace, and the server's reports. Fixed size; only an answer
+//! that streams content allocates.
+
+use arrayvec::ArrayVec;
+
+use super::config::Flops;
+use super::inputs::Inputs;
+use super::servers::Said;
+use super::tag::{Seen, Tag};
+use crate::ledger::{Basis, Generation, Ledger, Place, Unit, Work};
+
+/// How many bytes of a model's name are kept.
+const NAME_BYTES: usize = 128;
+/// Bytes of text that make a token where nobody counts: right in order of magnitude for English and for code.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// What is known so far.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    model: ArrayVec<u8, NAME_BYTES>,
+    work: Work,
+    inputs: Inputs,
+    rows: Option<u64>,
+    columns: Option<u64>,
+    elements: Option<u64>,
+    shape: Shape,
+    /// Units of which this document already told an amount.
+    told: u8,
+    output_bytes: u64,
+    /// The answer comes in documents of its own, one behind another.
+    streams: bool,
+    /// This document brought content.
+    content: bool,
+    generation: Option<Box<Generation>>,
+    said: Said,
+}
+
+/// A tensor whose dimensions are being read.
+#[derive(Debug, Default)]
+struct Shape {
+    rows: Option<u64>,
+    elements: Option<u64>,
+}
+
+impl Facts {
+    /// A name of the model that stands in the head.
+    pub(super) fn name_model(&mut self, name: &[u8]) {
+        if self.model.is_empty() {
+            self.model.extend(name.iter().copied().take(NAME_BYTES));
+        }
+    }
+
+    /// The model's name, as far as it is text.
+    pub(super) fn model(&self) -> Option<&str> {
+        let known = match std::str::from_utf8(&self.model) {
+            Ok(name) => name,
+            // cut in the midst of a character
+            Err(error) => std::str::from_utf8(self.model.get(..error.valid_up_to())?).ok()?,
+        };
+        Some(known).filter(|name| !name.is_empty())
+    }
+
+    /// The answer streams: documents one behind another, each with its own time.
+    pub(super) const fn streams(&mut self) {
+        self.streams = true;
+    }
+
+    /// A watched value.
+    pub(super) fn note(&mut self, tag: Tag, seen: Seen<'_>) {
+        match (tag, seen) {
+            (Tag::Model, Seen::Text { head, .. }) => self.name_model(head),
+            (Tag::Rows, Seen::List(len)) => self.add_rows(len),
+            (Tag::Rows, _) => {
+                self.add_rows(1);
+                self.note(Tag::Text, seen);
+            }
+            (Tag::Column, seen) => {
+                let len = if let Seen::List(len) = seen { len } else { 1 };
+                self.columns = self.columns.max(Some(len));
+            }
+            (Tag::Inputs, seen) => self.inputs.end(seen),
+            (Tag::Pairs, seen) => self.inputs.end_pairs(seen),
+            (Tag::Input, seen) => self.inputs.item(seen),
+            (Tag::Text, Seen::Text { bytes, .. }) => self.inputs.text(bytes),
+            (Tag::Query, Seen::Text { bytes, .. }) => self.inputs.query(bytes),
+            (Tag::Dim, seen) => self.shape.dim(seen.count()),
+            (Tag::Shape, _) => self.end_shape(),
+            (Tag::Content, Seen::Text { bytes: 1.., .. }) => self.wrote(seen),
+            (Tag::Output, Seen::Text { head: b"text_output", .. }) => self.content = true,
+            (Tag::Amount(unit, basis) | Tag::Tokens(unit, basis), Seen::Number(_)) => {
+                if let Some(amount) = seen.count() {
+                    self.add(unit, amount, basis);
+                }
+            }
+            (Tag::Amount(unit, _) | Tag::Tokens(unit, _), Seen::List(len)) => self.add(unit, len, Basis::Counted),
+            (Tag::Amount(unit, _), Seen::Text { .. } | Seen::Group) => self.add(unit, 1, Basis::Counted),
+            (Tag::Tokens(Unit::OutputToken, _), Seen::Text { bytes: 1.., .. }) => self.wrote(seen),
+            (Tag::Tokens(..), Seen::Text { bytes, .. }) => self.inputs.text(bytes),
+            (Tag::Report(row), Seen::Number(n)) => self.said.note(row, n),
+            (Tag::Report(row), Seen::Text { head, .. }) => {
+                if let Ok(text) = std::str::from_utf8(head) {
+                    self.said.note_text(row, text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A document is complete, `at_ns` from the request's start. What the next one says of an amount replaces what this one
+    /// said.
+    pub(super) fn end_document(&mut self, at_ns: u64) {
+        self.told = 0;
+        self.end_message(at_ns);
+    }
+
+    /// A message is complete, `at_ns` from the request's start. What the next one says of an amount is added to it.
+    pub(super) fn end_message(&mut self, at_ns: u64) {
+        if std::mem::take(&mut self.content) && self.streams {
+            self.generation.get_or_insert_default().content(at_ns);
+        }
+    }
+
+    /// Says an amount that stands in no body.
+    pub(super) fn set(&mut self, unit: Unit, amount: u64, basis: Basis) {
+        match unit {
+            Unit::Row => self.rows = Some(amount),
+            _ => self.work.set(unit, amount, basis),
+        }
+    }
+
+    /// Adds `n` rows.
+    pub(super) fn add_rows(&mut self, n: u64) {
+        self.rows = Some(self.rows.unwrap_or(0).saturating_add(n));
+    }
+
+    /// Whether rows are known by now.
+    pub(super) fn has_rows(&self) -> bool {
+        self.rows.or(self.columns).or(self.inputs.rows()).is_some()
+    }
+
+    fn add(&mut self, unit: Unit, amount: u64, basis: Basis) {
+        let bit = 1 << unit.index();
+        let before = if self.told & bit == 0 { 0 } else { self.work.get(unit).map_or(0, |(amount, _)| amount) };
+        self.told |= bit;
+        self.work.set(unit, before.saturating_add(amount), basis);
+    }
+
+    fn wrote(&mut self, seen: Seen<'_>) {
+        if let Seen::Text { bytes, .. } = seen {
+            self.content = true;
+            self.output_bytes = self.output_bytes.saturating_add(bytes);
+        }
+    }
+
+    fn end_shape(&mut self) {
+        let shape = std::mem::take(&mut self.shape);
+        // a tensor without dimensions is one scalar
+        self.rows = self.rows.max(Some(shape.rows.unwrap_or(1)));
+        let elements = shape.elements.unwrap_or(1);
+        self.elements = Some(self.elements.unwrap_or(0).saturating_add(elements));
+    }
+
+    /// Writes what is known into the ledger; `flops` is the model's cost, where that is known.
+    pub(super) fn write(&mut self, primary: Unit, ledger: &mut Ledger, flops: Option<&Flops>) {
+        if let Some(generation) = self.generation.take() {
+            ledger.generation = Some(generation);
+        }
+        std::mem::take(&mut self.said).write(Place::Body, ledger);
+        // what the traffic itself shows; what the server says in so many words stands above it
+        let work = &mut ledger.work;
+        if let Some(rows) = self.rows.or(self.columns).or(self.inputs.rows()) {
+            work.set(Unit::Row, rows, Basis::Counted);
+        }
+        if let Some(elements) = self.elements {
+            work.set(Unit::Element, elements, Basis::Counted);
+        }
+        if let Some((tokens, basis)) = self.inputs.tokens(BYTES_PER_TOKEN) {
+            work.set(Unit::InputToken, tokens, basis);
+        }
+        match &ledger.generation {
+            Some(generation) if generation.chunks > 0 => work.set(Unit::OutputToken, generation.chunks, Basis::Counted),
+            _ if self.output_bytes > 0 => {
+                work.set(Unit::OutputToken, self.output_bytes.div_ceil(BYTES_PER_TOKEN), Basis::Estimated);
+            }
+            _ => {}
+        }
+        for unit in Unit::ALL {
+            if let Some((amount, basis)) = self.work.get(unit) {
+                work.set(unit, amount, basis);
+            }
+        }
+        if Unit::ALL.into_iter().any(|unit| (unit != Unit::Byte || primary == unit) && work.get(unit).is_some()) {
+            work.primary = Some(primary);
+        }
+        if let Some((flops, basis)) = flops.and_then(|flops| flops.of(work)) {
+            work.set(Unit::Flop, flops, basis);
+        }
+    }
+}
+
+impl Shape {
+    fn dim(&mut self, dim: Option<u64>) {
+        // an unknown dimension, written as -1, is left out
+        let Some(dim) = dim else { return };
+        self.rows.get_or_insert(dim);
+        self.elements = Some(self.elements.unwrap_or(1).saturating_mul(dim));
+    }
+}

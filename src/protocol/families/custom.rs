@@ -1,0 +1,176 @@
+//! Protocols by configuration: where a rule says model and work stand, compiled to the places that readers watch.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, Method};
+
+use super::super::config::{Amount, Custom, Side};
+use super::super::facts::Facts;
+use super::super::plan::{Plan, Source};
+use super::super::tag::{Seen, Tag};
+use super::super::wire::{Paths, Step};
+use crate::ledger::{Basis, Unit};
+
+/// A rule, compiled.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Rule {
+    method: Option<Method>,
+    path: Box<str>,
+    pub(in super::super) plan: Plan,
+    headers: Vec<(Side, HeaderName, Tag)>,
+    lengths: Vec<(Side, Unit)>,
+    fixed: Vec<(Unit, u64)>,
+    model: Option<Box<str>>,
+}
+
+impl Rule {
+    /// Compiles a rule of the configuration, which was checked.
+    pub(in super::super) fn new(custom: &Custom) -> Self {
+        let (method, path) = custom.route();
+        let (mut request, mut response) = (Vec::new(), Vec::new());
+        let mut watch = |from, pointer: &str, tag| {
+            if let Some(steps) = steps(pointer) {
+                let places = if from == Side::Request { &mut request } else { &mut response };
+                places.push((steps, tag));
+            }
+        };
+        let mut rule = Self {
+            method: method.and_then(|name| Method::from_bytes(name.as_bytes()).ok()),
+            path: path.into(),
+            plan: Plan { primary: custom.primary(), row_each: false, request: Source::Nothing, response: Source::Nothing },
+            headers: Vec::new(),
+            lengths: Vec::new(),
+            fixed: Vec::new(),
+            model: custom.model.as_ref().and_then(|name| name.fixed.as_deref()).map(Into::into),
+        };
+        let header = |name: &Option<String>| name.as_deref().and_then(|name| name.parse::<HeaderName>().ok());
+        if let Some(name) = &custom.model {
+            if let Some(pointer) = &name.json {
+                watch(name.from, pointer, Tag::Model);
+            }
+            rule.headers.extend(header(&name.header).map(|header| (name.from, header, Tag::Model)));
+        }
+        for (_, unit, amount) in custom.amounts() {
+            let tag = tag(unit, amount);
+            if let Some(pointer) = &amount.json {
+                watch(amount.from, pointer, tag);
+            }
+            rule.headers.extend(header(&amount.header).map(|header| (amount.from, header, tag)));
+            rule.lengths.extend(amount.length.map(|side| (side, unit)));
+            rule.fixed.extend(amount.fixed.map(|fixed| (unit, fixed)));
+        }
+        let source = |places: Vec<_>| {
+            if places.is_empty() { Source::Nothing } else { Source::Json(Arc::new(Paths::from_steps(places))) }
+        };
+        (rule.plan.request, rule.plan.response) = (source(request), source(response));
+        rule
+    }
+
+    /// Whether the rule is for this request.
+    pub(in super::super) fn fits(&self, method: &Method, path: &str) -> bool {
+        self.method.as_ref().is_none_or(|own| own == method) && fits(self.path.as_bytes(), path.as_bytes())
+    }
+
+    /// What a head says, and, of the request's, what the rule itself says.
+    pub(in super::super) fn head(&self, side: Side, headers: &HeaderMap, facts: &mut Facts) {
+        if side == Side::Request {
+            for (unit, fixed) in &self.fixed {
+                facts.set(*unit, *fixed, Basis::Counted);
+            }
+            if let Some(model) = &self.model {
+                facts.name_model(model.as_bytes());
+            }
+        }
+        for (_, name, tag) in self.headers.iter().filter(|(own, ..)| *own == side) {
+            let Some(value) = headers.get(name).map(http::HeaderValue::as_bytes) else { continue };
+            let figure = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok());
+            match (tag, figure) {
+                (Tag::Model, _) => facts.note(*tag, Seen::Text { head: value, bytes: value.len() as u64 }),
+                (_, Some(figure)) => facts.note(*tag, Seen::Number(figure)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What the bodies' lengths say.
+    pub(in super::super) fn lengths(&self, request_bytes: u64, response_bytes: u64, facts: &mut Facts) {
+        for (side, unit) in &self.lengths {
+            let bytes = if *side == Side::Request { request_bytes } else { response_bytes };
+            facts.set(*unit, bytes, Basis::Counted);
+        }
+    }
+}
+
+const fn tag(unit: Unit, amount: &Amount) -> Tag {
+    // what an answer says of itself is the server's word
+    let basis = if matches!(amount.from, Side::Response) { Basis::Reported } else { Basis::Counted };
+    match unit {
+        Unit::InputToken | Unit::OutputToken => Tag::Tokens(unit, basis),
+        _ => Tag::Amount(unit, basis),
+    }
+}
+
+/// The steps of a JSON pointer, in which `*` is any element and a number an index. `None` where it does not begin with `/`;
+/// the empty pointer is the document.
+pub(in super::super) fn steps(pointer: &str) -> Option<Vec<Step>> {
+    if pointer.is_empty() {
+        return Some(Vec::new());
+    }
+    let step = |part: &str| match part {
+        "*" => Step::Element,
+        part => part.parse().map_or_else(|_| Step::Key(part.replace("~1", "/").replace("~0", "~")), Step::Index),
+    };
+    Some(pointer.strip_prefix('/')?.split('/').map(step).collect())
+}
+
+/// Whether `path` is what `glob` says, in which `*` stands for any text. Linear but for the last `*`, and that is bounded by
+/// the rule's length.
+pub(in super::super) fn fits(glob: &[u8], path: &[u8]) -> bool {
+    let (mut at_glob, mut at_path) = (0, 0);
+    // where to go on if what follows the last star does not fit
+    let mut again: Option<(usize, usize)> = None;
+    while at_path < path.len() {
+        match (glob.get(at_glob), again) {
+            (Some(b'*'), _) => {
+                again = Some((at_glob + 1, at_path + 1));
+                at_glob += 1;
+            }
+            (Some(own), _) if *own == path[at_path] => (at_glob, at_path) = (at_glob + 1, at_path + 1),
+            (_, Some((glob, path))) => {
+                again = Some((glob, path + 1));
+                (at_glob, at_path) = (glob, path);
+            }
+            _ => return false,
+        }
+    }
+    glob[at_glob..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs() {
+        for (glob, path, yes) in [
+            ("/score", "/score", true),
+            ("/score", "/scores", false),
+            ("/score/*", "/score/a/b", true),
+            ("/score/*", "/score", false),
+            ("*/predict", "/a/predict/predict", true),
+            ("/a*b*c", "/abbbbc", true),
+            ("/a*b*c", "/abbbb", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(fits(glob.as_bytes(), path.as_bytes()), yes, "{glob} {path}");
+        }
+    }
+
+    #[test]
+    fn pointers() {
+        let key = |key: &str| Step::Key(key.to_owned());
+        assert_eq!(steps(""), Some(vec![]));
+        assert_eq!(steps("rows"), None);
+        assert_eq!(steps("/a~1b/0/*/m~0n"), Some(vec![key("a/b"), Step::Index(0), Step::Element, key("m~n")]));
+    }
+}

@@ -1,0 +1,44 @@
+//! The native `generate` routes of Text Generation Inference (`/`, `/generate`, `/generate_stream`) and of SGLang
+//! (`/generate`), which share a path and are told apart by their fields. A prompt is a row.
+
+use super::super::plan::{Spec, Watch};
+use super::super::tag::Tag;
+use crate::ledger::{Basis, Server, Unit};
+
+const INPUT_TOKENS: Tag = Tag::Amount(Unit::InputToken, Basis::Reported);
+const OUTPUT_TOKENS: Tag = Tag::Amount(Unit::OutputToken, Basis::Reported);
+
+/// Both servers' routes.
+pub(super) const GENERATE: Spec = Spec {
+    primary: Unit::OutputToken,
+    row_each: false,
+    request: Watch::Json(&[
+        // TGI
+        ("inputs", Tag::Inputs),
+        ("inputs[]", Tag::Input),
+        // SGLang
+        ("text", Tag::Inputs),
+        ("text[]", Tag::Input),
+        ("input_ids", Tag::Inputs),
+        ("input_ids[]", Tag::Input),
+        // the plain server of vLLM's examples
+        ("prompt", Tag::Inputs),
+        ("prompt[]", Tag::Input),
+    ]),
+    response: Watch::Json(&[
+        // TGI: a token each in a stream, else the whole text; an object, or by `/` a list of one
+        ("token.text", Tag::Content),
+        ("details.generated_tokens", OUTPUT_TOKENS),
+        ("details.input_length", INPUT_TOKENS),
+        ("[].details.generated_tokens", OUTPUT_TOKENS),
+        ("[].generated_text", Tag::Content),
+        // SGLang: in a stream the text so far, in every event
+        ("text", Tag::Content),
+        ("[].text", Tag::Content),
+        ("meta_info.prompt_tokens", INPUT_TOKENS),
+        ("meta_info.completion_tokens", OUTPUT_TOKENS),
+        ("[].meta_info.prompt_tokens", INPUT_TOKENS),
+        ("[].meta_info.completion_tokens", OUTPUT_TOKENS),
+    ]),
+    servers: &[Server::Sglang, Server::Tgi],
+};

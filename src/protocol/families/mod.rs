@@ -1,0 +1,61 @@
+//! What is watched in each protocol: tables of places and what they mean, one file for each family of servers.
+
+pub(super) mod custom;
+mod generate;
+mod llama_cpp;
+mod oip;
+mod ollama;
+mod openai;
+mod tei;
+mod tensorflow;
+mod torchserve;
+
+use super::detect::Family;
+use super::plan::Spec;
+
+/// The table of a protocol.
+pub(super) const fn spec(family: Family) -> &'static Spec {
+    match family {
+        Family::OipRest => &oip::REST,
+        Family::OipGrpc => &oip::GRPC,
+        Family::OipGrpcStream => &oip::GRPC_STREAM,
+        Family::TritonGenerate => &oip::GENERATE,
+        Family::OpenAiChat => &openai::CHAT,
+        Family::OpenAiCompletions => &openai::COMPLETIONS,
+        Family::OpenAiEmbeddings => &openai::EMBEDDINGS,
+        Family::OpenAiResponses => &openai::RESPONSES,
+        Family::TeiEmbed => &tei::EMBED,
+        Family::TeiPredict => &tei::PREDICT,
+        Family::TeiRerank => &tei::RERANK,
+        Family::TeiSimilarity => &tei::SIMILARITY,
+        Family::TeiGrpcEmbed => &tei::GRPC_EMBED,
+        Family::TeiGrpcPair => &tei::GRPC_PAIR,
+        Family::TeiGrpcRerank => &tei::GRPC_RERANK,
+        Family::TeiGrpcRerankStream => &tei::GRPC_RERANK_STREAM,
+        Family::Generate => &generate::GENERATE,
+        Family::LlamaInfill => &llama_cpp::INFILL,
+        Family::LlamaEmbedding => &llama_cpp::EMBEDDING,
+        Family::OllamaGenerate => &ollama::GENERATE,
+        Family::OllamaChat => &ollama::CHAT,
+        Family::OllamaEmbed => &ollama::EMBED,
+        Family::TorchServe => &torchserve::PREDICTIONS,
+        Family::TfRest => &tensorflow::REST,
+        Family::TfRestExamples => &tensorflow::REST_EXAMPLES,
+        Family::TfGrpc => &tensorflow::GRPC,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Plan;
+    use super::*;
+
+    #[test]
+    fn every_table_compiles_and_has_its_place() {
+        for (at, family) in Family::ALL.iter().enumerate() {
+            assert_eq!(*family as usize, at);
+            // places named twice fail in here
+            let _ = Plan::new(spec(*family));
+        }
+    }
+}

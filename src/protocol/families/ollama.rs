@@ -1,0 +1,47 @@
+//! Ollama's own routes, which stream JSON lines: `/api/generate`, `/api/chat`, `/api/embed`. Counts and durations stand in
+//! the last line. What lies under `/v1` is read as the OpenAI API.
+
+use super::super::plan::{Spec, Watch};
+use super::super::tag::Tag;
+use crate::ledger::{Basis, Server, Unit};
+
+const INPUT_TOKENS: Tag = Tag::Amount(Unit::InputToken, Basis::Reported);
+const OUTPUT_TOKENS: Tag = Tag::Amount(Unit::OutputToken, Basis::Reported);
+
+/// `POST /api/generate`
+pub(super) const GENERATE: Spec = Spec {
+    primary: Unit::OutputToken,
+    row_each: true,
+    request: Watch::Json(&[("model", Tag::Model), ("prompt", Tag::Text), ("suffix", Tag::Text), ("system", Tag::Text)]),
+    response: Watch::Json(&[
+        ("model", Tag::Model),
+        ("response", Tag::Content),
+        ("thinking", Tag::Content),
+        ("prompt_eval_count", INPUT_TOKENS),
+        ("eval_count", OUTPUT_TOKENS),
+    ]),
+    servers: &[Server::Ollama],
+};
+
+/// `POST /api/chat`
+pub(super) const CHAT: Spec = Spec {
+    request: Watch::Json(&[("model", Tag::Model), ("messages[].content", Tag::Text)]),
+    response: Watch::Json(&[
+        ("model", Tag::Model),
+        ("message.content", Tag::Content),
+        ("message.thinking", Tag::Content),
+        ("message.tool_calls[].function.name", Tag::Content),
+        ("prompt_eval_count", INPUT_TOKENS),
+        ("eval_count", OUTPUT_TOKENS),
+    ]),
+    ..GENERATE
+};
+
+/// `POST /api/embed`, and the older `/api/embeddings`
+pub(super) const EMBED: Spec = Spec {
+    primary: Unit::InputToken,
+    row_each: false,
+    request: Watch::Json(&[("model", Tag::Model), ("input", Tag::Inputs), ("input[]", Tag::Input), ("prompt", Tag::Inputs)]),
+    response: Watch::Json(&[("model", Tag::Model), ("prompt_eval_count", INPUT_TOKENS)]),
+    ..GENERATE
+};

@@ -1,0 +1,101 @@
+//! The OpenAI API (vLLM, SGLang, llama.cpp, TGI, TEI, Ollama, TensorRT-LLM and many more): chat, completions, embeddings,
+//! responses. A prompt is a row. Tokens are those of `usage`; first content is text, reasoning or a tool's arguments, not the
+//! chunk that names the role.
+
+use super::super::plan::{Spec, Watch};
+use super::super::tag::Tag;
+use crate::ledger::{Basis, Server, Unit};
+
+const INPUT_TOKENS: Tag = Tag::Amount(Unit::InputToken, Basis::Reported);
+const OUTPUT_TOKENS: Tag = Tag::Amount(Unit::OutputToken, Basis::Reported);
+const SERVERS: &[Server] = &[Server::Vllm, Server::Sglang, Server::LlamaCpp, Server::TensorRtLlm];
+
+/// `POST /v1/chat/completions`
+pub(super) const CHAT: Spec = Spec {
+    primary: Unit::OutputToken,
+    row_each: true,
+    request: Watch::Json(&[("model", Tag::Model), ("messages[].content", Tag::Text), ("messages[].content[].text", Tag::Text)]),
+    response: Watch::Json(&[
+        ("model", Tag::Model),
+        ("usage.prompt_tokens", INPUT_TOKENS),
+        ("usage.completion_tokens", OUTPUT_TOKENS),
+        ("choices[].delta.content", Tag::Content),
+        ("choices[].delta.reasoning_content", Tag::Content),
+        ("choices[].delta.reasoning", Tag::Content),
+        ("choices[].delta.refusal", Tag::Content),
+        ("choices[].delta.tool_calls[].function.arguments", Tag::Content),
+        ("choices[].delta.function_call.arguments", Tag::Content),
+        ("choices[].message.content", Tag::Content),
+        ("choices[].message.reasoning_content", Tag::Content),
+        ("choices[].message.reasoning", Tag::Content),
+        ("choices[].message.tool_calls[].function.arguments", Tag::Content),
+    ]),
+    servers: SERVERS,
+};
+
+/// `POST /v1/completions`, and llama.cpp's own `/completion`
+pub(super) const COMPLETIONS: Spec = Spec {
+    primary: Unit::OutputToken,
+    row_each: false,
+    request: Watch::Json(&[
+        ("model", Tag::Model),
+        ("prompt", Tag::Inputs),
+        ("prompt[]", Tag::Input),
+        ("prompt.prompt_string", Tag::Text),
+        ("prompt[].prompt_string", Tag::Text),
+        ("suffix", Tag::Text),
+    ]),
+    response: Watch::Json(&[
+        ("model", Tag::Model),
+        ("usage.prompt_tokens", INPUT_TOKENS),
+        ("usage.completion_tokens", OUTPUT_TOKENS),
+        ("choices[].text", Tag::Content),
+        // llama.cpp's own
+        ("content", Tag::Content),
+        ("tokens_evaluated", INPUT_TOKENS),
+        ("tokens_predicted", OUTPUT_TOKENS),
+    ]),
+    servers: SERVERS,
+};
+
+/// `POST /v1/embeddings`, and llama.cpp's own `/embeddings`
+pub(super) const EMBEDDINGS: Spec = Spec {
+    primary: Unit::InputToken,
+    row_each: false,
+    request: Watch::Json(&[
+        ("model", Tag::Model),
+        ("input", Tag::Inputs),
+        ("input[]", Tag::Input),
+        ("content", Tag::Inputs),
+        ("content[]", Tag::Input),
+    ]),
+    response: Watch::Json(&[("model", Tag::Model), ("usage.prompt_tokens", INPUT_TOKENS)]),
+    servers: SERVERS,
+};
+
+/// `POST /v1/responses`
+pub(super) const RESPONSES: Spec = Spec {
+    primary: Unit::OutputToken,
+    row_each: true,
+    request: Watch::Json(&[
+        ("model", Tag::Model),
+        ("instructions", Tag::Text),
+        ("input", Tag::Text),
+        ("input[].content", Tag::Text),
+        ("input[].content[].text", Tag::Text),
+        ("input[].output", Tag::Text),
+    ]),
+    response: Watch::Json(&[
+        ("model", Tag::Model),
+        ("usage.input_tokens", INPUT_TOKENS),
+        ("usage.output_tokens", OUTPUT_TOKENS),
+        ("output[].content[].text", Tag::Content),
+        ("output[].arguments", Tag::Content),
+        // of streams: text, reasoning and arguments come as `delta`, the account at the end as `response`
+        ("delta", Tag::Content),
+        ("response.model", Tag::Model),
+        ("response.usage.input_tokens", INPUT_TOKENS),
+        ("response.usage.output_tokens", OUTPUT_TOKENS),
+    ]),
+    servers: SERVERS,
+};

@@ -1,0 +1,105 @@
+//! What texts, token ids and lists of them ask for: rows and input tokens. A list of texts is a row each; a list of token
+//! ids is one row; a list of lists is a row each.
+
+use super::tag::Seen;
+use crate::ledger::Basis;
+
+/// The inputs of one request, as they add up.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    rows: Option<u64>,
+    /// Bytes of text that the model reads.
+    text_bytes: u64,
+    texts: u64,
+    /// Bytes of text that it reads again with every row.
+    query_bytes: u64,
+    /// Of the list that is being read: texts and groups, figures, lists, and elements of these lists.
+    items: u64,
+    figures: u64,
+    lists: u64,
+    nested: u64,
+    /// Token ids.
+    ids: u64,
+}
+
+impl Inputs {
+    /// Text that the model reads.
+    pub(super) const fn text(&mut self, bytes: u64) {
+        self.text_bytes = self.text_bytes.saturating_add(bytes);
+        self.texts += 1;
+    }
+
+    /// Text that it reads with every row.
+    pub(super) const fn query(&mut self, bytes: u64) {
+        self.query_bytes = self.query_bytes.saturating_add(bytes);
+    }
+
+    /// An element of the list of inputs.
+    pub(super) const fn item(&mut self, seen: Seen<'_>) {
+        match seen {
+            Seen::Number(_) => self.figures += 1,
+            Seen::Text { bytes, .. } => {
+                self.items += 1;
+                self.text(bytes);
+            }
+            Seen::List(len) => {
+                self.lists += 1;
+                self.nested = self.nested.saturating_add(len);
+            }
+            Seen::Group | Seen::Bool => self.items += 1,
+        }
+    }
+
+    /// The input itself, or the end of the list of inputs.
+    pub(super) fn end(&mut self, seen: Seen<'_>) {
+        match seen {
+            Seen::Text { bytes, .. } => {
+                self.text(bytes);
+                self.add_rows(1);
+            }
+            Seen::List(_) if self.figures > 0 => {
+                // token ids, perhaps with texts among them: one input
+                self.ids = self.ids.saturating_add(self.figures);
+                self.add_rows(1);
+            }
+            Seen::List(len) => {
+                if self.items == 0 && self.texts == 0 {
+                    self.ids = self.ids.saturating_add(self.nested);
+                }
+                self.add_rows(len);
+            }
+            Seen::Number(_) | Seen::Group | Seen::Bool => self.add_rows(1),
+        }
+        (self.items, self.figures, self.lists, self.nested) = (0, 0, 0, 0);
+    }
+
+    /// As [`Self::end`], where two texts in a list are one input.
+    pub(super) fn end_pairs(&mut self, seen: Seen<'_>) {
+        match seen {
+            Seen::List(1 | 2) if self.lists == 0 && self.items > 0 => {
+                self.add_rows(1);
+                (self.items, self.figures, self.lists, self.nested) = (0, 0, 0, 0);
+            }
+            _ => self.end(seen),
+        }
+    }
+
+    fn add_rows(&mut self, n: u64) {
+        self.rows = Some(self.rows.unwrap_or(0).saturating_add(n));
+    }
+
+    /// How many inputs there are, where any was seen.
+    pub(super) const fn rows(&self) -> Option<u64> {
+        self.rows
+    }
+
+    /// How many tokens the model reads, and how that is known: ids are counted, texts estimated.
+    pub(super) fn tokens(&self, bytes_per_token: u64) -> Option<(u64, Basis)> {
+        let again = self.query_bytes.saturating_mul(self.texts.max(1));
+        let bytes = self.text_bytes.saturating_add(again);
+        if bytes == 0 {
+            return (self.ids > 0).then_some((self.ids, Basis::Counted));
+        }
+        Some((self.ids.saturating_add(bytes.div_ceil(bytes_per_token)), Basis::Estimated))
+    }
+}

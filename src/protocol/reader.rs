@@ -1,0 +1,122 @@
+//! One body that is being read, whatever its format: pieces go in, facts come out.
+
+use super::facts::Facts;
+use super::media::Media;
+use super::plan::Source;
+use super::tag::{Seen, Tag};
+use super::wire::{Frame, Frames, Item, Json, Proto, ProtoValue, Sse, SsePiece, Value};
+
+/// A reader of one body.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one allocation holds a whole exchange; two would cost more than the room")]
+pub(super) enum Reader {
+    /// Nothing is read.
+    Off,
+    /// One document.
+    Json(Json<Tag>),
+    /// One document of this many bytes, then tensors.
+    JsonBefore(Json<Tag>, u64),
+    /// A document an event.
+    Events(Sse, Json<Tag>),
+    /// Documents one behind another.
+    Lines(Json<Tag>),
+    /// A protobuf message each.
+    Grpc(Frames, Proto<Tag>),
+}
+
+impl Reader {
+    /// A reader for a body of this format that watches `source`.
+    pub(super) fn new(source: &Source, media: Media) -> Self {
+        match (source, media) {
+            (Source::Json(paths), Media::Json) => Self::Json(Json::new(paths.clone())),
+            (Source::Json(paths), Media::JsonBefore(bytes)) => Self::JsonBefore(Json::new(paths.clone()), bytes),
+            (Source::Json(paths), Media::Events) => Self::Events(Sse::new(), Json::new(paths.clone())),
+            (Source::Json(paths), Media::Lines) => Self::Lines(Json::new(paths.clone())),
+            (Source::Proto(fields), Media::Grpc) => Self::Grpc(Frames::new(), Proto::new(fields.clone())),
+            _ => Self::Off,
+        }
+    }
+
+    /// Whether the body may bring more than one document.
+    pub(super) const fn streams(&self) -> bool {
+        matches!(self, Self::Events(..) | Self::Lines(_) | Self::Grpc(..))
+    }
+
+    /// The next piece, read `at_ns` after the request's start.
+    pub(super) fn feed(&mut self, bytes: &[u8], at_ns: u64, facts: &mut Facts) {
+        match self {
+            Self::Off => {}
+            Self::Json(json) => {
+                json.feed(bytes, &mut |tag, value| note_json(facts, tag, value));
+                if json.is_done() || json.is_broken() {
+                    facts.end_document(at_ns);
+                    *self = Self::Off;
+                }
+            }
+            Self::JsonBefore(json, left) => {
+                let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                json.feed(&bytes[..here], &mut |tag, value| note_json(facts, tag, value));
+                *left -= here as u64;
+                if *left == 0 {
+                    facts.end_document(at_ns);
+                    *self = Self::Off;
+                }
+            }
+            Self::Events(sse, json) => sse.feed(bytes, &mut |piece| match piece {
+                SsePiece::Data(data) => json.feed(data, &mut |tag, value| note_json(facts, tag, value)),
+                SsePiece::End => {
+                    facts.end_document(at_ns);
+                    json.restart();
+                }
+                SsePiece::Name(_) => {}
+            }),
+            Self::Lines(json) => json.feed_many(bytes, &mut |item| match item {
+                Item::Value(tag, value) => note_json(facts, tag, value),
+                Item::End => facts.end_document(at_ns),
+            }),
+            Self::Grpc(frames, proto) => frames.feed(bytes, &mut |frame| match frame {
+                Frame::Begin { .. } => proto.restart(),
+                Frame::Piece(piece) => proto.feed(piece, &mut |tag, value| note_proto(facts, tag, value)),
+                Frame::End => facts.end_message(at_ns),
+                Frame::Compressed { .. } => {}
+            }),
+        }
+    }
+
+    /// No more bytes come; the last ones were read at `at_ns`.
+    pub(super) fn end(&mut self, at_ns: u64, facts: &mut Facts) {
+        match self {
+            Self::Json(json) | Self::JsonBefore(json, _) | Self::Events(_, json) | Self::Lines(json) => {
+                json.end(&mut |tag, value| note_json(facts, tag, value));
+                facts.end_document(at_ns);
+            }
+            Self::Off | Self::Grpc(..) => {}
+        }
+        *self = Self::Off;
+    }
+}
+
+fn note_json(facts: &mut Facts, tag: Tag, value: Value<'_>) {
+    let seen = match value {
+        // what is null is not there
+        Value::Null => return,
+        Value::Bool(_) => Seen::Bool,
+        Value::Number(n) => Seen::Number(n),
+        Value::Text { head, bytes } => Seen::Text { head, bytes },
+        Value::Array { len } => Seen::List(len),
+        Value::Object { .. } => Seen::Group,
+    };
+    facts.note(tag, seen);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "beyond 2^53 it is no count, and not taken for one")]
+fn note_proto(facts: &mut Facts, tag: Tag, value: ProtoValue<'_>) {
+    let seen = match value {
+        ProtoValue::Varint(n) | ProtoValue::Fixed64(n) => Seen::Number(n as f64),
+        ProtoValue::Fixed32(bits) => Seen::Number(f64::from(f32::from_bits(bits))),
+        ProtoValue::Double(n) => Seen::Number(n),
+        ProtoValue::Text { head, bytes } => Seen::Text { head, bytes },
+        ProtoValue::Message { .. } => Seen::Group,
+    };
+    facts.note(tag, seen);
+}

@@ -1,0 +1,172 @@
+//! Whole exchanges through a tap: each fixture in `tests/fixtures/*/` has a request, a response and what is to be known of
+//! them, written out by hand. Each is fed as it came, byte by byte, and cut at random; nothing may change.
+
+use std::path::{Path, PathBuf};
+
+use http::{HeaderMap, HeaderName, Method};
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::ledger::{Ledger, Stamp, Unit};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fixture {
+    /// Where the bodies and their fields are from.
+    source: String,
+    /// The section `protocol`.
+    #[serde(default)]
+    config: Config,
+    request: Message,
+    response: Message,
+    /// The ledger as [`told`] tells it.
+    expect: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default)]
+    path: String,
+    #[serde(default)]
+    status: u16,
+    headers: Vec<(String, String)>,
+    /// Pieces as they came, one a millisecond: text, or `{"hex": …}`.
+    body: Vec<Piece>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Piece {
+    Text(String),
+    Hex { hex: String },
+}
+
+impl Piece {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.clone().into_bytes(),
+            Self::Hex { hex } => {
+                let digits: Vec<u8> = hex.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+                digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+            }
+        }
+    }
+}
+
+impl Message {
+    fn head(&self) -> HeaderMap {
+        self.headers.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap())).collect()
+    }
+}
+
+/// Feeds an exchange, its pieces cut again by `cut` (which gives the length of the next piece).
+fn play(fixture: &Fixture, mut cut: impl FnMut(usize) -> usize) -> Value {
+    let protocols = Protocols::new(&fixture.config);
+    let method: Method = fixture.request.method.as_deref().unwrap_or("POST").parse().unwrap();
+    let Some(mut tap) = protocols.open(&method, &fixture.request.path, &fixture.request.head()) else { return json!(null) };
+    let mut each = |pieces: &[Piece], feed: &mut dyn FnMut(&[u8], u64)| {
+        for (at, piece) in pieces.iter().enumerate() {
+            let bytes = piece.bytes();
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(cut(rest.len()).clamp(1, rest.len()));
+                feed(now, (at as u64 + 1) * 1_000_000);
+                rest = later;
+            }
+        }
+    };
+    each(&fixture.request.body, &mut |bytes, _| tap.request(bytes));
+    tap.response_head(fixture.response.status, &fixture.response.head());
+    each(&fixture.response.body, &mut |bytes, at_ns| tap.response(bytes, at_ns));
+    let mut ledger = Ledger::open(Stamp::now(), 0);
+    let model = tap.close(&mut ledger).map(str::to_owned);
+    told(model, &ledger)
+}
+
+/// What a ledger says, as fixtures write it. What is not known is not there.
+fn told(model: Option<String>, ledger: &Ledger) -> Value {
+    let mut told = serde_json::Map::new();
+    if let Some(model) = model {
+        told.insert("model".to_owned(), json!(model));
+    }
+    if let Some(server) = ledger.server {
+        told.insert("server".to_owned(), json!(server.name()));
+    }
+    if let Some(primary) = ledger.work.primary {
+        told.insert("primary".to_owned(), json!(primary.name()));
+    }
+    for unit in Unit::ALL {
+        if let Some((amount, basis)) = ledger.work.get(unit).filter(|_| unit != Unit::Byte) {
+            told.insert(unit.name().to_owned(), json!([amount, basis.name()]));
+        }
+    }
+    if let Some(generation) = &ledger.generation {
+        if let (Some(first_ns), Some(last_ns)) = (generation.first_ns, generation.last_ns) {
+            let pace = json!({"first_ms": first_ns / 1_000_000, "last_ms": last_ns / 1_000_000, "chunks": generation.chunks});
+            assert_eq!(generation.gaps_us.len() as u64 + 1, generation.chunks);
+            told.insert("pace".to_owned(), pace);
+        }
+        for (name, ns) in [
+            ("server_first_token_us", generation.server_first_token_ns),
+            ("server_per_output_token_us", generation.server_per_output_token_ns),
+        ] {
+            told.extend(ns.map(|ns| (name.to_owned(), json!(ns / 1_000))));
+        }
+    }
+    if !ledger.reports.is_empty() {
+        let report = |report: &crate::ledger::Report| {
+            let name = report.phase.map_or(report.stage.name(), |phase| phase.name());
+            json!([name, report.duration_ns / 1_000])
+        };
+        told.insert("reports_us".to_owned(), ledger.reports.iter().map(report).collect());
+    }
+    Value::Object(told)
+}
+
+fn fixtures() -> Vec<(PathBuf, Fixture)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let mut found = Vec::new();
+    for server in std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        for file in std::fs::read_dir(server).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.to_str().unwrap().ends_with(".exchange.json") {
+                let text = std::fs::read_to_string(&file).unwrap();
+                let fixture: Fixture = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+                assert!(!fixture.source.is_empty());
+                found.push((file, fixture));
+            }
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    assert!(found.len() >= 30, "{}", found.len());
+    found
+}
+
+#[test]
+fn every_fixture_is_read_as_it_was_written_out_by_hand() {
+    let mut faults = Vec::new();
+    for (file, fixture) in fixtures() {
+        let told = play(&fixture, |len| len);
+        if told != fixture.expect {
+            faults.push(format!("{}\n  told     {told}\n  expected {}", file.display(), fixture.expect));
+        }
+        assert_eq!(play(&fixture, |_| 1), told, "{}: byte by byte", file.display());
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn where_a_body_is_cut_does_not_matter(seed in proptest::collection::vec(1usize..97, 1..40)) {
+        for (file, fixture) in fixtures() {
+            let mut lengths = seed.iter().copied().cycle();
+            let told = play(&fixture, |_| lengths.next().unwrap_or(1));
+            prop_assert_eq!(told, fixture.expect, "{}", file.display());
+        }
+    }
+}

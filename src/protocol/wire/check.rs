@@ -1,0 +1,111 @@
+//! What must hold of every reader on any bytes, for the property tests and the fuzz targets alike: reading ends without a
+//! panic, and pieces give the same as the whole. Keeps what comes out, so it is for tests only.
+
+use std::sync::Arc;
+
+use super::{Fields, Frame, Frames, Item, Json, Paths, Proto, ProtoValue, Shape, Sse, SsePiece, Value};
+
+/// What one reader handed over, as text, and how it stood at the end.
+pub type Seen = Vec<String>;
+
+/// Reads the pieces with a fresh reader.
+pub type Read = fn(&mut dyn Iterator<Item = &[u8]>) -> Seen;
+
+/// Whether reading `bytes` whole, byte by byte, and in pieces whose lengths the first byte chooses, is the same.
+#[must_use]
+pub fn same_in_pieces(bytes: &[u8], read: Read) -> bool {
+    let whole = read(&mut std::iter::once(bytes));
+    let some = usize::from(bytes.first().copied().unwrap_or(0)) + 2;
+    [1, some].into_iter().all(|length| read(&mut bytes.chunks(length)) == whole)
+}
+
+/// A JSON document, with places of every kind watched.
+pub fn json(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
+    let mut seen = Seen::new();
+    let mut reader = Json::new(Arc::new(json_places()));
+    let mut on = |tag: &str, value: Value<'_>| seen.push(format!("{tag} {value:?}"));
+    for piece in pieces {
+        reader.feed(piece, &mut on);
+    }
+    let is_done = reader.end(&mut on);
+    seen.push(format!("done {is_done} broken {}", reader.is_broken()));
+    seen
+}
+
+/// JSON documents one behind another.
+pub fn json_many(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
+    let mut seen = Seen::new();
+    let mut reader = Json::new(Arc::new(json_places()));
+    for piece in pieces {
+        reader.feed_many(piece, &mut |item| match item {
+            Item::Value(tag, value) => seen.push(format!("{tag} {value:?}")),
+            Item::End => seen.push("end".to_owned()),
+        });
+    }
+    seen.push(format!("broken {}", reader.is_broken()));
+    seen
+}
+
+fn json_places() -> Paths<&'static str> {
+    let patterns = ["", "a", "b[]", "b[0].c", "c.*", "c.a.b", "d[].a[].c", "[]", "[][1]", "*.model", "e[][].b"];
+    Paths::new(patterns.map(|p| (p, p)))
+}
+
+/// A protobuf message, with fields of every shape watched.
+pub fn proto(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
+    let mut seen = Seen::new();
+    let fields = Fields::new([
+        (&[1][..], "1", Shape::Varint),
+        (&[2], "2", Shape::PackedVarints),
+        (&[3], "3", Shape::Text),
+        (&[4], "4", Shape::Double),
+        (&[5], "5", Shape::Message),
+        (&[5, 1], "5.1", Shape::Text),
+        (&[5, 5, 1], "5.5.1", Shape::Fixed32),
+        (&[5, 5], "5.5", Shape::Message),
+        (&[6, 2], "6.2", Shape::Message),
+        (&[7], "7", Shape::Fixed64),
+    ]);
+    let mut reader = Proto::new(Arc::new(fields));
+    for piece in pieces {
+        reader.feed(piece, &mut |tag, value| {
+            seen.push(match value {
+                // by its bits: no number equals itself that is none
+                ProtoValue::Double(n) => format!("{tag} Double {:x}", n.to_bits()),
+                other => format!("{tag} {other:?}"),
+            });
+        });
+    }
+    seen.push(format!("end {} broken {}", reader.end(), reader.is_broken()));
+    seen
+}
+
+/// A gRPC body; pieces of a message are put together again.
+pub fn grpc(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
+    let mut seen = Seen::new();
+    let (mut reader, mut message) = (Frames::new(), Vec::new());
+    for piece in pieces {
+        reader.feed(piece, &mut |frame| match frame {
+            Frame::Piece(bytes) => message.extend_from_slice(bytes),
+            Frame::End => seen.push(format!("end {:?}", std::mem::take(&mut message))),
+            other => seen.push(format!("{other:?}")),
+        });
+    }
+    seen.push(format!("{message:?} end {} broken {}", reader.end(), reader.is_broken()));
+    seen
+}
+
+/// An event stream; pieces of an event's data are put together again.
+pub fn sse(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
+    let mut seen = Seen::new();
+    let (mut reader, mut data) = (Sse::new(), Vec::new());
+    for piece in pieces {
+        reader.feed(piece, &mut |piece| match piece {
+            SsePiece::Data(bytes) => data.extend_from_slice(bytes),
+            SsePiece::Name(name) => seen.push(format!("name {name:?}")),
+            SsePiece::End => seen.push(format!("end {:?}", std::mem::take(&mut data))),
+        });
+    }
+    seen.push(format!("{data:?}"));
+    seen
+}

@@ -1,0 +1,197 @@
+//! Where to look in a JSON document: watched places, compiled once to a tree of keys and elements and shared by readers.
+//! A place has exactly one node, also where `*` or `[]` and a name or an index all match it, so that a reader follows one
+//! node and never a set of them.
+
+use std::collections::BTreeMap;
+
+/// How many containers may be nested in one another; what is deeper is not read.
+pub const DEPTH: usize = 64;
+
+pub(super) type Node = u32;
+/// Nothing is watched here or below.
+pub(super) const NOWHERE: Node = Node::MAX;
+
+/// One step on the way to a place in a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The value of this key of an object.
+    Key(String),
+    /// The value of any key.
+    AnyKey,
+    /// Any element of an array.
+    Element,
+    /// The element at this index, from 0.
+    Index(u64),
+}
+
+impl Step {
+    /// The steps of a pattern: keys joined by dots, `*` for any key, `[]` for any element, `[0]` for the first.
+    ///
+    /// Examples are `model`, `inputs[].shape[]`, `choices[0].delta.content`, `outputs.*`, `[].x`, and the empty pattern,
+    /// which is the document itself. Keys that hold a dot or brackets can only be built as steps.
+    #[must_use]
+    pub fn parse(pattern: &str) -> Vec<Self> {
+        let mut steps = Vec::new();
+        for part in pattern.split('.').filter(|part| !part.is_empty()) {
+            let (key, mut rest) = part.split_at(part.find('[').unwrap_or(part.len()));
+            match key {
+                "" => {}
+                "*" => steps.push(Self::AnyKey),
+                key => steps.push(Self::Key(key.to_owned())),
+            }
+            while let Some((index, after)) = rest.strip_prefix('[').and_then(|r| r.split_once(']')) {
+                debug_assert!(index.is_empty() || index.parse::<u64>().is_ok(), "{pattern}: {index} is no index");
+                steps.push(index.parse().map_or(Self::Element, Self::Index));
+                rest = after;
+            }
+            debug_assert!(rest.is_empty(), "{pattern}: {rest} is behind the brackets");
+        }
+        steps
+    }
+}
+
+/// Watched places in a document, each with a tag that its values are handed over with.
+#[derive(Clone, Debug)]
+pub struct Paths<T> {
+    nodes: Vec<Place<T>>,
+    depth: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Place<T> {
+    tag: Option<T>,
+    keys: Vec<(Box<[u8]>, Node)>,
+    any_key: Node,
+    /// By index, ascending.
+    indices: Vec<(u64, Node)>,
+    element: Node,
+}
+
+impl<T: Copy> Paths<T> {
+    /// Compiles patterns (see [`Step::parse`]). A value has one tag: of patterns that match the same place, the one that names
+    /// the last step wins, or else the step before, and so on; of equal patterns the last.
+    #[must_use]
+    pub fn new<'p>(patterns: impl IntoIterator<Item = (&'p str, T)>) -> Self {
+        Self::from_steps(patterns.into_iter().map(|(pattern, tag)| (Step::parse(pattern), tag)))
+    }
+
+    /// Compiles patterns that are steps already. One of more than [`DEPTH`] steps never matches and is left out.
+    #[must_use]
+    pub fn from_steps(patterns: impl IntoIterator<Item = (Vec<Step>, T)>) -> Self {
+        let mut root = Tree::default();
+        let mut depth = 0;
+        for (steps, tag) in patterns {
+            if steps.len() > DEPTH {
+                continue;
+            }
+            depth = depth.max(steps.len());
+            let place = steps.iter().fold(&mut root, Tree::child);
+            debug_assert!(place.tag.is_none(), "a pattern is watched twice: {steps:?}");
+            place.tag = Some(tag);
+        }
+        root.fall_through();
+        let mut nodes = Vec::new();
+        root.flatten(&mut nodes);
+        Self { nodes, depth }
+    }
+
+    /// How many steps the longest pattern has: no more containers are ever open that are looked into.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn place(&self, node: Node) -> Option<&Place<T>> {
+        self.nodes.get(node as usize)
+    }
+
+    /// The tag of a watched place.
+    pub(super) fn tag(&self, node: Node) -> Option<T> {
+        self.place(node)?.tag
+    }
+
+    /// Whether keys of an object at this place lead anywhere.
+    pub(super) fn looks_into_object(&self, node: Node) -> bool {
+        self.place(node).is_some_and(|p| p.any_key != NOWHERE || !p.keys.is_empty())
+    }
+
+    /// Whether elements of an array at this place lead anywhere, from this index on.
+    pub(super) fn looks_into_array(&self, node: Node, from: u64) -> bool {
+        self.place(node).is_some_and(|p| p.element != NOWHERE || p.indices.last().is_some_and(|(last, _)| *last >= from))
+    }
+
+    pub(super) fn key(&self, node: Node, key: &[u8]) -> Node {
+        let Some(place) = self.place(node) else { return NOWHERE };
+        place.keys.iter().find(|(k, _)| **k == *key).map_or(place.any_key, |(_, child)| *child)
+    }
+
+    pub(super) fn element(&self, node: Node, index: u64) -> Node {
+        let Some(place) = self.place(node) else { return NOWHERE };
+        place.indices.iter().find(|(i, _)| *i == index).map_or(place.element, |(_, child)| *child)
+    }
+}
+
+/// The places while patterns are put in.
+#[derive(Clone, Debug)]
+struct Tree<T> {
+    tag: Option<T>,
+    keys: BTreeMap<String, Tree<T>>,
+    any_key: Option<Box<Tree<T>>>,
+    indices: BTreeMap<u64, Tree<T>>,
+    element: Option<Box<Tree<T>>>,
+}
+
+impl<T> Default for Tree<T> {
+    fn default() -> Self {
+        Self { tag: None, keys: BTreeMap::new(), any_key: None, indices: BTreeMap::new(), element: None }
+    }
+}
+
+impl<T: Copy> Tree<T> {
+    fn child(&mut self, step: &Step) -> &mut Self {
+        match step {
+            Step::Key(key) => self.keys.entry(key.clone()).or_default(),
+            Step::AnyKey => self.any_key.get_or_insert_default(),
+            Step::Element => self.element.get_or_insert_default(),
+            Step::Index(index) => self.indices.entry(*index).or_default(),
+        }
+    }
+
+    /// What holds for any key holds for a named one too, unless the named one says otherwise; so with elements.
+    fn fall_through(&mut self) {
+        if let Some(any) = &self.any_key {
+            self.keys.values_mut().for_each(|named| named.adopt(any));
+        }
+        if let Some(any) = &self.element {
+            self.indices.values_mut().for_each(|named| named.adopt(any));
+        }
+        self.keys.values_mut().chain(self.indices.values_mut()).for_each(Self::fall_through);
+        self.any_key.iter_mut().chain(&mut self.element).for_each(|any| any.fall_through());
+    }
+
+    fn adopt(&mut self, other: &Self) {
+        self.tag = self.tag.or(other.tag);
+        for (key, theirs) in &other.keys {
+            self.keys.entry(key.clone()).or_default().adopt(theirs);
+        }
+        for (index, theirs) in &other.indices {
+            self.indices.entry(*index).or_default().adopt(theirs);
+        }
+        if let Some(theirs) = &other.any_key {
+            self.any_key.get_or_insert_default().adopt(theirs);
+        }
+        if let Some(theirs) = &other.element {
+            self.element.get_or_insert_default().adopt(theirs);
+        }
+    }
+
+    fn flatten(&self, nodes: &mut Vec<Place<T>>) -> Node {
+        let own = nodes.len();
+        nodes.push(Place { tag: self.tag, keys: Vec::new(), any_key: NOWHERE, indices: Vec::new(), element: NOWHERE });
+        let keys = self.keys.iter().map(|(k, child)| (k.as_bytes().into(), child.flatten(nodes))).collect();
+        let indices = self.indices.iter().map(|(i, child)| (*i, child.flatten(nodes))).collect();
+        let any_key = self.any_key.as_ref().map_or(NOWHERE, |any| any.flatten(nodes));
+        let element = self.element.as_ref().map_or(NOWHERE, |any| any.flatten(nodes));
+        nodes[own] = Place { tag: self.tag, keys, any_key, indices, element };
+        Node::try_from(own).unwrap_or(NOWHERE)
+    }
+}

@@ -1,0 +1,165 @@
+//! Passing over the rest of a JSON container that nobody looks into, at memory speed: 64 bytes at a time are tested for a
+//! quote or a bracket, and only where one is are they looked at closer. Counts the container's elements if asked to.
+//! Whether what is passed over is sound is not checked, beyond that brackets close and strings end.
+//!
+//! Linear: a window of 64 bytes is tested at most once more than it is left behind. A string that ends within the window
+//! clears its bits; one that ends beyond it moves the window there.
+
+use memchr::memchr2;
+
+const WINDOW: usize = 64;
+
+/// A container that is being passed over.
+#[derive(Clone, Debug)]
+pub(super) struct Skip {
+    /// How many containers are open, this one included.
+    depth: usize,
+    in_string: bool,
+    /// The last byte was a backslash.
+    is_escaped: bool,
+    is_counting: bool,
+    count: u64,
+}
+
+/// How passing over went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Skipped {
+    /// The container closed with the last of this many bytes.
+    Closed(usize),
+    /// Every byte was taken.
+    All,
+    /// Too many containers are open.
+    TooDeep,
+}
+
+impl Skip {
+    /// Behind the opening bracket of a container of which `count` elements have begun; only counted on if asked to.
+    pub(super) fn new(is_counting: bool, count: u64) -> Self {
+        Self { depth: 1, in_string: false, is_escaped: false, is_counting, count }
+    }
+
+    /// How many elements or keys the container has, if they were counted.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Reads on; `room` more containers than one may be open.
+    pub(super) fn read(&mut self, bytes: &[u8], room: usize) -> Skipped {
+        let mut at = 0;
+        if self.in_string {
+            match self.string(bytes, 0) {
+                Some(behind) => at = behind,
+                None => return Skipped::All,
+            }
+        }
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let mut padded = [0; WINDOW];
+            let window = rest.first_chunk::<WINDOW>().unwrap_or_else(|| {
+                padded[..rest.len()].copy_from_slice(rest);
+                &padded
+            });
+            if !has_marks(window) {
+                if self.is_counting && self.depth == 1 {
+                    self.count += commas(window);
+                }
+                at += WINDOW;
+                continue;
+            }
+            match self.window(window, bytes, at, room) {
+                Ok(next) => at = next,
+                Err(end) => return end,
+            }
+        }
+        Skipped::All
+    }
+
+    /// Looks at each mark in a window that begins at `at`. Returns where to go on.
+    fn window(&mut self, window: &[u8; WINDOW], bytes: &[u8], at: usize, room: usize) -> Result<usize, Skipped> {
+        let mut marks = mask(window, |word| zeros(word ^ each(b'"')) | zeros((word | each(0x26)) ^ each(0x7f)));
+        let commas = if self.is_counting { mask(window, |word| zeros(word ^ each(b','))) } else { 0 };
+        let mut from = 0;
+        while marks != 0 {
+            let place = marks.trailing_zeros() as usize;
+            marks &= marks - 1;
+            let byte = window[place] | 0x20;
+            if !matches!(byte, b'"' | b'{' | b'}') {
+                continue;
+            }
+            self.count_between(commas, from, place);
+            from = place + 1;
+            match byte {
+                b'{' if self.depth > room => return Err(Skipped::TooDeep),
+                b'{' => self.depth += 1,
+                b'}' if self.depth == 1 => return Err(Skipped::Closed(at + from)),
+                b'}' => self.depth -= 1,
+                _ => {
+                    let behind = self.string(bytes, at + from).ok_or(Skipped::All)?;
+                    from = behind - at;
+                    if from >= WINDOW {
+                        return Ok(behind);
+                    }
+                    marks &= u64::MAX << from;
+                }
+            }
+        }
+        self.count_between(commas, from, WINDOW);
+        Ok(at + WINDOW)
+    }
+
+    /// Counts the commas between two places of a window, if they divide the container's own elements.
+    fn count_between(&mut self, commas: u64, from: usize, to: usize) {
+        if self.depth == 1 && from < to {
+            let below = u64::MAX >> (WINDOW - to);
+            self.count += u64::from((commas & below & (u64::MAX << from)).count_ones());
+        }
+    }
+
+    /// Finds the quote that ends the string; returns the place behind it, or none where the bytes end first.
+    fn string(&mut self, bytes: &[u8], from: usize) -> Option<usize> {
+        self.in_string = true;
+        let mut at = from + usize::from(self.is_escaped && from < bytes.len());
+        self.is_escaped &= from >= bytes.len();
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let n = memchr2(b'"', b'\\', rest)?;
+            if rest[n] == b'"' {
+                self.in_string = false;
+                return Some(at + n + 1);
+            }
+            self.is_escaped = n + 1 == rest.len();
+            at += n + 2;
+        }
+        None
+    }
+}
+
+/// Whether a window holds a quote or a bracket. May say yes for a letter, never no for a mark. Written so that the compiler
+/// makes vector instructions of it.
+fn has_marks(window: &[u8; WINDOW]) -> bool {
+    // `[`, `]`, `{` and `}` are 0x7f with these bits set (so are a few letters that no number has)
+    window.iter().fold(0, |hit, byte| hit | u8::from(*byte == b'"') | u8::from(byte | 0x26 == 0x7f)) != 0
+}
+
+fn commas(window: &[u8; WINDOW]) -> u64 {
+    window.iter().fold(0, |n: u8, byte| n + u8::from(*byte == b',')).into()
+}
+
+/// A byte in every byte of a word.
+const fn each(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+/// The top bit of each byte that is zero, and no other.
+const fn zeros(word: u64) -> u64 {
+    !(((word & each(0x7f)) + each(0x7f)) | word | each(0x7f))
+}
+
+/// A bit for each byte of a window whose top bit `test` sets, in their order.
+fn mask(window: &[u8; WINDOW], test: impl Fn(u64) -> u64) -> u64 {
+    let mut mask = 0;
+    for (i, word) in window.as_chunks::<8>().0.iter().enumerate() {
+        // the product puts the bit of byte i to bit 56 + i, and no two bits meet on the way
+        let bits = (test(u64::from_le_bytes(*word)) >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        mask |= bits << (8 * i);
+    }
+    mask
+}

@@ -1,0 +1,159 @@
+//! The inside of a JSON string, piece by piece: its first bytes unescaped, and how long it is on the wire. Bytes that are
+//! not kept are never looked at one by one: the next quote or backslash is searched for.
+
+use memchr::memchr2;
+
+/// How many bytes of a text are kept.
+pub const TEXT_BYTES: usize = 128;
+
+/// Where in an escape sequence the reader is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Escape {
+    No,
+    Backslash,
+    Hex { left: u8, code: u16 },
+}
+
+/// A text that is being read.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    head: [u8; TEXT_BYTES],
+    len: usize,
+    /// More came than `head` holds.
+    is_cut: bool,
+    /// Whether `head` is wanted.
+    is_kept: bool,
+    /// On the wire, between the quotes.
+    bytes: u64,
+    escape: Escape,
+    /// The first half of a surrogate pair, until its second comes.
+    high: Option<u16>,
+}
+
+impl Text {
+    pub(super) fn new() -> Self {
+        let escape = Escape::No;
+        Self { head: [0; TEXT_BYTES], len: 0, is_cut: false, is_kept: false, bytes: 0, escape, high: None }
+    }
+
+    /// Ready for another text, whose head is kept or not.
+    pub(super) fn begin(&mut self, is_kept: bool) {
+        (self.len, self.is_cut, self.is_kept, self.bytes) = (0, false, is_kept, 0);
+        (self.escape, self.high) = (Escape::No, None);
+    }
+
+    /// The first bytes, unescaped; a character may be cut.
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head[..self.len]
+    }
+
+    /// All of it, if it was kept and is at most `limit` bytes long.
+    pub(super) fn whole(&self, limit: usize) -> Option<&[u8]> {
+        (self.is_kept && !self.is_cut && self.len <= limit).then(|| self.head())
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Reads up to the closing quote. Returns how many bytes that took, with the quote; none: it did not come.
+    pub(super) fn read(&mut self, piece: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while let Some(rest) = piece.get(at..).filter(|rest| !rest.is_empty()) {
+            if self.escape != Escape::No {
+                at += usize::from(self.escaped(rest[0]));
+                continue;
+            }
+            let Some(n) = memchr2(b'"', b'\\', rest) else {
+                self.keep(rest);
+                break;
+            };
+            self.keep(&rest[..n]);
+            at += n + 1;
+            if rest[n] == b'"' {
+                self.lone_half();
+                self.bytes += at as u64 - 1;
+                return Some(at);
+            }
+            self.escape = Escape::Backslash;
+        }
+        self.bytes += piece.len() as u64;
+        None
+    }
+
+    /// Adds to the head what fits in.
+    pub(super) fn keep(&mut self, bytes: &[u8]) {
+        if self.is_kept && !bytes.is_empty() {
+            self.lone_half();
+            self.push(bytes);
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let n = bytes.len().min(TEXT_BYTES - self.len);
+        self.head[self.len..self.len + n].copy_from_slice(&bytes[..n]);
+        self.len += n;
+        self.is_cut |= n < bytes.len();
+    }
+
+    /// Half a pair without the other is no character.
+    fn lone_half(&mut self) {
+        if self.high.take().is_some() {
+            self.push_char(char::REPLACEMENT_CHARACTER);
+        }
+    }
+
+    fn push_char(&mut self, c: char) {
+        self.push(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+
+    /// A byte behind a backslash. Returns whether it belonged to the escape: `\u` may be cut short by a quote.
+    fn escaped(&mut self, byte: u8) -> bool {
+        if let Escape::Hex { left, code } = self.escape {
+            let Some(digit) = char::from(byte).to_digit(16) else {
+                self.escape = Escape::No;
+                return false;
+            };
+            let code = code << 4 | digit as u16;
+            self.escape = if left > 1 { Escape::Hex { left: left - 1, code } } else { Escape::No };
+            if left == 1 && self.is_kept {
+                self.unit(code);
+            }
+            return true;
+        }
+        let plain = match byte {
+            b'u' => {
+                self.escape = Escape::Hex { left: 4, code: 0 };
+                return true;
+            }
+            b'n' => b'\n',
+            b't' => b'\t',
+            b'r' => b'\r',
+            b'b' => 8,
+            b'f' => 12,
+            other => other,
+        };
+        self.escape = Escape::No;
+        self.keep(&[plain]);
+        true
+    }
+
+    /// A UTF-16 code unit: a character, or half of one.
+    fn unit(&mut self, unit: u16) {
+        match (self.high, unit) {
+            (Some(high), 0xdc00..=0xdfff) => {
+                self.high = None;
+                let code = 0x1_0000 + ((u32::from(high) & 0x3ff) << 10 | (u32::from(unit) & 0x3ff));
+                self.push_char(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            (_, 0xd800..=0xdbff) => {
+                self.lone_half();
+                self.high = Some(unit);
+            }
+            _ => {
+                self.lone_half();
+                self.push_char(char::from_u32(unit.into()).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Where to look in a protobuf message: watched fields, compiled once to a tree of field numbers and shared by readers.
+
+/// How many messages may be nested in one another; what is deeper is not watched.
+pub const DEPTH: usize = 64;
+
+/// A message of which fields are watched: its place in the tree.
+pub(super) type Node = u32;
+pub(super) const ROOT: Node = 0;
+
+/// What a watched field is read as. A field that comes as another wire type than this one's is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// An integer, boolean or enum, once or repeated, packed or not: each comes by itself.
+    Varint,
+    /// The same; says that the schema packs it.
+    PackedVarints,
+    /// Four bytes (`fixed32`, `sfixed32`, `float`), once or repeated, packed or not.
+    Fixed32,
+    /// Eight bytes (`fixed64`, `sfixed64`), once or repeated, packed or not.
+    Fixed64,
+    /// A `double`, once or repeated, packed or not.
+    Double,
+    /// A string or bytes; or whatever comes as such and only its length is wanted, unless fields in it are watched.
+    Text,
+    /// A message, handed over at its end. Fields of it may be watched as well.
+    Message,
+}
+
+/// Watched fields of a message, each with a tag that its values are handed over with.
+#[derive(Clone, Debug)]
+pub struct Fields<T> {
+    nodes: Vec<Vec<Field<T>>>,
+    depth: usize,
+}
+
+/// One field of one message of the tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field<T> {
+    number: u32,
+    pub(super) watched: Option<(T, Shape)>,
+    /// The message's own fields, if any is watched.
+    pub(super) inside: Option<Node>,
+}
+
+impl<T: Copy> Fields<T> {
+    /// Compiles patterns, each the field numbers on the way: `[5, 3]` is field 3 of the message in field 5. The entries of a
+    /// map are messages of field 1 (key) and 2 (value). Of equal patterns the last wins; an empty one, and one of more than
+    /// [`DEPTH`] numbers, never matches and is left out.
+    #[must_use]
+    pub fn new<'p>(patterns: impl IntoIterator<Item = (&'p [u32], T, Shape)>) -> Self {
+        let mut fields = Self { nodes: vec![Vec::new()], depth: 0 };
+        for (numbers, tag, shape) in patterns {
+            let Some((last, way)) = numbers.split_last().filter(|_| numbers.len() <= DEPTH) else { continue };
+            fields.depth = fields.depth.max(numbers.len());
+            let node = way.iter().fold(ROOT as usize, |node, number| fields.inside(node, *number));
+            let field = fields.field(node, *last);
+            debug_assert!(field.watched.is_none(), "a field is watched twice: {numbers:?}");
+            field.watched = Some((tag, shape));
+        }
+        fields
+    }
+
+    fn field(&mut self, node: usize, number: u32) -> &mut Field<T> {
+        let fields = &mut self.nodes[node];
+        let at = fields.iter().position(|f| f.number == number).unwrap_or_else(|| {
+            fields.push(Field { number, watched: None, inside: None });
+            fields.len() - 1
+        });
+        &mut fields[at]
+    }
+
+    fn inside(&mut self, node: usize, number: u32) -> usize {
+        let next = self.nodes.len();
+        let inside = *self.field(node, number).inside.get_or_insert(next as Node);
+        if inside as usize == next {
+            self.nodes.push(Vec::new());
+        }
+        inside as usize
+    }
+
+    /// How many numbers the longest pattern has: no more messages are ever open that are looked into.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(super) fn get(&self, node: Node, number: u32) -> Option<Field<T>> {
+        self.nodes.get(node as usize)?.iter().find(|f| f.number == number).copied()
+    }
+}
