@@ -47,7 +47,7 @@ fn chat() -> Vec<u8> {
 
 fn tensor() -> Vec<u8> {
     // model_name, inputs { name, datatype, shape }, raw_input_contents
-    let mut message = b"\x0a\x01m\x2a\x10\x0a\x01x\x12\x04FP32\x1a\x05\x01\x80\x89\x7a\x01\x3a\x80\xa0\x3a".to_vec();
+    let mut message = b"\x0a\x01m\x2a\x10\x0a\x01x\x12\x04FP32\x1a\x05\x01\x80\x89\x7a\x01\x3a\x80\x80\x3a".to_vec();
     message.resize(message.len() + 950_272, 7);
     message
 }

@@ -63,6 +63,7 @@ fn any_spans() -> impl Strategy<Value = Vec<IncomingSpan>> {
         start_unix_ns,
         end_unix_ns,
         service: Arc::from(if n % 3 == 0 { "a/1" } else { "b/1" }),
+        server: None,
     });
     proptest::collection::vec(span, 0..40)
 }

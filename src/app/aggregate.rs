@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::attribution::{Aggregator, IncomingSpan, Join};
-use crate::ledger::{Ledger, Stamp};
+use crate::attribution::{Aggregator, IncomingSpan, Join, Statistics, merge_polled};
+use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use crate::metrics::{Counter, Counters, Registry};
 
 /// How often the queue is looked into.
@@ -22,9 +22,13 @@ const BATCH: usize = 16;
 /// How often the registry's windows advance.
 const ROTATE_NS: u64 = 2_000_000_000;
 
+/// The merge, with what the upstream's statistics say.
+type Merge = Box<dyn Fn(Ledger, Vec<TracedSpan>) -> Exchange + Send>;
+
 /// The aggregator and what it reads and writes.
 pub(super) struct Aggregation {
-    aggregator: Aggregator,
+    aggregator: Aggregator<Merge>,
+    statistics: Arc<Statistics>,
     queue: Arc<ArrayQueue<Ledger>>,
     registry: Arc<Mutex<Registry>>,
     counters: Arc<Counters>,
@@ -32,14 +36,23 @@ pub(super) struct Aggregation {
 }
 
 impl Aggregation {
+    /// Statistics older than `max_age_ns` are not used.
     pub(super) fn new(
         join: Join,
         queue: Arc<ArrayQueue<Ledger>>,
         registry: Arc<Mutex<Registry>>,
         counters: Arc<Counters>,
+        statistics: Arc<Statistics>,
+        max_age_ns: u64,
     ) -> Self {
-        let aggregator = Aggregator::new(join, counters.clone());
-        Self { aggregator, queue, registry, counters, rotated: Stamp::now() }
+        let polled = statistics.clone();
+        let merge = move |mut ledger: Ledger, traced| {
+            ledger.server = ledger.server.or_else(|| polled.server());
+            let polled = polled.of(&ledger, Stamp::now(), max_age_ns).unwrap_or_default();
+            merge_polled(ledger, traced, polled)
+        };
+        let aggregator = Aggregator::with_merge(join, counters.clone(), Box::new(merge) as Merge);
+        Self { aggregator, statistics, queue, registry, counters, rotated: Stamp::now() }
     }
 
     /// Runs until `stop`, then merges and records whatever waits.
@@ -76,6 +89,9 @@ impl Aggregation {
         self.counters.set(Counter::QueueDepth, depth as u64);
         let now = Stamp::now();
         let mut registry = self.registry.lock();
+        if depth > 0 {
+            self.statistics.note_request();
+        }
         let mut behind = depth;
         while behind > 0 {
             let batch: ArrayVec<Ledger, BATCH> = std::iter::from_fn(|| self.queue.pop()).take(behind.min(BATCH)).collect();

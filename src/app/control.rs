@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::aggregate::Aggregation;
 use super::running::StartError;
-use crate::attribution::Rules;
 use crate::attribution::otlp::{self, ForwardQueue, Inbox, Ours};
+use crate::attribution::{Poller, Rules, Statistics};
 use crate::config::Loaded;
 use crate::export::{self, Surfaces};
 use crate::ledger::{Ledger, Stamp, clock};
@@ -27,6 +27,8 @@ use crate::proxy::Target;
 const FORWARD_DRAIN: Duration = Duration::from_secs(5);
 /// How long the admin server's answers that are being given may take at the end; the receivers have a limit of their own.
 const ADMIN_DRAIN: Duration = Duration::from_secs(2);
+/// Means of the server's statistics are used for so many intervals.
+const POLLS_KEPT: u64 = 3;
 /// `/readyz` waits this long for the upstream to accept.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -44,6 +46,18 @@ pub(super) struct Listeners {
     pub(super) admin: TcpListener,
     pub(super) otlp_grpc: Option<TcpListener>,
     pub(super) otlp_http: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// The ports that they listen on, and the data plane's besides.
+    fn ports(&self, listen: u16) -> io::Result<Vec<u16>> {
+        let receivers = self.otlp_grpc.iter().chain(&self.otlp_http);
+        let mut ports = vec![listen];
+        for listener in receivers.chain([&self.admin]) {
+            ports.push(listener.local_addr()?.port());
+        }
+        Ok(ports)
+    }
 }
 
 /// What the control plane is made of.
@@ -83,6 +97,18 @@ impl Control {
     async fn run(self, forward: Option<ForwardQueue>, worker: Option<impl Future<Output = ()>>) -> io::Result<()> {
         let Self { loaded, listeners, counters, labels, rules, ours: _, queue, target, phases } = self;
         let config = &loaded.config;
+        let statistics = Arc::new(Statistics::default());
+        let poller = Poller {
+            poll: config.attribution.poll.clone(),
+            interval: config.attribution.poll_interval.get(),
+            upstream: config.upstream.clone(),
+            own_ports: listeners.ports(config.listen.get().port())?,
+            statistics: statistics.clone(),
+            labels: labels.clone(),
+            rules: rules.clone(),
+            counters: counters.clone(),
+        };
+        let max_age_ns = config.attribution.poll_interval.as_nanos().saturating_mul(POLLS_KEPT);
         let queue_capacity = queue.capacity();
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels, counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
@@ -91,7 +117,8 @@ impl Control {
         // the surfaces and the receiver outlive the last request: a scrape or a span may still come while requests drain
         let stop = phases.profiling.clone();
 
-        let aggregation = Aggregation::new(config.attribution.join(), queue, registry.clone(), counters.clone());
+        let aggregation =
+            Aggregation::new(config.attribution.join(), queue, registry.clone(), counters.clone(), statistics, max_age_ns);
         let aggregation = aggregation.run(spans, stop.clone());
         let surfaces = Surfaces {
             registry,
@@ -123,7 +150,9 @@ impl Control {
                 () = too_late => tracing::warn!("otlp_forward: some telemetry could not be passed on before the end"),
             }
         };
-        let ((), admin, grpc, http, ()) = tokio::join!(aggregation, admin, optional(grpc), optional(http), forwarding);
+        let polling = poller.run(phases.accepting.clone());
+        let ((), admin, grpc, http, (), ()) =
+            tokio::join!(aggregation, admin, optional(grpc), optional(http), forwarding, Box::pin(polling));
         admin.and(grpc).and(http)
     }
 }

@@ -10,7 +10,7 @@ use crossbeam_queue::ArrayQueue;
 use super::control::{self, Control, Phases};
 use super::data;
 use crate::attribution::otlp::Ours;
-use crate::attribution::{Rules, server_timing};
+use crate::attribution::{Rules, adapters};
 use crate::config::{Config, Loaded};
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
@@ -108,13 +108,13 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     };
     let control = control.spawn()?;
 
-    let reports = server_timing::reader(rules, counters.clone());
+    let reports = adapters::reader(rules, counters.clone());
     let observer = Arc::new(Profiler::new(
         queue,
         counters.clone(),
         labels,
         &config.upstream.to_string(),
-        Arc::new(Protocols::default()),
+        Arc::new(Protocols::new(&config.protocol)),
         reports,
     ));
     let parts = Parts {

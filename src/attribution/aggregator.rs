@@ -109,9 +109,10 @@ struct Finish<M> {
 }
 
 impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Finish<M> {
-    fn one(&self, ledger: Ledger, spans: Vec<IncomingSpan>, sink: &mut impl FnMut(Exchange)) {
+    fn one(&self, mut ledger: Ledger, spans: Vec<IncomingSpan>, sink: &mut impl FnMut(Exchange)) {
         let finished = catch_unwind(AssertUnwindSafe(|| {
-            let traced = tree::below(ledger.span, ledger.anchor_unix_ns, spans);
+            let (traced, told) = tree::below(ledger.span, ledger.anchor_unix_ns, &spans);
+            told.note(&mut ledger);
             let exchange = (self.merge)(ledger, traced);
             self.counters.add(Counter::Clipped, u64::from(exchange.clipped));
             sink(exchange);

@@ -44,6 +44,7 @@ fn span(trace: u8, span: u64, parent: Option<u64>, from_ms: u64, to_ms: u64) -> 
         start_unix_ns: WALL + from_ms * MS,
         end_unix_ns: WALL + to_ms * MS,
         service: Arc::from("app/1"),
+        server: None,
     }
 }
 

@@ -8,7 +8,7 @@ use super::aggregator::Join;
 use super::expect::Expect;
 use super::rules::SpanRule;
 use crate::ledger::Stage;
-use crate::settings::{Checks, Period, Size};
+use crate::settings::{Checks, Period, Poll, Size};
 
 /// The section `attribution`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,10 @@ pub struct Config {
     pub forward_queue: usize,
     /// How often passing one on is tried before it is counted as lost. Default 4; 1 to 10.
     pub forward_attempts: u32,
+    /// Whether and where the model server's own statistics are asked for. Default `auto`.
+    pub poll: Poll,
+    /// How often, at most. Default 5 s; 1 s to 10 min.
+    pub poll_interval: Period,
 }
 
 impl Default for Config {
@@ -55,6 +59,8 @@ impl Default for Config {
             otlp_queue: 256,
             forward_queue: 512,
             forward_attempts: 4,
+            poll: Poll::Auto,
+            poll_interval: Period::from_secs(5),
         }
     }
 }
@@ -87,6 +93,7 @@ impl Config {
         checks.range("otlp_queue", &self.otlp_queue, 1..=65_536);
         checks.range("forward_queue", &self.forward_queue, 1..=65_536);
         checks.range("forward_attempts", &self.forward_attempts, 1..=10);
+        checks.range("poll_interval", &self.poll_interval, Period::from_secs(1)..=Period::from_secs(600));
         for (name, stage) in &self.server_timing {
             reportable(checks, &format!("server_timing.{name}"), *stage);
         }

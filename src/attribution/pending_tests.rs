@@ -43,6 +43,7 @@ fn span(n: u8, span: u64, parent: u64) -> IncomingSpan {
         start_unix_ns: WALL + MS,
         end_unix_ns: WALL + 2 * MS,
         service: Arc::from("app/1"),
+        server: None,
     }
 }
 

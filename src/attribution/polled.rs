@@ -1,10 +1,12 @@
 //! What the upstream's own statistics say of a model's requests, averaged between two polls: an estimate for stages that
 //! no request carries, and the only word on batches.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use crate::ledger::{Batch, Name, Report, Stamp};
+use crate::ledger::{Batch, Ledger, Name, Report, Server, Stamp};
 
 /// The latest statistics of one model.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,10 +19,13 @@ pub struct Polled {
     pub at: Stamp,
 }
 
-/// The latest statistics of every model of the upstream, by the model's interned name.
+/// The latest statistics of every model of the upstream, by the model's interned name; and which server it is.
 #[derive(Debug, Default)]
 pub struct Statistics {
     by_model: Mutex<FxHashMap<Name, Polled>>,
+    whole: Mutex<Option<Polled>>,
+    server: Mutex<Option<Server>>,
+    requested: AtomicBool,
 }
 
 impl Statistics {
@@ -29,9 +34,85 @@ impl Statistics {
         self.by_model.lock().insert(model, polled);
     }
 
+    /// Takes what a poll found of the server as a whole: it holds for models of which nothing else is known.
+    pub fn put_whole(&self, polled: Polled) {
+        *self.whole.lock() = Some(polled);
+    }
+
     /// What is known of `model`, if it was polled within `max_age_ns` before `now`.
     #[must_use]
     pub fn get(&self, model: Name, now: Stamp, max_age_ns: u64) -> Option<Polled> {
-        self.by_model.lock().get(&model).filter(|polled| now.since(polled.at) <= max_age_ns).cloned()
+        let is_fresh = |polled: &&Polled| now.since(polled.at) <= max_age_ns;
+        let own = self.by_model.lock().get(&model).filter(is_fresh).cloned();
+        own.or_else(|| self.whole.lock().as_ref().filter(is_fresh).cloned())
+    }
+
+    /// What is known of requests like this one: an answered one that brought something to work on. Of others (health
+    /// checks, refusals) the means of a model say nothing.
+    #[must_use]
+    pub fn of(&self, ledger: &Ledger, now: Stamp, max_age_ns: u64) -> Option<Polled> {
+        let is_work = ledger.request_bytes > 0 && (200..300).contains(&ledger.status);
+        is_work.then(|| self.get(ledger.series.model, now, max_age_ns)).flatten()
+    }
+
+    /// Which server the upstream was found to be.
+    #[must_use]
+    pub fn server(&self) -> Option<Server> {
+        *self.server.lock()
+    }
+
+    /// Takes which server the upstream is.
+    pub fn set_server(&self, server: Option<Server>) {
+        *self.server.lock() = server;
+    }
+
+    /// Takes note that a request came: nobody polls a server that nobody uses.
+    pub fn note_request(&self) {
+        self.requested.store(true, Relaxed);
+    }
+
+    /// Whether a request came since this was last asked.
+    pub(super) fn take_requested(&self) -> bool {
+        self.requested.swap(false, Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn polled(at_ns: u64) -> Polled {
+        Polled { at: Stamp::default().plus(at_ns), ..Polled::default() }
+    }
+
+    #[test]
+    fn the_models_own_word_counts_while_it_is_fresh_then_the_servers() {
+        let statistics = Statistics::default();
+        let model = Name::OTHER;
+        let get = |now_ns| statistics.get(model, Stamp::default().plus(now_ns), 10).map(|p| p.at.as_ns());
+        assert_eq!(get(5), None);
+        statistics.put(model, polled(5));
+        statistics.put_whole(polled(12));
+        assert_eq!([get(15), get(16), get(22), get(23)], [Some(5), Some(12), Some(12), None]);
+    }
+
+    #[test]
+    fn only_answered_requests_with_something_to_work_on_are_spoken_of() {
+        let statistics = Statistics::default();
+        statistics.put_whole(polled(1));
+        let of = |request_bytes, status| {
+            let mut ledger = Ledger::open(Stamp::default(), 0);
+            (ledger.request_bytes, ledger.status) = (request_bytes, status);
+            statistics.of(&ledger, Stamp::default(), 10).is_some()
+        };
+        assert_eq!([of(9, 200), of(0, 200), of(9, 404), of(9, 0)], [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_request_is_noted_until_it_is_asked_for() {
+        let statistics = Statistics::default();
+        assert!(!statistics.take_requested());
+        statistics.note_request();
+        assert_eq!([statistics.take_requested(), statistics.take_requested()], [true, false]);
     }
 }

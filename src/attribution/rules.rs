@@ -79,17 +79,21 @@ impl Rules {
     /// The stage of a span; `attribute` gives the span's attributes as text.
     #[must_use]
     pub fn span<'a>(&self, name: &str, attribute: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<Stage> {
+        self.own(name, attribute).or_else(|| self.by_default(name))
+    }
+
+    /// The stage that the span itself or the user's rules give it.
+    pub(super) fn own<'a>(&self, name: &str, attribute: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<Stage> {
         if let Some(own) = attribute(STAGE_ATTRIBUTE)
             && let Some(stage) = look_up(&self.defaults, &own)
         {
             return Some(stage);
         }
-        let by_rule = self.spans.iter().find(|rule| rule.matches(name, &attribute)).map(|rule| rule.stage);
-        by_rule.or_else(|| self.span_by_default(name))
+        self.spans.iter().find(|rule| rule.matches(name, &attribute)).map(|rule| rule.stage)
     }
 
     /// By the whole name, else by its last part (`pipeline.tokenize`); never by the end of a route or a sentence.
-    fn span_by_default(&self, name: &str) -> Option<Stage> {
+    pub(super) fn by_default(&self, name: &str) -> Option<Stage> {
         look_up(&self.defaults, name).or_else(|| {
             let (_, last) = name.rsplit_once(['.', ':'])?;
             let is_identifier = !name.contains(|c: char| c == '/' || c.is_whitespace());

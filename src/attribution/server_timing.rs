@@ -4,14 +4,11 @@
 //! not follow the grammar, or whose `dur` is no such number, is counted as malformed and skipped; the next is read anew.
 //! See <https://www.w3.org/TR/server-timing/#the-server-timing-header-field>.
 
-use std::sync::Arc;
-
 use arrayvec::ArrayVec;
 use http::{HeaderMap, HeaderName};
 
 use super::rules::Rules;
 use crate::ledger::{Ledger, Place, Report};
-use crate::metrics::{Counter, Counters};
 
 /// The field's name.
 pub const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -19,27 +16,13 @@ pub const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const MAX_MS: f64 = 86_400_000.0;
 const NS_PER_MS: f64 = 1e6;
 
-/// Reads a response's fields (`true`: its trailers) into its ledger.
-pub type Reader = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
-
-/// A reader by `rules` that counts the entries it could not read.
-#[must_use]
-pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<Reader> {
-    Box::new(move |headers, trailing, ledger| {
-        let malformed = report(headers, &rules, trailing, ledger);
-        if malformed > 0 {
-            counters.add(Counter::ReportsMalformed, malformed as u64);
-        }
-    })
-}
-
 /// Puts what `headers` report into the ledger: entries that have a duration and a name that `rules` map to a stage.
-/// `trailing` says that these are trailers. Gives the number of malformed entries.
-pub fn report(headers: &HeaderMap, rules: &Rules, trailing: bool, ledger: &mut Ledger) -> usize {
+/// `place` says whether these are the head's or trailers. Gives the number of malformed entries.
+pub fn report(headers: &HeaderMap, rules: &Rules, place: Place, ledger: &mut Ledger) -> usize {
     let read = |value: &http::HeaderValue| {
         parse(value.as_bytes(), |name, dur_ns| {
             if let Some((duration_ns, stage)) = dur_ns.zip(rules.server_timing(name)) {
-                ledger.report(Report::of(stage, duration_ns, if trailing { Place::Trailer } else { Place::Head }));
+                ledger.report(Report::of(stage, duration_ns, place));
             }
         })
     };
@@ -264,23 +247,9 @@ mod tests {
         headers.append(SERVER_TIMING, "total;dur=9, queue;dur=1, preprocess".parse().unwrap());
         headers.append(SERVER_TIMING, "model_forward;dur=2;desc=\"a, b\", forward;dur=x".parse().unwrap());
         let mut ledger = Ledger::open(Stamp::now(), 0);
-        assert_eq!(report(&headers, &Rules::default(), true, &mut ledger), 1);
+        assert_eq!(report(&headers, &Rules::default(), Place::Trailer, &mut ledger), 1);
         let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.place == Place::Trailer)).collect();
         assert_eq!(found, [(Stage::Queue, 1_000_000, true), (Stage::Forward, 2_000_000, true)]);
-    }
-
-    #[test]
-    fn the_reader_counts_what_it_cannot_read_and_knows_heads_from_trailers() {
-        let counters = Arc::new(Counters::default());
-        let read = reader(Arc::new(Rules::default()), counters.clone());
-        let mut ledger = Ledger::open(Stamp::now(), 0);
-        let fields = |value: &[u8]| HeaderMap::from_iter([(SERVER_TIMING, http::HeaderValue::from_bytes(value).unwrap())]);
-        read(&fields(b"queue;dur=1, forward;dur=-2, \xff\xfe;dur=3"), false, &mut ledger);
-        read(&fields(b"forward;dur=2;desc=\"caf\xc3\xa9\""), true, &mut ledger);
-        read(&HeaderMap::new(), true, &mut ledger);
-        let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.place == Place::Trailer)).collect();
-        assert_eq!(found, [(Stage::Queue, 1_000_000, false), (Stage::Forward, 2_000_000, true)]);
-        assert_eq!(counters.get(Counter::ReportsMalformed), 2);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+pub use super::adapters::spans::{Piece, ServerSpan};
 use crate::ledger::{Phase, SpanId, Stage, TraceId};
 
 /// OTLP's span kinds.
@@ -47,4 +48,6 @@ pub struct IncomingSpan {
     pub end_unix_ns: u64,
     /// The resource's `service.name` and `service.instance.id`, joined by a slash: who sent it.
     pub service: Arc<str>,
+    /// What it says besides, where a model server made it.
+    pub server: Option<Box<ServerSpan>>,
 }

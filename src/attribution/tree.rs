@@ -2,7 +2,9 @@
 //! Units: nanoseconds from the request's start.
 
 use crate::ledger::{SpanId, Stage, TracedSpan};
+use crate::protocol::servers::Told;
 
+use super::adapters::spans::Resolver;
 use super::span::{IncomingSpan, SpanKind};
 
 /// What a span's ancestors hand down to it.
@@ -13,6 +15,8 @@ struct Above {
     depth: u32,
     /// When the nearest ancestor with a stage started; `None` if no ancestor has one.
     staged_ns: Option<i64>,
+    /// The nearest model server's span, as the resolver counts them.
+    server: Option<usize>,
 }
 
 /// Places `spans` on the clock that reads zero at `anchor_unix_ns`.
@@ -24,9 +28,11 @@ struct Above {
 ///
 /// A span keeps the stage that it came with. A `CLIENT` or `PRODUCER` without one, below no span that has one, is
 /// hydration if it calls a store, else downstream. A span that starts before the nearest ancestor with a stage starts
-/// with it, so that it stays the inner one.
+/// with it, so that it stays the inner one. The pieces of model servers' spans follow at the end; with them comes what
+/// those servers say of the request as a whole.
 #[must_use]
-pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: Vec<IncomingSpan>) -> Vec<TracedSpan> {
+pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) -> (Vec<TracedSpan>, Told) {
+    let mut resolver = Resolver::default();
     let mut placed = Vec::with_capacity(spans.len());
     let mut is_seen = vec![false; spans.len()];
     let mut by_parent: Vec<usize> = (0..spans.len()).collect();
@@ -41,7 +47,7 @@ pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: Vec<IncomingSpan>) 
     let mut ids: Vec<SpanId> = spans.iter().map(|s| s.span).collect();
     ids.sort_unstable();
     let is_top = |s: &IncomingSpan| s.parent.is_none_or(|p| p == own || ids.binary_search(&p).is_err());
-    let top = Above { parent: None, depth: 1, staged_ns: None };
+    let top = Above { parent: None, depth: 1, staged_ns: None, server: None };
     let mut todo: Vec<(usize, Above)> =
         spans.iter().enumerate().rev().filter(|(_, s)| is_top(s)).map(|(i, _)| (i, top)).collect();
 
@@ -53,12 +59,15 @@ pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: Vec<IncomingSpan>) 
         let stage = span.stage.or_else(|| if above.staged_ns.is_none() { derived(span) } else { None });
         let (own_start_ns, end_ns) = (offset(span.start_unix_ns, anchor_unix_ns), offset(span.end_unix_ns, anchor_unix_ns));
         let start_ns = above.staged_ns.filter(|at| *at < end_ns).map_or(own_start_ns, |at| at.max(own_start_ns));
+        let server = resolver.meet((i, span), above.server, above.depth, above.staged_ns);
         placed.push(TracedSpan { name: span.name.clone(), stage, phase: span.phase, start_ns, end_ns, depth: above.depth });
-        let staged_ns = if stage.is_some() { Some(start_ns) } else { above.staged_ns };
-        let under = Above { parent: Some(i), depth: above.depth.saturating_add(1), staged_ns };
+        let has_stages = stage.is_some() || span.server.as_ref().is_some_and(|server| !server.pieces.is_empty());
+        let staged_ns = if has_stages { Some(start_ns) } else { above.staged_ns };
+        let under = Above { parent: Some(i), depth: above.depth.saturating_add(1), staged_ns, server };
         todo.extend(children(span.span).rev().map(|child| (child, under)));
     }
-    placed
+    let told = resolver.finish(spans, |at| offset(at, anchor_unix_ns), &mut placed);
+    (placed, told)
 }
 
 fn is_other_service(parent: &IncomingSpan, span: &IncomingSpan) -> bool {

@@ -26,6 +26,7 @@ fn span(n: u8, parent: u8, start: u64, end: u64) -> IncomingSpan {
         start_unix_ns: 1_000 + start,
         end_unix_ns: 1_000 + end,
         service: Arc::from("app/1"),
+        server: None,
     }
 }
 
@@ -42,7 +43,7 @@ fn server(service: &str, s: IncomingSpan) -> IncomingSpan {
 }
 
 fn place(spans: Vec<IncomingSpan>) -> Vec<(String, Option<Stage>, i64, i64, u32)> {
-    let placed = below(id(OWN), 1_000, spans);
+    let placed = below(id(OWN), 1_000, &spans).0;
     let mut all: Vec<_> = placed.into_iter().map(|s| (s.name.into_string(), s.stage, s.start_ns, s.end_ns, s.depth)).collect();
     all.sort();
     all
@@ -56,7 +57,7 @@ fn at(n: u8, stage: Option<Stage>, start: i64, end: i64, depth: u32) -> (String,
 fn depth_counts_from_our_own_span_and_offsets_from_the_anchor() {
     let spans = vec![span(3, 2, 20, 30), span(1, OWN, 5, 90), span(2, 1, 10, 40)];
     assert_eq!(place(spans), [at(1, None, 5, 90, 1), at(2, None, 10, 40, 2), at(3, None, 20, 30, 3)]);
-    let early = below(id(OWN), 2_000, vec![span(1, OWN, 0, 10)]);
+    let early = below(id(OWN), 2_000, &[span(1, OWN, 0, 10)]).0;
     assert_eq!((early[0].start_ns, early[0].end_ns), (-1_000, -990));
 }
 
@@ -118,6 +119,6 @@ proptest! {
     #[test]
     fn no_span_is_placed_twice_whatever_the_links(links in proptest::collection::vec((0..12_u8, 0..12_u8), 0..40)) {
         let spans: Vec<_> = links.iter().map(|(n, parent)| span(*n, if *parent == 0 { OWN } else { *parent }, 0, 10)).collect();
-        prop_assert!(below(id(OWN), 1_000, spans).len() <= links.len());
+        prop_assert!(below(id(OWN), 1_000, &spans).0.len() <= links.len());
     }
 }

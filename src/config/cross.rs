@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::{Config, HEADERS};
 use crate::attribution::Expect;
-use crate::settings::{Bind, Checks, Secret, Switch, Upstream};
+use crate::settings::{Bind, Checks, Poll, Secret, Switch, Upstream};
 
 /// Headers that OTLP itself or HTTP sets.
 const OWN_HEADERS: [&str; 7] =
@@ -31,6 +31,11 @@ pub(super) fn check(config: &Config, checks: &mut Checks, is_given: impl Fn(&str
         && let Some((key, _)) = binds.iter().find(|(key, bind)| checks.is_sound(key) && reaches(collector.authority(), *bind))
     {
         checks.fault("otlp_forward", collector, format!("is Lapwing itself: {key} listens there"));
+    }
+    if let Poll::At { authority, .. } = &config.attribution.poll
+        && let Some((key, _)) = binds.iter().find(|(key, bind)| checks.is_sound(key) && reaches(authority, *bind))
+    {
+        checks.fault("attribution.poll", &config.attribution.poll, format!("is Lapwing itself: {key} listens there"));
     }
     headers(config, checks);
 }

@@ -23,3 +23,5 @@ pub use surfaces::{Limits, Probe, Probing, Surfaces};
 mod fixture;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod work_tests;

@@ -63,6 +63,12 @@ impl Names {
         name
     }
 
+    /// The name of `text`, if it was interned.
+    #[must_use]
+    pub fn find(&self, text: &str) -> Option<Name> {
+        self.table.read().by_text.get(text).copied()
+    }
+
     /// The text of `name`; `other` for a name of another table.
     #[must_use]
     pub fn text(&self, name: Name) -> Arc<str> {
@@ -89,6 +95,7 @@ mod tests {
         assert_ne!(a, b);
         assert_eq!(c, Name::OTHER);
         assert_eq!(names.intern("a"), a);
+        assert_eq!([names.find("a"), names.find("c")], [Some(a), None]);
         assert_eq!(&*names.text(b), "b");
         assert_eq!(&*names.text(c), "other");
         assert_eq!(names.fill(), (2, 1));

@@ -57,7 +57,7 @@ rows! {
     ValuesClipped: Counter "lapwing_values_clipped" &[], "Durations and times per unit outside a histogram's bounds, recorded at the bound.";
     WorkMixed: Counter "lapwing_work_mixed" &[], "Answered requests left out of per-unit values and cost classes, because their series counts work in another unit.";
     LedgerOverflowed: Counter "lapwing_ledger_overflowed" &[], "Observed spans and in-band reports for which a ledger had no room.";
-    ReportsMalformed: Counter "lapwing_reports_malformed" &[], "Server-Timing entries that could not be read.";
+    ReportsMalformed: Counter "lapwing_reports_malformed" &[], "Server-Timing entries and servers' own time fields that could not be read.";
     SpansReceived: Counter "lapwing_spans_received" &[], "Spans that the OTLP receiver took.";
     SpansJoined: Counter "lapwing_spans" &[("result", "joined")], "Spans received, by what became of them: joined to an exchange.";
     SpansAmbiguous: Counter "lapwing_spans" &[("result", "ambiguous")], "Spans received, by what became of them: their exchange could not be told.";
@@ -68,6 +68,8 @@ rows! {
     OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that were refused: not decodable, too large, too slow.";
     OtlpForwarded: Counter "lapwing_otlp_forwarded" &[], "OTLP requests passed on to the collector.";
     OtlpForwardLost: Counter "lapwing_otlp_forward_lost" &[], "OTLP requests that could not be passed on to the collector.";
+    PollsOk: Counter "lapwing_polls" &[("result", "ok")], "Polls of the model server's own statistics, by what came of them: read.";
+    PollsFailed: Counter "lapwing_polls" &[("result", "failed")], "Polls of the model server's own statistics, by what came of them: no answer, or none that could be read.";
     UpstreamRetried: Counter "lapwing_upstream_retried" &[], "Requests sent again on a fresh connection because the reused one had closed before anything was written.";
     UpstreamConnected: Counter "lapwing_upstream_connections" &[], "Connections opened to the upstream.";
     ConnectionsAccepted: Counter "lapwing_client_connections" &[], "Connections accepted from clients.";

@@ -174,7 +174,7 @@ mod tests {
         mean.record(None);
         mean.record(Some(f64::NAN));
         assert_eq!(mean.value(), None);
-        (mean.record(Some(2.0)), mean.record(Some(5.0)));
+        [2.0, 5.0].into_iter().for_each(|value| mean.record(Some(value)));
         assert_eq!(mean.value(), Some(3.5));
     }
 }

@@ -1,6 +1,8 @@
 //! What can be read of a request and its response: the route, the model, the work, the pace, and what the server reports.
 
 pub mod amend;
+#[doc(hidden)]
+pub mod check;
 pub mod config;
 mod detect;
 mod facts;

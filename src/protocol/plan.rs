@@ -64,15 +64,16 @@ impl Plan {
         let response = match spec.response {
             Watch::Nothing => Source::Nothing,
             Watch::Json(places) => {
-                // a place of our own wins over a report that stands there
+                // what the table of servers says of a place wins: it knows more of it
                 let reports = spec.servers.iter().flat_map(|server| table::body(*server));
                 let reports = reports.map(|(path, row)| (path, Tag::Report(row)));
-                let places: BTreeMap<&str, Tag> = reports.chain(places.iter().copied()).collect();
+                let places: BTreeMap<&str, Tag> = places.iter().copied().chain(reports).collect();
                 Source::Json(Arc::new(Paths::new(places)))
             }
             Watch::Proto(fields) => {
                 let reports = spec.servers.iter().flat_map(|server| table::proto(*server));
                 let reports = reports.map(|(path, row)| (path, (Tag::Report(row), Shape::Varint)));
+                // a stream of messages says an amount in each: a place of our own wins, where they add up
                 let own = fields.iter().map(|(path, tag, shape)| (*path, (*tag, *shape)));
                 let fields: BTreeMap<&[u32], (Tag, Shape)> = reports.chain(own).collect();
                 Source::Proto(Arc::new(Fields::new(fields.into_iter().map(|(path, (tag, shape))| (path, tag, shape)))))

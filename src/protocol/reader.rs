@@ -8,7 +8,6 @@ use super::wire::{Frame, Frames, Item, Json, Proto, ProtoValue, Sse, SsePiece, V
 
 /// A reader of one body.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one allocation holds a whole exchange; two would cost more than the room")]
 pub(super) enum Reader {
     /// Nothing is read.
     Off,

@@ -55,14 +55,16 @@ impl Protocols {
             return None;
         }
         let rule = self.0.rules.iter().position(|rule| rule.fits(method, path));
+        if rule.is_none() && method != Method::POST {
+            return None;
+        }
         let media = Media::of(headers);
         let (protocol, model) = match rule {
             Some(rule) => (Protocol::Custom(rule), None),
-            None if method == Method::POST => {
+            None => {
                 let (family, model) = detect(path, media)?;
                 (Protocol::Known(family), model)
             }
-            None => return None,
         };
         let plan = self.0.plan(protocol);
         let mut facts = Facts::default();

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::check;
 use super::*;
 use crate::ledger::{Ledger, Stamp, Unit};
 
@@ -168,5 +169,54 @@ proptest! {
             let told = play(&fixture, |_| lengths.next().unwrap_or(1));
             prop_assert_eq!(told, fixture.expect, "{}", file.display());
         }
+    }
+}
+
+/// Bodies of the fixtures, request and response.
+fn bodies() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let all = |pieces: &[Piece]| pieces.iter().flat_map(Piece::bytes).collect::<Vec<u8>>();
+    fixtures().iter().map(|(_, fixture)| (all(&fixture.request.body), all(&fixture.response.body))).collect()
+}
+
+#[test]
+fn every_protocol_is_among_those_that_are_checked() {
+    let media = |kind: &str| Media::of(&HeaderMap::from_iter([(http::header::CONTENT_TYPE, kind.parse().unwrap())]));
+    let checked: Vec<_> = check::EXCHANGES.iter().filter_map(|(path, kind, _)| detect(path, media(kind))).collect();
+    assert_eq!(checked.len(), check::EXCHANGES.len());
+    for family in Family::ALL {
+        let close =
+            |known: &Family| known == family || matches!((known, family), (Family::TeiGrpcRerank, Family::TeiGrpcRerankStream));
+        assert!(checked.iter().any(|(known, _)| close(known)), "{family:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_alike_in_pieces(
+        which in any::<usize>(), bytes in proptest::collection::vec(any::<u8>(), 0..200), length in 2usize..9,
+    ) {
+        let (request, response) = bytes.split_at(bytes.len() / 2);
+        prop_assert!(check::same_in_pieces(&Protocols::default(), which, request, response, length));
+    }
+
+    #[test]
+    fn spoilt_bodies_are_read_alike_in_pieces(
+        which in any::<usize>(), body in any::<prop::sample::Index>(), answer in any::<prop::sample::Index>(),
+        spots in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        keep in any::<prop::sample::Index>(), length in 2usize..9,
+    ) {
+        // a request and a response of any two protocols, to any third
+        let bodies = bodies();
+        let (mut request, mut response) = (body.get(&bodies).0.clone(), answer.get(&bodies).1.clone());
+        for (spot, byte) in spots {
+            for body in [&mut request, &mut response] {
+                if !body.is_empty() {
+                    let at = spot.index(body.len());
+                    body[at] = byte;
+                }
+            }
+        }
+        response.truncate(keep.index(response.len() + 1).max(response.len() / 2));
+        prop_assert!(check::same_in_pieces(&Protocols::default(), which, &request, &response, length));
     }
 }

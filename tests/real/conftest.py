@@ -16,6 +16,7 @@ from lapwing import NO_SPANS, Lapwing  # noqa: E402
 from otlp_sink import OtlpSink  # noqa: E402
 from process import Process, free_port, wait_for, wait_listening  # noqa: E402
 from raw_server import RawServer  # noqa: E402
+from servers.parts import Llama, MlServer, Triton  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 BINARY = os.environ.get("LAPWING_BIN") or str(HERE.parents[1] / "target/debug/lapwing")
@@ -164,3 +165,53 @@ def plain(by_http, start_lapwing):
     lapwing = start_lapwing(by_http.direct, env=NO_SPANS)
     wait_for(lapwing.is_ready, 20, "lapwing is ready")
     return Served(by_http.port, lapwing)
+
+
+# --- model servers of others
+
+class Behind:
+    """A real model server behind a Lapwing of its own, which gets its spans."""
+
+    def __init__(self, server, lapwing):
+        self.server, self.lapwing = server, lapwing
+
+
+@pytest.fixture(scope="session")
+def behind(start_lapwing, processes, tmp_path_factory):
+    """Starts a server of a kind and Lapwing before its HTTP or gRPC port; `otlp` is where its exporter sends."""
+
+    def start(kind, upstream="url", otlp=None, **kw):
+        server = kind()
+        lapwing = start_lapwing(getattr(server, upstream), **kw)
+        spans = [getattr(lapwing, otlp)] if otlp else []
+        server.start(processes, tmp_path_factory.mktemp(kind.__name__.lower()), *spans)
+        wait_for(lapwing.is_ready, 20, "lapwing is ready")
+        return Behind(server, lapwing)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def triton_http(behind):
+    return behind(Triton, "url", "otlp_http")
+
+
+@pytest.fixture(scope="session")
+def triton_grpc(behind):
+    return behind(Triton, "grpc_url", "otlp_http")
+
+
+@pytest.fixture(scope="session")
+def mlserver_http(behind):
+    return behind(MlServer, "url", "otlp_grpc")
+
+
+@pytest.fixture(scope="session")
+def mlserver_grpc(behind):
+    return behind(MlServer, "grpc_url", "otlp_grpc")
+
+
+@pytest.fixture(scope="session")
+def llama(behind):
+    """It has no exporter."""
+    return behind(Llama, env=NO_SPANS)

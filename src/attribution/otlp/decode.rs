@@ -9,11 +9,12 @@ use std::sync::Arc;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
+use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 
 use super::json;
 use super::signal::{Encoding, Signal};
+use crate::attribution::adapters::spans::{self, Reading, Sender};
 use crate::attribution::{IncomingSpan, Rules, SpanKind};
 use crate::ledger::{SpanId, TraceId};
 
@@ -59,37 +60,45 @@ pub(super) struct Decoded {
 pub(super) fn spans(request: &ExportTraceServiceRequest, rules: &Rules) -> Decoded {
     let mut out = Decoded::default();
     for resource in &request.resource_spans {
-        let service = service(resource);
-        for span in resource.scope_spans.iter().flat_map(|scope| &scope.spans) {
-            match incoming(span, &service, rules) {
-                Some(span) => out.spans.push(span),
-                None => out.invalid += 1,
+        let attributes = resource.resource.as_ref().map_or(&[][..], |r| &r.attributes);
+        let service = service(attributes);
+        let name = text(attributes, "service.name").unwrap_or_default();
+        for scope in &resource.scope_spans {
+            let scope_name = scope.scope.as_ref().map_or("", |scope| &scope.name);
+            let sender = Sender { service: &name, scope: scope_name, resource: attributes };
+            for span in &scope.spans {
+                match incoming(span, sender, &service, rules) {
+                    Some(span) => out.spans.push(span),
+                    None => out.invalid += 1,
+                }
             }
         }
     }
     out
 }
 
-fn incoming(span: &Span, service: &Arc<str>, rules: &Rules) -> Option<IncomingSpan> {
+fn incoming(span: &Span, sender: Sender<'_>, service: &Arc<str>, rules: &Rules) -> Option<IncomingSpan> {
+    let (trace, id) = (TraceId::from_slice(&span.trace_id)?, SpanId::from_slice(&span.span_id)?);
     let attribute = |key: &str| text(&span.attributes, key);
+    let Reading { stage, phase, server } = spans::read(span, sender, rules, attribute);
     Some(IncomingSpan {
-        trace: TraceId::from_slice(&span.trace_id)?,
-        span: SpanId::from_slice(&span.span_id)?,
+        trace,
+        span: id,
         parent: SpanId::from_slice(&span.parent_span_id),
         name: cut(&span.name).into(),
         kind: kind(span.kind),
-        stage: rules.span(&span.name, attribute),
-        phase: None,
+        stage,
+        phase,
         is_store_call: span.attributes.iter().any(|a| matches!(a.key.as_str(), "db.system" | "db.system.name")),
         start_unix_ns: span.start_time_unix_nano,
         end_unix_ns: span.end_time_unix_nano.max(span.start_time_unix_nano),
         service: Arc::clone(service),
+        server,
     })
 }
 
 /// `service.name/service.instance.id`, or as much of it as is said.
-fn service(resource: &ResourceSpans) -> Arc<str> {
-    let attributes = resource.resource.as_ref().map_or(&[][..], |r| &r.attributes);
+fn service(attributes: &[KeyValue]) -> Arc<str> {
     let part = |key| text(attributes, key).unwrap_or_default();
     let (name, instance) = (part("service.name"), part("service.instance.id"));
     let name = cut(&name);

@@ -29,3 +29,5 @@ mod grpc_tests;
 mod http_tests;
 #[cfg(test)]
 mod sample;
+#[cfg(test)]
+mod servers_tests;

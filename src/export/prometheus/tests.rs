@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::fixture::{AWKWARD, ROUTE, busy, empty};
+use super::super::fixture::{AWKWARD, CHAT, ROUTE, busy, empty};
 use super::*;
 
 #[derive(Debug, Default)]
@@ -173,6 +173,34 @@ fn the_figures_are_those_recorded() {
     assert_eq!(of("lapwing_stream_bytes_total", &[("direction", "response")]), Some(128.0));
     assert_eq!(of("lapwing_exchanges_dropped_total", &[("reason", "panic")]), Some(1.0));
     assert_eq!((of("lapwing_spans_total", &[("result", "joined")]), of("lapwing_series", &[])), (Some(3.0), Some(3.0)));
+}
+
+#[test]
+fn work_and_pace_are_those_recorded() {
+    let parsed = parse(&openmetrics(&busy()).unwrap());
+    let of = |name: &str, labels: &[(&str, &str)]| parsed.value(&format!("lapwing_{name}"), labels);
+    let rows = [("route", ROUTE), ("stage", "forward"), ("unit", "row")];
+    let bucket = |le| of("stage_seconds_per_unit_bucket", &[rows[0], rows[1], rows[2], ("le", le)]);
+    assert_eq!((bucket("0.00025"), bucket("0.0005"), bucket("10.0")), (Some(0.0), Some(100.0), Some(100.0)));
+    let sum = of("stage_seconds_per_unit_sum", &rows).unwrap();
+    assert!((sum - 100.0 * 0.0005).abs() < 1e-12, "{sum}");
+    assert_eq!((of("stage_units_total", &rows), of("work_units_total", &[rows[0], rows[2]])), (Some(5_050.0), Some(5_050.0)));
+    let flop = [("route", CHAT), ("stage", "forward"), ("unit", "flop")];
+    assert_eq!(of("stage_seconds_per_unit_bucket", &[flop[0], flop[1], flop[2], ("le", "1e-9")]), Some(0.0));
+    assert_eq!(of("stage_seconds_per_unit_bucket", &[flop[0], flop[1], flop[2], ("le", "2.5e-9")]), Some(1.0));
+    assert_eq!(of("class_duration_seconds_count", &[("route", ROUTE), ("class", "64"), ("unit", "row")]), Some(37.0));
+    assert_eq!(of("class_duration_seconds_count", &[("class", "8"), ("unit", "output_token")]), Some(1.0));
+    assert_eq!(of("phase_duration_seconds_sum", &[("phase", "decode")]), Some(0.03));
+    let observed = |name, observer| of(name, &[("observer", observer)]);
+    assert_eq!(observed("time_to_first_token_seconds_sum", "proxy"), Some(0.01));
+    assert_eq!(observed("time_to_first_token_seconds_sum", "server"), Some(0.006));
+    assert_eq!(observed("time_per_output_token_seconds_sum", "proxy"), Some(0.002));
+    assert_eq!(observed("time_per_output_token_seconds_sum", "server"), Some(0.003));
+    assert_eq!((of("inter_token_seconds_count", &[]), of("inter_token_seconds_sum", &[])), (Some(10.0), Some(0.02)));
+    let batches =
+        ["batch_size", "upstream_requests_running", "upstream_requests_waiting"].map(|name| of(name, &[("route", CHAT)]));
+    assert_eq!(batches, [Some(2.5), Some(3.0), Some(1.0)]);
+    assert_eq!(of("upstream_info", &[("server", "llama.cpp")]), Some(1.0));
 }
 
 #[test]

@@ -78,18 +78,9 @@ impl Scrape {
 
     /// What the upstreams are, and what their statistics say.
     pub(super) fn batches(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let latest: [(&Family, fn(&Batch) -> Option<f64>); 3] =
-            [(&defs::BATCH_SIZE, |b| b.size), (&defs::RUNNING, |b| b.running), (&defs::WAITING, |b| b.waiting)];
-        for (definition, value) in latest {
-            family(encoder, definition, |metric| {
-                for series in &self.series {
-                    if let Some(value) = series.facts.batch.as_ref().and_then(value) {
-                        gauge(metric, &series.with(&[]), &value)?;
-                    }
-                }
-                Ok(())
-            })?;
-        }
+        self.latest(encoder, &defs::BATCH_SIZE, |batch| batch.size)?;
+        self.latest(encoder, &defs::RUNNING, |batch| batch.running)?;
+        self.latest(encoder, &defs::WAITING, |batch| batch.waiting)?;
         let servers = self.series.iter().filter_map(|series| Some((series.upstream(), series.facts.server?)));
         family(encoder, &defs::UPSTREAM_INFO, |metric| {
             for (upstream, server) in servers.collect::<BTreeSet<_>>() {
@@ -98,9 +89,20 @@ impl Scrape {
             Ok(())
         })
     }
+
+    /// A gauge of the upstream's latest statistics.
+    fn latest(&self, encoder: &mut DescriptorEncoder<'_>, of: &Family, value: fn(&Batch) -> Option<f64>) -> fmt::Result {
+        family(encoder, of, |metric| {
+            for series in &self.series {
+                if let Some(value) = series.facts.batch.as_ref().and_then(value) {
+                    gauge(metric, &series.with(&[]), &value)?;
+                }
+            }
+            Ok(())
+        })
+    }
 }
 
-/// Prometheus has floating point only.
 #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
 const fn amount(of: u128) -> f64 {
     of as f64

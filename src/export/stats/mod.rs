@@ -76,13 +76,8 @@ pub(super) fn stats(surfaces: &Surfaces, window: Window) -> Stats {
 fn figures(series: &SeriesSnapshot, scratch: &mut Scratch) -> Series {
     let exact = &series.figures;
     let outcome = |o: Outcome| (o.name(), exact.outcomes[o.index()]);
-    let stages = Stage::ALL.into_iter().map(|stage| (Measure::Stage(stage), exact.resolution_ns(stage)));
-    let phases = Phase::ALL.into_iter().map(|phase| (Measure::Phase(phase), None));
-    let mut parts = |measures: &mut dyn Iterator<Item = (Measure, Option<u32>)>| {
-        let occurred = measures.filter(|(measure, _)| exact.values(*measure) > 0);
-        occurred.map(|(measure, resolution_ns)| (measure.name(), part(series, measure, resolution_ns, scratch))).collect()
-    };
-    let (stages, phases) = (parts(&mut { stages }), parts(&mut { phases }));
+    let stages = parts(series, Stage::ALL.map(|stage| (Measure::Stage(stage), exact.resolution_ns(stage))), scratch);
+    let phases = parts(series, Phase::ALL.map(|phase| (Measure::Phase(phase), None)), scratch);
     let mut of = |measure| series.distribution(measure, scratch);
     Series {
         route: series.route.clone(),
@@ -108,8 +103,13 @@ fn figures(series: &SeriesSnapshot, scratch: &mut Scratch) -> Series {
     }
 }
 
-fn part(series: &SeriesSnapshot, measure: Measure, resolution_ns: Option<u32>, scratch: &mut Scratch) -> StageStats {
-    let distribution = series.distribution(measure, scratch);
-    let sources = series.sources(measure).map(|(source, count)| (source.name(), count)).collect();
-    StageStats { distribution, share: series.share(measure), sources, resolution_ns }
+/// Those of the stages or phases that occurred, each with the resolution of its reports.
+fn parts<const N: usize>(series: &SeriesSnapshot, of: [(Measure, Option<u32>); N], scratch: &mut Scratch) -> Pairs<StageStats> {
+    let occurred = of.into_iter().filter(|(measure, _)| series.figures.values(*measure) > 0);
+    let part = |(measure, resolution_ns): (Measure, _)| {
+        let distribution = series.distribution(measure, scratch);
+        let sources = series.sources(measure).map(|(source, count)| (source.name(), count)).collect();
+        (measure.name(), StageStats { distribution, share: series.share(measure), sources, resolution_ns })
+    };
+    occurred.map(part).collect()
 }

@@ -32,11 +32,9 @@ pub(super) const GENERATE: Spec = Spec {
         ("details.input_length", INPUT_TOKENS),
         ("[].details.generated_tokens", OUTPUT_TOKENS),
         ("[].generated_text", Tag::Content),
-        // SGLang: in a stream the text so far, in every event
+        // SGLang: in a stream the text so far, in every event. Of several prompts a list, whose counts add up
         ("text", Tag::Content),
         ("[].text", Tag::Content),
-        ("meta_info.prompt_tokens", INPUT_TOKENS),
-        ("meta_info.completion_tokens", OUTPUT_TOKENS),
         ("[].meta_info.prompt_tokens", INPUT_TOKENS),
         ("[].meta_info.completion_tokens", OUTPUT_TOKENS),
     ]),

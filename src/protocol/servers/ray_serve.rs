@@ -9,7 +9,8 @@ const fn row(carrier: Carrier, says: Says, scale: Scale) -> Row {
 
 /// What it reports.
 pub(super) const ROWS: &[Row] = &[
-    // the proxy's span begins, and the replica takes the request
+    // to the start of the replica's span below it; the proxy's where no other comes between
+    row(Carrier::Span("proxy_route_to_replica *"), Says::Stage(Stage::Queue), Scale::Ns),
     row(Carrier::Span("proxy_http_request *"), Says::Total, Scale::Ns),
     row(Carrier::Span("proxy_grpc_request *"), Says::Total, Scale::Ns),
     // the deployment's own code, all of it: spans inside it own what is theirs

@@ -107,7 +107,9 @@ impl Said {
         match self.values.iter_mut().find(|(known, _)| std::ptr::eq(*known, row) || *known == row) {
             Some((_, known)) => *known = amount,
             // no server says so much; one that does is heard as far as there is room
-            None => drop(self.values.try_push((row, amount))),
+            None => {
+                let _ = self.values.try_push((row, amount));
+            }
         }
     }
 
@@ -150,7 +152,7 @@ impl Said {
 
         let mut part = |stage, phase, value: Option<Value>| {
             if let Some(Value { amount, resolution_ns, .. }) = value {
-                drop(told.parts.try_push(Part { stage, phase, duration_ns: amount, resolution_ns }));
+                let _ = told.parts.try_push(Part { stage, phase, duration_ns: amount, resolution_ns });
             }
         };
         for before in [Stage::Hydration, Stage::Preprocessing, Stage::Queue] {
@@ -172,7 +174,7 @@ impl Said {
         });
         for unit in Unit::ALL {
             if let Some(value) = self.get(Says::Work(unit)) {
-                drop(told.work.try_push((unit, value.amount)));
+                let _ = told.work.try_push((unit, value.amount));
             }
         }
         told.per_output_token_ns = self.pace().or_else(|| {

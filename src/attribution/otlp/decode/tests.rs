@@ -70,12 +70,12 @@ fn what_a_real_triton_sends_is_read() {
     }
     let compute = &decoded.spans[0];
     assert_eq!((compute.start_unix_ns, compute.end_unix_ns), (1_795_225_347_147_351_575, 1_795_225_347_284_924_796));
-    assert_eq!(
-        (compute.stage, compute.kind, &*compute.service),
-        (Some(Stage::Forward), SpanKind::Server, "triton-inference-server")
-    );
-    let stages = [1, 3, 5, 6, 7].map(|at: usize| decoded.spans[at].stage);
-    assert_eq!(stages, [Some(Stage::Preprocessing), Some(Stage::Forward), Some(Stage::Postprocessing), None, None]);
+    assert_eq!((compute.stage, compute.kind, &*compute.service), (None, SpanKind::Server, "triton-inference-server"));
+    // the stages are in the events; a model's name is a role
+    assert_eq!(compute.server.as_ref().map(|server| server.pieces.len()), Some(3));
+    let roles = [1, 3, 5, 6, 7].map(|at: usize| decoded.spans[at].server.as_ref().and_then(|server| server.role));
+    assert_eq!(roles, [Some(Stage::Preprocessing), Some(Stage::Forward), Some(Stage::Postprocessing), None, None]);
+    assert!(decoded.spans.iter().all(|span| span.stage.is_none()));
     let in_trace = |trace: &str| decoded.spans.iter().filter(|s| s.trace.to_string() == trace).count();
     assert_eq!((in_trace("0af7651916cd43dd8448eb211c80319c"), in_trace("40e5d5934ac5bf9909fa189418babc10")), (15, 3));
 }

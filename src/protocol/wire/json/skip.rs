@@ -5,7 +5,7 @@
 //! Linear: a window of 64 bytes is tested at most once more than it is left behind. A string that ends within the window
 //! clears its bits; one that ends beyond it moves the window there.
 
-use memchr::memchr2;
+use super::text::closing_quote;
 
 const WINDOW: usize = 64;
 
@@ -75,8 +75,8 @@ impl Skip {
 
     /// Looks at each mark in a window that begins at `at`. Returns where to go on.
     fn window(&mut self, window: &[u8; WINDOW], bytes: &[u8], at: usize, room: usize) -> Result<usize, Skipped> {
-        let mut marks = mask(window, |word| zeros(word ^ each(b'"')) | zeros((word | each(0x26)) ^ each(0x7f)));
-        let commas = if self.is_counting { mask(window, |word| zeros(word ^ each(b','))) } else { 0 };
+        let mut marks = mask(window, |byte| u8::from(byte == b'"') | u8::from(byte | 0x26 == 0x7f));
+        let commas = if self.is_counting { mask(window, |byte| u8::from(byte == b',')) } else { 0 };
         let mut from = 0;
         while marks != 0 {
             let place = marks.trailing_zeros() as usize;
@@ -116,19 +116,9 @@ impl Skip {
 
     /// Finds the quote that ends the string; returns the place behind it, or none where the bytes end first.
     fn string(&mut self, bytes: &[u8], from: usize) -> Option<usize> {
-        self.in_string = true;
-        let mut at = from + usize::from(self.is_escaped && from < bytes.len());
-        self.is_escaped &= from >= bytes.len();
-        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            let n = memchr2(b'"', b'\\', rest)?;
-            if rest[n] == b'"' {
-                self.in_string = false;
-                return Some(at + n + 1);
-            }
-            self.is_escaped = n + 1 == rest.len();
-            at += n + 2;
-        }
-        None
+        let end = closing_quote(&bytes[from..], &mut self.is_escaped);
+        self.in_string = end.is_none();
+        end.map(|end| from + end)
     }
 }
 
@@ -143,22 +133,16 @@ fn commas(window: &[u8; WINDOW]) -> u64 {
     window.iter().fold(0, |n: u8, byte| n + u8::from(*byte == b',')).into()
 }
 
-/// A byte in every byte of a word.
-const fn each(byte: u8) -> u64 {
-    u64::from_ne_bytes([byte; 8])
-}
-
-/// The top bit of each byte that is zero, and no other.
-const fn zeros(word: u64) -> u64 {
-    !(((word & each(0x7f)) + each(0x7f)) | word | each(0x7f))
-}
-
-/// A bit for each byte of a window whose top bit `test` sets, in their order.
-fn mask(window: &[u8; WINDOW], test: impl Fn(u64) -> u64) -> u64 {
+/// A bit for each byte of a window of which `test` makes 1, not 0, in their order.
+fn mask(window: &[u8; WINDOW], test: impl Fn(u8) -> u8) -> u64 {
+    let mut hits = [0; WINDOW];
+    for (hit, byte) in hits.iter_mut().zip(window) {
+        *hit = test(*byte);
+    }
     let mut mask = 0;
-    for (i, word) in window.as_chunks::<8>().0.iter().enumerate() {
+    for (i, word) in hits.as_chunks::<8>().0.iter().enumerate() {
         // the product puts the bit of byte i to bit 56 + i, and no two bits meet on the way
-        let bits = (test(u64::from_le_bytes(*word)) >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        let bits = u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         mask |= bits << (8 * i);
     }
     mask

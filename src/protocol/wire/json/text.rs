@@ -1,7 +1,7 @@
 //! The inside of a JSON string, piece by piece: its first bytes unescaped, and how long it is on the wire. Bytes that are
 //! not kept are never looked at one by one: the next quote or backslash is searched for.
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
 /// How many bytes of a text are kept.
 pub const TEXT_BYTES: usize = 128;
@@ -64,6 +64,15 @@ impl Text {
                 at += usize::from(self.escaped(rest[0]));
                 continue;
             }
+            if !self.is_kept || self.is_cut {
+                let mut is_escaped = false;
+                let end = closing_quote(rest, &mut is_escaped);
+                if is_escaped {
+                    self.escape = Escape::Backslash;
+                }
+                let Some(read) = end else { break };
+                return Some(self.closed(at + read));
+            }
             let Some(n) = memchr2(b'"', b'\\', rest) else {
                 self.keep(rest);
                 break;
@@ -71,14 +80,19 @@ impl Text {
             self.keep(&rest[..n]);
             at += n + 1;
             if rest[n] == b'"' {
-                self.lone_half();
-                self.bytes += at as u64 - 1;
-                return Some(at);
+                return Some(self.closed(at));
             }
             self.escape = Escape::Backslash;
         }
         self.bytes += piece.len() as u64;
         None
+    }
+
+    /// The quote is the last of this many bytes.
+    fn closed(&mut self, read: usize) -> usize {
+        self.lone_half();
+        self.bytes += read as u64 - 1;
+        read
     }
 
     /// Adds to the head what fits in.
@@ -153,6 +167,30 @@ impl Text {
             _ => {
                 self.lone_half();
                 self.push_char(char::from_u32(unit.into()).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+        }
+    }
+}
+
+/// Finds the quote that ends a string of which nothing is kept: the first with an even number of backslashes before it. That
+/// is much quicker than to stop at every escape, of which a text that is not ASCII may be full. Returns the place behind it;
+/// where it does not come, `is_escaped` says whether the first of the next bytes is escaped.
+///
+/// Linear: backslashes are counted back to the quote before at most.
+pub(super) fn closing_quote(bytes: &[u8], is_escaped: &mut bool) -> Option<usize> {
+    // an escaped byte is no quote and no backslash that escapes
+    let mut from = usize::from(std::mem::take(is_escaped)).min(bytes.len());
+    loop {
+        let rest = &bytes[from..];
+        let found = memchr(b'"', rest);
+        let before = &rest[..found.unwrap_or(rest.len())];
+        let is_odd = before.iter().rev().take_while(|b| **b == b'\\').count() % 2 == 1;
+        match found {
+            Some(n) if is_odd => from += n + 1,
+            Some(n) => return Some(from + n + 1),
+            None => {
+                *is_escaped = is_odd;
+                return None;
             }
         }
     }

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""What large bodies cost: Lapwing, which reads what passes, beside nginx, before one upstream, in one run.
+
+Tensor bodies of 950 KB (Open Inference Protocol, JSON) and chat prompts of 220 KB are posted on one connection, directly and
+through each proxy in turn, request by request. The upstream reads the whole body before it answers; what a request takes over
+the direct one is added by the proxy. nginx stands here twice: as it comes (it takes a whole body before it sends any of it on)
+and with proxy_request_buffering off. Then half a body is sent, and the upstream is asked what it has of it: a proxy that passes
+bytes on as they come has passed nearly all.
+Proxies run on core 0; upstream and client, both of this file, on core 1.
+
+usage: python3 bench/bodies.py [--lapwing PATH] [--requests N] [--json FILE]
+Needs nginx and taskset. Exit code 1 if a bound is missed.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+
+from overhead import LOAD_CORE, NGINX_CONF, NGINX_PROXY, PROXY_CORE, cpu_seconds, written
+from parts import Child, Lapwing, arguments, finish, free_port, table
+
+TENSOR_BYTES, PROMPT_BYTES = 950_000, 220_000
+OF_NGINX = 1.2
+BLOCK = 25  # requests to one target before the next one's turn
+PATHS = {"tensor": "/v2/models/m/infer", "prompt": "/v1/chat/completions"}
+ANSWERS = {
+    "/v2/models/m/infer": {"model_name": "m", "outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 4], "data": [1.5, 2.5, 3.5, 4.5]}]},
+    "/v1/chat/completions": {
+        "id": "1",
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 50_000, "completion_tokens": 1, "total_tokens": 50_001},
+    },
+}
+CONFIG = "attribution:\n  expect_spans: never\n"  # the upstream has no exporter
+
+
+# === the upstream, in a process of its own: bodies.py --serve PORT ===
+
+
+def serve(port):
+    """A thread per connection; `/arrived` says how many bytes of the latest body have come."""
+    arrived = [0]
+    listener = socket.create_server(("127.0.0.1", port), backlog=64)
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=serve_connection, args=(connection, arrived), daemon=True).start()
+
+
+def serve_connection(connection, arrived):
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    room = memoryview(bytearray(1 << 20))
+    answers = {path: json.dumps(answer).encode() for path, answer in ANSWERS.items()}
+    with connection, contextlib.suppress(OSError):
+        text = b""
+        while True:
+            while b"\r\n\r\n" not in text:
+                got = connection.recv(65536)
+                if not got:
+                    return
+                text += got
+            head, _, text = text.partition(b"\r\n\r\n")
+            lines = head.decode("latin-1").split("\r\n")
+            path = lines[0].split(" ")[1]
+            if path == "/arrived":
+                answer = str(arrived[0]).encode()
+            else:
+                fields = dict(line.lower().split(": ", 1) for line in lines[1:])
+                length, n = int(fields["content-length"]), len(text)
+                arrived[0], text = n, b""
+                while n < length:
+                    got = connection.recv_into(room)
+                    if not got:
+                        return
+                    n += got
+                    arrived[0] = n
+                answer = answers[path]
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(answer), answer))
+
+
+# === the client ===
+
+
+def tensor_body(size):
+    """An inference request of about so many bytes."""
+    rng = random.Random(7)
+    width = 64
+    rows = size // (width * 20)
+    data = [round(rng.uniform(-1, 1), 15) for _ in range(rows * width)]
+    return json.dumps({"id": "1", "inputs": [{"name": "x", "shape": [rows, width], "datatype": "FP32", "data": data}]}).encode()
+
+
+def prompt_body(size):
+    """A chat with one long message."""
+    rng = random.Random(7)
+    words = ["the", "profile", "of", "a", "request", "is", "\"quoted\"", "and\nbroken", "caf\u00e9", "tokens"]
+    text = []
+    while sum(map(len, text)) + len(text) < size * 0.92:
+        text += rng.choices(words, k=200)
+    return json.dumps({"model": "m", "messages": [{"role": "user", "content": " ".join(text)}]}).encode()
+
+
+def request(kind, body):
+    head = f"POST {PATHS[kind]} HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), 30)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def read(self):
+        """The body of an answer."""
+        text = b""
+        while b"\r\n\r\n" not in text:
+            got = self.socket.recv(65536)
+            if not got:
+                raise SystemExit("the connection was closed before an answer")
+            text += got
+        head, _, body = text.partition(b"\r\n\r\n")
+        if b" 200 " not in head.split(b"\r\n")[0]:
+            raise SystemExit(f"the answer is {head[:300]!r}")
+        length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+        while len(body) < length:
+            body += self.socket.recv(65536)
+        return body
+
+    def ask(self, message):
+        """Nanoseconds from the first byte sent to the last one read."""
+        start = time.perf_counter_ns()
+        self.socket.sendall(message)
+        self.read()
+        return time.perf_counter_ns() - start
+
+
+def measure(options, kind, message, ports, children):
+    """By target: nanoseconds of each request, and CPU milliseconds of the proxy per request."""
+    took, cpu = {name: [] for name in ports}, dict.fromkeys(ports, 0.0)
+    with contextlib.ExitStack() as stack:
+        clients = {name: stack.enter_context(Client(port)) for name, port in ports.items()}
+        for client in clients.values():
+            for _ in range(BLOCK):
+                client.ask(message)
+        while min(map(len, took.values())) < options.requests:
+            for name, client in clients.items():
+                before = cpu_seconds(children[name].pid) if name in children else 0
+                took[name] += [client.ask(message) for _ in range(BLOCK)]
+                cpu[name] += cpu_seconds(children[name].pid) - before if name in children else 0
+    n = len(took["direct"])
+    p50 = {name: statistics.median(values) / 1e3 for name, values in took.items()}
+    rows = {name: {"p50_us": p50[name], "added_us": p50[name] - p50["direct"], "cpu_us": cpu[name] / n * 1e6} for name in ports}
+    print(f"{kind}: {len(message) / 1e3:.0f} KB, {n} requests each way")
+    table(["", "p50 µs", "added", "CPU µs/req"], [[name, *(f"{row[k]:.0f}" for k in ("p50_us", "added_us", "cpu_us"))] for name, row in rows.items()])
+    return rows
+
+
+def verdicts_of(kind, rows):
+    """Lapwing against the better of the two nginx; where an nginx adds nothing that can be told, there is no ratio."""
+    name = min((n for n in rows if n.startswith("nginx")), key=lambda n: rows[n]["added_us"])
+    mine, theirs = rows["lapwing"]["added_us"], rows[name]["added_us"]
+    ratio = mine / theirs if theirs > 0 else float("inf")
+    for other in (n for n in rows if n.startswith("nginx")):
+        print(f"{kind}: added p50 is {mine / rows[other]['added_us']:.2f}× that of {other}")
+    yield f"{kind}: added p50, of nginx's ({name}, the better one)", f"{ratio:.2f}×", f"≤ {OF_NGINX}×", ratio <= OF_NGINX
+
+
+def arrived_of(ports, name, message):
+    """The share of half a message that is at the upstream while the client holds back the other half."""
+    half = len(message) // 2
+    head = message.index(b"\r\n\r\n") + 4
+    with Client(ports[name]) as client, Client(ports["direct"]) as asker:
+        # the previous body must not be taken for this one
+        asker.ask(b"POST /v2/models/m/infer HTTP/1.1\r\nhost: m\r\ncontent-length: 0\r\n\r\n")
+        client.socket.sendall(message[:half])
+        end, got = time.monotonic() + 1, 0
+        while time.monotonic() < end and got < half - head:
+            asker.socket.sendall(b"GET /arrived HTTP/1.1\r\nhost: m\r\n\r\n")
+            got = int(asker.read())
+            time.sleep(0.005)
+        client.socket.sendall(message[half:])
+        client.read()
+    return got / (half - head)
+
+
+def profiled(lapwing, n):
+    """That Lapwing read what passed: the run is worth nothing if it did not."""
+    lapwing.await_count(n)
+    return {s["route"]: {"count": s["count"], "model": s["model"], "units": s.get("units")} for s in lapwing.series()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments(parser)
+    parser.add_argument("--requests", type=int, default=1000, help="of each body to each target, at least (default: 1000)")
+    parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve)
+    for needed in ("nginx", "taskset"):
+        if not shutil.which(needed):
+            raise SystemExit(f"{needed} is not installed")
+    os.sched_setaffinity(0, {LOAD_CORE})
+    bodies = {"tensor": tensor_body(TENSOR_BYTES), "prompt": prompt_body(PROMPT_BYTES)}
+    with tempfile.TemporaryDirectory(prefix="bodies-") as folder, contextlib.ExitStack() as stack:
+        upstream = free_port()
+        stack.enter_context(Child([sys.executable, __file__, "--serve", upstream], upstream, LOAD_CORE))
+        children = {}
+        for name, extra in (("nginx", ""), ("nginx unbuffered", " proxy_request_buffering off;")):
+            port = free_port()
+            file = name.replace(" ", "-")
+            conf = written(folder, f"{file}.conf", NGINX_CONF, name=file, port=port, upstream=upstream, does=NGINX_PROXY + extra)
+            children[name] = stack.enter_context(Child(["nginx", "-c", conf], port, PROXY_CORE))
+        children["lapwing"] = stack.enter_context(Lapwing(options.lapwing, upstream, core=PROXY_CORE, config=CONFIG))
+        ports = {"direct": upstream, **{name: child.port for name, child in children.items()}}
+        figures, verdicts = {}, []
+        for kind, body in bodies.items():
+            message = request(kind, body)
+            figures[kind] = measure(options, kind, message, ports, children)
+            verdicts += verdicts_of(kind, figures[kind])
+            figures[kind]["arrived"] = {name: arrived_of(ports, name, message) for name in ports}
+            print(f"{kind}: of half a body, already at the upstream: " + ", ".join(f"{n} {s:.0%}" for n, s in figures[kind]["arrived"].items()) + "\n")
+            share = figures[kind]["arrived"]["lapwing"]
+            verdicts.append((f"{kind}: bytes of an incomplete body passed on", f"{share:.0%}", "100%", share >= 1))
+        figures["profiled"] = profiled(children["lapwing"], len(bodies) * (options.requests + BLOCK + 1))
+        print(f"what Lapwing read: {json.dumps(figures['profiled'])}\n")
+        read = sorted(one["model"] or "" for one in figures["profiled"].values())
+        verdicts.append(("models that Lapwing read from the bodies", ", ".join(read), "m, m", read == ["m", "m"]))
+    return finish(options, figures, verdicts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,6 @@
+//! The frames of a gRPC body.
+#![no_main]
+
+use lapwing::protocol::wire::check;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| assert!(check::same_in_pieces(bytes, check::grpc)));

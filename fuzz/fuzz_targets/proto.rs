@@ -1,0 +1,6 @@
+//! A protobuf message.
+#![no_main]
+
+use lapwing::protocol::wire::check;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| assert!(check::same_in_pieces(bytes, check::proto)));

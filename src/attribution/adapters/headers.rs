@@ -1,0 +1,138 @@
+//! Stage times in fields of a response's head or trailers, by the server that sends them.
+//!
+//! `openai-processing-ms` and its like are totals, which claim nothing: they are not read. Of the servers that put no
+//! times into fields, BentoML and llama.cpp are known by their `Server` field.
+
+use http::header::SERVER;
+use http::{HeaderMap, HeaderName};
+
+use crate::ledger::{Ledger, Place, Server};
+use crate::protocol::servers::{Said, table};
+
+/// TEI and TGI send it with every answer, and nobody else does.
+const COMPUTE_TYPE: HeaderName = HeaderName::from_static("x-compute-type");
+const COMPUTE_TIME: HeaderName = HeaderName::from_static("x-compute-time");
+const TOKENIZATION_TIME: HeaderName = HeaderName::from_static("x-tokenization-time");
+const VALIDATION_TIME: HeaderName = HeaderName::from_static("x-validation-time");
+const TIME_PER_TOKEN: HeaderName = HeaderName::from_static("x-time-per-token");
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Puts what `headers` report into the ledger: stages, work, and whose they are. Gives the number of fields whose value
+/// is not what its server writes there. Two look-ups where nothing is reported.
+pub fn report(headers: &HeaderMap, place: Place, ledger: &mut Ledger) -> usize {
+    if !headers.contains_key(COMPUTE_TYPE) {
+        if ledger.server.is_none()
+            && let Some(value) = headers.get(SERVER)
+        {
+            ledger.server = by_server_field(value.as_bytes());
+        }
+        return 0;
+    }
+    let Some(server) = text_server(headers) else { return 0 };
+    ledger.server = ledger.server.or(Some(server));
+    let mut said = Said::default();
+    for (name, row) in table::headers(server) {
+        if let Some(value) = headers.get(name) {
+            said.note_text(row, value.to_str().unwrap_or_default());
+        }
+    }
+    said.write(place, ledger)
+}
+
+/// Which of the two text servers it is: they share names, not units.
+fn text_server(headers: &HeaderMap) -> Option<Server> {
+    if headers.contains_key(TOKENIZATION_TIME) {
+        return Some(Server::Tei);
+    }
+    // a stream of TGI's has no times, but this
+    let is_tgi = [VALIDATION_TIME, TIME_PER_TOKEN, ACCEL_BUFFERING].iter().any(|name| headers.contains_key(name));
+    let is_seconds = || headers.get(COMPUTE_TIME).is_some_and(|value| value.as_bytes().contains(&b'.'));
+    (is_tgi || is_seconds()).then_some(Server::Tgi)
+}
+
+fn by_server_field(value: &[u8]) -> Option<Server> {
+    let starts = |with: &[u8]| value.len() >= with.len() && value[..with.len()].eq_ignore_ascii_case(with);
+    if starts(b"BentoML Service/") {
+        Some(Server::BentoMl)
+    } else if starts(b"llama.cpp") {
+        Some(Server::LlamaCpp)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Basis, Stage, Stamp, Unit};
+
+    const MS: u64 = 1_000_000;
+
+    /// The fields of a recorded head, one a line.
+    fn fixture(name: &str) -> HeaderMap {
+        let path = format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        head(&text)
+    }
+
+    fn head(text: &str) -> HeaderMap {
+        let fields = text.lines().filter_map(|line| line.split_once(": "));
+        fields.map(|(name, value)| (name.to_lowercase().parse::<HeaderName>().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    fn read(headers: &HeaderMap) -> (Ledger, usize) {
+        let mut ledger = Ledger::open(Stamp::now(), 0);
+        let malformed = report(headers, Place::Head, &mut ledger);
+        (ledger, malformed)
+    }
+
+    fn stages(ledger: &Ledger) -> Vec<(Stage, u64, u32)> {
+        ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.resolution_ns)).collect()
+    }
+
+    #[test]
+    fn text_embeddings_inference_speaks_whole_milliseconds() {
+        let (ledger, malformed) = read(&fixture("tei/embed.head"));
+        assert_eq!((malformed, ledger.server), (0, Some(Server::Tei)));
+        let expected =
+            [(Stage::Preprocessing, 0, 1_000_000), (Stage::Queue, MS, 1_000_000), (Stage::Forward, 11 * MS, 1_000_000)];
+        assert_eq!(stages(&ledger), expected);
+        assert_eq!(ledger.work.get(Unit::InputToken), Some((9, Basis::Reported)));
+    }
+
+    #[test]
+    fn text_generation_inference_speaks_seconds_under_one_of_the_same_names() {
+        let (ledger, malformed) = read(&fixture("tgi/generate.head"));
+        assert_eq!((malformed, ledger.server), (0, Some(Server::Tgi)));
+        let expected =
+            [(Stage::Preprocessing, MS, 1_000_000), (Stage::Queue, 0, 1_000_000), (Stage::Forward, 430 * MS, 1_000_000)];
+        assert_eq!(stages(&ledger), expected);
+        let work = [Unit::InputToken, Unit::OutputToken].map(|unit| ledger.work.get(unit));
+        assert_eq!(work, [Some((17, Basis::Reported)), Some((20, Basis::Reported))]);
+        assert!(ledger.generation.is_none(), "its pace has the first token in it");
+    }
+
+    #[test]
+    fn a_stream_of_text_generation_inference_has_no_times() {
+        let (ledger, malformed) = read(&fixture("tgi/generate_stream.head"));
+        assert_eq!((malformed, ledger.server, ledger.reports.len()), (0, Some(Server::Tgi), 0));
+    }
+
+    #[test]
+    fn servers_without_times_are_known_by_their_server_field() {
+        let server = |text: &str| read(&head(text)).0.server;
+        assert_eq!(server("Server: BentoML Service/iris"), Some(Server::BentoMl));
+        assert_eq!(server("server: llama.cpp"), Some(Server::LlamaCpp));
+        assert_eq!(server("server: uvicorn"), None);
+        assert_eq!(server("openai-processing-ms: 12"), None);
+        assert_eq!(server("x-compute-type: gpu"), None, "either of two");
+    }
+
+    #[test]
+    fn what_its_server_does_not_write_is_counted() {
+        let (ledger, malformed) =
+            read(&head("x-compute-type: cpu\nx-tokenization-time: 1\nx-queue-time: -2\nx-inference-time: soon"));
+        assert_eq!((malformed, stages(&ledger)), (2, vec![(Stage::Preprocessing, MS, 1_000_000)]));
+        assert_eq!(read(&head("x-queue-time: 5\nx-inference-time: 7")).0.reports.len(), 0, "of no known server");
+    }
+}

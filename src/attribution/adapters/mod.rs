@@ -1,0 +1,52 @@
+//! What model servers report of themselves outside of bodies: fields of heads and trailers, and their own shapes of spans.
+
+pub mod headers;
+pub(super) mod spans;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+use super::rules::Rules;
+use super::server_timing;
+use crate::ledger::{Ledger, Place};
+use crate::metrics::{Counter, Counters};
+
+/// Reads a response's fields (`true`: its trailers) into its ledger.
+pub type Reader = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
+
+/// A reader of all that fields report, `Server-Timing` by `rules`; counts what it could not read.
+#[must_use]
+pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<Reader> {
+    Box::new(move |headers, trailing, ledger| {
+        let place = if trailing { Place::Trailer } else { Place::Head };
+        let malformed = server_timing::report(headers, &rules, place, ledger) + headers::report(headers, place, ledger);
+        if malformed > 0 {
+            counters.add(Counter::ReportsMalformed, malformed as u64);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::server_timing::SERVER_TIMING;
+    use super::*;
+    use crate::ledger::{Server, Stage, Stamp};
+
+    #[test]
+    fn the_reader_counts_what_it_cannot_read_and_knows_heads_from_trailers() {
+        let counters = Arc::new(Counters::default());
+        let read = reader(Arc::new(Rules::default()), counters.clone());
+        let mut ledger = Ledger::open(Stamp::now(), 0);
+        let fields = |value: &[u8]| HeaderMap::from_iter([(SERVER_TIMING, http::HeaderValue::from_bytes(value).unwrap())]);
+        read(&fields(b"queue;dur=1, forward;dur=-2, \xff\xfe;dur=3"), false, &mut ledger);
+        read(&fields(b"forward;dur=2;desc=\"caf\xc3\xa9\""), true, &mut ledger);
+        read(&HeaderMap::new(), true, &mut ledger);
+        let own = (http::header::SERVER, http::HeaderValue::from_static("BentoML Service/summariser"));
+        read(&HeaderMap::from_iter([own]), false, &mut ledger);
+        let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.place == Place::Trailer)).collect();
+        assert_eq!(found, [(Stage::Queue, 1_000_000, false), (Stage::Forward, 2_000_000, true)]);
+        assert_eq!(ledger.server, Some(Server::BentoMl));
+        assert_eq!(counters.get(Counter::ReportsMalformed), 2);
+    }
+}

@@ -1,0 +1,136 @@
+//! Spans with durations in attributes: vLLM, SGLang and TensorRT-LLM (seconds under `gen_ai.latency.*`, which mean
+//! different things by server), TEI and TGI (durations as Rust writes them); and SGLang's spans of stages.
+//!
+//! Durations are laid end to end from the span's start, prefill ending at the first token where that is said.
+
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+
+use super::{Piece, Reading, Sender, ServerSpan, text};
+use crate::ledger::{Phase, Server, Stage};
+use crate::protocol::servers::{Carrier, Part, Row, Said, Says, Scale, Told, table};
+
+/// Reads a span of one of these servers; `None` for others.
+pub(super) fn read(span: &Span, sender: Sender<'_>) -> Option<Reading> {
+    if is_sglang(span, sender)
+        && let Some((stage, phase)) = stage_of(&span.name)
+    {
+        let told = Told { server: Some(Server::Sglang), ..Told::default() };
+        let server = Some(Box::new(ServerSpan { told, ..ServerSpan::default() }));
+        return Some(Reading { stage: Some(stage), phase, server });
+    }
+    let server = server_of(span, sender)?;
+    let mut said = Said::default();
+    for (key, row) in table::span_attributes(server) {
+        if let Some(value) = span.attributes.iter().find(|a| a.key == key).and_then(value) {
+            note(&mut said, row, value);
+        }
+    }
+    let told = Told { server: Some(server), ..said.told() };
+    let mut server = ServerSpan { is_laid: true, ..ServerSpan::default() };
+    server.pieces = laid(&told, span.start_time_unix_nano, span.end_time_unix_nano).collect();
+    server.told = told;
+    Some(Reading::of(server))
+}
+
+fn value(attribute: &KeyValue) -> Option<&Value> {
+    attribute.value.as_ref()?.value.as_ref()
+}
+
+/// Notes an attribute, if it is of the type that its server sends.
+#[allow(clippy::cast_precision_loss, reason = "amounts that a float does not hold exactly are refused anyway")]
+fn note(said: &mut Said, row: &'static Row, value: &Value) {
+    match (row.scale, value) {
+        (Scale::RustDebug, Value::StringValue(text)) => said.note_text(row, text),
+        // whole numbers under these names are other makers' nanoseconds or milliseconds
+        (Scale::S, Value::DoubleValue(number)) => said.note(row, *number),
+        (Scale::Count, Value::IntValue(number)) => said.note(row, *number as f64),
+        (Scale::Count, Value::DoubleValue(number)) => said.note(row, *number),
+        (Scale::Count, Value::StringValue(text)) => said.note_text(row, text),
+        _ => {}
+    }
+}
+
+/// Whose span it is, by its sender; else by which attributes it has.
+fn server_of(span: &Span, sender: Sender<'_>) -> Option<Server> {
+    let latency = |name: &str| {
+        span.attributes.iter().any(|a| {
+            let is_such = a.key.strip_prefix("gen_ai.latency.").is_some_and(|key| key == name);
+            is_such && matches!(value(a), Some(Value::DoubleValue(_)))
+        })
+    };
+    let [queue, prefill, first, total] = ["time_in_queue", "time_in_model_prefill", "time_to_first_token", "e2e"].map(latency);
+    if queue || prefill || first || total {
+        return if is_sglang(span, sender) {
+            Some(Server::Sglang)
+        } else if sender.is("vllm") || sender.resource.iter().any(|a| a.key.starts_with("vllm.")) {
+            Some(Server::Vllm)
+        } else if ["tensorrt", "trtllm", "trt_llm"].into_iter().any(|name| sender.is(name)) {
+            Some(Server::TensorRtLlm)
+        } else {
+            // SGLang names no queue; TensorRT-LLM names no prefill
+            match (queue, prefill) {
+                (true, true) => Some(Server::Vllm),
+                (true, false) => Some(Server::TensorRtLlm),
+                (false, true) => Some(Server::Sglang),
+                (false, false) => None,
+            }
+        };
+    }
+    let is_duration = |key| text(&span.attributes, key).is_some_and(|text| text.ends_with('s'));
+    if !["total_time", "queue_time", "inference_time"].into_iter().all(is_duration) {
+        return None;
+    }
+    match ["tokenization_time", "validation_time"].map(is_duration) {
+        [true, _] => Some(Server::Tei),
+        [false, true] => Some(Server::Tgi),
+        [false, false] => None,
+    }
+}
+
+fn is_sglang(span: &Span, sender: Sender<'_>) -> bool {
+    sender.is("sglang") || text(&span.attributes, "module").is_some_and(|module| module.starts_with("sglang"))
+}
+
+/// The stage of one of SGLang's spans, by name.
+fn stage_of(name: &str) -> Option<(Stage, Option<Phase>)> {
+    let row = table::of(Server::Sglang).iter().find(|row| row.carrier == Carrier::Span(spelt(name)))?;
+    match row.says {
+        Says::Stage(stage) => Some((stage, None)),
+        Says::Phase(phase) => Some((Stage::Forward, Some(phase))),
+        _ => None,
+    }
+}
+
+/// The table's own spelling of a name; empty for one that is not in it.
+fn spelt(name: &str) -> &'static str {
+    let names = table::of(Server::Sglang).iter().filter_map(|row| match row.carrier {
+        Carrier::Span(known) => Some(known),
+        _ => None,
+    });
+    names.into_iter().find(|known| *known == name).unwrap_or_default()
+}
+
+/// The parts of `told`, end to end within the span.
+fn laid(told: &Told, start_unix_ns: u64, end_unix_ns: u64) -> impl Iterator<Item = Piece> {
+    let is_before = |part: &&Part| part.phase != Some(Phase::Decode) && part.stage != Stage::Postprocessing;
+    let before_ns = told.parts.iter().filter(is_before).fold(0_u64, |sum, part| sum.saturating_add(part.duration_ns));
+    // what comes before the queue (the front end, parsing) has no name, but takes time
+    let has_prefill = told.parts.iter().any(|part| part.phase == Some(Phase::Prefill));
+    let ahead_ns = told.first_token_ns.filter(|_| has_prefill).map_or(0, |first_ns| first_ns.saturating_sub(before_ns));
+    let mut at = start_unix_ns.saturating_add(ahead_ns);
+    // without prefill, decode still begins at the first token
+    let decodes_at = told.first_token_ns.filter(|_| !has_prefill).map(|first_ns| start_unix_ns.saturating_add(first_ns));
+    told.parts.iter().filter_map(move |part| {
+        if part.phase == Some(Phase::Decode) {
+            at = decodes_at.map_or(at, |decodes_at| decodes_at.max(at));
+        }
+        let start = at.min(end_unix_ns);
+        at = at.saturating_add(part.duration_ns);
+        let (stage, phase) = (part.stage, part.phase);
+        let name = phase.map_or(stage.name(), Phase::name);
+        let piece = Piece { name, stage, phase, start_unix_ns: start, end_unix_ns: at.min(end_unix_ns), takes_role: false };
+        (piece.start_unix_ns < piece.end_unix_ns).then_some(piece)
+    })
+}

@@ -1,0 +1,69 @@
+//! Triton's spans: stages are events. `InferRequest` holds a span by model, and that a span `compute`; of an ensemble, the
+//! model's span holds those of its steps.
+//!
+//! Events of receiving and sending are not read: Lapwing sees both itself, and on streams Triton dates them wrongly.
+
+use opentelemetry_proto::tonic::trace::v1::Span;
+
+use super::{Piece, Reading, Rules, Sender, ServerSpan, text};
+use crate::ledger::{Server, Stage};
+use crate::protocol::servers::{Carrier, Says, Told, table};
+
+const SCOPE: &str = "triton-server";
+const COMPUTE: &str = "compute";
+
+/// Reads a span of Triton's; `None` for others, and for spans that a backend makes of its own activities.
+pub(super) fn read(span: &Span, sender: Sender<'_>, rules: &Rules, own: Option<Stage>) -> Option<Reading> {
+    let told = Told { server: Some(Server::Triton), ..Told::default() };
+    if let Some(model) = text(&span.attributes, "triton.model_name") {
+        let role = own.or_else(|| rules.by_default(model));
+        let waits_from_unix_ns = first(span, "QUEUE_START").map(|at| inside(span, at));
+        return Some(Reading::of(ServerSpan { told, role, waits_from_unix_ns, ..ServerSpan::default() }));
+    }
+    if let (Some(start), Some(_)) = (first(span, "COMPUTE_START"), last(span, "COMPUTE_END")) {
+        let begins_unix_ns = Some(inside(span, start));
+        let mut server = ServerSpan { told, begins_unix_ns, ..ServerSpan::default() };
+        server.pieces = pieces(span).collect();
+        return Some(Reading::of(server));
+    }
+    let is_request = sender.scope == SCOPE && first(span, "INFER_RESPONSE_COMPLETE").is_some();
+    is_request.then(|| Reading::of(ServerSpan { told, ..ServerSpan::default() }))
+}
+
+/// The pieces of a `compute` span: copies in, the model, copies out.
+fn pieces(span: &Span) -> impl Iterator<Item = Piece> {
+    table::of(Server::Triton).iter().filter_map(|row| {
+        let (Carrier::SpanEvents(COMPUTE, from, to), Says::Stage(stage)) = (row.carrier, row.says) else { return None };
+        let (start_unix_ns, end_unix_ns) = (at(span, from)?, at(span, to)?);
+        let name = match stage {
+            Stage::Preprocessing => "compute_input",
+            Stage::Forward => "compute_infer",
+            _ => "compute_output",
+        };
+        let takes_role = stage == Stage::Forward;
+        let piece = Piece { name, stage, phase: None, start_unix_ns, end_unix_ns, takes_role };
+        (start_unix_ns < end_unix_ns).then_some(piece)
+    })
+}
+
+/// When an event was; where a backend leaves one out, the copy that it bounds took no time.
+fn at(span: &Span, event: &str) -> Option<u64> {
+    let at = match event {
+        "COMPUTE_START" | "COMPUTE_INPUT_END" => first(span, event).or_else(|| first(span, "COMPUTE_START")),
+        _ => last(span, event).or_else(|| last(span, "COMPUTE_END")),
+    };
+    at.map(|at| inside(span, at))
+}
+
+fn first(span: &Span, event: &str) -> Option<u64> {
+    span.events.iter().find(|e| e.name == event).map(|e| e.time_unix_nano)
+}
+
+/// A model that answers several times writes some events several times.
+fn last(span: &Span, event: &str) -> Option<u64> {
+    span.events.iter().rfind(|e| e.name == event).map(|e| e.time_unix_nano)
+}
+
+fn inside(span: &Span, at_unix_ns: u64) -> u64 {
+    at_unix_ns.min(span.end_time_unix_nano).max(span.start_time_unix_nano)
+}

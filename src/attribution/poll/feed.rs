@@ -1,0 +1,173 @@
+//! A server's statistics once it is known where they are: reads them, and puts what was added since the last time where
+//! the merge looks.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::detect::{self, Candidate};
+use super::means::{self, Means};
+use super::reading::{Model, Reading, Wants};
+use super::triton::{self, Steps};
+use super::{Poller, http};
+use crate::attribution::Polled;
+use crate::ledger::{Server, Stamp};
+use crate::protocol::servers::{Row, table};
+use crate::settings::Upstream;
+
+/// Where the statistics are, how they are read, and what was read last.
+#[derive(Debug)]
+pub(super) struct Feed {
+    server: Server,
+    at: Upstream,
+    path: String,
+    form: Form,
+    rows: Vec<&'static Row>,
+    last: Option<Reading>,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// Prometheus text.
+    Text(Wants),
+    /// Triton's JSON; and of the models that clients ask for, their steps, and who is to be asked next for them.
+    Triton { steps: Steps, next: Option<Box<str>> },
+}
+
+/// What came of one question.
+pub(super) enum Asked {
+    /// Statistics were read.
+    Read,
+    /// Something else was asked for this time.
+    Besides,
+    /// No statistics.
+    Failed(String),
+}
+
+/// Which server the answer to a candidate tells of, and its statistics where they are known by it.
+pub(super) fn found(candidate: &Candidate, body: &Bytes) -> (Option<Server>, Option<Feed>) {
+    if candidate.path == detect::METADATA {
+        let Some((server, has_statistics)) = detect::by_metadata(body) else { return (None, None) };
+        let is_triton = has_statistics && server == Server::Triton;
+        return (Some(server), is_triton.then(|| Feed::triton(candidate.at.clone())));
+    }
+    let text = text_of(body);
+    let Some(server) = detect::by_metrics(&text) else { return (None, None) };
+    let mut feed = Feed::text(server, candidate);
+    feed.last = feed.read(body).ok();
+    (Some(server), Some(feed))
+}
+
+impl Feed {
+    fn triton(at: Upstream) -> Self {
+        let rows = table::statistics(Server::Triton).map(|(_, row)| row).collect();
+        let form = Form::Triton { steps: Steps::new(), next: None };
+        Self { server: Server::Triton, at, path: triton::STATS.to_owned(), form, rows, last: None }
+    }
+
+    fn text(server: Server, candidate: &Candidate) -> Self {
+        let rows: Vec<&'static Row> = table::metrics(server).map(|(_, row)| row).collect();
+        let form = Form::Text(Wants::of(server, &rows));
+        Self { server, at: candidate.at.clone(), path: candidate.path.clone(), form, rows, last: None }
+    }
+
+    pub(super) const fn server(&self) -> Server {
+        self.server
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Asks once: for the statistics, or for the steps of a model that may be an ensemble.
+    pub(super) async fn ask(&mut self, poller: &Poller) -> Asked {
+        if let Form::Triton { steps, next } = &mut self.form
+            && let Some(model) = next.take()
+        {
+            let found = match triton::config_path(&model) {
+                Some(path) => http::get(&self.at, &path).await.ok().and_then(|body| triton::steps(&body).ok()),
+                None => None,
+            };
+            steps.insert(model, found.unwrap_or_default());
+            return Asked::Besides;
+        }
+        let reading = match http::get(&self.at, &self.path).await {
+            Ok(body) => self.read(&body),
+            Err(error) => Err(error.to_string()),
+        };
+        match reading {
+            Ok(reading) => {
+                self.take(reading, poller);
+                Asked::Read
+            }
+            Err(reason) => Asked::Failed(reason),
+        }
+    }
+
+    fn read(&self, body: &Bytes) -> Result<Reading, String> {
+        match &self.form {
+            Form::Triton { .. } => triton::read(body, &self.rows).map_err(|error| error.to_string()),
+            Form::Text(wants) => {
+                let text = text_of(body);
+                let reading = wants.read(&text);
+                // nothing is there yet before the first request; then it is known by the names alone
+                if reading.by_model.is_empty() && detect::by_metrics(&text) != Some(self.server) {
+                    return Err(format!("these are not the metrics of {}", self.server.title()));
+                }
+                Ok(reading)
+            }
+        }
+    }
+
+    /// Puts the means since the last reading into the statistics.
+    fn take(&mut self, reading: Reading, poller: &Poller) {
+        let last = self.last.take();
+        if let Some(last) = last {
+            let mut means = means::between(&last, &reading, &self.rows);
+            match &mut self.form {
+                Form::Triton { steps, next } => {
+                    triton::ensembles(&mut means, steps, &poller.rules);
+                    *next = unknown(&means, steps, poller);
+                }
+                Form::Text(_) => lone(&mut means, &reading),
+            }
+            put(means, poller);
+        }
+        self.last = Some(reading);
+    }
+}
+
+/// Puts what is known of the models that clients asked for.
+fn put(means: BTreeMap<Model, Means>, poller: &Poller) {
+    let at = Stamp::now();
+    for (model, Means { reports, batch }) in means {
+        let polled = Polled { reports, batch, at };
+        match model.as_deref().map(|model| poller.labels.models.find(model)) {
+            Some(Some(name)) => poller.statistics.put(name, polled),
+            Some(None) => {}
+            None => poller.statistics.put_whole(polled),
+        }
+    }
+}
+
+/// A model that clients ask for and of which it is not known whether it is an ensemble.
+fn unknown(means: &BTreeMap<Model, Means>, steps: &Steps, poller: &Poller) -> Option<Box<str>> {
+    let asked = means.keys().flatten().filter(|model| poller.labels.models.find(model).is_some());
+    asked.into_iter().find(|model| !steps.contains_key(*model)).cloned()
+}
+
+/// What is said of a server's only model holds for requests that call it something else, or nothing.
+fn lone(means: &mut BTreeMap<Model, Means>, reading: &Reading) {
+    let mut models = reading.by_model.keys().flatten();
+    if let (Some(model), None) = (models.next(), models.next())
+        && let Some(said) = means.get(&Some(model.clone())).cloned()
+    {
+        means.insert(None, said);
+    }
+}
+
+/// The text of an answer; of a JSON string what is in it, as one version of llama.cpp writes its metrics.
+fn text_of(body: &[u8]) -> String {
+    let quoted = body.starts_with(b"\"").then(|| serde_json::from_slice(body).ok()).flatten();
+    quoted.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())
+}

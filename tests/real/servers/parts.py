@@ -1,0 +1,147 @@
+"""Starts the model servers that come as Python packages with requirements of their own (tests/run installs them)."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import urllib.request
+
+from process import free_port, is_listening, wait_for
+
+HERE = pathlib.Path(__file__).parent
+MODELS = HERE.parent / "models"
+ROOT = HERE.parents[2]
+EXPORT_EVERY_MS = 200
+
+
+def python_of(name):
+    """The interpreter of `.venv-NAME`; a server that cannot be started is a failure, never a skipped test."""
+    path = ROOT / f".venv-{name}" / "bin" / "python"
+    assert path.exists(), f"{path} is missing: tests/run installs it"
+    return path
+
+
+def site_packages(python):
+    """(where its packages lie, the version as in `3.11`, where its shared library may lie)."""
+    ask = "import sysconfig as s; print(s.get_path('purelib'), s.get_python_version(), s.get_config_var('LIBDIR'))"
+    out = subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True).stdout
+    lib, version, shared = out.split()
+    return pathlib.Path(lib), version, shared
+
+
+def get_json(url):
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return json.load(response)
+
+
+def is_ready(url):
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:
+            return response.status == 200
+    except OSError:
+        return False
+
+
+def await_ready(process, condition, seconds):
+    """Until the server answers; if it ended or never does, what it wrote is in the failure."""
+
+    def ready():
+        assert process.is_running(), f"{process.name} ended early:\n{process.output()[-6000:]}"
+        return condition()
+
+    try:
+        wait_for(ready, seconds, f"{process.name} is ready", 0.1)
+    except AssertionError as e:
+        raise AssertionError(f"{e}\n{process.output()[-6000:]}") from None
+
+
+class Server:
+    """A model server's process, and where it listens."""
+
+    def __init__(self):
+        self.http, self.grpc, self.metrics = free_port(), free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.http}"
+        self.grpc_url = f"http://127.0.0.1:{self.grpc}"
+        self.process = None
+
+
+class Triton(Server):
+    """Triton Inference Server on the CPU; it traces only the requests that come with a `traceparent` (rate 0)."""
+
+    def start(self, start, folder, otlp_port):
+        python = python_of("triton")
+        packages, version, shared = site_packages(python)
+        # the wheel keeps a stub for each Python beside the backend; the backend wants one, executable, in its own folder
+        installed, backends = packages / "pytriton/tritonserver", folder / "backends"
+        shutil.copytree(installed / "backends", backends)
+        stub = backends / "python/triton_python_backend_stub"
+        shutil.copy(installed / f"python_backend_stubs/{version}/triton_python_backend_stub", stub)
+        binary = folder / "tritonserver"
+        shutil.copy(installed / "bin/tritonserver", binary)
+        stub.chmod(0o755)
+        binary.chmod(0o755)
+        models = folder / "models"
+        shutil.copytree(MODELS / "triton", models)
+        (models / "pipe/1").mkdir()  # an ensemble has no files, but a version
+        command = [binary, f"--model-repository={models}", f"--backend-directory={backends}"]
+        for name in ("http", "grpc", "metrics"):
+            command += [f"--{name}-address=127.0.0.1", f"--{name}-port={getattr(self, name)}"]
+        url = f"http://127.0.0.1:{otlp_port}/v1/traces"
+        traced = ("mode=opentelemetry", "level=TIMESTAMPS", "rate=0", "count=-1")
+        traced += (f"opentelemetry,url={url}", f"opentelemetry,bsp_schedule_delay={EXPORT_EVERY_MS}")
+        for one in traced:
+            command += ["--trace-config", one]
+        libraries = [packages / "nvidia_pytriton.libs", shared, os.environ.get("LD_LIBRARY_PATH")]
+        env = dict(
+            os.environ,
+            PATH=f"{python.parent}:{os.environ['PATH']}",
+            LD_LIBRARY_PATH=":".join(str(one) for one in libraries if one),
+            PYTHONPATH=str(packages),
+        )
+        self.process = start("triton", [str(part) for part in command], env=env)
+        await_ready(self.process, lambda: is_ready(f"{self.url}/v2/health/ready"), 60)
+
+    def statistics(self):
+        """Its own account: by model, count and nanoseconds of each part since start."""
+        stats = get_json(f"{self.url}/v2/models/stats")["model_stats"]
+        return {one["name"]: one for one in stats}
+
+
+class MlServer(Server):
+    """MLServer with one model; one server span a request, over OTLP/gRPC."""
+
+    def start(self, start, folder, otlp_port):
+        python = python_of("mlserver")
+        where = folder / "models"
+        shutil.copytree(MODELS / "mlserver", where)
+        settings = {
+            "host": "127.0.0.1",
+            "http_port": self.http,
+            "grpc_port": self.grpc,
+            "metrics_port": self.metrics,
+            "parallel_workers": 0,
+            "tracing_server": f"127.0.0.1:{otlp_port}",
+        }
+        (where / "settings.json").write_text(json.dumps(settings))
+        env = dict(os.environ, OTEL_BSP_SCHEDULE_DELAY=str(EXPORT_EVERY_MS))
+        self.process = start("mlserver", [str(python.parent / "mlserver"), "start", str(where)], env=env)
+        await_ready(self.process, lambda: is_ready(f"{self.url}/v2/health/ready") and is_listening(self.grpc), 60)
+
+
+class Llama(Server):
+    """llama.cpp's server with a model of random weights, made on the spot."""
+
+    def start(self, start, folder):
+        python = python_of("llama")
+        model = folder / "tiny.gguf"
+        made = subprocess.run([python, HERE / "write_gguf.py", model], capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stdout + made.stderr
+        self.process = start("llama", [str(python), str(HERE / "llama_server.py"), str(model), str(self.http)])
+        await_ready(self.process, lambda: is_ready(f"{self.url}/health"), 60)
+
+    def counters(self):
+        """Its counters by name."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as response:
+            lines = response.read().decode().splitlines()
+        return {line.split()[0]: float(line.split()[1]) for line in lines if line and line[0] != "#"}
