@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a proxy costs: Lapwing with all profiling on beside nginx, HAProxy and Envoy, before one upstream, in one run.
 
+Requests and answers are tensors of the Open Inference Protocol (1 KiB up, 256 bytes down), which Lapwing reads as they pass.
 Each target is measured in turn, --rounds times: latency at one connection (what is over the direct one is added by the proxy),
 requests a second at 32 connections, CPU microseconds a request (user and system time of the proxy's own processes, which a
 busy machine moves least), and resident memory. Proxies run on core 0; upstream (nginx, canned answers) and load (wrk) on
@@ -30,7 +31,7 @@ from parts import ROOT, Child, Lapwing, arguments, finish, free_port, table
 
 PROXY_CORE, LOAD_CORE = 0, 1
 CONNECTIONS = 32
-CPU_OF_NGINX, CPU_OF_ENVOY, ADDED_OF_NGINX, RSS_MIB = 1.25, 0.5, 1.25, 30
+CPU_OF_NGINX, CPU_OF_ENVOY, ADDED_OF_NGINX, RSS_MIB = 1.35, 0.5, 1.25, 30
 
 NGINX_CONF = """worker_processes 1; pid {dir}/{name}.pid; error_log {dir}/{name}.err; daemon off;
 events {{ worker_connections 4096; }}
@@ -93,8 +94,19 @@ def written(folder, file, template, **values):
     return path
 
 
+def tensors(side, name, size):
+    """A request or response of the Open Inference Protocol in so many bytes (at least about 80), a tensor of one row."""
+    head, tail = f'{{"{side}":[{{"name":"{name}","datatype":"FP32","shape":[1,', "]}]}"
+    values = []
+    while True:
+        values.append(f"{(len(values) * 0.37) % 1:.4f}")
+        text = f'{head}{len(values)}],"data":[{",".join(values)}{tail}'
+        if len(text) >= size - 6:
+            return text + " " * (size - len(text))
+
+
 def upstream(folder, options):
-    port, does = options.upstream_port, "return 200 '" + "x" * options.answer + "';"
+    port, does = options.upstream_port, f"return 200 '{tensors('outputs', 'y', options.answer)}';"
     conf = written(folder, "upstream.conf", NGINX_CONF, name="upstream", port=port, upstream=port, does=does)
     return Child(["nginx", "-c", conf], port, LOAD_CORE)
 
@@ -276,9 +288,8 @@ def main():
     names = options.targets or installed()
     figures, verdicts, started = {}, [], []
     with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
-        body = '{{"inputs":[{{"name":"x","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}}],"p":"{fill}"}}'
-        lua = 'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\nwrk.body = [[' + body + "]]\n"
-        script = written(folder, "post.lua", lua, fill="a" * max(0, options.body - 80))
+        lua = 'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\nwrk.body = [===[{body}]===]\n'
+        script = written(folder, "post.lua", lua, body=tensors("inputs", "x", options.body))
         try:
             started.append(upstream(folder, options).__enter__())
             targets = {}

@@ -1,8 +1,9 @@
 //! What one exchange costs the profiler: ledger, merge, and record into one of 10 to 10,000 series. The first is paid on
 //! the request path, the rest by the aggregator. `cargo bench --bench record`; docs/BENCHMARKS.md has the figures.
 //!
-//! A ledger is a usual one: four observed spans, four reports. Series are hit in random order, so with many of them each
-//! exchange finds its series out of the caches; that is the worst case, as real traffic has favourites.
+//! A ledger is a usual one: four observed spans, four reports, 1 to 64 rows of 64 scalars in 1 KiB. Series are hit in random
+//! order, so with many of them each exchange finds its series out of the caches; that is the worst case, as real traffic has
+//! favourites.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use lapwing::attribution::merge;
-use lapwing::ledger::{Event, Ledger, Outcome, Place, Report, SeriesKey, Stage, Stamp, Window};
+use lapwing::ledger::{Basis, Event, Ledger, Outcome, Place, Report, SeriesKey, Stage, Stamp, Unit, Window};
 use lapwing::metrics::{Config, Counters, Labels, Registry};
 
 const US: u64 = 1_000;
@@ -65,6 +66,11 @@ fn ledger(series: SeriesKey, random: &mut Random) -> Ledger {
     ledger.window = Some(Window { start_ns, head_ns: end_ns, end_ns });
     let (last, total_ns) = (started.plus(end_ns), end_ns + random.around(30 * US));
     ledger.observe(Stage::Egress, Event::Response, last, started.plus(total_ns));
+    let rows = 1 << (random.next() % 7);
+    ledger.work.primary = Some(Unit::Row);
+    ledger.work.set(Unit::Row, rows, Basis::Counted);
+    ledger.work.set(Unit::Element, 64 * rows, Basis::Counted);
+    (ledger.request_bytes, ledger.response_bytes) = (1_024, 256);
     (ledger.series, ledger.outcome, ledger.status, ledger.total_ns) = (series, Outcome::Ok, 200, total_ns);
     ledger
 }

@@ -8,7 +8,10 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 
 use super::demo::Demo;
+use super::upstream_flags;
+pub use super::upstream_flags::UpstreamFlags;
 use crate::config::{Flag, Sources};
+use crate::ledger::Server;
 use crate::settings::Bind;
 
 const STYLES: Styles = Styles::styled()
@@ -30,6 +33,7 @@ Examples:
   lapwing serve --config lapwing.yaml                the same, set up by a file
   lapwing check --config lapwing.yaml                every fault at once, or what would be in force
   lapwing demo                                       a model server, a load and a live table in one
+  lapwing upstream-flags vllm                        how to make the model server report its stages
 
 Every setting is also a variable: `proxy.workers` is LAPWING_PROXY__WORKERS, `listen` is LAPWING_LISTEN.
 What is later wins: defaults, the file, variables, flags.";
@@ -43,6 +47,8 @@ pub enum Command {
     Check(Sources),
     /// Run the demonstration.
     Demo(DemoArgs),
+    /// Tell how a model server is made to report.
+    UpstreamFlags(UpstreamFlags),
 }
 
 /// How to run the demonstration.
@@ -85,6 +91,9 @@ pub fn parse(
             listen: demo.listen,
             admin: demo.admin,
         }),
+        Some(Sub::UpstreamFlags(UpstreamFlagsFlags { server, otlp_grpc, otlp_http })) => {
+            Command::UpstreamFlags(UpstreamFlags { server, otlp_grpc, otlp_http })
+        }
     })
 }
 
@@ -110,6 +119,10 @@ enum Sub {
     /// Run a small model server, Lapwing in front of it and a load, and show where the time goes
     #[command(after_help = "Ends with a summary, after --seconds or on Ctrl-C.")]
     Demo(DemoFlags),
+    /// Print how to make a model server report its stages, what comes of it, and what stays unseen
+    #[command(after_help = "Without SERVER: the servers that are known, and what each reports.\n\n\
+        Examples:\n  lapwing upstream-flags triton\n  lapwing upstream-flags vllm --otlp-grpc 10.0.0.5:4317")]
+    UpstreamFlags(UpstreamFlagsFlags),
 }
 
 #[derive(Args)]
@@ -197,6 +210,19 @@ struct DemoFlags {
     /// Where Lapwing's /stats, /exchanges and /metrics are [default: 127.0.0.1, any free port]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Bind>,
+}
+
+#[derive(Args)]
+struct UpstreamFlagsFlags {
+    /// The model server: triton, vllm, sglang, tei, tgi, llama.cpp, ollama …
+    #[arg(value_name = "SERVER", value_parser = upstream_flags::server)]
+    server: Option<Server>,
+    /// Where Lapwing receives spans over gRPC, as the server reaches it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4317", value_parser = upstream_flags::address)]
+    otlp_grpc: String,
+    /// Where Lapwing receives spans over HTTP, as the server reaches it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4318", value_parser = upstream_flags::address)]
+    otlp_http: String,
 }
 
 fn rate(text: &str) -> Result<f64, String> {

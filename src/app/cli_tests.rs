@@ -80,6 +80,18 @@ fn the_demo_has_defaults_and_bounds() {
 }
 
 #[test]
+fn a_server_is_named_as_users_spell_it() {
+    let flags = |server| UpstreamFlags { server, otlp_grpc: "127.0.0.1:4317".into(), otlp_http: "127.0.0.1:4318".into() };
+    assert_eq!(parsed("lapwing upstream-flags").unwrap(), Command::UpstreamFlags(flags(None)));
+    assert_eq!(parsed("lapwing upstream-flags vLLM").unwrap(), Command::UpstreamFlags(flags(Some(Server::Vllm))));
+    let elsewhere = UpstreamFlags { otlp_http: "lapwing:4318".into(), ..flags(Some(Server::Triton)) };
+    let line = "lapwing upstream-flags triton --otlp-http lapwing:4318";
+    assert_eq!(parsed(line).unwrap(), Command::UpstreamFlags(elsewhere));
+    let wrong = parsed("lapwing upstream-flags trition").unwrap_err().to_string();
+    assert!(wrong.contains("did you mean `triton`?"), "{wrong}");
+}
+
+#[test]
 fn help_and_version_are_no_mistakes_and_the_rest_is() {
     assert_eq!(parsed("lapwing --help").unwrap_err().kind(), ErrorKind::DisplayHelp);
     assert_eq!(parsed("lapwing --version").unwrap_err().kind(), ErrorKind::DisplayVersion);

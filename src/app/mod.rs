@@ -10,6 +10,7 @@ mod log;
 mod run;
 mod running;
 mod signals;
+mod upstream_flags;
 
 pub use run::run;
 pub use running::{Addresses, Running, StartError, start};

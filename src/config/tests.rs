@@ -249,6 +249,10 @@ fn settings_that_contradict_one_another_are_faults() {
     assert!(case(any_port, &[], &[]).loaded().warnings.is_empty());
     // nothing is said of what depends on a faulty value
     assert_eq!(faults("otlp_forward: nowhere\notlp_forward_headers: {a: b}").lines().count(), 1);
+    assert_eq!(
+        faults("attribution: {poll: 'http://localhost:9464/metrics'}\n"),
+        "attribution.poll: http://localhost:9464/metrics: is Lapwing itself: admin listens there (file l.yaml)"
+    );
 }
 
 #[test]

@@ -235,3 +235,14 @@ fn add<const N: usize>(mine: &mut [u64; N], theirs: &[u64; N]) {
         *mine += theirs;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_as_small_as_said() {
+        assert!(size_of::<Figures>() <= 816, "{}", size_of::<Figures>());
+        assert_eq!((size_of::<Extent>(), size_of::<UnitExtent>(), size_of::<WorkSum>()), (24, 64, 48));
+    }
+}

@@ -4,7 +4,7 @@
 //! Recording touches only the exact figures since the last rotation and the end of a short list of cells. The list is
 //! counted into the histograms when it is full, some twenty exchanges at a time, so that a series which has left the
 //! processor's caches costs a few misses and not several for each measure. Gaps between tokens do not go by the list: one
-//! answer has many of them. Memory of one series: 5 KiB, and for each measure that occurs 0.8 KiB and 0.75 KiB for each page
+//! answer has many of them. Memory of one series: 7 KiB, and for each measure that occurs 0.8 KiB and 0.75 KiB for each page
 //! (3–6 % of value range; 33–50 % where a value is per unit) that was ever hit; for each slot in which it had traffic (at
 //! most 10 fine and 31 coarse) 1 to 2 KiB and 8 bytes for each distinct value. An idle series holds no slots.
 

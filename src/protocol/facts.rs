@@ -31,6 +31,8 @@ pub(super) struct Facts {
     streams: bool,
     /// This document brought content.
     content: bool,
+    /// The answer said that it is whole.
+    is_complete: bool,
     generation: Option<Box<Generation>>,
     said: Said,
 }
@@ -63,6 +65,16 @@ impl Facts {
     /// The answer streams: documents one behind another, each with its own time.
     pub(super) const fn streams(&mut self) {
         self.streams = true;
+    }
+
+    /// The answer says that it is whole.
+    pub(super) const fn complete(&mut self) {
+        self.is_complete = true;
+    }
+
+    /// Whether the answer said that it is whole.
+    pub(super) const fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// A watched value.

@@ -16,7 +16,7 @@ pub(super) enum Reader {
     /// One document of this many bytes, then tensors.
     JsonBefore(Json<Tag>, u64),
     /// A document an event.
-    Events(Sse, Json<Tag>),
+    Events(Sse, Json<Tag>, Mark),
     /// Documents one behind another.
     Lines(Json<Tag>),
     /// A protobuf message each.
@@ -29,7 +29,7 @@ impl Reader {
         match (source, media) {
             (Source::Json(paths), Media::Json) => Self::Json(Json::new(paths.clone())),
             (Source::Json(paths), Media::JsonBefore(bytes)) => Self::JsonBefore(Json::new(paths.clone()), bytes),
-            (Source::Json(paths), Media::Events) => Self::Events(Sse::new(), Json::new(paths.clone())),
+            (Source::Json(paths), Media::Events) => Self::Events(Sse::new(), Json::new(paths.clone()), Mark::default()),
             (Source::Json(paths), Media::Lines) => Self::Lines(Json::new(paths.clone())),
             (Source::Proto(fields), Media::Grpc) => Self::Grpc(Frames::new(), Proto::new(fields.clone())),
             _ => Self::Off,
@@ -61,9 +61,15 @@ impl Reader {
                     *self = Self::Off;
                 }
             }
-            Self::Events(sse, json) => sse.feed(bytes, &mut |piece| match piece {
-                SsePiece::Data(data) => json.feed(data, &mut |tag, value| note_json(facts, tag, value)),
+            Self::Events(sse, json, mark) => sse.feed(bytes, &mut |piece| match piece {
+                SsePiece::Data(data) => {
+                    mark.feed(data);
+                    json.feed(data, &mut |tag, value| note_json(facts, tag, value));
+                }
                 SsePiece::End => {
+                    if mark.end() {
+                        facts.complete();
+                    }
                     facts.end_document(at_ns);
                     json.restart();
                 }
@@ -85,13 +91,32 @@ impl Reader {
     /// No more bytes come; the last ones were read at `at_ns`.
     pub(super) fn end(&mut self, at_ns: u64, facts: &mut Facts) {
         match self {
-            Self::Json(json) | Self::JsonBefore(json, _) | Self::Events(_, json) | Self::Lines(json) => {
+            Self::Json(json) | Self::JsonBefore(json, _) | Self::Events(_, json, _) | Self::Lines(json) => {
                 json.end(&mut |tag, value| note_json(facts, tag, value));
                 facts.end_document(at_ns);
             }
             Self::Off | Self::Grpc(..) => {}
         }
         *self = Self::Off;
+    }
+}
+
+/// Looks for an event whose data is `[DONE]`, with which OpenAI's streams end: their clients leave when they have it, and
+/// do not wait for the body's end.
+#[derive(Debug, Default)]
+pub(super) struct Mark(usize);
+
+impl Mark {
+    const DONE: &[u8] = b"[DONE]";
+
+    fn feed(&mut self, data: &[u8]) {
+        let fits = Self::DONE.get(self.0..).is_some_and(|rest| rest.starts_with(data));
+        self.0 = if fits { self.0 + data.len() } else { usize::MAX }; // from there nothing fits any more
+    }
+
+    /// The event ended: whether it was the mark.
+    fn end(&mut self) -> bool {
+        std::mem::take(&mut self.0) == Self::DONE.len()
     }
 }
 
@@ -118,4 +143,28 @@ fn note_proto(facts: &mut Facts, tag: Tag, value: ProtoValue<'_>) {
         ProtoValue::Message { .. } => Seen::Group,
     };
     facts.note(tag, seen);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_event_that_is_the_mark_ends_a_stream() {
+        for (pieces, is_mark) in [
+            (&["[DONE]"][..], true),
+            (&["[DO", "", "NE]"], true),
+            (&["{\"a\":\"[DONE]\"}"], false),
+            (&["[DONE] "], false),
+            (&["[DONE]", "x"], false),
+            (&["[DON"], false),
+            (&[], false),
+        ] {
+            let mut mark = Mark::default();
+            for _ in 0..2 {
+                pieces.iter().for_each(|piece| mark.feed(piece.as_bytes()));
+                assert_eq!(mark.end(), is_mark, "{pieces:?}");
+            }
+        }
+    }
 }

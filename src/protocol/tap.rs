@@ -166,6 +166,12 @@ impl Tap {
         this.response.feed(bytes, at_ns, &mut this.facts);
     }
 
+    /// Whether the answer said that it is whole: nothing that a client waits for comes any more.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.0.facts.is_complete()
+    }
+
     /// Writes what was read into the ledger: work, generation, server, and reports of the body. Gives the model's name,
     /// where the bodies name one.
     pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {

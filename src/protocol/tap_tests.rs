@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::check;
 use super::*;
-use crate::ledger::{Ledger, Stamp, Unit};
+use crate::ledger::{Ledger, Server, Stamp, Unit};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -190,6 +190,23 @@ fn every_protocol_is_among_those_that_are_checked() {
     }
 }
 
+#[test]
+fn every_server_has_its_section_in_the_document() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/UPSTREAMS.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let sections: Vec<&str> = text.split("\n## ").skip(2).collect();
+    assert_eq!(sections.len(), Server::ALL.len());
+    for (server, section) in Server::ALL.iter().zip(sections) {
+        assert_eq!(section.lines().next(), Some(server.title()));
+        assert!(section.contains("Unseen: "), "{server:?}");
+        assert!(
+            section.ends_with(&format!("`lapwing upstream-flags {}`.\n", server.name()))
+                || section.contains(&format!("`lapwing upstream-flags {}`.", server.name())),
+            "{server:?}"
+        );
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_read_alike_in_pieces(
@@ -219,4 +236,43 @@ proptest! {
         response.truncate(keep.index(response.len() + 1).max(response.len() / 2));
         prop_assert!(check::same_in_pieces(&Protocols::default(), which, &request, &response, length));
     }
+}
+
+#[test]
+fn rules_that_say_nothing_or_contradict_themselves_are_faults() {
+    let faults = |config: Value| {
+        let config: Config = serde_json::from_value(config).unwrap();
+        let mut checks = crate::settings::Checks::default();
+        config.check(&mut checks);
+        checks.into_faults().into_iter().map(|fault| format!("{} {}", fault.path, fault.reason)).collect::<Vec<_>>()
+    };
+    let rule = |rule: Value| faults(json!({"custom": [rule]}));
+    assert_eq!(
+        rule(json!({"route": "POST /a/*", "rows": {"json": "/x"}, "elements": {"json": "/x", "from": "response"}})),
+        [""; 0]
+    );
+    for (given, expected) in [
+        (json!({"rows": {"fixed": 1}}), "custom[0].route must be a path or a method and a path, as in POST /score/*"),
+        (
+            json!({"route": "post /a", "rows": {"fixed": 1}}),
+            "custom[0].route must begin with a method in capitals, or with the path",
+        ),
+        (json!({"route": "/a", "rows": {}}), "custom[0].rows needs exactly one of json, header, length, fixed"),
+        (
+            json!({"route": "/a", "rows": {"fixed": 1, "json": "/a"}}),
+            "custom[0].rows needs exactly one of json, header, length, fixed",
+        ),
+        (json!({"route": "/a", "rows": {"json": "a"}}), "custom[0].rows.json must be a JSON pointer, as in /inputs/0/data"),
+        (
+            json!({"route": "/a", "rows": {"json": "/a"}, "model": {"json": "/a"}}),
+            "custom[0].rows.json is read for something else already",
+        ),
+        (json!({"route": "/a", "model": {"header": "a b"}}), "custom[0].model.header is no name of a header"),
+        (json!({"route": "/a", "rows": {"fixed": 1}, "primary": "flop"}), "custom[0].primary is no unit that this rule reads"),
+    ] {
+        assert_eq!(rule(given), [expected]);
+    }
+    assert_eq!(rule(json!({"route": "/a"})).len(), 1);
+    assert_eq!(faults(json!({"flops": {"m": {"per_row": -1.0}}})), ["flops.m.per_row must be between 0 and 1000000000000000000"]);
+    assert_eq!(faults(json!({"flops": {"m": {}}})), ["flops.m needs a cost above zero"]);
 }

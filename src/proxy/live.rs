@@ -332,13 +332,21 @@ impl Live {
     }
 }
 
-/// Closes the ledger as cancelled if it is dropped before anybody called [`Live::finish`].
+/// Closes the ledger if it is dropped before anybody called [`Live::finish`]: as cancelled, unless the answer was whole
+/// by its own mark.
 #[derive(Debug)]
 pub(crate) struct Guard(pub(crate) Arc<Live>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.0.finished.load(Relaxed) {
+        if self.0.finished.load(Relaxed) {
+            return;
+        }
+        let mut is_complete = false;
+        self.0.reading(|reading, _| is_complete = reading.is_complete());
+        if is_complete {
+            self.0.close(Stamp::now()); // it has all that it asked for, and leaves without waiting for the body's end
+        } else {
             self.0.cancel();
         }
     }

@@ -68,6 +68,12 @@ impl Reading {
         self.bytes = 0;
     }
 
+    /// Reads the rest; whether the answer says of itself that it is whole.
+    pub(super) fn is_complete(&mut self) -> bool {
+        self.read();
+        self.tap.is_complete()
+    }
+
     /// Reads the rest, and writes what was found into the ledger; `model` is given the model's name, if there is one.
     pub(super) fn close(mut self, ledger: &mut Ledger, model: impl FnOnce(&mut Ledger, &str)) {
         self.read();

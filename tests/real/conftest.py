@@ -182,7 +182,9 @@ def behind(start_lapwing, processes, tmp_path_factory):
 
     def start(kind, upstream="url", otlp=None, **kw):
         server = kind()
-        lapwing = start_lapwing(getattr(server, upstream), **kw)
+        # all waterfalls of a run; a gRPC port has no statistics, and free ports are not where Lapwing would look for them
+        env = {"LAPWING_METRICS__RECENT_EXCHANGES": "4096", "LAPWING_ATTRIBUTION__POLL": server.url, **kw.pop("env", {})}
+        lapwing = start_lapwing(getattr(server, upstream), env=env, **kw)
         spans = [getattr(lapwing, otlp)] if otlp else []
         server.start(processes, tmp_path_factory.mktemp(kind.__name__.lower()), *spans)
         wait_for(lapwing.is_ready, 20, "lapwing is ready")

@@ -39,6 +39,23 @@ def test_stream(binary, tmp_path):
     assert raw["tokens"] == 80 and len(raw["bodies"]) == 8, out
 
 
+def test_work(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "work.py", "--requests", "200")
+    assert [v["what"] for v in raw["verdicts"] if not v["holds"]] == [], out
+    assert len(raw["classes"]) == 2, out
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
+def test_bodies(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "bodies.py", "--requests", "25")
+    for kind in ("tensor", "prompt"):
+        arrived = raw[kind]["arrived"]
+        assert arrived["lapwing"] == arrived["direct"] == 1, out
+    # without the time limits that a busy machine misses: all was read
+    assert {one["model"] for one in raw["profiled"].values()} == {"m"}, out
+    assert all(one["units"] for one in raw["profiled"].values()), out
+
+
 @pytest.mark.skipif(not (shutil.which("wrk") and shutil.which("nginx")), reason="wrk or nginx is not installed")
 def test_overhead(binary, tmp_path):
     args = ("--rounds", "1", "--seconds", "1", "--requests", "1000", "--upstream-port", str(free_port()), "direct", "nginx", "lapwing")

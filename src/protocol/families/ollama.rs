@@ -1,25 +1,16 @@
 //! Ollama's own routes, which stream JSON lines: `/api/generate`, `/api/chat`, `/api/embed`. Counts and durations stand in
-//! the last line. What lies under `/v1` is read as the OpenAI API.
+//! the last line, as the table of servers has them. What lies under `/v1` is read as the OpenAI API.
 
 use super::super::plan::{Spec, Watch};
 use super::super::tag::Tag;
-use crate::ledger::{Basis, Server, Unit};
-
-const INPUT_TOKENS: Tag = Tag::Amount(Unit::InputToken, Basis::Reported);
-const OUTPUT_TOKENS: Tag = Tag::Amount(Unit::OutputToken, Basis::Reported);
+use crate::ledger::{Server, Unit};
 
 /// `POST /api/generate`
 pub(super) const GENERATE: Spec = Spec {
     primary: Unit::OutputToken,
     row_each: true,
     request: Watch::Json(&[("model", Tag::Model), ("prompt", Tag::Text), ("suffix", Tag::Text), ("system", Tag::Text)]),
-    response: Watch::Json(&[
-        ("model", Tag::Model),
-        ("response", Tag::Content),
-        ("thinking", Tag::Content),
-        ("prompt_eval_count", INPUT_TOKENS),
-        ("eval_count", OUTPUT_TOKENS),
-    ]),
+    response: Watch::Json(&[("model", Tag::Model), ("response", Tag::Content), ("thinking", Tag::Content)]),
     servers: &[Server::Ollama],
 };
 
@@ -31,8 +22,6 @@ pub(super) const CHAT: Spec = Spec {
         ("message.content", Tag::Content),
         ("message.thinking", Tag::Content),
         ("message.tool_calls[].function.name", Tag::Content),
-        ("prompt_eval_count", INPUT_TOKENS),
-        ("eval_count", OUTPUT_TOKENS),
     ]),
     ..GENERATE
 };
@@ -42,6 +31,6 @@ pub(super) const EMBED: Spec = Spec {
     primary: Unit::InputToken,
     row_each: false,
     request: Watch::Json(&[("model", Tag::Model), ("input", Tag::Inputs), ("input[]", Tag::Input), ("prompt", Tag::Inputs)]),
-    response: Watch::Json(&[("model", Tag::Model), ("prompt_eval_count", INPUT_TOKENS)]),
+    response: Watch::Json(&[("model", Tag::Model)]),
     ..GENERATE
 };

@@ -1,0 +1,177 @@
+//! `lapwing upstream-flags`: how a model server is told to report its stages, what comes of it, and what stays unseen.
+
+use std::io::{self, Write};
+
+use super::check::USAGE;
+use crate::ledger::Server;
+
+mod texts;
+
+/// Below this likeness a suggestion would only confuse.
+const LIKE: f64 = 0.5;
+
+/// What to tell of which server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamFlags {
+    /// The server; all by name where there is none.
+    pub server: Option<Server>,
+    /// Where Lapwing receives spans over gRPC, host and port.
+    pub otlp_grpc: String,
+    /// Where it receives them over HTTP, host and port.
+    pub otlp_http: String,
+}
+
+/// The server that a user means by `name`: case, `-`, `_`, `.` and spaces mean nothing, and short names are known.
+///
+/// # Errors
+///
+/// Says which is meant probably, and which are known.
+pub(super) fn server(name: &str) -> Result<Server, String> {
+    let wanted = folded(name);
+    let known = || Server::ALL.iter().flat_map(|server| spellings(*server).map(move |spelling| (spelling, *server)));
+    if let Some((_, server)) = known().find(|(spelling, _)| *spelling == wanted) {
+        return Ok(server);
+    }
+    let likeness = |spelling: &str| strsim::normalized_damerau_levenshtein(spelling, &wanted);
+    let best = known().map(|(spelling, server)| (likeness(&spelling), server)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let meant = best.filter(|(likeness, _)| *likeness >= LIKE);
+    let meant = meant.map_or_else(String::new, |(_, server)| format!(" did you mean `{}`?", server.name()));
+    let names: Vec<&str> = Server::ALL.iter().map(|server| server.name()).collect();
+    Err(format!("no such server is known;{meant} known are {}", names.join(", ")))
+}
+
+/// A host and a port, as another machine may know Lapwing.
+///
+/// # Errors
+///
+/// Where it is not that.
+pub(super) fn address(text: &str) -> Result<String, String> {
+    let (host, port) = text.rsplit_once(':').unwrap_or_default();
+    let is_host = !host.is_empty() && !host.contains(['/', ' ']);
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    if is_host && is_port { Ok(text.to_owned()) } else { Err("needs host:port, as in 127.0.0.1:4317".to_owned()) }
+}
+
+/// How a server's name may be spelt.
+fn spellings(server: Server) -> impl Iterator<Item = String> {
+    let short: &[&str] = match server {
+        Server::LlamaCpp => &["llama", "llamaserver"],
+        Server::TfServing => &["tf", "tfserving"],
+        Server::RayServe => &["ray"],
+        Server::BentoMl => &["bento"],
+        Server::TensorRtLlm => &["trtllm", "trtllmserve"],
+        _ => &[],
+    };
+    let short = short.iter().map(|name| (*name).to_owned());
+    [folded(server.name()), folded(server.title())].into_iter().chain(short)
+}
+
+fn folded(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Prints what `args` ask for on standard output and gives the exit code.
+pub(super) fn print(args: &UpstreamFlags) -> i32 {
+    // there is nobody to tell that nobody listens
+    write(args, &mut io::stdout().lock()).map_or(USAGE, |()| 0)
+}
+
+fn write(args: &UpstreamFlags, out: &mut impl Write) -> io::Result<()> {
+    if let Some(server) = args.server {
+        out.write_all(about(server, args).as_bytes())?;
+        return out.flush();
+    }
+    for server in Server::ALL {
+        writeln!(out, "{:<20} {}", server.name(), texts::of(*server).gives)?;
+    }
+    writeln!(out, "\nlapwing upstream-flags SERVER    tells how to turn it on")?;
+    out.flush()
+}
+
+/// All there is to say of a server.
+fn about(server: Server, args: &UpstreamFlags) -> String {
+    let texts::Text { gives, on, comes, unseen } = texts::of(server);
+    let indented = |text: &str| text.lines().map(|line| format!("  {line}\n")).collect::<String>();
+    let on = on.replace("{grpc}", &args.otlp_grpc).replace("{http}", &args.otlp_http);
+    format!(
+        "{}: {gives}\n\nTurn it on:\n{}\nWhat comes of it:\n{}\nWhat stays unseen:\n{}",
+        server.title(),
+        indented(&on),
+        indented(comes),
+        indented(unseen)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(server: Option<Server>) -> UpstreamFlags {
+        UpstreamFlags { server, otlp_grpc: "lapwing:14317".to_owned(), otlp_http: "lapwing:14318".to_owned() }
+    }
+
+    fn printed(server: Option<Server>) -> String {
+        let mut out = Vec::new();
+        write(&args(server), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_server_is_listed_and_told_of() {
+        let list = printed(None);
+        for server in Server::ALL {
+            assert!(list.contains(&format!("{:<20} ", server.name())), "{server:?}");
+            let text = printed(Some(*server));
+            assert!(text.starts_with(server.title()), "{text}");
+            for part in ["\nTurn it on:\n  ", "\nWhat comes of it:\n  ", "\nWhat stays unseen:\n  "] {
+                assert!(text.contains(part), "{server:?}: {part}");
+            }
+            assert!(text.lines().all(|line| line.chars().count() <= 110), "{server:?} has long lines:\n{text}");
+            assert!(!text.contains("{grpc}") && !text.contains("{http}"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_addresses_are_lapwings_own() {
+        let triton = printed(Some(Server::Triton));
+        assert!(triton.contains("--trace-config opentelemetry,url=http://lapwing:14318/v1/traces"), "{triton}");
+        let vllm = printed(Some(Server::Vllm));
+        assert!(vllm.contains("--otlp-traces-endpoint grpc://lapwing:14317"), "{vllm}");
+    }
+
+    #[test]
+    fn names_are_found_however_spelt() {
+        for known in Server::ALL {
+            assert_eq!(server(known.name()), Ok(*known));
+            assert_eq!(server(known.title()), Ok(*known));
+        }
+        for (name, known) in [
+            ("Triton", Server::Triton),
+            ("llama-cpp", Server::LlamaCpp),
+            ("tf_serving", Server::TfServing),
+            ("TensorFlow Serving", Server::TfServing),
+            ("trtllm", Server::TensorRtLlm),
+            ("TGI", Server::Tgi),
+        ] {
+            assert_eq!(server(name), Ok(known), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_a_host_and_a_port() {
+        for good in ["127.0.0.1:4317", "lapwing:4318", "[::1]:4317"] {
+            assert_eq!(address(good).as_deref(), Ok(good));
+        }
+        for wrong in ["", "4317", ":4317", "lapwing:", "lapwing:0", "lapwing:99999", "http://lapwing:4317", "http://x:/"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_what_is_known() {
+        let error = server("vlm").unwrap_err();
+        assert!(error.starts_with("no such server is known; did you mean `vllm`? known are triton, vllm, "), "{error}");
+        let error = server("apache").unwrap_err();
+        assert!(error.starts_with("no such server is known; known are triton, "), "{error}");
+    }
+}
