@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 
+use super::amended::Habits;
 use super::config::Config;
 use super::meter::Meter;
 use super::reading::Reading;
@@ -37,6 +38,8 @@ pub(crate) struct Recorder {
     pub(crate) config: Config,
     pub(crate) counters: Arc<Counters>,
     pub(crate) observer: Arc<dyn Observer>,
+    /// What was learnt of the upstream.
+    pub(crate) habits: Habits,
 }
 
 impl std::fmt::Debug for Recorder {
