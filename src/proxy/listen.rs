@@ -150,6 +150,9 @@ fn connection(
     }
 }
 
+/// Bytes of a body that are read at a time at most.
+const READ_BYTES: usize = 256 * 1024;
+
 fn protocols(config: &Config, tasks: Tasks) -> auto::Builder<Tasks> {
     let head = usize::try_from(config.max_header_bytes.get()).unwrap_or(usize::MAX);
     let mut builder = auto::Builder::new(tasks);
@@ -159,7 +162,7 @@ fn protocols(config: &Config, tasks: Tasks) -> auto::Builder<Tasks> {
         .auto_date_header(false)
         .header_read_timeout(None)
         .max_headers(MAX_FIELDS)
-        .max_buf_size(head.max(8192))
+        .max_buf_size(head.max(READ_BYTES))
         .http2()
         .auto_date_header(false)
         .initial_stream_window_size(STREAM_WINDOW)
