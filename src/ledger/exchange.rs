@@ -69,14 +69,18 @@ impl Exchange {
         (window > 0).then(|| self.claimed_ns as f64 / window as f64)
     }
 
-    /// Who speaks for `stage`, and for how long; `None` if it owns nothing. A stage that a report puts below the report's
-    /// resolution is there with 0 ns.
+    /// Who speaks for `stage`, and for how long; `None` if it owns nothing. A stage that the reports put below their
+    /// resolution is there with 0 ns; one whose reports found no room is not.
     #[must_use]
     pub fn stage(&self, stage: Stage) -> Option<(u64, Source)> {
         if let Some(source) = self.account.source(stage) {
             return Some((self.account.stage_ns(stage), source));
         }
-        self.resolution_ns(stage).map(|_| (0, Source::Reported))
+        let resolution_ns = u64::from(self.resolution_ns(stage)?);
+        let place = self.ledger.reports.iter().filter(|r| r.stage == stage).map(|r| r.place).max()?;
+        let valid = self.ledger.reports.iter().filter(|r| r.stage == stage && r.place == place);
+        let said_ns = valid.fold(0_u64, |sum, r| sum.saturating_add(r.duration_ns));
+        (said_ns < resolution_ns).then_some((0, Source::Reported))
     }
 
     /// How coarse the reports of `stage` are, in nanoseconds; `None` where none is coarse.
@@ -116,6 +120,7 @@ impl Exchange {
             None => self.stage(stage)?,
         };
         let units = slot.amount(&self.ledger.work, self.ledger.request_bytes, self.ledger.response_bytes)?;
-        Some((ns, units))
+        // below its resolution a time is not known, and must not be divided
+        (ns > 0).then_some((ns, units))
     }
 }

@@ -1,5 +1,5 @@
 //! When passing bytes are read: after they have been handed on. What passes is kept for a moment, by reference, and
-//! read when the connection has nothing better to do, or when too much has gathered.
+//! read when the connection has nothing better to do, or when more comes than may wait.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -8,8 +8,10 @@ use smallvec::SmallVec;
 use crate::ledger::{Ledger, Stamp};
 use crate::protocol::Tap;
 
-/// Bytes that may wait to be read, in each exchange.
+/// Bytes that may wait to be read, in each exchange; one piece may be larger.
 const WAITING_BYTES: usize = 64 * 1024;
+/// Pieces that may.
+const WAITING_PIECES: usize = 64;
 
 /// The reader of one exchange, and what it has not read yet.
 #[derive(Debug)]
@@ -50,11 +52,11 @@ impl Reading {
         if length == 0 {
             return;
         }
+        if self.bytes + length > WAITING_BYTES || self.waiting.len() == WAITING_PIECES {
+            self.read(); // what has been handed on before, never what is about to be
+        }
         self.waiting.push(piece);
         self.bytes += length;
-        if self.bytes > WAITING_BYTES {
-            self.read();
-        }
     }
 
     /// Reads what waits.

@@ -128,6 +128,7 @@ impl ResponseBody {
     /// From here on the body decides when the exchange ends. If `timed`, its trailers tell the stages.
     pub(crate) fn guarded(mut self, guard: Guard, timed: bool) -> Self {
         self.flushes = guard.0.meter.flushes();
+        self.read_at_flush = self.flushes;
         self.guard = Some(guard);
         self.timed = timed;
         if self.is_end_stream() {
