@@ -75,16 +75,7 @@ impl Protocols {
             rule.head(Side::Request, headers, &mut facts);
         }
         let request = Reader::new(&plan.request, media);
-        Some(Tap(Box::new(Exchange {
-            protocol,
-            request,
-            response: Reader::Off,
-            facts,
-            at_ns: 0,
-            request_bytes: 0,
-            response_bytes: 0,
-            tables: Arc::clone(&self.0),
-        })))
+        Some(Tap(Box::new(Exchange { protocol, request, response: Reader::Off, facts, at_ns: 0, tables: Arc::clone(&self.0) })))
     }
 }
 
@@ -127,15 +118,12 @@ struct Exchange {
     facts: Facts,
     /// When the last piece of the response was read.
     at_ns: u64,
-    request_bytes: u64,
-    response_bytes: u64,
 }
 
 impl Tap {
     /// The next piece of the request's body.
     pub fn request(&mut self, bytes: &[u8]) {
         let this = &mut *self.0;
-        this.request_bytes += bytes.len() as u64;
         this.request.feed(bytes, 0, &mut this.facts);
     }
 
@@ -161,9 +149,20 @@ impl Tap {
     /// The next piece of the response's body, read `at_ns` after the request's start.
     pub fn response(&mut self, bytes: &[u8], at_ns: u64) {
         let this = &mut *self.0;
-        this.response_bytes += bytes.len() as u64;
         this.at_ns = at_ns;
         this.response.feed(bytes, at_ns, &mut this.facts);
+    }
+
+    /// Whether the request's body is wanted, from here on.
+    #[must_use]
+    pub fn wants_request(&self) -> bool {
+        self.0.request.is_on()
+    }
+
+    /// Whether the response's body is wanted, from here on: not before its head came.
+    #[must_use]
+    pub fn wants_response(&self) -> bool {
+        self.0.response.is_on()
     }
 
     /// Whether the answer said that it is whole: nothing that a client waits for comes any more.
@@ -172,7 +171,7 @@ impl Tap {
         self.0.facts.is_complete()
     }
 
-    /// Writes what was read into the ledger: work, generation, server, and reports of the body. Gives the model's name,
+    /// Writes what was read into the ledger, which knows the bodies' lengths: work, generation, server, and reports of the body. Gives the model's name,
     /// where the bodies name one.
     pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {
         let this = &mut *self.0;
@@ -180,13 +179,13 @@ impl Tap {
         this.response.end(this.at_ns, &mut this.facts);
         let plan = this.tables.plan(this.protocol);
         if let Some(rule) = this.tables.rule(this.protocol) {
-            rule.lengths(this.request_bytes, this.response_bytes, &mut this.facts);
+            rule.lengths(ledger.request_bytes, ledger.response_bytes, &mut this.facts);
         }
         if plan.row_each && !this.facts.has_rows() {
             this.facts.add_rows(1);
         }
-        if this.request_bytes > 0 {
-            this.facts.set(Unit::Byte, this.request_bytes, Basis::Counted);
+        if ledger.request_bytes > 0 {
+            this.facts.set(Unit::Byte, ledger.request_bytes, Basis::Counted);
         }
         let flops = this.tables.flops(this.facts.model());
         this.facts.write(plan.primary, ledger, flops);

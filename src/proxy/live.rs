@@ -84,6 +84,8 @@ pub(crate) struct Live {
     held: AtomicU32,
     finished: AtomicBool,
     closed: AtomicBool,
+    /// Some of the bodies passed and has not been read yet.
+    is_behind: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -117,6 +119,7 @@ impl Live {
             held: AtomicU32::new(0),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            is_behind: AtomicBool::new(false),
             state: Mutex::new(State { ledger, dispatched: None, egress: None, waits: None, reading: None }),
         })
     }
@@ -146,6 +149,7 @@ impl Live {
             look(&mut reading, ledger);
             kept = Some(reading);
         });
+        self.is_behind.store(kept.as_ref().is_some_and(|reading| reading.is_behind()), Relaxed);
         state.reading = kept;
     }
 
@@ -166,7 +170,9 @@ impl Live {
 
     /// What passed is on its way, and there is time to read it.
     pub(crate) fn read(&self) {
-        self.reading(|reading, _| reading.read());
+        if self.is_behind.load(Relaxed) {
+            self.reading(|reading, _| reading.read());
+        }
     }
 
     /// Some of the request body came.

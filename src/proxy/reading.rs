@@ -35,7 +35,9 @@ impl Reading {
 
     /// Some of the request passed.
     pub(super) fn request(&mut self, bytes: &Bytes) {
-        self.keep(bytes.len(), Piece::Request(bytes.clone()));
+        if self.tap.wants_request() {
+            self.keep(bytes.len(), Piece::Request(bytes.clone()));
+        }
     }
 
     /// The response's head came.
@@ -45,7 +47,9 @@ impl Reading {
 
     /// Some of the response passed; it was read `at`, the exchange began at `started`.
     pub(super) fn response(&mut self, bytes: &Bytes, at: Stamp, started: Stamp) {
-        self.keep(bytes.len(), Piece::Response(bytes.clone(), at.since(started)));
+        if self.tap.wants_response() {
+            self.keep(bytes.len(), Piece::Response(bytes.clone(), at.since(started)));
+        }
     }
 
     fn keep(&mut self, length: usize, piece: Piece) {
@@ -57,6 +61,11 @@ impl Reading {
         }
         self.waiting.push(piece);
         self.bytes += length;
+    }
+
+    /// Whether anything waits.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Reads what waits.
