@@ -83,6 +83,12 @@ impl Exchange {
         (said_ns < resolution_ns).then_some((0, Source::Reported))
     }
 
+    /// The queue's time inside the upstream, by whoever speaks for it; the rest of the stage is the proxy's own.
+    #[must_use]
+    pub fn upstream_queue_ns(&self) -> u64 {
+        self.account.stage_ns(Stage::Queue) - self.account.by_source_ns(Stage::Queue, Source::Observed)
+    }
+
     /// How coarse the reports of `stage` are, in nanoseconds; `None` where none is coarse.
     #[must_use]
     pub fn resolution_ns(&self, stage: Stage) -> Option<u32> {

@@ -80,6 +80,7 @@ impl Scrape {
     /// What the upstreams are, and what their statistics say.
     pub(super) fn batches(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         self.latest(encoder, &defs::BATCH_SIZE, |batch| batch.size)?;
+        self.latest(encoder, &defs::BATCH_PADDING, |batch| batch.padding)?;
         self.latest(encoder, &defs::RUNNING, |batch| batch.running)?;
         self.latest(encoder, &defs::WAITING, |batch| batch.waiting)?;
         let servers = self.series.iter().filter_map(|series| Some((series.upstream(), series.facts.server?)));
