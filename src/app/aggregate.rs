@@ -140,6 +140,7 @@ impl Aggregation {
     }
 }
 
-#[cfg(all(test, feature = "tokenizers"))]
+#[cfg(test)]
+#[cfg(feature = "tokenizers")]
 #[path = "aggregate_tests.rs"]
 mod tests;
