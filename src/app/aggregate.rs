@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::attribution::{Aggregator, IncomingSpan, Join, Statistics, merge_polled};
 use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use crate::metrics::{Counter, Counters, Registry};
+use crate::protocol::Tokenizers;
 
 /// How often the queue is looked into.
 const LOOK: Duration = Duration::from_millis(20);
@@ -21,6 +22,11 @@ const LOOK: Duration = Duration::from_millis(20);
 const BATCH: usize = 16;
 /// How often the registry's windows advance.
 const ROTATE_NS: u64 = 2_000_000_000;
+
+/// How long prompts may be tokenized in one look: the admin server and the receiver wait meanwhile.
+const TOKENIZE_NS: u64 = 100_000_000;
+/// While more than this part of the queue waits, nothing is tokenized.
+const BUSY: usize = 4;
 
 /// The merge, with what the upstream's statistics say.
 type Merge = Box<dyn Fn(Ledger, Vec<TracedSpan>) -> Exchange + Send>;
@@ -32,6 +38,7 @@ pub(super) struct Aggregation {
     queue: Arc<ArrayQueue<Ledger>>,
     registry: Arc<Mutex<Registry>>,
     counters: Arc<Counters>,
+    tokenizers: Option<Tokenizers>,
     rotated: Stamp,
 }
 
@@ -52,7 +59,12 @@ impl Aggregation {
             merge_polled(ledger, traced, polled)
         };
         let aggregator = Aggregator::with_merge(join, counters.clone(), Box::new(merge) as Merge);
-        Self { aggregator, statistics, queue, registry, counters, rotated: Stamp::now() }
+        Self { aggregator, statistics, queue, registry, counters, tokenizers: None, rotated: Stamp::now() }
+    }
+
+    /// Counts the tokens of prompts by these.
+    pub(super) fn tokenizing(self, tokenizers: Tokenizers) -> Self {
+        Self { tokenizers: Some(tokenizers), ..self }
     }
 
     /// Runs until `stop`, then merges and records whatever waits.
@@ -83,6 +95,18 @@ impl Aggregation {
         self.aggregator.spans(received, now, &mut |exchange| registry.keep(exchange, now, 0));
     }
 
+    /// Counts the tokens of a prompt that waits for it, if there is time; else the estimate stays. `since` is when this look
+    /// began.
+    fn tokenize(&self, ledger: &mut Ledger, since: Stamp) {
+        let Some(prompt) = ledger.prompt.take() else { return };
+        let Some(tokenizers) = &self.tokenizers else { return };
+        if self.queue.len() > self.queue.capacity() / BUSY || Stamp::now().since(since) > TOKENIZE_NS {
+            self.counters.bump(Counter::PromptsSkipped);
+        } else if !tokenizers.complete(&prompt, &mut ledger.work) {
+            self.counters.bump(Counter::PromptsFailed);
+        }
+    }
+
     /// Takes what waits, at most as much as waits now, so that the admin server gets its turn.
     fn look(&mut self) {
         let depth = self.queue.len();
@@ -99,8 +123,9 @@ impl Aggregation {
                 break; // the last one is still being pushed: next time
             }
             batch.iter().for_each(|ledger| registry.warm(ledger.series));
-            for ledger in batch {
+            for mut ledger in batch {
                 behind -= 1;
+                self.tokenize(&mut ledger, now);
                 self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(exchange, now, behind));
             }
         }
@@ -114,3 +139,8 @@ impl Aggregation {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "tokenizers")]
+#[path = "aggregate_tests.rs"]
+mod tests;

@@ -21,6 +21,7 @@ use crate::config::Loaded;
 use crate::export::{self, Surfaces};
 use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry};
+use crate::protocol::Tokenizers;
 use crate::proxy::Target;
 
 /// How long the last telemetry may take to be passed on at the end.
@@ -70,6 +71,7 @@ pub(super) struct Control {
     pub(super) ours: Arc<Ours>,
     pub(super) queue: Arc<ArrayQueue<Ledger>>,
     pub(super) target: Target,
+    pub(super) tokenizers: Tokenizers,
     pub(super) phases: Phases,
 }
 
@@ -95,7 +97,7 @@ impl Control {
     }
 
     async fn run(self, forward: Option<ForwardQueue>, worker: Option<impl Future<Output = ()>>) -> io::Result<()> {
-        let Self { loaded, listeners, counters, labels, rules, ours: _, queue, target, phases } = self;
+        let Self { loaded, listeners, counters, labels, rules, ours: _, queue, target, tokenizers, phases } = self;
         let config = &loaded.config;
         let statistics = Arc::new(Statistics::default());
         let poller = Poller {
@@ -119,6 +121,7 @@ impl Control {
 
         let aggregation =
             Aggregation::new(config.attribution.join(), queue, registry.clone(), counters.clone(), statistics, max_age_ns);
+        let aggregation = aggregation.tokenizing(tokenizers);
         let aggregation = aggregation.run(spans, stop.clone());
         let surfaces = Surfaces {
             registry,

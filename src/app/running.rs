@@ -14,7 +14,7 @@ use crate::attribution::{Rules, adapters};
 use crate::config::{Config, Loaded};
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
-use crate::protocol::Protocols;
+use crate::protocol::{Protocols, TokenizerError, Tokenizers};
 use crate::proxy::{self, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
 use crate::settings::{Bind, Switch, Upstream};
 
@@ -41,6 +41,9 @@ pub enum StartError {
     /// The collector to pass telemetry on to cannot be used.
     #[error("otlp_forward: {0}")]
     Forward(#[from] crate::attribution::otlp::Error),
+    /// A tokenizer cannot be read any more.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
     /// A thread or its runtime could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
@@ -94,6 +97,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
     let (target, protocol) = target(config);
+    let tokenizers = Tokenizers::load(&config.protocol)?;
 
     let control = Control {
         loaded: loaded.clone(),
@@ -104,6 +108,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         ours: ours.clone(),
         queue: queue.clone(),
         target: target.clone(),
+        tokenizers,
         phases: phases.clone(),
     };
     let control = control.spawn()?;

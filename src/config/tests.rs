@@ -351,3 +351,38 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_tokenizer_that_cannot_be_used_is_a_fault_of_its_key() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let words = format!("{root}/tests/fixtures/tokenizers/words.json");
+    let told =
+        faults(&format!("protocol: {{tokenizers: {{org/m-1.5: /no/such.json, plain: {root}/Cargo.toml, \"*\": {words}}}}}"));
+    let lines: Vec<&str> = told.lines().collect();
+    if cfg!(feature = "tokenizers") {
+        assert_eq!(lines.len(), 2, "{told}");
+        let missing =
+            "protocol.tokenizers.org/m-1.5: /no/such.json: cannot be read: No such file or directory (os error 2) (file l.yaml)";
+        assert_eq!(lines[0], missing);
+        let plain = format!("protocol.tokenizers.plain: {root}/Cargo.toml: is no tokenizer.json: ");
+        assert!(lines[1].starts_with(&plain) && lines[1].ends_with("(file l.yaml)"), "{told}");
+    } else {
+        assert_eq!(lines.len(), 3, "{told}");
+        let reason = "cannot be used: this Lapwing was built without the feature tokenizers";
+        assert!(lines.iter().all(|line| line.contains(reason)), "{told}");
+    }
+}
+
+#[test]
+fn tokenizers_need_bodies() {
+    let words = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tokenizers/words.json");
+    let told = faults(&format!("protocol: {{read_bodies: false, tokenizers: {{m: {words}}}}}"));
+    assert!(
+        told.contains("protocol.tokenizers") && (told.contains("read_bodies is false") || told.contains("built without")),
+        "{told}"
+    );
+    let sound = case(&format!("upstream: http://m:1\nprotocol: {{tokenizers: {{m.1: {words}}}}}"), &[], &[]);
+    if cfg!(feature = "tokenizers") {
+        assert_eq!(sound.loaded().config.protocol.tokenizers["m.1"].as_os_str(), words);
+    }
+}

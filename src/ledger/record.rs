@@ -1,6 +1,9 @@
-//! The ledger: what the request path hands over when a request is done. Fixed size, no heap, numbers only.
+//! The ledger: what the request path hands over when a request is done. Fixed size, numbers only; no heap but
+//! for the pace of a generated answer, and for a prompt whose tokens are still to be counted.
 //!
 //! Every `_ns` field but the anchor is an offset from the request's start, in nanoseconds.
+
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
@@ -9,6 +12,7 @@ use super::generation::Generation;
 use super::identity::{SpanId, TraceId};
 use super::names::Name;
 use super::outcome::{Kind, Outcome};
+use super::prompt::Prompt;
 use super::server::Server;
 use super::stage::{Phase, Source, Stage};
 use super::work::Work;
@@ -159,6 +163,8 @@ pub struct Ledger {
     pub work: Work,
     /// The pace of a generated answer.
     pub generation: Option<Box<Generation>>,
+    /// The prompt, where its tokens are still to be counted.
+    pub prompt: Option<Arc<Prompt>>,
     /// Which server answered, where that is known.
     pub server: Option<Server>,
     /// Body bytes from the client.
@@ -195,6 +201,7 @@ impl Ledger {
             overflowed: 0,
             work: Work::default(),
             generation: None,
+            prompt: None,
             server: None,
             request_bytes: 0,
             response_bytes: 0,
@@ -242,6 +249,6 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 744);
+        assert_eq!(size_of::<Ledger>(), 752);
     }
 }

@@ -56,6 +56,8 @@ rows! {
     Clipped: Counter "lapwing_reports_clipped" &[], "Reports and spans that did not fit their upstream window and were clipped.";
     ValuesClipped: Counter "lapwing_values_clipped" &[], "Durations and times per unit outside a histogram's bounds, recorded at the bound.";
     WorkMixed: Counter "lapwing_work_mixed" &[], "Answered requests left out of per-unit values and cost classes, because their series counts work in another unit.";
+    PromptsSkipped: Counter "lapwing_prompts_not_tokenized" &[("reason", "busy")], "Prompts kept for their tokenizer whose tokens stay estimated: the aggregator had too much else to do.";
+    PromptsFailed: Counter "lapwing_prompts_not_tokenized" &[("reason", "failed")], "Prompts kept for their tokenizer whose tokens stay estimated: the body could not be read, or not be tokenized.";
     LedgerOverflowed: Counter "lapwing_ledger_overflowed" &[], "Observed spans and in-band reports for which a ledger had no room.";
     ReportsMalformed: Counter "lapwing_reports_malformed" &[], "Server-Timing entries and servers' own time fields that could not be read.";
     SpansReceived: Counter "lapwing_spans_received" &[], "Spans that the OTLP receiver took.";
@@ -80,9 +82,15 @@ rows! {
 }
 
 /// The values of all rows. Relaxed: a scrape may see one row a moment before another.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
     values: [AtomicU64; Counter::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self { values: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
 }
 
 impl Counters {

@@ -1,10 +1,12 @@
 //! How traffic is read: whether at all, what a model costs, and rules for servers that speak no protocol known here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::families::custom;
+use super::tokens;
 use crate::ledger::{Basis, Unit, Work};
 use crate::settings::Checks;
 
@@ -18,11 +20,13 @@ pub struct Config {
     pub custom: Vec<Custom>,
     /// What a model costs, by its name; `*` is every model that has no entry of its own.
     pub flops: BTreeMap<String, Flops>,
+    /// A model's `tokenizer.json`, by its name; `*` is every model that has no entry of its own.
+    pub tokenizers: BTreeMap<String, PathBuf>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { read_bodies: true, custom: Vec::new(), flops: BTreeMap::new() }
+        Self { read_bodies: true, custom: Vec::new(), flops: BTreeMap::new(), tokenizers: BTreeMap::new() }
     }
 }
 
@@ -181,6 +185,14 @@ impl Config {
             if parts.iter().all(|(_, value)| *value == 0.0) {
                 checks.fault(&format!("flops.{model}"), "", "needs a cost above zero");
             }
+        }
+        for (model, file) in &self.tokenizers {
+            if let Some(error) = tokens::check(file) {
+                checks.fault(&format!("tokenizers.{model}"), file.display(), error.to_string());
+            }
+        }
+        if !self.tokenizers.is_empty() && !self.read_bodies {
+            checks.fault("tokenizers", "", "is of no use while read_bodies is false");
         }
     }
 }

@@ -15,8 +15,10 @@ mod route;
 pub mod servers;
 mod tag;
 mod tap;
+mod tokens;
 pub mod wire;
 
 pub use config::Config;
 pub use route::{Route, route};
 pub use tap::{Protocols, Tap};
+pub use tokens::{ModelError, TokenizerError, Tokenizers};

@@ -1,6 +1,6 @@
 //! Reads one exchange as its bytes pass, piece by piece, in constant memory: model, work, pace, and what the server
-//! reports in the body. It never holds bytes back, keeps none but short names, and never fails: what cannot be read is
-//! not known.
+//! reports in the body. It never holds bytes back, keeps none but short names (and a prompt, where a tokenizer is to count it),
+//! and never fails: what cannot be read is not known.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use super::families::spec;
 use super::media::Media;
 use super::plan::{Plan, Source};
 use super::reader::Reader;
-use crate::ledger::{Basis, Ledger, Unit};
+use super::tokens::Keep;
+use crate::ledger::{Basis, Body, Ledger, Unit};
 
 /// How traffic is read: built once from the configuration, shared by all requests.
 #[derive(Clone, Debug)]
@@ -28,6 +29,7 @@ struct Tables {
     plans: Vec<Plan>,
     rules: Vec<Rule>,
     flops: BTreeMap<String, Flops>,
+    keep: Option<Keep>,
 }
 
 impl Default for Protocols {
@@ -45,6 +47,7 @@ impl Protocols {
             plans: Family::ALL.iter().map(|family| Plan::new(spec(*family))).collect(),
             rules: config.custom.iter().map(Rule::new).collect(),
             flops: config.flops.clone(),
+            keep: Keep::new(config),
         }))
     }
 
@@ -75,7 +78,16 @@ impl Protocols {
             rule.head(Side::Request, headers, &mut facts);
         }
         let request = Reader::new(&plan.request, media);
-        Some(Tap(Box::new(Exchange { protocol, request, response: Reader::Off, facts, at_ns: 0, tables: Arc::clone(&self.0) })))
+        let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
+        Some(Tap(Box::new(Exchange {
+            protocol,
+            request,
+            response: Reader::Off,
+            facts,
+            kept,
+            at_ns: 0,
+            tables: Arc::clone(&self.0),
+        })))
     }
 }
 
@@ -105,6 +117,16 @@ enum Protocol {
     Custom(usize),
 }
 
+impl Protocol {
+    /// The place in lists of what is known and then of the rules.
+    const fn place(self) -> usize {
+        match self {
+            Self::Known(family) => family as usize,
+            Self::Custom(at) => Family::ALL.len() + at,
+        }
+    }
+}
+
 /// One exchange that is being read.
 #[derive(Debug)]
 pub struct Tap(Box<Exchange>);
@@ -116,6 +138,8 @@ struct Exchange {
     request: Reader,
     response: Reader,
     facts: Facts,
+    /// The request's body, as long as its tokens may have to be counted.
+    kept: Option<Body>,
     /// When the last piece of the response was read.
     at_ns: u64,
 }
@@ -124,6 +148,9 @@ impl Tap {
     /// The next piece of the request's body.
     pub fn request(&mut self, bytes: &[u8]) {
         let this = &mut *self.0;
+        if this.kept.as_mut().is_some_and(|kept| !kept.push(bytes)) {
+            this.kept = None;
+        }
         this.request.feed(bytes, 0, &mut this.facts);
     }
 
@@ -132,6 +159,7 @@ impl Tap {
         let this = &mut *self.0;
         this.response = Reader::Off;
         if !(200..300).contains(&status) {
+            this.kept = None; // what was refused was not read by the model
             return;
         }
         if let Some(rule) = this.tables.rule(this.protocol) {
@@ -156,7 +184,7 @@ impl Tap {
     /// Whether the request's body is wanted, from here on.
     #[must_use]
     pub fn wants_request(&self) -> bool {
-        self.0.request.is_on()
+        self.0.request.is_on() || self.0.kept.is_some()
     }
 
     /// Whether the response's body is wanted, from here on: not before its head came.
@@ -171,8 +199,8 @@ impl Tap {
         self.0.facts.is_complete()
     }
 
-    /// Writes what was read into the ledger, which knows the bodies' lengths: work, generation, server, and reports of the body. Gives the model's name,
-    /// where the bodies name one.
+    /// Writes what was read into the ledger, which knows the bodies' lengths: work, generation, server, and reports of the
+    /// body. Gives the model's name, where head or bodies name one.
     pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {
         let this = &mut *self.0;
         this.request.end(0, &mut this.facts);
@@ -189,6 +217,12 @@ impl Tap {
         }
         let flops = this.tables.flops(this.facts.model());
         this.facts.write(plan.primary, ledger, flops);
+        if let Some(keep) = &this.tables.keep
+            && let Some(kept) = this.kept.take()
+            && matches!(ledger.work.get(Unit::InputToken), Some((_, Basis::Estimated)))
+        {
+            ledger.prompt = keep.prompt(kept, this.protocol.place(), this.facts.model()).map(Arc::new);
+        }
         this.facts.model()
     }
 }

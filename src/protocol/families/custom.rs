@@ -101,6 +101,11 @@ impl Rule {
     }
 }
 
+/// The JSON pointer to what the rule takes for tokens that the model reads, where the request holds it.
+pub(in super::super) fn text_of(custom: &Custom) -> Option<&str> {
+    custom.input_tokens.as_ref().filter(|amount| amount.from == Side::Request)?.json.as_deref()
+}
+
 const fn tag(unit: Unit, amount: &Amount) -> Tag {
     // what an answer says of itself is the server's word
     let basis = if matches!(amount.from, Side::Response) { Basis::Reported } else { Basis::Counted };

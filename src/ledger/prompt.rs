@@ -1,0 +1,108 @@
+//! A request's body that is kept so that its tokens can be counted later, off the request path, and the room that all
+//! such bodies share. Nothing here reads a body: what it means is told by numbers that only the reader understands.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The room that kept bodies share, in bytes of content.
+#[derive(Clone, Debug)]
+pub struct Room(Arc<AtomicUsize>);
+
+impl Room {
+    /// Room for so many bytes.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    /// Bytes that are free.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        self.0.fetch_update(Relaxed, Relaxed, |free| free.checked_sub(bytes)).is_ok()
+    }
+}
+
+/// A body, as far as it came. Its room is given back when it is dropped.
+#[derive(Debug)]
+pub struct Body {
+    bytes: Vec<u8>,
+    room: Room,
+}
+
+impl Body {
+    /// The longest body that is kept: 256 KiB.
+    pub const MAX: usize = 256 * 1024;
+
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(room: &Room) -> Self {
+        Self { bytes: Vec::new(), room: room.clone() }
+    }
+
+    /// Adds a piece. False, and nothing is added, where the body exceeds [`Self::MAX`] or the room: then it is no whole
+    /// any more, and of no use.
+    #[must_use]
+    pub fn push(&mut self, piece: &[u8]) -> bool {
+        let fits = self.bytes.len() + piece.len() <= Self::MAX && self.room.take(piece.len());
+        if fits {
+            self.bytes.extend_from_slice(piece);
+        }
+        fits
+    }
+
+    /// What came.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.room.0.fetch_add(self.bytes.len(), Relaxed);
+    }
+}
+
+/// A body whose tokens are to be counted, with what its reader noted of it.
+#[derive(Debug)]
+pub struct Prompt {
+    /// The body.
+    pub body: Body,
+    /// Where in it the texts stand.
+    pub texts: u16,
+    /// Which tokenizer is the model's.
+    pub tokenizer: u16,
+    /// What the model costs, where that is known.
+    pub cost: Option<u16>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_share_their_room_and_give_it_back() {
+        let room = Room::new(10);
+        let mut one = Body::new(&room);
+        assert!(one.push(b"123456"));
+        let mut other = Body::new(&room);
+        assert!(!other.push(b"12345"));
+        assert!(other.push(b"1234"));
+        assert_eq!((one.bytes(), other.bytes(), room.free()), (&b"123456"[..], &b"1234"[..], 0));
+        drop((one, other));
+        assert_eq!(room.free(), 10);
+    }
+
+    #[test]
+    fn a_body_is_bounded_to_the_byte() {
+        let mut body = Body::new(&Room::new(usize::MAX / 2));
+        assert!(body.push(&vec![b'a'; Body::MAX - 1]));
+        assert!(!body.push(b"bc"));
+        assert!(body.push(b"b"));
+        assert!(!body.push(b"c"));
+    }
+}

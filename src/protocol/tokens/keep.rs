@@ -1,0 +1,60 @@
+//! What the request path knows of tokenizers: for which requests to keep the body, and the numbers to keep with it.
+
+use super::super::config::Config;
+use super::super::detect::Family;
+use super::super::families::spec;
+use super::texts::Texts;
+use crate::ledger::{Body, Prompt, Room};
+
+/// Bytes of bodies that are kept at once, in all.
+const ROOM: usize = 64 * 1024 * 1024;
+
+/// Which bodies are kept.
+#[derive(Debug)]
+pub(in super::super) struct Keep {
+    room: Room,
+    /// Models with a tokenizer, in the order of the configuration.
+    tokenizers: Vec<String>,
+    /// Models whose cost is known, in the order of the configuration.
+    costs: Vec<String>,
+    /// Whether requests hold texts: by [`Family`], then by rule.
+    has_texts: Vec<bool>,
+}
+
+impl Keep {
+    /// `None` where no tokenizer is configured: then nothing is kept.
+    pub(in super::super) fn new(config: &Config) -> Option<Self> {
+        if config.tokenizers.is_empty() {
+            return None;
+        }
+        Some(Self {
+            room: Room::new(ROOM),
+            tokenizers: config.tokenizers.keys().cloned().collect(),
+            costs: config.flops.keys().cloned().collect(),
+            has_texts: texts(config).map(|texts| texts.is_some()).collect(),
+        })
+    }
+
+    /// Where to keep a request of the protocol at `at`: by [`Family`], then by rule.
+    pub(in super::super) fn body(&self, at: usize) -> Option<Body> {
+        self.has_texts.get(at).is_some_and(|has| *has).then(|| Body::new(&self.room))
+    }
+
+    /// The body with what is needed to count its tokens; `None` where the model has no tokenizer.
+    pub(in super::super) fn prompt(&self, body: Body, at: usize, model: Option<&str>) -> Option<Prompt> {
+        let tokenizer = find(&self.tokenizers, model)?;
+        let texts = u16::try_from(at).ok()?;
+        Some(Prompt { body, texts, tokenizer, cost: find(&self.costs, model) })
+    }
+}
+
+/// The place of the model's own entry, or of `*`.
+fn find(names: &[String], model: Option<&str>) -> Option<u16> {
+    let find = |name: &str| names.iter().position(|own| own == name);
+    u16::try_from(model.and_then(find).or_else(|| find("*"))?).ok()
+}
+
+/// Where texts stand: by [`Family`], then by rule.
+pub(super) fn texts(config: &Config) -> impl Iterator<Item = Option<Texts>> {
+    Family::ALL.iter().map(|family| Texts::of(spec(*family))).chain(config.custom.iter().map(Texts::of_rule))
+}

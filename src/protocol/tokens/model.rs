@@ -1,0 +1,76 @@
+//! One model's tokenizer, as its `tokenizer.json` has it; without the feature `tokenizers` there are none. What the library
+//! makes of strange files and texts, panics included, ends here.
+
+use std::path::Path;
+
+use super::texts::Input;
+
+/// Why a tokenizer cannot be used. The words go on after the file's name.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// The file cannot be read.
+    #[cfg(feature = "tokenizers")]
+    #[error("cannot be read: {0}")]
+    Read(std::io::Error),
+    /// The file is something else.
+    #[cfg(feature = "tokenizers")]
+    #[error("is no tokenizer.json: {0}")]
+    Parse(String),
+    /// This build has no tokenizers.
+    #[cfg(not(feature = "tokenizers"))]
+    #[error("cannot be used: this Lapwing was built without the feature tokenizers")]
+    Absent,
+}
+
+/// A tokenizer.
+#[cfg(feature = "tokenizers")]
+pub(super) struct Model(Box<tokenizers::Tokenizer>);
+
+#[cfg(feature = "tokenizers")]
+impl Model {
+    /// Reads a file. Padding and truncation, which many files ask for, are not taken over: they say nothing of the text.
+    pub(super) fn load(path: &Path) -> Result<Self, ModelError> {
+        let bytes = std::fs::read(path).map_err(ModelError::Read)?;
+        let parsed = unpanicked(|| tokenizers::Tokenizer::from_bytes(&bytes));
+        let mut tokenizer = match parsed {
+            Some(Ok(tokenizer)) => tokenizer,
+            Some(Err(error)) => return Err(ModelError::Parse(error.to_string())),
+            None => return Err(ModelError::Parse("its parts do not fit together".to_owned())),
+        };
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(|error| ModelError::Parse(error.to_string()))?;
+        Ok(Self(Box::new(tokenizer)))
+    }
+
+    /// How many tokens an input has, with the special ones around it where `whole`; `None` where it cannot be told.
+    pub(super) fn count(&self, input: Input<'_>, whole: bool) -> Option<u64> {
+        let encoded = unpanicked(|| match input {
+            Input::One(text) => self.0.encode_fast(text, whole),
+            Input::Pair(first, second) => self.0.encode_fast((first, second), whole),
+        });
+        encoded?.ok().map(|encoding| encoding.len() as u64)
+    }
+}
+
+/// What `of` gives; `None` where it panics.
+#[cfg(feature = "tokenizers")]
+fn unpanicked<T>(of: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(of)).ok()
+}
+
+/// A tokenizer, of which there can be none in this build.
+#[cfg(not(feature = "tokenizers"))]
+pub(super) enum Model {}
+
+#[cfg(not(feature = "tokenizers"))]
+impl Model {
+    /// Always the error that says why.
+    pub(super) fn load(_: &Path) -> Result<Self, ModelError> {
+        Err(ModelError::Absent)
+    }
+
+    /// Never called.
+    pub(super) fn count(&self, _: Input<'_>, _: bool) -> Option<u64> {
+        match *self {}
+    }
+}
