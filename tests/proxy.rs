@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+#[path = "proxy/amend.rs"]
+mod amend;
+#[path = "proxy/amend_limits.rs"]
+mod amend_limits;
 #[path = "proxy/h2.rs"]
 mod h2;
 #[path = "proxy/slow.rs"]

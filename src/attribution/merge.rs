@@ -11,8 +11,8 @@
 //!   says of it is void. Named twice in one place, it sums;
 //! - of a streamed generated answer, decode ends at the window's end, and what comes before it at the first content;
 //! - what the upstream's statistics say (source polled) is laid likewise, of stages that neither a report nor a span names;
-//! - if nobody said anything, the whole window is forward, source opaque: of a streamed generated answer prefill up to
-//!   the first content, then decode up to the last.
+//! - if nobody said anything, the whole window is forward, source opaque; of a streamed generated answer the time from
+//!   the first content to the last is decode. What comes before is not prefill: nobody knows the queue's part of it.
 //!
 //! It never allocates for the usual request: up to 16 observed spans, 5 reports and no traced spans.
 
@@ -141,7 +141,7 @@ impl Placing {
         };
         match content {
             Some((first_ns, last_ns)) => {
-                forward(Some(Phase::Prefill), window.start_ns, first_ns);
+                forward(None, window.start_ns, first_ns); // with the queue's time in it: no prefill
                 forward(Some(Phase::Decode), first_ns, last_ns);
                 forward(None, last_ns, window.end_ns);
             }

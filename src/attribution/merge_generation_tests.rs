@@ -28,15 +28,12 @@ fn pieces(ledger: &Ledger, polled: &[Report]) -> Vec<(Stage, Option<Phase>, u64,
 }
 
 #[test]
-fn an_unreported_stream_is_prefill_up_to_the_first_content_and_then_decode() {
-    let expected = [
-        (Stage::Forward, Some(Phase::Prefill), 100, 400),
-        (Stage::Forward, Some(Phase::Decode), 400, 850),
-        (Stage::Forward, None, 850, 900),
-    ];
+fn an_unreported_stream_is_decode_from_the_first_content_to_the_last() {
+    let expected =
+        [(Stage::Forward, None, 100, 400), (Stage::Forward, Some(Phase::Decode), 400, 850), (Stage::Forward, None, 850, 900)];
     assert_eq!(pieces(&streamed(), &[]), expected);
     let e = merge(streamed(), vec![]);
-    assert_eq!((e.phase(Phase::Prefill), e.phase(Phase::Decode)), (Some((300, Source::Opaque)), Some((450, Source::Opaque))));
+    assert_eq!((e.phase(Phase::Prefill), e.phase(Phase::Decode)), (None, Some((450, Source::Opaque))));
     assert_eq!((e.stage(Stage::Forward), e.coverage()), (Some((800, Source::Opaque)), Some(0.0)));
 }
 
@@ -106,6 +103,17 @@ fn a_stage_below_its_reports_resolution_is_there_with_nothing() {
     let e = merge(l, vec![]);
     assert_eq!((e.stage(Stage::Queue), e.resolution_ns(Stage::Queue)), (Some((0, Source::Reported)), Some(1_000_000)));
     assert_eq!(e.stage(Stage::Preprocessing), None);
+}
+
+#[test]
+fn a_coarse_stage_that_found_no_room_is_not_below_its_resolution() {
+    let mut l = streamed();
+    l.generation = None;
+    let ms = |stage, ms: u64| Report { resolution_ns: 1_000_000, ..Report::of(stage, ms * 1_000_000, Place::Head) };
+    l.report(ms(Stage::Queue, 40));
+    l.report(ms(Stage::Forward, 90));
+    let e = merge(l, vec![]);
+    assert_eq!((e.stage(Stage::Queue), e.clipped > 0), (None, true));
 }
 
 proptest! {

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::pairs::{Pairs, slot_key};
 use super::stats::speed;
-use crate::ledger::{Basis, Exchange, Unit, Work};
-use crate::metrics::{per_unit_ps, slots};
+use crate::ledger::{Basis, Exchange, PerUnit, Unit, Work};
+use crate::metrics::{Units, per_unit_ps, slots};
 
 /// How much of each unit that is known.
 #[derive(Debug, Serialize)]
@@ -33,17 +33,19 @@ impl Amounts {
 /// The time of a stage or phase over its units.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct UnitTime {
-    unit: Unit,
-    units: u64,
+    unit: &'static str,
+    units: Units,
     ps: u64,
 }
 
 impl UnitTime {
     /// By slot; none for a request that was not answered.
     pub(super) fn of(exchange: &Exchange) -> Pairs<Self> {
-        let made =
-            slots(exchange).map(|(slot, unit, ns, units)| (slot_key(slot), Self { unit, units, ps: per_unit_ps(ns, units) }));
-        made.collect()
+        let made = |(slot, unit, ns, units): (PerUnit, Unit, u64, u64)| {
+            let ps = per_unit_ps(ns, units, unit);
+            (slot_key(slot), Self { unit: unit.per_name(), units: Units::new(units.into(), unit), ps })
+        };
+        slots(exchange).map(made).collect()
     }
 }
 

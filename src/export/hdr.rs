@@ -13,6 +13,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
 use super::gather;
 use super::surfaces::Surfaces;
+use crate::ledger::Unit;
 use crate::metrics::{Measure, Scratch, SeriesSnapshot, Window};
 
 /// The log of `window`: intervals that began when the window did, in seconds since the start of the process.
@@ -49,15 +50,15 @@ pub(super) fn log(surfaces: &Surfaces, window: Window) -> Result<Vec<u8>, String
 fn tag(series: &SeriesSnapshot, measure: Measure) -> String {
     let mut tag = measure.name().to_owned();
     let unit = match measure {
-        Measure::PerUnit(slot) => series.unit(slot),
+        Measure::PerUnit(slot) => series.unit(slot).map(Unit::per_name),
         Measure::Class(class) => {
             let _ = write!(tag, ";from={}", 1_u64 << class);
-            series.facts.primary
+            series.facts.primary.map(Unit::name)
         }
         _ => None,
     };
     if let Some(unit) = unit {
-        let _ = write!(tag, ";unit={}", unit.name());
+        let _ = write!(tag, ";unit={unit}");
     }
     for (name, text) in [("route", &series.route), ("model", &series.model), ("upstream", &series.upstream)] {
         let _ = write!(tag, ";{name}=");

@@ -147,7 +147,7 @@ async fn the_hdr_log_reads_back_with_every_count() {
             let primary = if &*series.route == ROUTE { "row" } else { "output_token" };
             let of = match measure {
                 Measure::Class(class) => format!(";from={};unit={primary}", 1 << class),
-                Measure::PerUnit(slot) => format!(";unit={}", series.unit(slot).unwrap().name()),
+                Measure::PerUnit(slot) => format!(";unit={}", series.unit(slot).unwrap().per_name()),
                 _ => String::new(),
             };
             let tag = format!("{}{of};route={route};model={model};upstream=http://127.0.0.1:8000", measure.name());

@@ -69,14 +69,24 @@ impl Exchange {
         (window > 0).then(|| self.claimed_ns as f64 / window as f64)
     }
 
-    /// Who speaks for `stage`, and for how long; `None` if it owns nothing. A stage that a report puts below the report's
-    /// resolution is there with 0 ns.
+    /// Who speaks for `stage`, and for how long; `None` if it owns nothing. A stage that the reports put below their
+    /// resolution is there with 0 ns; one whose reports found no room is not.
     #[must_use]
     pub fn stage(&self, stage: Stage) -> Option<(u64, Source)> {
         if let Some(source) = self.account.source(stage) {
             return Some((self.account.stage_ns(stage), source));
         }
-        self.resolution_ns(stage).map(|_| (0, Source::Reported))
+        let resolution_ns = u64::from(self.resolution_ns(stage)?);
+        let place = self.ledger.reports.iter().filter(|r| r.stage == stage).map(|r| r.place).max()?;
+        let valid = self.ledger.reports.iter().filter(|r| r.stage == stage && r.place == place);
+        let said_ns = valid.fold(0_u64, |sum, r| sum.saturating_add(r.duration_ns));
+        (said_ns < resolution_ns).then_some((0, Source::Reported))
+    }
+
+    /// The queue's time inside the upstream, by whoever speaks for it; the rest of the stage is the proxy's own.
+    #[must_use]
+    pub fn upstream_queue_ns(&self) -> u64 {
+        self.account.stage_ns(Stage::Queue) - self.account.by_source_ns(Stage::Queue, Source::Observed)
     }
 
     /// How coarse the reports of `stage` are, in nanoseconds; `None` where none is coarse.
@@ -116,6 +126,7 @@ impl Exchange {
             None => self.stage(stage)?,
         };
         let units = slot.amount(&self.ledger.work, self.ledger.request_bytes, self.ledger.response_bytes)?;
-        Some((ns, units))
+        // below its resolution a time is not known, and must not be divided
+        (ns > 0).then_some((ns, units))
     }
 }

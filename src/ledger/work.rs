@@ -46,6 +46,24 @@ impl Unit {
         }
     }
 
+    /// How many of it a time is given for: a FLOP is too short for a histogram of picoseconds.
+    #[must_use]
+    pub const fn per(self) -> u64 {
+        match self {
+            Self::Flop => 1_000_000_000,
+            _ => 1,
+        }
+    }
+
+    /// The name of so many, on every surface.
+    #[must_use]
+    pub const fn per_name(self) -> &'static str {
+        match self {
+            Self::Flop => "gflop",
+            _ => self.name(),
+        }
+    }
+
     /// The place in arrays by unit, `0..Unit::COUNT`.
     #[must_use]
     pub const fn index(self) -> usize {
@@ -124,7 +142,7 @@ impl Work {
 pub enum PerUnit {
     /// Ingress per byte of the request.
     Ingress,
-    /// Hydration per entity; per row where entities are not known.
+    /// Hydration per entity.
     Hydration,
     /// Preprocessing per primary unit; of generative models per input token.
     Preprocessing,
@@ -138,7 +156,7 @@ pub enum PerUnit {
     Postprocessing,
     /// Egress per byte of the response.
     Egress,
-    /// Forward per FLOP.
+    /// Forward per 10⁹ FLOPs.
     ForwardFlop,
 }
 
@@ -209,7 +227,6 @@ impl PerUnit {
         let amount = match self {
             Self::Ingress => Some(request_bytes),
             Self::Egress => Some(response_bytes),
-            Self::Hydration => of(Unit::Entity).or_else(|| of(Unit::Row)),
             // the first token comes out of the prefill
             Self::Decode => of(Unit::OutputToken).map(|tokens| tokens.saturating_sub(1)),
             _ => of(self.unit(work.primary?)),
@@ -243,8 +260,9 @@ mod tests {
         work.set(Unit::InputToken, 100, Basis::Reported);
         work.set(Unit::OutputToken, 11, Basis::Reported);
         work.set(Unit::Row, 1, Basis::Counted);
+        work.set(Unit::Entity, 3, Basis::Counted);
         let amounts: Vec<_> = PerUnit::ALL.into_iter().map(|slot| slot.amount(&work, 300, 0)).collect();
-        let expected = [Some(300), Some(1), Some(100), Some(11), Some(100), Some(10), Some(11), None, None];
+        let expected = [Some(300), Some(3), Some(100), Some(11), Some(100), Some(10), Some(11), None, None];
         assert_eq!(amounts, expected);
         for (i, slot) in PerUnit::ALL.into_iter().enumerate() {
             assert_eq!(slot.index(), i);

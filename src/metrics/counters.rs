@@ -76,6 +76,8 @@ rows! {
     UpstreamConnected: Counter "lapwing_upstream_connections" &[], "Connections opened to the upstream.";
     ConnectionsAccepted: Counter "lapwing_client_connections" &[], "Connections accepted from clients.";
     ConnectionsFailed: Counter "lapwing_client_connections_failed" &[], "Client connections that ended in a protocol error.";
+    Amended: Counter "lapwing_requests_amended" &[], "Requests that were changed on their way to the upstream (proxy.amend).";
+    AmendFailed: Counter "lapwing_amend_failed" &[], "Responses to changed requests in which the change could not be undone, or not to the end: what was left passed as it came.";
     InFlight: Gauge "lapwing_requests_in_flight" &[], "Requests in flight.";
 }
 

@@ -90,6 +90,8 @@ families! {
         "Every gap between content chunks of streamed answers, as the proxy read them.";
     BATCH_SIZE: Gauge "lapwing_batch_size" None, ["route", "model", "upstream"],
         "Rows per execution of the model, a mean over the upstream's latest polled statistics when a request last ended; absent where none ended for 10 to 20 s.";
+    BATCH_PADDING: Gauge "lapwing_batch_padding_ratio" Some("ratio"), ["route", "model", "upstream"],
+        "Share of what the model executed that was padding, by the upstream's latest statistics.";
     RUNNING: Gauge "lapwing_upstream_requests_running" None, ["route", "model", "upstream"],
         "Requests that ran in the upstream by its latest polled statistics, likewise; the upstream's own count, not to be summed over series.";
     WAITING: Gauge "lapwing_upstream_requests_waiting" None, ["route", "model", "upstream"],

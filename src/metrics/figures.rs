@@ -216,8 +216,8 @@ impl Figures {
 
     fn record_per_unit(&mut self, exchange: &Exchange, each: &mut impl FnMut(Measure, u64)) {
         let ledger = &exchange.ledger;
-        for (slot, _, ns, units) in slots(exchange) {
-            each(Measure::PerUnit(slot), self.per_unit.at(slot.index()).record(ns, units));
+        for (slot, unit, ns, units) in slots(exchange) {
+            each(Measure::PerUnit(slot), self.per_unit.at(slot.index()).record(ns, units, unit));
         }
         if let Some(class) = ledger.work.class() {
             self.add(Measure::Class(class), ledger.total_ns, each);

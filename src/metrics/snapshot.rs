@@ -63,15 +63,34 @@ pub struct Distribution {
     pub max_ns: u64,
 }
 
+/// How many units a time was divided by; of such as are counted by the 10⁹ with a fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Units {
+    /// Whole ones.
+    Whole(u128),
+    /// So many times [`Unit::per`].
+    Share(f64),
+}
+
+impl Units {
+    /// So many of `unit`.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "a ratio")]
+    pub fn new(amount: u128, unit: Unit) -> Self {
+        if unit.per() == 1 { Self::Whole(amount) } else { Self::Share(amount as f64 / unit.per() as f64) }
+    }
+}
+
 /// The figures of a per-unit histogram. Quantiles are at most 0.8 % high; the rest is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct UnitDistribution {
-    /// What a unit is.
-    pub unit: Unit,
+    /// What a unit is: [`Unit::per_name`].
+    pub unit: &'static str,
     /// How many requests.
     pub count: u64,
     /// The units that their time was divided by.
-    pub units: u128,
+    pub units: Units,
     /// All time over all units, in picoseconds per unit.
     pub mean_ps: f64,
     /// Median of the requests' values, in picoseconds per unit as all that follows.
@@ -146,7 +165,8 @@ impl SeriesSnapshot {
     pub fn per_unit(&self, slot: PerUnit, scratch: &mut Scratch) -> Option<UnitDistribution> {
         let (unit, extent) = (self.unit(slot)?, self.figures.per_unit(slot));
         let [p50_ps, p90_ps, p99_ps, p999_ps] = self.quantiles(Measure::PerUnit(slot), extent.max_ps, scratch);
-        let (count, units, mean_ps, max_ps) = (extent.count, extent.units, extent.mean_ps(), extent.max_ps);
+        let (count, mean_ps, max_ps) = (extent.count, extent.mean_ps(unit), extent.max_ps);
+        let (unit, units) = (unit.per_name(), Units::new(extent.units, unit));
         Some(UnitDistribution { unit, count, units, mean_ps, p50_ps, p90_ps, p99_ps, p999_ps, max_ps })
     }
 

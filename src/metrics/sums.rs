@@ -1,6 +1,6 @@
 //! Exact sums beside the histograms: of durations, of work, and of time over work. All merge by addition.
 
-use crate::ledger::Basis;
+use crate::ledger::{Basis, Unit};
 
 /// Exact count, sum and maximum of the durations of one measure, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,18 +36,18 @@ pub struct UnitExtent {
     pub count: u64,
     /// The time of the stage or phase in them, nanoseconds.
     pub time_ns: u64,
-    /// The largest value, picoseconds per unit.
+    /// The largest value, in picoseconds per [`Unit::per`] units.
     pub max_ps: u64,
     /// The units that the time was divided by.
     pub units: u128,
-    /// The sum of the values, picoseconds per unit: each request counts alike, however many units it has.
+    /// The sum of the values, likewise: each request counts alike, however many units it has.
     pub sum_ps: u128,
 }
 
 impl UnitExtent {
     /// Adds a request, and tells its value.
-    pub(super) fn record(&mut self, time_ns: u64, units: u64) -> u64 {
-        let value_ps = per_unit_ps(time_ns, units);
+    pub(super) fn record(&mut self, time_ns: u64, units: u64, unit: Unit) -> u64 {
+        let value_ps = per_unit_ps(time_ns, units, unit);
         self.count += 1;
         self.time_ns = self.time_ns.saturating_add(time_ns);
         self.max_ps = self.max_ps.max(value_ps);
@@ -64,23 +64,23 @@ impl UnitExtent {
         self.sum_ps += other.sum_ps;
     }
 
-    /// All time over all units, picoseconds per unit; zero where there are no units.
+    /// All time over all units, in picoseconds per [`Unit::per`] units; zero where there are no units.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]
-    pub fn mean_ps(&self) -> f64 {
-        if self.units == 0 { 0.0 } else { (u128::from(self.time_ns) * 1_000) as f64 / self.units as f64 }
+    pub fn mean_ps(&self, unit: Unit) -> f64 {
+        if self.units == 0 { 0.0 } else { (u128::from(self.time_ns) * 1_000) as f64 * unit.per() as f64 / self.units as f64 }
     }
 }
 
-/// Picoseconds per unit, rounded; `units` of zero count as one.
+/// Picoseconds per [`Unit::per`] units, rounded; `units` of zero count as one.
 #[must_use]
-pub fn per_unit_ps(time_ns: u64, units: u64) -> u64 {
+pub fn per_unit_ps(time_ns: u64, units: u64, unit: Unit) -> u64 {
     let units = units.max(1);
     // one division of the processor's, where both fit it
-    if let Some(dividend) = time_ns.checked_mul(1_000).and_then(|ps| ps.checked_add(units / 2)) {
+    if let Some(dividend) = time_ns.checked_mul(1_000 * unit.per()).and_then(|ps| ps.checked_add(units / 2)) {
         return dividend / units;
     }
-    let dividend = u128::from(time_ns) * 1_000 + u128::from(units / 2);
+    let dividend = u128::from(time_ns) * 1_000 * u128::from(unit.per()) + u128::from(units / 2);
     u64::try_from(dividend / u128::from(units)).unwrap_or(u64::MAX)
 }
 
@@ -152,20 +152,33 @@ mod tests {
     fn values_are_rounded_and_sums_are_exact() {
         let mut extent = UnitExtent::default();
         // 1 µs over 3 rows, 2 ns over 256 rows
-        assert_eq!((extent.record(1_000, 3), extent.record(2, 256)), (333_333, 8));
+        assert_eq!((extent.record(1_000, 3, Unit::Row), extent.record(2, 256, Unit::Row)), (333_333, 8));
         let expected = UnitExtent { count: 2, time_ns: 1_002, max_ps: 333_333, units: 259, sum_ps: 333_341 };
         assert_eq!(extent, expected);
-        assert!((extent.mean_ps() - 1_002_000.0 / 259.0).abs() < 1e-9);
-        assert_eq!((per_unit_ps(1, 2_000), per_unit_ps(1, 2_001), per_unit_ps(u64::MAX, 1)), (1, 0, u64::MAX));
+        assert!((extent.mean_ps(Unit::Row) - 1_002_000.0 / 259.0).abs() < 1e-9);
+        let of = |ns, units| per_unit_ps(ns, units, Unit::Row);
+        assert_eq!((of(1, 2_000), of(1, 2_001), of(u64::MAX, 1)), (1, 0, u64::MAX));
     }
 
     proptest! {
         #[test]
         fn the_short_division_is_the_long_one(ns in any::<u64>(), bits in 0..64_u32, units in 1..u64::MAX, less in 0..64_u32) {
             let (ns, units) = (ns >> bits, (units >> less).max(1));
-            let wanted = (u128::from(ns) * 1_000 + u128::from(units / 2)) / u128::from(units);
-            prop_assert_eq!(u128::from(per_unit_ps(ns, units)), wanted.min(u128::from(u64::MAX)));
+            for unit in [Unit::Row, Unit::Flop] {
+                let wanted = (u128::from(ns) * 1_000 * u128::from(unit.per()) + u128::from(units / 2)) / u128::from(units);
+                prop_assert_eq!(u128::from(per_unit_ps(ns, units, unit)), wanted.min(u128::from(u64::MAX)));
+            }
         }
+    }
+
+    #[test]
+    fn flops_are_told_apart_on_any_device() {
+        // 10¹² FLOPs in 1 ms, a petaflop a second: 1 µs for 10⁹
+        let mut extent = UnitExtent::default();
+        assert_eq!(extent.record(1_000_000, 1_000_000_000_000, Unit::Flop), 1_000_000);
+        assert!((extent.mean_ps(Unit::Flop) - 1e6).abs() < 1e-6);
+        // 3.148 MFLOP in 1 ms
+        assert_eq!(per_unit_ps(1_000_000, 3_148_000, Unit::Flop), 317_662_007_624);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::super::measure::Measure;
-use super::super::snapshot::{Scratch, UnitDistribution};
+use super::super::snapshot::{Scratch, UnitDistribution, Units};
 use super::*;
 use crate::ledger::{
     Account, Basis, Batch, Generation, Ledger, Outcome, PerUnit, Phase, Place, Report, Server, Source, Stage, Unit, Work,
@@ -55,7 +55,7 @@ fn two_populations_separate_by_class_and_agree_per_row() {
     assert_eq!(Measure::all().filter(|m| matches!(m, Measure::Class(_)) && series.figures.values(*m) > 0).count(), 2);
     let per_row = series.per_unit(PerUnit::Forward, &mut scratch).unwrap();
     let UnitDistribution { unit, count, units, mean_ps, p50_ps, p99_ps, max_ps, .. } = per_row;
-    assert_eq!((unit, count, units, max_ps), (Unit::Row, 600, 300 * 257, 31_000_000));
+    assert_eq!((unit, count, units, max_ps), ("row", 600, Units::Whole(300 * 257), 31_000_000));
     assert!((mean_ps - 2_335.0 * 1e6 / 257.0).abs() < 1e-6, "{mean_ps}");
     assert!((9_000_000..9_072_000).contains(&p50_ps) && p99_ps == 31_000_000, "{per_row:?}");
 }
@@ -77,12 +77,12 @@ fn each_slot_is_in_its_own_unit() {
     let slots: Vec<_> = PerUnit::ALL.iter().filter_map(|s| Some((*s, series.per_unit(*s, &mut scratch)?))).collect();
     let seen: Vec<_> = slots.iter().map(|(slot, d)| (*slot, d.unit, d.units, d.max_ps)).collect();
     let expected = [
-        (PerUnit::Ingress, Unit::Byte, 640, 100_000),
-        (PerUnit::Preprocessing, Unit::InputToken, 100, 10_000_000),
-        (PerUnit::Forward, Unit::OutputToken, 11, 15_454_545_455),
-        (PerUnit::Prefill, Unit::InputToken, 100, 200_000_000),
-        (PerUnit::Decode, Unit::OutputToken, 10, 14_000_000_000),
-        (PerUnit::ForwardFlop, Unit::Flop, 2_000_000, 85_000),
+        (PerUnit::Ingress, "byte", Units::Whole(640), 100_000),
+        (PerUnit::Preprocessing, "input_token", Units::Whole(100), 10_000_000),
+        (PerUnit::Forward, "output_token", Units::Whole(11), 15_454_545_455),
+        (PerUnit::Prefill, "input_token", Units::Whole(100), 200_000_000),
+        (PerUnit::Decode, "output_token", Units::Whole(10), 14_000_000_000),
+        (PerUnit::ForwardFlop, "gflop", Units::Share(0.002), 85_000_000_000_000),
     ];
     assert_eq!(seen, expected);
     assert_eq!(series.distribution(Measure::Phase(Phase::Decode), &mut scratch).max_ns, 140 * MS);

@@ -67,6 +67,7 @@ fn told(
     tap.response_head(200, &head(answered));
     response.chunks(length).for_each(|piece| tap.response(piece, 7));
     let mut ledger = Ledger::open(Stamp::now(), 0);
+    (ledger.request_bytes, ledger.response_bytes) = (request.len() as u64, response.len() as u64);
     let model = tap.close(&mut ledger).map(str::to_owned);
     let work: Vec<_> = Unit::ALL.into_iter().map(|unit| ledger.work.get(unit)).collect();
     format!("{model:?} {:?} {work:?} {:?} {:?}", ledger.server, ledger.generation, ledger.reports)

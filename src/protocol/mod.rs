@@ -1,5 +1,6 @@
 //! What can be read of a request and its response: the route, the model, the work, the pace, and what the server reports.
 
+pub mod amend;
 #[doc(hidden)]
 pub mod check;
 pub mod config;

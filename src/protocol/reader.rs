@@ -36,6 +36,11 @@ impl Reader {
         }
     }
 
+    /// Whether it reads anything.
+    pub(super) const fn is_on(&self) -> bool {
+        !matches!(self, Self::Off)
+    }
+
     /// Whether the body may bring more than one document.
     pub(super) const fn streams(&self) -> bool {
         matches!(self, Self::Events(..) | Self::Lines(_) | Self::Grpc(..))

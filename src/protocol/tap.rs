@@ -79,17 +79,8 @@ impl Protocols {
         }
         let request = Reader::new(&plan.request, media);
         let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
-        Some(Tap(Box::new(Exchange {
-            protocol,
-            request,
-            response: Reader::Off,
-            facts,
-            kept,
-            at_ns: 0,
-            request_bytes: 0,
-            response_bytes: 0,
-            tables: Arc::clone(&self.0),
-        })))
+        let tables = Arc::clone(&self.0);
+        Some(Tap(Box::new(Exchange { protocol, request, response: Reader::Off, facts, kept, at_ns: 0, tables })))
     }
 }
 
@@ -144,15 +135,12 @@ struct Exchange {
     kept: Option<Body>,
     /// When the last piece of the response was read.
     at_ns: u64,
-    request_bytes: u64,
-    response_bytes: u64,
 }
 
 impl Tap {
     /// The next piece of the request's body.
     pub fn request(&mut self, bytes: &[u8]) {
         let this = &mut *self.0;
-        this.request_bytes += bytes.len() as u64;
         if this.kept.as_mut().is_some_and(|kept| !kept.push(bytes)) {
             this.kept = None;
         }
@@ -182,9 +170,20 @@ impl Tap {
     /// The next piece of the response's body, read `at_ns` after the request's start.
     pub fn response(&mut self, bytes: &[u8], at_ns: u64) {
         let this = &mut *self.0;
-        this.response_bytes += bytes.len() as u64;
         this.at_ns = at_ns;
         this.response.feed(bytes, at_ns, &mut this.facts);
+    }
+
+    /// Whether the request's body is wanted, from here on.
+    #[must_use]
+    pub fn wants_request(&self) -> bool {
+        self.0.request.is_on()
+    }
+
+    /// Whether the response's body is wanted, from here on: not before its head came.
+    #[must_use]
+    pub fn wants_response(&self) -> bool {
+        self.0.response.is_on()
     }
 
     /// Whether the answer said that it is whole: nothing that a client waits for comes any more.
@@ -193,7 +192,7 @@ impl Tap {
         self.0.facts.is_complete()
     }
 
-    /// Writes what was read into the ledger: work, generation, server, and reports of the body. Gives the model's name,
+    /// Writes what was read into the ledger, which knows the bodies' lengths: work, generation, server, and reports of the body. Gives the model's name,
     /// where the bodies name one.
     pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {
         let this = &mut *self.0;
@@ -201,13 +200,13 @@ impl Tap {
         this.response.end(this.at_ns, &mut this.facts);
         let plan = this.tables.plan(this.protocol);
         if let Some(rule) = this.tables.rule(this.protocol) {
-            rule.lengths(this.request_bytes, this.response_bytes, &mut this.facts);
+            rule.lengths(ledger.request_bytes, ledger.response_bytes, &mut this.facts);
         }
         if plan.row_each && !this.facts.has_rows() {
             this.facts.add_rows(1);
         }
-        if this.request_bytes > 0 {
-            this.facts.set(Unit::Byte, this.request_bytes, Basis::Counted);
+        if ledger.request_bytes > 0 {
+            this.facts.set(Unit::Byte, ledger.request_bytes, Basis::Counted);
         }
         let flops = this.tables.flops(this.facts.model());
         this.facts.write(plan.primary, ledger, flops);

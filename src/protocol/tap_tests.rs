@@ -85,6 +85,8 @@ fn play(fixture: &Fixture, mut cut: impl FnMut(usize) -> usize) -> Value {
     tap.response_head(fixture.response.status, &fixture.response.head());
     each(&fixture.response.body, &mut |bytes, at_ns| tap.response(bytes, at_ns));
     let mut ledger = Ledger::open(Stamp::now(), 0);
+    let length = |pieces: &[Piece]| pieces.iter().map(|piece| piece.bytes().len() as u64).sum();
+    (ledger.request_bytes, ledger.response_bytes) = (length(&fixture.request.body), length(&fixture.response.body));
     let model = tap.close(&mut ledger).map(str::to_owned);
     told(model, &ledger)
 }

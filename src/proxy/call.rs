@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use http::Request;
-use hyper::body::Incoming;
 
 use super::live::Live;
+use super::request::RequestBody;
 
 /// A request with its open ledger.
 #[derive(Debug)]
 pub(crate) struct Call {
     /// The request as the client sent it.
-    pub(crate) request: Request<Incoming>,
+    pub(crate) request: Request<RequestBody>,
     /// Its ledger.
     pub(crate) live: Arc<Live>,
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::amend::Options;
 use crate::settings::{Checks, Period, Size, Switch};
 
 /// How many fields a head may have, either way; docs/CONFIGURATION.md and `rescue.rs` name it.
@@ -62,6 +63,8 @@ pub struct Config {
     pub workers: usize,
     /// Connections that wait to be accepted, per worker. Default 1024; 1 to 65,535.
     pub tcp_backlog: u32,
+    /// What may be asked of the server in the client's name. Default: nothing.
+    pub amend: Options,
     /// Whether responses carry `Server-Timing`. Not a key of this section: loading a configuration copies the top-level
     /// `respond_server_timing` here.
     #[serde(skip)]
@@ -83,6 +86,7 @@ impl Default for Config {
             max_request_bytes: Switch::Off,
             workers: 1,
             tcp_backlog: 1024,
+            amend: Options::default(),
             respond_server_timing: false,
         }
     }

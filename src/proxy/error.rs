@@ -62,6 +62,12 @@ pub enum Error {
     /// The client's request body is malformed.
     #[error("the request body is malformed: {0}")]
     RequestBody(String),
+    /// The request's head is larger than allowed.
+    #[error("the request's head is larger than max_header_bytes = {limit}")]
+    HeadTooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The request body is larger than allowed.
     #[error("the request body is larger than max_request_bytes = {limit}")]
     BodyTooLarge {

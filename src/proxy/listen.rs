@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::amended::Habits;
 use super::config::{Config, MAX_FIELDS};
 use super::io::{Metered, Socket};
 use super::layer::trace::Tracing;
@@ -77,8 +78,12 @@ pub fn bind(address: SocketAddr, backlog: u32, shared: bool) -> io::Result<std::
 pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: CancellationToken) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let tasks = TaskTracker::new();
-    let recorder =
-        Arc::new(Recorder { config: parts.config.clone(), counters: parts.counters.clone(), observer: parts.observer.clone() });
+    let recorder = Arc::new(Recorder {
+        config: parts.config.clone(),
+        counters: parts.counters.clone(),
+        observer: parts.observer.clone(),
+        habits: Habits::default(),
+    });
     let pool = Arc::new(Pool::new(parts.config.pool_idle_timeout.get()));
     let shared = Arc::new(Shared { target: parts.target, pool: pool.clone(), recorder: recorder.clone(), tasks: tasks.clone() });
     let mut sweep = tokio::time::interval(Duration::from_secs(1));
@@ -145,6 +150,9 @@ fn connection(
     }
 }
 
+/// Bytes of a body that are read at a time at most.
+const READ_BYTES: usize = 256 * 1024;
+
 fn protocols(config: &Config, tasks: Tasks) -> auto::Builder<Tasks> {
     let head = usize::try_from(config.max_header_bytes.get()).unwrap_or(usize::MAX);
     let mut builder = auto::Builder::new(tasks);
@@ -154,7 +162,7 @@ fn protocols(config: &Config, tasks: Tasks) -> auto::Builder<Tasks> {
         .auto_date_header(false)
         .header_read_timeout(None)
         .max_headers(MAX_FIELDS)
-        .max_buf_size(head.max(8192))
+        .max_buf_size(head.max(READ_BYTES))
         .http2()
         .auto_date_header(false)
         .initial_stream_window_size(STREAM_WINDOW)

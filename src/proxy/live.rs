@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 
+use super::amended::Habits;
 use super::config::Config;
 use super::meter::Meter;
 use super::reading::Reading;
@@ -37,6 +38,8 @@ pub(crate) struct Recorder {
     pub(crate) config: Config,
     pub(crate) counters: Arc<Counters>,
     pub(crate) observer: Arc<dyn Observer>,
+    /// What was learnt of the upstream.
+    pub(crate) habits: Habits,
 }
 
 impl std::fmt::Debug for Recorder {
@@ -81,6 +84,8 @@ pub(crate) struct Live {
     held: AtomicU32,
     finished: AtomicBool,
     closed: AtomicBool,
+    /// Some of the bodies passed and has not been read yet.
+    is_behind: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -114,6 +119,7 @@ impl Live {
             held: AtomicU32::new(0),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            is_behind: AtomicBool::new(false),
             state: Mutex::new(State { ledger, dispatched: None, egress: None, waits: None, reading: None }),
         })
     }
@@ -143,6 +149,7 @@ impl Live {
             look(&mut reading, ledger);
             kept = Some(reading);
         });
+        self.is_behind.store(kept.as_ref().is_some_and(|reading| reading.is_behind()), Relaxed);
         state.reading = kept;
     }
 
@@ -163,7 +170,9 @@ impl Live {
 
     /// What passed is on its way, and there is time to read it.
     pub(crate) fn read(&self) {
-        self.reading(|reading, _| reading.read());
+        if self.is_behind.load(Relaxed) {
+            self.reading(|reading, _| reading.read());
+        }
     }
 
     /// Some of the request body came.

@@ -1,9 +1,11 @@
 //! The data plane: listens, carries requests, keeps the ledger. It knows nothing of histograms or exporters.
 
+mod amended;
 mod call;
 mod chunk;
 mod config;
 mod error;
+mod grpc;
 mod io;
 mod layer;
 mod listen;

@@ -1,5 +1,5 @@
 //! When passing bytes are read: after they have been handed on. What passes is kept for a moment, by reference, and
-//! read when the connection has nothing better to do, or when too much has gathered.
+//! read when the connection has nothing better to do, or when more comes than may wait.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -8,8 +8,10 @@ use smallvec::SmallVec;
 use crate::ledger::{Ledger, Stamp};
 use crate::protocol::Tap;
 
-/// Bytes that may wait to be read, in each exchange.
+/// Bytes that may wait to be read, in each exchange; one piece may be larger.
 const WAITING_BYTES: usize = 64 * 1024;
+/// Pieces that may.
+const WAITING_PIECES: usize = 64;
 
 /// The reader of one exchange, and what it has not read yet.
 #[derive(Debug)]
@@ -33,7 +35,9 @@ impl Reading {
 
     /// Some of the request passed.
     pub(super) fn request(&mut self, bytes: &Bytes) {
-        self.keep(bytes.len(), Piece::Request(bytes.clone()));
+        if self.tap.wants_request() {
+            self.keep(bytes.len(), Piece::Request(bytes.clone()));
+        }
     }
 
     /// The response's head came.
@@ -43,18 +47,25 @@ impl Reading {
 
     /// Some of the response passed; it was read `at`, the exchange began at `started`.
     pub(super) fn response(&mut self, bytes: &Bytes, at: Stamp, started: Stamp) {
-        self.keep(bytes.len(), Piece::Response(bytes.clone(), at.since(started)));
+        if self.tap.wants_response() {
+            self.keep(bytes.len(), Piece::Response(bytes.clone(), at.since(started)));
+        }
     }
 
     fn keep(&mut self, length: usize, piece: Piece) {
         if length == 0 {
             return;
         }
+        if self.bytes + length > WAITING_BYTES || self.waiting.len() == WAITING_PIECES {
+            self.read(); // what has been handed on before, never what is about to be
+        }
         self.waiting.push(piece);
         self.bytes += length;
-        if self.bytes > WAITING_BYTES {
-            self.read();
-        }
+    }
+
+    /// Whether anything waits.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Reads what waits.

@@ -3,6 +3,7 @@
 //! It holds the body back only where the client asked for that (`Expect: 100-continue`): until the upstream says
 //! "continue", or a second has passed (RFC 9110, 10.1.1 lets a client wait no longer for ever).
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -39,6 +40,16 @@ pub(crate) struct RequestBody {
     live: Arc<Live>,
     gate: Option<(Arc<Gate>, Watch)>,
     left: u64,
+    /// What is passed on before anything more is read.
+    ahead: Option<Box<Ahead>>,
+}
+
+/// What has been read of a body already.
+#[derive(Debug)]
+struct Ahead {
+    frames: VecDeque<Frame<Bytes>>,
+    /// Whether the body's length may be told where all of it has been read: the client told it too.
+    is_sized: bool,
 }
 
 /// Opens when the upstream says "100 Continue".
@@ -65,12 +76,23 @@ impl Gate {
 }
 
 impl RequestBody {
-    /// Wraps what the client sends. `gate` holds it back.
-    pub(crate) fn new(inner: Incoming, live: Arc<Live>, gate: Option<Arc<Gate>>) -> Self {
+    /// Wraps what the client sends.
+    pub(crate) fn new(inner: Incoming, live: Arc<Live>) -> Self {
         let left = live.recorder.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get());
         // of a request without a body the ledger knows the end already
         let inner = (!inner.is_end_stream()).then_some(inner);
-        Self { inner, live, gate: gate.map(|g| (g, Watch::default())), left }
+        Self { inner, live, gate: None, left, ahead: None }
+    }
+
+    /// Holds the body back until `gate` opens.
+    pub(crate) fn gated(mut self, gate: Option<Arc<Gate>>) -> Self {
+        self.gate = gate.map(|gate| (gate, Watch::default()));
+        self
+    }
+
+    /// Puts `frames`, read before or standing for what was, before all that is still to be read.
+    pub(crate) fn put_back(&mut self, frames: VecDeque<Frame<Bytes>>, is_sized: bool) {
+        self.ahead = Some(Box::new(Ahead { frames, is_sized }));
     }
 
     fn end(&mut self) {
@@ -96,6 +118,9 @@ impl Body for RequestBody {
                 return Poll::Pending;
             }
             this.gate = None;
+        }
+        if let Some(frame) = this.ahead.as_mut().and_then(|ahead| ahead.frames.pop_front()) {
+            return Poll::Ready(Some(Ok(frame)));
         }
         let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
         let polled = Pin::new(&mut *inner).poll_frame(cx);
@@ -130,10 +155,16 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_none()
+        self.inner.is_none() && self.ahead.as_ref().is_none_or(|ahead| ahead.frames.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        let rest = self.inner.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        let Some(ahead) = &self.ahead else { return rest };
+        let read: usize = ahead.frames.iter().filter_map(Frame::data_ref).map(Bytes::len).sum();
+        match rest.exact().filter(|_| ahead.is_sized) {
+            Some(rest) => SizeHint::with_exact(rest + read as u64),
+            None => SizeHint::default(),
+        }
     }
 }

@@ -41,6 +41,7 @@ impl Error {
             Self::Garbage(_) | Self::SwitchedUnasked => (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken),
             Self::RequestCut(_) => (StatusCode::BAD_REQUEST, "request_cut", Outcome::Cancelled),
             Self::RequestBody(_) => (StatusCode::BAD_REQUEST, "malformed_body", Outcome::Rejected),
+            Self::HeadTooLarge { .. } => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "header_too_large", Outcome::Rejected),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", Outcome::Rejected),
             Self::Shed { .. } => (StatusCode::SERVICE_UNAVAILABLE, "shed", Outcome::Shed),
             Self::Unsupported(_) => (StatusCode::BAD_REQUEST, "unsupported", Outcome::Rejected),

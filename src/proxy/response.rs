@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
@@ -13,8 +13,10 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
+use super::amended::Undo;
 use super::chunk::Chunk;
 use super::error::Error;
+use super::grpc::grpc_outcome;
 use super::live::{Guard, Live};
 use super::timing;
 use super::upstream::{Link, Pool};
@@ -53,6 +55,16 @@ pub(crate) struct ResponseBody {
     read_at_flush: u32,
     /// Whether a trailer with the stages is still to be sent.
     timed: bool,
+    /// Takes out again what the request was changed for.
+    undo: Option<Box<Undo>>,
+}
+
+/// What came of the upstream.
+enum Step {
+    Frame(Frame<Bytes>),
+    End,
+    /// It broke off, and [`ResponseBody::poll_broken`] will tell.
+    Broken,
 }
 
 #[derive(Debug)]
@@ -85,12 +97,38 @@ impl ResponseBody {
             flushes: 0,
             read_at_flush: 0,
             timed: false,
+            undo: None,
         }
+    }
+
+    /// Lets the client have what `undo` leaves.
+    pub(crate) fn undo(&mut self, undo: Undo) {
+        self.undo = Some(Box::new(undo));
+    }
+
+    /// Whether the body has to be put together before its head can go.
+    pub(crate) fn is_gathering(&self) -> bool {
+        self.undo.as_ref().is_some_and(|undo| undo.is_gathering())
+    }
+
+    /// The body's length in bytes, where something was cut out of it whole.
+    pub(crate) fn cut_length(&self) -> Option<u64> {
+        self.undo.as_ref().and_then(|undo| undo.length())
+    }
+
+    /// Puts the body together.
+    pub(crate) fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.is_gathering() {
+            let step = ready!(self.poll_step(cx));
+            self.pass(step);
+        }
+        Poll::Ready(())
     }
 
     /// From here on the body decides when the exchange ends. If `timed`, its trailers tell the stages.
     pub(crate) fn guarded(mut self, guard: Guard, timed: bool) -> Self {
         self.flushes = guard.0.meter.flushes();
+        self.read_at_flush = self.flushes;
         self.guard = Some(guard);
         self.timed = timed;
         if self.is_end_stream() {
@@ -111,42 +149,48 @@ impl ResponseBody {
 
     /// The last byte was read and handed on.
     fn finish(&mut self) {
-        if std::mem::replace(&mut self.ended, true) {
-            return;
+        if !std::mem::replace(&mut self.ended, true) {
+            let end = self.read_at();
+            if let Some(live) = self.live() {
+                live.end_window(end);
+            }
+            if let Some((link, pool)) = self.link.take() {
+                pool.put(link, end);
+            }
         }
-        let end = self.read_at();
-        if let Some(live) = self.live() {
-            live.end_window(end);
+        if self.is_handed()
+            && let Some(live) = self.live()
+        {
             live.finish();
-        }
-        if let Some((link, pool)) = self.link.take() {
-            pool.put(link, end);
         }
     }
 
+    /// Whether all that came has been handed on.
+    fn is_handed(&self) -> bool {
+        self.undo.as_ref().is_none_or(|undo| undo.is_empty())
+    }
+
     /// The response breaks off here.
-    fn fail(
-        &mut self,
-        outcome: Outcome,
-        cause: impl Into<Cause>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Chunk>, Cause>>> {
+    fn fail(&mut self, outcome: Outcome, cause: impl Into<Cause>, cx: &mut Context<'_>) -> Step {
         let (at, cause) = (Stamp::now(), cause.into());
         (self.link, self.ended) = (None, true);
-        let Some(live) = self.live() else { return Poll::Ready(Some(Err(cause))) };
-        live.with(|ledger| ledger.outcome = outcome);
-        live.end_window(at);
-        let flushes = live.meter.flushes();
+        let flushes = self.live().map_or(0, |live| {
+            live.with(|ledger| ledger.outcome = outcome);
+            live.end_window(at);
+            live.meter.flushes()
+        });
         self.broken = Some(Box::new(Break { cause, at, flushes }));
         // hyper may have nothing to write just now: then it flushes only if it looks once more
         cx.waker().wake_by_ref();
         self.watch = Watch::default();
-        self.poll_broken(cx)
+        Step::Broken
     }
 
     /// Tells the break when the client has been given what came before, or takes nothing for too long.
     fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, Cause>>> {
-        let (Some(broken), Some(Guard(live))) = (&self.broken, &self.guard) else { return Poll::Ready(None) };
+        let (Some(broken), Some(Guard(live))) = (&self.broken, &self.guard) else {
+            return Poll::Ready(self.broken.take().map(|broken| Err(broken.cause)));
+        };
         let flushed = match live.multiplexed {
             true => !live.is_held() && live.meter.flushes() != self.flushes,
             false => live.meter.flushes() != broken.flushes,
@@ -186,16 +230,62 @@ impl ResponseBody {
         self.watch.expired(cx, since, limit).then_some(Error::ResponseStalled { limit })
     }
 
+    /// What comes next of the upstream.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        if self.undo.as_ref().is_some_and(|undo| undo.is_over()) {
+            self.finish();
+            return Poll::Ready(Step::End);
+        }
+        Poll::Ready(match self.poll_inner(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.on_frame(&frame, cx);
+                Step::Frame(frame)
+            }
+            Poll::Ready(None) => {
+                self.settle(cx);
+                Step::End
+            }
+            Poll::Ready(Some(Err(error))) => self.fail(Outcome::Broken, error, cx),
+            Poll::Pending => match self.is_stalled(cx) {
+                Some(stalled) => self.fail(stalled.verdict().outcome, stalled, cx),
+                None => return Poll::Pending,
+            },
+        })
+    }
+
+    /// Gives what came to whoever takes something out of it.
+    fn pass(&mut self, step: Step) {
+        let last = self.inner.is_end_stream();
+        let Some(undo) = &mut self.undo else { return };
+        match step {
+            Step::Frame(frame) => undo.push(frame, last),
+            Step::End => undo.end(true),
+            Step::Broken => undo.end(false),
+        }
+    }
+
+    /// Hands a frame to the client.
+    fn hand(&mut self, mut frame: Frame<Bytes>) -> Frame<Chunk> {
+        if let Some(trailers) = frame.trailers_mut() {
+            self.add_timing(trailers);
+        }
+        if let Some(live) = self.live() {
+            let n = frame.data_ref().map_or(0, Buf::remaining);
+            live.with(|ledger| ledger.response_bytes += n as u64);
+            self.handed = live.multiplexed.then(Stamp::now);
+        }
+        if self.ended && self.broken.is_none() {
+            self.finish();
+        }
+        frame.map_data(|bytes| Chunk::new(bytes, self.live()))
+    }
+
     fn on_frame(&mut self, frame: &Frame<Bytes>, cx: &mut Context<'_>) {
-        let multiplexed = self.live().is_some_and(|live| live.multiplexed);
         self.last = self.read_at();
-        self.handed = multiplexed.then(Stamp::now);
         if let Some(live) = self.live() {
             if let Some(trailers) = frame.trailers_ref() {
                 on_trailers(live, trailers);
             }
-            let n = frame.data_ref().map_or(0, Buf::remaining);
-            live.with(|ledger| ledger.response_bytes += n as u64);
             if let Some(bytes) = frame.data_ref() {
                 live.on_response_piece(bytes, self.last);
             }
@@ -240,16 +330,6 @@ fn on_trailers(live: &Arc<Live>, trailers: &HeaderMap) {
     }
 }
 
-/// How a gRPC call ended by its `grpc-status`: 0 is OK; the codes that blame the caller are its errors.
-pub(crate) fn grpc_outcome(fields: &HeaderMap) -> Option<Outcome> {
-    let code: u32 = fields.get("grpc-status")?.to_str().ok()?.parse().ok()?;
-    Some(match code {
-        0 => Outcome::Ok,
-        1 | 3 | 5 | 6 | 7 | 9 | 11 | 16 => Outcome::ClientError,
-        _ => Outcome::ServerError,
-    })
-}
-
 impl Inner {
     fn is_end_stream(&self) -> bool {
         match self {
@@ -264,46 +344,41 @@ impl Body for ResponseBody {
     type Error = Cause;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, Cause>>> {
-        if self.broken.is_some() {
-            return self.poll_broken(cx);
-        }
-        if let Some(handed) = self.handed.take() {
-            let now = Stamp::now();
-            if now.since(handed) > SCHEDULING_NS {
-                if let Some(live) = self.live() {
-                    live.on_wait(handed, now);
+        loop {
+            if let Some(frame) = self.undo.as_mut().and_then(|undo| undo.pop()) {
+                return Poll::Ready(Some(Ok(self.hand(frame))));
+            }
+            if self.broken.is_some() {
+                return self.poll_broken(cx);
+            }
+            if let Some(handed) = self.handed.take() {
+                let now = Stamp::now();
+                if now.since(handed) > SCHEDULING_NS {
+                    if let Some(live) = self.live() {
+                        live.on_wait(handed, now);
+                    }
+                    self.last = now;
                 }
-                self.last = now;
             }
-        }
-        self.read_passed();
-        match self.poll_inner(cx) {
-            Poll::Ready(Some(Ok(mut frame))) => {
-                self.on_frame(&frame, cx);
-                if let Some(trailers) = frame.trailers_mut() {
-                    self.add_timing(trailers);
+            self.read_passed();
+            match ready!(self.poll_step(cx)) {
+                Step::Frame(frame) if self.undo.is_none() => return Poll::Ready(Some(Ok(self.hand(frame)))),
+                Step::End if self.is_handed() => {
+                    let mut trailers = HeaderMap::new();
+                    return Poll::Ready(self.add_timing(&mut trailers).then(|| Ok(Frame::trailers(trailers))));
                 }
-                Poll::Ready(Some(Ok(frame.map_data(|bytes| Chunk::new(bytes, self.live())))))
+                step => self.pass(step),
             }
-            Poll::Ready(None) => {
-                self.settle(cx);
-                let mut trailers = HeaderMap::new();
-                Poll::Ready(self.add_timing(&mut trailers).then(|| Ok(Frame::trailers(trailers))))
-            }
-            Poll::Ready(Some(Err(error))) => self.fail(Outcome::Broken, error, cx),
-            Poll::Pending => match self.is_stalled(cx) {
-                Some(stalled) => self.fail(stalled.verdict().outcome, stalled, cx),
-                None => Poll::Pending,
-            },
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream() && !self.timed
+        self.inner.is_end_stream() && !self.timed && self.is_handed()
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
+            Inner::Upstream(_) if self.undo.is_some() => SizeHint::default(),
             Inner::Upstream(body) => body.size_hint(),
             Inner::Own(body) => body.size_hint(),
         }
@@ -319,19 +394,5 @@ impl Drop for ResponseBody {
         if self.is_end_stream() && self.guard.is_some() {
             self.finish();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grpc_codes_are_told_apart() {
-        let outcome = |code: &str| grpc_outcome(&HeaderMap::from_iter([("grpc-status".parse().unwrap(), code.parse().unwrap())]));
-        assert_eq!(outcome("0"), Some(Outcome::Ok));
-        assert_eq!(outcome("5"), Some(Outcome::ClientError));
-        assert_eq!(outcome("14"), Some(Outcome::ServerError));
-        assert_eq!(outcome("x"), None);
     }
 }

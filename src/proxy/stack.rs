@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tower::{Service, ServiceBuilder};
 
 use super::layer::trace::Tracing;
-use super::layer::{admit, classify, ledger, rescue, trace};
+use super::layer::{admit, amend, classify, ledger, rescue, trace, whole};
 use super::live::Recorder;
 use super::meter::Meter;
 use super::response::ResponseBody;
@@ -45,10 +45,12 @@ pub(crate) fn stack(
     shared: Arc<Shared>,
 ) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static {
     ServiceBuilder::new()
+        .layer(whole::WholeLayer) // waits for bodies whose length is still to be known; outside ledger, whose guard they need
         .layer(ledger::layer(recorder.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
         .layer(rescue::RescueLayer) // any error below becomes a response that says whose it is
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
         .layer(trace::layer(tracing)) // the key of late attribution; after admission, for only what goes on needs a span
+        .layer(amend::AmendLayer) // asks for more, if configured; last, for only what goes on is worth reading first
         .service(Upstream::new(shared)) // the upstream window; reads reports off head and trailers
 }

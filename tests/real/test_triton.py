@@ -6,6 +6,7 @@ Every request is profiled from Triton's own spans; over a run the sums must agre
 import collections
 import json
 import queue
+import time
 import urllib.request
 
 import numpy as np
@@ -37,25 +38,6 @@ def stages_of(exchange):
     return {s["stage"]: s for s in exchange["stages"]}
 
 
-def owned_ns(exchange, stage):
-    return stages_of(exchange).get(stage, {"ns": 0})["ns"]
-
-
-def claims(exchange):
-    return [s for s in exchange["spans"] if s["source"] == "traced" and s["stage"]]
-
-
-def claimed_ns(exchange, stage):
-    return sum(s["end_ns"] - s["start_ns"] for s in claims(exchange) if s["stage"] == stage)
-
-
-def overlapped_ns(exchange, stage):
-    """How much of the stage's claims others claim, too."""
-    mine = [s for s in claims(exchange) if s["stage"] == stage]
-    both = [(s, o) for s in mine for o in claims(exchange) if o is not s]
-    return sum(max(0, min(s["end_ns"], o["end_ns"]) - max(s["start_ns"], o["start_ns"])) for s, o in both)
-
-
 class Run:
     """A load through Lapwing: its exchanges, and what Triton counted meanwhile."""
 
@@ -79,9 +61,9 @@ class Run:
         self.spans = {k: v - spans[k] for k, v in lapwing.stats()["profiler"]["spans"].items()}
         self.counted = {m: Statistics(before[m], after[m]) for m in (*STEPS, "pipe")}
 
-    def sum_of(self, stage, of):
+    def sum_of(self, stage):
         """Over all; those that Triton did not trace are taken for like the others."""
-        return sum(of(e, stage) for e in self.traced) * len(self.exchanges) / len(self.traced)
+        return sum(stages_of(e).get(stage, {"ns": 0})["ns"] for e in self.traced) * len(self.exchanges) / len(self.traced)
 
     def said_by_triton(self):
         """The same sums, from Triton's statistics. A step's own work counts where its role is; its copies before and after."""
@@ -142,7 +124,7 @@ def test_every_exchange_is_joined(run):
     for exchange in run.traced:
         stages = stages_of(exchange)
         assert {s: stages[s]["source"] for s in ONLY_TRACED} == dict.fromkeys(ONLY_TRACED, "traced"), exchange["stages"]
-        assert stages["forward"]["ns"] > 8e6 and stages["preprocessing"]["ns"] > 3e6 and stages["postprocessing"]["ns"] > 2e6
+        assert stages["forward"]["ns"] > 8e6 and stages["preprocessing"]["ns"] > 3e6 and stages["postprocessing"]["ns"] > 20e6
 
 
 def test_each_is_named(run):
@@ -153,20 +135,16 @@ def test_each_is_named(run):
 
 @pytest.mark.parametrize("stage", ONLY_TRACED)
 def test_sums_agree_with_tritons_own(run, stage):
-    """What the spans claim is what Triton counted. What a stage owns is less where two overlap: Triton closes a step some
-    tenths of a millisecond after it has begun the next one, and counts that time twice, Lapwing once."""
+    """Not to the nanosecond: Triton closes a step some tenths of a millisecond after it has begun the next one, or has answered,
+    and counts that time twice, or beyond the request; Lapwing once, or not."""
     assert all(run.counted[m].requests == len(run.rows) for m in STEPS), "only this run was counted"
-    counted = run.said_by_triton()[stage]
-    near = 0.02 if run.traced is run.exchanges else 0.1
-    assert run.sum_of(stage, claimed_ns) == pytest.approx(counted, rel=near)
-    twice = run.sum_of(stage, overlapped_ns)
-    assert twice < 0.1 * sum(run.said_by_triton().values())
-    assert counted * (1 - near) - twice <= run.sum_of(stage, owned_ns) <= counted * (1 + near)
+    near = 0.02 if run.kind != "grpc" else 0.1
+    assert run.sum_of(stage) == pytest.approx(run.said_by_triton()[stage], rel=near)
 
 
 def test_all_four_together_agree_with_tritons_own(run):
-    owned, counted = sum(run.sum_of(s, owned_ns) for s in ONLY_TRACED), sum(run.said_by_triton().values())
-    assert owned == pytest.approx(counted, rel=0.02 if run.traced is run.exchanges else 0.1)
+    owned, counted = sum(run.sum_of(s) for s in ONLY_TRACED), sum(run.said_by_triton().values())
+    assert owned == pytest.approx(counted, rel=0.02 if run.kind != "grpc" else 0.1)
 
 
 def test_nearly_all_of_the_window_is_explained(run):
@@ -197,7 +175,6 @@ def test_statistics_are_per_row(run):
     assert series["units"]["row"] == sum(e["work"]["row"]["amount"] for e in mine)
     assert forward["units"] == sum(n for n, _ in rows)
     assert forward["unit"] == "row" and forward["count"] == len(rows)
-    # of one row less, the sleep costs 100 µs, so that a row of eight is far cheaper than one alone
     per_row = sorted(ns * 1000 / n for n, ns in rows)
     assert forward["max_ps"] == pytest.approx(per_row[-1], rel=0.002)
     assert forward["p50_ps"] == pytest.approx(per_row[(len(per_row) - 1) // 2], rel=0.01)
@@ -215,7 +192,9 @@ def test_a_stream_of_words_by_http(triton_http):
     with Counted(triton_http.lapwing, 1) as counted:
         url = f"{triton_http.lapwing.url}/v2/models/gen/generate_stream"
         with urllib.request.urlopen(urllib.request.Request(url, body, {"content-type": "application/json"}), timeout=30) as answer:
-            events = [json.loads(line[6:]) for line in answer.read().decode().split("\n") if line.startswith("data: ")]
+            came = [(time.perf_counter_ns(), json.loads(line[6:])) for line in answer if line.startswith(b"data: ")]
+    events = [event for _, event in came]
+    gap_ns = (came[-1][0] - came[0][0]) / (len(came) - 1)
     assert counted.outcomes == {"ok": 1}
     assert [e["text_output"] for e in events] == words
     (exchange,) = [e for e in triton_http.lapwing.exchanges() if e["span_id"] not in known]
@@ -224,7 +203,7 @@ def test_a_stream_of_words_by_http(triton_http):
     generation = exchange["generation"]
     assert generation["streamed"] and generation["chunks"] == len(words)
     assert 10e6 <= generation["first_token_ns"] < exchange["total_ns"]
-    assert generation["per_output_token_ns"] == pytest.approx(11e6, rel=0.2)
+    assert generation["per_output_token_ns"] == pytest.approx(gap_ns, abs=1e6) and gap_ns >= 10e6
     assert exchange["work"]["output_token"] == {"amount": len(words), "basis": "counted"}
 
 

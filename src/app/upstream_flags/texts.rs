@@ -57,12 +57,12 @@ reports activities of its own. Models called by a BLS model, unless it passes `t
 const VLLM: Text = Text {
     gives: "queue, prefill, decode and pace, in the body or by its span",
     on: "\
-vllm serve … --enable-per-request-metrics            the body's `metrics`; not with --disable-log-stats
-                --enable-force-include-usage         streams carry it in their last chunk only, with the usage
-or, with opentelemetry-sdk and opentelemetry-exporter-otlp installed:
+vllm serve … --enable-per-request-metrics --enable-force-include-usage
+The first puts `metrics` into the body (not with --disable-log-stats); streams carry it with the usage, in
+their last chunk, which the second always adds.
+Or, with opentelemetry-sdk and opentelemetry-exporter-otlp installed:
 OTEL_EXPORTER_OTLP_TRACES_INSECURE=true vllm serve … --otlp-traces-endpoint grpc://{grpc}
---enable-force-include-usage adds a chunk that the client sees; clients may ask for it themselves with
-stream_options.include_usage.",
+Clients see the chunk with the usage; they may ask for it themselves (stream_options.include_usage).",
     comes: "\
 queue, prefill, decode, time to first token and mean time per output token, as the engine counts them.
 Both ways at once do no harm: the body is believed. Spans also tell of streams without usage.",
@@ -162,8 +162,8 @@ Its one span by request has no stages: it is worth it for spans that your runtim
 A custom runtime can also set a header:
   response.parameters = Parameters(headers={\"Server-Timing\": \"preprocessing;dur=1.2, forward;dur=9.8\"})",
     comes: "\
-What your runtime reports. Means between two polls, source `polled`, from port 8082: the model's time with its
-queue in it.",
+What your runtime reports. Means between two polls, source `polled`, from port 8082: the model's time, with
+its queue in it.",
     unseen: "Its own queues (adaptive batching, workers). Headers are not sent with event streams.",
 };
 

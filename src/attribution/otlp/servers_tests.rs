@@ -1,6 +1,8 @@
 //! What the spans of model servers come to, from the payload to the account. Fixtures name their sources; what is expected
 //! of each is written out by hand.
 
+use proptest::prelude::*;
+
 use super::decode::{Decoded, spans, traces};
 use super::sample;
 use super::signal::Encoding;
@@ -258,4 +260,42 @@ fn a_users_spans_of_the_same_names_are_the_users() {
     let nothing = (None, None, false);
     let forward = |phase| (Some(Stage::Forward), phase, false);
     assert_eq!(found, [forward(None), nothing, nothing, nothing, nothing, forward(Some(Phase::Prefill))]);
+}
+
+const FIXTURES: [&str; 9] = [
+    "triton/bls_grpc.json",
+    "vllm/llm_request.json",
+    "sglang/request.json",
+    "sglang/request_without_stages.json",
+    "tensorrt-llm/request.json",
+    "tei/embed.json",
+    "tgi/generate.json",
+    "ray-serve/request.json",
+    "mlserver/infer.json",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Spans of any servers, below any others, at any times: the stages sum to the total, and nothing panics.
+    #[test]
+    fn time_is_conserved_whatever_servers_say(
+        changes in proptest::collection::vec((0..60_usize, 0..60_usize, any::<i32>(), any::<bool>()), 0..12),
+    ) {
+        let mut spans: Vec<_> = FIXTURES.iter().flat_map(|name| decoded(&fixture(name), &rules([]))).collect();
+        let trace = spans[0].trace;
+        for (at, parent, shift, is_cut) in changes {
+            let (at, parent) = (at % spans.len(), spans[parent % spans.len()].span);
+            let span = &mut spans[at];
+            (span.trace, span.parent) = (trace, Some(parent));
+            let moved = span.start_unix_ns.saturating_add_signed(i64::from(shift));
+            if is_cut { span.end_unix_ns = moved } else { span.start_unix_ns = moved }
+            if let Some(server) = &mut span.server {
+                server.begins_unix_ns = server.begins_unix_ns.map(|_| moved);
+                server.pieces.iter_mut().for_each(|piece| piece.end_unix_ns = moved);
+            }
+        }
+        let found = exchange(150, ANCHOR_UNIX_NS, OWN, spans);
+        prop_assert_eq!(found.account.total_ns(), 150 * MS);
+    }
 }

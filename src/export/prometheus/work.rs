@@ -22,7 +22,7 @@ impl Series {
     /// The labels of a per-unit slot; `None` where it did not occur.
     fn slot(&self, slot: PerUnit) -> Option<Vec<(&'static str, &'static str)>> {
         let primary = self.facts.primary.filter(|_| self.figures.per_unit(slot).count > 0)?;
-        Some(vec![("stage", slot.name()), ("unit", slot.unit(primary).name())])
+        Some(vec![("stage", slot.name()), ("unit", slot.unit(primary).per_name())])
     }
 }
 
@@ -37,7 +37,8 @@ impl Scrape {
             for series in &self.series {
                 for slot in PerUnit::ALL {
                     let Some(own) = series.slot(slot) else { continue };
-                    count(metric, &series.with(&own), &amount(series.figures.per_unit(slot).units))?;
+                    let per = series.facts.primary.map_or(1, |primary| slot.unit(primary).per());
+                    count(metric, &series.with(&own), &(amount(series.figures.per_unit(slot).units) / amount(per.into())))?;
                 }
             }
             Ok(())
@@ -79,6 +80,7 @@ impl Scrape {
     /// What the upstreams are, and what their statistics say.
     pub(super) fn batches(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         self.latest(encoder, &defs::BATCH_SIZE, |batch| batch.size)?;
+        self.latest(encoder, &defs::BATCH_PADDING, |batch| batch.padding)?;
         self.latest(encoder, &defs::RUNNING, |batch| batch.running)?;
         self.latest(encoder, &defs::WAITING, |batch| batch.waiting)?;
         let servers = self.series.iter().filter_map(|series| Some((series.upstream(), series.facts.server?)));

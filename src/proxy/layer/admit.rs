@@ -1,4 +1,4 @@
-//! Refuses rather than queues: past `max_in_flight` a request is shed.
+//! Refuses rather than queues: past `max_in_flight` a request is shed. Refuses what is too large by its own word.
 //!
 //! Stage: validation. It never waits.
 
@@ -6,6 +6,7 @@ use std::future::{Ready, ready};
 use std::task::{Context, Poll};
 
 use futures_util::future::Either;
+use http::Request;
 use tower::Service;
 
 use crate::metrics::Counter;
@@ -45,6 +46,10 @@ impl<S: Service<Call, Error = Error>> Service<Call> for Admitted<S> {
         if recorder.counters.get(Counter::InFlight) > limit {
             return Either::Right(ready(Err(Error::Shed { limit })));
         }
+        let limit = recorder.config.max_header_bytes.get();
+        if head_bytes(&call.request) > limit {
+            return Either::Right(ready(Err(Error::HeadTooLarge { limit })));
+        }
         if let Some(limit) = recorder.config.max_request_bytes.on().map(|size| size.get())
             && http_body::Body::size_hint(call.request.body()).exact().is_some_and(|n| n > limit)
         {
@@ -52,4 +57,11 @@ impl<S: Service<Call, Error = Error>> Service<Call> for Admitted<S> {
         }
         Either::Left(self.inner.call(call))
     }
+}
+
+/// About how many bytes the head has on the wire. Hyper's own bound is that of its buffer, which bodies want larger.
+fn head_bytes<B>(request: &Request<B>) -> u64 {
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    (fields.sum::<usize>() + target) as u64
 }

@@ -17,6 +17,7 @@ use crate::ledger::{Event, Kind, Stage};
 use crate::proxy::call::Call;
 use crate::proxy::live::{Guard, Live, Recorder};
 use crate::proxy::meter::Meter;
+use crate::proxy::request::RequestBody;
 use crate::proxy::response::ResponseBody;
 use crate::proxy::timing;
 
@@ -73,6 +74,7 @@ where
         }
         let guard = Some(Guard(live.clone()));
         let takes_trailers = self.recorder.config.respond_server_timing && timing::takes_trailers(&request);
+        let request = request.map(|body| RequestBody::new(body, live.clone()));
         ResponseFuture { answer: self.inner.call(Call { request, live }), guard, takes_trailers }
     }
 }

@@ -1,7 +1,9 @@
 //! The layers of the stack, one file each. `proxy/stack.rs` says in which order they stand, and why.
 
 pub(crate) mod admit;
+pub(crate) mod amend;
 pub(crate) mod classify;
 pub(crate) mod ledger;
 pub(crate) mod rescue;
 pub(crate) mod trace;
+pub(crate) mod whole;

@@ -107,15 +107,20 @@ pub(crate) fn explain(error: hyper::Error) -> Error {
     let mut cause = std::error::Error::source(&error);
     while let Some(source) = cause {
         if let Some(body) = source.downcast_ref::<RequestBodyError>() {
-            return match body {
-                RequestBodyError::TooLarge(limit) => Error::BodyTooLarge { limit: *limit },
-                RequestBodyError::Client(error) if is_malformed(error) => Error::RequestBody(words(error)),
-                RequestBodyError::Client(error) => Error::RequestCut(words(error)),
-            };
+            return explain_body(body);
         }
         cause = source.source();
     }
     if error.is_parse() { Error::Garbage(error) } else { Error::Reset(error) }
+}
+
+/// What it means that a request's body failed.
+pub(crate) fn explain_body(error: &RequestBodyError) -> Error {
+    match error {
+        RequestBodyError::TooLarge(limit) => Error::BodyTooLarge { limit: *limit },
+        RequestBodyError::Client(error) if is_malformed(error) => Error::RequestBody(words(error)),
+        RequestBodyError::Client(error) => Error::RequestCut(words(error)),
+    }
 }
 
 /// Whether the client's bytes were wrong, rather than missing.

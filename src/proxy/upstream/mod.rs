@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use h1::explain_body;
 pub(crate) use link::Link;
 pub(crate) use mux::{CONNECTION_WINDOW, STREAM_WINDOW};
 pub(crate) use pool::Pool;
@@ -26,9 +26,10 @@ pub use target::Target;
 use super::call::Call;
 use super::config::UpstreamProtocol;
 use super::error::Error;
+use super::grpc::grpc_outcome;
 use super::live::{Live, Recorder};
 use super::request::{Gate, RequestBody};
-use super::response::{ResponseBody, grpc_outcome};
+use super::response::ResponseBody;
 use crate::ledger::{Kind, Outcome, Stamp};
 use mux::Mux;
 
@@ -83,9 +84,8 @@ impl tower::Service<Call> for Upstream {
 }
 
 async fn over_h2(shared: Arc<Shared>, mux: Arc<Mux>, call: Call) -> Result<Response<ResponseBody>, Error> {
-    let Call { request, live } = call;
+    let Call { mut request, live } = call;
     refuse_tunnel(&request)?;
-    let mut request = request.map(|body| RequestBody::new(body, live.clone(), None));
     convert::to_h2(&mut request, &shared.target);
     let response = mux.exchange(&shared, request, &live).await?;
     let head = Stamp::now();
@@ -101,7 +101,7 @@ async fn over_h1(shared: Arc<Shared>, call: Call) -> Result<Response<ResponseBod
     let gate = request.headers().contains_key(header::EXPECT).then(Gate::new);
     on_interim(&mut request, &live, gate.clone());
     let client = request.extensions_mut().remove::<OnUpgrade>();
-    let request = request.map(|body| RequestBody::new(body, live.clone(), gate));
+    let request = request.map(|body| body.gated(gate));
     let (mut response, link) = h1::exchange(&shared, request, &live).await?;
     let head = link.meter.last_read().unwrap_or_else(Stamp::now);
     let sent = live.request_end().and_then(|end| Some(link.meter.last_write()?.max(end)));
@@ -115,7 +115,7 @@ async fn over_h1(shared: Arc<Shared>, call: Call) -> Result<Response<ResponseBod
     Ok(response.map(|body| ResponseBody::upstream(body, Some((link, shared.pool.clone())), head)))
 }
 
-fn refuse_tunnel(request: &Request<Incoming>) -> Result<(), Error> {
+fn refuse_tunnel(request: &Request<RequestBody>) -> Result<(), Error> {
     if request.method() == Method::CONNECT {
         return Err(Error::Unsupported("CONNECT asks for a tunnel, which Lapwing is not"));
     }
@@ -124,7 +124,7 @@ fn refuse_tunnel(request: &Request<Incoming>) -> Result<(), Error> {
 
 /// Interim responses: "100 Continue" opens the gate; any other is passed on as it is (to HTTP/1.1 clients: hyper's
 /// HTTP/2 server has no way to send one).
-fn on_interim(request: &mut Request<Incoming>, live: &Arc<Live>, gate: Option<Arc<Gate>>) {
+fn on_interim(request: &mut Request<RequestBody>, live: &Arc<Live>, gate: Option<Arc<Gate>>) {
     if live.multiplexed && gate.is_none() {
         return;
     }

@@ -1,0 +1,172 @@
+//! A JSON object by where its members stand in its text. Positions are bytes from the start of that text.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// An object with more members is nobody's request or response, and would only take memory.
+const MAX_MEMBERS: usize = 256;
+
+/// An object's text and its members, in order.
+#[derive(Debug)]
+pub(super) struct Object<'t> {
+    text: &'t str,
+    members: Vec<Member<'t>>,
+}
+
+/// A member: its name without escapes, and the text of its value.
+#[derive(Debug)]
+struct Member<'t> {
+    name: Cow<'t, str>,
+    value: &'t str,
+}
+
+/// How often an object has a member of some name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Not at all.
+    No,
+    /// Once: the member's place in the object.
+    At(usize),
+    /// Several times: readers do not agree which one counts.
+    Often,
+}
+
+impl<'t> Object<'t> {
+    /// Reads `text`; `None` if it is no object, or has too many members.
+    pub(super) fn read(text: &'t str) -> Option<Self> {
+        let Members(members) = serde_json::from_str(text).ok()?;
+        Some(Self { text, members })
+    }
+
+    /// Looks for a member of that name.
+    pub(super) fn find(&self, name: &str) -> Found {
+        let mut found = self.members.iter().enumerate().filter(|(_, member)| member.name == name);
+        match (found.next(), found.next()) {
+            (None, _) => Found::No,
+            (Some((at, _)), None) => Found::At(at),
+            (Some(_), Some(_)) => Found::Often,
+        }
+    }
+
+    /// The text of the value of the member of that name, if there is exactly one.
+    pub(super) fn value(&self, name: &str) -> Option<&'t str> {
+        match self.find(name) {
+            Found::At(at) => Some(self.members.get(at)?.value),
+            _ => None,
+        }
+    }
+
+    /// Whether there are no members.
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Where the value of the member at `at` stands.
+    pub(super) fn span(&self, at: usize) -> Option<Range<usize>> {
+        Some(within(self.text, self.members.get(at)?.value))
+    }
+
+    /// Just behind the opening brace.
+    pub(super) fn inside(&self) -> usize {
+        self.text.find('{').map_or(0, |at| at + 1)
+    }
+
+    /// What to cut so that the member at `at` is gone, and the rest stands as if it had never been there.
+    pub(super) fn cut(&self, at: usize) -> Option<Range<usize>> {
+        let own = self.span(at)?;
+        if let Some(before) = at.checked_sub(1) {
+            return Some(self.span(before)?.end..own.end); // the comma goes with what is behind it
+        }
+        let start = self.skip_space(self.inside());
+        if self.members.len() == 1 {
+            return Some(start..own.end);
+        }
+        let comma = self.skip_space(own.end);
+        Some(start..self.skip_space(comma + 1))
+    }
+
+    fn skip_space(&self, from: usize) -> usize {
+        let rest = self.text.get(from..).unwrap_or_default();
+        from + rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len()
+    }
+}
+
+/// Where `part` stands in `whole`, a slice of which it is.
+pub(super) fn within(whole: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());
+    start..start + part.len()
+}
+
+struct Members<'t>(Vec<Member<'t>>);
+
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct Name<'t>(#[serde(borrow)] Cow<'t, str>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::with_capacity(16);
+        while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+            if members.len() == MAX_MEMBERS {
+                return Err(A::Error::custom("too many members"));
+            }
+            members.push(Member { name, value: value.get() });
+        }
+        Ok(Members(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without(text: &str, name: &str) -> String {
+        let object = Object::read(text).unwrap();
+        let Found::At(at) = object.find(name) else { panic!("{text}") };
+        let mut text = text.to_owned();
+        text.replace_range(object.cut(at).unwrap(), "");
+        text
+    }
+
+    #[test]
+    fn what_is_cut_leaves_what_would_have_been_written_without_it() {
+        assert_eq!(without(r#"{"a":1,"b":2,"c":3}"#, "a"), r#"{"b":2,"c":3}"#);
+        assert_eq!(without(r#"{"a":1,"b":2,"c":3}"#, "b"), r#"{"a":1,"c":3}"#);
+        assert_eq!(without(r#"{"a":1,"b":2,"c":3}"#, "c"), r#"{"a":1,"b":2}"#);
+        assert_eq!(without(r#"{"a": 1, "b": {"a": [1, 2]}}"#, "a"), r#"{"b": {"a": [1, 2]}}"#);
+        assert_eq!(without(r#"{"a": 1, "b": {"a": [1, 2]}}"#, "b"), r#"{"a": 1}"#);
+        assert_eq!(without("{\n  \"a\": 1,\n  \"b\": 2\n}", "a"), "{\n  \"b\": 2\n}");
+        assert_eq!(without("{\n  \"a\": 1,\n  \"b\": 2\n}", "b"), "{\n  \"a\": 1\n}");
+        assert_eq!(without(r#" {"a" : "}," } "#, "a"), " { } ");
+        assert_eq!(without(r#"{"\u0061":1,"b":2}"#, "a"), r#"{"b":2}"#);
+    }
+
+    #[test]
+    fn what_is_no_object_or_too_large_a_one_is_none() {
+        for text in ["", "[]", "{", "{}x", "null", "{\"a\":1,}", "{\"a\" 1}", "{\"a\":\u{1}}"] {
+            assert!(Object::read(text).is_none(), "{text}");
+        }
+        let many = |n: usize| format!("{{{}}}", vec!["\"a\":1"; n].join(","));
+        assert!(Object::read(&many(MAX_MEMBERS)).is_some_and(|object| object.find("a") == Found::Often));
+        assert!(Object::read(&many(MAX_MEMBERS + 1)).is_none());
+        assert!(Object::read("{}").is_some_and(|object| object.is_empty() && object.find("a") == Found::No));
+    }
+}
