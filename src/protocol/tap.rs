@@ -79,15 +79,8 @@ impl Protocols {
         }
         let request = Reader::new(&plan.request, media);
         let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
-        Some(Tap(Box::new(Exchange {
-            protocol,
-            request,
-            response: Reader::Off,
-            facts,
-            kept,
-            at_ns: 0,
-            tables: Arc::clone(&self.0),
-        })))
+        let tables = Arc::clone(&self.0);
+        Some(Tap(Box::new(Exchange { protocol, request, response: Reader::Off, facts, kept, at_ns: 0, tables })))
     }
 }
 

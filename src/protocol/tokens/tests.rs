@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
-use serde_json::json;
 
 use super::super::Protocols;
 use super::*;
@@ -75,6 +74,7 @@ fn a_body_that_is_too_large_stays_estimated() {
 #[cfg(feature = "tokenizers")]
 mod counted {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
     use crate::ledger::Room;
