@@ -4,6 +4,7 @@ The model's weights are random, so the text is noise; the counts and the times a
 """
 
 import http.client
+import itertools
 import json
 import statistics
 import time
@@ -115,8 +116,13 @@ def run(llama, request):
 
 
 @pytest.fixture(scope="module", params=[m for m in MODES if MODES[m]["stream"]])
-def streamed(llama, request):
-    return Run(llama, **MODES[request.param])
+def mode(request):
+    return MODES[request.param]
+
+
+@pytest.fixture(scope="module")
+def streamed(llama, mode):
+    return Run(llama, **mode)
 
 
 def test_output_tokens_are_the_servers(run):
@@ -160,14 +166,17 @@ def offs(streamed):
     return first, gaps
 
 
-def test_first_token_and_gaps_are_the_clients(streamed, record_property):
-    """Within a millisecond of the client's own, by the median; the worst depends on how busy the machine is."""
-    first, gaps = offs(streamed)
-    for what, values in (("first token", first), ("mean gap", gaps)):
-        middle, worst = statistics.median(values), max(values, key=abs)
-        print(f"{what}: off by {middle / 1e3:.0f} µs at the median, {worst / 1e3:.0f} µs at worst")
-        record_property(what, {"median_ns": middle, "worst_ns": worst})
-        assert abs(middle) < 1e6, (what, values)
+def test_first_token_and_gaps_are_the_clients(llama, mode, streamed):
+    """Within a millisecond of the client's own, by the median; the worst depends on how busy the machine is. Where other work
+    keeps the client from its socket its own figures are off: then they are taken again, twice at most."""
+    for run in itertools.chain([streamed], (Run(llama, **mode) for _ in range(2))):
+        middles = []
+        for what, values in zip(("first token", "mean gap"), offs(run)):
+            middles.append(statistics.median(values))
+            print(f"{what}: off by {middles[-1] / 1e3:.0f} µs at the median, {max(values, key=abs) / 1e3:.0f} µs at worst")
+        if all(abs(middle) < 1e6 for middle in middles):
+            return
+    pytest.fail(f"off by more than a millisecond three times; the last time by {middles} ns")
 
 
 def test_chunks_are_what_the_client_saw(streamed):

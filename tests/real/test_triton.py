@@ -138,7 +138,8 @@ def test_sums_agree_with_tritons_own(run, stage):
     """Not to the nanosecond: Triton closes a step some tenths of a millisecond after it has begun the next one, or has answered,
     and counts that time twice, or beyond the request; Lapwing once, or not."""
     assert all(run.counted[m].requests == len(run.rows) for m in STEPS), "only this run was counted"
-    near = 0.02 if run.kind != "grpc" else 0.1
+    # the last step's end is what comes too late, the more so on a busy machine
+    near = 0.1 if run.kind == "grpc" else 0.05 if stage == "postprocessing" else 0.02
     assert run.sum_of(stage) == pytest.approx(run.said_by_triton()[stage], rel=near)
 
 
@@ -167,7 +168,9 @@ def test_work_is_counted_in_rows(run):
 
 def test_statistics_are_per_row(run):
     """Over all that this Lapwing saw, its series of the ensemble has the rows that its exchanges have."""
-    (series,) = [s for s in run.served.lapwing.series() if s["model"] == "pipe" and s["count"]]
+    found = [s for s in run.served.lapwing.series() if s["model"] == "pipe" and s["total"]["count"]]
+    assert len(found) == 1, [(s["route"], s["outcomes"]) for s in found]
+    (series,) = found
     mine = [e for e in run.served.lapwing.exchanges(limit=65536) if e["model"] == "pipe"]
     forward = series["per_unit"]["forward"]
     rows = [(e["work"]["row"]["amount"], stages_of(e)["forward"]["ns"]) for e in mine if "forward" in stages_of(e)]
