@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
+use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan, Unit, Work};
 use crate::metrics::{Counter, Counters};
 
 use super::expect::Expect;
@@ -113,6 +113,10 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Finish<M> {
         let finished = catch_unwind(AssertUnwindSafe(|| {
             let (traced, told) = tree::below(ledger.span, ledger.anchor_unix_ns, &spans);
             told.note(&mut ledger);
+            divide_sums(&mut ledger);
+            if !told.work.is_empty() {
+                choose_primary(&mut ledger.work);
+            }
             let exchange = (self.merge)(ledger, traced);
             self.counters.add(Counter::Clipped, u64::from(exchange.clipped));
             sink(exchange);
@@ -121,6 +125,23 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Finish<M> {
             self.counters.bump(Counter::DroppedPanic);
         }
     }
+}
+
+/// Makes what is summed over a request's prompts the mean of one, since they run at the same time; without a word on how
+/// many there are, it claims nothing.
+fn divide_sums(ledger: &mut Ledger) {
+    let prompts = ledger.work.get(Unit::Row).map_or(0, |(rows, _)| rows);
+    ledger.reports.retain(|report| !report.is_sum || prompts > 0);
+    for report in ledger.reports.iter_mut().filter(|report| report.is_sum) {
+        report.duration_ns = report.duration_ns.checked_div(prompts).unwrap_or(report.duration_ns);
+        report.is_sum = false;
+    }
+}
+
+/// Of a request whose body told nothing, the tokens that its spans tell are what it costs.
+fn choose_primary(work: &mut Work) {
+    let has = |unit: &Unit| work.get(*unit).is_some_and(|(amount, _)| amount > 0);
+    work.primary = work.primary.or_else(|| [Unit::OutputToken, Unit::InputToken].into_iter().find(has));
 }
 
 #[cfg(test)]

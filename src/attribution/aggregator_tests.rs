@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::{SpanId, Stage, TraceId, Window};
+use crate::ledger::{Basis, Place, Report, SpanId, Stage, TraceId, Window};
+use crate::protocol::servers::Told;
 
+use super::super::adapters::spans::ServerSpan;
 use super::super::span::SpanKind;
 
 const MS: u64 = 1_000_000;
@@ -71,6 +73,50 @@ fn an_exchange_comes_out_with_the_time_its_spans_claim() {
     assert_eq!((e.traced.len(), e.claimed_ns, e.clipped), (3, 60 * MS, 1));
     assert_eq!((counters.get(Counter::Clipped), counters.get(Counter::LedgerOverflowed)), (1, 3));
     assert_eq!((aggregator.fill(), counters.get(Counter::Pending)), ((0, 0), 0));
+}
+
+/// What comes of sums over so many prompts: queue, forward, clipped.
+fn of_sums(prompts: Option<u64>) -> (u64, u64, u32) {
+    let mut sums = ledger(1, 1);
+    sums.traced = false;
+    if let Some(prompts) = prompts {
+        sums.work.set(Unit::Row, prompts, Basis::Counted);
+    }
+    for (stage, ms) in [(Stage::Queue, 160), (Stage::Forward, 400)] {
+        sums.report(Report { is_sum: true, resolution_ns: 1_000_000, ..Report::of(stage, ms * MS, Place::Head) });
+    }
+    let mut out = Vec::new();
+    Aggregator::new(Join::default(), Arc::default()).ledger(sums, at(0), &mut |e| out.push(e));
+    let e = &out[0];
+    (e.account.stage_ns(Stage::Queue), e.account.stage_ns(Stage::Forward), e.clipped)
+}
+
+#[test]
+fn sums_over_prompts_become_the_mean_of_one() {
+    assert_eq!(of_sums(Some(8)), (20 * MS, 50 * MS, 0));
+    assert_eq!(of_sums(Some(1)), (0, 80 * MS, 2), "a sum of one is its own");
+    assert_eq!(of_sums(None), (0, 80 * MS, 0), "of nobody knows how many: claimed by no report, opaque");
+}
+
+#[test]
+fn tokens_that_only_spans_tell_choose_the_primary_unit() {
+    let primary = |work: &[(Unit, u64)], known: Option<Unit>| {
+        let mut told = Told::default();
+        told.work.extend(work.iter().copied());
+        let told = Some(Box::new(ServerSpan { told, ..ServerSpan::default() }));
+        let mut aggregator = Aggregator::new(Join::default(), Arc::default());
+        let mut out = Vec::new();
+        let mut one = ledger(1, 1);
+        one.work.primary = known;
+        aggregator.ledger(one, at(0), &mut |e| out.push(e));
+        aggregator.spans(vec![IncomingSpan { server: told, ..server(1, 10, 1) }], at(1), &mut |e| out.push(e));
+        aggregator.tick(at(6_100), &mut |e| out.push(e));
+        out[0].ledger.work.primary
+    };
+    assert_eq!(primary(&[(Unit::InputToken, 9), (Unit::OutputToken, 4)], None), Some(Unit::OutputToken));
+    assert_eq!(primary(&[(Unit::InputToken, 9), (Unit::OutputToken, 0)], None), Some(Unit::InputToken));
+    assert_eq!(primary(&[(Unit::InputToken, 9)], Some(Unit::Row)), Some(Unit::Row));
+    assert_eq!(primary(&[], None), None);
 }
 
 #[test]

@@ -59,7 +59,8 @@ fn chat(surfaces: &Surfaces) -> Exchange {
     const MS: u64 = 1_000_000;
     let mut ledger = request(surfaces, CHAT, "tiny", Outcome::Ok, 50 * MS).ledger;
     ledger.reports.clear();
-    let report = |stage, phase, duration_ns| Report { stage, phase, duration_ns, resolution_ns: 1_000_000, place: Place::Body };
+    let report =
+        |stage, phase, duration_ns| Report { phase, resolution_ns: 1_000_000, ..Report::of(stage, duration_ns, Place::Body) };
     ledger.report(report(Stage::Queue, None, 0));
     ledger.report(report(Stage::Forward, Some(Phase::Prefill), 5 * MS));
     ledger.report(report(Stage::Forward, Some(Phase::Decode), 30 * MS));

@@ -81,6 +81,8 @@ pub struct Report {
     pub resolution_ns: u32,
     /// Where in the response it stood; what comes later knows more.
     pub place: Place,
+    /// It is the sum over the request's prompts, and has to be divided by their number before time is shared out.
+    pub is_sum: bool,
 }
 
 /// Where in a response a report stood, in the order in which they come.
@@ -234,7 +236,7 @@ impl Report {
     /// A report of a whole stage, as exact as the clock.
     #[must_use]
     pub const fn of(stage: Stage, duration_ns: u64, place: Place) -> Self {
-        Self { stage, phase: None, duration_ns, resolution_ns: 1, place }
+        Self { stage, phase: None, duration_ns, resolution_ns: 1, place, is_sum: false }
     }
 }
 

@@ -48,7 +48,7 @@ queue, preprocessing (input copies), forward, postprocessing (output copies), ov
 too. In an ensemble, a step whose model is called `preprocess`, `tokenizer`, `postprocess` or the like gives
 its forward to that stage; for other names add a rule:
   attribution.spans: [{attribute: triton.model_name, value: my_features, stage: hydration}]
-Batch sizes come from /v2/models/stats.",
+Batch sizes come from /v2/models/stats, an ensemble's from the step that is its forward.",
     unseen: "\
 Time in which Triton reads and writes the network. What a Python model does inside `execute`, unless it
 reports activities of its own. Models called by a BLS model, unless it passes `trace=request.trace()`.",
@@ -108,7 +108,7 @@ text-generation-launcher … --otlp-endpoint http://{grpc}",
 preprocessing (validation, which tokenizes), queue, forward (inference), tokens.",
     unseen: "\
 Prefill apart from decode: its time per token has the first token in it. Of /v1/completions with several
-prompts the headers are sums over the prompts, which are clipped to what the request took.",
+prompts the headers are sums over the prompts: each stage is then the mean of one prompt.",
 };
 
 const LLAMA_CPP: Text = Text {
@@ -136,7 +136,8 @@ tensorflow_model_server … --rest_api_port=8501 --monitoring_config_file=monito
 monitoring.config:
   prometheus_config { enable: true path: \"/monitoring/prometheus/metrics\" }",
     comes: "\
-Means between two polls, source `polled`: queue (batching), forward (runtime), batch sizes and padding.",
+Means between two polls, source `polled`: queue (batching; without batching there is none), forward
+(runtime, less the queue), batch sizes and padding.",
     unseen: "What a single request took inside: it reads no trace context and sends no times.",
 };
 
@@ -154,7 +155,7 @@ the stages of each request.",
 };
 
 const ML_SERVER: Text = Text {
-    gives: "nothing by request unless the runtime says so; means, polled",
+    gives: "nothing by request unless the runtime says so; how many wait, polled",
     on: "\
 settings.json:
   \"tracing_server\": \"{grpc}\"
@@ -162,8 +163,8 @@ Its one span by request has no stages: it is worth it for spans that your runtim
 A custom runtime can also set a header:
   response.parameters = Parameters(headers={\"Server-Timing\": \"preprocessing;dur=1.2, forward;dur=9.8\"})",
     comes: "\
-What your runtime reports. Means between two polls, source `polled`, from port 8082: the model's time, with
-its queue in it.",
+What your runtime reports. Polled from port 8082: how many requests wait. Its mean times have its queue in
+them, which it does not tell apart: no stage is made of them.",
     unseen: "Its own queues (adaptive batching, workers). Headers are not sent with event streams.",
 };
 

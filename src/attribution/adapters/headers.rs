@@ -36,7 +36,12 @@ pub fn report(headers: &HeaderMap, place: Place, ledger: &mut Ledger) -> usize {
             said.note_text(row, value.to_str().unwrap_or_default());
         }
     }
-    said.write(place, ledger)
+    let malformed = said.write(place, ledger);
+    if headers.contains_key(COMPUTE_TIME) {
+        // TGI leaves it out where it sums over prompts
+        ledger.reports.iter_mut().for_each(|report| report.is_sum = false);
+    }
+    malformed
 }
 
 /// Which of the two text servers it is: they share names, not units.
@@ -110,6 +115,19 @@ mod tests {
         let work = [Unit::InputToken, Unit::OutputToken].map(|unit| ledger.work.get(unit));
         assert_eq!(work, [Some((17, Basis::Reported)), Some((20, Basis::Reported))]);
         assert!(ledger.generation.is_none(), "its pace has the first token in it");
+    }
+
+    #[test]
+    fn text_generation_inference_sums_over_prompts_where_it_has_no_compute_time() {
+        let sums = |text: &str| {
+            let (ledger, malformed) = read(&head(text));
+            assert_eq!((malformed, ledger.server), (0, Some(Server::Tgi)));
+            ledger.reports.iter().map(|r| (r.stage, r.is_sum)).collect::<Vec<_>>()
+        };
+        let text = "x-compute-type: gpu\nx-validation-time: 8\nx-queue-time: 400\nx-inference-time: 4000";
+        let all = |is_sum| [Stage::Preprocessing, Stage::Queue, Stage::Forward].map(|stage| (stage, is_sum));
+        assert_eq!(sums(text), all(true));
+        assert_eq!(sums(&format!("{text}\nx-compute-time: 0.5")), all(false));
     }
 
     #[test]

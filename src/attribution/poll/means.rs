@@ -29,12 +29,18 @@ pub(super) fn between(before: &Reading, after: &Reading, rows: &[&'static Row]) 
         let Some(decides) = own.as_ref().or(whole.as_ref().filter(|_| model.is_none())) else { continue };
         // what the server says of no model in particular holds of each of its models
         let intervals: Vec<&Interval<'_>> = own.iter().chain(&whole).collect();
-        let said = Means { reports: reports(&intervals, rows), batch: batch(&intervals, rows) };
+        let said = Means { reports: reports(&intervals, rows, tells_queue(after, model, rows)), batch: batch(&intervals, rows) };
         if decides.is_used() && said != Means::default() {
             means.insert(model.clone(), said);
         }
     }
     means
+}
+
+/// Whether there is any figure of how long requests of the model queued, be it old.
+fn tells_queue(after: &Reading, model: &Model, rows: &[&'static Row]) -> bool {
+    let is_queue = |row: &usize| rows.get(*row).is_some_and(|row| row.says == Says::Stage(Stage::Queue));
+    [model, &None].into_iter().any(|of| after.by_model.get(of).is_some_and(|parts| parts.keys().any(is_queue)))
 }
 
 /// The time between two polls of one model.
@@ -99,7 +105,7 @@ fn mean(intervals: &[&Interval<'_>], row: usize) -> Option<f64> {
     intervals.iter().find_map(|interval| interval.mean(row))
 }
 
-fn reports(intervals: &[&Interval<'_>], rows: &[&'static Row]) -> Vec<Report> {
+fn reports(intervals: &[&Interval<'_>], rows: &[&'static Row], tells_queue: bool) -> Vec<Report> {
     let mut reports: Vec<Report> = Vec::new();
     let mut with_queue: Vec<usize> = Vec::new();
     for (at, row) in rows.iter().enumerate() {
@@ -113,7 +119,7 @@ fn reports(intervals: &[&Interval<'_>], rows: &[&'static Row]) -> Vec<Report> {
             Some(report) if row.flags.adds_up => report.duration_ns = report.duration_ns.saturating_add(duration_ns),
             Some(_) => {}
             None => {
-                if row.flags.includes_queue {
+                if row.flags.includes_queue && (tells_queue || !row.flags.queue_if_told) {
                     with_queue.push(reports.len());
                 }
                 reports.push(Report { phase, ..Report::of(stage, duration_ns, Place::Head) });

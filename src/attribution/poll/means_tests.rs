@@ -97,6 +97,24 @@ fn tensorflow_serving() {
 }
 
 #[test]
+fn tensorflow_serving_without_batching_has_no_queue_in_its_runtime() {
+    let (before, after) = polls(include_str!("../../../tests/fixtures/tensorflow-serving/metrics.txt"));
+    let without = |text: &str, families: &str| {
+        text.lines().filter(|line| !line.contains(families)).map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let of_half = |before: &str, after: &str| said(&means(Server::TfServing, before, after)[&named("half_plus_two")]);
+    let [first, second] = [before, after].map(|text| without(text, "batching_session"));
+    assert_eq!(of_half(&first, &second), [of(Stage::Forward, 600 * US)]); // 2400 µs of 4
+    // a queue that is told, but not of these requests: nobody knows what of the 600 was waiting
+    let idle = after.lines().map(|line| {
+        let old = before.lines().find(|old| old.contains(":queuing_latency") && old.split(' ').next() == line.split(' ').next());
+        format!("{}\n", old.unwrap_or(line))
+    });
+    let all = means(Server::TfServing, before, &idle.collect::<String>());
+    assert_eq!(said(&all[&named("half_plus_two")]), []);
+}
+
+#[test]
 fn torchserve() {
     let (stages, _) = fixture!(Server::TorchServe, "torchserve", named("digits"));
     // counters in µs over 4 requests: 2000 of queue, which is in the 32000

@@ -1,6 +1,7 @@
 //! Triton's own statistics: `GET /v2/models/stats`, and of ensembles the steps out of `GET /v2/models/M/config`.
 //!
-//! An ensemble's own statistics hold the sum of its steps' compute, but not the time they queued.
+//! Means are by request: a cache hit computes nothing, but counts. An ensemble's own statistics hold the sum of its steps'
+//! compute, but neither the time they queued nor the batches in which they ran.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::means::Means;
 use super::reading::{Model, Reading};
 use crate::attribution::Rules;
-use crate::ledger::{Place, Report, Stage};
+use crate::ledger::{Batch, Place, Report, Stage};
 use crate::protocol::servers::{Carrier, Row, Says};
 
 /// The statistics of all models.
@@ -37,6 +38,14 @@ struct ModelStats {
     execution_count: Number,
     #[serde(default)]
     inference_stats: BTreeMap<Box<str>, Timed>,
+}
+
+impl ModelStats {
+    /// Requests that were answered, cache hits and all.
+    fn requests(&self) -> Option<Number> {
+        let count = |name| self.inference_stats.get(name).map(|timed| timed.count).filter(|count: &Number| count.0 > 0.0);
+        count("success").or_else(|| count("queue"))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -72,11 +81,14 @@ pub(super) fn read(body: &[u8], rows: &[&'static Row]) -> Result<Reading, serde_
     let stats: Stats = serde_json::from_slice(body)?;
     let mut reading = Reading::default();
     for model in stats.model_stats {
+        let requests = model.requests();
         let name: Model = Some(model.name);
         for (at, row) in rows.iter().enumerate() {
             let (sum, count) = match (row.says, timed(row).and_then(|name| model.inference_stats.get(name))) {
                 (Says::BatchSize, _) => (model.inference_count, model.execution_count),
-                (_, Some(timed)) => (timed.ns, timed.count),
+                (Says::Stage(Stage::Queue), Some(timed)) => (timed.ns, timed.count),
+                // what never ran has no mean; what ran has one over all requests, those that the cache answered too
+                (_, Some(timed)) if timed.count.0 > 0.0 => (timed.ns, requests.unwrap_or(timed.count)),
                 _ => continue,
             };
             let parts = reading.parts(name.clone(), at);
@@ -124,11 +136,12 @@ pub(super) fn steps(config: &[u8]) -> Result<Vec<Box<str>>, serde_json::Error> {
 }
 
 /// Gives each ensemble the time that its steps queued; the forward time of a step whose name says another stage goes to
-/// that stage, as it does where spans tell.
+/// that stage, as it does where spans tell. Its batches are those of the step that is its forward, of several the longest.
 pub(super) fn ensembles(means: &mut BTreeMap<Model, Means>, steps: &Steps, rules: &Rules) {
     for (ensemble, steps) in steps.iter().filter(|(_, steps)| !steps.is_empty()) {
         let of = |step: &str| means.get(&Some(Box::from(step))).map_or(&[][..], |m| m.reports.as_slice());
         let mut added: Vec<(Stage, u64)> = Vec::new();
+        let mut forward: Option<(u64, Option<Batch>)> = None;
         for step in steps {
             let role = rules
                 .span(step, |name| (name == MODEL_NAME).then(|| step.as_ref().into()))
@@ -137,11 +150,16 @@ pub(super) fn ensembles(means: &mut BTreeMap<Model, Means>, steps: &Steps, rules
                 match (report.stage, role) {
                     (Stage::Queue, _) => added.push((Stage::Queue, report.duration_ns)),
                     (Stage::Forward, Some(role)) => added.push((role, report.duration_ns)),
+                    (Stage::Forward, None) if forward.is_none_or(|(longest_ns, _)| report.duration_ns > longest_ns) => {
+                        let batch = means.get(&Some(step.clone())).and_then(|means| means.batch);
+                        forward = Some((report.duration_ns, batch));
+                    }
                     _ => {}
                 }
             }
         }
         let Some(own) = means.get_mut(&Some(ensemble.clone())) else { continue };
+        own.batch = forward.and_then(|(_, batch)| batch);
         for (stage, ns) in added {
             let taken_ns = if stage == Stage::Queue { ns } else { take(&mut own.reports, ns) };
             give(&mut own.reports, stage, taken_ns);

@@ -42,7 +42,8 @@ fn the_real_servers_means() {
     assert_eq!(of(&means, "fwd"), fwd);
     assert_eq!(means[&Some("fwd".into())].batch.unwrap().size, Some(2.0));
     assert_eq!(of(&means, "post")[0], (Stage::Queue, 44_602));
-    assert_eq!(of(&means, "post")[2], (Stage::Forward, 157_987_371), "of the one that was no cache hit");
+    // 157987371/2: one of the two was a cache hit, which is a request too
+    assert_eq!(of(&means, "post")[2], (Stage::Forward, 78_993_686));
     assert!(!means.contains_key(&Some("rowsum".into())));
 }
 
@@ -55,9 +56,34 @@ fn an_ensemble_gets_its_steps_queue_and_their_roles() {
     assert_eq!(pipe[0], (Stage::Queue, 4_852 + 58_887 + 2_357_359 + 44_602));
     // its own copies of inputs, 304358/2, and the step called pre: 140862948/2
     assert_eq!(pipe[1], (Stage::Preprocessing, 152_179 + 70_431_474));
-    // of its own 440715221/2 = 220357610.5: pre has 70431474, and post had 157987371 where it ran, more than what is left
-    assert_eq!(pipe[2], (Stage::Forward, 0));
-    assert_eq!(pipe[3], (Stage::Postprocessing, 974_773 + (220_357_611 - 70_431_474)));
+    // of its own 440715221/2 = 220357610.5: 140862948/2 is pre's, 157987371/2 = 78993685.5 is post's, and what is left is
+    // what the step called fwd has itself: 141864902/2
+    assert_eq!(pipe[2], (Stage::Forward, 70_932_451));
+    // its own copies of outputs, 1949546/2, and post's
+    assert_eq!(pipe[3], (Stage::Postprocessing, 974_773 + 78_993_686));
+    // 4 rows in 2 executions of fwd; pipe itself calls every request an execution
+    assert_eq!(means[&Some("pipe".into())].batch, means[&Some("fwd".into())].batch);
+}
+
+#[test]
+fn an_ensembles_batches_are_those_of_its_forward_and_of_no_step_with_another_role() {
+    let stats = |name: &str, rows: u32, runs: u32, ns: u32| {
+        format!(
+            r#"{{"name":"{name}","inference_count":{rows},"execution_count":{runs},
+               "inference_stats":{{"success":{{"count":8,"ns":1}},"compute_infer":{{"count":8,"ns":{ns}}}}}}}"#
+        )
+    };
+    let steps = |names: &[&str]| Steps::from([("pipe".into(), names.iter().map(|name| Box::from(*name)).collect())]);
+    let size = |names: &[&str]| {
+        let all = [stats("pipe", 8, 8, 800), stats("pre", 8, 4, 700), stats("small", 8, 8, 80), stats("large", 8, 1, 160)];
+        let after = format!(r#"{{"model_stats":[{}]}}"#, all.join(","));
+        let mut means = means(br#"{"model_stats":[]}"#, after.as_bytes());
+        ensembles(&mut means, &steps(names), &Rules::default());
+        means[&Some("pipe".into())].batch.and_then(|batch| batch.size)
+    };
+    assert_eq!(size(&["pre", "small", "large"]), Some(8.0), "of several the longest");
+    assert_eq!(size(&["pre", "small"]), Some(1.0));
+    assert_eq!(size(&["pre"]), None, "no step is forward");
 }
 
 #[test]

@@ -75,12 +75,10 @@ pub enum Scale {
 pub struct Flags {
     /// The queue's time is in it, though it is not the queue's.
     pub includes_queue: bool,
-    /// Of a request of several items it is the mean over them, so that parts do not add up to the total.
-    pub batch_mean: bool,
     /// Of a request of several prompts it is the sum over them, so that it may exceed the wall clock.
     pub summed_over_prompts: bool,
-    /// It is absent where several answers were asked for (n > 1).
-    pub null_for_many: bool,
+    /// It has the queue in it only where the server has a figure of its queue at all.
+    pub queue_if_told: bool,
     /// The first token's time is in it, though it is called a time per output token: it is no pace after the first.
     pub includes_prefill: bool,
     /// What other rows of the same carrier leave of this total is forward.
@@ -116,9 +114,8 @@ impl Row {
     pub(super) const fn new(server: Server, carrier: Carrier, says: Says, scale: Scale) -> Self {
         let flags = Flags {
             includes_queue: false,
-            batch_mean: false,
             summed_over_prompts: false,
-            null_for_many: false,
+            queue_if_told: false,
             includes_prefill: false,
             rest_is_forward: false,
             adds_up: false,
@@ -138,21 +135,15 @@ impl Row {
         self
     }
 
-    /// [`Flags::batch_mean`].
-    pub(super) const fn batch_mean(mut self) -> Self {
-        self.flags.batch_mean = true;
-        self
-    }
-
     /// [`Flags::summed_over_prompts`].
     pub(super) const fn summed(mut self) -> Self {
         self.flags.summed_over_prompts = true;
         self
     }
 
-    /// [`Flags::null_for_many`].
-    pub(super) const fn null_for_many(mut self) -> Self {
-        self.flags.null_for_many = true;
+    /// [`Flags::includes_queue`] and [`Flags::queue_if_told`].
+    pub(super) const fn includes_queue_if_told(mut self) -> Self {
+        (self.flags.includes_queue, self.flags.queue_if_told) = (true, true);
         self
     }
 

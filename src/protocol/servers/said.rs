@@ -4,7 +4,7 @@
 use arrayvec::ArrayVec;
 
 use super::debug_duration::parse;
-use super::row::{Row, Says, Scale};
+use super::row::{Flags, Row, Says, Scale};
 use crate::ledger::{Basis, Ledger, Phase, Place, Report, Server, Stage, Unit};
 
 /// How many values one response may say; what comes beyond is not heard.
@@ -33,6 +33,8 @@ pub struct Part {
     pub duration_ns: u64,
     /// What the server rounds it to, in nanoseconds.
     pub resolution_ns: u32,
+    /// Of several prompts it is the sum.
+    pub is_sum: bool,
 }
 
 /// What it all comes to.
@@ -56,6 +58,7 @@ struct Value {
     amount: u64,
     resolution_ns: u32,
     includes_queue: bool,
+    is_sum: bool,
 }
 
 impl Said {
@@ -119,8 +122,8 @@ impl Said {
         for (row, amount) in self.values.iter().filter(|(row, _)| row.says == says) {
             match &mut found {
                 None => {
-                    let (resolution_ns, includes_queue) = (row.resolution_ns, row.flags.includes_queue);
-                    found = Some(Value { amount: *amount, resolution_ns, includes_queue });
+                    let Flags { includes_queue, summed_over_prompts: is_sum, .. } = row.flags;
+                    found = Some(Value { amount: *amount, resolution_ns: row.resolution_ns, includes_queue, is_sum });
                 }
                 Some(value) if row.flags.adds_up => value.amount = value.amount.saturating_add(*amount),
                 Some(_) => {}
@@ -136,8 +139,8 @@ impl Said {
     /// - Decode is what the server calls so, else what the total has beyond the first token.
     /// - Forward is told where no phase is, less the queue where that is in it and known.
     /// - The pace is the server's, else decode over the output tokens after the first.
-    /// - Means over a batch and sums over prompts stay as they are: nothing better is known, and what does not fit into
-    ///   the window is clipped there.
+    /// - Means over a batch stay as they are: nothing better is known. Sums over prompts are marked as such: how many
+    ///   prompts there were is known only when the exchange is done.
     #[must_use]
     pub fn told(&self) -> Told {
         let mut told = Told { server: self.values.first().map(|(row, _)| row.server), ..Told::default() };
@@ -146,13 +149,13 @@ impl Said {
         let prefill = self.get(Says::Phase(Phase::Prefill)).or(first).and_then(|value| less(value, queue));
         let rest = |total: Value, first: Value| {
             let amount = total.amount.checked_sub(first.amount).filter(|_| first.includes_queue)?;
-            Some(Value { amount, resolution_ns: total.resolution_ns.max(first.resolution_ns), includes_queue: false })
+            Some(Value { amount, resolution_ns: total.resolution_ns.max(first.resolution_ns), includes_queue: false, ..total })
         };
         let decode = self.get(Says::Phase(Phase::Decode)).or_else(|| rest(total?, first?));
 
         let mut part = |stage, phase, value: Option<Value>| {
-            if let Some(Value { amount, resolution_ns, .. }) = value {
-                let _ = told.parts.try_push(Part { stage, phase, duration_ns: amount, resolution_ns });
+            if let Some(Value { amount, resolution_ns, is_sum, .. }) = value {
+                let _ = told.parts.try_push(Part { stage, phase, duration_ns: amount, resolution_ns, is_sum });
             }
         };
         for before in [Stage::Hydration, Stage::Preprocessing, Stage::Queue] {
@@ -201,8 +204,8 @@ impl Said {
     /// and whose they are. Gives the number of values that could not be used.
     pub fn write(self, place: Place, ledger: &mut Ledger) -> usize {
         let told = self.told();
-        for Part { stage, phase, duration_ns, resolution_ns } in told.parts.iter().copied() {
-            ledger.report(Report { stage, phase, duration_ns, resolution_ns, place });
+        for Part { stage, phase, duration_ns, resolution_ns, is_sum } in told.parts.iter().copied() {
+            ledger.report(Report { stage, phase, duration_ns, resolution_ns, place, is_sum });
         }
         told.note(ledger);
         self.malformed
@@ -234,7 +237,7 @@ fn less(value: Value, queue: Option<Value>) -> Option<Value> {
     }
     let queue = queue?;
     let resolution_ns = value.resolution_ns.max(queue.resolution_ns);
-    Some(Value { amount: value.amount.saturating_sub(queue.amount), resolution_ns, includes_queue: false })
+    Some(Value { amount: value.amount.saturating_sub(queue.amount), resolution_ns, includes_queue: false, ..value })
 }
 
 #[cfg(test)]

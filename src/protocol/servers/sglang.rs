@@ -43,7 +43,6 @@ pub(super) const ROWS: &[Row] = &[
     row(Carrier::SpanAttribute("gen_ai.latency.e2e"), Says::Total, Scale::S),
     row(Carrier::SpanAttribute("gen_ai.usage.prompt_tokens"), Says::Work(Unit::InputToken), Scale::Count),
     row(Carrier::SpanAttribute("gen_ai.usage.completion_tokens"), Says::Work(Unit::OutputToken), Scale::Count),
-    row(Carrier::SpanAttribute("gen_ai.response.model"), Says::Model, Scale::Text),
     row(Carrier::Metric("sglang:queue_time_seconds"), Says::Stage(Stage::Queue), Scale::S),
     row(Carrier::Metric("sglang:per_stage_req_latency_seconds{stage=prefill_forward}"), Says::Phase(Phase::Prefill), Scale::S),
     row(Carrier::Metric("sglang:per_stage_req_latency_seconds{stage=decode_forward}"), Says::Phase(Phase::Decode), Scale::S),

@@ -13,10 +13,10 @@ pub(super) const ROWS: &[Row] = &[
         .rounded(US),
     row(Carrier::Metric(":tensorflow:serving:saved_model_with_batching:queuing_latency"), Says::Stage(Stage::Queue), Scale::Us)
         .rounded(US),
-    // through a batching session its wait is in it
+    // through a batching session its wait is in it; without batching, the default, there is no queue and no figure of one
     row(Carrier::Metric(":tensorflow:serving:runtime_latency"), Says::Stage(Stage::Forward), Scale::Us)
         .rounded(US)
-        .includes_queue(),
+        .includes_queue_if_told(),
     row(Carrier::Metric(":tensorflow:serving:request_latency"), Says::Total, Scale::Us).rounded(US),
     row(Carrier::Metric(":tensorflow:serving:batching_session:processed_batch_size"), Says::BatchSize, Scale::Count),
     row(Carrier::Metric(":tensorflow:serving:saved_model_with_batching:processed_batch_size"), Says::BatchSize, Scale::Count),

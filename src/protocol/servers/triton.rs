@@ -15,14 +15,16 @@ pub(super) const ROWS: &[Row] = &[
     row(Carrier::SpanEvents("compute", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START"), Says::Stage(Stage::Forward), Scale::Ns),
     row(Carrier::SpanEvents("compute", "COMPUTE_OUTPUT_START", "COMPUTE_END"), Says::Stage(Stage::Postprocessing), Scale::Ns),
     row(Carrier::SpanAttribute("triton.model_name"), Says::Model, Scale::Text),
-    // each is `{count, ns}`, cumulative; queue counts cache hits too, the others do not
+    // each is `{count, ns}`, cumulative. Queue and success count every request, the copies and the model those that were no
+    // cache hits: of all, time by request is by the requests
     row(Carrier::Statistics("model_stats[].name"), Says::Model, Scale::Text),
     row(Carrier::Statistics("model_stats[].inference_stats.queue.ns"), Says::Stage(Stage::Queue), Scale::Ns),
     row(Carrier::Statistics("model_stats[].inference_stats.compute_input.ns"), Says::Stage(Stage::Preprocessing), Scale::Ns),
     row(Carrier::Statistics("model_stats[].inference_stats.compute_infer.ns"), Says::Stage(Stage::Forward), Scale::Ns),
     row(Carrier::Statistics("model_stats[].inference_stats.compute_output.ns"), Says::Stage(Stage::Postprocessing), Scale::Ns),
     row(Carrier::Statistics("model_stats[].inference_stats.success.ns"), Says::Total, Scale::Ns),
-    row(Carrier::Statistics("model_stats[].batch_stats[].batch_size"), Says::BatchSize, Scale::Count),
+    // rows, over `execution_count`; an ensemble counts each request as an execution
+    row(Carrier::Statistics("model_stats[].inference_count"), Says::BatchSize, Scale::Count),
     // cumulative counters
     row(Carrier::Metric("nv_inference_queue_duration_us"), Says::Stage(Stage::Queue), Scale::Us).rounded(US),
     row(Carrier::Metric("nv_inference_compute_input_duration_us"), Says::Stage(Stage::Preprocessing), Scale::Us).rounded(US),

@@ -9,12 +9,13 @@ const fn row(carrier: Carrier, says: Says, scale: Scale) -> Row {
 
 /// What it reports.
 pub(super) const ROWS: &[Row] = &[
+    // `metrics` is null where several answers were asked for (n > 1)
     // from scheduled to the first token: the queue is not in it, unlike the attribute and the metric of that name
-    row(Carrier::Body("metrics.time_to_first_token_ms"), Says::FirstToken, Scale::Ms).null_for_many(),
+    row(Carrier::Body("metrics.time_to_first_token_ms"), Says::FirstToken, Scale::Ms),
     // decode alone
-    row(Carrier::Body("metrics.generation_time_ms"), Says::Phase(Phase::Decode), Scale::Ms).null_for_many(),
-    row(Carrier::Body("metrics.queue_time_ms"), Says::Stage(Stage::Queue), Scale::Ms).null_for_many(),
-    row(Carrier::Body("metrics.mean_itl_ms"), Says::PerOutputToken, Scale::Ms).null_for_many(),
+    row(Carrier::Body("metrics.generation_time_ms"), Says::Phase(Phase::Decode), Scale::Ms),
+    row(Carrier::Body("metrics.queue_time_ms"), Says::Stage(Stage::Queue), Scale::Ms),
+    row(Carrier::Body("metrics.mean_itl_ms"), Says::PerOutputToken, Scale::Ms),
     row(Carrier::SpanAttribute("gen_ai.latency.time_in_queue"), Says::Stage(Stage::Queue), Scale::S),
     row(Carrier::SpanAttribute("gen_ai.latency.time_in_model_prefill"), Says::Phase(Phase::Prefill), Scale::S),
     row(Carrier::SpanAttribute("gen_ai.latency.time_in_model_decode"), Says::Phase(Phase::Decode), Scale::S),

@@ -11,16 +11,17 @@ use crate::protocol::servers::{Carrier, Says, Told, table};
 
 const SCOPE: &str = "triton-server";
 const COMPUTE: &str = "compute";
+const ANY: &str = "*";
 
 /// Reads a span of Triton's; `None` for others, and for spans that a backend makes of its own activities.
 pub(super) fn read(span: &Span, sender: Sender<'_>, rules: &Rules, own: Option<Stage>) -> Option<Reading> {
     let told = Told { server: Some(Server::Triton), ..Told::default() };
     if let Some(model) = text(&span.attributes, "triton.model_name") {
         let role = own.or_else(|| rules.by_default(model));
-        let waits_from_unix_ns = first(span, "QUEUE_START").map(|at| inside(span, at));
+        let waits_from_unix_ns = queue().and_then(|(from, _)| first(span, from)).map(|at| inside(span, at));
         return Some(Reading::of(ServerSpan { told, role, waits_from_unix_ns, ..ServerSpan::default() }));
     }
-    if let (Some(start), Some(_)) = (first(span, "COMPUTE_START"), last(span, "COMPUTE_END")) {
+    if let (Some(start), Some(_)) = (queue().and_then(|(_, to)| first(span, to)), last(span, "COMPUTE_END")) {
         let begins_unix_ns = Some(inside(span, start));
         let mut server = ServerSpan { told, begins_unix_ns, ..ServerSpan::default() };
         server.pieces = pieces(span).collect();
@@ -28,6 +29,14 @@ pub(super) fn read(span: &Span, sender: Sender<'_>, rules: &Rules, own: Option<S
     }
     let is_request = sender.scope == SCOPE && first(span, "INFER_RESPONSE_COMPLETE").is_some();
     is_request.then(|| Reading::of(ServerSpan { told, ..ServerSpan::default() }))
+}
+
+/// The events from which a request waits in a model's queue, and to which.
+fn queue() -> Option<(&'static str, &'static str)> {
+    table::of(Server::Triton).iter().find_map(|row| match (row.carrier, row.says) {
+        (Carrier::SpanEvents(ANY, from, to), Says::Stage(Stage::Queue)) => Some((from, to)),
+        _ => None,
+    })
 }
 
 /// The pieces of a `compute` span: copies in, the model, copies out.
