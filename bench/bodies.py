@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What large bodies cost: Lapwing, which reads what passes, beside nginx, before one upstream, in one run.
 
-Tensor bodies of 950 KB (Open Inference Protocol, JSON) and chat prompts of 220 KB are posted on one connection, directly and
+Tensor bodies of 950 KB (Open Inference Protocol, JSON), chat prompts of 220 KB and prompts of 32,000 token ids (224 KB) are posted on one connection, directly and
 through each proxy in turn, request by request. The upstream reads the whole body before it answers; what a request takes over
 the direct one is added by the proxy. nginx stands here twice: as it comes (it takes a whole body before it sends any of it on)
 and with proxy_request_buffering off. Then half a body is sent, and the upstream is asked what it has of it: a proxy that passes
@@ -28,10 +28,10 @@ import time
 from overhead import LOAD_CORE, NGINX_CONF, NGINX_PROXY, PROXY_CORE, cpu_seconds, written
 from parts import Child, Lapwing, arguments, finish, free_port, table
 
-TENSOR_BYTES, PROMPT_BYTES = 950_000, 220_000
+TENSOR_BYTES, PROMPT_BYTES, IDS = 950_000, 220_000, 32_000
 OF_NGINX = 1.2
 BLOCK = 25  # requests to one target before the next one's turn
-PATHS = {"tensor": "/v2/models/m/infer", "prompt": "/v1/chat/completions"}
+PATHS = {"tensor": "/v2/models/m/infer", "prompt": "/v1/chat/completions", "ids": "/v1/completions"}
 ANSWERS = {
     "/v2/models/m/infer": {"model_name": "m", "outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 4], "data": [1.5, 2.5, 3.5, 4.5]}]},
     "/v1/chat/completions": {
@@ -40,6 +40,13 @@ ANSWERS = {
         "model": "m",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 50_000, "completion_tokens": 1, "total_tokens": 50_001},
+    },
+    "/v1/completions": {
+        "id": "1",
+        "object": "text_completion",
+        "model": "m",
+        "choices": [{"index": 0, "text": "yes", "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 32_000, "completion_tokens": 1, "total_tokens": 32_001},
     },
 }
 CONFIG = "attribution:\n  expect_spans: never\n"  # the upstream has no exporter
@@ -108,6 +115,13 @@ def prompt_body(size):
     while sum(map(len, text)) + len(text) < size * 0.92:
         text += rng.choices(words, k=200)
     return json.dumps({"model": "m", "messages": [{"role": "user", "content": " ".join(text)}]}).encode()
+
+
+def ids_body(count):
+    """A prompt of so many token ids."""
+    rng = random.Random(7)
+    prompt = rng.choices(range(100_000, 128_000), k=count)
+    return json.dumps({"model": "m", "max_tokens": 1, "prompt": prompt}, separators=(",", ":")).encode()
 
 
 def request(kind, body):
@@ -219,7 +233,7 @@ def main():
         if not shutil.which(needed):
             raise SystemExit(f"{needed} is not installed")
     os.sched_setaffinity(0, {LOAD_CORE})
-    bodies = {"tensor": tensor_body(TENSOR_BYTES), "prompt": prompt_body(PROMPT_BYTES)}
+    bodies = {"tensor": tensor_body(TENSOR_BYTES), "prompt": prompt_body(PROMPT_BYTES), "ids": ids_body(IDS)}
     with tempfile.TemporaryDirectory(prefix="bodies-") as folder, contextlib.ExitStack() as stack:
         upstream = free_port()
         stack.enter_context(Child([sys.executable, __file__, "--serve", upstream], upstream, LOAD_CORE))
@@ -243,7 +257,7 @@ def main():
         figures["profiled"] = profiled(children["lapwing"], len(bodies) * (options.requests + BLOCK + 1))
         print(f"what Lapwing read: {json.dumps(figures['profiled'])}\n")
         read = sorted(one["model"] or "" for one in figures["profiled"].values())
-        verdicts.append(("models that Lapwing read from the bodies", ", ".join(read), "m, m", read == ["m", "m"]))
+        verdicts.append(("models that Lapwing read from the bodies", ", ".join(read), ", ".join("m" for _ in bodies), read == ["m"] * len(bodies)))
     return finish(options, figures, verdicts)
 
 

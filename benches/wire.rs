@@ -1,4 +1,4 @@
-//! How fast passing bodies are read: a 950 KB OIP body of floats, a 220 KB chat prompt, an OIP body of 1 KiB, a protobuf
+//! How fast passing bodies are read: a 950 KB OIP body of floats, a 220 KB chat prompt, 224 KB of token ids, an OIP body of 1 KiB, a protobuf
 //! tensor, and a stream's chunks. `cargo bench --bench wire`. In pieces of 16 KiB, as they come from a socket.
 
 use std::fmt::Write;
@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lapwing::protocol::wire::{Fields, Frame, Frames, Json, Paths, Proto, Shape, Sse, SsePiece};
+use lapwing::protocol::wire::{Elements, Fields, Frame, Frames, Json, Paths, Proto, Shape, Sse, SsePiece};
 
 const PIECE: usize = 16 << 10;
 
 /// The places that an OIP request is watched at.
 const OIP: [&str; 6] = ["id", "model_name", "inputs", "inputs[].shape[]", "inputs[].datatype", "inputs[].data"];
 const CHAT: [&str; 5] = ["model", "stream", "max_tokens", "messages", "messages[].content"];
+const IDS: [&str; 4] = ["model", "prompt", "prompt[]", "prompt.prompt_string"];
 const CHUNK: [&str; 4] = ["model", "choices[].delta.content", "choices[].finish_reason", "usage.completion_tokens"];
 
 /// Numbers as a client writes them, in rows of `row` or, for 0, flat; about so many bytes.
@@ -45,6 +46,17 @@ fn chat() -> Vec<u8> {
     format!(r#"{{"model":"m","stream":true,"max_tokens":64,"messages":[{{"role":"user","content":"{prompt}"}}]}}"#).into_bytes()
 }
 
+/// A prompt of token ids, of which 224 KB are 32,000; in `lists`, or flat.
+fn ids(lists: bool) -> Vec<u8> {
+    let ids: Vec<String> = (0..32_000_u32).map(|n| (100_000 + n.wrapping_mul(2_654_435_761) % 28_000).to_string()).collect();
+    let prompt = if lists {
+        format!("[{}]", ids.chunks(64).map(|list| format!("[{}]", list.join(","))).collect::<Vec<_>>().join(","))
+    } else {
+        format!("[{}]", ids.join(","))
+    };
+    format!(r#"{{"model":"m","prompt":{prompt},"max_tokens":64}}"#).into_bytes()
+}
+
 fn tensor() -> Vec<u8> {
     // model_name, inputs { name, datatype, shape }, raw_input_contents
     let mut message = b"\x0a\x01m\x2a\x10\x0a\x01x\x12\x04FP32\x1a\x05\x01\x80\x89\x7a\x01\x3a\x80\x80\x3a".to_vec();
@@ -60,9 +72,13 @@ fn json(c: &mut Criterion) {
         ("oip_950k_rows_of_4", &OIP, oip(950_000, 4)),
         ("oip_1k", &OIP, oip(900, 0)),
         ("chat_220k", &CHAT, chat()),
+        ("ids_224k", &IDS, ids(false)),
+        ("ids_224k_lists_of_64", &IDS, ids(true)),
         ("nobody_looks_950k", &["model"], oip(950_000, 0)),
     ] {
-        let mut reader = Json::new(Arc::new(Paths::new(patterns.iter().map(|p| (*p, *p)))));
+        let how = |place: &str| if place == "prompt[]" { Elements::Counted } else { Elements::Each };
+        let paths = Paths::new(patterns.iter().map(|p| (*p, *p))).with_elements(how);
+        let mut reader = Json::new(Arc::new(paths));
         group.throughput(Throughput::Bytes(body.len() as u64));
         group.bench_function(name, |b| {
             b.iter(|| {

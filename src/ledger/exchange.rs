@@ -109,9 +109,12 @@ impl Exchange {
     }
 
     /// Time per output token as the proxy saw it, by AIPerf's definition: from the first content to the last, over the
-    /// output tokens after the first.
+    /// output tokens after the first. `None` where several sequences were written at once.
     #[must_use]
     pub fn per_output_token_ns(&self) -> Option<u64> {
+        if self.ledger.work.sequences > 1 {
+            return None;
+        }
         let (tokens, _) = self.ledger.work.get(Unit::OutputToken)?;
         self.ledger.generation.as_ref()?.per_output_token_ns(tokens)
     }

@@ -39,6 +39,13 @@ impl Generation {
         }
     }
 
+    /// What came was of several sequences at once: gaps between chunks are no pace of any, nor is time over all their
+    /// tokens. The first and the last content stand.
+    pub fn is_of_many(&mut self) {
+        self.gaps_us = Vec::new();
+        (self.gaps_dropped, self.server_per_output_token_ns) = (0, None);
+    }
+
     /// Time per output token, as the proxy saw it: from the first content to the last, over the tokens after the first.
     #[must_use]
     pub fn per_output_token_ns(&self, output_tokens: u64) -> Option<u64> {
@@ -62,5 +69,9 @@ mod tests {
         assert_eq!(g.gaps_us, [2_000, 0, 6_000]);
         assert_eq!(g.per_output_token_ns(5), Some(2_000_000));
         assert_eq!((g.per_output_token_ns(1), g.per_output_token_ns(0)), (None, None));
+        g.server_per_output_token_ns = Some(1);
+        g.is_of_many();
+        let left = Generation { first_ns: Some(1_000_000), last_ns: Some(9_000_000), chunks: 4, ..Generation::default() };
+        assert_eq!(g, left);
     }
 }

@@ -100,6 +100,9 @@ impl Basis {
 pub struct Work {
     /// The unit that says best how much this request costs; `None` where nothing is known.
     pub primary: Option<Unit>,
+    /// How many sequences the answer has, which are written at once: of more than one, no time is any one token's. Zero
+    /// where that is not known, as one.
+    pub sequences: u64,
     amounts: [u64; Unit::COUNT],
     bases: [Option<Basis>; Unit::COUNT],
 }
@@ -228,6 +231,7 @@ impl PerUnit {
             Self::Ingress => Some(request_bytes),
             Self::Egress => Some(response_bytes),
             // the first token comes out of the prefill
+            Self::Decode if work.sequences > 1 => None,
             Self::Decode => of(Unit::OutputToken).map(|tokens| tokens.saturating_sub(1)),
             _ => of(self.unit(work.primary?)),
         };
@@ -264,6 +268,8 @@ mod tests {
         let amounts: Vec<_> = PerUnit::ALL.into_iter().map(|slot| slot.amount(&work, 300, 0)).collect();
         let expected = [Some(300), Some(3), Some(100), Some(11), Some(100), Some(10), Some(11), None, None];
         assert_eq!(amounts, expected);
+        work.sequences = 2;
+        assert_eq!(PerUnit::Decode.amount(&work, 300, 0), None, "tokens of two sequences came at once");
         for (i, slot) in PerUnit::ALL.into_iter().enumerate() {
             assert_eq!(slot.index(), i);
         }

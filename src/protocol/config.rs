@@ -209,8 +209,9 @@ impl Custom {
         let mut places = BTreeSet::new();
         let mut place = |checks: &mut Checks, key: &str, from: Side, json: &Option<String>, header: &Option<String>| {
             if let Some(pointer) = json {
-                if custom::steps(pointer).is_none() {
-                    checks.fault(&at(&format!("{key}.json")), pointer, "must be a JSON pointer, as in /inputs/0/data");
+                if custom::ways(pointer).is_none() {
+                    let reason = "must be a JSON pointer with at most six numbers, as in /inputs/0/data";
+                    checks.fault(&at(&format!("{key}.json")), pointer, reason);
                 } else if !places.insert((from as u8, pointer.clone())) {
                     checks.fault(&at(&format!("{key}.json")), pointer, "is read for something else already");
                 }

@@ -1,8 +1,8 @@
 //! Which protocol a request speaks, by its path and the format of its body.
 //!
 //! Routes of two segments and more are recognised under any prefix, because servers are often mounted below one
-//! (`/openai/v1/chat/completions`). Those of a single segment (`/generate`, `/embed`, `/predict`) are everyday words: they
-//! count only where they are the whole path. What lies elsewhere is named by a rule in the configuration.
+//! (`/openai/v1/chat/completions`). Those of a single word (`/generate`, `/embed`, `/predict`, `/predictions/M`) are everyday
+//! words: they count only where they are the whole path. What lies elsewhere is named by a rule in the configuration.
 
 use super::media::Media;
 
@@ -41,6 +41,9 @@ pub(super) fn detect(path: &str, media: Media) -> Option<(Family, Option<&str>)>
     if media == Media::Grpc {
         return grpc(before, last).map(|family| (family, None));
     }
+    if let Some(model) = torch_serve(path) {
+        return Some((Family::TorchServe, Some(model)));
+    }
     if let Some((name, verb)) = last.split_once(':') {
         let model = match segments {
             [_, "models", ..] => name,
@@ -69,8 +72,6 @@ pub(super) fn detect(path: &str, media: Media) -> Option<(Family, Option<&str>)>
         (_, "embeddings") => Family::OpenAiEmbeddings,
         ("v1", "responses") => Family::OpenAiResponses,
         ("v1" | "v2", "rerank") => Family::TeiRerank,
-        ("predictions" | "explanations", model) => return Some((Family::TorchServe, Some(model))),
-        _ if matches!(segments[2], "predictions" | "explanations") => return Some((Family::TorchServe, Some(before))),
         // everyday words: only where they are the whole path
         _ if depth > 1 => return None,
         (_, "completion") => Family::OpenAiCompletions,
@@ -89,6 +90,17 @@ pub(super) fn detect(path: &str, media: Media) -> Option<(Family, Option<&str>)>
         _ => None,
     };
     Some((family, model))
+}
+
+/// The model of `/predictions/M`, `/predictions/M/VERSION` and the same of `explanations`.
+pub(super) fn torch_serve(path: &str) -> Option<&str> {
+    let mut segments = path.trim_end_matches('/').strip_prefix('/')?.split('/');
+    let model = match segments.next() {
+        Some("predictions" | "explanations") => segments.next().filter(|model| !model.is_empty())?,
+        _ => return None,
+    };
+    let is_whole = segments.nth(1).is_none(); // at most a version follows
+    is_whole.then_some(model)
 }
 
 fn grpc(service: &str, method: &str) -> Option<Family> {
@@ -141,6 +153,13 @@ mod tests {
             ("/shop/predict", None),
             ("/predictions/bert", Some((F::TorchServe, Some("bert")))),
             ("/predictions/bert/1.0", Some((F::TorchServe, Some("bert")))),
+            ("/predictions/embeddings/", Some((F::TorchServe, Some("embeddings")))),
+            ("/explanations/bert", Some((F::TorchServe, Some("bert")))),
+            ("/predictions/bert/1.0/more", None),
+            ("/predictions", None),
+            ("/predictions//1.0", None),
+            ("/v1/predictions/9f86d081", None),
+            ("/weather/explanations/rain/1", None),
             ("/v1/models/resnet:predict", Some((F::TfRest, Some("resnet")))),
             ("/v1/models/resnet/versions/2:predict", Some((F::TfRest, Some("resnet")))),
             ("/v1/models/resnet/labels/stable:classify", Some((F::TfRestExamples, Some("resnet")))),

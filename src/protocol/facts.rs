@@ -3,7 +3,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::config::Flops;
+use super::config::{Flops, Side};
 use super::inputs::Inputs;
 use super::servers::Said;
 use super::tag::{Seen, Tag};
@@ -24,13 +24,25 @@ pub(super) struct Facts {
     columns: Option<u64>,
     elements: Option<u64>,
     shape: Shape,
-    /// Units of which this document already told an amount.
-    told: u8,
+    /// The most rows that a tensor of this message has.
+    message_rows: Option<u64>,
+    /// Whose body is being read. Both may come at once.
+    side: Side,
+    /// Units of which this document already told an amount, by side.
+    told: [u8; 2],
+    /// How many sequences are asked for with each row.
+    asked_sequences: u64,
+    /// How many sequences the answer was seen to have.
+    seen_sequences: u64,
     output_bytes: u64,
     /// The answer comes in documents of its own, one behind another.
     streams: bool,
-    /// This document brought content.
+    /// This document of the answer brought content.
     content: bool,
+    /// This document of the answer said that it is the last, of one sequence.
+    done: bool,
+    /// How many sequences ended.
+    ended_sequences: u64,
     /// The answer said that it is whole.
     is_complete: bool,
     generation: Option<Box<Generation>>,
@@ -60,6 +72,11 @@ impl Facts {
             Err(error) => std::str::from_utf8(self.model.get(..error.valid_up_to())?).ok()?,
         };
         Some(known).filter(|name| !name.is_empty())
+    }
+
+    /// The body of this side is read from here on.
+    pub(super) const fn read(&mut self, side: Side) {
+        self.side = side;
     }
 
     /// The answer streams: documents one behind another, each with its own time.
@@ -99,6 +116,14 @@ impl Facts {
             (Tag::Shape, _) => self.end_shape(),
             (Tag::Content, Seen::Text { bytes: 1.., .. }) => self.wrote(seen),
             (Tag::Output, Seen::Text { head: b"text_output", .. }) => self.content = true,
+            (Tag::Done, Seen::Bool(true) | Seen::Text { .. }) => self.done = true,
+            (Tag::Event, Seen::Text { head: b"response.completed" | b"response.incomplete" | b"response.failed", .. }) => {
+                self.done = true;
+            }
+            (Tag::Sequences, seen) => self.asked_sequences = seen.count().unwrap_or(0),
+            (Tag::Sequence, seen) => {
+                self.seen_sequences = self.seen_sequences.max(seen.count().map_or(0, |index| index.saturating_add(1)));
+            }
             (Tag::Amount(unit, basis) | Tag::Tokens(unit, basis), Seen::Number(_)) => {
                 if let Some(amount) = seen.count() {
                     self.add(unit, amount, basis);
@@ -121,14 +146,25 @@ impl Facts {
     /// A document is complete, `at_ns` from the request's start. What the next one says of an amount replaces what this one
     /// said.
     pub(super) fn end_document(&mut self, at_ns: u64) {
-        self.told = 0;
+        self.told[self.side as usize] = 0;
         self.end_message(at_ns);
     }
 
     /// A message is complete, `at_ns` from the request's start. What the next one says of an amount is added to it.
     pub(super) fn end_message(&mut self, at_ns: u64) {
+        if self.side == Side::Request {
+            if let Some(rows) = self.message_rows.take() {
+                self.add_rows(rows);
+            }
+            return;
+        }
         if std::mem::take(&mut self.content) && self.streams {
             self.generation.get_or_insert_default().content(at_ns);
+        }
+        if std::mem::take(&mut self.done) {
+            // of several sequences each has its end
+            self.ended_sequences += 1;
+            self.is_complete |= self.ended_sequences >= self.sequences();
         }
     }
 
@@ -147,19 +183,30 @@ impl Facts {
 
     /// Whether rows are known by now.
     pub(super) fn has_rows(&self) -> bool {
-        self.rows.or(self.columns).or(self.inputs.rows()).is_some()
+        self.known_rows().is_some()
+    }
+
+    fn known_rows(&self) -> Option<u64> {
+        self.rows.or(self.columns).or(self.inputs.rows())
+    }
+
+    /// How many sequences the answer has: one for each row, or as many as were asked for or seen.
+    fn sequences(&self) -> u64 {
+        let asked = self.known_rows().unwrap_or(1).max(1).saturating_mul(self.asked_sequences.max(1));
+        asked.max(self.seen_sequences)
     }
 
     fn add(&mut self, unit: Unit, amount: u64, basis: Basis) {
         let bit = 1 << unit.index();
-        let before = if self.told & bit == 0 { 0 } else { self.work.get(unit).map_or(0, |(amount, _)| amount) };
-        self.told |= bit;
+        let told = &mut self.told[self.side as usize];
+        let before = if *told & bit == 0 { 0 } else { self.work.get(unit).map_or(0, |(amount, _)| amount) };
+        *told |= bit;
         self.work.set(unit, before.saturating_add(amount), basis);
     }
 
     fn wrote(&mut self, seen: Seen<'_>) {
         if let Seen::Text { bytes, .. } = seen {
-            self.content = true;
+            self.content |= self.side == Side::Response;
             self.output_bytes = self.output_bytes.saturating_add(bytes);
         }
     }
@@ -167,7 +214,7 @@ impl Facts {
     fn end_shape(&mut self) {
         let shape = std::mem::take(&mut self.shape);
         // a tensor without dimensions is one scalar
-        self.rows = self.rows.max(Some(shape.rows.unwrap_or(1)));
+        self.message_rows = self.message_rows.max(Some(shape.rows.unwrap_or(1)));
         let elements = shape.elements.unwrap_or(1);
         self.elements = Some(self.elements.unwrap_or(0).saturating_add(elements));
     }
@@ -180,7 +227,7 @@ impl Facts {
         std::mem::take(&mut self.said).write(Place::Body, ledger);
         // what the traffic itself shows; what the server says in so many words stands above it
         let work = &mut ledger.work;
-        if let Some(rows) = self.rows.or(self.columns).or(self.inputs.rows()) {
+        if let Some(rows) = self.known_rows() {
             work.set(Unit::Row, rows, Basis::Counted);
         }
         if let Some(elements) = self.elements {
@@ -200,6 +247,12 @@ impl Facts {
             if let Some((amount, basis)) = self.work.get(unit) {
                 work.set(unit, amount, basis);
             }
+        }
+        if primary == Unit::OutputToken || work.get(Unit::OutputToken).is_some() {
+            work.sequences = self.sequences();
+        }
+        if let Some(generation) = ledger.generation.as_mut().filter(|_| work.sequences > 1) {
+            generation.is_of_many();
         }
         if Unit::ALL.into_iter().any(|unit| (unit != Unit::Byte || primary == unit) && work.get(unit).is_some()) {
             work.primary = Some(primary);

@@ -38,6 +38,7 @@ impl Inputs {
     pub(super) const fn item(&mut self, seen: Seen<'_>) {
         match seen {
             Seen::Number(_) => self.figures += 1,
+            Seen::Numbers(n) => self.figures = self.figures.saturating_add(n),
             Seen::Text { bytes, .. } => {
                 self.items += 1;
                 self.text(bytes);
@@ -46,7 +47,7 @@ impl Inputs {
                 self.lists += 1;
                 self.nested = self.nested.saturating_add(len);
             }
-            Seen::Group | Seen::Bool => self.items += 1,
+            Seen::Group | Seen::Bool(_) => self.items += 1,
         }
     }
 
@@ -68,7 +69,7 @@ impl Inputs {
                 }
                 self.add_rows(len);
             }
-            Seen::Number(_) | Seen::Group | Seen::Bool => self.add_rows(1),
+            Seen::Number(_) | Seen::Numbers(_) | Seen::Group | Seen::Bool(_) => self.add_rows(1),
         }
         (self.items, self.figures, self.lists, self.nested) = (0, 0, 0, 0);
     }

@@ -53,12 +53,19 @@ pub(super) struct Plan {
     pub(super) response: Source,
 }
 
+impl Source {
+    /// These places of JSON documents.
+    pub(super) fn json(places: Paths<Tag>) -> Self {
+        Self::Json(Arc::new(places.with_elements(Tag::elements)))
+    }
+}
+
 impl Plan {
     /// Compiles a protocol.
     pub(super) fn new(spec: &Spec) -> Self {
         let request = match spec.request {
             Watch::Nothing => Source::Nothing,
-            Watch::Json(places) => Source::Json(Arc::new(Paths::new(places.iter().copied()))),
+            Watch::Json(places) => Source::json(Paths::new(places.iter().copied())),
             Watch::Proto(fields) => Source::Proto(Arc::new(Fields::new(fields.iter().copied()))),
         };
         let response = match spec.response {
@@ -68,7 +75,7 @@ impl Plan {
                 let reports = spec.servers.iter().flat_map(|server| table::body(*server));
                 let reports = reports.map(|(path, row)| (path, Tag::Report(row)));
                 let places: BTreeMap<&str, Tag> = places.iter().copied().chain(reports).collect();
-                Source::Json(Arc::new(Paths::new(places)))
+                Source::json(Paths::new(places))
             }
             Watch::Proto(fields) => {
                 let reports = spec.servers.iter().flat_map(|server| table::proto(*server));

@@ -100,7 +100,9 @@ impl Reader {
                 json.end(&mut |tag, value| note_json(facts, tag, value));
                 facts.end_document(at_ns);
             }
-            Self::Off | Self::Grpc(..) => {}
+            // what came of a message that was cut counts
+            Self::Grpc(..) => facts.end_message(at_ns),
+            Self::Off => {}
         }
         *self = Self::Off;
     }
@@ -129,8 +131,9 @@ fn note_json(facts: &mut Facts, tag: Tag, value: Value<'_>) {
     let seen = match value {
         // what is null is not there
         Value::Null => return,
-        Value::Bool(_) => Seen::Bool,
+        Value::Bool(is_true) => Seen::Bool(is_true),
         Value::Number(n) => Seen::Number(n),
+        Value::Numbers { len } => Seen::Numbers(len),
         Value::Text { head, bytes } => Seen::Text { head, bytes },
         Value::Array { len } => Seen::List(len),
         Value::Object { .. } => Seen::Group,

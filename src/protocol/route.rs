@@ -3,6 +3,8 @@
 //! `/v2/models/digits/versions/3/infer` becomes `/v2/models/{model}/versions/{version}/infer`, and the model is `digits`.
 //! A segment that looks like an identifier (a number, a UUID, a long hexadecimal or random string) becomes `{id}`.
 
+use super::detect::torch_serve;
+
 /// A folded path and the model that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route<'a> {
@@ -25,6 +27,7 @@ pub fn route<'a>(method: &str, path: &'a str) -> Route<'a> {
     name.push(' ');
     let mut model = None;
     let mut before = "";
+    let of_torch_serve = torch_serve(path).is_some();
     let rest = path.strip_prefix('/').unwrap_or(path);
     for (i, segment) in rest.split('/').enumerate() {
         name.push('/');
@@ -43,10 +46,11 @@ pub fn route<'a>(method: &str, path: &'a str) -> Route<'a> {
                     name.push_str(verb);
                 }
             }
-            "predictions" if !segment.is_empty() => {
+            _ if of_torch_serve && i == 1 => {
                 model = Some(segment);
                 name.push_str("{model}");
             }
+            _ if of_torch_serve && i == 2 && !segment.is_empty() => name.push_str("{version}"),
             "versions" if !segment.is_empty() => name.push_str("{version}"),
             _ if is_id(segment) => name.push_str("{id}"),
             _ => name.push_str(segment.get(..SEGMENT_BYTES).unwrap_or(segment)),
@@ -86,6 +90,9 @@ mod tests {
             ("/v1/models", "POST /v1/models", None),
             ("/v2/repository/models/index", "POST /v2/repository/models/index", None),
             ("/predictions/bert", "POST /predictions/{model}", Some("bert")),
+            ("/explanations/models/1.0", "POST /explanations/{model}/{version}", Some("models")),
+            ("/v1/predictions/rain", "POST /v1/predictions/rain", None),
+            ("/predictions/rain/1/hourly", "POST /predictions/rain/{id}/hourly", None),
             ("/v1/chat/completions", "POST /v1/chat/completions", None),
             ("/users/42/orders/9f86d081884c7d65", "POST /users/{id}/orders/{id}", None),
             ("/x/123e4567-e89b-12d3-a456-426614174000", "POST /x/{id}", None),

@@ -1,7 +1,11 @@
 //! What a watched place in a body means, and the values that stand there.
 
 use super::servers::Row;
+use super::wire::Elements;
 use crate::ledger::{Basis, Unit};
+
+/// No tensor has more dimensions.
+const DIMENSIONS: u64 = 64;
 
 /// What a place in a body means. What a family watches is a list of places, each with one of these.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,6 +34,14 @@ pub(super) enum Tag {
     Content,
     /// The name of an output; `text_output` is one that carries text that the model wrote.
     Output,
+    /// The last document of an answer: it is, where this is true or a text.
+    Done,
+    /// What a document of an answer is called: `response.completed` and its like are the last.
+    Event,
+    /// How many sequences are asked for.
+    Sequences,
+    /// Which of several sequences a piece of an answer belongs to, from 0.
+    Sequence,
     /// An amount in figures; of several in one document the sum. A list stands for its length.
     Amount(Unit, Basis),
     /// As `Amount`, but a text stands for the tokens that its bytes make.
@@ -43,6 +55,8 @@ pub(super) enum Tag {
 pub(super) enum Seen<'a> {
     /// A figure.
     Number(f64),
+    /// So many figures of one list.
+    Numbers(u64),
     /// A text: its first bytes, and how many it has on the wire.
     Text { head: &'a [u8], bytes: u64 },
     /// A list and its length.
@@ -50,7 +64,18 @@ pub(super) enum Seen<'a> {
     /// Keys and values, or a message.
     Group,
     /// A truth value.
-    Bool,
+    Bool(bool),
+}
+
+impl Tag {
+    /// How elements of a list are read that have this tag.
+    pub(super) const fn elements(self) -> Elements {
+        match self {
+            Self::Input | Self::Text => Elements::Counted,
+            Self::Dim => Elements::First(DIMENSIONS),
+            _ => Elements::Each,
+        }
+    }
 }
 
 impl Seen<'_> {

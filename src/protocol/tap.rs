@@ -144,6 +144,7 @@ impl Tap {
         if this.kept.as_mut().is_some_and(|kept| !kept.push(bytes)) {
             this.kept = None;
         }
+        this.facts.read(Side::Request);
         this.request.feed(bytes, 0, &mut this.facts);
     }
 
@@ -171,6 +172,7 @@ impl Tap {
     pub fn response(&mut self, bytes: &[u8], at_ns: u64) {
         let this = &mut *self.0;
         this.at_ns = at_ns;
+        this.facts.read(Side::Response);
         this.response.feed(bytes, at_ns, &mut this.facts);
     }
 
@@ -196,7 +198,9 @@ impl Tap {
     /// body. Gives the model's name, where head or bodies name one.
     pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {
         let this = &mut *self.0;
+        this.facts.read(Side::Request);
         this.request.end(0, &mut this.facts);
+        this.facts.read(Side::Response);
         this.response.end(this.at_ns, &mut this.facts);
         let plan = this.tables.plan(this.protocol);
         if let Some(rule) = this.tables.rule(this.protocol) {

@@ -87,8 +87,13 @@ fn play(fixture: &Fixture, mut cut: impl FnMut(usize) -> usize) -> Value {
     let mut ledger = Ledger::open(Stamp::now(), 0);
     let length = |pieces: &[Piece]| pieces.iter().map(|piece| piece.bytes().len() as u64).sum();
     (ledger.request_bytes, ledger.response_bytes) = (length(&fixture.request.body), length(&fixture.response.body));
+    let is_complete = tap.is_complete();
     let model = tap.close(&mut ledger).map(str::to_owned);
-    told(model, &ledger)
+    let mut told = told(model, &ledger);
+    if is_complete {
+        told["complete"] = json!(true);
+    }
+    told
 }
 
 /// What a ledger says, as fixtures write it. What is not known is not there.
@@ -103,6 +108,9 @@ fn told(model: Option<String>, ledger: &Ledger) -> Value {
     if let Some(primary) = ledger.work.primary {
         told.insert("primary".to_owned(), json!(primary.name()));
     }
+    if ledger.work.sequences > 1 {
+        told.insert("sequences".to_owned(), json!(ledger.work.sequences));
+    }
     for unit in Unit::ALL {
         if let Some((amount, basis)) = ledger.work.get(unit).filter(|_| unit != Unit::Byte) {
             told.insert(unit.name().to_owned(), json!([amount, basis.name()]));
@@ -111,7 +119,8 @@ fn told(model: Option<String>, ledger: &Ledger) -> Value {
     if let Some(generation) = &ledger.generation {
         if let (Some(first_ns), Some(last_ns)) = (generation.first_ns, generation.last_ns) {
             let pace = json!({"first_ms": first_ns / 1_000_000, "last_ms": last_ns / 1_000_000, "chunks": generation.chunks});
-            assert_eq!(generation.gaps_us.len() as u64 + 1, generation.chunks);
+            let gaps = if ledger.work.sequences > 1 { 0 } else { generation.chunks - 1 };
+            assert_eq!(generation.gaps_us.len() as u64, gaps);
             told.insert("pace".to_owned(), pace);
         }
         for (name, ns) in [
@@ -264,7 +273,10 @@ fn rules_that_say_nothing_or_contradict_themselves_are_faults() {
             json!({"route": "/a", "rows": {"fixed": 1, "json": "/a"}}),
             "custom[0].rows needs exactly one of json, header, length, fixed",
         ),
-        (json!({"route": "/a", "rows": {"json": "a"}}), "custom[0].rows.json must be a JSON pointer, as in /inputs/0/data"),
+        (
+            json!({"route": "/a", "rows": {"json": "a"}}),
+            "custom[0].rows.json must be a JSON pointer with at most six numbers, as in /inputs/0/data",
+        ),
         (
             json!({"route": "/a", "rows": {"json": "/a"}, "model": {"json": "/a"}}),
             "custom[0].rows.json is read for something else already",

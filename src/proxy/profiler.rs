@@ -86,7 +86,10 @@ impl Observer for Profiler {
     }
 
     fn model(&self, name: &str, ledger: &mut Ledger) {
-        ledger.series.model = self.labels.models.intern(name);
+        // whatever a client writes must not fill the table: a name is new only where the upstream answered to it
+        let is_answered = (200..300).contains(&ledger.status);
+        let known = if is_answered { Some(self.labels.models.intern(name)) } else { self.labels.models.find(name) };
+        ledger.series.model = known.unwrap_or(ledger.series.model);
     }
 
     fn response(&self, fields: &HeaderMap, trailing: bool, ledger: &mut Ledger) {
@@ -127,5 +130,26 @@ mod tests {
         assert_eq!(&*labels.routes.text(series.route), "POST /v2/models/{model}/infer");
         assert_eq!(&*labels.models.text(series.model), "m");
         assert_eq!(&*labels.upstreams.text(series.upstream), "up");
+    }
+
+    #[test]
+    fn names_in_bodies_that_nobody_answered_to_take_no_room() {
+        let labels = Arc::new(Labels::new(8, 4, 8));
+        let queue = Arc::new(ArrayQueue::new(1));
+        let profiler = Profiler::new(queue, Arc::default(), labels.clone(), "up", Arc::default(), Box::new(|_, _, _| ()));
+        let named = |name: &str, status: u16| {
+            let mut ledger = Ledger::open(Stamp::now(), 0);
+            profiler.request(&Method::POST, "/v1/chat/completions", &HeaderMap::new(), &mut ledger);
+            ledger.status = status;
+            profiler.model(name, &mut ledger);
+            labels.models.text(ledger.series.model).to_string()
+        };
+        for n in 0..20 {
+            assert_eq!(named(&format!("none-{n}"), 404), NO_MODEL);
+        }
+        assert_eq!(named("real", 503), NO_MODEL, "not known yet");
+        assert_eq!(named("real", 200), "real");
+        assert_eq!(named("real", 404), "real");
+        assert_eq!(labels.models.fill(), (2, 0), "{NO_MODEL:?} and real");
     }
 }

@@ -1,7 +1,5 @@
 //! Protocols by configuration: where a rule says model and work stand, compiled to the places that readers watch.
 
-use std::sync::Arc;
-
 use http::{HeaderMap, HeaderName, Method};
 
 use super::super::config::{Amount, Custom, Side};
@@ -29,10 +27,8 @@ impl Rule {
         let (method, path) = custom.route();
         let (mut request, mut response) = (Vec::new(), Vec::new());
         let mut watch = |from, pointer: &str, tag| {
-            if let Some(steps) = steps(pointer) {
-                let places = if from == Side::Request { &mut request } else { &mut response };
-                places.push((steps, tag));
-            }
+            let places = if from == Side::Request { &mut request } else { &mut response };
+            places.extend(ways(pointer).into_iter().flatten().map(|steps| (steps, tag)));
         };
         let mut rule = Self {
             method: method.and_then(|name| Method::from_bytes(name.as_bytes()).ok()),
@@ -60,7 +56,7 @@ impl Rule {
             rule.fixed.extend(amount.fixed.map(|fixed| (unit, fixed)));
         }
         let source = |places: Vec<_>| {
-            if places.is_empty() { Source::Nothing } else { Source::Json(Arc::new(Paths::from_steps(places))) }
+            if places.is_empty() { Source::Nothing } else { Source::json(Paths::from_steps(places)) }
         };
         (rule.plan.request, rule.plan.response) = (source(request), source(response));
         rule
@@ -115,17 +111,40 @@ const fn tag(unit: Unit, amount: &Amount) -> Tag {
     }
 }
 
-/// The steps of a JSON pointer, in which `*` is any element and a number an index. `None` where it does not begin with `/`;
-/// the empty pointer is the document.
-pub(in super::super) fn steps(pointer: &str) -> Option<Vec<Step>> {
+/// How many numbers a pointer may have: each may be an index or a key, so that the ways double with each.
+const NUMBERS: usize = 6;
+
+/// The ways that a JSON pointer (RFC 6901) goes, in which `*` is any element: a number is an index in an array and a key in an
+/// object. `None` where it does not begin with `/`, or has more than six numbers; the empty pointer is the document.
+pub(in super::super) fn ways(pointer: &str) -> Option<Vec<Vec<Step>>> {
+    let mut ways = vec![Vec::new()];
     if pointer.is_empty() {
-        return Some(Vec::new());
+        return Some(ways);
     }
-    let step = |part: &str| match part {
-        "*" => Step::Element,
-        part => part.parse().map_or_else(|_| Step::Key(part.replace("~1", "/").replace("~0", "~")), Step::Index),
-    };
-    Some(pointer.strip_prefix('/')?.split('/').map(step).collect())
+    for part in pointer.strip_prefix('/')?.split('/') {
+        let step = match part {
+            "*" => Step::Element,
+            part => Step::Key(part.replace("~1", "/").replace("~0", "~")),
+        };
+        if let Some(index) = index(part) {
+            if ways.len() >> NUMBERS > 0 {
+                return None;
+            }
+            ways.extend_from_within(..);
+            let half = ways.len() / 2;
+            ways[half..].iter_mut().for_each(|way| way.push(Step::Index(index)));
+            ways[..half].iter_mut().for_each(|way| way.push(step.clone()));
+        } else {
+            ways.iter_mut().for_each(|way| way.push(step.clone()));
+        }
+    }
+    Some(ways)
+}
+
+/// Digits without a zero before them.
+fn index(part: &str) -> Option<u64> {
+    let is_canonical = part == "0" || part.starts_with(|c: char| matches!(c, '1'..='9'));
+    part.parse().ok().filter(|_| is_canonical)
 }
 
 /// Whether `path` is what `glob` says, in which `*` stands for any text. Linear but for the last `*`, and that is bounded by
@@ -174,8 +193,19 @@ mod tests {
     #[test]
     fn pointers() {
         let key = |key: &str| Step::Key(key.to_owned());
-        assert_eq!(steps(""), Some(vec![]));
-        assert_eq!(steps("rows"), None);
-        assert_eq!(steps("/a~1b/0/*/m~0n"), Some(vec![key("a/b"), Step::Index(0), Step::Element, key("m~n")]));
+        assert_eq!(ways(""), Some(vec![vec![]]));
+        assert_eq!(ways("rows"), None);
+        assert_eq!(
+            ways("/a~1b/0/*/m~0n"),
+            Some(vec![
+                vec![key("a/b"), key("0"), Step::Element, key("m~n")],
+                vec![key("a/b"), Step::Index(0), Step::Element, key("m~n")],
+            ])
+        );
+        for name in ["00", "01", "+1", "-1", "", "1e0", "18446744073709551616"] {
+            assert_eq!(ways(&format!("/{name}")), Some(vec![vec![key(name)]]), "no index");
+        }
+        assert_eq!(ways("/0/1/2/3/4/5").map(|ways| ways.len()), Some(64));
+        assert_eq!(ways("/0/1/2/3/4/5/x/6"), None);
     }
 }

@@ -21,6 +21,7 @@ pub(super) const GENERATE: Spec = Spec {
         ("text[]", Tag::Input),
         ("input_ids", Tag::Inputs),
         ("input_ids[]", Tag::Input),
+        ("sampling_params.n", Tag::Sequences),
         // the plain server of vLLM's examples
         ("prompt", Tag::Inputs),
         ("prompt[]", Tag::Input),
@@ -28,6 +29,7 @@ pub(super) const GENERATE: Spec = Spec {
     response: Watch::Json(&[
         // TGI: a token each in a stream, else the whole text; an object, or by `/` a list of one
         ("token.text", Tag::Content),
+        ("generated_text", Tag::Done),
         ("details.generated_tokens", OUTPUT_TOKENS),
         ("details.input_length", INPUT_TOKENS),
         ("[].details.generated_tokens", OUTPUT_TOKENS),

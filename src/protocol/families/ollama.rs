@@ -10,7 +10,7 @@ pub(super) const GENERATE: Spec = Spec {
     primary: Unit::OutputToken,
     row_each: true,
     request: Watch::Json(&[("model", Tag::Model), ("prompt", Tag::Text), ("suffix", Tag::Text), ("system", Tag::Text)]),
-    response: Watch::Json(&[("model", Tag::Model), ("response", Tag::Content), ("thinking", Tag::Content)]),
+    response: Watch::Json(&[("model", Tag::Model), ("response", Tag::Content), ("thinking", Tag::Content), ("done", Tag::Done)]),
     servers: &[Server::Ollama],
 };
 
@@ -22,6 +22,7 @@ pub(super) const CHAT: Spec = Spec {
         ("message.content", Tag::Content),
         ("message.thinking", Tag::Content),
         ("message.tool_calls[].function.name", Tag::Content),
+        ("done", Tag::Done),
     ]),
     ..GENERATE
 };

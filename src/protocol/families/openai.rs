@@ -14,11 +14,17 @@ const SERVERS: &[Server] = &[Server::Vllm, Server::Sglang, Server::LlamaCpp, Ser
 pub(super) const CHAT: Spec = Spec {
     primary: Unit::OutputToken,
     row_each: true,
-    request: Watch::Json(&[("model", Tag::Model), ("messages[].content", Tag::Text), ("messages[].content[].text", Tag::Text)]),
+    request: Watch::Json(&[
+        ("model", Tag::Model),
+        ("n", Tag::Sequences),
+        ("messages[].content", Tag::Text),
+        ("messages[].content[].text", Tag::Text),
+    ]),
     response: Watch::Json(&[
         ("model", Tag::Model),
         ("usage.prompt_tokens", INPUT_TOKENS),
         ("usage.completion_tokens", OUTPUT_TOKENS),
+        ("choices[].index", Tag::Sequence),
         ("choices[].delta.content", Tag::Content),
         ("choices[].delta.reasoning_content", Tag::Content),
         ("choices[].delta.reasoning", Tag::Content),
@@ -39,6 +45,7 @@ pub(super) const COMPLETIONS: Spec = Spec {
     row_each: false,
     request: Watch::Json(&[
         ("model", Tag::Model),
+        ("n", Tag::Sequences),
         ("prompt", Tag::Inputs),
         ("prompt[]", Tag::Input),
         ("prompt.prompt_string", Tag::Text),
@@ -49,9 +56,12 @@ pub(super) const COMPLETIONS: Spec = Spec {
         ("model", Tag::Model),
         ("usage.prompt_tokens", INPUT_TOKENS),
         ("usage.completion_tokens", OUTPUT_TOKENS),
+        ("choices[].index", Tag::Sequence),
         ("choices[].text", Tag::Content),
         // llama.cpp's own
+        ("index", Tag::Sequence),
         ("content", Tag::Content),
+        ("stop", Tag::Done),
         ("tokens_evaluated", INPUT_TOKENS),
         ("tokens_predicted", OUTPUT_TOKENS),
     ]),
@@ -92,6 +102,7 @@ pub(super) const RESPONSES: Spec = Spec {
         ("output[].content[].text", Tag::Content),
         ("output[].arguments", Tag::Content),
         // of streams: text, reasoning and arguments come as `delta`, the account at the end as `response`
+        ("type", Tag::Event),
         ("delta", Tag::Content),
         ("response.model", Tag::Model),
         ("response.usage.input_tokens", INPUT_TOKENS),

@@ -45,8 +45,8 @@ impl Texts {
 
     /// Of a rule of the configuration.
     pub(super) fn of_rule(rule: &Custom) -> Option<Self> {
-        let steps = custom::text_of(rule).and_then(custom::steps)?;
-        Self::new(vec![(steps, Tag::Text)], rule.primary())
+        let ways = custom::text_of(rule).and_then(custom::ways)?;
+        Self::new(ways.into_iter().map(|steps| (steps, Tag::Text)).collect(), rule.primary())
     }
 
     fn new(mut places: Vec<(Vec<Step>, Tag)>, primary: Unit) -> Option<Self> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Fields, Frame, Frames, Item, Json, Paths, Proto, ProtoValue, Shape, Sse, SsePiece, Value};
+use super::{Elements, Fields, Frame, Frames, Item, Json, Paths, Proto, ProtoValue, Shape, Sse, SsePiece, Value};
 
 /// What one reader handed over, as text, and how it stood at the end.
 pub type Seen = Vec<String>;
@@ -47,8 +47,9 @@ pub fn json_many(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
 }
 
 fn json_places() -> Paths<&'static str> {
-    let patterns = ["", "a", "b[]", "b[0].c", "c.*", "c.a.b", "d[].a[].c", "[]", "[][1]", "*.model", "e[][].b"];
-    Paths::new(patterns.map(|p| (p, p)))
+    let patterns = ["", "a", "b[]", "b[0].c", "c.*", "c.a.b", "d[].a[].c", "d[].a[]", "f[]", "[]", "[][1]", "*.model", "e[][].b"];
+    let how = |tag| if tag == "d[].a[]" { Elements::First(2) } else { Elements::Counted };
+    Paths::new(patterns.map(|p| (p, p))).with_elements(how)
 }
 
 /// A protobuf message, with fields of every shape watched.

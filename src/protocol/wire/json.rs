@@ -3,61 +3,29 @@
 //! passed over in blocks. Reads what senders of sound JSON send: it is no validator, and of a broken document it may see
 //! that late or, in parts that nobody watches, never.
 //!
-//! Linear: every byte is read once by one of the states, and the blocks of `skip` once more at most.
+//! Linear: every byte is read once by one of the states, and the blocks of `skip` and `numbers` once more at most.
 
+mod numbers;
 mod paths;
 mod skip;
 mod text;
+mod value;
 
 use std::sync::Arc;
 
-pub use paths::{DEPTH, Paths, Step};
+use numbers::{Numbers, Run};
+pub use paths::{DEPTH, Elements, Paths, Step};
 use paths::{NOWHERE, Node};
 use skip::{Skip, Skipped};
 pub use text::TEXT_BYTES;
 use text::Text;
+use value::word;
+pub use value::{Item, Value};
 
 /// Longer keys match nothing.
 const KEY_BYTES: usize = 64;
 /// Longer numbers are not handed over.
 const NUMBER_BYTES: usize = 40;
-
-/// A watched value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value<'a> {
-    /// `null`
-    Null,
-    /// `true` or `false`
-    Bool(bool),
-    /// A finite number of at most 40 bytes; others (`NaN` too, which some servers write) are not handed over.
-    Number(f64),
-    /// A string.
-    Text {
-        /// The first bytes, unescaped, at most [`TEXT_BYTES`]; the last character may be cut.
-        head: &'a [u8],
-        /// How many bytes it has on the wire, between its quotes.
-        bytes: u64,
-    },
-    /// An array, at its end.
-    Array {
-        /// How many elements it has itself.
-        len: u64,
-    },
-    /// An object, at its end.
-    Object {
-        /// How many keys it has itself.
-        len: u64,
-    },
-}
-
-/// What comes out of several documents one behind another.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Item<'a, T> {
-    /// A watched value and its tag.
-    Value(T, Value<'a>),
-    /// The document is complete; another may follow.
-    End,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -77,6 +45,7 @@ enum State {
     InKey,
     InText,
     InScalar,
+    InNumbers,
     Skip,
     Done,
     Broken,
@@ -101,6 +70,7 @@ pub struct Json<T> {
     node: Node,
     text: Text,
     skip: Skip,
+    numbers: Numbers,
     /// What `skip` passes over is an object.
     skips_object: bool,
 }
@@ -110,8 +80,8 @@ impl<T: Copy> Json<T> {
     #[must_use]
     pub fn new(paths: Arc<Paths<T>>) -> Self {
         let frames = Vec::with_capacity(paths.depth());
-        let (text, skip) = (Text::new(), Skip::new(false, 0));
-        Self { paths, state: State::Value, frames, node: 0, text, skip, skips_object: false }
+        let (text, skip, numbers) = (Text::new(), Skip::new(false, 0), Numbers::default());
+        Self { paths, state: State::Value, frames, node: 0, text, skip, numbers, skips_object: false }
     }
 
     /// Ready for another document, whatever became of this one.
@@ -181,6 +151,13 @@ impl<T: Copy> Json<T> {
                     self.scalar(Some(&rest[..read]), on);
                     read
                 }
+                State::InNumbers => match self.numbers.read(rest) {
+                    Run::All => return bytes.len(),
+                    Run::Ended(read) => {
+                        self.numbers_ended(rest[read], on);
+                        read
+                    }
+                },
                 State::Skip => match self.skip.read(rest, DEPTH - self.frames.len() - 1) {
                     Skipped::All => return bytes.len(),
                     Skipped::TooDeep => self.broken(),
@@ -259,6 +236,10 @@ impl<T: Copy> Json<T> {
             }
             b'[' | b'{' if self.frames.len() == DEPTH => self.state = State::Broken,
             b'[' | b'{' => self.open(byte == b'{'),
+            b'-' | b'0'..=b'9' if self.paths.counts_numbers(self.node) => {
+                (self.numbers, self.state) = (Numbers::default(), State::InNumbers);
+                return false;
+            }
             _ if is_scalar(byte) => {
                 self.text.begin(self.is_watched());
                 self.state = State::InScalar;
@@ -327,6 +308,31 @@ impl<T: Copy> Json<T> {
         self.ended();
     }
 
+    /// Numbers of an array ended before this byte, which may begin another element of it.
+    fn numbers_ended(&mut self, byte: u8, on: &mut impl FnMut(T, Value<'_>)) {
+        let (commas, is_after_comma) = (self.numbers.commas(), self.numbers.is_after_comma());
+        // of `-Infinity` the word, which is none of the numbers
+        let is_word = !is_after_comma && is_scalar(byte);
+        let len = commas + u64::from(byte == b']');
+        self.state = match byte {
+            b']' if !is_after_comma => State::After,
+            _ if is_word => State::InScalar,
+            b']' => State::Broken,
+            _ if is_after_comma => State::Value,
+            _ => State::Broken,
+        };
+        self.text.begin(self.is_watched());
+        if self.is_broken() {
+            return;
+        }
+        if let Some(frame) = self.frames.last_mut() {
+            frame.len += commas; // its first element was counted when it began
+        }
+        if let Some(tag) = self.paths.tag(self.node).filter(|_| len > 0) {
+            on(tag, Value::Numbers { len });
+        }
+    }
+
     /// A number or a word ended: `last` are its last bytes, before which others may have been kept.
     fn scalar(&mut self, last: Option<&[u8]>, on: &mut impl FnMut(T, Value<'_>)) {
         self.ended();
@@ -344,16 +350,6 @@ impl<T: Copy> Json<T> {
             Some(None) => self.state = State::Broken,
             None => {}
         }
-    }
-}
-
-/// A number or a word; none if it is neither. `NaN` and `Infinity` are numbers, as Python writes them.
-fn word(token: &[u8]) -> Option<Value<'static>> {
-    match token {
-        b"null" => Some(Value::Null),
-        b"true" => Some(Value::Bool(true)),
-        b"false" => Some(Value::Bool(false)),
-        _ => std::str::from_utf8(token).ok()?.parse().ok().map(Value::Number),
     }
 }
 

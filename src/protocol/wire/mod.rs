@@ -10,6 +10,6 @@ pub mod proto;
 pub mod sse;
 
 pub use grpc::{Frame, Frames};
-pub use json::{Item, Json, Paths, Step, TEXT_BYTES, Value};
+pub use json::{Elements, Item, Json, Paths, Step, TEXT_BYTES, Value};
 pub use proto::{Fields, Proto, ProtoValue, Shape};
 pub use sse::{Sse, SsePiece};

@@ -50,6 +50,17 @@ impl Step {
     }
 }
 
+/// How a watched place is read that is any element of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elements {
+    /// Each is handed over.
+    Each,
+    /// Numbers are not handed over one by one, but counted, as [`Value::Numbers`](super::Value::Numbers).
+    Counted,
+    /// The first so many are handed over, those behind them only count in the array's length.
+    First(u64),
+}
+
 /// Watched places in a document, each with a tag that its values are handed over with.
 #[derive(Clone, Debug)]
 pub struct Paths<T> {
@@ -65,6 +76,10 @@ struct Place<T> {
     /// By index, ascending.
     indices: Vec<(u64, Node)>,
     element: Node,
+    /// How many elements are looked into.
+    limit: u64,
+    /// It is an element, and numbers that stand here are only counted.
+    counts_numbers: bool,
 }
 
 impl<T: Copy> Paths<T> {
@@ -95,6 +110,24 @@ impl<T: Copy> Paths<T> {
         Self { nodes, depth }
     }
 
+    /// The same places, of which those that are any element of an array are read as `how` says. Numbers where nothing is
+    /// watched are passed over as those that are counted.
+    #[must_use]
+    pub fn with_elements(mut self, how: impl Fn(T) -> Elements) -> Self {
+        for array in 0..self.nodes.len() {
+            let Place { element, ref indices, .. } = self.nodes[array];
+            // where single elements are watched, each must be told from the others
+            let is_single = !indices.is_empty();
+            let Some(place) = self.nodes.get_mut(element as usize).filter(|_| !is_single) else { continue };
+            match place.tag.map_or(Elements::Counted, &how) {
+                Elements::Each => {}
+                Elements::Counted => place.counts_numbers = true,
+                Elements::First(limit) => self.nodes[array].limit = limit,
+            }
+        }
+        self
+    }
+
     /// How many steps the longest pattern has: no more containers are ever open that are looked into.
     pub(super) fn depth(&self) -> usize {
         self.depth
@@ -116,7 +149,13 @@ impl<T: Copy> Paths<T> {
 
     /// Whether elements of an array at this place lead anywhere, from this index on.
     pub(super) fn looks_into_array(&self, node: Node, from: u64) -> bool {
-        self.place(node).is_some_and(|p| p.element != NOWHERE || p.indices.last().is_some_and(|(last, _)| *last >= from))
+        self.place(node)
+            .is_some_and(|p| p.element != NOWHERE && from < p.limit || p.indices.last().is_some_and(|(last, _)| *last >= from))
+    }
+
+    /// Whether numbers here, where elements of an array stand, are only counted.
+    pub(super) fn counts_numbers(&self, node: Node) -> bool {
+        self.place(node).is_some_and(|p| p.counts_numbers)
     }
 
     pub(super) fn key(&self, node: Node, key: &[u8]) -> Node {
@@ -186,12 +225,22 @@ impl<T: Copy> Tree<T> {
 
     fn flatten(&self, nodes: &mut Vec<Place<T>>) -> Node {
         let own = nodes.len();
-        nodes.push(Place { tag: self.tag, keys: Vec::new(), any_key: NOWHERE, indices: Vec::new(), element: NOWHERE });
+        let place = Place {
+            tag: self.tag,
+            keys: Vec::new(),
+            any_key: NOWHERE,
+            indices: Vec::new(),
+            element: NOWHERE,
+            limit: u64::MAX,
+            counts_numbers: false,
+        };
+        nodes.push(place);
         let keys = self.keys.iter().map(|(k, child)| (k.as_bytes().into(), child.flatten(nodes))).collect();
         let indices = self.indices.iter().map(|(i, child)| (*i, child.flatten(nodes))).collect();
         let any_key = self.any_key.as_ref().map_or(NOWHERE, |any| any.flatten(nodes));
         let element = self.element.as_ref().map_or(NOWHERE, |any| any.flatten(nodes));
-        nodes[own] = Place { tag: self.tag, keys, any_key, indices, element };
+        let place = &mut nodes[own];
+        (place.keys, place.any_key, place.indices, place.element) = (keys, any_key, indices, element);
         Node::try_from(own).unwrap_or(NOWHERE)
     }
 }

@@ -145,6 +145,19 @@ fn any_tree() -> impl Strategy<Value = Tree> {
     })
 }
 
+/// Long arrays, most of whose elements are numbers.
+fn any_numbers() -> impl Strategy<Value = Tree> {
+    let number = prop_oneof![any::<i64>().prop_map(Tree::from), any::<i32>().prop_map(|n| Tree::from(f64::from(n) / 8.0e9))];
+    let other = prop_oneof![
+        Just(Tree::Null),
+        Just(Tree::from("1,2]")),
+        vec(number.clone(), 0..40).prop_map(Tree::from),
+        number.clone().prop_map(|n| serde_json::json!({"b": n})),
+    ];
+    let array = vec(prop_oneof![30 => number, 1 => other], 0..200).prop_map(Tree::from);
+    (array, any::<bool>()).prop_map(|(array, inside)| if inside { serde_json::json!({"a": array, "c": 1}) } else { array })
+}
+
 fn any_patterns() -> impl Strategy<Value = Vec<Vec<Step>>> {
     let step = prop_oneof![
         4 => "[abc]".prop_map(Step::Key),
@@ -198,6 +211,35 @@ proptest! {
             prop_assert_eq!(&seen, &writer.seen);
             prop_assert_eq!(reader.frames.capacity(), capacity, "nothing is allocated while reading");
         }
+    }
+
+    #[test]
+    fn numbers_are_counted_as_they_are_many(
+        tree in any_numbers(),
+        noise in vec(any::<u8>(), 1..40),
+        lengths in vec(prop_oneof![0..4_usize, 0..200_usize], 0..30),
+    ) {
+        let mut writer = Writer { patterns: &[], noise: &noise, at: 0, out: String::new(), way: vec![], seen: vec![] };
+        writer.write(&tree);
+        let paths = Paths::new(["", "[]", "[][]", "a", "a[]", "a[].b"].map(|p| (p, p)));
+        let counting = Arc::new(paths.clone().with_elements(|_| Elements::Counted));
+        // a number stands for itself: what else there is must come between the same numbers
+        let read = |paths: &Arc<Paths<&'static str>>, lengths: &[usize]| {
+            let (mut seen, mut reader) = (Vec::new(), Json::new(paths.clone()));
+            let mut on = |tag: &str, value: Value<'_>| match value {
+                Value::Number(_) => seen.push(format!("{tag} number")),
+                Value::Numbers { len } => seen.extend((0..len).map(|_| format!("{tag} number"))),
+                value => seen.push(format!("{tag} {value:?}")),
+            };
+            for piece in pieces(writer.out.as_bytes(), lengths) {
+                reader.feed(piece, &mut on);
+            }
+            assert!(reader.end(&mut on));
+            seen
+        };
+        let one_by_one = read(&Arc::new(paths), &[]);
+        prop_assert_eq!(&read(&counting, &[]), &one_by_one);
+        prop_assert_eq!(&read(&counting, &lengths), &one_by_one);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use super::text::closing_quote;
 
-const WINDOW: usize = 64;
+pub(super) const WINDOW: usize = 64;
 
 /// A container that is being passed over.
 #[derive(Clone, Debug)]
@@ -129,7 +129,8 @@ fn has_marks(window: &[u8; WINDOW]) -> bool {
     window.iter().fold(0, |hit, byte| hit | u8::from(*byte == b'"') | u8::from(byte | 0x26 == 0x7f)) != 0
 }
 
-fn commas(window: &[u8; WINDOW]) -> u64 {
+/// How many commas a window has.
+pub(super) fn commas(window: &[u8; WINDOW]) -> u64 {
     window.iter().fold(0, |n: u8, byte| n + u8::from(*byte == b',')).into()
 }
 

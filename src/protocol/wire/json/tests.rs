@@ -6,7 +6,11 @@ use super::*;
 
 /// Everything that comes out of a document, in one piece and byte by byte.
 fn read(patterns: &[&'static str], document: &str) -> Vec<String> {
-    let paths = Arc::new(Paths::new(patterns.iter().map(|p| (*p, *p))));
+    read_by(Paths::new(patterns.iter().map(|p| (*p, *p))), document)
+}
+
+fn read_by(paths: Paths<&'static str>, document: &str) -> Vec<String> {
+    let paths = Arc::new(paths);
     let run = |length: usize| {
         let (mut seen, mut reader) = (Vec::new(), Json::new(paths.clone()));
         let mut on = |tag: &str, value: Value<'_>| {
@@ -14,6 +18,7 @@ fn read(patterns: &[&'static str], document: &str) -> Vec<String> {
                 Value::Null => format!("{tag}=null"),
                 Value::Bool(b) => format!("{tag}={b}"),
                 Value::Number(n) => format!("{tag}={n}"),
+                Value::Numbers { len } => format!("{tag}=#{len}"),
                 Value::Text { head, bytes } => format!("{tag}={:?}/{bytes}", String::from_utf8_lossy(head)),
                 Value::Array { len } => format!("{tag}=[{len}]"),
                 Value::Object { len } => format!("{tag}={{{len}}}"),
@@ -101,6 +106,43 @@ fn elements_are_counted_whatever_they_are() {
     let many = format!("[{}]", vec!["-0.12345678"; 1000].join(", "));
     assert_eq!(read(&[""], &many), ["=[1000]"]);
     assert_eq!(read(&["", "[0]", "[2]"], &many), ["[0]=-0.12345678", "[2]=-0.12345678", "=[1000]"]);
+}
+
+#[test]
+fn numbers_are_counted_in_runs_and_dimensions_only_so_far() {
+    let how = |tag: &str| match tag {
+        "shape[]" => Elements::First(3),
+        "each[]" => Elements::Each,
+        _ => Elements::Counted,
+    };
+    for (document, expected) in [
+        (r#"{"ids":[]}"#, &["ids=[0]"][..]),
+        (r#"{"ids":[ 7 ]}"#, &["ids[]=#1", "ids=[1]"]),
+        (r#"{"ids":[1, -2.5e3 ,3]}"#, &["ids[]=#3", "ids=[3]"]),
+        (
+            r#"{"ids":[12,34,"x",56,null,[1,2]]}"#,
+            &["ids[]=#2", "ids[]=\"x\"/1", "ids[]=#1", "ids[]=null", "ids[]=[2]", "ids=[6]"],
+        ),
+        (r#"{"ids":[1,-Infinity,NaN,2]}"#, &["ids[]=#1", "ids[]=#1", "ids=[4]"]),
+        (r#"{"ids":[-Infinity]}"#, &["ids=[1]"]),
+        (r#"{"each":[1,2]}"#, &["each[]=1", "each[]=2"]),
+        (r#"{"shape":[1,2]}"#, &["shape[]=1", "shape[]=2", "shape=[2]"]),
+        (r#"{"shape":[1,2,3,4,[5,6],7]}"#, &["shape[]=1", "shape[]=2", "shape[]=3", "shape=[6]"]),
+        // nobody asks for these
+        (r#"{"deep":[1,2,{"a":3}]}"#, &["deep[].a=3", "deep=[3]"]),
+        (r#"{"ids":[1,]}"#, &["broken"]),
+        (r#"{"ids":[1 "a"]}"#, &["broken"]),
+        (r#"{"ids":[1}"#, &["broken"]),
+    ] {
+        let places = ["ids", "ids[]", "each[]", "shape", "shape[]", "deep", "deep[].a"].map(|p| (p, p));
+        assert_eq!(read_by(Paths::new(places).with_elements(how), document), expected, "{document}");
+    }
+    // two places in one array are told apart
+    let some = Paths::new(["[]", "[1]"].map(|p| (p, p))).with_elements(how);
+    assert_eq!(read_by(some, "[1,2,3]"), ["[]=1", "[1]=2", "[]=3"]);
+    let many = format!("{{\"ids\":[{}]}}", vec!["128000"; 1000].join(", "));
+    let ids = Paths::new(["ids", "ids[]"].map(|p| (p, p))).with_elements(how);
+    assert_eq!(read_by(ids, &many), ["ids[]=#1000", "ids=[1000]"]);
 }
 
 #[test]

@@ -1,0 +1,53 @@
+//! What a reader of JSON hands over.
+
+/// A watched value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A finite number of at most 40 bytes; others (`NaN` too, which some servers write) are not handed over.
+    Number(f64),
+    /// That many numbers, elements of one array that follow one another: where [`Elements::Counted`](super::Elements::Counted) was asked for.
+    Numbers {
+        /// How many they are, at least one.
+        len: u64,
+    },
+    /// A string.
+    Text {
+        /// The first bytes, unescaped, at most [`TEXT_BYTES`](super::TEXT_BYTES); the last character may be cut.
+        head: &'a [u8],
+        /// How many bytes it has on the wire, between its quotes.
+        bytes: u64,
+    },
+    /// An array, at its end.
+    Array {
+        /// How many elements it has itself.
+        len: u64,
+    },
+    /// An object, at its end.
+    Object {
+        /// How many keys it has itself.
+        len: u64,
+    },
+}
+
+/// What comes out of several documents one behind another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Item<'a, T> {
+    /// A watched value and its tag.
+    Value(T, Value<'a>),
+    /// The document is complete; another may follow.
+    End,
+}
+
+/// A number or a word; none if it is neither. `NaN` and `Infinity` are numbers, as Python writes them.
+pub(super) fn word(token: &[u8]) -> Option<Value<'static>> {
+    match token {
+        b"null" => Some(Value::Null),
+        b"true" => Some(Value::Bool(true)),
+        b"false" => Some(Value::Bool(false)),
+        _ => std::str::from_utf8(token).ok()?.parse().ok().map(Value::Number),
+    }
+}
