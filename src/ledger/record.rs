@@ -251,6 +251,6 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 752);
+        assert_eq!(size_of::<Ledger>(), 760);
     }
 }

@@ -36,6 +36,11 @@ pub fn route<'a>(method: &str, path: &'a str) -> Route<'a> {
             break;
         }
         match before {
+            _ if of_torch_serve && i == 1 => {
+                model = Some(segment);
+                name.push_str("{model}");
+            }
+            _ if of_torch_serve && i == 2 && !segment.is_empty() => name.push_str("{version}"),
             "models" | "model" if !segment.is_empty() && !is_verb(segment) => {
                 // TensorFlow Serving puts the verb behind a colon: /v1/models/resnet:predict
                 let (id, verb) = segment.split_once(':').map_or((segment, None), |(id, verb)| (id, Some(verb)));
@@ -46,11 +51,6 @@ pub fn route<'a>(method: &str, path: &'a str) -> Route<'a> {
                     name.push_str(verb);
                 }
             }
-            _ if of_torch_serve && i == 1 => {
-                model = Some(segment);
-                name.push_str("{model}");
-            }
-            _ if of_torch_serve && i == 2 && !segment.is_empty() => name.push_str("{version}"),
             "versions" if !segment.is_empty() => name.push_str("{version}"),
             _ if is_id(segment) => name.push_str("{id}"),
             _ => name.push_str(segment.get(..SEGMENT_BYTES).unwrap_or(segment)),
