@@ -26,17 +26,21 @@ pub struct Statistics {
     whole: Mutex<Option<Polled>>,
     server: Mutex<Option<Server>>,
     requested: AtomicBool,
+    /// Anything was ever found: most upstreams have no statistics, and every request asks for them.
+    known: AtomicBool,
 }
 
 impl Statistics {
     /// Takes what a poll found; it replaces what was known of the model.
     pub fn put(&self, model: Name, polled: Polled) {
         self.by_model.lock().insert(model, polled);
+        self.known.store(true, Relaxed);
     }
 
     /// Takes what a poll found of the server as a whole: it holds for models of which nothing else is known.
     pub fn put_whole(&self, polled: Polled) {
         *self.whole.lock() = Some(polled);
+        self.known.store(true, Relaxed);
     }
 
     /// What is known of `model`, if it was polled within `max_age_ns` before `now`.
@@ -55,6 +59,12 @@ impl Statistics {
         is_work.then(|| self.get(ledger.series.model, now, max_age_ns)).flatten()
     }
 
+    /// Whether anything was ever found.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.known.load(Relaxed)
+    }
+
     /// Which server the upstream was found to be.
     #[must_use]
     pub fn server(&self) -> Option<Server> {
@@ -64,6 +74,7 @@ impl Statistics {
     /// Takes which server the upstream is.
     pub fn set_server(&self, server: Option<Server>) {
         *self.server.lock() = server;
+        self.known.store(true, Relaxed);
     }
 
     /// Takes note that a request came: nobody polls a server that nobody uses.

@@ -62,7 +62,8 @@ fn told(
 ) -> String {
     let (path, asked, answered) = exchange;
     let head = |kind: &'static str| HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
-    let Some(mut tap) = protocols.open(&Method::POST, path, &head(asked)) else { return String::new() };
+    let spoken = protocols.spoken(&Method::POST, path);
+    let Some(mut tap) = protocols.open(&spoken, &head(asked)) else { return String::new() };
     request.chunks(length).for_each(|piece| tap.request(piece));
     tap.response_head(200, &head(answered));
     response.chunks(length).for_each(|piece| tap.response(piece, 7));

@@ -4,8 +4,6 @@
 //! (`/openai/v1/chat/completions`). Those of a single word (`/generate`, `/embed`, `/predict`, `/predictions/M`) are everyday
 //! words: they count only where they are the whole path. What lies elsewhere is named by a rule in the configuration.
 
-use super::media::Media;
-
 macro_rules! families {
     ($($name:ident),* $(,)?) => {
         /// A protocol that is read.
@@ -28,8 +26,8 @@ families! {
     TorchServe, TfRest, TfRestExamples, TfGrpc,
 }
 
-/// The protocol of a POST to this path, and the model that the path names.
-pub(super) fn detect(path: &str, media: Media) -> Option<(Family, Option<&str>)> {
+/// The protocol of a POST to this path whose body is none of gRPC, and the model that the path names.
+pub(super) fn detect(path: &str) -> Option<(Family, Option<&str>)> {
     // the last six segments, the last one first
     let mut segments = [""; 6];
     let mut depth = 0;
@@ -38,9 +36,6 @@ pub(super) fn detect(path: &str, media: Media) -> Option<(Family, Option<&str>)>
         depth += usize::from(!segment.is_empty());
     }
     let [last, before, ..] = segments;
-    if media == Media::Grpc {
-        return grpc(before, last).map(|family| (family, None));
-    }
     if let Some(model) = torch_serve(path) {
         return Some((Family::TorchServe, Some(model)));
     }
@@ -103,7 +98,10 @@ pub(super) fn torch_serve(path: &str) -> Option<&str> {
     is_whole.then_some(model)
 }
 
-fn grpc(service: &str, method: &str) -> Option<Family> {
+/// The protocol of gRPC messages to this path.
+pub(super) fn detect_grpc(path: &str) -> Option<Family> {
+    let (before, method) = path.trim_end_matches('/').rsplit_once('/')?;
+    let service = before.rsplit('/').next()?;
     Some(match (service, method) {
         ("inference.GRPCInferenceService", "ModelInfer") => Family::OipGrpc,
         ("inference.GRPCInferenceService", "ModelStreamInfer") => Family::OipGrpcStream,
@@ -167,7 +165,7 @@ mod tests {
             ("/orders", None),
             ("", Some((F::Generate, None))),
         ] {
-            assert_eq!(detect(path, Media::Json), expected, "{path}");
+            assert_eq!(detect(path), expected, "{path}");
         }
     }
 
@@ -181,16 +179,16 @@ mod tests {
             ("/tei.v1.Embed/EmbedStream", Some(Family::TeiGrpcEmbed)),
             ("/tei.v1.Info/Info", None),
         ] {
-            assert_eq!(detect(path, Media::Grpc), family.map(|family| (family, None)), "{path}");
+            assert_eq!(detect_grpc(path), family, "{path}");
         }
         // the same path with JSON is someone else's
-        assert_eq!(detect("/inference.GRPCInferenceService/ModelInfer", Media::Json), None);
+        assert_eq!(detect("/inference.GRPCInferenceService/ModelInfer"), None);
     }
 
     proptest! {
         #[test]
         fn no_path_is_too_strange(path in "(/(models|v2|versions|api|:|\\PC{0,3})){0,9}") {
-            let _ = detect(&path, Media::Json);
+            let _ = (detect(&path), detect_grpc(&path));
         }
     }
 }

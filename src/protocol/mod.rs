@@ -20,5 +20,5 @@ pub mod wire;
 
 pub use config::Config;
 pub use route::{Route, route};
-pub use tap::{Protocols, Tap};
+pub use tap::{Protocols, Spoken, Tap};
 pub use tokens::{ModelError, TokenizerError, Tokenizers};

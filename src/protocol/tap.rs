@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method};
 
 use super::config::{Config, Flops, Side};
-use super::detect::{Family, detect};
+use super::detect::{Family, detect, detect_grpc};
 use super::facts::Facts;
 use super::families::custom::Rule;
 use super::families::spec;
@@ -51,27 +51,36 @@ impl Protocols {
         }))
     }
 
-    /// A reader for a request with this head; `None` where there is nothing to read in its bodies. `path` has no query.
+    /// What requests to this path speak. `path` has no query.
     #[must_use]
-    pub fn open(&self, method: &Method, path: &str, headers: &HeaderMap) -> Option<Tap> {
+    pub fn spoken(&self, method: &Method, path: &str) -> Spoken {
+        let nothing = Spoken { plain: None, grpc: None, model: None };
         if !self.0.read_bodies {
-            return None;
+            return nothing;
         }
-        let rule = self.0.rules.iter().position(|rule| rule.fits(method, path));
-        if rule.is_none() && method != Method::POST {
+        if let Some(rule) = self.0.rules.iter().position(|rule| rule.fits(method, path)) {
+            let rule = Some(Protocol::Custom(rule));
+            return Spoken { plain: rule, grpc: rule, model: None };
+        }
+        if method != Method::POST {
+            return nothing;
+        }
+        let (plain, model) = detect(path).unzip();
+        let grpc = detect_grpc(path).map(Protocol::Known);
+        Spoken { plain: plain.map(Protocol::Known), grpc, model: model.flatten().map(Into::into) }
+    }
+
+    /// A reader for a request to such a path, with this head; `None` where there is nothing to read in its bodies.
+    #[must_use]
+    pub fn open(&self, spoken: &Spoken, headers: &HeaderMap) -> Option<Tap> {
+        if spoken.is_nothing() {
             return None;
         }
         let media = Media::of(headers);
-        let (protocol, model) = match rule {
-            Some(rule) => (Protocol::Custom(rule), None),
-            None => {
-                let (family, model) = detect(path, media)?;
-                (Protocol::Known(family), model)
-            }
-        };
+        let protocol = if media == Media::Grpc { spoken.grpc } else { spoken.plain }?;
         let plan = self.0.plan(protocol);
         let mut facts = Facts::default();
-        if let Some(model) = model {
+        if let Some(model) = spoken.model.as_ref().filter(|_| media != Media::Grpc) {
             facts.name_model(model.as_bytes());
         }
         if let Some(rule) = self.0.rule(protocol) {
@@ -117,6 +126,22 @@ impl Protocol {
             Self::Known(family) => family as usize,
             Self::Custom(at) => Family::ALL.len() + at,
         }
+    }
+}
+
+/// What a path speaks: the same for every request to it.
+#[derive(Clone, Debug)]
+pub struct Spoken {
+    plain: Option<Protocol>,
+    /// What it speaks where the body is one of gRPC.
+    grpc: Option<Protocol>,
+    /// The model that the path names.
+    model: Option<Box<str>>,
+}
+
+impl Spoken {
+    const fn is_nothing(&self) -> bool {
+        self.plain.is_none() && self.grpc.is_none()
     }
 }
 

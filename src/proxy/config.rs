@@ -5,9 +5,6 @@ use serde::{Deserialize, Serialize};
 use crate::protocol::amend::Options;
 use crate::settings::{Checks, Period, Size, Switch};
 
-/// How many fields a head may have, either way; docs/CONFIGURATION.md and `rescue.rs` name it.
-pub(super) const MAX_FIELDS: usize = 256;
-
 /// What is spoken to the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::amended::Habits;
-use super::config::{Config, MAX_FIELDS};
+use super::config::Config;
 use super::io::{Metered, Socket};
 use super::layer::trace::Tracing;
 use super::live::{Observer, Recorder};
@@ -161,7 +161,6 @@ fn protocols(config: &Config, tasks: Tasks) -> auto::Builder<Tasks> {
         .preserve_header_case(true)
         .auto_date_header(false)
         .header_read_timeout(None)
-        .max_headers(MAX_FIELDS)
         .max_buf_size(head.max(READ_BYTES))
         .http2()
         .auto_date_header(false)

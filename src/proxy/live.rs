@@ -91,13 +91,21 @@ pub(crate) struct Live {
 
 #[derive(Debug)]
 struct State {
-    ledger: Ledger,
+    /// Until it is handed over.
+    ledger: Option<Ledger>,
     dispatched: Option<Stamp>,
     egress: Option<Stamp>,
     /// The waits for the client's reading, of a request that shares its connection.
     waits: Option<Box<Waits>>,
     /// Who reads the bodies.
-    reading: Option<Box<Reading>>,
+    reading: Option<Reading>,
+}
+
+impl State {
+    /// The ledger; what is written after it was handed over is lost with the rest of the request.
+    fn ledger(&mut self) -> &mut Ledger {
+        self.ledger.get_or_insert_with(|| Ledger::open(Stamp::now(), 0))
+    }
 }
 
 impl Live {
@@ -120,37 +128,38 @@ impl Live {
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             is_behind: AtomicBool::new(false),
-            state: Mutex::new(State { ledger, dispatched: None, egress: None, waits: None, reading: None }),
+            state: Mutex::new(State { ledger: Some(ledger), dispatched: None, egress: None, waits: None, reading: None }),
         })
     }
 
     /// Writes in the ledger.
     pub(crate) fn with<T>(&self, write: impl FnOnce(&mut Ledger) -> T) -> T {
-        write(&mut self.state.lock().ledger)
+        write(self.state.lock().ledger())
     }
 
     /// Lets the observer write in the ledger, behind the fence.
     pub(crate) fn observe(&self, look: impl FnOnce(&dyn Observer, &mut Ledger)) {
-        self.recorder.observe(Counter::ObserverPanics, |observer| look(observer, &mut self.state.lock().ledger));
+        self.recorder.observe(Counter::ObserverPanics, |observer| look(observer, self.state.lock().ledger()));
     }
 
     /// Reads the bodies by `tap` from here on.
     pub(crate) fn read_by(&self, tap: Tap) {
-        self.state.lock().reading = Some(Box::new(Reading::new(tap)));
+        self.state.lock().reading = Some(Reading::new(tap));
     }
 
     /// Lets the reader look, behind the fence; a reader that panics reads no more.
     fn reading(&self, look: impl FnOnce(&mut Reading, &Ledger)) {
-        let mut state = self.state.lock();
-        let Some(mut reading) = state.reading.take() else { return };
-        let ledger = &state.ledger;
-        let mut kept = None;
+        let state = &mut *self.state.lock();
+        let (Some(reading), Some(ledger)) = (&mut state.reading, &state.ledger) else { return };
+        let mut is_sound = false;
         self.recorder.observe(Counter::ObserverPanics, |_| {
-            look(&mut reading, ledger);
-            kept = Some(reading);
+            look(reading, ledger);
+            is_sound = true;
         });
-        self.is_behind.store(kept.as_ref().is_some_and(|reading| reading.is_behind()), Relaxed);
-        state.reading = kept;
+        self.is_behind.store(is_sound && reading.is_behind(), Relaxed);
+        if !is_sound {
+            state.reading = None;
+        }
     }
 
     /// Some of the request passed to the upstream.
@@ -209,8 +218,9 @@ impl Live {
     /// The upstream window is over at `end`.
     pub(crate) fn end_window(&self, end: Stamp) {
         let state = &mut *self.state.lock();
-        if let Some(window) = &mut state.ledger.window {
-            window.end_ns = end.since(state.ledger.started).max(window.head_ns);
+        let ledger = state.ledger();
+        if let Some(window) = &mut ledger.window {
+            window.end_ns = end.since(ledger.started).max(window.head_ns);
         }
         state.egress = Some(end);
     }
@@ -223,13 +233,15 @@ impl Live {
     /// The upstream began to answer at `head`, having been given the last request byte at `sent` (`None`: not yet).
     pub(crate) fn begin_window(&self, sent: Option<Stamp>, head: Stamp) {
         let state = &mut *self.state.lock();
-        let head_ns = head.since(state.ledger.started);
-        let start_ns = sent.unwrap_or(head).min(head).since(state.ledger.started);
-        if let (Some(sent), Some(dispatched)) = (sent, state.dispatched) {
+        let dispatched = state.dispatched;
+        let ledger = state.ledger();
+        let head_ns = head.since(ledger.started);
+        let start_ns = sent.unwrap_or(head).min(head).since(ledger.started);
+        if let (Some(sent), Some(dispatched)) = (sent, dispatched) {
             let from = dispatched.max(self.request_end().unwrap_or(dispatched));
-            state.ledger.observe(Stage::Unattributed, Event::Send, from, sent.min(head));
+            ledger.observe(Stage::Unattributed, Event::Send, from, sent.min(head));
         }
-        state.ledger.window = Some(Window { start_ns, head_ns, end_ns: head_ns });
+        ledger.window = Some(Window { start_ns, head_ns, end_ns: head_ns });
     }
 
     /// A spliced stream ended, having carried so many bytes from the client and to it.
@@ -297,7 +309,9 @@ impl Live {
         self.finished.store(true, Relaxed);
         self.recorder.counters.sub(Counter::InFlight, 1);
         self.meter.open.fetch_sub(1, Relaxed);
-        let mut ledger = self.until(now);
+        let state = &mut *self.state.lock();
+        let Some(mut ledger) = state.ledger.take() else { return };
+        self.settle(state, &mut ledger, now);
         if !self.multiplexed {
             if self.request_end().is_none() {
                 self.meter.leave_unread();
@@ -307,7 +321,7 @@ impl Live {
                 ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
             }
         }
-        if let Some(reading) = self.state.lock().reading.take() {
+        if let Some(reading) = state.reading.take() {
             self.recorder.observe(Counter::ObserverPanics, |observer| {
                 reading.close(&mut ledger, |ledger, model| observer.model(model, ledger));
             });
@@ -315,10 +329,16 @@ impl Live {
         self.recorder.observe(Counter::DroppedPanic, |observer| observer.closed(ledger));
     }
 
-    /// The account as it stands at `now`.
-    pub(crate) fn until(&self, now: Stamp) -> Ledger {
+    /// The account as it stands at `now`; `None` once it is closed.
+    pub(crate) fn until(&self, now: Stamp) -> Option<Ledger> {
         let state = &*self.state.lock();
-        let mut ledger = state.ledger.clone();
+        let mut ledger = state.ledger.clone()?;
+        self.settle(state, &mut ledger, now);
+        Some(ledger)
+    }
+
+    /// Writes into the ledger what is known only when it ends, at `now`.
+    fn settle(&self, state: &State, ledger: &mut Ledger, now: Stamp) {
         let started = ledger.started;
         ledger.total_ns = now.since(started);
         ledger.request_bytes = self.request_bytes.load(Relaxed);
@@ -334,7 +354,6 @@ impl Live {
         for (from, to) in state.waits.iter().flat_map(|waits| waits.iter()) {
             ledger.observe(Stage::Egress, Event::Backpressure, from, to.min(now));
         }
-        ledger
     }
 }
 

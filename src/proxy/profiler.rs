@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::live::Observer;
 use crate::ledger::{Ledger, Name};
 use crate::metrics::{Counter, Counters, Labels};
-use crate::protocol::{Protocols, Tap, route};
+use crate::protocol::{Protocols, Spoken, Tap, route};
 
 /// How many distinct paths are remembered with their route; others are folded anew each time.
 const PATHS: usize = 4096;
@@ -35,11 +35,13 @@ pub struct Profiler {
     paths: RwLock<FxHashMap<u64, Remembered>>,
 }
 
+/// What is the same for every request to a path.
 struct Remembered {
     method: Method,
     path: Box<str>,
     route: Name,
     model: Name,
+    spoken: Spoken,
 }
 
 impl Profiler {
@@ -57,32 +59,39 @@ impl Profiler {
         Self { queue, counters, labels, upstream, protocols, reports, paths: RwLock::default() }
     }
 
-    fn names(&self, method: &Method, path: &str) -> (Name, Name) {
+    /// Names the series by the path, and opens a reader for what it speaks.
+    fn open(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<Tap> {
         let mut hasher = FxHasher::default();
         (method, path).hash(&mut hasher);
         let key = hasher.finish();
+        let look = |known: &Remembered, ledger: &mut Ledger| {
+            (ledger.series.route, ledger.series.model) = (known.route, known.model);
+            self.protocols.open(&known.spoken, headers)
+        };
         if let Some(known) = self.paths.read().get(&key)
             && known.method == *method
             && &*known.path == path
         {
-            return (known.route, known.model);
+            return look(known, ledger);
         }
         let folded = route(method.as_str(), path);
         let route = self.labels.routes.intern(&folded.name);
         let model = self.labels.models.intern(folded.model.unwrap_or(NO_MODEL));
+        let spoken = self.protocols.spoken(method, path);
+        let known = Remembered { method: method.clone(), path: path.into(), route, model, spoken };
+        let tap = look(&known, ledger);
         let mut paths = self.paths.write();
         if path.len() <= PATH_BYTES && paths.len() < PATHS {
-            paths.insert(key, Remembered { method: method.clone(), path: path.into(), route, model });
+            paths.insert(key, known);
         }
-        (route, model)
+        tap
     }
 }
 
 impl Observer for Profiler {
     fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<Tap> {
-        (ledger.series.route, ledger.series.model) = self.names(method, path);
         ledger.series.upstream = self.upstream;
-        self.protocols.open(method, path, headers)
+        self.open(method, path, headers, ledger)
     }
 
     fn model(&self, name: &str, ledger: &mut Ledger) {

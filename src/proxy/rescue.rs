@@ -76,7 +76,7 @@ pub(super) fn refusal(status: u16) -> Vec<u8> {
         431 => (
             "Request Header Fields Too Large",
             "header_too_large",
-            "the request's head is larger than max_header_bytes, or has more than 256 fields",
+            "the request's head is larger than max_header_bytes, or has more than 100 fields",
         ),
         414 => ("URI Too Long", "uri_too_long", "the request's target is too long"),
         _ => ("Bad Request", "malformed_request", "the request is not HTTP"),

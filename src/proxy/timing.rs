@@ -38,7 +38,8 @@ pub(super) fn takes_trailers<B>(request: &Request<B>) -> bool {
 
 /// Adds what is known now. An account without time is left out.
 pub(super) fn append(fields: &mut HeaderMap, live: &Live) {
-    let exchange = merge(live.until(Stamp::now()), Vec::new());
+    let Some(ledger) = live.until(Stamp::now()) else { return };
+    let exchange = merge(ledger, Vec::new());
     let mut text = String::with_capacity(160);
     for stage in Stage::ALL {
         let Some((ns, source)) = exchange.stage(stage) else { continue };

@@ -121,7 +121,8 @@ struct Reading(Mutex<Sender<Ledger>>);
 
 impl Observer for Reading {
     fn request(&self, method: &Method, path: &str, headers: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
-        Protocols::default().open(method, path, headers)
+        let protocols = Protocols::default();
+        protocols.open(&protocols.spoken(method, path), headers)
     }
     fn model(&self, _: &str, _: &mut Ledger) {}
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}

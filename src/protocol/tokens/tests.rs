@@ -21,7 +21,8 @@ fn config(tokenizers: &[(&str, &str)]) -> Config {
 /// The ledger of an exchange whose request and response come in pieces of seven bytes.
 fn ledger(config: &Config, path: &str, request: &str, status: u16, response: &str) -> Ledger {
     let head = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-    let mut tap = Protocols::new(config).open(&Method::POST, path, &head).unwrap();
+    let protocols = Protocols::new(config);
+    let mut tap = protocols.open(&protocols.spoken(&Method::POST, path), &head).unwrap();
     request.as_bytes().chunks(7).for_each(|piece| tap.request(piece));
     tap.response_head(status, &head);
     response.as_bytes().chunks(7).for_each(|piece| tap.response(piece, 1));

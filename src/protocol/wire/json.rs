@@ -17,6 +17,7 @@ use numbers::{Numbers, Run};
 pub use paths::{DEPTH, Elements, Paths, Step};
 use paths::{NOWHERE, Node};
 use skip::{Skip, Skipped};
+use smallvec::SmallVec;
 pub use text::TEXT_BYTES;
 use text::Text;
 use value::word;
@@ -65,7 +66,7 @@ struct Frame {
 pub struct Json<T> {
     paths: Arc<Paths<T>>,
     state: State,
-    frames: Vec<Frame>,
+    frames: SmallVec<[Frame; 8]>,
     /// Where the value is that is awaited or being read.
     node: Node,
     text: Text,
@@ -79,7 +80,7 @@ impl<T: Copy> Json<T> {
     /// A reader that watches these places.
     #[must_use]
     pub fn new(paths: Arc<Paths<T>>) -> Self {
-        let frames = Vec::with_capacity(paths.depth());
+        let frames = SmallVec::with_capacity(paths.depth());
         let (text, skip, numbers) = (Text::new(), Skip::new(false, 0), Numbers::default());
         Self { paths, state: State::Value, frames, node: 0, text, skip, numbers, skips_object: false }
     }

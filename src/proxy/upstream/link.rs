@@ -15,7 +15,7 @@ use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 
 use crate::ledger::Stamp;
-use crate::proxy::config::{Config, MAX_FIELDS};
+use crate::proxy::config::Config;
 use crate::proxy::error::Error;
 use crate::proxy::io::{Metered, Socket};
 use crate::proxy::meter::Meter;
@@ -46,7 +46,6 @@ impl Link {
         let io = TokioIo::new(Metered::upstream(socket, meter.clone()));
         let (send, connection) = http1::Builder::new()
             .preserve_header_case(true)
-            .max_headers(MAX_FIELDS)
             .max_buf_size(usize::try_from(config.max_header_bytes.get()).unwrap_or(usize::MAX).max(256 * 1024))
             .handshake(io)
             .await

@@ -48,6 +48,11 @@ pub(super) fn word(token: &[u8]) -> Option<Value<'static>> {
         b"null" => Some(Value::Null),
         b"true" => Some(Value::Bool(true)),
         b"false" => Some(Value::Bool(false)),
+        // most numbers are small and whole
+        [b'1'..=b'9', rest @ ..] if rest.len() < 9 && rest.iter().all(u8::is_ascii_digit) => {
+            let whole = token.iter().fold(0, |whole: u32, digit| whole * 10 + u32::from(digit - b'0'));
+            Some(Value::Number(whole.into()))
+        }
         _ => std::str::from_utf8(token).ok()?.parse().ok().map(Value::Number),
     }
 }
