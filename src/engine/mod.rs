@@ -4,7 +4,14 @@
 //! falls back to anything: what it cannot run it refuses at load time, by name.
 
 mod error;
+pub mod fuse;
+pub mod lower;
 mod model;
+#[cfg(test)]
+mod naive;
+pub mod plan;
+#[cfg(test)]
+mod lower_tests;
 #[cfg(test)]
 mod tests;
 
