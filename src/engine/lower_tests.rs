@@ -86,3 +86,58 @@ fn scratch_minilm_dec() {
 }
 
 fn _unused(_: &Plan) {}
+
+#[test]
+fn scratch_random() {
+    let dir = "/work/scratch-gen/out";
+    let mut names: Vec<_> = std::fs::read_dir(dir).unwrap().filter_map(|e| e.ok()?.file_name().into_string().ok()).filter(|n| n.ends_with(".onnx")).collect();
+    names.sort();
+    let (mut good, mut bad) = (0, 0);
+    for name in names {
+        let path = format!("{dir}/{name}");
+        let base = path.trim_end_matches(".onnx");
+        let meta: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(format!("{base}.json")).unwrap()).unwrap();
+        let say = |what: String| eprintln!("{name} {what} {}", meta["what"]);
+        let model = match tract_onnx::onnx().model_for_path(&path).and_then(|m| m.into_typed()).and_then(|m| m.into_decluttered()) {
+            Ok(model) => model,
+            Err(e) => { say(format!("TRACT {e:#}")); bad += 1; continue }
+        };
+        let mut plan = match lower::lower(&model) {
+            Ok(plan) => plan,
+            Err(e) => { say(format!("REFUSED {e}")); bad += 1; continue }
+        };
+        plan.check().unwrap();
+        let raw = plan.clone();
+        fuse::fuse(&mut plan);
+        plan.check().unwrap();
+        let read = |which: &str, name: &str| -> Vec<f64> {
+            let bytes = std::fs::read(format!("{base}.{name}.bin")).unwrap();
+            match meta[which][name]["dtype"].as_str().unwrap() {
+                "float32" => bytes.chunks(4).map(|c| f64::from(f32::from_le_bytes(c.try_into().unwrap()))).collect(),
+                "int64" => bytes.chunks(8).map(|c| i64::from_le_bytes(c.try_into().unwrap()) as f64).collect(),
+                other => panic!("{other}"),
+            }
+        };
+        let inputs: Vec<_> = plan.inputs.iter().map(|port| read("inputs", &port.name)).collect();
+        let shape: Vec<u64> = meta["inputs"][&plan.inputs[0].name]["shape"].as_array().unwrap().iter().map(|d| d.as_u64().unwrap()).collect();
+        let lengths = vec![if plan.has_tokens() { shape[1] as usize } else { 1 }; shape[0] as usize];
+        let mut worst: f64 = 0.0;
+        for plan in [&raw, &plan] {
+            let got = naive::run(plan, &lengths, &inputs);
+            for (port, got) in plan.outputs.iter().zip(&got) {
+                let expected = read("outputs", &port.name);
+                assert_eq!(expected.len(), got.len(), "{name} {}", port.name);
+                for (e, g) in expected.iter().zip(got) {
+                    let off = (e - g).abs() / (1.0 + e.abs());
+                    worst = if off.is_nan() { f64::INFINITY } else { worst.max(off) };
+                }
+            }
+        }
+        if worst > 2e-5 { say(format!("WRONG {worst:e}")); bad += 1; } else {
+            let maps = plan.nodes.iter().filter(|n| n.op.name() == "map").count();
+            say(format!("ok {worst:.1e} {} -> {} ({maps} maps)", raw.nodes.len(), plan.nodes.len()));
+            good += 1;
+        }
+    }
+    eprintln!("good {good} bad {bad}");
+}

@@ -8,7 +8,7 @@ use tract_onnx::tract_core::ops::array::{Gather, MultiBroadcastTo, Slice, TypedC
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 
 use super::form::{Axis, Matrix};
-use super::{Lowering, Made, Tensors, floats};
+use super::{Lowering, Made, Tensors, dimension, floats};
 use crate::engine::plan::{Columns, Fold, Instruction, Lookup, Op, Program, Rows, Type};
 
 impl Lowering<'_> {
@@ -20,9 +20,27 @@ impl Lowering<'_> {
                 let axis = moved(*axis, op).ok_or("changes the axis of the tokens")?;
                 Tensors::ByPosition(changed_const(tensor, op)?, axis, *from)
             }
+            Tensors::Positions { from, axis, rank } => {
+                let axis = moved(*axis, op).ok_or("changes the axis of the tokens")?;
+                let rank = if matches!(op, AxisOp::Add(_)) { rank + 1 } else { rank - 1 };
+                Tensors::Positions { from: *from, axis, rank }
+            }
             Tensors::Scores(scores) => Tensors::Scores(scores.changed(op)?),
         };
         Ok(Some(made))
+    }
+
+    /// The places of the tokens, counted from a number on.
+    pub(super) fn range(&mut self, node: &TypedNode) -> Made {
+        let ends: Vec<Option<TDim>> = (0..3)
+            .map(|slot| if let Ok(Tensors::Const(tensor)) = self.input(node, slot) { dimension(tensor) } else { None })
+            .collect();
+        let [Some(from), Some(to), Some(step)] = &ends[..] else { return Err("counts between what is not known".into()) };
+        let (Ok(from), Ok(1)) = (from.to_usize(), step.to_i64()) else { return Err(format!("counts from {from} by {step}")) };
+        if !self.is_tokens(&(to.clone() - from)) {
+            return Err(format!("counts to {to}, which is not the number of tokens"));
+        }
+        Ok(Some(Tensors::Positions { from, axis: 0, rank: 1 }))
     }
 
     /// A part of an axis: of columns, of positions, or the first token.
@@ -43,7 +61,9 @@ impl Lowering<'_> {
                 (Axis::One, Ok(1)) if from == 0 => Tensors::Matrix(matrix),
                 (axis, _) => return Err(format!("cuts {from}..{} out of {axis:?}", op.end)),
             },
-            Tensors::ByPosition(..) | Tensors::Scores(_) => return Err("cuts what is no matrix".into()),
+            Tensors::ByPosition(..) | Tensors::Positions { .. } | Tensors::Scores(_) => {
+                return Err("cuts what is no matrix".into());
+            }
         };
         Ok(Some(made))
     }
@@ -80,6 +100,13 @@ impl Lowering<'_> {
             (Tensors::Const(table), Tensors::ByPosition(ids, axis, from)) => {
                 let picked = picked(&table, op.axis, &ids, axis, from)?;
                 Tensors::ByPosition(picked, axis, 0)
+            }
+            (Tensors::Const(table), Tensors::Positions { from, axis, rank }) if op.axis == 0 => {
+                let mut shape = vec![1; rank - 1];
+                shape.insert(axis, table.shape()[0]);
+                shape.extend(&table.shape()[1..]);
+                let table = (*table).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
+                Tensors::ByPosition(Arc::new(table), axis, from)
             }
             (Tensors::Matrix(matrix), Tensors::Const(index)) => {
                 let is_first = floats(&index)? == [0.0];
@@ -146,6 +173,10 @@ impl Lowering<'_> {
                 shape.extend(tensor.shape());
                 let tensor = (*tensor).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
                 Tensors::ByPosition(Arc::new(tensor), axis + added, from)
+            }
+            Tensors::Positions { from, axis, rank } => {
+                let added = op.shape.rank() - rank;
+                Tensors::Positions { from, axis: axis + added, rank: rank + added }
             }
             // a scalar stays one wherever it is spread to
             Tensors::Const(tensor) if tensor.len() == 1 => {

@@ -93,6 +93,10 @@ impl Lowering<'_> {
             let tensor = tensor.cast_to_dt(op.to).map_err(|e| format!("{e:#}"))?.into_owned();
             return Ok(Some(Tensors::ByPosition(tensor.into(), *axis, *at)));
         }
+        if let Tensors::Positions { .. } = self.input(node, 0)? {
+            let is_count = op.to.is_integer() || op.to == DatumType::TDim;
+            return if is_count { Ok(Some(self.input(node, 0)?.clone())) } else { Err("works on the tokens' places".into()) };
+        }
         let matrix = self.matrix(node, 0)?;
         let is_whole = |kind: DatumType| kind.is_integer() || kind == DatumType::Bool;
         let made = match op.to {
@@ -118,6 +122,7 @@ impl Lowering<'_> {
                 Tensors::Const(tensor) => Operand::Const((*tensor).clone()),
                 Tensors::Matrix(matrix) => Operand::Matrix(matrix),
                 Tensors::ByPosition(tensor, axis, from) => Operand::Matrix(self.by_position(node, &tensor, axis, from)?),
+                Tensors::Positions { .. } => return Err("works on the tokens' places".into()),
                 Tensors::Scores(_) => return Err("works on scores in a way that no attention does".into()),
             });
         }

@@ -11,9 +11,9 @@ mod maps;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tract_onnx::prelude::{DatumType, OutletId, Tensor, TypedFact, TypedModel, TypedNode};
+use tract_onnx::prelude::{DatumType, OutletId, TDim, Tensor, TypedFact, TypedModel, TypedNode};
 use tract_onnx::tract_core::internal::DimLike;
-use tract_onnx::tract_core::ops::array::{Gather, MultiBroadcastTo, Slice, TypedConcat};
+use tract_onnx::tract_core::ops::array::{Gather, MultiBroadcastTo, Range, Slice, TypedConcat};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
@@ -49,6 +49,12 @@ enum Tensors {
     Matrix(Matrix),
     /// Cut from a tensor that is the same for every batch, along the tokens: the tensor, the axis, and where it begins.
     ByPosition(Arc<Tensor>, usize, usize),
+    /// The token's place in its sequence, and so many more; at which axis of how many.
+    Positions {
+        from: usize,
+        axis: usize,
+        rank: usize,
+    },
     /// Inside of an attention.
     Scores(Scores),
 }
@@ -100,8 +106,8 @@ struct Lowering<'m> {
     plan: Plan,
     known: HashMap<OutletId, Tensors>,
     /// The dimension that tokens have; `None` in a model without sequences.
-    token: Option<tract_onnx::prelude::TDim>,
-    batch: tract_onnx::prelude::TDim,
+    token: Option<TDim>,
+    batch: TDim,
 }
 
 /// What a node makes, or why it is refused.
@@ -165,6 +171,9 @@ impl<'m> Lowering<'m> {
         }
         if let Some(op) = op.downcast_ref::<Gather>() {
             return self.gather(node, op);
+        }
+        if op.is::<Range>() {
+            return self.range(node);
         }
         if let Some(op) = op.downcast_ref::<MultiBroadcastTo>() {
             return self.broadcast(node, op);
@@ -239,7 +248,7 @@ impl<'m> Lowering<'m> {
 
     /// The lengths of a tensor's axes behind batch and token.
     fn features(&self, fact: &TypedFact) -> Result<Vec<usize>, String> {
-        let is_row = |dim: &&tract_onnx::prelude::TDim| **dim != self.batch && Some(*dim) != self.token.as_ref();
+        let is_row = |dim: &&TDim| **dim != self.batch && Some(*dim) != self.token.as_ref();
         fact.shape.iter().filter(is_row).map(|dim| dim.to_usize().map_err(|_| format!("an axis of length {dim}"))).collect()
     }
 
@@ -272,6 +281,7 @@ impl<'m> Lowering<'m> {
             Tensors::Matrix(matrix) => Ok(matrix.clone()),
             Tensors::Const(_) => Err(format!("input {slot} is the same for every batch")),
             Tensors::ByPosition(..) => Err(format!("input {slot} is cut by position, and no table")),
+            Tensors::Positions { .. } => Err(format!("input {slot} is the tokens' places themselves")),
             Tensors::Scores(_) => Err(format!("input {slot} has a row and a column for each token")),
         }
     }
@@ -282,6 +292,13 @@ fn floats(tensor: &Tensor) -> Result<Vec<f32>, String> {
     let tensor = tensor.cast_to_dt(DatumType::F32).map_err(|e| format!("{e:#}"))?;
     let view = tensor.to_plain_array_view::<f32>().map_err(|e| format!("{e:#}"))?;
     Ok(view.iter().copied().collect())
+}
+
+/// A dimension that stands in a tensor of one element.
+fn dimension(tensor: &Tensor) -> Option<TDim> {
+    let tensor = tensor.cast_to_dt(DatumType::TDim).ok()?;
+    let view = tensor.to_plain_array_view::<TDim>().ok()?;
+    view.iter().next().filter(|_| view.len() == 1).cloned()
 }
 
 /// The only element of a tensor, if it has but one.
