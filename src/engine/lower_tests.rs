@@ -133,6 +133,31 @@ fn scratch_random() {
                 }
             }
         }
+        let mut far = 0.0_f64;
+        for level in super::cpu::level::Level::available() {
+            let executor = super::cpu::Executor::for_level(plan.clone(), level).unwrap();
+            let floats: Vec<Vec<f32>> = inputs.iter().map(|i| i.iter().map(|x| *x as f32).collect()).collect();
+            let wholes: Vec<Vec<i64>> = inputs.iter().map(|i| i.iter().map(|x| *x as i64).collect()).collect();
+            let given: Vec<_> = executor.plan().inputs.iter().enumerate().map(|(at, port)| match executor.plan().value(port.value).kind {
+                Type::F32 => super::cpu::Input::F32(&floats[at]),
+                _ => super::cpu::Input::I64(&wholes[at]),
+            }).collect();
+            let mut offsets = vec![0];
+            for length in &lengths { offsets.push(offsets.last().unwrap() + length); }
+            let (mut state, mut out) = (super::cpu::State::default(), Vec::new());
+            for _ in 0..2 {
+                executor.run(&mut state, &super::cpu::Batch { offsets: &offsets, inputs: &given }, &mut out).unwrap();
+            }
+            for (port, got) in plan.outputs.iter().zip(&out) {
+                let expected = read("outputs", &port.name);
+                assert_eq!(expected.len(), got.len(), "{name} {}", port.name);
+                for (e, g) in expected.iter().zip(got) {
+                    let off = (e - f64::from(*g)).abs() / (1.0 + e.abs());
+                    far = if off.is_nan() { f64::INFINITY } else { far.max(off) };
+                }
+            }
+        }
+        if far > 1e-5 { say(format!("FAR {far:e} naive {worst:e}")); bad += 1; }
         if worst > 2e-5 { say(format!("WRONG {worst:e}")); bad += 1; } else {
             let maps = plan.nodes.iter().filter(|n| n.op.name() == "map").count();
             say(format!("ok {worst:.1e} {} -> {} ({maps} maps)", raw.nodes.len(), plan.nodes.len()));

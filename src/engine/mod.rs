@@ -4,6 +4,7 @@
 //! falls back to anything: what it cannot run it refuses at load time, by name.
 
 mod error;
+pub mod cpu;
 pub mod fuse;
 pub mod lower;
 mod model;
