@@ -3,8 +3,8 @@
 //! It serves models of one float32 tensor in and one out, both `[rows, width]`. It does no I/O, holds no thread and never
 //! falls back to anything: what it cannot run it refuses at load time, by name.
 
-mod error;
 pub mod cpu;
+mod error;
 pub mod fuse;
 pub mod lower;
 mod model;
@@ -12,7 +12,7 @@ mod model;
 mod naive;
 pub mod plan;
 #[cfg(test)]
-mod lower_tests;
+mod plan_tests;
 #[cfg(test)]
 mod tests;
 

@@ -40,6 +40,7 @@ impl Naive<'_> {
         f64::from(weight.data[row * weight.width + if weight.width == 1 { 0 } else { column }])
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn node(&self, op: &Op, output: ValueId, values: &Values) -> Vec<f64> {
         let out = self.plan.value(output);
         let (rows, width) = (self.rows(out.rows), out.width);

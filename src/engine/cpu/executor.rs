@@ -153,7 +153,10 @@ impl Executor {
             let expected = size.rows(value.rows) * value.width;
             let is_kind = matches!(
                 (value.kind, input),
-                (Type::F32, Input::F32(_)) | (Type::I64, Input::I64(_)) | (Type::I32, Input::I32(_)) | (Type::Bool, Input::Bool(_))
+                (Type::F32, Input::F32(_))
+                    | (Type::I64, Input::I64(_))
+                    | (Type::I32, Input::I32(_))
+                    | (Type::Bool, Input::Bool(_))
             );
             if !is_kind || input.len() != expected {
                 return Err(RunError::Input { input: port.name.clone(), expected, kind: value.kind, got: input.len() });
@@ -177,6 +180,7 @@ impl Run<'_> {
     /// # Safety
     ///
     /// Nothing else reads or writes the run's memory.
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     unsafe fn node(&self, node: &Node, ready: &Ready, scratch: &mut [f32]) -> Result<(), RunError> {
         let (plan, level) = (&self.executor.plan, self.executor.level);
         let out_value = plan.value(node.output);
@@ -189,7 +193,8 @@ impl Run<'_> {
         let failed = |reason: String| RunError::Node { node: node.name.clone(), reason };
         match (&node.op, ready) {
             (Op::Gemm { x, bias, activation, residual, .. }, Ready::Gemm(packed)) => {
-                let residual = residual.map(|id| Residual { rows: Rows::dense(read(id), rows, width), at: ResidualAt::AfterActivation });
+                let residual =
+                    residual.map(|id| Residual { rows: Rows::dense(read(id), rows, width), at: ResidualAt::AfterActivation });
                 let epilogue = Epilogue { bias: row(*bias), activation: of(*activation), residual };
                 let x = Rows::dense(read(*x), rows, packed.k());
                 gemm(x, packed, &epilogue, OutRows { values: out, stride: width }, 0..packed.panels(), scratch)

@@ -32,7 +32,7 @@ unsafe fn polynomial<S: Simd, const N: usize>(x: S::V, c: [f32; N]) -> S::V {
 /// # Safety
 /// The processor has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn exp<S: Simd>(x: S::V) -> S::V {
+pub(crate) unsafe fn exp<S: Simd>(x: S::V) -> S::V {
     // SAFETY: arithmetic only; the level is the caller's promise.
     unsafe { exp_in_range::<S>(S::min(S::splat(EXP_MOST), S::max(S::splat(EXP_LEAST), x))) }
 }
@@ -56,7 +56,7 @@ unsafe fn exp_in_range<S: Simd>(x: S::V) -> S::V {
 /// # Safety
 /// The processor has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn erf<S: Simd>(x: S::V) -> S::V {
+pub(crate) unsafe fn erf<S: Simd>(x: S::V) -> S::V {
     // SAFETY: arithmetic only; the level is the caller's promise.
     unsafe {
         // erf(4) is 1 in f32; the limit also keeps the squares finite.
@@ -79,7 +79,7 @@ pub unsafe fn erf<S: Simd>(x: S::V) -> S::V {
 /// # Safety
 /// The processor has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn sigmoid<S: Simd>(x: S::V) -> S::V {
+pub(crate) unsafe fn sigmoid<S: Simd>(x: S::V) -> S::V {
     // SAFETY: arithmetic only; the level is the caller's promise.
     unsafe {
         // e^-|x| cannot overflow, so x * sigmoid(x) tends to zero and not to a constant for large negative x.
@@ -94,7 +94,7 @@ pub unsafe fn sigmoid<S: Simd>(x: S::V) -> S::V {
 /// # Safety
 /// The processor has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn tanh<S: Simd>(x: S::V) -> S::V {
+pub(crate) unsafe fn tanh<S: Simd>(x: S::V) -> S::V {
     // SAFETY: arithmetic only; the level is the caller's promise.
     unsafe {
         // tanh(10) is 1 in f32; the limit keeps the square finite.
@@ -114,7 +114,7 @@ pub unsafe fn tanh<S: Simd>(x: S::V) -> S::V {
 /// # Safety
 /// The processor has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn silu<S: Simd>(x: S::V) -> S::V {
+pub(crate) unsafe fn silu<S: Simd>(x: S::V) -> S::V {
     // SAFETY: arithmetic only; the level is the caller's promise.
     unsafe { S::mul(x, sigmoid::<S>(x)) }
 }
@@ -124,7 +124,7 @@ pub unsafe fn silu<S: Simd>(x: S::V) -> S::V {
 /// # Safety
 /// The processor has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn gelu_erf<S: Simd>(x: S::V) -> S::V {
+pub(crate) unsafe fn gelu_erf<S: Simd>(x: S::V) -> S::V {
     // SAFETY: arithmetic only; the level is the caller's promise.
     unsafe {
         let half = S::mul(x, S::splat(0.5));
@@ -137,7 +137,7 @@ pub unsafe fn gelu_erf<S: Simd>(x: S::V) -> S::V {
 /// # Safety
 /// The processor has the instructions of `S`.
 #[inline(always)]
-pub unsafe fn gelu_tanh<S: Simd>(x: S::V) -> S::V {
+pub(crate) unsafe fn gelu_tanh<S: Simd>(x: S::V) -> S::V {
     // SAFETY: arithmetic only; the level is the caller's promise.
     unsafe {
         let inner = S::fma(S::mul(S::mul(x, x), S::splat(0.044_715)), x, x);

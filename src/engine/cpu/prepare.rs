@@ -37,9 +37,9 @@ pub(super) fn prepare(plan: &mut Plan, level: Level) -> Result<Vec<Ready>, Prepa
                 packed.push(*id);
                 Ready::Gemm(Packed::for_level(&weight.data, weight.rows, weight.width, level))
             }
-            Op::Map { program, args } => Ready::Map(
-                map(plan, node, program, args).map_err(|reason| PrepareError { node: node.name.clone(), reason })?,
-            ),
+            Op::Map { program, args } => {
+                Ready::Map(map(plan, node, program, args).map_err(|reason| PrepareError { node: node.name.clone(), reason })?)
+            }
             _ => Ready::Plain,
         });
     }

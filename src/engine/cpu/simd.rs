@@ -11,8 +11,7 @@ use super::level::Level;
 /// # Safety
 /// Every method may only run on a processor that has the level's instructions; `dispatch` sees to that. Pointers must be valid for
 /// `LANES` (or `n`) elements; no alignment is asked for.
-#[expect(clippy::missing_safety_doc, reason = "one contract for all methods, stated on the trait")]
-pub unsafe trait Simd: Copy {
+pub(crate) unsafe trait Simd: Copy {
     /// One vector register of `LANES` f32.
     type V: Copy;
     /// f32 per vector.
@@ -69,7 +68,7 @@ pub unsafe trait Simd: Copy {
 }
 
 /// A piece of work written once for all levels.
-pub trait Kernel {
+pub(crate) trait Kernel {
     /// What it gives back.
     type Out;
     /// Does it with the instructions of `S`. Mark every implementation `#[inline(always)]`.
@@ -84,7 +83,7 @@ pub trait Kernel {
 /// # Safety
 /// The kernel's own pointers are valid; the level is seen to here.
 #[inline]
-pub unsafe fn dispatch<K: Kernel>(level: Level, kernel: K) -> K::Out {
+pub(crate) unsafe fn dispatch<K: Kernel>(level: Level, kernel: K) -> K::Out {
     match level.runnable() {
         // SAFETY: `runnable` never gives a level that the processor lacks.
         #[cfg(target_arch = "x86_64")]
@@ -99,7 +98,7 @@ pub unsafe fn dispatch<K: Kernel>(level: Level, kernel: K) -> K::Out {
 
 /// Eight lanes of plain Rust.
 #[derive(Debug, Clone, Copy)]
-pub struct Portable;
+pub(crate) struct Portable;
 
 /// Lane by lane over one, two or three arrays.
 macro_rules! lanes {

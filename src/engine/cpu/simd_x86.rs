@@ -26,11 +26,11 @@ pub(super) unsafe fn enter_avx2<K: Kernel>(kernel: K) -> K::Out {
 
 /// Sixteen lanes.
 #[derive(Debug, Clone, Copy)]
-pub struct Avx512;
+pub(crate) struct Avx512;
 
 /// Eight lanes.
 #[derive(Debug, Clone, Copy)]
-pub struct Avx2;
+pub(crate) struct Avx2;
 
 /// Trait methods that are one expression of intrinsics.
 macro_rules! ops {

@@ -37,7 +37,8 @@ fn merged(plan: &mut Plan, at: usize) -> Option<usize> {
     let widths = parts.map(|value| plan.value(value).width);
     let weight = beside(plan, &plain.iter().map(|(_, weight, _)| *weight).collect::<Vec<_>>());
     let bias = if plain.iter().any(|(.., bias)| bias.is_some()) {
-        let rows: Vec<WeightId> = plain.iter().zip(widths).map(|((.., bias), width)| bias.unwrap_or_else(|| zeros(plan, width))).collect();
+        let rows: Vec<WeightId> =
+            plain.iter().zip(widths).map(|((.., bias), width)| bias.unwrap_or_else(|| zeros(plan, width))).collect();
         Some(beside(plan, &rows))
     } else {
         None

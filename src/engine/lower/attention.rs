@@ -130,7 +130,8 @@ impl Lowering<'_> {
         let Op::Map { program, args } = &made.op else { return (value, 1.0) };
         let [first, second, Instruction::Binary(Binary::Mul, 0, 1)] = program.code() else { return (value, 1.0) };
         match (first, second, &args[..]) {
-            (Instruction::Arg(0), Instruction::Scalar(factor), [arg]) | (Instruction::Scalar(factor), Instruction::Arg(0), [arg])
+            (Instruction::Arg(0), Instruction::Scalar(factor), [arg])
+            | (Instruction::Scalar(factor), Instruction::Arg(0), [arg])
                 if self.plan.value(*arg).width == matrix.width() =>
             {
                 (*arg, *factor)

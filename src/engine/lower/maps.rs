@@ -100,9 +100,7 @@ impl Lowering<'_> {
         let matrix = self.matrix(node, 0)?;
         let is_whole = |kind: DatumType| kind.is_integer() || kind == DatumType::Bool;
         let made = match op.to {
-            DatumType::F32 if is_whole(from) || from == DatumType::F32 => {
-                Matrix { value: self.float(node, &matrix), ..matrix }
-            }
+            DatumType::F32 if is_whole(from) || from == DatumType::F32 => Matrix { value: self.float(node, &matrix), ..matrix },
             DatumType::Bool => {
                 return self.map(node, 1, &|places| {
                     vec![Instruction::Scalar(0.0), Instruction::Binary(Binary::NotEqual, places[0], places[0] + 1)]
@@ -217,7 +215,8 @@ impl Lowering<'_> {
 
 /// How a map's outcome lies: as its widest operand, and with a row for each token if any has.
 fn common(operands: &[Operand]) -> Result<Matrix, String> {
-    let matrices: Vec<&Matrix> = operands.iter().filter_map(|o| if let Operand::Matrix(m) = o { Some(m) } else { None }).collect();
+    let matrices: Vec<&Matrix> =
+        operands.iter().filter_map(|o| if let Operand::Matrix(m) = o { Some(m) } else { None }).collect();
     let widest = matrices.iter().max_by_key(|matrix| matrix.sizes.len()).ok_or("works on no matrix")?;
     let mut layout = (*widest).clone();
     for matrix in &matrices {

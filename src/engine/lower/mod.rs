@@ -50,11 +50,7 @@ enum Tensors {
     /// Cut from a tensor that is the same for every batch, along the tokens: the tensor, the axis, and where it begins.
     ByPosition(Arc<Tensor>, usize, usize),
     /// The token's place in its sequence, and so many more; at which axis of how many.
-    Positions {
-        from: usize,
-        axis: usize,
-        rank: usize,
-    },
+    Positions { from: usize, axis: usize, rank: usize },
     /// Inside of an attention.
     Scores(Scores),
 }
@@ -236,7 +232,7 @@ impl<'m> Lowering<'m> {
         if fact.shape.iter().next() != Some(&self.batch) || features.iter().product::<usize>() != matrix.width() {
             return Err(format!("the output's shape {:?} does not begin with the batch", fact.shape));
         }
-        if matrix.rows() == Rows::Token && fact.shape.iter().nth(1) != self.token.as_ref() {
+        if matrix.rows() == Rows::Token && fact.shape.get(1) != self.token.as_ref() {
             return Err(format!("the output's shape {:?} does not have the tokens behind the batch", fact.shape));
         }
         // an input that is an output too is copied

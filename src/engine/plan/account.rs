@@ -40,7 +40,8 @@ impl Plan {
         let (flops, other_ops) = match &node.op {
             Op::Gemm { weight, bias, activation, residual, .. } => {
                 let k = self.weight(*weight).rows as u64;
-                let extra = u64::from(bias.is_some()) + u64::from(*activation != Activation::None) + u64::from(residual.is_some());
+                let extra =
+                    u64::from(bias.is_some()) + u64::from(*activation != Activation::None) + u64::from(residual.is_some());
                 (2 * elements * k, extra * elements)
             }
             Op::Attention { heads, head, head_out, bias, .. } => {
@@ -74,7 +75,8 @@ impl Plan {
         };
         let weights: BTreeSet<_> = node.op.weights().into_iter().collect();
         let rows = size.rows(self.value(node.output).rows);
-        values.into_iter().map(of_value).sum::<u64>() + weights.into_iter().map(|id| self.weight_bytes(node, id, rows)).sum::<u64>()
+        values.into_iter().map(of_value).sum::<u64>()
+            + weights.into_iter().map(|id| self.weight_bytes(node, id, rows)).sum::<u64>()
     }
 
     /// Bytes of a weight that a node touches which makes so many rows.

@@ -63,13 +63,13 @@ impl Plan {
         Ok(())
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn fits(&self, node: &Node) -> Result<(), String> {
         let out = self.value(node.output);
         let width = |id: ValueId| self.value(id).width;
         let ensure = |holds: bool, reason: &dyn Fn() -> String| if holds { Ok(()) } else { Err(reason()) };
-        let same_rows = |id: ValueId| {
-            ensure(self.value(id).rows == out.rows, &|| format!("value {} has other rows than the output", id.0))
-        };
+        let same_rows =
+            |id: ValueId| ensure(self.value(id).rows == out.rows, &|| format!("value {} has other rows than the output", id.0));
         let is = |id: ValueId, expected: usize| {
             ensure(width(id) == expected, &|| format!("value {} is {} wide, not {expected}", id.0, width(id)))
         };

@@ -142,7 +142,8 @@ impl Program {
                 places.push(result);
                 continue;
             }
-            let renumbered = step.mapped(|operand| places[operand]).shifted(0, |place| if place > at { place - 1 } else { place });
+            let renumbered =
+                step.mapped(|operand| places[operand]).shifted(0, |place| if place > at { place - 1 } else { place });
             places.push(code.len());
             code.push(renumbered);
         }
