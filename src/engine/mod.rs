@@ -1,10 +1,18 @@
-//! The embedded reference engine: a model read from ONNX and run on the CPU by tract.
+//! The embedded reference engine: ONNX models, read by tract, lowered to plans of fused nodes (`lower`, `fuse`, `plan`) and run on
+//! the processor (`cpu`). [`Model`] is the demo's: small models of one tensor in and one out, run by tract as they are.
 //!
-//! It serves models of one float32 tensor in and one out, both `[rows, width]`. It does no I/O, holds no thread and never
-//! falls back to anything: what it cannot run it refuses at load time, by name.
+//! It does no I/O, holds no thread and never falls back to anything: what it cannot run it refuses at load time, by name.
 
+pub mod cpu;
 mod error;
+pub mod fuse;
+pub mod lower;
 mod model;
+#[cfg(test)]
+mod naive;
+pub mod plan;
+#[cfg(test)]
+mod plan_tests;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,207 @@
+//! The loops around the tiles: blocks of input rows that fit the second cache, blocks of weight rows that fit the first, panels, tiles.
+//! Lengths are checked here, once a call.
+
+use std::ops::Range;
+
+use super::super::simd::dispatch;
+use super::epilogue::Epilogue;
+use super::packed::{Packed, Panel, Shape};
+use super::shape::{GemmError, Rows, check_len, check_rows};
+use super::store::Finish;
+use super::target::{OutRows, SharedOut, Target};
+use super::tile::{self, BLOCK_K, Dots, IN_PLACE_ROWS, PACKED_STRIDE, Tile};
+
+/// Input rows that are packed at a time: 112 rows of `BLOCK_K` take a quarter of a second cache of 1 MiB.
+const BLOCK_ROWS: usize = 112;
+/// Bytes of weights that a block of input rows passes together: less than half a second cache of 1 MiB.
+const GROUP_BYTES: usize = 384 << 10;
+
+/// f32 of scratch that a call with `rows` input rows needs; never more than about 230 KiB.
+#[must_use]
+pub fn scratch_len(rows: usize) -> usize {
+    if rows <= IN_PLACE_ROWS { 0 } else { rows.min(BLOCK_ROWS) * PACKED_STRIDE }
+}
+
+/// out = act(x W + bias) with the residual where the epilogue says, for the columns of `panels` (`0..weights.panels()` for all).
+///
+/// # Errors
+/// A buffer that is too short, or panels that do not exist; nothing is written then.
+pub fn gemm(
+    x: Rows<'_>,
+    weights: &Packed,
+    epilogue: &Epilogue<'_>,
+    out: OutRows<'_>,
+    panels: Range<usize>,
+    scratch: &mut [f32],
+) -> Result<(), GemmError> {
+    let out = SharedOut::new(out);
+    // SAFETY: the output was borrowed mutably, so nobody else writes it.
+    unsafe { gemm_shared(x, weights, epilogue, out, panels, scratch) }
+}
+
+/// `gemm` for threads that share an output.
+///
+/// # Safety
+/// No other call that runs at the same time covers the same panel of the same output, and nobody else reads or writes it.
+///
+/// # Errors
+/// As `gemm`.
+pub unsafe fn gemm_shared(
+    x: Rows<'_>,
+    weights: &Packed,
+    epilogue: &Epilogue<'_>,
+    out: SharedOut<'_>,
+    panels: Range<usize>,
+    scratch: &mut [f32],
+) -> Result<(), GemmError> {
+    let (k, n) = (weights.k(), weights.n());
+    check_rows("input", x.values.len(), x.count, x.stride, k)?;
+    check_len("scratch", scratch.len(), scratch_len(x.count))?;
+    Target { epilogue, out }.check(x.count, n)?;
+    if panels.end > weights.panels() {
+        return Err(GemmError::Panels { end: panels.end, panels: weights.panels() });
+    }
+    let call = Call { x, weights, target: Target { epilogue, out } };
+    // SAFETY: every length was checked just now; the output is ours by the caller's promise.
+    unsafe {
+        if x.count <= IN_PLACE_ROWS {
+            call.in_place(panels);
+        } else {
+            call.blocked(panels, scratch);
+        }
+    }
+    Ok(())
+}
+
+/// One checked call.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    x: Rows<'a>,
+    weights: &'a Packed,
+    target: Target<'a>,
+}
+
+/// Input rows at `a`, of which the first is row `row` of the call.
+#[derive(Clone, Copy)]
+struct Block {
+    a: *const f32,
+    stride: usize,
+    row: usize,
+    rows: usize,
+}
+
+impl Call<'_> {
+    /// Few rows: the weights are streamed once, all rows together.
+    unsafe fn in_place(self, panels: Range<usize>) {
+        let block = Block { a: self.x.values.as_ptr(), stride: self.x.stride, row: 0, rows: self.x.count };
+        // SAFETY: the whole of k is one block, and the lengths were checked.
+        unsafe {
+            self.tiles(panels.clone(), block, 0..self.weights.k());
+            self.dots(panels, block);
+        }
+    }
+
+    /// Many rows: blocks are copied so that each row of a tile lies in its own cache sets.
+    unsafe fn blocked(self, panels: Range<usize>, scratch: &mut [f32]) {
+        let k = self.weights.k();
+        let depth = k.div_ceil(k.div_ceil(BLOCK_K).max(1)).next_multiple_of(8).min(BLOCK_K);
+        let mut row = 0;
+        while row < self.x.count {
+            let rows = even_part(self.x.count - row, BLOCK_ROWS);
+            let mut from = 0;
+            loop {
+                let to = (from + depth).min(k);
+                self.pack(row..row + rows, from..to, scratch);
+                let block = Block { a: scratch.as_ptr(), stride: PACKED_STRIDE, row, rows };
+                // SAFETY: the block was just packed, and the lengths were checked.
+                unsafe { self.tiles(panels.clone(), block, from..to) };
+                from = to;
+                if from >= k {
+                    break;
+                }
+            }
+            row += rows;
+        }
+        let all = Block { a: self.x.values.as_ptr(), stride: self.x.stride, row: 0, rows: self.x.count };
+        // SAFETY: the lengths were checked.
+        unsafe { self.dots(panels, all) };
+    }
+
+    /// Copies a block of the input into `scratch`.
+    fn pack(&self, rows: Range<usize>, depth: Range<usize>, scratch: &mut [f32]) {
+        for (row, to) in rows.zip(scratch.chunks_mut(PACKED_STRIDE)) {
+            let start = row * self.x.stride;
+            if let (Some(from), Some(to)) = (self.x.values.get(start + depth.start..start + depth.end), to.get_mut(..depth.len()))
+            {
+                to.copy_from_slice(from);
+            }
+        }
+    }
+
+    /// All tiles of a block with the panels, for the weight rows `depth`. As many panels as fit the second cache go together: each
+    /// tile of input passes them all while it is in the first cache, and stores them side by side.
+    unsafe fn tiles(self, panels: Range<usize>, block: Block, depth: Range<usize>) {
+        let group = (GROUP_BYTES / (depth.len() * self.weights.panel_width() * size_of::<f32>()).max(1)).max(1);
+        let most = tile::most_rows(self.weights.level());
+        for first in panels.clone().step_by(group) {
+            let mut done = 0;
+            while done < block.rows {
+                let rows = even_part(block.rows - done, most);
+                for index in first..panels.end.min(first + group) {
+                    // SAFETY: the rows are in the block and the panel in the weights.
+                    unsafe { self.tile(self.weights.panel(index), block, done, rows, depth.clone()) };
+                }
+                done += rows;
+            }
+        }
+    }
+
+    /// One tile: `rows` of the block from `done` on.
+    #[inline]
+    unsafe fn tile(self, panel: Panel, block: Block, done: usize, rows: usize, depth: Range<usize>) {
+        let (vectors, width) = match panel.shape {
+            Shape::Two => (2, self.weights.panel_width()),
+            Shape::One => (1, self.weights.panel_width() / 2),
+            Shape::Dot => return,
+        };
+        let level = self.weights.level();
+        let last = depth.end == self.weights.k();
+        let row = block.row + done;
+        let tile = Tile {
+            a: block.a.wrapping_add(done * block.stride),
+            a_stride: block.stride,
+            b: self.weights.data().as_ptr().wrapping_add(panel.start + depth.start * width),
+            k: depth.len(),
+            store: self.target.store(row, panel.column, panel.columns, depth.start > 0, last),
+        };
+        // SAFETY: offsets stay inside the checked lengths; `wrapping_add` is for empty matrices, whose pointers are not read.
+        unsafe {
+            tile::run(level, rows, vectors, &tile);
+            if last {
+                self.target.activate(level, row, rows, panel.column, panel.columns);
+            }
+        }
+    }
+
+    /// The single columns behind the last panel, if they are among the panels asked for, and their epilogue.
+    unsafe fn dots(self, panels: Range<usize>, block: Block) {
+        let Some(panel) = panels.last().map(|index| self.weights.panel(index)).filter(|panel| panel.shape == Shape::Dot) else {
+            return;
+        };
+        let level = self.weights.level();
+        // SAFETY: offsets stay inside the checked lengths.
+        unsafe {
+            let store = self.target.store(0, panel.column, panel.columns, false, true);
+            let (a, a_stride, b) = (block.a, block.stride, self.weights.data().as_ptr().wrapping_add(panel.start));
+            let (k, rows, columns, out, out_stride) = (self.weights.k(), block.rows, panel.columns, store.out, store.out_stride);
+            dispatch(level, Dots { a, a_stride, b, k, rows, columns, out, out_stride });
+            dispatch(level, Finish { store, rows });
+            self.target.activate(level, 0, rows, panel.column, columns);
+        }
+    }
+}
+
+/// The first of the fewest parts of at most `most` that `total` is cut into evenly: 16 rows are two tiles of 8, not 14 and 2.
+pub(super) fn even_part(total: usize, most: usize) -> usize {
+    total.div_ceil(total.div_ceil(most).max(1))
+}

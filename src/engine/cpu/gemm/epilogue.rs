@@ -1,0 +1,150 @@
+//! What happens to a product before it is stored: bias, residual, activation. The cheap parts run in the registers of the tile; an
+//! activation that computes an exponential runs over the tile right after it was stored, while it is in the first cache.
+
+use super::super::math;
+use super::super::simd::{Kernel, Simd};
+use super::shape::Rows;
+
+/// The activation of a linear layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Activation {
+    /// y = x.
+    #[default]
+    None,
+    /// max(x, 0).
+    Relu,
+    /// 0.5 x (1 + erf(x / sqrt 2)).
+    GeluErf,
+    /// Gelu in its tanh form.
+    GeluTanh,
+    /// 1 / (1 + e^-x).
+    Sigmoid,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// x sigmoid(x).
+    Silu,
+}
+
+impl Activation {
+    /// Whether the tile applies it in registers.
+    pub(super) fn is_cheap(self) -> bool {
+        matches!(self, Self::None | Self::Relu)
+    }
+}
+
+/// On which side of the activation the residual is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResidualAt {
+    /// act(x W + bias + residual).
+    BeforeActivation,
+    /// act(x W + bias) + residual.
+    AfterActivation,
+}
+
+/// A matrix of the output's shape that is added to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Residual<'a> {
+    /// As many rows as the input has, as many columns as the weights have.
+    pub rows: Rows<'a>,
+    /// Where it is added.
+    pub at: ResidualAt,
+}
+
+/// All that follows the product. The default does nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Epilogue<'a> {
+    /// One value per column of the weights.
+    pub bias: Option<&'a [f32]>,
+    /// The activation.
+    pub activation: Activation,
+    /// The residual.
+    pub residual: Option<Residual<'a>>,
+}
+
+/// Activation, then the residual that comes after it, over a stored block of `rows` x `columns`.
+#[derive(Clone, Copy)]
+pub(super) struct Activate {
+    pub(super) activation: Activation,
+    pub(super) out: *mut f32,
+    pub(super) out_stride: usize,
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    /// Null if there is none.
+    pub(super) residual: *const f32,
+    pub(super) residual_stride: usize,
+}
+
+/// One activation on one vector, as a type, so that the loop around it is compiled once for each.
+trait Map {
+    unsafe fn map<S: Simd>(x: S::V) -> S::V;
+}
+
+macro_rules! maps {
+    ($($name:ident: $function:path;)*) => {$(
+        struct $name;
+        impl Map for $name {
+            #[inline(always)]
+            unsafe fn map<S: Simd>(x: S::V) -> S::V {
+                // SAFETY: arithmetic only; the level is the caller's promise.
+                unsafe { $function(x) }
+            }
+        }
+    )*};
+}
+
+maps! {
+    GeluErf: math::gelu_erf::<S>;
+    GeluTanh: math::gelu_tanh::<S>;
+    Sigmoid: math::sigmoid::<S>;
+    Tanh: math::tanh::<S>;
+    Silu: math::silu::<S>;
+}
+
+impl Kernel for Activate {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: the driver checked every length that the pointers stand for.
+        unsafe {
+            match self.activation {
+                Activation::GeluErf => self.over::<S, GeluErf>(),
+                Activation::GeluTanh => self.over::<S, GeluTanh>(),
+                Activation::Sigmoid => self.over::<S, Sigmoid>(),
+                Activation::Tanh => self.over::<S, Tanh>(),
+                Activation::Silu => self.over::<S, Silu>(),
+                Activation::None | Activation::Relu => {}
+            }
+        }
+    }
+}
+
+impl Activate {
+    #[inline(always)]
+    unsafe fn over<S: Simd, M: Map>(self) {
+        let mut row = 0;
+        while row < self.rows {
+            let mut column = 0;
+            while column < self.columns {
+                let lanes = (self.columns - column).min(S::LANES);
+                // SAFETY: row and column lie in the block, and the last vector of a row is masked to its end.
+                unsafe {
+                    let p = self.out.add(row * self.out_stride + column);
+                    let full = lanes == S::LANES;
+                    let mut y = M::map::<S>(if full { S::load(p) } else { S::load_n(p, lanes) });
+                    if !self.residual.is_null() {
+                        let r = self.residual.add(row * self.residual_stride + column);
+                        y = S::add(y, if full { S::load(r) } else { S::load_n(r, lanes) });
+                    }
+                    if full {
+                        S::store(p, y)
+                    } else {
+                        S::store_n(p, lanes, y)
+                    };
+                }
+                column += S::LANES;
+            }
+            row += 1;
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The int8 product: weights as signed bytes with one scale per column, activations as unsigned bytes with a scale and a zero point
+//! per row. Sums are exact 32-bit integers at every level (no saturating step), so all levels give the same bits before the epilogue.
+
+mod dot;
+mod driver;
+mod packed;
+mod quantize;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+pub use dot::LevelI8;
+pub use driver::{gemm_i8, gemm_i8_shared};
+pub use packed::{I8Error, PackedI8};
+pub use quantize::{QuantizedRows, RowQuant, quantize_rows, words_len};

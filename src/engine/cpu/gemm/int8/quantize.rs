@@ -1,0 +1,159 @@
+//! Rows of f32 to unsigned bytes, in the order in which the tiles read them: all rows of a tile side by side, word after word.
+
+use super::super::super::simd::{Kernel, Simd, dispatch};
+use super::super::driver::even_part;
+use super::super::shape::{GemmError, Rows, check_len, check_rows};
+use super::super::tile::most_rows;
+use super::dot::LevelI8;
+
+/// How a row was quantised: value = (byte - zero) * scale.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RowQuant {
+    /// The step; NaN if the row held a value that is not finite, which makes its whole output NaN.
+    pub scale: f32,
+    /// The byte of zero, 0..=255.
+    pub zero: i32,
+}
+
+/// Quantised rows, for any number of products with weights of the same level.
+#[derive(Debug, Clone, Copy)]
+pub struct QuantizedRows<'a> {
+    pub(super) words: &'a [u32],
+    pub(super) params: &'a [RowQuant],
+    pub(super) level: LevelI8,
+    pub(super) k: usize,
+}
+
+impl QuantizedRows<'_> {
+    /// How each row was quantised.
+    #[must_use]
+    pub fn params(&self) -> &[RowQuant] {
+        self.params
+    }
+}
+
+/// u32 words that `rows` rows of `k` values take at `level`.
+#[must_use]
+pub fn words_len(level: LevelI8, rows: usize, k: usize) -> usize {
+    rows * k.div_ceil(level.group())
+}
+
+/// Quantises rows of `k` values into `words` (of `words_len`) and `params` (one a row). Dynamic: each row by its own range, widened to
+/// hold zero, as ONNX's DynamicQuantizeLinear does for a tensor. Static: `fixed` for all rows; what lies outside saturates.
+///
+/// # Errors
+/// A buffer that is too short; nothing is written then.
+pub fn quantize_rows<'a>(
+    x: Rows<'_>,
+    k: usize,
+    fixed: Option<RowQuant>,
+    level: LevelI8,
+    words: &'a mut [u32],
+    params: &'a mut [RowQuant],
+) -> Result<QuantizedRows<'a>, GemmError> {
+    let level = level.runnable();
+    check_rows("input", x.values.len(), x.count, x.stride, k)?;
+    check_len("words", words.len(), words_len(level, x.count, k))?;
+    check_len("row parameters", params.len(), x.count)?;
+    let depth = k.div_ceil(level.group());
+    let most = most_rows(level.floats());
+    let (mut row, mut at) = (0, 0);
+    while row < x.count {
+        let rows = even_part(x.count - row, most);
+        for (lane, param) in params.iter_mut().skip(row).take(rows).enumerate() {
+            let from = x.values.as_ptr().wrapping_add((row + lane) * x.stride);
+            let to = words.as_mut_ptr().wrapping_add(at + lane);
+            let kernel = QuantizeRow { from, k, to, step: rows, group: level.group(), fixed };
+            // SAFETY: the row holds k values, and the tile's words start at `at` and are `rows * depth`, as checked.
+            *param = unsafe { dispatch(level.floats(), kernel) };
+        }
+        at += rows * depth;
+        row += rows;
+    }
+    Ok(QuantizedRows { words, params: params.get(..x.count).unwrap_or(&[]), level, k })
+}
+
+/// One row into every `step`-th word from `to` on.
+#[derive(Clone, Copy)]
+struct QuantizeRow {
+    from: *const f32,
+    k: usize,
+    to: *mut u32,
+    step: usize,
+    group: usize,
+    fixed: Option<RowQuant>,
+}
+
+impl Kernel for QuantizeRow {
+    type Out = RowQuant;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> RowQuant {
+        // SAFETY: the caller's promise: k values, and as many words as they take.
+        unsafe {
+            let quant = match self.fixed {
+                Some(quant) => quant,
+                None => self.range::<S>(),
+            };
+            let inverse = S::splat(1.0 / quant.scale);
+            let zero = S::splat(quant.zero as f32);
+            let mut poison = S::splat(0.0);
+            let (mut at, mut to) = (0, self.to);
+            while at < self.k {
+                let lanes = (self.k - at).min(S::LANES);
+                let p = self.from.add(at);
+                let x = if lanes == S::LANES { S::load(p) } else { S::load_n(p, lanes) };
+                // Zero for every finite x, NaN for all others.
+                poison = S::fma(x, S::splat(0.0), poison);
+                // Rounded before the zero point is added: a sum of two roundings would be off by one at ties.
+                let q = S::add(S::round_any(S::mul(x, inverse)), zero);
+                let q = S::min(S::splat(255.0), S::max(q, S::splat(0.0)));
+                let mut bytes = [0u8; 16];
+                S::store_bytes(bytes.as_mut_ptr(), q);
+                let mut i = 0;
+                while i < lanes {
+                    let word = if self.group == 4 {
+                        u32::from_ne_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]])
+                    } else {
+                        // Two sixteen-bit values, the first in the low half.
+                        u32::from(bytes[i]) | u32::from(bytes[i + 1]) << 16
+                    };
+                    *to = word;
+                    to = to.wrapping_add(self.step);
+                    i += self.group;
+                }
+                at += S::LANES;
+            }
+            if S::sum(poison).is_nan() { RowQuant { scale: f32::NAN, ..quant } } else { quant }
+        }
+    }
+}
+
+impl QuantizeRow {
+    /// Scale and zero point from the row's smallest and largest value and zero.
+    #[inline(always)]
+    unsafe fn range<S: Simd>(self) -> RowQuant {
+        // SAFETY: the row holds k values.
+        unsafe {
+            let zero = S::splat(0.0);
+            let (mut most, mut least) = (zero, zero);
+            let mut at = 0;
+            while at < self.k {
+                let lanes = (self.k - at).min(S::LANES);
+                let p = self.from.add(at);
+                let x = if lanes == S::LANES { S::load(p) } else { S::load_n(p, lanes) };
+                most = S::max(x, most);
+                least = S::min(x, least);
+                at += S::LANES;
+            }
+            let (most, least) = (S::largest(most), -S::largest(S::sub(zero, least)));
+            // Divided first, so that a range wider than f32 does not overflow.
+            let scale = most / 255.0 - least / 255.0;
+            // All zeros, or too small for the inverse to be finite: such a row is zero.
+            if scale < 1e-36 {
+                return RowQuant { scale: 1.0, zero: 0 };
+            }
+            RowQuant { scale, zero: (-least / scale).round_ties_even().clamp(0.0, 255.0) as i32 }
+        }
+    }
+}

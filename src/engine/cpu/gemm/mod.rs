@@ -1,0 +1,20 @@
+//! y = act(x W + bias) with a residual before or after the activation: f32 and dynamic int8, for weights that are packed once.
+//! Nothing is allocated per call; a call may cover a part of the columns, so that threads can share one product.
+
+mod aligned;
+mod driver;
+mod epilogue;
+pub mod int8;
+mod packed;
+mod shape;
+mod store;
+mod target;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+pub use driver::{gemm, gemm_shared, scratch_len};
+pub use epilogue::{Activation, Epilogue, Residual, ResidualAt};
+pub use packed::Packed;
+pub use shape::{GemmError, Rows};
+pub use target::{OutRows, SharedOut};

@@ -1,0 +1,78 @@
+//! The row-major views that kernels take, and the one check of their lengths. After it the kernels index without checks.
+
+/// Why a call was refused. Nothing was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GemmError {
+    /// A buffer is too short for its rows, or a row stride is shorter than a row.
+    Length {
+        /// Which argument.
+        what: &'static str,
+        /// Elements that it must have.
+        needed: usize,
+        /// Elements that it has.
+        given: usize,
+    },
+    /// The panels end behind the last one of the weights.
+    Panels {
+        /// Where the range ends.
+        end: usize,
+        /// Panels that there are.
+        panels: usize,
+    },
+    /// The rows were quantised for another level or row length than the weights.
+    Quantized {
+        /// The level of the rows.
+        level: &'static str,
+        /// Their length.
+        k: usize,
+    },
+}
+
+impl std::fmt::Display for GemmError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Length { what, needed, given } => write!(f, "{what} has {given} elements, but needs {needed}"),
+            Self::Panels { end, panels } => write!(f, "panels up to {end} were asked for, but the weights have {panels}"),
+            Self::Quantized { level, k } => write!(f, "rows of {k} quantised for {level} do not fit the weights"),
+        }
+    }
+}
+
+impl std::error::Error for GemmError {}
+
+/// A row-major matrix that is read: `count` rows, each starting `stride` elements after the one before.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    /// The elements; the last row need not be followed by its padding.
+    pub values: &'a [f32],
+    /// Rows.
+    pub count: usize,
+    /// Elements from one row to the next, at least a row's length.
+    pub stride: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// Rows without gaps.
+    #[must_use]
+    pub fn dense(values: &'a [f32], count: usize, row_len: usize) -> Self {
+        Self { values, count, stride: row_len }
+    }
+}
+
+/// Checks that `len` elements hold `count` rows of `row_len` at `stride`.
+pub(super) fn check_rows(what: &'static str, len: usize, count: usize, stride: usize, row_len: usize) -> Result<(), GemmError> {
+    if count == 0 {
+        return Ok(());
+    }
+    // Saturation makes an overflow fail the comparison instead of passing it.
+    let needed = (count - 1).saturating_mul(stride).saturating_add(row_len);
+    if len < needed || (count > 1 && stride < row_len) {
+        return Err(GemmError::Length { what, needed, given: len });
+    }
+    Ok(())
+}
+
+/// Checks a vector that must have at least `needed` elements.
+pub(super) fn check_len(what: &'static str, given: usize, needed: usize) -> Result<(), GemmError> {
+    if given < needed { Err(GemmError::Length { what, needed, given }) } else { Ok(()) }
+}

@@ -1,0 +1,118 @@
+//! The end of every tile, f32 or int8: the cheap parts of the epilogue in registers, and the masked stores.
+
+use super::super::simd::{Kernel, Simd};
+
+/// Where a tile goes, and what is added on the way. The parts of the epilogue that are not due are null or false.
+#[derive(Clone, Copy)]
+pub(super) struct Store {
+    pub(super) out: *mut f32,
+    pub(super) out_stride: usize,
+    /// Columns to store, at most the panel's width.
+    pub(super) columns: usize,
+    /// Add to what `out` holds: not the first block.
+    pub(super) accumulate: bool,
+    pub(super) bias: *const f32,
+    pub(super) residual: *const f32,
+    pub(super) residual_stride: usize,
+    pub(super) residual_first: bool,
+    pub(super) relu: bool,
+}
+
+/// The epilogue in registers, and the stores.
+#[inline(always)]
+pub(super) unsafe fn finish<S: Simd, const MR: usize, const NV: usize>(t: &Store, mut sums: [[S::V; NV]; MR]) {
+    // SAFETY: the driver checked that the pointers hold MR rows of `columns`; vectors behind the last column are masked.
+    unsafe {
+        if t.accumulate {
+            each::<S, MR, NV>(&mut sums, t.out, t.out_stride, t.columns);
+        }
+        if !t.bias.is_null() {
+            each::<S, MR, NV>(&mut sums, t.bias, 0, t.columns);
+        }
+        if !t.residual.is_null() && t.residual_first {
+            each::<S, MR, NV>(&mut sums, t.residual, t.residual_stride, t.columns);
+        }
+        if t.relu {
+            let mut r = 0;
+            while r < MR {
+                let mut v = 0;
+                while v < NV {
+                    sums[r][v] = S::max(S::splat(0.0), sums[r][v]);
+                    v += 1;
+                }
+                r += 1;
+            }
+        }
+        if !t.residual.is_null() && !t.residual_first {
+            each::<S, MR, NV>(&mut sums, t.residual, t.residual_stride, t.columns);
+        }
+        let full = t.columns == NV * S::LANES;
+        let mut r = 0;
+        while r < MR {
+            let mut v = 0;
+            while v < NV {
+                let p = t.out.wrapping_add(r * t.out_stride + v * S::LANES);
+                if full {
+                    S::store(p, sums[r][v]);
+                } else {
+                    S::store_n(p, t.columns.saturating_sub(v * S::LANES).min(S::LANES), sums[r][v]);
+                }
+                v += 1;
+            }
+            r += 1;
+        }
+    }
+}
+
+/// sums += a block of memory whose rows are `stride` apart.
+#[inline(always)]
+unsafe fn each<S: Simd, const MR: usize, const NV: usize>(
+    sums: &mut [[S::V; NV]; MR],
+    from: *const f32,
+    stride: usize,
+    columns: usize,
+) {
+    let full = columns == NV * S::LANES;
+    let mut r = 0;
+    while r < MR {
+        let mut v = 0;
+        while v < NV {
+            // SAFETY: the block holds MR rows of `columns`, and what lies behind them is masked.
+            unsafe {
+                let p = from.wrapping_add(r * stride + v * S::LANES);
+                let x = if full { S::load(p) } else { S::load_n(p, columns.saturating_sub(v * S::LANES).min(S::LANES)) };
+                sums[r][v] = S::add(sums[r][v], x);
+            }
+            v += 1;
+        }
+        r += 1;
+    }
+}
+
+/// The epilogue over `rows` rows of at most one vector that are stored already.
+#[derive(Clone, Copy)]
+pub(super) struct Finish {
+    pub(super) store: Store,
+    pub(super) rows: usize,
+}
+
+impl Kernel for Finish {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let mut store = self.store;
+        let mut row = 0;
+        while row < self.rows {
+            // SAFETY: the driver checked that the pointers hold `rows` rows of `columns`; a null stays null.
+            unsafe {
+                finish::<S, 1, 1>(&store, [[S::load_n(store.out, store.columns)]]);
+            }
+            store.out = store.out.wrapping_add(store.out_stride);
+            if !store.residual.is_null() {
+                store.residual = store.residual.wrapping_add(store.residual_stride);
+            }
+            row += 1;
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Runs plans on the CPU: kernels for every node, chosen once for the processor's vector instructions, and an executor that
+//! calls them in order on one block of memory.
+//!
+//! `unsafe` is here because vector instructions and memory that values share ask for it; every block says why it is sound.
+
+#![allow(unsafe_code, reason = "vector instructions, and one block of memory that values share")]
+
+pub mod attention;
+mod attention_core;
+pub mod embed;
+mod executor;
+pub mod gemm;
+pub mod level;
+pub mod map;
+mod map_ops;
+mod math;
+mod memory;
+pub mod norm;
+mod prepare;
+pub mod program;
+pub mod reduce;
+pub mod shape;
+mod simd;
+mod simd_more;
+#[cfg(target_arch = "x86_64")]
+mod simd_x86;
+
+pub use executor::{Batch, Executor, RunError, State};
+pub use memory::Input;
+pub use prepare::PrepareError;

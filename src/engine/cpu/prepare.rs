@@ -1,0 +1,145 @@
+//! What is done once for a plan: weights packed for the processor, programs put into the form in which they run.
+
+use super::gemm::{self, Packed};
+use super::level::Level;
+use super::program::{self, ArgShape};
+use crate::engine::plan::{self, Instruction, Node, Op, Plan, Rows, ValueId};
+
+/// Why a plan cannot run here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{node}: {reason}")]
+pub struct PrepareError {
+    /// The node.
+    pub node: String,
+    /// What about it cannot be run.
+    pub reason: String,
+}
+
+/// What a node has besides its description.
+#[derive(Debug)]
+pub(super) enum Ready {
+    /// A product's weight, packed.
+    Gemm(Packed),
+    /// A map's program.
+    Map(program::Program),
+    /// Nothing.
+    Plain,
+}
+
+/// Prepares every node. Weights that are packed leave the plan: they are held once.
+pub(super) fn prepare(plan: &mut Plan, level: Level) -> Result<Vec<Ready>, PrepareError> {
+    let mut ready = Vec::with_capacity(plan.nodes.len());
+    let mut packed = Vec::new();
+    for node in &plan.nodes {
+        ready.push(match &node.op {
+            Op::Gemm { weight: id, .. } => {
+                let weight = plan.weight(*id);
+                packed.push(*id);
+                Ready::Gemm(Packed::for_level(&weight.data, weight.rows, weight.width, level))
+            }
+            Op::Map { program, args } => {
+                Ready::Map(map(plan, node, program, args).map_err(|reason| PrepareError { node: node.name.clone(), reason })?)
+            }
+            _ => Ready::Plain,
+        });
+    }
+    for id in packed {
+        let is_packed = |node: &&Node| matches!(node.op, Op::Gemm { weight, .. } if weight == id);
+        let others = plan.nodes.iter().filter(|node| !is_packed(node)).any(|node| node.op.weights().contains(&id));
+        if !others {
+            plan.weights[id.0].data = Vec::new().into();
+        }
+    }
+    Ok(ready)
+}
+
+fn map(plan: &Plan, node: &Node, program: &plan::Program, args: &[ValueId]) -> Result<program::Program, String> {
+    let out = plan.value(node.output);
+    let shapes = args
+        .iter()
+        .map(|arg| {
+            let value = plan.value(*arg);
+            ArgShape { width: value.width, per_sequence: value.rows == Rows::Batch && out.rows == Rows::Token }
+        })
+        .collect();
+    // an instruction of the plan may become two
+    let (mut code, mut places) = (Vec::new(), Vec::new());
+    for step in program.code() {
+        let made = match *step {
+            Instruction::Arg(place) => program::Instruction::Arg(place),
+            Instruction::Weight(id) => program::Instruction::Row(plan.weight(id).data.clone()),
+            Instruction::Scalar(number) => program::Instruction::Scalar(number),
+            Instruction::Unary(op, x) => program::Instruction::Unary(unary(op), places[x]),
+            Instruction::Where(a, b, c) => program::Instruction::Where([places[a], places[b], places[c]]),
+            Instruction::Binary(plan::Binary::Pow, a, b) => match program.code()[b] {
+                Instruction::Scalar(exponent) => program::Instruction::Unary(program::Unary::Pow(exponent), places[a]),
+                _ => return Err("has an exponent that is no number".into()),
+            },
+            Instruction::Binary(plan::Binary::NotEqual, a, b) => {
+                code.push(program::Instruction::Binary(program::Binary::Equal, places[a], places[b]));
+                program::Instruction::Unary(program::Unary::Not, code.len() - 1)
+            }
+            Instruction::Binary(op, a, b) => program::Instruction::Binary(binary(op)?, places[a], places[b]),
+        };
+        code.push(made);
+        places.push(code.len() - 1);
+    }
+    let last = code.len().saturating_sub(1);
+    program::Program::new(out.width, shapes, code, vec![last]).map_err(|e| e.to_string())
+}
+
+const fn unary(op: plan::Unary) -> program::Unary {
+    use program::Unary as U;
+    match op {
+        plan::Unary::Abs => U::Abs,
+        plan::Unary::Erf => U::Erf,
+        plan::Unary::Exp => U::Exp,
+        plan::Unary::Floor => U::Floor,
+        plan::Unary::Log => U::Log,
+        plan::Unary::Neg => U::Neg,
+        plan::Unary::Recip => U::Recip,
+        plan::Unary::Relu => U::Relu,
+        plan::Unary::Rsqrt => U::Rsqrt,
+        plan::Unary::Sigmoid => U::Sigmoid,
+        plan::Unary::Sqrt => U::Sqrt,
+        plan::Unary::Square => U::Square,
+        plan::Unary::Tanh => U::Tanh,
+        plan::Unary::Gelu => U::Gelu,
+        plan::Unary::GeluTanh => U::GeluTanh,
+        plan::Unary::Silu => U::Silu,
+        plan::Unary::Not => U::Not,
+    }
+}
+
+fn binary(op: plan::Binary) -> Result<program::Binary, String> {
+    use program::Binary as B;
+    Ok(match op {
+        plan::Binary::Add => B::Add,
+        plan::Binary::Sub => B::Sub,
+        // of truths, which are 1 and 0
+        plan::Binary::Mul | plan::Binary::And => B::Mul,
+        plan::Binary::Div => B::Div,
+        plan::Binary::Min => B::Min,
+        plan::Binary::Max | plan::Binary::Or => B::Max,
+        plan::Binary::Equal => B::Equal,
+        plan::Binary::Less => B::Less,
+        plan::Binary::LessEqual => B::LessOrEqual,
+        plan::Binary::Greater => B::Greater,
+        plan::Binary::GreaterEqual => B::GreaterOrEqual,
+        plan::Binary::Pow | plan::Binary::NotEqual => return Err(format!("has a {op:?} that was not put otherwise")),
+    })
+}
+
+/// How much room the kernels need besides the values, for a batch of so many tokens.
+pub(super) fn scratch(plan: &Plan, ready: &[Ready], size: plan::Size) -> usize {
+    let of = |(node, ready): (&Node, &Ready)| match (&node.op, ready) {
+        (Op::Gemm { .. }, _) => gemm::scratch_len(size.rows(plan.value(node.output).rows)),
+        (Op::Attention { heads, head, head_out, scale, .. }, _) => {
+            let shape = super::attention::Heads { heads: *heads, head_size: *head, value_size: *head_out, scale: *scale };
+            super::attention::Attention::scratch_len(&shape)
+        }
+        (_, Ready::Map(program)) => program.scratch_len(),
+        _ => 0,
+    };
+    plan.nodes.iter().zip(ready).map(of).max().unwrap_or(0)
+}

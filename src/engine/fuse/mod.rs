@@ -1,0 +1,80 @@
+//! Makes few nodes of many: what one kernel can do in one pass over its rows becomes one node. Every step keeps the plan
+//! sound and its meaning; none looks at names.
+
+mod embed;
+mod epilogue;
+mod maps;
+mod norm;
+mod qkv;
+mod simple;
+
+use std::collections::BTreeMap;
+
+use super::plan::{Plan, ValueId, WeightId};
+
+/// Fuses a plan as it was lowered.
+pub fn fuse(plan: &mut Plan) {
+    prune(plan);
+    norm::find(plan);
+    prune(plan);
+    while epilogue::absorb(plan) {}
+    while embed::merge(plan) {}
+    qkv::merge(plan);
+    while maps::inline(plan) {}
+    prune(plan);
+}
+
+/// How often each value is read, outputs counted.
+fn uses(plan: &Plan) -> Vec<usize> {
+    let mut uses = vec![0; plan.values.len()];
+    let reads = plan.nodes.iter().flat_map(|node| node.op.reads()).chain(plan.outputs.iter().map(|port| port.value));
+    reads.for_each(|id| uses[id.0] += 1);
+    uses
+}
+
+/// Which node makes each value.
+fn makers(plan: &Plan) -> Vec<Option<usize>> {
+    let mut makers = vec![None; plan.values.len()];
+    for (at, node) in plan.nodes.iter().enumerate() {
+        makers[node.output.0] = Some(at);
+    }
+    makers
+}
+
+/// The only node that reads a value, if there is but one and it is no output.
+fn reader(plan: &Plan, uses: &[usize], value: ValueId) -> Option<usize> {
+    let reads = |node: &super::plan::Node| node.op.reads().contains(&value);
+    if uses[value.0] == 1 { plan.nodes.iter().position(reads) } else { None }
+}
+
+/// Leaves out nodes that no output needs, and values and weights that no node has.
+fn prune(plan: &mut Plan) {
+    let mut needed = vec![false; plan.values.len()];
+    plan.outputs.iter().for_each(|port| needed[port.value.0] = true);
+    for node in plan.nodes.iter().rev() {
+        if needed[node.output.0] {
+            node.op.reads().into_iter().for_each(|id| needed[id.0] = true);
+        }
+    }
+    plan.nodes.retain(|node| needed[node.output.0]);
+    plan.inputs.iter().for_each(|port| needed[port.value.0] = true);
+    let mut kept: BTreeMap<ValueId, ValueId> = BTreeMap::new();
+    let mut values = Vec::new();
+    for (at, value) in plan.values.iter().enumerate().filter(|(at, _)| needed[*at]) {
+        kept.insert(ValueId(at), ValueId(values.len()));
+        values.push(*value);
+    }
+    plan.values = values;
+    let moved = |id: ValueId| kept.get(&id).copied().unwrap_or(id);
+    for node in &mut plan.nodes {
+        node.op.replace(moved);
+        node.output = moved(node.output);
+    }
+    plan.inputs.iter_mut().chain(&mut plan.outputs).for_each(|port| port.value = moved(port.value));
+    let used: std::collections::BTreeSet<WeightId> = plan.nodes.iter().flat_map(|node| node.op.weights()).collect();
+    let places: BTreeMap<WeightId, WeightId> = used.iter().enumerate().map(|(at, id)| (*id, WeightId(at))).collect();
+    plan.weights = used.iter().map(|id| plan.weights[id.0].clone()).collect();
+    for node in &mut plan.nodes {
+        node.op.replace_weights(|id| places.get(&id).copied().unwrap_or(id));
+    }
+}

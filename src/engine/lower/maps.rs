@@ -1,0 +1,289 @@
+//! Elementwise operators, and what folds or norms columns.
+
+use tract_onnx::prelude::{DatumType, Tensor, TypedNode};
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::cast::Cast;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::math::PowConst;
+use tract_onnx::tract_core::ops::nn::{Reduce, Reducer, RmsNorm, Softmax, SoftmaxKind};
+
+use super::form::{Axis, Matrix};
+use super::{Lowering, Made, Tensors, floats, scalar};
+use crate::engine::plan::{Binary, Fold, Instruction, Op, Program, Rows, Unary, ValueId};
+
+/// What a map works on.
+#[derive(Debug)]
+enum Operand {
+    Matrix(Matrix),
+    Const(Tensor),
+}
+
+impl Lowering<'_> {
+    pub(super) fn binary(&mut self, node: &TypedNode, op: &TypedBinOp) -> Made {
+        let name = op.0.name();
+        let is_whole = |slot: usize| self.model.outlet_fact(node.inputs[slot]).is_ok_and(|fact| fact.datum_type.is_integer());
+        if name == "Div" && is_whole(0) {
+            return Err("divides whole numbers".into());
+        }
+        let op = match name {
+            "Add" => Binary::Add,
+            "Sub" => Binary::Sub,
+            "Mul" => Binary::Mul,
+            "Div" => Binary::Div,
+            "Min" => Binary::Min,
+            "Max" => Binary::Max,
+            "Pow" => Binary::Pow,
+            "And" => Binary::And,
+            "Or" => Binary::Or,
+            "Eq" => Binary::Equal,
+            "NE" => Binary::NotEqual,
+            "LT" => Binary::Less,
+            "LTE" => Binary::LessEqual,
+            "GT" => Binary::Greater,
+            "GTE" => Binary::GreaterEqual,
+            other => return Err(format!("the plan has no {other}")),
+        };
+        if let Some(scores) = self.scored(node, op)? {
+            return Ok(Some(Tensors::Scores(scores)));
+        }
+        self.map(node, 2, &|places| vec![Instruction::Binary(op, places[0], places[1])])
+    }
+
+    pub(super) fn unary(&mut self, node: &TypedNode, op: &ElementWiseOp) -> Made {
+        if let Some(PowConst { exponent }) = op.0.downcast_ref::<PowConst>() {
+            let exponent = *exponent;
+            // the operand stands before; its exponent is put behind it
+            return self.map(node, 1, &|places| {
+                vec![Instruction::Scalar(exponent), Instruction::Binary(Binary::Pow, places[0], places[0] + 1)]
+            });
+        }
+        let op = match op.0.name().as_str() {
+            "Abs" => Unary::Abs,
+            "Erf" => Unary::Erf,
+            "Exp" => Unary::Exp,
+            "Floor" => Unary::Floor,
+            "Ln" => Unary::Log,
+            "Neg" => Unary::Neg,
+            "Recip" => Unary::Recip,
+            "Rsqrt" => Unary::Rsqrt,
+            "Sigmoid" => Unary::Sigmoid,
+            "Sqrt" => Unary::Sqrt,
+            "Square" => Unary::Square,
+            "Tanh" => Unary::Tanh,
+            "GeluExact" => Unary::Gelu,
+            "GeluApproximate" => Unary::GeluTanh,
+            "Silu" => Unary::Silu,
+            "Not" => Unary::Not,
+            other => return Err(format!("the plan has no {other}")),
+        };
+        self.map(node, 1, &|places| vec![Instruction::Unary(op, places[0])])
+    }
+
+    /// The second where the first is true, else the third.
+    pub(super) fn choose(&mut self, node: &TypedNode) -> Made {
+        if let Some(scores) = self.masked(node)? {
+            return Ok(Some(Tensors::Scores(scores)));
+        }
+        self.map(node, 3, &|places| vec![Instruction::Where(places[0], places[1], places[2])])
+    }
+
+    pub(super) fn cast(&mut self, node: &TypedNode, op: &Cast) -> Made {
+        let from = self.model.outlet_fact(node.inputs[0]).map_err(|e| format!("{e:#}"))?.datum_type;
+        if let Tensors::ByPosition(tensor, axis, at) = self.input(node, 0)? {
+            let tensor = tensor.cast_to_dt(op.to).map_err(|e| format!("{e:#}"))?.into_owned();
+            return Ok(Some(Tensors::ByPosition(tensor.into(), *axis, *at)));
+        }
+        if let Tensors::Positions { .. } = self.input(node, 0)? {
+            let is_count = op.to.is_integer() || op.to == DatumType::TDim;
+            return if is_count { Ok(Some(self.input(node, 0)?.clone())) } else { Err("works on the tokens' places".into()) };
+        }
+        let matrix = self.matrix(node, 0)?;
+        let is_whole = |kind: DatumType| kind.is_integer() || kind == DatumType::Bool;
+        let made = match op.to {
+            DatumType::F32 if is_whole(from) || from == DatumType::F32 => Matrix { value: self.float(node, &matrix), ..matrix },
+            DatumType::Bool => {
+                return self.map(node, 1, &|places| {
+                    vec![Instruction::Scalar(0.0), Instruction::Binary(Binary::NotEqual, places[0], places[0] + 1)]
+                });
+            }
+            to if is_whole(to) && is_whole(from) => matrix,
+            to => return Err(format!("makes {to:?} of {from:?}")),
+        };
+        Ok(Some(Tensors::Matrix(made)))
+    }
+
+    /// A map over the first `count` inputs; `code` is given their places and ends with the result.
+    fn map(&mut self, node: &TypedNode, count: usize, code: &dyn Fn(&[usize]) -> Vec<Instruction>) -> Made {
+        let mut operands = Vec::with_capacity(count);
+        for slot in 0..count {
+            operands.push(match self.input(node, slot)?.clone() {
+                Tensors::Const(tensor) => Operand::Const((*tensor).clone()),
+                Tensors::Matrix(matrix) => Operand::Matrix(matrix),
+                Tensors::ByPosition(tensor, axis, from) => Operand::Matrix(self.by_position(node, &tensor, axis, from)?),
+                Tensors::Positions { .. } => return Err("works on the tokens' places".into()),
+                Tensors::Scores(_) => return Err("works on scores in a way that no attention does".into()),
+            });
+        }
+        let mut layout = common(&operands)?;
+        let (mut args, mut steps) = (Vec::new(), Vec::new());
+        for operand in &operands {
+            steps.push(match operand {
+                Operand::Matrix(matrix) => {
+                    args.push(matrix.value);
+                    Instruction::Arg(args.len() - 1)
+                }
+                Operand::Const(tensor) => match scalar(tensor) {
+                    Some(number) => Instruction::Scalar(number),
+                    None => {
+                        let row = row(tensor, &layout)?;
+                        Instruction::Weight(self.weight(&node.name, 1, row.len(), row))
+                    }
+                },
+            });
+        }
+        let places: Vec<usize> = (0..steps.len()).collect();
+        steps.extend(code(&places));
+        layout.value = self.push(&node.name, layout.rows(), layout.width(), Op::Map { program: Program::new(steps), args });
+        Ok(Some(Tensors::Matrix(layout)))
+    }
+
+    /// Folds columns or tokens.
+    pub(super) fn reduce(&mut self, node: &TypedNode, op: &Reduce) -> Made {
+        let matrix = self.matrix(node, 0)?;
+        let fold = match op.reducer {
+            Reducer::Sum | Reducer::MeanOfSquares => Fold::Sum,
+            Reducer::Max => Fold::Max,
+            Reducer::Min => Fold::Min,
+            ref other => return Err(format!("the plan folds by no {other:?}")),
+        };
+        let folded: Vec<Axis> = op.axes.iter().map(|place| matrix.axes[*place]).filter(|axis| *axis != Axis::One).collect();
+        let columns = folded.iter().filter(|axis| matches!(axis, Axis::Column(_))).count();
+        let mut x = self.float(node, &matrix);
+        let is_square = op.reducer == Reducer::MeanOfSquares;
+        if is_square {
+            let program = Program::new(vec![Instruction::Arg(0), Instruction::Unary(Unary::Square, 0)]);
+            x = self.push(&node.name, matrix.rows(), matrix.width(), Op::Map { program, args: vec![x] });
+        }
+        let axes = matrix.axes.iter().enumerate().map(|(place, axis)| if op.axes.contains(&place) { Axis::One } else { *axis });
+        let axes: Vec<Axis> = axes.collect();
+        if folded == [Axis::Token] && !is_square {
+            let value = self.push(&node.name, Rows::Batch, matrix.width(), Op::Pool { x, fold });
+            return Ok(Some(Tensors::Matrix(Matrix { value, axes, sizes: matrix.sizes })));
+        }
+        if columns != folded.len() || columns != matrix.sizes.len() {
+            return Err("folds some columns, or others than columns".into());
+        }
+        let mut value = if columns == 0 { x } else { self.push(&node.name, matrix.rows(), 1, Op::Reduce { x, fold }) };
+        if is_square {
+            #[allow(clippy::cast_precision_loss, reason = "a width")]
+            let share = Instruction::Scalar(1.0 / matrix.width() as f32);
+            let program = Program::new(vec![Instruction::Arg(0), share, Instruction::Binary(Binary::Mul, 0, 1)]);
+            value = self.push(&node.name, matrix.rows(), 1, Op::Map { program, args: vec![value] });
+        }
+        Ok(Some(Tensors::Matrix(Matrix { value, axes, sizes: Vec::new() })))
+    }
+
+    pub(super) fn rms_norm(&mut self, node: &TypedNode, op: &RmsNorm) -> Made {
+        let matrix = self.matrix(node, 0)?;
+        let epsilon = scalar(&op.eps).ok_or("has no single epsilon")?;
+        self.over_columns(&matrix, op.axis)?;
+        let x = self.float(node, &matrix);
+        let value = self.push(&node.name, matrix.rows(), matrix.width(), Op::RmsNorm { x, epsilon, scale: None });
+        Ok(Some(Tensors::Matrix(Matrix { value, ..matrix })))
+    }
+
+    pub(super) fn softmax(&mut self, node: &TypedNode, op: &Softmax) -> Made {
+        let [axis] = op.axes[..] else { return Err("is over several axes".into()) };
+        if op.kind != SoftmaxKind::Softmax || op.quant_output_dt.is_some() {
+            return Err(format!("the plan has no {:?}", op.kind));
+        }
+        if let Tensors::Scores(scores) = self.input(node, 0)? {
+            return Ok(Some(Tensors::Scores(scores.softmax(axis)?)));
+        }
+        let matrix = self.matrix(node, 0)?;
+        self.over_columns(&matrix, axis)?;
+        let x: ValueId = self.float(node, &matrix);
+        let value = self.push(&node.name, matrix.rows(), matrix.width(), Op::Softmax(x));
+        Ok(Some(Tensors::Matrix(Matrix { value, ..matrix })))
+    }
+
+    fn over_columns(&self, matrix: &Matrix, axis: usize) -> Result<(), String> {
+        let is_all = matrix.axes.get(axis) == Some(&Axis::Column(0)) && matrix.sizes.len() == 1;
+        if is_all { Ok(()) } else { Err("is not over all columns".into()) }
+    }
+}
+
+/// How a map's outcome lies: as its widest operand, and with a row for each token if any has.
+fn common(operands: &[Operand]) -> Result<Matrix, String> {
+    let matrices: Vec<&Matrix> =
+        operands.iter().filter_map(|o| if let Operand::Matrix(m) = o { Some(m) } else { None }).collect();
+    let widest = matrices.iter().max_by_key(|matrix| matrix.sizes.len()).ok_or("works on no matrix")?;
+    let mut layout = (*widest).clone();
+    for matrix in &matrices {
+        if matrix.axes.len() != layout.axes.len() {
+            return Err("works on tensors of different rank".into());
+        }
+        if !matrix.sizes.is_empty() && (matrix.sizes != widest.sizes || matrix.columns() != widest.columns()) {
+            return Err("works on columns that lie differently".into());
+        }
+        for (place, axis) in matrix.axes.iter().enumerate() {
+            match (layout.axes[place], *axis) {
+                (Axis::One, Axis::Batch | Axis::Token) => layout.axes[place] = *axis,
+                (own, other) if own == other || other == Axis::One => {}
+                (own, other) => return Err(format!("puts {own:?} and {other:?} together")),
+            }
+        }
+    }
+    // a constant may bring the columns
+    if layout.sizes.is_empty() {
+        for operand in operands {
+            let Operand::Const(tensor) = operand else { continue };
+            if tensor.len() == 1 {
+                continue;
+            }
+            if !layout.sizes.is_empty() || tensor.rank() != layout.axes.len() {
+                return Err("spreads over columns of several constants".into());
+            }
+            for (place, length) in tensor.shape().iter().enumerate().filter(|(_, length)| **length > 1) {
+                if layout.axes[place] != Axis::One {
+                    return Err(format!("has a constant along {:?}", layout.axes[place]));
+                }
+                layout.sizes.push(*length);
+                layout.axes[place] = Axis::Column(layout.sizes.len() - 1);
+            }
+        }
+    }
+    Ok(layout)
+}
+
+/// A constant as a row that lies as the matrix does.
+fn row(tensor: &Tensor, layout: &Matrix) -> Result<Vec<f32>, String> {
+    if tensor.rank() != layout.axes.len() {
+        return Err("has a constant of another rank".into());
+    }
+    let columns = layout.columns();
+    for (place, length) in tensor.shape().iter().enumerate() {
+        let fits = match layout.axes[place] {
+            Axis::Column(column) => *length == layout.sizes[column] || *length == 1,
+            _ => *length == 1,
+        };
+        if !fits {
+            return Err(format!("has a constant of {length} along {:?}", layout.axes[place]));
+        }
+    }
+    let mut order = columns.clone();
+    order.extend((0..tensor.rank()).filter(|place| !columns.contains(place)));
+    let turned = tensor.clone().permute_axes(&order).map_err(|e| format!("{e:#}"))?;
+    let lengths = &turned.shape()[..columns.len()];
+    let data = floats(&turned)?;
+    let at = |index: usize| {
+        let (mut rest, mut offset, mut stride) = (index, 0, 1);
+        for (size, length) in layout.sizes.iter().zip(lengths).rev() {
+            offset += (rest % size) % length * stride;
+            stride *= length;
+            rest /= size;
+        }
+        offset
+    };
+    Ok((0..layout.width()).map(|index| data[at(index)]).collect())
+}

@@ -1,0 +1,121 @@
+//! What a plan costs, counted exactly from its nodes and the size of a batch.
+//!
+//! - A multiply-add is two FLOPs. A GEMM of `[m, k]` by `[k, n]` has `2·m·n·k`; attention over sequences of lengths `s` has
+//!   `4·Σs²·d` with `d` = heads × head size (half of it for the scores, half for the values). Biases and residuals that are
+//!   added, activations, norms, softmax, lookups' sums and maps are counted apart, as `other_ops`.
+//! - The bytes of a node are those of each distinct matrix that it reads or writes, once, at the width at which it is
+//!   stored; of a table that is looked up, the rows that are touched.
+
+use std::collections::BTreeSet;
+
+use super::{Activation, Node, Op, Plan, Rows, Size};
+
+/// What one node costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Floating-point operations of matrix products.
+    pub flops: u64,
+    /// All others.
+    pub other_ops: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+}
+
+/// What a plan costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// The sum over its nodes.
+    pub cost: Cost,
+    /// What any execution must touch: weights, inputs and outputs, once.
+    pub min_bytes: u64,
+}
+
+impl Plan {
+    /// What a node costs for a batch of this size.
+    #[must_use]
+    pub fn cost(&self, node: &Node, size: Size) -> Cost {
+        let out = self.value(node.output);
+        let (rows, width) = (size.rows(out.rows) as u64, out.width as u64);
+        let elements = rows * width;
+        let (flops, other_ops) = match &node.op {
+            Op::Gemm { weight, bias, activation, residual, .. } => {
+                let k = self.weight(*weight).rows as u64;
+                let extra =
+                    u64::from(bias.is_some()) + u64::from(*activation != Activation::None) + u64::from(residual.is_some());
+                (2 * elements * k, extra * elements)
+            }
+            Op::Attention { heads, head, head_out, bias, .. } => {
+                let (squares, heads) = (size.squares as u64, *heads as u64);
+                let products = 2 * squares * heads * (head + head_out) as u64;
+                // scale, bias, and the softmax: greatest, difference, exponential, sum, quotient
+                (products, squares * heads * (6 + u64::from(bias.is_some())))
+            }
+            Op::Embed(tables) => (0, (tables.len() as u64 - 1) * elements),
+            Op::LayerNorm { residual, scale, shift, .. } => {
+                let extra = u64::from(residual.is_some()) + u64::from(scale.is_some()) + u64::from(shift.is_some());
+                (0, (5 + extra) * elements) // mean, difference, square, sum, product
+            }
+            Op::RmsNorm { scale, .. } => (0, (3 + u64::from(scale.is_some())) * elements),
+            Op::Softmax(_) => (0, 5 * elements),
+            Op::Map { program, .. } => (0, program.operations() as u64 * elements),
+            Op::Reduce { x, .. } | Op::Pool { x, .. } => {
+                let x = self.value(*x);
+                (0, (size.rows(x.rows) * x.width) as u64)
+            }
+            Op::Concat(_) | Op::Slice(_) => (0, 0),
+        };
+        Cost { flops, other_ops, bytes: self.node_bytes(node, size) }
+    }
+
+    fn node_bytes(&self, node: &Node, size: Size) -> u64 {
+        let values: BTreeSet<_> = node.op.reads().into_iter().chain([node.output]).collect();
+        let of_value = |id| {
+            let value = self.value(id);
+            (size.rows(value.rows) * value.width * value.kind.bytes()) as u64
+        };
+        let weights: BTreeSet<_> = node.op.weights().into_iter().collect();
+        let rows = size.rows(self.value(node.output).rows);
+        values.into_iter().map(of_value).sum::<u64>()
+            + weights.into_iter().map(|id| self.weight_bytes(node, id, rows)).sum::<u64>()
+    }
+
+    /// Bytes of a weight that a node touches which makes so many rows.
+    fn weight_bytes(&self, node: &Node, id: super::WeightId, rows: usize) -> u64 {
+        let weight = self.weight(id);
+        let touched = if matches!(node.op, Op::Embed(_)) { weight.rows.min(rows) } else { weight.rows };
+        (touched * weight.width * 4) as u64
+    }
+
+    /// What the whole plan costs for a batch of this size.
+    #[must_use]
+    pub fn total(&self, size: Size) -> Total {
+        let mut total = Total::default();
+        let mut weights = std::collections::BTreeMap::new();
+        for node in &self.nodes {
+            let Cost { flops, other_ops, bytes } = self.cost(node, size);
+            total.cost.flops += flops;
+            total.cost.other_ops += other_ops;
+            total.cost.bytes += bytes;
+            for id in node.op.weights() {
+                let touched = weights.entry(id).or_insert(0);
+                *touched = self.weight_bytes(node, id, size.rows(self.value(node.output).rows)).max(*touched);
+            }
+        }
+        let ports = self.inputs.iter().chain(&self.outputs).map(|port| self.value(port.value));
+        let carried: u64 = ports.map(|value| (size.rows(value.rows) * value.width * value.kind.bytes()) as u64).sum();
+        total.min_bytes = carried + weights.values().sum::<u64>();
+        total
+    }
+
+    /// How many parameters it has.
+    #[must_use]
+    pub fn parameters(&self) -> u64 {
+        self.weights.iter().map(|weight| (weight.rows * weight.width) as u64).sum()
+    }
+
+    /// Whether batches have sequences: some value has a row for each token.
+    #[must_use]
+    pub fn has_tokens(&self) -> bool {
+        self.values.iter().any(|value| value.rows == Rows::Token)
+    }
+}

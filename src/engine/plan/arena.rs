@@ -1,0 +1,112 @@
+//! Where values lie: one block of memory for all that a batch makes, in which values that never live at the same time share
+//! their place. Inputs and outputs lie elsewhere.
+
+use super::{Plan, Size, ValueId};
+
+/// Places begin at multiples of this many bytes: a cache line, and a register of AVX-512.
+const ALIGN: usize = 64;
+
+/// A value's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// From this byte on.
+    pub offset: usize,
+    /// So many bytes.
+    pub bytes: usize,
+}
+
+/// The places of a plan's values for batches up to some size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arena {
+    places: Vec<Option<Place>>,
+    bytes: usize,
+}
+
+impl Arena {
+    /// Lays out what `plan` makes for batches up to `size`. Large values are placed first, each at the lowest place that is
+    /// free as long as it lives.
+    #[must_use]
+    pub fn new(plan: &Plan, size: Size) -> Self {
+        let lives = lives(plan);
+        let mut order: Vec<(usize, ValueId)> = (0..plan.values.len())
+            .filter(|id| lives[*id].is_some())
+            .map(|id| (bytes(plan, size, ValueId(id)), ValueId(id)))
+            .collect();
+        order.sort_by(|a, b| b.cmp(a));
+        let mut places: Vec<Option<Place>> = vec![None; plan.values.len()];
+        let mut taken: Vec<(usize, usize, (usize, usize))> = Vec::new();
+        let mut end = 0;
+        for (bytes, id) in order {
+            let Some((from, to)) = lives[id.0] else { continue };
+            let mut busy: Vec<(usize, usize)> =
+                taken.iter().filter(|(.., (f, t))| *f <= to && from <= *t).map(|(offset, bytes, _)| (*offset, *bytes)).collect();
+            busy.sort_unstable();
+            let offset = first_gap(&busy, bytes);
+            places[id.0] = Some(Place { offset, bytes });
+            taken.push((offset, bytes, (from, to)));
+            end = end.max(offset + bytes);
+        }
+        Self { places, bytes: end }
+    }
+
+    /// Where a value lies; `None` for inputs and outputs.
+    #[must_use]
+    pub fn place(&self, id: ValueId) -> Option<Place> {
+        self.places.get(id.0).copied().flatten()
+    }
+
+    /// How large the block is.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Two values that live at the same time and share bytes, if there are any.
+    #[must_use]
+    pub fn overlap(&self, plan: &Plan) -> Option<(ValueId, ValueId)> {
+        let lives = lives(plan);
+        let placed = || (0..self.places.len()).filter_map(|id| Some((id, self.places[id]?, lives[id]?)));
+        placed().find_map(|(a, one, (from, to))| {
+            let meets = |(b, other, (f, t)): (usize, Place, (usize, usize))| {
+                let in_time = f <= to && from <= t;
+                let in_space = other.offset < one.offset + one.bytes && one.offset < other.offset + other.bytes;
+                (a < b && in_time && in_space).then_some((ValueId(a), ValueId(b)))
+            };
+            placed().find_map(meets)
+        })
+    }
+}
+
+/// The lowest offset at which so many bytes are free between what is taken, which is sorted.
+fn first_gap(busy: &[(usize, usize)], bytes: usize) -> usize {
+    let mut at = 0;
+    for (offset, taken) in busy {
+        if at + bytes <= *offset {
+            return at;
+        }
+        at = at.max(offset + taken);
+    }
+    at
+}
+
+fn bytes(plan: &Plan, size: Size, id: ValueId) -> usize {
+    let value = plan.value(id);
+    (size.rows(value.rows) * value.width * value.kind.bytes()).next_multiple_of(ALIGN)
+}
+
+/// From which node to which each value is needed; `None` for what lies elsewhere, and for what nobody makes.
+fn lives(plan: &Plan) -> Vec<Option<(usize, usize)>> {
+    let mut lives: Vec<Option<(usize, usize)>> = vec![None; plan.values.len()];
+    for (at, node) in plan.nodes.iter().enumerate() {
+        lives[node.output.0] = Some((at, at));
+        for read in node.op.reads() {
+            if let Some((_, to)) = &mut lives[read.0] {
+                *to = at;
+            }
+        }
+    }
+    for port in plan.inputs.iter().chain(&plan.outputs) {
+        lives[port.value.0] = None;
+    }
+    lives
+}

@@ -1,0 +1,159 @@
+//! What must hold of every plan: values are made once and before they are read, and widths and rows fit one another.
+
+use super::{Instruction, Lookup, Node, Op, Plan, Rows, Type, ValueId, WeightId};
+
+/// Why a plan is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{node}: {reason}")]
+pub struct PlanError {
+    /// The node, or the input or output.
+    pub node: String,
+    /// What does not hold.
+    pub reason: String,
+}
+
+impl Plan {
+    /// Looks whether the plan is sound. Executors take only plans that are.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError`] with the first node that is not.
+    pub fn check(&self) -> Result<(), PlanError> {
+        let mut made = vec![false; self.values.len()];
+        let fails = |node: &str, reason: String| Err(PlanError { node: node.to_owned(), reason });
+        for port in &self.inputs {
+            match made.get_mut(port.value.0) {
+                Some(made) if !*made => *made = true,
+                Some(_) => return fails(&port.name, "is a value that another input brings".into()),
+                None => return fails(&port.name, format!("no value {}", port.value.0)),
+            }
+        }
+        for node in &self.nodes {
+            if let Some(unmade) = node.op.reads().into_iter().find(|id| !made.get(id.0).copied().unwrap_or(false)) {
+                return fails(&node.name, format!("reads value {} before it is made", unmade.0));
+            }
+            if let Some(none) = node.op.weights().into_iter().find(|id| id.0 >= self.weights.len()) {
+                return fails(&node.name, format!("no weight {}", none.0));
+            }
+            match made.get_mut(node.output.0) {
+                Some(made) if !*made => *made = true,
+                Some(_) => return fails(&node.name, format!("makes value {} again", node.output.0)),
+                None => return fails(&node.name, format!("no value {}", node.output.0)),
+            }
+            if let Err(reason) = self.fits(node) {
+                return fails(&node.name, reason);
+            }
+        }
+        for port in &self.outputs {
+            if !made.get(port.value.0).copied().unwrap_or(false) {
+                return fails(&port.name, "is never made".into());
+            }
+        }
+        for weight in &self.weights {
+            if weight.data.len() != weight.rows * weight.width {
+                return fails(&weight.name, format!("{} elements for [{}, {}]", weight.data.len(), weight.rows, weight.width));
+            }
+        }
+        for port in self.inputs.iter().chain(&self.outputs) {
+            let width = self.value(port.value).width;
+            if port.features.iter().product::<usize>() != width {
+                return fails(&port.name, format!("features {:?} for a width of {width}", port.features));
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
+    fn fits(&self, node: &Node) -> Result<(), String> {
+        let out = self.value(node.output);
+        let width = |id: ValueId| self.value(id).width;
+        let ensure = |holds: bool, reason: &dyn Fn() -> String| if holds { Ok(()) } else { Err(reason()) };
+        let same_rows =
+            |id: ValueId| ensure(self.value(id).rows == out.rows, &|| format!("value {} has other rows than the output", id.0));
+        let is = |id: ValueId, expected: usize| {
+            ensure(width(id) == expected, &|| format!("value {} is {} wide, not {expected}", id.0, width(id)))
+        };
+        let row = |id: Option<WeightId>, expected: usize| match id.map(|id| self.weight(id)) {
+            Some(weight) if weight.rows != 1 || weight.width != expected => {
+                Err(format!("{} is [{}, {}], not [1, {expected}]", weight.name, weight.rows, weight.width))
+            }
+            _ => Ok(()),
+        };
+        let float = |id: ValueId| ensure(self.value(id).kind == Type::F32, &|| format!("value {} is no float32", id.0));
+        float(node.output)?;
+        match &node.op {
+            Op::Gemm { x, weight, bias, residual, .. } => {
+                let weight = self.weight(*weight);
+                is(*x, weight.rows)?;
+                ensure(weight.width == out.width, &|| format!("{} is {} wide, not {}", weight.name, weight.width, out.width))?;
+                row(*bias, out.width)?;
+                for id in [Some(*x), *residual].into_iter().flatten() {
+                    same_rows(id)?;
+                    float(id)?;
+                }
+                residual.map_or(Ok(()), |id| is(id, out.width))
+            }
+            Op::Embed(tables) => tables.iter().try_for_each(|(table, lookup)| {
+                let table = self.weight(*table);
+                ensure(table.width == out.width, &|| format!("{} is {} wide, not {}", table.name, table.width, out.width))?;
+                match lookup {
+                    Lookup::Id(id) => same_rows(*id).and_then(|()| is(*id, 1)),
+                    Lookup::Position(from) => ensure(out.rows == Rows::Token && *from < table.rows, &|| {
+                        format!("position {from} of {} rows", table.rows)
+                    }),
+                }
+            }),
+            Op::LayerNorm { x, residual, scale, shift, .. } => {
+                for id in [Some(*x), *residual].into_iter().flatten() {
+                    same_rows(id).and_then(|()| is(id, out.width)).and_then(|()| float(id))?;
+                }
+                row(*scale, out.width)?;
+                row(*shift, out.width)
+            }
+            Op::RmsNorm { x, scale, .. } => {
+                same_rows(*x)?;
+                is(*x, out.width)?;
+                row(*scale, out.width)
+            }
+            Op::Softmax(x) => same_rows(*x).and_then(|()| is(*x, out.width)),
+            Op::Attention { q, k, v, heads, head, head_out, bias, .. } => {
+                ensure(out.rows == Rows::Token && out.width == heads * head_out, &|| "has another output".into())?;
+                for (columns, size) in [(q, heads * head), (k, heads * head), (v, heads * head_out)] {
+                    same_rows(columns.value)?;
+                    float(columns.value)?;
+                    ensure(columns.from + size <= width(columns.value), &|| {
+                        format!("columns {}.. of value {}, which is {} wide", columns.from, columns.value.0, width(columns.value))
+                    })?;
+                }
+                bias.map_or(Ok(()), |id| same_rows(id).and_then(|()| is(id, 1)))
+            }
+            Op::Map { program, args } => {
+                ensure(program.is_sound() && program.arguments() <= args.len(), &|| "has an unsound program".into())?;
+                for id in args {
+                    ensure([1, out.width].contains(&width(*id)), &|| format!("value {} is {} wide", id.0, width(*id)))?;
+                    let is_token = self.value(*id).rows == Rows::Token;
+                    ensure(!is_token || out.rows == Rows::Token, &|| format!("value {} has more rows than the output", id.0))?;
+                }
+                program.code().iter().try_for_each(|step| match step {
+                    Instruction::Weight(id) if self.weight(*id).width == 1 => row(Some(*id), 1),
+                    Instruction::Weight(id) => row(Some(*id), out.width),
+                    _ => Ok(()),
+                })
+            }
+            Op::Reduce { x, .. } => same_rows(*x).and_then(|()| is(node.output, 1)),
+            Op::Pool { x, .. } => {
+                is(*x, out.width)?;
+                let fits = self.value(*x).rows == Rows::Token && out.rows == Rows::Batch;
+                ensure(fits, &|| "does not make rows of tokens".into())
+            }
+            Op::Concat(parts) => {
+                parts.iter().try_for_each(|id| same_rows(*id))?;
+                is(node.output, parts.iter().map(|id| width(*id)).sum())
+            }
+            Op::Slice(columns) => {
+                same_rows(columns.value)?;
+                ensure(columns.from + out.width <= width(columns.value), &|| format!("columns from {} on", columns.from))
+            }
+        }
+    }
+}

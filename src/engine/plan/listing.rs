@@ -1,0 +1,76 @@
+//! A plan as text, a node a line.
+
+use std::fmt;
+
+use super::{Columns, Lookup, Op, Plan, Rows, ValueId, WeightId};
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for port in &self.inputs {
+            writeln!(f, "{:<9} {} <- {}", "input", self.shown(port.value), port.name)?;
+        }
+        for node in &self.nodes {
+            write!(f, "{:<9} {} <-", node.op.name(), self.shown(node.output))?;
+            self.operands(&node.op, f)?;
+            writeln!(f, "  ({})", node.name)?;
+        }
+        for port in &self.outputs {
+            writeln!(f, "{:<9} {} -> {}", "output", self.shown(port.value), port.name)?;
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// `v3[T,384]`: the value's place, and its rows (B for sequences, T for tokens) and width.
+    fn shown(&self, id: ValueId) -> String {
+        let value = self.value(id);
+        let rows = if value.rows == Rows::Token { "T" } else { "B" };
+        format!("v{}[{rows},{}]", id.0, value.width)
+    }
+
+    fn operands(&self, op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let weight = |id: WeightId| {
+            let weight = self.weight(id);
+            format!("w{}[{},{}]", id.0, weight.rows, weight.width)
+        };
+        let columns = |columns: Columns| format!("v{}:{}", columns.value.0, columns.from);
+        match op {
+            Op::Gemm { x, weight: w, bias, activation, residual } => {
+                write!(f, " v{}·{}", x.0, weight(*w))?;
+                if bias.is_some() {
+                    write!(f, " + bias")?;
+                }
+                if *activation != super::Activation::None {
+                    write!(f, " {activation:?}")?;
+                }
+                residual.map_or(Ok(()), |id| write!(f, " + v{}", id.0))
+            }
+            Op::Embed(tables) => tables.iter().try_for_each(|(table, lookup)| match lookup {
+                Lookup::Id(id) => write!(f, " {}[v{}]", weight(*table), id.0),
+                Lookup::Position(from) => write!(f, " {}[position + {from}]", weight(*table)),
+            }),
+            Op::Attention { q, k, v, heads, head, head_out, scale, bias } => {
+                write!(f, " {} {} {} heads={heads}×{head}→{head_out} scale={scale}", columns(*q), columns(*k), columns(*v))?;
+                bias.map_or(Ok(()), |id| write!(f, " bias=v{}", id.0))
+            }
+            Op::LayerNorm { residual, epsilon, .. } => {
+                self.reads(op, f)?;
+                write!(f, " ε={epsilon:e}{}", if residual.is_some() { " of the sum" } else { "" })
+            }
+            Op::Map { program, .. } => {
+                self.reads(op, f)?;
+                write!(f, " {:?}", program.code())
+            }
+            Op::Reduce { fold, .. } | Op::Pool { fold, .. } => {
+                self.reads(op, f)?;
+                write!(f, " {fold:?}")
+            }
+            _ => self.reads(op, f),
+        }
+    }
+
+    fn reads(&self, op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        op.reads().iter().try_for_each(|id| write!(f, " v{}", id.0))
+    }
+}

@@ -1,0 +1,172 @@
+//! Elementwise chains as small programs: each instruction makes one number of numbers that stand before it.
+
+use super::WeightId;
+
+/// What is done to one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "their names say it")]
+pub enum Unary {
+    Abs,
+    Erf,
+    Exp,
+    Floor,
+    Log,
+    Neg,
+    Recip,
+    Relu,
+    Rsqrt,
+    Sigmoid,
+    Sqrt,
+    Square,
+    Tanh,
+    /// `x / 2 · (1 + erf(x / √2))`
+    Gelu,
+    /// The same by the hyperbolic tangent.
+    GeluTanh,
+    /// `x · sigmoid(x)`
+    Silu,
+    /// 1 where it is 0, else 0.
+    Not,
+}
+
+/// What is made of two numbers; comparisons make 1 or 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "their names say it")]
+pub enum Binary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Min,
+    Max,
+    Pow,
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    And,
+    Or,
+}
+
+/// One step; operands are places of earlier steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Instruction {
+    /// An element of the argument at this place.
+    Arg(usize),
+    /// An element of a row of the model, of the output's width or of width 1.
+    Weight(WeightId),
+    /// A number.
+    Scalar(f32),
+    /// Of one.
+    Unary(Unary, usize),
+    /// Of two.
+    Binary(Binary, usize, usize),
+    /// The second where the first is not 0, else the third.
+    Where(usize, usize, usize),
+}
+
+/// Instructions; the last one's number is the result.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    code: Vec<Instruction>,
+}
+
+impl Program {
+    /// One instruction over arguments in their order.
+    #[must_use]
+    pub fn new(code: Vec<Instruction>) -> Self {
+        Self { code }
+    }
+
+    /// The instructions.
+    #[must_use]
+    pub fn code(&self) -> &[Instruction] {
+        &self.code
+    }
+
+    /// How many arguments it reads: one more than the last that it names.
+    #[must_use]
+    pub fn arguments(&self) -> usize {
+        let place = |step: &Instruction| if let Instruction::Arg(place) = step { place + 1 } else { 0 };
+        self.code.iter().map(place).max().unwrap_or(0)
+    }
+
+    /// The rows of the model that it reads.
+    #[must_use]
+    pub fn weights(&self) -> Vec<WeightId> {
+        let weight = |step: &Instruction| if let Instruction::Weight(id) = step { Some(*id) } else { None };
+        self.code.iter().filter_map(weight).collect()
+    }
+
+    /// Puts other rows of the model in the place of those that it reads.
+    pub fn replace_weights(&mut self, mut put: impl FnMut(&mut WeightId)) {
+        for step in &mut self.code {
+            if let Instruction::Weight(id) = step {
+                put(id);
+            }
+        }
+    }
+
+    /// How many operations it does on each element.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        use Instruction::{Binary, Unary, Where};
+        self.code.iter().filter(|step| matches!(step, Unary(..) | Binary(..) | Where(..))).count()
+    }
+
+    /// Whether every operand stands before its use, and there is a result.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let before = |at: usize, operands: &[usize]| operands.iter().all(|operand| *operand < at);
+        let sound = |(at, step): (usize, &Instruction)| match *step {
+            Instruction::Unary(_, x) => before(at, &[x]),
+            Instruction::Binary(_, a, b) => before(at, &[a, b]),
+            Instruction::Where(a, b, c) => before(at, &[a, b, c]),
+            _ => true,
+        };
+        !self.code.is_empty() && self.code.iter().enumerate().all(sound)
+    }
+
+    /// This program with `inner` in the place of its argument `at`. The arguments of the outcome are this one's without `at`,
+    /// then `inner`'s.
+    #[must_use]
+    pub fn inline(&self, at: usize, inner: &Self) -> Self {
+        let own = self.arguments().saturating_sub(1);
+        let mut code: Vec<_> = inner.code.iter().map(|step| step.shifted(0, |place| place + own)).collect();
+        let result = code.len() - 1;
+        let mut places = Vec::with_capacity(self.code.len());
+        for step in &self.code {
+            if *step == Instruction::Arg(at) {
+                places.push(result);
+                continue;
+            }
+            let renumbered =
+                step.mapped(|operand| places[operand]).shifted(0, |place| if place > at { place - 1 } else { place });
+            places.push(code.len());
+            code.push(renumbered);
+        }
+        Self { code }
+    }
+}
+
+impl Instruction {
+    /// With other operands.
+    fn mapped(self, place: impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::Unary(op, x) => Self::Unary(op, place(x)),
+            Self::Binary(op, a, b) => Self::Binary(op, place(a), place(b)),
+            Self::Where(a, b, c) => Self::Where(place(a), place(b), place(c)),
+            other => other,
+        }
+    }
+
+    /// With operands so many places on, and other arguments.
+    fn shifted(self, by: usize, argument: impl Fn(usize) -> usize) -> Self {
+        match self.mapped(|place| place + by) {
+            Self::Arg(place) => Self::Arg(argument(place)),
+            other => other,
+        }
+    }
+}
