@@ -13,6 +13,8 @@ mod naive;
 pub mod plan;
 #[cfg(test)]
 mod plan_tests;
+pub mod service;
+pub mod tensor;
 #[cfg(test)]
 mod tests;
 

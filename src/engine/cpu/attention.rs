@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::attention_core::{Head, scratch_len};
 use super::level::Level;
 use super::shape::{ShapeError, at_least, inside, ragged};
-use super::simd_more::{RowKernel, SimdMore, dispatch};
+use super::simd::{Kernel, Simd, dispatch};
 
 /// Columns of a row-major buffer, as merged Q/K/V output has them: row r's are `data[r * stride + offset ..]`.
 #[derive(Debug, Clone, Copy)]
@@ -147,11 +147,11 @@ struct Run<'r, 'a, 'o> {
     out: &'r mut ColumnsMut<'o>,
 }
 
-impl RowKernel for Run<'_, '_, '_> {
+impl Kernel for Run<'_, '_, '_> {
     type Out = ();
 
     #[inline(always)]
-    unsafe fn run<S: SimdMore>(self) {
+    unsafe fn run<S: Simd>(self) {
         let Attention { shape, offsets, q, k, v, bias } = *self.of;
         // whole cache lines: half of all loads would straddle two otherwise
         let skip = self.scratch.as_ptr().align_offset(64).min(15);

@@ -5,7 +5,7 @@
 //! (online softmax), so memory does not grow with their length.
 
 use super::math::exp;
-use super::simd_more::SimdMore;
+use super::simd::Simd;
 
 /// Queries in a block: two vectors of the widest level.
 pub(super) const QUERIES: usize = 32;
@@ -61,7 +61,7 @@ impl Head {
     /// # Safety
     /// All pointers are valid for `keys` rows of their width; `scratch` for [`scratch_len`] values less 16.
     #[inline(always)]
-    pub(super) unsafe fn run<S: SimdMore>(self, scratch: *mut f32) {
+    pub(super) unsafe fn run<S: Simd>(self, scratch: *mut f32) {
         // SAFETY: the parts lie in the scratch one after the other; the rest is the caller's promise.
         unsafe {
             let scores = scratch.add(QUERIES * self.head_size.next_multiple_of(8));
@@ -84,7 +84,7 @@ impl Head {
 
     /// Computes `queries` queries, at most `W` vectors of them.
     #[inline(always)]
-    unsafe fn queries<S: SimdMore, const W: usize>(self, first: usize, queries: usize, parts: Parts) {
+    unsafe fn queries<S: Simd, const W: usize>(self, first: usize, queries: usize, parts: Parts) {
         // SAFETY: the caller's promise, and blocks that lie in the sequence.
         unsafe {
             self.transpose::<S, W>(first, queries, parts.queries);
@@ -115,7 +115,7 @@ impl Head {
 
     /// `to[c][lane] = q[first + lane][c]`. Lanes past the last query repeat it, so that nothing undefined is computed with.
     #[inline(always)]
-    unsafe fn transpose<S: SimdMore, const W: usize>(self, first: usize, queries: usize, to: *mut f32) {
+    unsafe fn transpose<S: Simd, const W: usize>(self, first: usize, queries: usize, to: *mut f32) {
         let stride = W * S::LANES;
         let mut lane = 0;
         while lane < stride {
@@ -141,7 +141,7 @@ impl Head {
 
     /// Scores of a block of keys, and the greatest of each query.
     #[inline(always)]
-    unsafe fn scores<S: SimdMore, const W: usize>(self, block: Block, parts: Parts, most: &mut [S::V; W]) {
+    unsafe fn scores<S: Simd, const W: usize>(self, block: Block, parts: Parts, most: &mut [S::V; W]) {
         let mut key = 0;
         // SAFETY: `key + R <= block.keys` in each call.
         unsafe {
@@ -170,7 +170,7 @@ impl Head {
 
     /// Scores of `R` keys from `key` on, stored at row `row` of the block.
     #[inline(always)]
-    unsafe fn score_rows<S: SimdMore, const W: usize, const R: usize>(
+    unsafe fn score_rows<S: Simd, const W: usize, const R: usize>(
         self,
         key: usize,
         row: usize,
@@ -208,7 +208,7 @@ impl Head {
 
     /// Adds the block's share of the output, by groups of queries and one or two vectors of columns.
     #[inline(always)]
-    unsafe fn values<S: SimdMore, const W: usize>(self, first: usize, queries: usize, block: Block, parts: Parts) {
+    unsafe fn values<S: Simd, const W: usize>(self, first: usize, queries: usize, block: Block, parts: Parts) {
         let mut query = 0;
         while query < queries {
             let mut column = 0;
@@ -231,7 +231,7 @@ impl Head {
     }
 
     #[inline(always)]
-    unsafe fn value_group<S: SimdMore, const W: usize, const C: usize>(self, at: Tile, parts: Parts) {
+    unsafe fn value_group<S: Simd, const W: usize, const C: usize>(self, at: Tile, parts: Parts) {
         // SAFETY: the caller's promise.
         unsafe {
             match S::ROWS {
@@ -244,7 +244,7 @@ impl Head {
 
     /// `R` queries by `C` vectors of columns; of the rows only `at.rows` are real.
     #[inline(always)]
-    unsafe fn value_rows<S: SimdMore, const W: usize, const C: usize, const R: usize>(self, at: Tile, parts: Parts) {
+    unsafe fn value_rows<S: Simd, const W: usize, const C: usize, const R: usize>(self, at: Tile, parts: Parts) {
         // SAFETY: the caller's promise; partial vectors are read and written by `columns` values only.
         unsafe {
             let whole = at.columns >= C * S::LANES;
@@ -306,7 +306,7 @@ struct Tile {
 
 /// `acc[r] += p[r] * value`.
 #[inline(always)]
-unsafe fn step<S: SimdMore, const C: usize, const R: usize>(p: *const f32, value: [S::V; C], acc: &mut [[S::V; C]; R]) {
+unsafe fn step<S: Simd, const C: usize, const R: usize>(p: *const f32, value: [S::V; C], acc: &mut [[S::V; C]; R]) {
     for (r, acc) in acc.iter_mut().enumerate() {
         // SAFETY: R values can be read at `p`, by the caller's promise.
         unsafe {
@@ -320,7 +320,7 @@ unsafe fn step<S: SimdMore, const C: usize, const R: usize>(p: *const f32, value
 
 /// `scores = e^(scores - most)`, and their sums.
 #[inline(always)]
-unsafe fn exponentials<S: SimdMore, const W: usize>(scores: *mut f32, keys: usize, most: [S::V; W], sum: &mut [S::V; W]) {
+unsafe fn exponentials<S: Simd, const W: usize>(scores: *mut f32, keys: usize, most: [S::V; W], sum: &mut [S::V; W]) {
     for key in 0..keys {
         for w in 0..W {
             // SAFETY: the block has `keys` rows of W vectors.

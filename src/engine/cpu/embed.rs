@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::level::Level;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged, rows_of};
-use super::simd_more::{RowKernel, SimdMore, dispatch};
+use super::simd::{Kernel, Simd, dispatch};
 
 /// Which row of a table a token takes.
 #[derive(Debug, Clone, Copy)]
@@ -107,11 +107,11 @@ struct Embed<'a> {
     out: &'a mut [f32],
 }
 
-impl RowKernel for Embed<'_> {
+impl Kernel for Embed<'_> {
     type Out = Result<(), EmbedError>;
 
     #[inline(always)]
-    unsafe fn run<S: SimdMore>(self) -> Self::Out {
+    unsafe fn run<S: Simd>(self) -> Self::Out {
         let Embed { tables, width, offsets, sequences, out } = self;
         let mut rows = out.chunks_exact_mut(width.max(1));
         for s in sequences {
@@ -144,7 +144,7 @@ impl RowKernel for Embed<'_> {
 }
 
 #[inline(always)]
-unsafe fn sum2<S: SimdMore>(to: &mut [f32], a: &[f32], b: &[f32]) {
+unsafe fn sum2<S: Simd>(to: &mut [f32], a: &[f32], b: &[f32]) {
     for ((to, a), b) in to.chunks_mut(S::LANES).zip(a.chunks(S::LANES)).zip(b.chunks(S::LANES)) {
         // SAFETY: the caller's promise.
         unsafe { S::store_slice(to, S::add(S::load_slice(a), S::load_slice(b))) };
@@ -152,7 +152,7 @@ unsafe fn sum2<S: SimdMore>(to: &mut [f32], a: &[f32], b: &[f32]) {
 }
 
 #[inline(always)]
-unsafe fn sum3<S: SimdMore>(to: &mut [f32], [a, b, c]: [&[f32]; 3]) {
+unsafe fn sum3<S: Simd>(to: &mut [f32], [a, b, c]: [&[f32]; 3]) {
     let parts = to.chunks_mut(S::LANES).zip(a.chunks(S::LANES)).zip(b.chunks(S::LANES)).zip(c.chunks(S::LANES));
     for (((to, a), b), c) in parts {
         // SAFETY: the caller's promise.

@@ -7,7 +7,7 @@ use super::level::Level;
 use super::map_ops::{Run, Splat, binary, choose, copy, unary};
 use super::program::{ArgShape, Instruction, MAX_INSTRUCTIONS, Program, Varies};
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
-use super::simd_more::{RowKernel, SimdMore, dispatch};
+use super::simd::{Kernel, Simd, dispatch};
 
 /// Values in a block: 8 KB for each temporary.
 const BLOCK: usize = 2048;
@@ -119,11 +119,11 @@ struct View {
 
 const NOWHERE: View = View { from: std::ptr::null(), varies: Varies { by_row: false, by_column: false } };
 
-impl RowKernel for Map<'_, '_> {
+impl Kernel for Map<'_, '_> {
     type Out = ();
 
     #[inline(always)]
-    unsafe fn run<S: SimdMore>(mut self) {
+    unsafe fn run<S: Simd>(mut self) {
         let width = self.program.width;
         let columns = width.min(BLOCK);
         let rows = BLOCK / columns;
@@ -144,7 +144,7 @@ impl RowKernel for Map<'_, '_> {
 
 impl Map<'_, '_> {
     #[inline(always)]
-    unsafe fn part<S: SimdMore>(&mut self, part: Part) {
+    unsafe fn part<S: Simd>(&mut self, part: Part) {
         let program = self.program;
         let skip = self.scratch.as_ptr().align_offset(64).min(15);
         let mut views = [NOWHERE; MAX_INSTRUCTIONS];
@@ -226,13 +226,7 @@ enum Step {
 
 /// Does a step for the part: in one run where the operands allow it, else row by row. Returns where the result is.
 #[inline(always)]
-unsafe fn each_run<S: SimdMore, const A: usize>(
-    args: [View; A],
-    varies: Varies,
-    part: Part,
-    to: *mut f32,
-    step: Step,
-) -> *const f32 {
+unsafe fn each_run<S: Simd, const A: usize>(args: [View; A], varies: Varies, part: Part, to: *mut f32, step: Step) -> *const f32 {
     let n = if varies.by_column { part.columns } else { 1 };
     let rows = if varies.by_row { part.rows } else { 1 };
     let splat = |x: f32| -> Splat { [x; 16] };
@@ -273,7 +267,7 @@ unsafe fn each_run<S: SimdMore, const A: usize>(
 
 /// Does a step for one run.
 #[inline(always)]
-unsafe fn once<S: SimdMore, const A: usize>(runs: [Run; A], to: *mut f32, n: usize, step: Step) {
+unsafe fn once<S: Simd, const A: usize>(runs: [Run; A], to: *mut f32, n: usize, step: Step) {
     // SAFETY: the caller's promise; a step is only ever made with as many operands as it has.
     unsafe {
         match step {

@@ -2,7 +2,7 @@
 
 use super::math;
 use super::program::{Binary, Unary};
-use super::simd_more::SimdMore;
+use super::simd::Simd;
 
 /// Where an operand's values come from: `step` 1 is consecutive values, 0 is the same vector again and again.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ pub(crate) type Splat = [f32; 16];
 impl Run {
     /// Lanes from the i-th value on; `n` of them are real.
     #[inline(always)]
-    unsafe fn get<S: SimdMore>(self, i: usize, n: usize) -> S::V {
+    unsafe fn get<S: Simd>(self, i: usize, n: usize) -> S::V {
         // SAFETY: the caller promises `n` values from i on, or 16 with step 0.
         unsafe {
             let from = self.from.add(i * self.step);
@@ -28,12 +28,12 @@ impl Run {
 
 /// A function on vectors of operands.
 trait Function<const A: usize>: Copy {
-    unsafe fn of<S: SimdMore>(self, x: [S::V; A]) -> S::V;
+    unsafe fn of<S: Simd>(self, x: [S::V; A]) -> S::V;
 }
 
 /// `to[..n] = f(args)`.
 #[inline(always)]
-unsafe fn apply<S: SimdMore, F: Function<A>, const A: usize>(f: F, args: [Run; A], to: *mut f32, n: usize) {
+unsafe fn apply<S: Simd, F: Function<A>, const A: usize>(f: F, args: [Run; A], to: *mut f32, n: usize) {
     // SAFETY: the caller promises `n` values at each run and at `to`.
     unsafe {
         let mut i = 0;
@@ -62,7 +62,7 @@ macro_rules! functions {
         struct $name;
         impl Function<$arity> for $name {
             #[inline(always)]
-            unsafe fn of<S: SimdMore>(self, [$($x),+]: [S::V; $arity]) -> S::V {
+            unsafe fn of<S: Simd>(self, [$($x),+]: [S::V; $arity]) -> S::V {
                 // SAFETY: arithmetic only; the level is the caller's promise.
                 unsafe { $body }
             }
@@ -108,7 +108,7 @@ functions! {
 /// # Safety
 /// The run has `n` values (16 with step 0), `to` room for `n`, and the processor the level's instructions.
 #[inline(always)]
-pub(crate) unsafe fn copy<S: SimdMore>(x: Run, to: *mut f32, n: usize) {
+pub(crate) unsafe fn copy<S: Simd>(x: Run, to: *mut f32, n: usize) {
     // SAFETY: the caller's promise.
     unsafe { apply::<S, _, 1>(Copied, [x], to, n) }
 }
@@ -118,7 +118,7 @@ pub(crate) unsafe fn copy<S: SimdMore>(x: Run, to: *mut f32, n: usize) {
 /// # Safety
 /// As [`copy`].
 #[inline(always)]
-pub(crate) unsafe fn unary<S: SimdMore>(op: Unary, x: Run, to: *mut f32, n: usize) {
+pub(crate) unsafe fn unary<S: Simd>(op: Unary, x: Run, to: *mut f32, n: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         match op {
@@ -157,7 +157,7 @@ pub(crate) unsafe fn unary<S: SimdMore>(op: Unary, x: Run, to: *mut f32, n: usiz
 /// # Safety
 /// As [`copy`].
 #[inline(always)]
-pub(crate) unsafe fn binary<S: SimdMore>(op: Binary, [a, b]: [Run; 2], to: *mut f32, n: usize) {
+pub(crate) unsafe fn binary<S: Simd>(op: Binary, [a, b]: [Run; 2], to: *mut f32, n: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         match op {
@@ -181,7 +181,7 @@ pub(crate) unsafe fn binary<S: SimdMore>(op: Binary, [a, b]: [Run; 2], to: *mut 
 /// # Safety
 /// As [`copy`].
 #[inline(always)]
-pub(crate) unsafe fn choose<S: SimdMore>(args: [Run; 3], to: *mut f32, n: usize) {
+pub(crate) unsafe fn choose<S: Simd>(args: [Run; 3], to: *mut f32, n: usize) {
     // SAFETY: the caller's promise.
     unsafe { apply::<S, _, 3>(Where, args, to, n) }
 }

@@ -21,7 +21,6 @@ pub mod program;
 pub mod reduce;
 pub mod shape;
 mod simd;
-mod simd_more;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
 

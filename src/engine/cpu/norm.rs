@@ -5,7 +5,7 @@
 use super::level::Level;
 use super::math::exp;
 use super::shape::{ShapeError, exactly, rows_of};
-use super::simd_more::{RowKernel, SimdMore, dispatch};
+use super::simd::{Kernel, Simd, dispatch};
 
 /// How rows are normed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,11 +93,11 @@ struct NormRows<'a> {
     out: &'a mut [f32],
 }
 
-impl RowKernel for NormRows<'_> {
+impl Kernel for NormRows<'_> {
     type Out = ();
 
     #[inline(always)]
-    unsafe fn run<S: SimdMore>(self) {
+    unsafe fn run<S: Simd>(self) {
         let NormRows { params, width, x, residual, out } = self;
         for (i, row) in out.chunks_exact_mut(width).enumerate() {
             let part = i * width..(i + 1) * width;
@@ -130,11 +130,11 @@ struct SoftmaxRows<'a> {
     out: &'a mut [f32],
 }
 
-impl RowKernel for SoftmaxRows<'_> {
+impl Kernel for SoftmaxRows<'_> {
     type Out = ();
 
     #[inline(always)]
-    unsafe fn run<S: SimdMore>(self) {
+    unsafe fn run<S: Simd>(self) {
         let SoftmaxRows { width, x, out } = self;
         for (from, row) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
             // SAFETY: both rows have `width` values; the level is the caller's promise.
@@ -157,7 +157,7 @@ impl RowKernel for SoftmaxRows<'_> {
 
 /// One pass over a row: what to do with the `n` lanes from `i` on, and what to add to the sum (0 in the lanes past `n`).
 trait Pass: Copy {
-    unsafe fn at<S: SimdMore>(self, i: usize, n: usize) -> S::V;
+    unsafe fn at<S: Simd>(self, i: usize, n: usize) -> S::V;
 }
 
 /// Runs a pass over a row with four independent sums; returns their total.
@@ -165,7 +165,7 @@ trait Pass: Copy {
 /// # Safety
 /// The pass's pointers are valid for `width` values.
 #[inline(always)]
-unsafe fn over<S: SimdMore, P: Pass>(width: usize, pass: P) -> f32 {
+unsafe fn over<S: Simd, P: Pass>(width: usize, pass: P) -> f32 {
     // SAFETY: the caller's promise; `n` never reaches past the row.
     unsafe {
         let mut acc = [S::splat(0.0); 4];
@@ -186,21 +186,21 @@ unsafe fn over<S: SimdMore, P: Pass>(width: usize, pass: P) -> f32 {
 
 /// Reads `n` lanes.
 #[inline(always)]
-unsafe fn get<S: SimdMore>(from: *const f32, n: usize) -> S::V {
+unsafe fn get<S: Simd>(from: *const f32, n: usize) -> S::V {
     // SAFETY: the caller's promise.
     unsafe { if n >= S::LANES { S::load(from) } else { S::load_n(from, n) } }
 }
 
 /// Writes `n` lanes.
 #[inline(always)]
-unsafe fn put<S: SimdMore>(to: *mut f32, n: usize, v: S::V) {
+unsafe fn put<S: Simd>(to: *mut f32, n: usize, v: S::V) {
     // SAFETY: the caller's promise.
     unsafe { if n >= S::LANES { S::store(to, v) } else { S::store_n(to, n, v) } }
 }
 
 /// `x` in the first `n` lanes, 0 in the others.
 #[inline(always)]
-unsafe fn some<S: SimdMore>(x: f32, n: usize) -> S::V {
+unsafe fn some<S: Simd>(x: f32, n: usize) -> S::V {
     static ONES: [f32; 16] = [1.0; 16];
     // SAFETY: no vector has more than 16 lanes.
     unsafe { if n >= S::LANES { S::splat(x) } else { S::mul(S::splat(x), S::load_n(ONES.as_ptr(), n)) } }
@@ -216,7 +216,7 @@ struct AddInto {
 
 impl Pass for AddInto {
     #[inline(always)]
-    unsafe fn at<S: SimdMore>(self, i: usize, n: usize) -> S::V {
+    unsafe fn at<S: Simd>(self, i: usize, n: usize) -> S::V {
         // SAFETY: the caller's promise.
         unsafe {
             let v = S::add(get::<S>(self.a.add(i), n), get::<S>(self.b.add(i), n));
@@ -235,7 +235,7 @@ struct CopyInto {
 
 impl Pass for CopyInto {
     #[inline(always)]
-    unsafe fn at<S: SimdMore>(self, i: usize, n: usize) -> S::V {
+    unsafe fn at<S: Simd>(self, i: usize, n: usize) -> S::V {
         // SAFETY: the caller's promise.
         unsafe {
             let v = get::<S>(self.from.add(i), n);
@@ -247,7 +247,7 @@ impl Pass for CopyInto {
 
 /// Sums of `from - mean` and of its square.
 #[inline(always)]
-unsafe fn deviations<S: SimdMore>(from: *const f32, width: usize, mean: f32) -> (f32, f32) {
+unsafe fn deviations<S: Simd>(from: *const f32, width: usize, mean: f32) -> (f32, f32) {
     // SAFETY: the caller promises `width` values; `n` never reaches past them.
     unsafe {
         let (mut sum, mut square) = ([S::splat(0.0); 4], [S::splat(0.0); 4]);
@@ -273,7 +273,7 @@ unsafe fn deviations<S: SimdMore>(from: *const f32, width: usize, mean: f32) -> 
 
 /// Four vectors added up.
 #[inline(always)]
-unsafe fn total<S: SimdMore>(v: [S::V; 4]) -> S::V {
+unsafe fn total<S: Simd>(v: [S::V; 4]) -> S::V {
     // SAFETY: arithmetic only.
     unsafe { S::add(S::add(v[0], v[1]), S::add(v[2], v[3])) }
 }
@@ -288,7 +288,7 @@ struct Exponentials {
 
 impl Pass for Exponentials {
     #[inline(always)]
-    unsafe fn at<S: SimdMore>(self, i: usize, n: usize) -> S::V {
+    unsafe fn at<S: Simd>(self, i: usize, n: usize) -> S::V {
         // SAFETY: the caller's promise; lanes past `n` are taken out of the sum again.
         unsafe {
             let x = S::max(S::splat(f32::MIN), get::<S>(self.from.add(i), n));
@@ -312,7 +312,7 @@ struct Finish {
 
 impl Pass for Finish {
     #[inline(always)]
-    unsafe fn at<S: SimdMore>(self, i: usize, n: usize) -> S::V {
+    unsafe fn at<S: Simd>(self, i: usize, n: usize) -> S::V {
         // SAFETY: the caller's promise.
         unsafe {
             let to = self.to.add(i);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::level::Level;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
-use super::simd_more::{RowKernel, SimdMore, dispatch};
+use super::simd::{Kernel, Simd, dispatch};
 
 /// A reduction over the width of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,11 +79,11 @@ struct Rows<'a> {
     out: &'a mut [f32],
 }
 
-impl RowKernel for Rows<'_> {
+impl Kernel for Rows<'_> {
     type Out = ();
 
     #[inline(always)]
-    unsafe fn run<S: SimdMore>(self) {
+    unsafe fn run<S: Simd>(self) {
         let Rows { reduce, width, x, out } = self;
         for (row, out) in x.chunks_exact(width).zip(out) {
             // SAFETY: slices and arithmetic only; the level is the caller's promise.
@@ -103,9 +103,9 @@ impl RowKernel for Rows<'_> {
 /// How two partial results become one.
 trait Fold {
     const START: f32;
-    unsafe fn join<S: SimdMore>(a: S::V, b: S::V) -> S::V;
-    unsafe fn take<S: SimdMore>(a: S::V, x: S::V) -> S::V;
-    unsafe fn across<S: SimdMore>(a: S::V) -> f32;
+    unsafe fn join<S: Simd>(a: S::V, b: S::V) -> S::V;
+    unsafe fn take<S: Simd>(a: S::V, x: S::V) -> S::V;
+    unsafe fn across<S: Simd>(a: S::V) -> f32;
     fn one(a: f32, x: f32) -> f32;
 }
 
@@ -115,17 +115,17 @@ macro_rules! folds {
         impl Fold for $name {
             const START: f32 = $start;
             #[inline(always)]
-            unsafe fn join<S: SimdMore>(a: S::V, b: S::V) -> S::V {
+            unsafe fn join<S: Simd>(a: S::V, b: S::V) -> S::V {
                 // SAFETY: arithmetic only; the level is the caller's promise.
                 unsafe { S::$join(a, b) }
             }
             #[inline(always)]
-            unsafe fn take<S: SimdMore>($a: S::V, $x: S::V) -> S::V {
+            unsafe fn take<S: Simd>($a: S::V, $x: S::V) -> S::V {
                 // SAFETY: arithmetic only; the level is the caller's promise.
                 unsafe { $take }
             }
             #[inline(always)]
-            unsafe fn across<S: SimdMore>(a: S::V) -> f32 {
+            unsafe fn across<S: Simd>(a: S::V) -> f32 {
                 // SAFETY: arithmetic only; the level is the caller's promise.
                 unsafe { S::$across(a) }
             }
@@ -145,7 +145,7 @@ folds! {
 }
 
 #[inline(always)]
-unsafe fn fold<S: SimdMore, F: Fold>(row: &[f32]) -> f32 {
+unsafe fn fold<S: Simd, F: Fold>(row: &[f32]) -> f32 {
     // SAFETY: slices and arithmetic only; the level is the caller's promise.
     unsafe {
         let mut acc = [S::splat(F::START); 4];
@@ -172,11 +172,11 @@ struct Tokens<'a> {
     out: &'a mut [f32],
 }
 
-impl RowKernel for Tokens<'_> {
+impl Kernel for Tokens<'_> {
     type Out = ();
 
     #[inline(always)]
-    unsafe fn run<S: SimdMore>(self) {
+    unsafe fn run<S: Simd>(self) {
         let Tokens { reduce, width, offsets, x, out } = self;
         for (span, out) in offsets.windows(2).zip(out.chunks_exact_mut(width)) {
             let rows = &x[span[0] * width..span[1] * width];
@@ -200,7 +200,7 @@ impl RowKernel for Tokens<'_> {
 
 /// Folds all rows into one, four vectors of columns at a time so that the sums stay in registers, and divides.
 #[inline(always)]
-unsafe fn columns<S: SimdMore, F: Fold>(rows: &[f32], divisor: f32, out: &mut [f32]) {
+unsafe fn columns<S: Simd, F: Fold>(rows: &[f32], divisor: f32, out: &mut [f32]) {
     let width = out.len();
     for (i, to) in out.chunks_mut(4 * S::LANES).enumerate() {
         let from = i * 4 * S::LANES;

@@ -18,6 +18,8 @@ pub(crate) unsafe trait Simd: Copy {
     const LANES: usize;
     /// Vector registers that a kernel may count on.
     const REGISTERS: usize;
+    /// Rows of accumulators that fit the registers beside two columns of vectors; divides `LANES`.
+    const ROWS: usize;
 
     /// Reads `LANES` elements.
     unsafe fn load(p: *const f32) -> Self::V;
@@ -65,6 +67,41 @@ pub(crate) unsafe trait Simd: Copy {
     unsafe fn sum(v: Self::V) -> f32;
     /// The largest lane (no NaN in it).
     unsafe fn largest(v: Self::V) -> f32;
+    /// The square root.
+    unsafe fn sqrt(a: Self::V) -> Self::V;
+    /// The greatest integer not above.
+    unsafe fn floor(a: Self::V) -> Self::V;
+    /// `yes` where a == b, else `no` (also where either is NaN).
+    unsafe fn select_eq(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
+    /// `to[c * stride + r] = rows[r][c]` for r and c in 0..8; so many values must be readable and writable.
+    unsafe fn transpose8(rows: [*const f32; 8], to: *mut f32, stride: usize);
+
+    /// The smallest lane (no NaN in it).
+    #[inline(always)]
+    unsafe fn least(v: Self::V) -> f32 {
+        // SAFETY: arithmetic only.
+        unsafe { -Self::largest(Self::sub(Self::splat(0.0), v)) }
+    }
+
+    /// Reads as many lanes as the slice has, zero in the others.
+    #[inline(always)]
+    unsafe fn load_slice(from: &[f32]) -> Self::V {
+        // SAFETY: never more than the slice's length is read.
+        unsafe { if from.len() >= Self::LANES { Self::load(from.as_ptr()) } else { Self::load_n(from.as_ptr(), from.len()) } }
+    }
+
+    /// Writes as many lanes as the slice has room for.
+    #[inline(always)]
+    unsafe fn store_slice(to: &mut [f32], v: Self::V) {
+        // SAFETY: never more than the slice's length is written.
+        unsafe {
+            if to.len() >= Self::LANES {
+                Self::store(to.as_mut_ptr(), v);
+            } else {
+                Self::store_n(to.as_mut_ptr(), to.len(), v);
+            }
+        }
+    }
 }
 
 /// A piece of work written once for all levels.
@@ -118,6 +155,7 @@ unsafe impl Simd for Portable {
     type V = [f32; 8];
     const LANES: usize = 8;
     const REGISTERS: usize = 16;
+    const ROWS: usize = 2;
 
     #[inline(always)]
     unsafe fn load(p: *const f32) -> Self::V {
@@ -221,5 +259,26 @@ unsafe impl Simd for Portable {
     #[inline(always)]
     unsafe fn largest(v: Self::V) -> f32 {
         v[0].max(v[4]).max(v[1].max(v[5])).max(v[2].max(v[6]).max(v[3].max(v[7])))
+    }
+    #[inline(always)]
+    unsafe fn sqrt(a: Self::V) -> Self::V {
+        lanes!(|a| a.sqrt())
+    }
+    #[inline(always)]
+    unsafe fn floor(a: Self::V) -> Self::V {
+        lanes!(|a| a.floor())
+    }
+    #[inline(always)]
+    unsafe fn select_eq(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V {
+        lanes!(|a, b, yes, no| if a == b { yes } else { no })
+    }
+    #[inline(always)]
+    unsafe fn transpose8(rows: [*const f32; 8], to: *mut f32, stride: usize) {
+        for (r, row) in rows.into_iter().enumerate() {
+            for c in 0..8 {
+                // SAFETY: the caller's promise.
+                unsafe { *to.add(c * stride + r) = *row.add(c) };
+            }
+        }
     }
 }

@@ -43,6 +43,33 @@ macro_rules! ops {
     )*};
 }
 
+/// Transposes 8 x 8 values by half rows of four.
+///
+/// # Safety
+/// The processor has AVX; pointers as `Simd::transpose8` says.
+#[inline(always)]
+unsafe fn transpose8_avx(rows: [*const f32; 8], to: *mut f32, stride: usize) {
+    // SAFETY: the caller's promise; a half row is 4 of a row's 8 values.
+    unsafe {
+        let mut c = 0;
+        while c < 8 {
+            let half = [
+                _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(_mm_loadu_ps(rows[0].add(c))), _mm_loadu_ps(rows[4].add(c))),
+                _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(_mm_loadu_ps(rows[1].add(c))), _mm_loadu_ps(rows[5].add(c))),
+                _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(_mm_loadu_ps(rows[2].add(c))), _mm_loadu_ps(rows[6].add(c))),
+                _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(_mm_loadu_ps(rows[3].add(c))), _mm_loadu_ps(rows[7].add(c))),
+            ];
+            let (low01, high01) = (_mm256_unpacklo_ps(half[0], half[1]), _mm256_unpackhi_ps(half[0], half[1]));
+            let (low23, high23) = (_mm256_unpacklo_ps(half[2], half[3]), _mm256_unpackhi_ps(half[2], half[3]));
+            _mm256_storeu_ps(to.add(c * stride), _mm256_shuffle_ps::<0x44>(low01, low23));
+            _mm256_storeu_ps(to.add((c + 1) * stride), _mm256_shuffle_ps::<0xee>(low01, low23));
+            _mm256_storeu_ps(to.add((c + 2) * stride), _mm256_shuffle_ps::<0x44>(high01, high23));
+            _mm256_storeu_ps(to.add((c + 3) * stride), _mm256_shuffle_ps::<0xee>(high01, high23));
+            c += 4;
+        }
+    }
+}
+
 /// The lanes below `n`.
 #[inline(always)]
 fn low_lanes(n: usize) -> __mmask16 {
@@ -55,8 +82,13 @@ unsafe impl Simd for Avx512 {
     type V = __m512;
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
+    const ROWS: usize = 8;
 
     ops! {
+        sqrt(a: __m512) -> __m512 = _mm512_sqrt_ps(a);
+        floor(a: __m512) -> __m512 = _mm512_roundscale_ps::<1>(a);
+        select_eq(a: __m512, b: __m512, yes: __m512, no: __m512) -> __m512 = _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b), no, yes);
+        transpose8(rows: [*const f32; 8], to: *mut f32, stride: usize) -> () = transpose8_avx(rows, to, stride);
         load(p: *const f32) -> __m512 = _mm512_loadu_ps(p);
         store(p: *mut f32, v: __m512) -> () = _mm512_storeu_ps(p, v);
         load_n(p: *const f32, n: usize) -> __m512 = _mm512_maskz_loadu_ps(low_lanes(n), p);
@@ -140,8 +172,13 @@ unsafe impl Simd for Avx2 {
     type V = __m256;
     const LANES: usize = 8;
     const REGISTERS: usize = 16;
+    const ROWS: usize = 4;
 
     ops! {
+        sqrt(a: __m256) -> __m256 = _mm256_sqrt_ps(a);
+        floor(a: __m256) -> __m256 = _mm256_floor_ps(a);
+        select_eq(a: __m256, b: __m256, yes: __m256, no: __m256) -> __m256 = _mm256_blendv_ps(no, yes, _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b));
+        transpose8(rows: [*const f32; 8], to: *mut f32, stride: usize) -> () = transpose8_avx(rows, to, stride);
         load(p: *const f32) -> __m256 = _mm256_loadu_ps(p);
         store(p: *mut f32, v: __m256) -> () = _mm256_storeu_ps(p, v);
         load_n(p: *const f32, n: usize) -> __m256 = _mm256_maskload_ps(p, mask8(n));

@@ -1,9 +1,10 @@
 //! The row-major views that kernels take, and the one check of their lengths. After it the kernels index without checks.
 
 /// Why a call was refused. Nothing was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GemmError {
     /// A buffer is too short for its rows, or a row stride is shorter than a row.
+    #[error("{what} has {given} elements, but needs {needed}")]
     Length {
         /// Which argument.
         what: &'static str,
@@ -13,6 +14,7 @@ pub enum GemmError {
         given: usize,
     },
     /// The panels end behind the last one of the weights.
+    #[error("panels up to {end} were asked for, but the weights have {panels}")]
     Panels {
         /// Where the range ends.
         end: usize,
@@ -20,6 +22,7 @@ pub enum GemmError {
         panels: usize,
     },
     /// The rows were quantised for another level or row length than the weights.
+    #[error("rows of {k} quantised for {level} do not fit the weights")]
     Quantized {
         /// The level of the rows.
         level: &'static str,
@@ -27,18 +30,6 @@ pub enum GemmError {
         k: usize,
     },
 }
-
-impl std::fmt::Display for GemmError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Length { what, needed, given } => write!(f, "{what} has {given} elements, but needs {needed}"),
-            Self::Panels { end, panels } => write!(f, "panels up to {end} were asked for, but the weights have {panels}"),
-            Self::Quantized { level, k } => write!(f, "rows of {k} quantised for {level} do not fit the weights"),
-        }
-    }
-}
-
-impl std::error::Error for GemmError {}
 
 /// A row-major matrix that is read: `count` rows, each starting `stride` elements after the one before.
 #[derive(Debug, Clone, Copy)]

@@ -4,19 +4,22 @@
 use super::dot::LevelI8;
 
 /// Why weights cannot be packed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum I8Error {
     /// Longer rows could overflow the 32-bit sum: at most 65,536.
+    #[error("{k} rows of int8 weights, at most {MOST_K} fit a 32-bit sum")]
     Depth {
         /// Rows of the weights.
         k: usize,
     },
     /// A weight or a scale is infinite or not a number.
+    #[error("column {column} of the weights holds a value that is not finite")]
     NotFinite {
         /// Its column.
         column: usize,
     },
     /// Not k * n weights, or not n scales.
+    #[error("{given} elements of weights or scales, but {needed} are needed")]
     Length {
         /// Elements that there must be.
         needed: usize,
@@ -24,18 +27,6 @@ pub enum I8Error {
         given: usize,
     },
 }
-
-impl std::fmt::Display for I8Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Depth { k } => write!(f, "{k} rows of int8 weights, at most {MOST_K} fit a 32-bit sum"),
-            Self::NotFinite { column } => write!(f, "column {column} of the weights holds a value that is not finite"),
-            Self::Length { needed, given } => write!(f, "{given} elements of weights or scales, but {needed} are needed"),
-        }
-    }
-}
-
-impl std::error::Error for I8Error {}
 
 /// 255 * 128 * 65,536 is just below 2^31.
 const MOST_K: usize = 65_536;
