@@ -3,15 +3,16 @@
 //!
 //! It does no I/O, holds no thread and never falls back to anything: what it cannot run it refuses at load time, by name.
 
+#[cfg(feature = "engine")]
 pub mod cpu;
 mod error;
 pub mod fuse;
 pub mod lower;
 mod model;
-#[cfg(test)]
+#[cfg(all(test, feature = "engine"))]
 mod naive;
 pub mod plan;
-#[cfg(test)]
+#[cfg(all(test, feature = "engine"))]
 mod plan_tests;
 pub mod service;
 pub mod tensor;

@@ -156,8 +156,14 @@ impl Size {
 
     /// A batch of sequences of these lengths.
     #[must_use]
-    pub fn of(lengths: &[usize]) -> Self {
-        Self { batch: lengths.len(), tokens: lengths.iter().sum(), squares: lengths.iter().map(|n| n * n).sum() }
+    pub fn of(lengths: impl IntoIterator<Item = usize>) -> Self {
+        let none = Self { batch: 0, tokens: 0, squares: 0 };
+        let add = |sum: Self, length: usize| Self {
+            batch: sum.batch + 1,
+            tokens: sum.tokens + length,
+            squares: sum.squares + length * length,
+        };
+        lengths.into_iter().fold(none, add)
     }
 
     /// How many rows such values have.

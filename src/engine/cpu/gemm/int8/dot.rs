@@ -37,6 +37,12 @@ impl LevelI8 {
         [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni].into_iter().filter(|level| level.is_there()).collect()
     }
 
+    /// The fastest level of this machine that goes with floats of no more than `level`.
+    #[must_use]
+    pub fn for_floats(level: Level) -> Self {
+        Self::available().into_iter().rev().find(|ints| ints.floats() <= level).unwrap_or(Self::Portable)
+    }
+
     /// This level, or the best one of the machine if it lacks this one.
     #[must_use]
     pub fn runnable(self) -> Self {
