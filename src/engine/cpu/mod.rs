@@ -16,6 +16,7 @@ mod map_ops;
 mod math;
 mod memory;
 pub mod norm;
+pub mod peaks;
 mod prepare;
 mod products;
 pub mod program;

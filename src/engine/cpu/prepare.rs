@@ -63,8 +63,9 @@ pub(super) fn prepare(plan: &mut Plan, options: &Options) -> Result<Vec<Ready>, 
     Ok(ready)
 }
 
-/// Whether a product of a weight `[rows, width]` is worth 8 bits: short rows gain nothing by it, and a few columns are what a
-/// model ends with, where errors count most.
+/// Whether a product of a weight `[rows, width]` is done in bytes. Below, the rows' own quantisation costs as much as the product
+/// saves, and heads of few columns (a score, two classes) lose accuracy for nothing. The last product is no exception: on a
+/// sentence encoder it changed the cosine by 0.00003.
 pub(super) const fn fits_int8(rows: usize, width: usize) -> bool {
     rows >= 32 && width >= 8
 }

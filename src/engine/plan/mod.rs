@@ -10,6 +10,7 @@ mod check;
 mod listing;
 mod op;
 mod program;
+mod trace;
 
 use std::sync::Arc;
 
