@@ -191,13 +191,16 @@ fn erf(x: f64) -> f64 {
 fn unary(op: Unary, x: f64) -> f64 {
     match op {
         Unary::Abs => x.abs(),
+        Unary::Ceil => x.ceil(),
         Unary::Erf => erf(x),
         Unary::Exp => x.exp(),
         Unary::Floor => x.floor(),
         Unary::Log => x.ln(),
         Unary::Neg => -x,
+        Unary::Pow(exponent) => x.powf(f64::from(exponent)),
         Unary::Recip => 1.0 / x,
         Unary::Relu => x.max(0.0),
+        Unary::Round => x.round_ties_even(),
         Unary::Rsqrt => 1.0 / x.sqrt(),
         Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         Unary::Sqrt => x.sqrt(),
@@ -219,14 +222,10 @@ fn binary(op: Binary, a: f64, b: f64) -> f64 {
         Binary::Div => a / b,
         Binary::Min => a.min(b),
         Binary::Max => a.max(b),
-        Binary::Pow => a.powf(b),
         Binary::Equal => truth(a == b),
-        Binary::NotEqual => truth(a != b),
         Binary::Less => truth(a < b),
-        Binary::LessEqual => truth(a <= b),
+        Binary::LessOrEqual => truth(a <= b),
         Binary::Greater => truth(a > b),
-        Binary::GreaterEqual => truth(a >= b),
-        Binary::And => truth(a != 0.0 && b != 0.0),
-        Binary::Or => truth(a != 0.0 || b != 0.0),
+        Binary::GreaterOrEqual => truth(a >= b),
     }
 }

@@ -8,6 +8,7 @@ use super::map_ops::{Run, Splat, binary, choose, copy, unary};
 use super::program::{ArgShape, Instruction, MAX_INSTRUCTIONS, Program, Varies};
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
 use super::simd::{Kernel, Simd, dispatch};
+use crate::engine::plan::{Binary, Unary};
 
 /// Values in a block: 8 KB for each temporary.
 const BLOCK: usize = 2048;
@@ -219,8 +220,8 @@ impl Map<'_, '_> {
 #[derive(Clone, Copy)]
 enum Step {
     Copy,
-    Unary(super::program::Unary),
-    Binary(super::program::Binary),
+    Unary(Unary),
+    Binary(Binary),
     Where,
 }
 

@@ -3,80 +3,10 @@
 
 use std::sync::Arc;
 
+use crate::engine::plan::{Binary, Unary};
+
 /// Instructions in a program at most; a longer chain is two programs.
 pub const MAX_INSTRUCTIONS: usize = 64;
-
-/// A function of one value. Conditions are 1 for true and 0 for false, and anything but 0 counts as true.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Unary {
-    /// -x.
-    Neg,
-    /// |x|.
-    Abs,
-    /// The square root.
-    Sqrt,
-    /// 1 / sqrt(x), with the precision of a division.
-    Rsqrt,
-    /// 1 / x.
-    Recip,
-    /// x * x.
-    Square,
-    /// e^x; stays finite above 88.7.
-    Exp,
-    /// The natural logarithm.
-    Log,
-    /// The hyperbolic tangent.
-    Tanh,
-    /// 1 / (1 + e^-x).
-    Sigmoid,
-    /// The error function.
-    Erf,
-    /// The greater of x and 0.
-    Relu,
-    /// 0.5 x (1 + erf(x / sqrt 2)).
-    Gelu,
-    /// The tanh form of Gelu.
-    GeluTanh,
-    /// x / (1 + e^-x).
-    Silu,
-    /// The greatest integer not above.
-    Floor,
-    /// The least integer not below.
-    Ceil,
-    /// The nearest integer, ties to even.
-    Round,
-    /// 1 where x is 0, else 0.
-    Not,
-    /// x to the power of a number.
-    Pow(f32),
-}
-
-/// A function of two values; see [`Unary`] about conditions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Binary {
-    /// a + b.
-    Add,
-    /// a - b.
-    Sub,
-    /// a * b; "and" of two conditions.
-    Mul,
-    /// a / b.
-    Div,
-    /// The lesser; b where either is NaN.
-    Min,
-    /// The greater, b where either is NaN; "or" of two conditions.
-    Max,
-    /// a == b.
-    Equal,
-    /// a < b.
-    Less,
-    /// a <= b.
-    LessOrEqual,
-    /// a > b.
-    Greater,
-    /// a >= b.
-    GreaterOrEqual,
-}
 
 /// One step. Values are named by the index of the instruction that makes them, which must be an earlier one.
 #[derive(Debug, Clone, PartialEq)]

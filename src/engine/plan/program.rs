@@ -2,22 +2,40 @@
 
 use super::WeightId;
 
-/// What is done to one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "their names say it")]
+/// What is done to one number. Conditions are 1 for true and 0 for false, and anything but 0 counts as true.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unary {
+    /// `|x|`
     Abs,
+    /// The least integer not below.
+    Ceil,
+    /// The error function.
     Erf,
+    /// `eˣ`; stays finite above 88.7.
     Exp,
+    /// The greatest integer not above.
     Floor,
+    /// The natural logarithm.
     Log,
+    /// `−x`
     Neg,
+    /// To the power of a number.
+    Pow(f32),
+    /// `1 / x`
     Recip,
+    /// `max(x, 0)`
     Relu,
+    /// The nearest integer, ties to even.
+    Round,
+    /// `1 / √x`, with the precision of a division.
     Rsqrt,
+    /// `1 / (1 + exp(−x))`
     Sigmoid,
+    /// The square root.
     Sqrt,
+    /// `x · x`
     Square,
+    /// The hyperbolic tangent.
     Tanh,
     /// `x / 2 · (1 + erf(x / √2))`
     Gelu,
@@ -31,23 +49,29 @@ pub enum Unary {
 
 /// What is made of two numbers; comparisons make 1 or 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "their names say it")]
 pub enum Binary {
+    /// `a + b`
     Add,
+    /// `a − b`
     Sub,
+    /// `a · b`; of two conditions, both.
     Mul,
+    /// `a / b`
     Div,
+    /// The lesser; b where either is no number.
     Min,
+    /// The greater; b where either is no number. Of two conditions, one or both.
     Max,
-    Pow,
+    /// `a = b`
     Equal,
-    NotEqual,
+    /// `a < b`
     Less,
-    LessEqual,
+    /// `a ≤ b`
+    LessOrEqual,
+    /// `a > b`
     Greater,
-    GreaterEqual,
-    And,
-    Or,
+    /// `a ≥ b`
+    GreaterOrEqual,
 }
 
 /// One step; operands are places of earlier steps.
