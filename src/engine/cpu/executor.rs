@@ -7,7 +7,8 @@ use super::gemm::{Activation, Epilogue, OutRows, Residual, ResidualAt, Rows, gem
 use super::level::Level;
 use super::map::ArgData;
 use super::memory::{Input, Memory};
-use super::norm::{Norm, NormParams, norm_rows, softmax_rows};
+use super::norm::{Norm, NormParams, norm_rows, norm_rows_in_place, softmax_rows};
+use super::pool::mean_pool;
 use super::prepare::{PrepareError, Ready, prepare, scratch};
 use super::reduce::{RowReduce, TokenReduce, reduce_rows, reduce_tokens};
 use crate::engine::plan::{self, Arena, Fold, Lookup, Node, Op, Plan, Size, Type, ValueId, WeightId};
@@ -213,7 +214,7 @@ impl Run<'_> {
                     .collect();
                 program.run(level, &args, self.offsets, 0..rows, scratch, &mut [out]).map_err(|e| failed(e.to_string()))
             }
-            (Op::Embed(tables), _) => {
+            (Op::Embed { tables, norm }, _) => {
                 let tables: smallvec::SmallVec<[Table<'_>; 4]> = tables
                     .iter()
                     .map(|(id, lookup)| {
@@ -231,7 +232,10 @@ impl Run<'_> {
                     })
                     .collect();
                 let offsets = if out_value.rows == plan::Rows::Token { self.offsets } else { self.rows };
-                Ok(embed(level, &tables, width, offsets, 0..offsets.len() - 1, out)?)
+                embed(level, &tables, width, offsets, 0..offsets.len() - 1, out)?;
+                let Some(norm) = norm else { return Ok(()) };
+                let params = NormParams { norm: Norm::Layer, eps: norm.epsilon, gamma: row(norm.scale), beta: row(norm.shift) };
+                norm_rows_in_place(level, &params, width, out, None).map_err(|e| failed(e.to_string()))
             }
             (Op::LayerNorm { x, residual, epsilon, scale, shift }, _) => {
                 let params = NormParams { norm: Norm::Layer, eps: *epsilon, gamma: row(*scale), beta: row(*shift) };
@@ -266,6 +270,7 @@ impl Run<'_> {
                 let fold = match fold {
                     Fold::Max => RowReduce::Max,
                     Fold::Min => RowReduce::Min,
+                    Fold::Mean => RowReduce::Mean,
                     Fold::Sum | Fold::First => RowReduce::Sum,
                 };
                 reduce_rows(level, fold, plan.value(*x).width, read(*x), out).map_err(|e| failed(e.to_string()))
@@ -276,9 +281,20 @@ impl Run<'_> {
                     Fold::Max => TokenReduce::Max,
                     Fold::Min => TokenReduce::Min,
                     Fold::First => TokenReduce::First,
+                    Fold::Mean => TokenReduce::Mean,
                 };
                 reduce_tokens(level, fold, width, self.offsets, 0..self.offsets.len() - 1, read(*x), out)
                     .map_err(|e| failed(e.to_string()))
+            }
+            (Op::MeanPool { x, weights, at_least }, _) => {
+                // SAFETY: as above
+                let weights = match unsafe { self.memory.any(*weights) } {
+                    Input::F32(data) => ArgData::F32(data),
+                    Input::I64(data) => ArgData::I64(data),
+                    Input::I32(data) => ArgData::I32(data),
+                    Input::Bool(data) => ArgData::Bool(data),
+                };
+                mean_pool(level, width, self.offsets, read(*x), weights, *at_least, out).map_err(|e| failed(e.to_string()))
             }
             (Op::Concat(parts), _) => {
                 let mut from = 0;

@@ -16,6 +16,7 @@ mod map_ops;
 mod math;
 mod memory;
 pub mod norm;
+pub mod pool;
 mod prepare;
 pub mod program;
 pub mod reduce;

@@ -68,6 +68,7 @@ fn map(plan: &Plan, node: &Node, program: &plan::Program, args: &[ValueId]) -> R
         Instruction::Scalar(number) => program::Instruction::Scalar(number),
         Instruction::Unary(op, x) => program::Instruction::Unary(op, x),
         Instruction::Binary(op, a, b) => program::Instruction::Binary(op, a, b),
+        Instruction::Fold(fold, x) => program::Instruction::Fold(fold, x),
         Instruction::Where(a, b, c) => program::Instruction::Where([a, b, c]),
     });
     let code: Vec<_> = code.collect();

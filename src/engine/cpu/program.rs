@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::plan::{Binary, Unary};
+use crate::engine::plan::{self, Binary, Fold, Unary};
 
 /// Instructions in a program at most; a longer chain is two programs.
 pub const MAX_INSTRUCTIONS: usize = 64;
@@ -23,6 +23,8 @@ pub enum Instruction {
     Binary(Binary, usize, usize),
     /// `[condition, yes, no]`: yes where the condition is not 0, else no.
     Where([usize; 3]),
+    /// All values of a row taken together.
+    Fold(Fold, usize),
 }
 
 /// The shape of an argument.
@@ -73,6 +75,14 @@ pub enum ProgramError {
         at: usize,
         /// Its width.
         got: usize,
+        /// The program's width.
+        width: usize,
+    },
+    /// A row is too wide to be taken together.
+    #[error("instruction {at} takes rows of {width} together, {} is the most", plan::Program::WIDEST_FOLD)]
+    Fold {
+        /// The instruction.
+        at: usize,
         /// The program's width.
         width: usize,
     },
@@ -148,6 +158,12 @@ impl Program {
                     fits("instruction", at, row.len())?;
                     Varies { by_column: row.len() > 1, ..nowhere }
                 }
+                Instruction::Fold(_, of) => {
+                    if width > plan::Program::WIDEST_FOLD {
+                        return Err(ProgramError::Fold { at, width });
+                    }
+                    Varies { by_column: false, ..*varies.get(*of).ok_or(ProgramError::Order { at, value: *of })? }
+                }
                 _ => reads(instruction).try_fold(nowhere, |all, value| match varies.get(value) {
                     Some(one) => Ok(all.join(*one)),
                     None => Err(ProgramError::Order { at, value }),
@@ -181,7 +197,12 @@ impl Program {
     #[must_use]
     pub fn ops_per_row(&self) -> usize {
         let computed = self.instructions.iter().zip(&self.varies).filter(|(i, v)| reads(i).next().is_some() && v.by_row);
-        computed.map(|(_, v)| if v.by_column { self.width } else { 1 }).sum()
+        let each = |(i, v): (&Instruction, &Varies)| match i {
+            Instruction::Fold(_, of) if self.varies[*of].by_column => self.width,
+            _ if v.by_column => self.width,
+            _ => 1,
+        };
+        computed.map(each).sum()
     }
 }
 
@@ -189,7 +210,7 @@ impl Program {
 pub(crate) fn reads(instruction: &Instruction) -> impl Iterator<Item = usize> + use<> {
     let values = match *instruction {
         Instruction::Arg(_) | Instruction::Row(_) | Instruction::Scalar(_) => [None; 3],
-        Instruction::Unary(_, a) => [Some(a), None, None],
+        Instruction::Unary(_, a) | Instruction::Fold(_, a) => [Some(a), None, None],
         Instruction::Binary(_, a, b) => [Some(a), Some(b), None],
         Instruction::Where([c, y, n]) => [Some(c), Some(y), Some(n)],
     };
