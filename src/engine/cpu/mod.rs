@@ -17,6 +17,7 @@ mod math;
 mod memory;
 pub mod norm;
 pub mod peaks;
+pub mod pool;
 mod prepare;
 mod products;
 pub mod program;

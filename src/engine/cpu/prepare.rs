@@ -79,70 +79,16 @@ fn map(plan: &Plan, node: &Node, program: &plan::Program, args: &[ValueId]) -> R
             ArgShape { width: value.width, per_sequence: value.rows == Rows::Batch && out.rows == Rows::Token }
         })
         .collect();
-    // an instruction of the plan may become two
-    let (mut code, mut places) = (Vec::new(), Vec::new());
-    for step in program.code() {
-        let made = match *step {
-            Instruction::Arg(place) => program::Instruction::Arg(place),
-            Instruction::Weight(id) => program::Instruction::Row(plan.weight(id).data.clone()),
-            Instruction::Scalar(number) => program::Instruction::Scalar(number),
-            Instruction::Unary(op, x) => program::Instruction::Unary(unary(op), places[x]),
-            Instruction::Where(a, b, c) => program::Instruction::Where([places[a], places[b], places[c]]),
-            Instruction::Binary(plan::Binary::Pow, a, b) => match program.code()[b] {
-                Instruction::Scalar(exponent) => program::Instruction::Unary(program::Unary::Pow(exponent), places[a]),
-                _ => return Err("has an exponent that is no number".into()),
-            },
-            Instruction::Binary(plan::Binary::NotEqual, a, b) => {
-                code.push(program::Instruction::Binary(program::Binary::Equal, places[a], places[b]));
-                program::Instruction::Unary(program::Unary::Not, code.len() - 1)
-            }
-            Instruction::Binary(op, a, b) => program::Instruction::Binary(binary(op)?, places[a], places[b]),
-        };
-        code.push(made);
-        places.push(code.len() - 1);
-    }
+    let code = program.code().iter().map(|step| match *step {
+        Instruction::Arg(place) => program::Instruction::Arg(place),
+        Instruction::Weight(id) => program::Instruction::Row(plan.weight(id).data.clone()),
+        Instruction::Scalar(number) => program::Instruction::Scalar(number),
+        Instruction::Unary(op, x) => program::Instruction::Unary(op, x),
+        Instruction::Binary(op, a, b) => program::Instruction::Binary(op, a, b),
+        Instruction::Fold(fold, x) => program::Instruction::Fold(fold, x),
+        Instruction::Where(a, b, c) => program::Instruction::Where([a, b, c]),
+    });
+    let code: Vec<_> = code.collect();
     let last = code.len().saturating_sub(1);
     program::Program::new(out.width, shapes, code, vec![last]).map_err(|e| e.to_string())
-}
-
-const fn unary(op: plan::Unary) -> program::Unary {
-    use program::Unary as U;
-    match op {
-        plan::Unary::Abs => U::Abs,
-        plan::Unary::Erf => U::Erf,
-        plan::Unary::Exp => U::Exp,
-        plan::Unary::Floor => U::Floor,
-        plan::Unary::Log => U::Log,
-        plan::Unary::Neg => U::Neg,
-        plan::Unary::Recip => U::Recip,
-        plan::Unary::Relu => U::Relu,
-        plan::Unary::Rsqrt => U::Rsqrt,
-        plan::Unary::Sigmoid => U::Sigmoid,
-        plan::Unary::Sqrt => U::Sqrt,
-        plan::Unary::Square => U::Square,
-        plan::Unary::Tanh => U::Tanh,
-        plan::Unary::Gelu => U::Gelu,
-        plan::Unary::GeluTanh => U::GeluTanh,
-        plan::Unary::Silu => U::Silu,
-        plan::Unary::Not => U::Not,
-    }
-}
-
-fn binary(op: plan::Binary) -> Result<program::Binary, String> {
-    use program::Binary as B;
-    Ok(match op {
-        plan::Binary::Add => B::Add,
-        plan::Binary::Sub => B::Sub,
-        // of truths, which are 1 and 0
-        plan::Binary::Mul | plan::Binary::And => B::Mul,
-        plan::Binary::Div => B::Div,
-        plan::Binary::Min => B::Min,
-        plan::Binary::Max | plan::Binary::Or => B::Max,
-        plan::Binary::Equal => B::Equal,
-        plan::Binary::Less => B::Less,
-        plan::Binary::LessEqual => B::LessOrEqual,
-        plan::Binary::Greater => B::Greater,
-        plan::Binary::GreaterEqual => B::GreaterOrEqual,
-        plan::Binary::Pow | plan::Binary::NotEqual => return Err(format!("has a {op:?} that was not put otherwise")),
-    })
 }

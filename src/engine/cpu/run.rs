@@ -9,7 +9,8 @@ use super::embed::{Pick, Table, embed};
 use super::executor::{Executor, Observer, RunError};
 use super::map::ArgData;
 use super::memory::{Input, Memory};
-use super::norm::{Norm, NormParams, norm_rows, softmax_rows};
+use super::norm::{Norm, NormParams, norm_rows, norm_rows_in_place, softmax_rows};
+use super::pool::mean_pool;
 use super::prepare::Ready;
 use super::products::Product;
 use super::program::Program;
@@ -67,6 +68,16 @@ impl Run<'_> {
         unsafe { self.memory.read(id) }
     }
 
+    fn argument(&self, id: ValueId) -> ArgData<'_> {
+        // SAFETY: as in `read`
+        match unsafe { self.memory.any(id) } {
+            Input::F32(data) => ArgData::F32(data),
+            Input::I64(data) => ArgData::I64(data),
+            Input::I32(data) => ArgData::I32(data),
+            Input::Bool(data) => ArgData::Bool(data),
+        }
+    }
+
     /// # Safety
     ///
     /// As [`Run::nodes`].
@@ -85,7 +96,7 @@ impl Run<'_> {
             }
             (Op::Map { args, .. }, Ready::Map(program)) => self.map(node, program, args, &rooms),
             (Op::Map { .. }, _) => Err(failed(node, "was not prepared")),
-            (Op::Embed(tables), _) => self.embed(node, tables),
+            (Op::Embed { tables, norm }, _) => self.embed(node, tables, norm.as_ref()),
             (Op::LayerNorm { x, residual, epsilon, scale, shift }, _) => {
                 let params = NormParams { norm: Norm::Layer, eps: *epsilon, gamma: self.row(*scale), beta: self.row(*shift) };
                 self.norm(node, &params, *x, *residual)
@@ -107,6 +118,7 @@ impl Run<'_> {
             }
             (Op::Reduce { x, fold }, _) => self.reduce(node, *x, *fold),
             (Op::Pool { x, fold }, _) => self.pool(node, *x, *fold),
+            (Op::MeanPool { x, weights, at_least }, _) => self.mean_pool(node, *x, *weights, *at_least),
             (Op::Concat(parts), _) => self.by_row(node, |rows, out| {
                 let (width, mut from) = (self.width(node), 0);
                 for part in parts {
@@ -148,16 +160,7 @@ impl Run<'_> {
     }
 
     fn map(&self, node: &Node, program: &Program, args: &[ValueId], rooms: &Rooms<'_>) -> Result<(), RunError> {
-        let args: SmallVec<[ArgData<'_>; 8]> = args
-            .iter()
-            // SAFETY: operands are not written while a node runs
-            .map(|id| match unsafe { self.memory.any(*id) } {
-                Input::F32(data) => ArgData::F32(data),
-                Input::I64(data) => ArgData::I64(data),
-                Input::I32(data) => ArgData::I32(data),
-                Input::Bool(data) => ArgData::Bool(data),
-            })
-            .collect();
+        let args: SmallVec<[ArgData<'_>; 8]> = args.iter().map(|id| self.argument(*id)).collect();
         self.threads().split(self.rows_of(node), ELEMENTS.div_ceil(self.width(node)), |part, rows| {
             // SAFETY: these rows of the node's own output are this part's, as is its room
             let (out, room) = unsafe { (self.memory.write(node.output, rows.clone()), rooms.room(part)) };
@@ -166,7 +169,7 @@ impl Run<'_> {
         })
     }
 
-    fn embed(&self, node: &Node, tables: &[(WeightId, Lookup)]) -> Result<(), RunError> {
+    fn embed(&self, node: &Node, tables: &[(WeightId, Lookup)], norm: Option<&plan::Norm>) -> Result<(), RunError> {
         let tables: SmallVec<[Table<'_>; 4]> = tables
             .iter()
             .map(|(id, lookup)| {
@@ -191,7 +194,11 @@ impl Run<'_> {
         self.threads().split(sequences, least, |_, range| {
             // SAFETY: the rows of these sequences in the node's own output are this part's
             let out = unsafe { self.memory.write(node.output, offsets[range.start]..offsets[range.end]) };
-            Ok(embed(self.executor.options.level, &tables, width, offsets, range, out)?)
+            embed(self.executor.options.level, &tables, width, offsets, range, out)?;
+            let Some(norm) = norm else { return Ok(()) };
+            let (gamma, beta) = (self.row(norm.scale), self.row(norm.shift));
+            let params = NormParams { norm: Norm::Layer, eps: norm.epsilon, gamma, beta };
+            norm_rows_in_place(self.executor.options.level, &params, width, out, None).map_err(|e| failed(node, &e.to_string()))
         })
     }
 
@@ -256,6 +263,7 @@ impl Run<'_> {
             }
             Fold::Max => RowReduce::Max,
             Fold::Min => RowReduce::Min,
+            Fold::Mean => RowReduce::Mean,
             Fold::Sum => RowReduce::Sum,
         };
         reduce_rows(self.executor.options.level, fold, wide, x, out).map_err(|e| failed(node, &e.to_string()))
@@ -267,6 +275,7 @@ impl Run<'_> {
             Fold::Max => TokenReduce::Max,
             Fold::Min => TokenReduce::Min,
             Fold::First => TokenReduce::First,
+            Fold::Mean => TokenReduce::Mean,
         };
         let (width, x) = (self.width(node), self.read(x));
         let sequences = self.offsets.len() - 1;
@@ -277,6 +286,16 @@ impl Run<'_> {
             reduce_tokens(self.executor.options.level, fold, width, self.offsets, range, x, out)
                 .map_err(|e| failed(node, &e.to_string()))
         })
+    }
+}
+
+impl Run<'_> {
+    fn mean_pool(&self, node: &Node, x: ValueId, weights: ValueId, least: f32) -> Result<(), RunError> {
+        // SAFETY: the output is this node's own
+        let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
+        let (level, width) = (self.executor.options.level, self.width(node));
+        mean_pool(level, width, self.offsets, self.read(x), self.argument(weights), least, out)
+            .map_err(|e| failed(node, &e.to_string()))
     }
 }
 

@@ -50,7 +50,7 @@ fn encoder() -> Plan {
     let ids = build.value(Rows::Token, 1, Type::I64);
     build.plan.inputs.push(Port { name: "ids".into(), value: ids, features: Vec::new() });
     let tables = vec![(build.weight(100, 96), Lookup::Id(ids)), (build.weight(300, 96), Lookup::Position(0))];
-    let embedded = build.node(Op::Embed(tables), Rows::Token, 96);
+    let embedded = build.node(Op::Embed { tables, norm: None }, Rows::Token, 96);
     let (scale, shift) = (Some(build.weight(1, 96)), Some(build.weight(1, 96)));
     let norm = Op::LayerNorm { x: embedded, residual: None, epsilon: 1e-5, scale, shift };
     let normed = build.node(norm, Rows::Token, 96);

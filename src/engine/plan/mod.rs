@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub use account::{Cost, Total};
 pub use arena::{Arena, Place};
 pub use check::PlanError;
-pub use op::{Activation, Columns, Fold, Lookup, Op};
+pub use op::{Activation, Columns, Fold, Lookup, Norm, Op};
 pub use program::{Binary, Instruction, Program, Unary};
 
 /// How many rows a value has.

@@ -3,10 +3,15 @@
 use super::{Lookup, Op, Plan, Rows, ValueId};
 
 impl Plan {
-    /// The input that says which tokens count: the only one of width 1 that attention's bias is made of. `None` where there is none, or several.
+    /// The input that says which tokens count: the only one of width 1 that attention's biases and the weights of
+    /// means over tokens are made of. `None` where there is none, or several.
     #[must_use]
     pub fn mask(&self) -> Option<usize> {
-        let biases = self.nodes.iter().filter_map(|node| if let Op::Attention { bias, .. } = node.op { bias } else { None });
+        let biases = self.nodes.iter().filter_map(|node| match node.op {
+            Op::Attention { bias, .. } => bias,
+            Op::MeanPool { weights, .. } => Some(weights),
+            _ => None,
+        });
         let mut inputs: Vec<usize> = biases.flat_map(|bias| self.made_of(bias)).collect();
         inputs.sort_unstable();
         inputs.dedup();
@@ -28,7 +33,7 @@ impl Plan {
     /// How long a sequence may be: what its tables of positions hold. `None` where there is no end.
     #[must_use]
     pub fn longest(&self) -> Option<usize> {
-        let tables = self.nodes.iter().flat_map(|node| if let Op::Embed(tables) = &node.op { &tables[..] } else { &[] });
+        let tables = self.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });
         tables
             .filter_map(|(table, lookup)| match lookup {
                 Lookup::Position(from) => Some(self.weight(*table).rows.saturating_sub(*from)),

@@ -80,11 +80,6 @@ impl Histogram {
     pub(super) fn width(&self) -> f64 {
         self.range / HALF as f64
     }
-
-    /// Values that are zero.
-    pub(super) fn zeros(&self) -> u64 {
-        self.zeros
-    }
 }
 
 #[cfg(test)]
@@ -97,7 +92,7 @@ mod tests {
         let mut histogram = Histogram::new();
         histogram.add(&[0.0, -0.0, 1e-35, 0.75, 0.75, -0.5]);
         let bins: Vec<_> = histogram.bins().collect();
-        assert_eq!((histogram.zeros(), bins.len(), histogram.range), (3, 2, 1.0));
+        assert_eq!((histogram.zeros, bins.len(), histogram.range), (3, 2, 1.0));
         assert!((bins[0].middle + 0.5).abs() <= histogram.width() && bins[0].count == 1);
         assert!((bins[1].middle - 0.75).abs() <= histogram.width() && bins[1].count == 2);
     }
@@ -107,7 +102,7 @@ mod tests {
         let mut histogram = Histogram::new();
         histogram.add(&[]);
         histogram.add(&[0.0]);
-        assert_eq!((histogram.bins().count(), histogram.zeros()), (0, 1));
+        assert_eq!((histogram.bins().count(), histogram.zeros), (0, 1));
         histogram.add(&[1e-20]);
         histogram.add(&[f32::MAX, f32::MIN]);
         assert_eq!(histogram.bins().map(|bin| bin.count).sum::<u64>(), 3);
@@ -123,7 +118,7 @@ mod tests {
             parts.add(b);
             a.iter().for_each(|value| parts.add(&[*value]));
             prop_assert_eq!(whole.bins().collect::<Vec<_>>(), parts.bins().collect::<Vec<_>>());
-            prop_assert_eq!(whole.bins().map(|bin| bin.count).sum::<u64>() + whole.zeros(), values.len() as u64);
+            prop_assert_eq!(whole.bins().map(|bin| bin.count).sum::<u64>() + whole.zeros, values.len() as u64);
         }
     }
 }
