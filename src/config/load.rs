@@ -104,7 +104,7 @@ fn ranges(config: &Config, faults: &mut Faults) {
 
 /// The path that a check wrote as text: names of Server-Timing metrics, models and headers, which may hold dots, come last.
 fn path_of(text: &str) -> Path {
-    for map in ["attribution.server_timing", "protocol.tokenizers", super::HEADERS] {
+    for map in ["attribution.server_timing", "engine.models", "protocol.tokenizers", super::HEADERS] {
         if let Some(name) = text.strip_prefix(map).and_then(|rest| rest.strip_prefix('.')) {
             return Path::dotted(map).key(name);
         }
