@@ -1,7 +1,7 @@
 //! Runs a plan by its definition, slowly, in double precision: what the executors are held against, and what shows a fault
 //! of lowering where there is one.
 
-use super::plan::{Activation, Binary, Columns, Fold, Instruction, Lookup, Op, Plan, Rows, Unary, ValueId};
+use super::plan::{Activation, Binary, Columns, Fold, Instruction, Lookup, Norm, Op, Plan, Rows, Unary, ValueId};
 
 /// Values by their place; rows end to end.
 pub(super) type Values = Vec<Vec<f64>>;
@@ -40,6 +40,18 @@ impl Naive<'_> {
         f64::from(weight.data[row * weight.width + if weight.width == 1 { 0 } else { column }])
     }
 
+    /// A row, less its mean, over its deviation.
+    fn normed(&self, row: &[f64], norm: &Norm) -> Vec<f64> {
+        let mean = row.iter().sum::<f64>() / row.len() as f64;
+        let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / row.len() as f64;
+        let by = 1.0 / (variance + f64::from(norm.epsilon)).sqrt();
+        let of = |(c, x): (usize, &f64)| {
+            let scaled = (x - mean) * by * norm.scale.map_or(1.0, |id| self.weight(id, 0, c));
+            scaled + norm.shift.map_or(0.0, |id| self.weight(id, 0, c))
+        };
+        row.iter().enumerate().map(of).collect()
+    }
+
     #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn node(&self, op: &Op, output: ValueId, values: &Values) -> Vec<f64> {
         let out = self.plan.value(output);
@@ -56,31 +68,28 @@ impl Naive<'_> {
                 let sum = sum + bias.map_or(0.0, |bias| self.weight(bias, 0, column));
                 activated(*activation, sum) + residual.map_or(0.0, |id| at(id, row, column))
             }),
-            Op::Embed(tables) => each(&|row, column| {
-                let looked = tables.iter().map(|(table, lookup)| {
-                    let place = match lookup {
-                        Lookup::Id(id) => at(*id, row, 0) as i64,
-                        Lookup::Position(from) => (self.sequence[row].1 + from) as i64,
-                    };
-                    let place = if place < 0 { place + self.plan.weight(*table).rows as i64 } else { place };
-                    self.weight(*table, place as usize, column)
+            Op::Embed { tables, norm } => {
+                let sums = each(&|row, column| {
+                    let looked = tables.iter().map(|(table, lookup)| {
+                        let place = match lookup {
+                            Lookup::Id(id) => at(*id, row, 0) as i64,
+                            Lookup::Position(from) => (self.sequence[row].1 + from) as i64,
+                        };
+                        let place = if place < 0 { place + self.plan.weight(*table).rows as i64 } else { place };
+                        self.weight(*table, place as usize, column)
+                    });
+                    looked.sum()
                 });
-                looked.sum()
-            }),
+                let Some(norm) = norm else { return sums };
+                sums.chunks(width).flat_map(|row| self.normed(row, norm)).collect()
+            }
             Op::LayerNorm { x, residual, epsilon, scale, shift } => (0..rows)
                 .flat_map(|row| {
                     let mut sums = row_of(*x, row);
                     if let Some(residual) = residual {
                         sums.iter_mut().zip(row_of(*residual, row)).for_each(|(sum, more)| *sum += more);
                     }
-                    let mean = sums.iter().sum::<f64>() / width as f64;
-                    let variance = sums.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width as f64;
-                    let by = 1.0 / (variance + f64::from(*epsilon)).sqrt();
-                    let normed = move |(c, x): (usize, f64)| {
-                        let scaled = (x - mean) * by * scale.map_or(1.0, |id| self.weight(id, 0, c));
-                        scaled + shift.map_or(0.0, |id| self.weight(id, 0, c))
-                    };
-                    sums.into_iter().enumerate().map(normed).collect::<Vec<_>>()
+                    self.normed(&sums, &Norm { epsilon: *epsilon, scale: *scale, shift: *shift })
                 })
                 .collect(),
             Op::RmsNorm { x, epsilon, scale } => each(&|row, column| {
@@ -109,35 +118,41 @@ impl Naive<'_> {
                 }
                 out
             }
-            Op::Map { program, args } => each(&|row, column| {
-                let mut steps: Vec<f64> = Vec::new();
-                for step in program.code() {
-                    steps.push(match *step {
-                        Instruction::Arg(place) => {
-                            let value = self.plan.value(args[place]);
-                            let is_spread = value.rows == Rows::Batch && out.rows == Rows::Token;
-                            let row = if is_spread { self.sequence[row].0 } else { row };
-                            at(args[place], row, if value.width == 1 { 0 } else { column })
-                        }
-                        Instruction::Weight(id) => self.weight(id, 0, column),
-                        Instruction::Scalar(number) => f64::from(number),
-                        Instruction::Unary(op, x) => unary(op, steps[x]),
-                        Instruction::Binary(op, a, b) => binary(op, steps[a], steps[b]),
-                        Instruction::Where(a, b, c) => {
-                            if steps[a] == 0.0 {
-                                steps[c]
-                            } else {
-                                steps[b]
+            Op::Map { program, args } => {
+                // one row at a time, each step for all of its columns
+                let mapped = |row: usize| {
+                    let mut steps: Vec<Vec<f64>> = Vec::new();
+                    for step in program.code() {
+                        let number = |column: usize| match *step {
+                            Instruction::Arg(place) => {
+                                let value = self.plan.value(args[place]);
+                                let is_spread = value.rows == Rows::Batch && out.rows == Rows::Token;
+                                let row = if is_spread { self.sequence[row].0 } else { row };
+                                at(args[place], row, if value.width == 1 { 0 } else { column })
                             }
-                        }
-                    });
-                }
-                steps.last().copied().unwrap_or(f64::NAN)
-            }),
+                            Instruction::Weight(id) => self.weight(id, 0, column),
+                            Instruction::Scalar(number) => f64::from(number),
+                            Instruction::Unary(op, x) => unary(op, steps[x][column]),
+                            Instruction::Binary(op, a, b) => binary(op, steps[a][column], steps[b][column]),
+                            Instruction::Where(a, _, c) if steps[a][column] == 0.0 => steps[c][column],
+                            Instruction::Where(_, b, _) => steps[b][column],
+                            Instruction::Fold(fold, x) => folded(fold, &steps[x]),
+                        };
+                        steps.push((0..width).map(number).collect());
+                    }
+                    steps.pop().unwrap_or_default()
+                };
+                (0..rows).flat_map(mapped).collect()
+            }
             Op::Reduce { x, fold } => (0..rows).map(|row| folded(*fold, &row_of(*x, row))).collect(),
             Op::Pool { x, fold } => each(&|row, column| {
                 let tokens = self.sequence.iter().enumerate().filter(|(_, (sequence, _))| *sequence == row);
                 folded(*fold, &tokens.map(|(token, _)| at(*x, token, column)).collect::<Vec<_>>())
+            }),
+            Op::MeanPool { x, weights, at_least } => each(&|row, column| {
+                let tokens = || self.sequence.iter().enumerate().filter(|(_, (sequence, _))| *sequence == row);
+                let sum: f64 = tokens().map(|(token, _)| at(*x, token, column) * at(*weights, token, 0)).sum();
+                sum / tokens().map(|(token, _)| at(*weights, token, 0)).sum::<f64>().max(f64::from(*at_least))
             }),
             Op::Concat(parts) => (0..rows).flat_map(|row| parts.iter().flat_map(move |id| row_of(*id, row))).collect(),
             Op::Slice(columns) => each(&|row, column| at(columns.value, row, columns.from + column)),
@@ -158,6 +173,7 @@ fn folded(fold: Fold, row: &[f64]) -> f64 {
         Fold::Max => row.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         Fold::Min => row.iter().copied().fold(f64::INFINITY, f64::min),
         Fold::First => row[0],
+        Fold::Mean => row.iter().sum::<f64>() / row.len() as f64,
     }
 }
 
@@ -191,13 +207,16 @@ fn erf(x: f64) -> f64 {
 fn unary(op: Unary, x: f64) -> f64 {
     match op {
         Unary::Abs => x.abs(),
+        Unary::Ceil => x.ceil(),
         Unary::Erf => erf(x),
         Unary::Exp => x.exp(),
         Unary::Floor => x.floor(),
         Unary::Log => x.ln(),
         Unary::Neg => -x,
+        Unary::Pow(exponent) => x.powf(f64::from(exponent)),
         Unary::Recip => 1.0 / x,
         Unary::Relu => x.max(0.0),
+        Unary::Round => x.round_ties_even(),
         Unary::Rsqrt => 1.0 / x.sqrt(),
         Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         Unary::Sqrt => x.sqrt(),
@@ -219,14 +238,10 @@ fn binary(op: Binary, a: f64, b: f64) -> f64 {
         Binary::Div => a / b,
         Binary::Min => a.min(b),
         Binary::Max => a.max(b),
-        Binary::Pow => a.powf(b),
         Binary::Equal => truth(a == b),
-        Binary::NotEqual => truth(a != b),
         Binary::Less => truth(a < b),
-        Binary::LessEqual => truth(a <= b),
+        Binary::LessOrEqual => truth(a <= b),
         Binary::Greater => truth(a > b),
-        Binary::GreaterEqual => truth(a >= b),
-        Binary::And => truth(a != 0.0 && b != 0.0),
-        Binary::Or => truth(a != 0.0 || b != 0.0),
+        Binary::GreaterOrEqual => truth(a >= b),
     }
 }

@@ -6,11 +6,16 @@ use std::ops::Range;
 use super::level::Level;
 use super::map_ops::{Run, Splat, binary, choose, copy, unary};
 use super::program::{ArgShape, Instruction, MAX_INSTRUCTIONS, Program, Varies};
+use super::reduce::fold_row;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
 use super::simd::{Kernel, Simd, dispatch};
+use crate::engine::plan::{self, Binary, Fold, Unary};
 
 /// Values in a block: 8 KB for each temporary.
 const BLOCK: usize = 2048;
+
+// a fold needs a whole row in one block
+const _: () = assert!(plan::Program::WIDEST_FOLD <= BLOCK);
 
 /// The values of one argument, all rows of the batch (or all sequences). Integers become the nearest f32, true 1 and false 0.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +31,7 @@ pub enum ArgData<'a> {
 }
 
 impl ArgData<'_> {
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             ArgData::F32(x) => x.len(),
             ArgData::I64(x) => x.len(),
@@ -37,7 +42,7 @@ impl ArgData<'_> {
 
     /// Writes values `from..from + to.len()` as f32.
     #[inline(always)]
-    fn read(&self, from: usize, to: &mut [f32]) {
+    pub(super) fn read(&self, from: usize, to: &mut [f32]) {
         let part = from..from + to.len();
         match self {
             ArgData::F32(x) => to.copy_from_slice(&x[part]),
@@ -168,6 +173,7 @@ impl Map<'_, '_> {
                     Instruction::Binary(op, a, b) => {
                         each_run::<S, 2>([views[*a], views[*b]], varies, part, to, Step::Binary(*op))
                     }
+                    Instruction::Fold(fold, a) => fold_rows::<S>(*fold, views[*a], program.width, part, to),
                     Instruction::Where(of) => each_run::<S, 3>(of.map(|v| views[v]), varies, part, to, Step::Where),
                 };
                 views[i] = View { from, varies };
@@ -219,9 +225,29 @@ impl Map<'_, '_> {
 #[derive(Clone, Copy)]
 enum Step {
     Copy,
-    Unary(super::program::Unary),
-    Binary(super::program::Binary),
+    Unary(Unary),
+    Binary(Binary),
     Where,
+}
+
+/// Takes the values of each row of the part together; the part has all columns. Returns where the results are.
+#[inline(always)]
+unsafe fn fold_rows<S: Simd>(fold: Fold, of: View, width: usize, part: Part, to: *mut f32) -> *const f32 {
+    let rows = if of.varies.by_row { part.rows } else { 1 };
+    for row in 0..rows {
+        // SAFETY: a view has as many values as it varies in this part, and `to` has room for a value of each row.
+        unsafe {
+            let value = if of.varies.by_column {
+                fold_row::<S>(fold, std::slice::from_raw_parts(of.from.add(row * width), width))
+            } else if fold == Fold::Sum {
+                *of.from.add(row) * width as f32
+            } else {
+                *of.from.add(row)
+            };
+            *to.add(row) = value;
+        }
+    }
+    to
 }
 
 /// Does a step for the part: in one run where the operands allow it, else row by row. Returns where the result is.

@@ -1,8 +1,8 @@
 //! The loops of elementwise programs: each function over runs of values, where a run is either consecutive or one value repeated.
 
 use super::math;
-use super::program::{Binary, Unary};
 use super::simd::Simd;
+use crate::engine::plan::{Binary, Unary};
 
 /// Where an operand's values come from: `step` 1 is consecutive values, 0 is the same vector again and again.
 #[derive(Clone, Copy)]

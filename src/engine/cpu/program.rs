@@ -3,80 +3,10 @@
 
 use std::sync::Arc;
 
+use crate::engine::plan::{self, Binary, Fold, Unary};
+
 /// Instructions in a program at most; a longer chain is two programs.
 pub const MAX_INSTRUCTIONS: usize = 64;
-
-/// A function of one value. Conditions are 1 for true and 0 for false, and anything but 0 counts as true.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Unary {
-    /// -x.
-    Neg,
-    /// |x|.
-    Abs,
-    /// The square root.
-    Sqrt,
-    /// 1 / sqrt(x), with the precision of a division.
-    Rsqrt,
-    /// 1 / x.
-    Recip,
-    /// x * x.
-    Square,
-    /// e^x; stays finite above 88.7.
-    Exp,
-    /// The natural logarithm.
-    Log,
-    /// The hyperbolic tangent.
-    Tanh,
-    /// 1 / (1 + e^-x).
-    Sigmoid,
-    /// The error function.
-    Erf,
-    /// The greater of x and 0.
-    Relu,
-    /// 0.5 x (1 + erf(x / sqrt 2)).
-    Gelu,
-    /// The tanh form of Gelu.
-    GeluTanh,
-    /// x / (1 + e^-x).
-    Silu,
-    /// The greatest integer not above.
-    Floor,
-    /// The least integer not below.
-    Ceil,
-    /// The nearest integer, ties to even.
-    Round,
-    /// 1 where x is 0, else 0.
-    Not,
-    /// x to the power of a number.
-    Pow(f32),
-}
-
-/// A function of two values; see [`Unary`] about conditions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Binary {
-    /// a + b.
-    Add,
-    /// a - b.
-    Sub,
-    /// a * b; "and" of two conditions.
-    Mul,
-    /// a / b.
-    Div,
-    /// The lesser; b where either is NaN.
-    Min,
-    /// The greater, b where either is NaN; "or" of two conditions.
-    Max,
-    /// a == b.
-    Equal,
-    /// a < b.
-    Less,
-    /// a <= b.
-    LessOrEqual,
-    /// a > b.
-    Greater,
-    /// a >= b.
-    GreaterOrEqual,
-}
 
 /// One step. Values are named by the index of the instruction that makes them, which must be an earlier one.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,6 +23,8 @@ pub enum Instruction {
     Binary(Binary, usize, usize),
     /// `[condition, yes, no]`: yes where the condition is not 0, else no.
     Where([usize; 3]),
+    /// All values of a row taken together.
+    Fold(Fold, usize),
 }
 
 /// The shape of an argument.
@@ -143,6 +75,14 @@ pub enum ProgramError {
         at: usize,
         /// Its width.
         got: usize,
+        /// The program's width.
+        width: usize,
+    },
+    /// A row is too wide to be taken together.
+    #[error("instruction {at} takes rows of {width} together, {} is the most", plan::Program::WIDEST_FOLD)]
+    Fold {
+        /// The instruction.
+        at: usize,
         /// The program's width.
         width: usize,
     },
@@ -218,6 +158,12 @@ impl Program {
                     fits("instruction", at, row.len())?;
                     Varies { by_column: row.len() > 1, ..nowhere }
                 }
+                Instruction::Fold(_, of) => {
+                    if width > plan::Program::WIDEST_FOLD {
+                        return Err(ProgramError::Fold { at, width });
+                    }
+                    Varies { by_column: false, ..*varies.get(*of).ok_or(ProgramError::Order { at, value: *of })? }
+                }
                 _ => reads(instruction).try_fold(nowhere, |all, value| match varies.get(value) {
                     Some(one) => Ok(all.join(*one)),
                     None => Err(ProgramError::Order { at, value }),
@@ -251,7 +197,12 @@ impl Program {
     #[must_use]
     pub fn ops_per_row(&self) -> usize {
         let computed = self.instructions.iter().zip(&self.varies).filter(|(i, v)| reads(i).next().is_some() && v.by_row);
-        computed.map(|(_, v)| if v.by_column { self.width } else { 1 }).sum()
+        let each = |(i, v): (&Instruction, &Varies)| match i {
+            Instruction::Fold(_, of) if self.varies[*of].by_column => self.width,
+            _ if v.by_column => self.width,
+            _ => 1,
+        };
+        computed.map(each).sum()
     }
 }
 
@@ -259,7 +210,7 @@ impl Program {
 pub(crate) fn reads(instruction: &Instruction) -> impl Iterator<Item = usize> + use<> {
     let values = match *instruction {
         Instruction::Arg(_) | Instruction::Row(_) | Instruction::Scalar(_) => [None; 3],
-        Instruction::Unary(_, a) => [Some(a), None, None],
+        Instruction::Unary(_, a) | Instruction::Fold(_, a) => [Some(a), None, None],
         Instruction::Binary(_, a, b) => [Some(a), Some(b), None],
         Instruction::Where([c, y, n]) => [Some(c), Some(y), Some(n)],
     };

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::level::Level;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
 use super::simd::{Kernel, Simd, dispatch};
+use crate::engine::plan;
 
 /// A reduction over the width of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +71,24 @@ pub fn reduce_tokens(
     // SAFETY: all access is through slices.
     unsafe { dispatch(level, Tokens { reduce, width, offsets: &offsets[sequences.start..=sequences.end], x, out }) };
     Ok(())
+}
+
+/// All values of one row taken together.
+///
+/// # Safety
+/// The processor has the level's instructions.
+#[inline(always)]
+pub(crate) unsafe fn fold_row<S: Simd>(fold: plan::Fold, row: &[f32]) -> f32 {
+    // SAFETY: slices and arithmetic only; the level is the caller's promise.
+    unsafe {
+        match fold {
+            plan::Fold::Sum => self::fold::<S, Sum>(row),
+            plan::Fold::Mean => self::fold::<S, Sum>(row) / row.len() as f32,
+            plan::Fold::Max => self::fold::<S, Max>(row),
+            plan::Fold::Min => self::fold::<S, Min>(row),
+            plan::Fold::First => row.first().copied().unwrap_or(0.0),
+        }
+    }
 }
 
 struct Rows<'a> {

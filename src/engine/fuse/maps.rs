@@ -1,38 +1,63 @@
-//! Maps that follow one another are one map.
+//! Maps that follow one another are one map; and a row that is folded only to be used in a map of the same row is folded there.
 
-use super::{reader, uses};
-use crate::engine::plan::{Instruction, Op, Plan, Program};
+use super::{reader, uncopied, uses};
+use crate::engine::plan::{Fold, Instruction, Op, Plan, Program, ValueId};
 
 /// A program of more steps stays as it is: its temporaries would not fit the executors' registers and caches.
 const STEPS: usize = 48;
 
-/// Puts one map into the only one that reads it; `false` if there is none.
+/// Lets maps read what is only the float32 of another value as that value: they read every type.
+pub(super) fn uncopy(plan: &mut Plan) {
+    for at in 0..plan.nodes.len() {
+        let sources: Vec<ValueId> = plan.nodes[at].op.reads().into_iter().map(|id| uncopied(plan, id)).collect();
+        if let Op::Map { program, .. } = &plan.nodes[at].op {
+            let code = program.code().to_vec();
+            plan.nodes[at].op = distinct(code, sources);
+        }
+    }
+}
+
+/// Puts one map or fold into the only map that reads it; `false` if there is none.
 pub(super) fn inline(plan: &mut Plan) -> bool {
     let uses = uses(plan);
     for at in 0..plan.nodes.len() {
-        let Op::Map { program: inner, args: inner_args } = &plan.nodes[at].op else { continue };
         let output = plan.nodes[at].output;
         let Some(next) = reader(plan, &uses, output) else { continue };
         let Op::Map { program, args } = &plan.nodes[next].op else { continue };
-        // what is the same for a whole row, or for a sequence's tokens, is not made again for each
-        if plan.value(output) != plan.value(plan.nodes[next].output) || inner.code().len() + program.code().len() > STEPS {
+        let (made, wanted) = (plan.value(output), plan.value(plan.nodes[next].output));
+        // what is the same for a sequence's tokens is not made again for each
+        if made.rows != wanted.rows {
             continue;
         }
+        let (inner, inner_args) = match &plan.nodes[at].op {
+            Op::Map { program, args } if made.width == wanted.width || made.width == 1 => (program.clone(), args.clone()),
+            Op::Reduce { x, fold } if *fold != Fold::First && is_row(plan, *x, wanted.width) => {
+                (Program::new(vec![Instruction::Arg(0), Instruction::Fold(*fold, 0)]), vec![*x])
+            }
+            _ => continue,
+        };
         let Some(place) = args.iter().position(|arg| *arg == output) else { continue };
-        let joined = program.inline(place, inner);
+        if inner.code().len() + program.code().len() > STEPS {
+            continue;
+        }
+        let joined = program.inline(place, &inner);
         let mut all = args.clone();
         all.remove(place);
         all.extend(inner_args);
-        let (code, args) = (joined.code().to_vec(), all);
-        plan.nodes[next].op = distinct(code, args);
+        plan.nodes[next].op = distinct(joined.code().to_vec(), all);
         plan.nodes.remove(at);
         return true;
     }
     false
 }
 
-/// The same with each argument once.
-fn distinct(mut code: Vec<Instruction>, args: Vec<crate::engine::plan::ValueId>) -> Op {
+/// Whether a value's rows are as wide as those of a map, and not too wide to be folded there.
+fn is_row(plan: &Plan, value: ValueId, width: usize) -> bool {
+    plan.value(value).width == width && width > 1 && width <= Program::WIDEST_FOLD
+}
+
+/// The same with each argument and each step once.
+fn distinct(code: Vec<Instruction>, args: Vec<ValueId>) -> Op {
     let mut kept = Vec::new();
     let places: Vec<usize> = args
         .iter()
@@ -43,10 +68,6 @@ fn distinct(mut code: Vec<Instruction>, args: Vec<crate::engine::plan::ValueId>)
             })
         })
         .collect();
-    for step in &mut code {
-        if let Instruction::Arg(place) = step {
-            *place = places[*place];
-        }
-    }
-    Op::Map { program: Program::new(code), args: kept }
+    let program = Program::new(code).renumbered(|place| places[place]);
+    Op::Map { program, args: kept }
 }

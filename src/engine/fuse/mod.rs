@@ -5,22 +5,32 @@ mod embed;
 mod epilogue;
 mod maps;
 mod norm;
+mod pool;
 mod qkv;
+mod share;
 mod simple;
 
 use std::collections::BTreeMap;
 
-use super::plan::{Plan, ValueId, WeightId};
+use super::plan::{Instruction, Node, Op, Plan, ValueId, Weight, WeightId};
 
 /// Fuses a plan as it was lowered.
 pub fn fuse(plan: &mut Plan) {
     prune(plan);
+    share::merge(plan);
     norm::find(plan);
+    pool::find(plan);
     prune(plan);
     while epilogue::absorb(plan) {}
     while embed::merge(plan) {}
+    while norm::add(plan) {}
+    while embed::norm(plan) {}
     qkv::merge(plan);
+    maps::uncopy(plan);
+    prune(plan);
     while maps::inline(plan) {}
+    prune(plan);
+    share::merge(plan);
     prune(plan);
 }
 
@@ -43,8 +53,33 @@ fn makers(plan: &Plan) -> Vec<Option<usize>> {
 
 /// The only node that reads a value, if there is but one and it is no output.
 fn reader(plan: &Plan, uses: &[usize], value: ValueId) -> Option<usize> {
-    let reads = |node: &super::plan::Node| node.op.reads().contains(&value);
+    let reads = |node: &Node| node.op.reads().contains(&value);
     if uses[value.0] == 1 { plan.nodes.iter().position(reads) } else { None }
+}
+
+/// What a value is the float32 of, if it is nothing but that; else itself.
+fn uncopied(plan: &Plan, value: ValueId) -> ValueId {
+    let Some(node) = plan.nodes.iter().find(|node| node.output == value) else { return value };
+    match &node.op {
+        Op::Map { program, args } if program.code() == [Instruction::Arg(0)] => match args[..] {
+            [source]
+                if plan.value(source).rows == plan.value(value).rows && plan.value(source).width == plan.value(value).width =>
+            {
+                source
+            }
+            _ => value,
+        },
+        _ => value,
+    }
+}
+
+/// A weight of the same shape, made of another element by element; the function is given the column.
+fn derived(plan: &mut Plan, id: WeightId, of: impl Fn(usize, f32) -> f32) -> WeightId {
+    let weight = plan.weight(id);
+    let data = weight.data.iter().enumerate().map(|(at, x)| of(at % weight.width, *x)).collect();
+    let made = Weight { data, ..weight.clone() };
+    plan.weights.push(made);
+    WeightId(plan.weights.len() - 1)
 }
 
 /// Leaves out nodes that no output needs, and values and weights that no node has.

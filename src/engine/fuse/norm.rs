@@ -33,6 +33,25 @@ fn centred(plan: &Plan, value: ValueId) -> Option<ValueId> {
     (is_share && summed == x).then_some(x)
 }
 
+/// Takes one sum into the norm that alone reads it; `false` if there is none.
+pub(super) fn add(plan: &mut Plan) -> bool {
+    let uses = uses(plan);
+    for at in 0..plan.nodes.len() {
+        let Some(Simple::Both(Binary::Add, a, b)) = simple(&plan.nodes[at]) else { continue };
+        let output = plan.nodes[at].output;
+        let Some(next) = reader(plan, &uses, output) else { continue };
+        if [a, b].iter().any(|id| plan.value(*id) != plan.value(output)) {
+            continue;
+        }
+        if let Op::LayerNorm { x, residual: residual @ None, .. } = &mut plan.nodes[next].op {
+            (*x, *residual) = (a, Some(b));
+            plan.nodes.remove(at);
+            return true;
+        }
+    }
+    false
+}
+
 /// Takes one scale or shift into the norm before it.
 fn absorb(plan: &mut Plan) -> bool {
     let uses = uses(plan);

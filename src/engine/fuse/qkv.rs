@@ -1,4 +1,5 @@
-//! Queries, keys and values that are products of the same rows are one product, of three weights side by side.
+//! Queries, keys and values that are products of the same rows are one product, of three weights side by side; and attention
+//! reads them where they lie.
 
 use super::{makers, uses};
 use crate::engine::plan::{Activation, Columns, Node, Op, Plan, Value, ValueId, Weight, WeightId};
@@ -13,6 +14,21 @@ pub(super) fn merge(plan: &mut Plan) {
             at = merged;
         }
         at += 1;
+    }
+    for at in 0..plan.nodes.len() {
+        let Op::Attention { q, k, v, .. } = plan.nodes[at].op else { continue };
+        let whole = [q, k, v].map(|columns| uncut(plan, columns));
+        if let Op::Attention { q, k, v, .. } = &mut plan.nodes[at].op {
+            [*q, *k, *v] = whole;
+        }
+    }
+}
+
+/// The columns of the value that these were cut out of.
+fn uncut(plan: &Plan, columns: Columns) -> Columns {
+    match plan.nodes.iter().find(|node| node.output == columns.value).map(|node| &node.op) {
+        Some(Op::Slice(of)) => uncut(plan, Columns { value: of.value, from: of.from + columns.from }),
+        _ => columns,
     }
 }
 
@@ -43,9 +59,7 @@ fn merged(plan: &mut Plan, at: usize) -> Option<usize> {
     } else {
         None
     };
-    let rows = plan.value(parts[0]).rows;
     plan.values.push(Value { width: widths.iter().sum(), ..plan.value(parts[0]) });
-    debug_assert_eq!(plan.values.last().map(|value| value.rows), Some(rows));
     let output = ValueId(plan.values.len() - 1);
     let name = plan.nodes[nodes[0]].name.clone();
     if let Op::Attention { q, k, v, .. } = &mut plan.nodes[at].op {

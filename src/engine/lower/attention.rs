@@ -128,16 +128,16 @@ impl Lowering<'_> {
         let value = self.float(node, matrix);
         let Some(made) = self.plan.nodes.iter().find(|made| made.output == value) else { return (value, 1.0) };
         let Op::Map { program, args } = &made.op else { return (value, 1.0) };
-        let [first, second, Instruction::Binary(Binary::Mul, 0, 1)] = program.code() else { return (value, 1.0) };
-        match (first, second, &args[..]) {
-            (Instruction::Arg(0), Instruction::Scalar(factor), [arg])
-            | (Instruction::Scalar(factor), Instruction::Arg(0), [arg])
-                if self.plan.value(*arg).width == matrix.width() =>
-            {
-                (*arg, *factor)
-            }
-            _ => (value, 1.0),
-        }
+        let [first, second, Instruction::Binary(op @ (Binary::Mul | Binary::Div), 0, 1)] = program.code() else {
+            return (value, 1.0);
+        };
+        let (arg, factor) = match (first, second, op, &args[..]) {
+            (Instruction::Arg(0), Instruction::Scalar(factor), Binary::Mul, [arg])
+            | (Instruction::Scalar(factor), Instruction::Arg(0), Binary::Mul, [arg]) => (*arg, *factor),
+            (Instruction::Arg(0), Instruction::Scalar(divisor), Binary::Div, [arg]) => (*arg, 1.0 / divisor),
+            _ => return (value, 1.0),
+        };
+        if self.plan.value(arg).width == matrix.width() { (arg, factor) } else { (value, 1.0) }
     }
 
     /// Scores that are multiplied by a number or have a mask added; `None` where no input is scores.

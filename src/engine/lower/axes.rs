@@ -133,7 +133,7 @@ impl Lowering<'_> {
         }
         let width: usize = table.shape()[1..].iter().product();
         let weight = self.weight(&node.name, table.shape()[0], width, floats(table)?);
-        let op = Op::Embed(vec![(weight, Lookup::Id(ids.value))]);
+        let op = Op::Embed { tables: vec![(weight, Lookup::Id(ids.value))], norm: None };
         let value = self.push(&node.name, ids.rows(), width, op);
         let mut axes = ids.axes.clone();
         axes.extend((0..table.rank() - 1).map(Axis::Column));
@@ -148,7 +148,8 @@ impl Lowering<'_> {
         }
         let width: usize = shape[axis + 1..].iter().product();
         let weight = self.weight(&node.name, shape[axis], width, floats(tensor)?);
-        let value = self.push(&node.name, Rows::Token, width, Op::Embed(vec![(weight, Lookup::Position(from))]));
+        let value =
+            self.push(&node.name, Rows::Token, width, Op::Embed { tables: vec![(weight, Lookup::Position(from))], norm: None });
         let column = |place: usize| if place > axis { Axis::Column(place - axis - 1) } else { Axis::One };
         let axes = (0..shape.len()).map(|place| if place == axis { Axis::Token } else { column(place) }).collect();
         Ok(Matrix { value, axes, sizes: shape[axis + 1..].to_vec() }.squeezed())

@@ -28,43 +28,48 @@ impl Lowering<'_> {
         let op = match name {
             "Add" => Binary::Add,
             "Sub" => Binary::Sub,
-            "Mul" => Binary::Mul,
+            // of truths, which are 1 and 0
+            "Mul" | "And" => Binary::Mul,
             "Div" => Binary::Div,
             "Min" => Binary::Min,
-            "Max" => Binary::Max,
-            "Pow" => Binary::Pow,
-            "And" => Binary::And,
-            "Or" => Binary::Or,
-            "Eq" => Binary::Equal,
-            "NE" => Binary::NotEqual,
+            "Max" | "Or" => Binary::Max,
+            "Eq" | "NE" => Binary::Equal,
             "LT" => Binary::Less,
-            "LTE" => Binary::LessEqual,
+            "LTE" => Binary::LessOrEqual,
             "GT" => Binary::Greater,
-            "GTE" => Binary::GreaterEqual,
+            "GTE" => Binary::GreaterOrEqual,
+            "Pow" => return self.power(node),
             other => return Err(format!("the plan has no {other}")),
         };
         if let Some(scores) = self.scored(node, op)? {
             return Ok(Some(Tensors::Scores(scores)));
         }
-        self.map(node, 2, &|places| vec![Instruction::Binary(op, places[0], places[1])])
+        self.map(node, 2, &|places| {
+            let mut steps = vec![Instruction::Binary(op, places[0], places[1])];
+            if name == "NE" {
+                steps.push(Instruction::Unary(Unary::Not, places.len()));
+            }
+            steps
+        })
+    }
+
+    fn power(&mut self, node: &TypedNode) -> Made {
+        let Tensors::Const(exponent) = self.input(node, 1)? else { return Err("has an exponent that is no constant".into()) };
+        let exponent = scalar(exponent).ok_or("has more than one exponent")?;
+        self.map(node, 1, &|places| vec![Instruction::Unary(Unary::Pow(exponent), places[0])])
     }
 
     pub(super) fn unary(&mut self, node: &TypedNode, op: &ElementWiseOp) -> Made {
-        if let Some(PowConst { exponent }) = op.0.downcast_ref::<PowConst>() {
-            let exponent = *exponent;
-            // the operand stands before; its exponent is put behind it
-            return self.map(node, 1, &|places| {
-                vec![Instruction::Scalar(exponent), Instruction::Binary(Binary::Pow, places[0], places[0] + 1)]
-            });
-        }
         let op = match op.0.name().as_str() {
             "Abs" => Unary::Abs,
+            "Ceil" => Unary::Ceil,
             "Erf" => Unary::Erf,
             "Exp" => Unary::Exp,
             "Floor" => Unary::Floor,
             "Ln" => Unary::Log,
             "Neg" => Unary::Neg,
             "Recip" => Unary::Recip,
+            "RoundHalfToEven" => Unary::Round,
             "Rsqrt" => Unary::Rsqrt,
             "Sigmoid" => Unary::Sigmoid,
             "Sqrt" => Unary::Sqrt,
@@ -74,7 +79,10 @@ impl Lowering<'_> {
             "GeluApproximate" => Unary::GeluTanh,
             "Silu" => Unary::Silu,
             "Not" => Unary::Not,
-            other => return Err(format!("the plan has no {other}")),
+            other => match op.0.downcast_ref::<PowConst>() {
+                Some(PowConst { exponent }) => Unary::Pow(*exponent),
+                None => return Err(format!("the plan has no {other}")),
+            },
         };
         self.map(node, 1, &|places| vec![Instruction::Unary(op, places[0])])
     }
@@ -103,7 +111,8 @@ impl Lowering<'_> {
             DatumType::F32 if is_whole(from) || from == DatumType::F32 => Matrix { value: self.float(node, &matrix), ..matrix },
             DatumType::Bool => {
                 return self.map(node, 1, &|places| {
-                    vec![Instruction::Scalar(0.0), Instruction::Binary(Binary::NotEqual, places[0], places[0] + 1)]
+                    let not = |x| Instruction::Unary(Unary::Not, x);
+                    vec![not(places[0]), not(places[0] + 1)]
                 });
             }
             to if is_whole(to) && is_whole(from) => matrix,

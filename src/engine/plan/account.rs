@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Activation, Node, Op, Plan, Rows, Size};
+use super::{Activation, Instruction, Node, Op, Plan, Rows, Size};
 
 /// What one node costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,17 +50,32 @@ impl Plan {
                 // scale, bias, and the softmax: greatest, difference, exponential, sum, quotient
                 (products, squares * heads * (6 + u64::from(bias.is_some())))
             }
-            Op::Embed(tables) => (0, (tables.len() as u64 - 1) * elements),
+            Op::Embed { tables, norm } => {
+                let norm = norm.map_or(0, |norm| 5 + u64::from(norm.scale.is_some()) + u64::from(norm.shift.is_some()));
+                (0, (tables.len() as u64 - 1 + norm) * elements)
+            }
             Op::LayerNorm { residual, scale, shift, .. } => {
                 let extra = u64::from(residual.is_some()) + u64::from(scale.is_some()) + u64::from(shift.is_some());
                 (0, (5 + extra) * elements) // mean, difference, square, sum, product
             }
             Op::RmsNorm { scale, .. } => (0, (3 + u64::from(scale.is_some())) * elements),
             Op::Softmax(_) => (0, 5 * elements),
-            Op::Map { program, .. } => (0, program.operations() as u64 * elements),
+            Op::Map { program, args } => {
+                let is_wide = |step: &Instruction| match step {
+                    Instruction::Arg(place) => self.value(args[*place]).width > 1,
+                    Instruction::Weight(id) => self.weight(*id).width > 1,
+                    _ => false,
+                };
+                (0, rows * program.operations(out.width, is_wide) as u64)
+            }
             Op::Reduce { x, .. } | Op::Pool { x, .. } => {
                 let x = self.value(*x);
                 (0, (size.rows(x.rows) * x.width) as u64)
+            }
+            Op::MeanPool { x, .. } => {
+                let x = self.value(*x);
+                let each = (size.rows(x.rows) * x.width) as u64; // product and sum; then the weights' sum, and the quotient
+                (0, 2 * each + size.rows(x.rows) as u64 + elements)
             }
             Op::Concat(_) | Op::Slice(_) => (0, 0),
         };
@@ -82,7 +97,11 @@ impl Plan {
     /// Bytes of a weight that a node touches which makes so many rows.
     fn weight_bytes(&self, node: &Node, id: super::WeightId, rows: usize) -> u64 {
         let weight = self.weight(id);
-        let touched = if matches!(node.op, Op::Embed(_)) { weight.rows.min(rows) } else { weight.rows };
+        let touched = if matches!(&node.op, Op::Embed { tables, .. } if tables.iter().any(|(table, _)| *table == id)) {
+            weight.rows.min(rows)
+        } else {
+            weight.rows
+        };
         (touched * weight.width * 4) as u64
     }
 

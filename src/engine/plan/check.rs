@@ -1,6 +1,6 @@
 //! What must hold of every plan: values are made once and before they are read, and widths and rows fit one another.
 
-use super::{Instruction, Lookup, Node, Op, Plan, Rows, Type, ValueId, WeightId};
+use super::{Instruction, Lookup, Node, Op, Plan, Program, Rows, Type, ValueId, WeightId};
 
 /// Why a plan is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,16 +93,19 @@ impl Plan {
                 }
                 residual.map_or(Ok(()), |id| is(id, out.width))
             }
-            Op::Embed(tables) => tables.iter().try_for_each(|(table, lookup)| {
-                let table = self.weight(*table);
-                ensure(table.width == out.width, &|| format!("{} is {} wide, not {}", table.name, table.width, out.width))?;
-                match lookup {
-                    Lookup::Id(id) => same_rows(*id).and_then(|()| is(*id, 1)),
-                    Lookup::Position(from) => ensure(out.rows == Rows::Token && *from < table.rows, &|| {
-                        format!("position {from} of {} rows", table.rows)
-                    }),
-                }
-            }),
+            Op::Embed { tables, norm } => {
+                norm.map_or(Ok(()), |norm| row(norm.scale, out.width).and_then(|()| row(norm.shift, out.width)))?;
+                tables.iter().try_for_each(|(table, lookup)| {
+                    let table = self.weight(*table);
+                    ensure(table.width == out.width, &|| format!("{} is {} wide, not {}", table.name, table.width, out.width))?;
+                    match lookup {
+                        Lookup::Id(id) => same_rows(*id).and_then(|()| is(*id, 1)),
+                        Lookup::Position(from) => ensure(out.rows == Rows::Token && *from < table.rows, &|| {
+                            format!("position {from} of {} rows", table.rows)
+                        }),
+                    }
+                })
+            }
             Op::LayerNorm { x, residual, scale, shift, .. } => {
                 for id in [Some(*x), *residual].into_iter().flatten() {
                     same_rows(id).and_then(|()| is(id, out.width)).and_then(|()| float(id))?;
@@ -129,6 +132,8 @@ impl Plan {
             }
             Op::Map { program, args } => {
                 ensure(program.is_sound() && program.arguments() <= args.len(), &|| "has an unsound program".into())?;
+                let is_held = !program.folds() || out.width <= Program::WIDEST_FOLD;
+                ensure(is_held, &|| format!("folds rows of {}", out.width))?;
                 for id in args {
                     ensure([1, out.width].contains(&width(*id)), &|| format!("value {} is {} wide", id.0, width(*id)))?;
                     let is_token = self.value(*id).rows == Rows::Token;
@@ -144,6 +149,11 @@ impl Plan {
             Op::Pool { x, .. } => {
                 is(*x, out.width)?;
                 let fits = self.value(*x).rows == Rows::Token && out.rows == Rows::Batch;
+                ensure(fits, &|| "does not make rows of tokens".into())
+            }
+            Op::MeanPool { x, weights, .. } => {
+                is(*x, out.width).and_then(|()| float(*x)).and_then(|()| is(*weights, 1))?;
+                let fits = [x, weights].iter().all(|id| self.value(**id).rows == Rows::Token) && out.rows == Rows::Batch;
                 ensure(fits, &|| "does not make rows of tokens".into())
             }
             Op::Concat(parts) => {

@@ -46,10 +46,14 @@ impl Plan {
                 }
                 residual.map_or(Ok(()), |id| write!(f, " + v{}", id.0))
             }
-            Op::Embed(tables) => tables.iter().try_for_each(|(table, lookup)| match lookup {
-                Lookup::Id(id) => write!(f, " {}[v{}]", weight(*table), id.0),
-                Lookup::Position(from) => write!(f, " {}[position + {from}]", weight(*table)),
-            }),
+            Op::Embed { tables, norm } => {
+                tables.iter().try_for_each(|(table, lookup)| match lookup {
+                    Lookup::Id(id) => write!(f, " {}[v{}]", weight(*table), id.0),
+                    Lookup::Position(from) => write!(f, " {}[position + {from}]", weight(*table)),
+                })?;
+                norm.map_or(Ok(()), |norm| write!(f, " normed ε={:e}", norm.epsilon))
+            }
+            Op::MeanPool { x, weights, at_least } => write!(f, " v{} by v{} at least {at_least:e}", x.0, weights.0),
             Op::Attention { q, k, v, heads, head, head_out, scale, bias } => {
                 write!(f, " {} {} {} heads={heads}×{head}→{head_out} scale={scale}", columns(*q), columns(*k), columns(*v))?;
                 bias.map_or(Ok(()), |id| write!(f, " bias=v{}", id.0))

@@ -10,13 +10,14 @@ mod check;
 mod listing;
 mod op;
 mod program;
+mod trace;
 
 use std::sync::Arc;
 
 pub use account::{Cost, Total};
 pub use arena::{Arena, Place};
 pub use check::PlanError;
-pub use op::{Activation, Columns, Fold, Lookup, Op};
+pub use op::{Activation, Columns, Fold, Lookup, Norm, Op};
 pub use program::{Binary, Instruction, Program, Unary};
 
 /// How many rows a value has.
@@ -156,8 +157,14 @@ impl Size {
 
     /// A batch of sequences of these lengths.
     #[must_use]
-    pub fn of(lengths: &[usize]) -> Self {
-        Self { batch: lengths.len(), tokens: lengths.iter().sum(), squares: lengths.iter().map(|n| n * n).sum() }
+    pub fn of(lengths: impl IntoIterator<Item = usize>) -> Self {
+        let none = Self { batch: 0, tokens: 0, squares: 0 };
+        let add = |sum: Self, length: usize| Self {
+            batch: sum.batch + 1,
+            tokens: sum.tokens + length,
+            squares: sum.squares + length * length,
+        };
+        lengths.into_iter().fold(none, add)
     }
 
     /// How many rows such values have.

@@ -51,6 +51,19 @@ pub enum Fold {
     Min,
     /// The first.
     First,
+    /// The sum over their number.
+    Mean,
+}
+
+/// What a layer norm does besides taking away the mean and dividing by the deviation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    /// Against division by zero.
+    pub epsilon: f32,
+    /// A row that is multiplied.
+    pub scale: Option<WeightId>,
+    /// A row that is added.
+    pub shift: Option<WeightId>,
 }
 
 /// What a node does. Every operand has as many rows as the node's output, if nothing else is said.
@@ -69,8 +82,13 @@ pub enum Op {
         /// What is added last.
         residual: Option<ValueId>,
     },
-    /// The sum of one row of each table; all are as wide as the output.
-    Embed(Vec<(WeightId, Lookup)>),
+    /// The sum of one row of each table, normed as by [`Op::LayerNorm`] where there is a norm.
+    Embed {
+        /// The tables, as wide as the output, and which row of each.
+        tables: Vec<(WeightId, Lookup)>,
+        /// What is done to the sum.
+        norm: Option<Norm>,
+    },
     /// `(x − mean) / √(variance + epsilon) · scale + shift` over each row of `x + residual`.
     LayerNorm {
         /// What is normed.
@@ -115,7 +133,7 @@ pub enum Op {
     /// The softmax of each row.
     Softmax(ValueId),
     /// A program over each element. Operands of width 1 are the same for a whole row; operands of one row for each
-    /// sequence are the same for all its tokens.
+    /// sequence are the same for all its tokens. A fold is over the row.
     Map {
         /// What is done.
         program: Program,
@@ -136,6 +154,15 @@ pub enum Op {
         /// How.
         fold: Fold,
     },
+    /// `Σ weight · x / max(Σ weight, at_least)` over the tokens of each sequence: a mean over those that a mask leaves.
+    MeanPool {
+        /// What is taken together: a row for each token.
+        x: ValueId,
+        /// Of width 1, of any type: how much each token counts.
+        weights: ValueId,
+        /// What the weights' sum is at least.
+        at_least: f32,
+    },
     /// Values side by side.
     Concat(Vec<ValueId>),
     /// Some columns.
@@ -148,7 +175,7 @@ impl Op {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Gemm { .. } => "gemm",
-            Self::Embed(_) => "embed",
+            Self::Embed { .. } => "embed",
             Self::LayerNorm { .. } => "layer_norm",
             Self::RmsNorm { .. } => "rms_norm",
             Self::Attention { .. } => "attention",
@@ -156,6 +183,7 @@ impl Op {
             Self::Map { .. } => "map",
             Self::Reduce { .. } => "reduce",
             Self::Pool { .. } => "pool",
+            Self::MeanPool { .. } => "mean_pool",
             Self::Concat(_) => "concat",
             Self::Slice(_) => "slice",
         }
@@ -168,7 +196,8 @@ impl Op {
             Self::Gemm { x, residual, .. } | Self::LayerNorm { x, residual, .. } => {
                 [Some(*x), *residual].into_iter().flatten().collect()
             }
-            Self::Embed(tables) => tables.iter().filter_map(|(_, row)| row.value()).collect(),
+            Self::Embed { tables, .. } => tables.iter().filter_map(|(_, row)| row.value()).collect(),
+            Self::MeanPool { x, weights, .. } => vec![*x, *weights],
             Self::RmsNorm { x, .. } | Self::Softmax(x) | Self::Reduce { x, .. } | Self::Pool { x, .. } => vec![*x],
             Self::Attention { q, k, v, bias, .. } => {
                 [Some(q.value), Some(k.value), Some(v.value), *bias].into_iter().flatten().collect()
@@ -183,7 +212,10 @@ impl Op {
     pub fn weights(&self) -> Vec<WeightId> {
         match self {
             Self::Gemm { weight, bias, .. } => [Some(*weight), *bias].into_iter().flatten().collect(),
-            Self::Embed(tables) => tables.iter().map(|(table, _)| *table).collect(),
+            Self::Embed { tables, norm } => {
+                let rows = norm.iter().flat_map(|norm| [norm.scale, norm.shift]).flatten();
+                tables.iter().map(|(table, _)| *table).chain(rows).collect()
+            }
             Self::LayerNorm { scale, shift, .. } => [*scale, *shift].into_iter().flatten().collect(),
             Self::RmsNorm { scale, .. } => scale.iter().copied().collect(),
             Self::Map { program, .. } => program.weights(),
@@ -199,7 +231,8 @@ impl Op {
                 put(x);
                 residual.iter_mut().for_each(put);
             }
-            Self::Embed(tables) => tables.iter_mut().filter_map(|(_, row)| row.value_mut()).for_each(put),
+            Self::Embed { tables, .. } => tables.iter_mut().filter_map(|(_, row)| row.value_mut()).for_each(put),
+            Self::MeanPool { x, weights, .. } => [x, weights].into_iter().for_each(put),
             Self::RmsNorm { x, .. } | Self::Softmax(x) | Self::Reduce { x, .. } | Self::Pool { x, .. } => put(x),
             Self::Attention { q, k, v, bias, .. } => {
                 [&mut q.value, &mut k.value, &mut v.value].into_iter().chain(bias).for_each(put);
@@ -219,7 +252,10 @@ impl Op {
                 put(weight);
                 bias.iter_mut().for_each(put);
             }
-            Self::Embed(tables) => tables.iter_mut().for_each(|(table, _)| put(table)),
+            Self::Embed { tables, norm } => {
+                tables.iter_mut().for_each(|(table, _)| put(table));
+                norm.iter_mut().flat_map(|norm| norm.scale.iter_mut().chain(&mut norm.shift)).for_each(put);
+            }
             Self::LayerNorm { scale, shift, .. } => scale.iter_mut().chain(shift).for_each(put),
             Self::RmsNorm { scale, .. } => scale.iter_mut().for_each(put),
             Self::Map { program, .. } => program.replace_weights(put),

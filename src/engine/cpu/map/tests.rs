@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::program::{Binary, ProgramError, Unary};
+use super::super::program::ProgramError;
 use super::*;
 
 /// Owned values of one argument.
