@@ -8,7 +8,7 @@ use super::level::Level;
 use super::map::ArgData;
 use super::memory::{Input, Memory};
 use super::norm::{Norm, NormParams, norm_rows, norm_rows_in_place, softmax_rows};
-use super::pool::mean_pool;
+use super::pool::{cum_sum, mean_pool};
 use super::prepare::{PrepareError, Ready, prepare, scratch};
 use super::reduce::{RowReduce, TokenReduce, reduce_rows, reduce_tokens};
 use crate::engine::plan::{self, Arena, Fold, Lookup, Node, Op, Plan, Size, Type, ValueId, WeightId};
@@ -225,7 +225,8 @@ impl Run<'_> {
                             Lookup::Id(id) => match unsafe { self.memory.any(*id) } {
                                 Input::I32(ids) => Pick::I32(ids),
                                 Input::I64(ids) => Pick::I64(ids),
-                                Input::F32(_) | Input::Bool(_) => Pick::I64(&[]),
+                                Input::F32(ids) => Pick::F32(ids),
+                                Input::Bool(_) => Pick::I64(&[]),
                             },
                         };
                         Table { name: &table.name, data: &table.data, pick }
@@ -295,6 +296,10 @@ impl Run<'_> {
                     Input::Bool(data) => ArgData::Bool(data),
                 };
                 mean_pool(level, width, self.offsets, read(*x), weights, *at_least, out).map_err(|e| failed(e.to_string()))
+            }
+            (Op::CumSum(x), _) => {
+                cum_sum(width, self.offsets, read(*x), out);
+                Ok(())
             }
             (Op::Concat(parts), _) => {
                 let mut from = 0;
