@@ -6,6 +6,7 @@ pub mod cli;
 mod control;
 mod data;
 pub mod demo;
+pub mod engine;
 mod log;
 mod run;
 mod running;

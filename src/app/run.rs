@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::cli::{Command, DemoArgs};
 use super::demo::{self, Demo, Places};
 use super::running::{self, Running};
-use super::{check, log, signals, upstream_flags};
+use super::{check, engine, log, signals, upstream_flags};
 use crate::config::{self, Loaded, Sources};
 use crate::settings::Bind;
 
@@ -16,6 +16,7 @@ pub fn run() -> ExitCode {
         Ok(Command::Serve(sources)) => serve(&sources),
         Ok(Command::Check(sources)) => exit(check::check(&sources)),
         Ok(Command::Demo(args)) => demo(&args),
+        Ok(Command::Engine(command)) => engine::run(&command),
         Ok(Command::UpstreamFlags(args)) => exit(upstream_flags::print(&args)),
         Err(error) => {
             let is_fault = error.use_stderr();
