@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::attribution::{Aggregator, IncomingSpan, Join, Statistics, merge, merge_polled};
+use crate::attribution::{Aggregator, IncomingSpan, Join, Statistics, merge_polled};
 use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use crate::metrics::{Counter, Counters, Registry};
 use crate::protocol::Tokenizers;
@@ -54,9 +54,6 @@ impl Aggregation {
     ) -> Self {
         let polled = statistics.clone();
         let merge = move |mut ledger: Ledger, traced| {
-            if !polled.is_known() {
-                return merge(ledger, traced);
-            }
             ledger.server = ledger.server.or_else(|| polled.server());
             let polled = polled.of(&ledger, Stamp::now(), max_age_ns).unwrap_or_default();
             merge_polled(ledger, traced, polled)

@@ -26,7 +26,7 @@ pub struct Statistics {
     whole: Mutex<Option<Polled>>,
     server: Mutex<Option<Server>>,
     requested: AtomicBool,
-    /// Anything was ever found: most upstreams have no statistics, and every request asks for them.
+    /// Anything was ever found: most upstreams have no statistics, and every request asks for them, so that they take no lock.
     known: AtomicBool,
 }
 
@@ -55,26 +55,20 @@ impl Statistics {
     /// checks, refusals) the means of a model say nothing.
     #[must_use]
     pub fn of(&self, ledger: &Ledger, now: Stamp, max_age_ns: u64) -> Option<Polled> {
-        let is_work = ledger.request_bytes > 0 && (200..300).contains(&ledger.status);
+        let is_work = self.known.load(Relaxed) && ledger.request_bytes > 0 && (200..300).contains(&ledger.status);
         is_work.then(|| self.get(ledger.series.model, now, max_age_ns)).flatten()
-    }
-
-    /// Whether anything was ever found.
-    #[must_use]
-    pub fn is_known(&self) -> bool {
-        self.known.load(Relaxed)
     }
 
     /// Which server the upstream was found to be.
     #[must_use]
     pub fn server(&self) -> Option<Server> {
-        *self.server.lock()
+        if self.known.load(Relaxed) { *self.server.lock() } else { None }
     }
 
     /// Takes which server the upstream is.
     pub fn set_server(&self, server: Option<Server>) {
         *self.server.lock() = server;
-        self.known.store(true, Relaxed);
+        self.known.fetch_or(server.is_some(), Relaxed);
     }
 
     /// Takes note that a request came: nobody polls a server that nobody uses.

@@ -1,52 +1,53 @@
 //! What can go wrong with a model: at load time, or with one call's input.
 
+use super::lower::Refused;
+
 /// Why a model could not be loaded or run.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The bytes are no ONNX model, or it holds an operator that tract does not know.
-    #[error("model: cannot be loaded: {reason}")]
-    Unreadable {
-        /// What tract said, its causes joined by colons.
+    /// The file cannot be read.
+    #[error("{path}: {reason}")]
+    File {
+        /// Where it was looked for.
+        path: String,
+        /// What the operating system said.
         reason: String,
     },
-    /// The model has another number of inputs or outputs than one.
-    #[error("model: expected one input and one output, got {inputs} and {outputs}")]
-    Arity {
-        /// How many inputs it declares.
-        inputs: usize,
-        /// How many outputs it declares.
-        outputs: usize,
+    /// A part of the model is at fault, or holds what tract does not know.
+    #[error("{part}: {reason}")]
+    Model {
+        /// `file`, `graph`, `node N (Operator)`, `initializer N`, `input N`, `output N`.
+        part: String,
+        /// What about it.
+        reason: String,
     },
-    /// A tensor of the model is not float32 `[rows, width]` with a known width.
-    #[error("{tensor}: expected float32 [rows, width] with a fixed width, got {got}")]
-    Layout {
-        /// The tensor's name in the model.
-        tensor: String,
-        /// Its type and shape as tract prints them.
-        got: String,
-    },
-    /// The input of a call has another length than its shape asks for, or no rows.
-    #[error("{tensor}: expected {expected} values for shape [{rows}, {width}], got {got}")]
+    /// 8 bits were asked for, and the model has no plan.
+    #[error("precision: int8 needs a plan, and the model has none: {0}")]
+    NoPlan(Refused),
+    /// A tensor of a call does not fit the model.
+    #[error("{tensor}: {reason}")]
     Input {
-        /// The input's name in the model.
+        /// Its name, or `inputs` and `outputs` for the lists of them.
         tensor: String,
-        /// Rows of the call; at least one is needed.
-        rows: usize,
-        /// The model's input width.
-        width: usize,
-        /// `rows` × `width`.
-        expected: usize,
-        /// How many values came.
-        got: usize,
-    },
-    /// tract failed while it ran the model.
-    #[error("model: cannot run on shape [{rows}, {width}]: {reason}")]
-    Run {
-        /// Rows of the call.
-        rows: usize,
-        /// The model's input width.
-        width: usize,
-        /// What tract said, its causes joined by colons.
+        /// What was expected, and what came.
         reason: String,
     },
+    /// The model failed while it ran.
+    #[error("model: cannot run: {reason}")]
+    Run {
+        /// What the executor said.
+        reason: String,
+    },
+}
+
+impl EngineError {
+    /// A fault of a part of the model.
+    pub(super) fn part(part: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Model { part: part.into(), reason: reason.into() }
+    }
+
+    /// A fault of a tensor of a call.
+    pub(super) fn input(tensor: &str, reason: impl Into<String>) -> Self {
+        Self::Input { tensor: tensor.to_owned(), reason: reason.into() }
+    }
 }

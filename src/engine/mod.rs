@@ -1,22 +1,27 @@
-//! The embedded reference engine: ONNX models, read by tract, lowered to plans of fused nodes (`lower`, `fuse`, `plan`) and run on
-//! the processor (`cpu`). [`Model`] is the demo's: small models of one tensor in and one out, run by tract as they are.
+//! The embedded reference engine: ONNX models, read (`onnx`) and simplified by tract, lowered to plans of fused nodes (`lower`,
+//! `fuse`, `plan`) and run on the processor (`cpu`). A [`Model`] runs calls by its plan, or by tract where it has none, and says so.
 //!
-//! It does no I/O, holds no thread and never falls back to anything: what it cannot run it refuses at load time, by name.
+//! It knows no sockets: who serves it calls it by what stands in `service`.
 
+pub mod batch;
+#[cfg(feature = "engine")]
 pub mod cpu;
 mod error;
 pub mod fuse;
 pub mod lower;
-mod model;
-#[cfg(test)]
+pub mod model;
+#[cfg(all(test, feature = "engine"))]
 mod naive;
+pub mod onnx;
 pub mod plan;
-#[cfg(test)]
+#[cfg(all(test, feature = "engine"))]
 mod plan_tests;
+#[cfg(feature = "engine")]
+pub mod quant;
+pub mod roofline;
+pub mod served;
 pub mod service;
 pub mod tensor;
-#[cfg(test)]
-mod tests;
 
 pub use error::EngineError;
 pub use model::Model;

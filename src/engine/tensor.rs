@@ -90,6 +90,31 @@ pub struct Tensor {
     pub data: Bytes,
 }
 
+impl Tensor {
+    /// A tensor of single precision.
+    #[must_use]
+    pub fn f32(name: &str, shape: &[usize], data: &[f32]) -> Self {
+        let data: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Self { name: name.to_owned(), datatype: Datatype::Fp32, shape: shape.to_vec(), data: data.into() }
+    }
+
+    /// A tensor of whole numbers of 64 bits.
+    #[must_use]
+    pub fn i64(name: &str, shape: &[usize], data: &[i64]) -> Self {
+        let data: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Self { name: name.to_owned(), datatype: Datatype::Int64, shape: shape.to_vec(), data: data.into() }
+    }
+
+    /// Its elements, if they are of single precision; else none.
+    #[must_use]
+    pub fn to_f32(&self) -> Vec<f32> {
+        if self.datatype != Datatype::Fp32 {
+            return Vec::new();
+        }
+        self.data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+}
+
 /// What a model says about one of its inputs or outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {

@@ -64,25 +64,28 @@ impl Profiler {
         let mut hasher = FxHasher::default();
         (method, path).hash(&mut hasher);
         let key = hasher.finish();
-        let look = |known: &Remembered, ledger: &mut Ledger| {
-            (ledger.series.route, ledger.series.model) = (known.route, known.model);
-            self.protocols.open(&known.spoken, headers)
+        let named = |route: Name, model: Name, spoken: &Spoken, ledger: &mut Ledger| {
+            (ledger.series.route, ledger.series.model) = (route, model);
+            self.protocols.open(spoken, headers)
         };
-        if let Some(known) = self.paths.read().get(&key)
-            && known.method == *method
-            && &*known.path == path
-        {
-            return look(known, ledger);
-        }
+        let has_room = {
+            let paths = self.paths.read();
+            if let Some(known) = paths.get(&key)
+                && known.method == *method
+                && &*known.path == path
+            {
+                return named(known.route, known.model, &known.spoken, ledger);
+            }
+            path.len() <= PATH_BYTES && paths.len() < PATHS
+        };
         let folded = route(method.as_str(), path);
         let route = self.labels.routes.intern(&folded.name);
         let model = self.labels.models.intern(folded.model.unwrap_or(NO_MODEL));
         let spoken = self.protocols.spoken(method, path);
-        let known = Remembered { method: method.clone(), path: path.into(), route, model, spoken };
-        let tap = look(&known, ledger);
-        let mut paths = self.paths.write();
-        if path.len() <= PATH_BYTES && paths.len() < PATHS {
-            paths.insert(key, known);
+        let tap = named(route, model, &spoken, ledger);
+        if has_room {
+            let known = Remembered { method: method.clone(), path: path.into(), route, model, spoken };
+            self.paths.write().insert(key, known);
         }
         tap
     }

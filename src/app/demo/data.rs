@@ -85,10 +85,13 @@ fn unreadable(file: &str, line: usize, reason: &str) -> io::Error {
 mod tests {
     use super::*;
     use crate::engine::Model;
+    use crate::engine::model::{Options, Workspace};
+    use crate::engine::tensor::Tensor;
 
     #[test]
     fn the_embedded_model_predicts_what_scikit_learns_does() {
-        let model = Model::from_onnx(MODEL).unwrap();
+        let model = Model::parse(MODEL, &Options::default()).unwrap();
+        assert_eq!((model.executor(), model.refused()), ("plan", None));
         let normaliser = Normaliser::load().unwrap();
         let rows = rows().unwrap();
         assert!(rows.len() >= 300);
@@ -98,7 +101,8 @@ mod tests {
         }
         assert!(input.iter().all(|p| (0.0..=16.0).contains(p)));
         normaliser.apply(&mut input);
-        let logits = model.forward(rows.len(), &input).unwrap();
+        let inputs = [Tensor::f32("x", &[rows.len(), WIDTH], &input)];
+        let logits = model.run(&mut Workspace::default(), &[&inputs]).unwrap().outputs[0][0].to_f32();
         let mut right = 0;
         for (row, logits) in rows.iter().zip(logits.chunks_exact(10)) {
             let best = (0..10).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();

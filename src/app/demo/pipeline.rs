@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use super::data::{self, Normaliser, WIDTH};
 use super::features::FeatureTable;
 use super::oip::{BadRequest, InferRequest, InferResponse, Input, OutputTensor};
+use crate::engine::model::{Options, Workspace};
+use crate::engine::tensor::Tensor;
 use crate::engine::{EngineError, Model};
 use crate::ledger::Stamp;
 
@@ -59,14 +61,15 @@ pub(super) struct Pipeline {
     model: Model,
     normaliser: Normaliser,
     features: Mutex<FeatureTable>,
+    workspace: Mutex<Workspace>,
 }
 
 impl Pipeline {
     /// Loads the embedded model and table (some tens of milliseconds).
     pub(super) fn load() -> io::Result<Self> {
-        let model = Model::from_onnx(data::MODEL).map_err(io::Error::other)?;
+        let model = Model::parse(data::MODEL, &Options::default()).map_err(io::Error::other)?;
         let features = Mutex::new(FeatureTable::new(&data::rows()?));
-        Ok(Self { model, normaliser: Normaliser::load()?, features })
+        Ok(Self { model, normaliser: Normaliser::load()?, features, workspace: Mutex::default() })
     }
 
     /// Answers one request: the response's JSON, and when each step ran.
@@ -88,12 +91,20 @@ impl Pipeline {
         self.normaliser.apply(&mut rows);
         steps.push(lap.end(Step::Preprocessing));
         let count = rows.len() / WIDTH;
-        let logits = self.model.forward(count, &rows)?;
+        let logits = self.forward(count, &rows)?;
         steps.push(lap.end(Step::Forward { rows: count }));
-        let (labels, probabilities) = top(&logits, self.model.output_width());
+        let (labels, probabilities) = top(&logits, logits.len() / count.max(1));
         let body = encode(id.as_deref(), count, &labels, &probabilities)?;
         steps.push(lap.end(Step::Postprocessing));
         Ok((body, steps))
+    }
+
+    /// The logits of so many rows.
+    fn forward(&self, rows: usize, pixels: &[f32]) -> Result<Vec<f32>, EngineError> {
+        let mut inputs = vec![Tensor::f32("x", &[rows, WIDTH], pixels)];
+        self.model.accept(&mut inputs)?;
+        let ran = self.model.run(&mut self.workspace.lock(), &[&inputs])?;
+        Ok(ran.outputs[0][0].to_f32())
     }
 }
 

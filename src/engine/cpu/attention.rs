@@ -34,6 +34,8 @@ pub struct ColumnsMut<'a> {
 
 // SAFETY: it is a `&mut [f32]` in other clothes.
 unsafe impl Send for ColumnsMut<'_> {}
+// SAFETY: all that can be done with a shared one is to ask for a second handle, which is `unsafe`.
+unsafe impl Sync for ColumnsMut<'_> {}
 
 impl<'a> ColumnsMut<'a> {
     /// Columns from `offset` on of the rows of `data`, `stride` values apart.

@@ -1,5 +1,10 @@
 //! The memory of one run: what a batch brings, the block in which the plan's values lie, and the outputs.
 
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
 use crate::engine::plan::{Arena, Plan, Size, ValueId};
 
 /// What a batch brings for one input.
@@ -34,47 +39,81 @@ impl Input<'_> {
     }
 }
 
-/// Where every value of one run lies.
-pub(super) struct Memory<'a> {
-    slots: Vec<Slot<'a>>,
+/// Where a value of a plan lies in every run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// In the block, at its place in the arena.
+    Block,
+    /// It is the input at this place.
+    Input(usize),
+    /// It is the output at this place, the first one if it is several.
+    Output(usize),
 }
 
-#[derive(Clone, Copy)]
-enum Slot<'a> {
-    None,
-    Input(Input<'a>),
-    /// Begins there, with so many elements.
-    Own(*mut f32, usize),
+/// The home of every value.
+pub(super) fn homes(plan: &Plan) -> Vec<Home> {
+    let mut homes = vec![Home::Block; plan.values.len()];
+    for (at, port) in plan.outputs.iter().enumerate().rev() {
+        homes[port.value.0] = Home::Output(at);
+    }
+    for (at, port) in plan.inputs.iter().enumerate() {
+        homes[port.value.0] = Home::Input(at);
+    }
+    homes
 }
+
+/// The values of one run.
+pub(super) struct Memory<'a> {
+    plan: &'a Plan,
+    homes: &'a [Home],
+    arena: &'a Arena,
+    size: Size,
+    inputs: &'a [Input<'a>],
+    block: (*mut f32, usize),
+    outputs: SmallVec<[(*mut f32, usize); 4]>,
+    borrowed: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: it is borrowed slices in other clothes; who reads or writes through it promises to keep apart
+unsafe impl Sync for Memory<'_> {}
+// SAFETY: the same
+unsafe impl Send for Memory<'_> {}
 
 impl<'a> Memory<'a> {
-    /// Lays values out as `arena` says, in `block`; outputs in `outputs`, which are made as long as they must be.
+    /// Values lie as `arena` says in `block`, which is as long as it asks for; outputs in `outputs`, which are made as long as
+    /// they must be.
     pub(super) fn new(
-        plan: &Plan,
-        arena: &Arena,
+        plan: &'a Plan,
+        homes: &'a [Home],
+        arena: &'a Arena,
         size: Size,
-        inputs: &[Input<'a>],
+        inputs: &'a [Input<'a>],
         block: &'a mut [f32],
         outputs: &'a mut [Vec<f32>],
     ) -> Self {
-        let elements = |id: ValueId| size.rows(plan.value(id).rows) * plan.value(id).width;
-        let mut slots = vec![Slot::None; plan.values.len()];
-        for (port, input) in plan.inputs.iter().zip(inputs) {
-            slots[port.value.0] = Slot::Input(*input);
+        let sized = plan.outputs.iter().zip(outputs).map(|(port, output)| {
+            let value = plan.value(port.value);
+            output.resize(size.rows(value.rows) * value.width, 0.0);
+            (output.as_mut_ptr(), output.len())
+        });
+        let outputs = sized.collect();
+        let block = (block.as_mut_ptr(), block.len());
+        Self { plan, homes, arena, size, inputs, block, outputs, borrowed: PhantomData }
+    }
+
+    /// Where a value that the plan makes begins, and how many elements it has.
+    fn own(&self, id: ValueId) -> (*mut f32, usize) {
+        let value = self.plan.value(id);
+        let count = self.size.rows(value.rows) * value.width;
+        match (self.homes[id.0], self.arena.place(id)) {
+            (Home::Output(at), _) => self.outputs[at],
+            (Home::Block, Some(place)) => {
+                let (begin, length) = self.block;
+                assert!(place.offset % 4 == 0 && place.offset / 4 + count <= length, "a value lies outside of the block");
+                (begin.wrapping_add(place.offset / 4), count)
+            }
+            _ => (std::ptr::NonNull::dangling().as_ptr(), 0),
         }
-        let begin = block.as_mut_ptr();
-        for (id, slot) in slots.iter_mut().enumerate() {
-            let Some(place) = arena.place(ValueId(id)) else { continue };
-            let count = elements(ValueId(id));
-            assert!(place.offset % 4 == 0 && place.offset / 4 + count <= block.len(), "a value lies outside of the block");
-            // SAFETY: the place begins inside of the block, as was just checked
-            *slot = Slot::Own(unsafe { begin.add(place.offset / 4) }, count);
-        }
-        for (port, output) in plan.outputs.iter().zip(outputs) {
-            output.resize(elements(port.value), 0.0);
-            slots[port.value.0] = Slot::Own(output.as_mut_ptr(), output.len());
-        }
-        Self { slots }
     }
 
     /// A value of float32; empty where it is none.
@@ -83,12 +122,12 @@ impl<'a> Memory<'a> {
     ///
     /// Nothing writes the value while the slice lives.
     pub(super) unsafe fn read(&self, id: ValueId) -> &[f32] {
-        match self.slots[id.0] {
-            Slot::Input(Input::F32(data)) => data,
-            // SAFETY: the place lies in a block that this borrows; the caller sees to it that nobody writes there
-            Slot::Own(begin, count) => unsafe { std::slice::from_raw_parts(begin, count) },
-            _ => &[],
+        if let Home::Input(at) = self.homes[id.0] {
+            return if let Input::F32(data) = self.inputs[at] { data } else { &[] };
         }
+        let (begin, count) = self.own(id);
+        // SAFETY: the place lies in a slice that this borrows; the caller sees to it that nobody writes there
+        unsafe { std::slice::from_raw_parts(begin, count) }
     }
 
     /// A value of any type.
@@ -97,24 +136,26 @@ impl<'a> Memory<'a> {
     ///
     /// Nothing writes the value while the slice lives.
     pub(super) unsafe fn any(&self, id: ValueId) -> Input<'_> {
-        match self.slots[id.0] {
-            Slot::Input(input) => input,
+        match self.homes[id.0] {
+            Home::Input(at) => self.inputs[at],
             // SAFETY: as the caller promises
             _ => Input::F32(unsafe { self.read(id) }),
         }
     }
 
-    /// A value that is being made.
+    /// Some rows of a value that is being made.
     ///
     /// # Safety
     ///
-    /// Nothing else reads or writes the value, or one that shares its place, while the slice lives.
-    #[allow(clippy::mut_from_ref, reason = "values lie apart from one another; the caller promises that this one is its own")]
-    pub(super) unsafe fn write(&self, id: ValueId) -> &mut [f32] {
-        match self.slots[id.0] {
-            // SAFETY: the place lies in a block that this borrows alone; the caller sees to it that nobody else is there
-            Slot::Own(begin, count) => unsafe { std::slice::from_raw_parts_mut(begin, count) },
-            _ => &mut [],
-        }
+    /// Nothing else reads or writes these rows, or what shares their place, while the slice lives.
+    #[allow(clippy::mut_from_ref, reason = "values lie apart from one another; the caller promises that these rows are its own")]
+    pub(super) unsafe fn write(&self, id: ValueId, rows: Range<usize>) -> &mut [f32] {
+        let (begin, count) = self.own(id);
+        let width = self.plan.value(id).width;
+        let (from, to) = (rows.start * width, rows.end * width);
+        assert!(from <= to && to <= count, "rows lie outside of the value");
+        // SAFETY: the rows lie in the value, as was just checked, and that in a slice that this borrows alone; the caller sees
+        // to it that nobody else is there
+        unsafe { std::slice::from_raw_parts_mut(begin.wrapping_add(from), to - from) }
     }
 }

@@ -16,15 +16,23 @@ mod map_ops;
 mod math;
 mod memory;
 pub mod norm;
+pub mod peaks;
 pub mod pool;
 mod prepare;
+mod products;
 pub mod program;
 pub mod reduce;
+mod run;
+mod scratch;
 pub mod shape;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
+pub mod threads;
 
-pub use executor::{Batch, Executor, RunError, State};
+pub use executor::{Batch, Executor, Observer, Options, Precision, RunError, State};
 pub use memory::Input;
 pub use prepare::PrepareError;
+
+#[cfg(test)]
+mod tests;

@@ -298,7 +298,11 @@ impl Lowering<'_> {
     }
 
     fn over_columns(&self, matrix: &Matrix, axis: usize) -> Result<(), String> {
-        let is_all = matrix.axes.get(axis) == Some(&Axis::Column(0)) && matrix.sizes.len() == 1;
+        let is_all = match matrix.axes.get(axis) {
+            Some(Axis::Column(0)) => matrix.sizes.len() == 1,
+            Some(Axis::One) => matrix.sizes.is_empty(),
+            _ => false,
+        };
         if is_all { Ok(()) } else { Err("is not over all columns".into()) }
     }
 }

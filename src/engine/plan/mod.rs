@@ -2,7 +2,8 @@
 //!
 //! A plan knows no sizes of a batch. Its values are matrices, row-major: one row for each sequence (or row of a table) of a
 //! batch, or one for each token of all its sequences, laid end to end; only the number of rows changes from batch to batch.
-//! Nothing but attention and [`Op::Pool`] looks across rows, so that a batch needs no padding.
+//! Nothing but attention, [`Op::Pool`], [`Op::MeanPool`] and [`Op::CumSum`] looks across rows, and these never beyond a
+//! sequence, so that a batch needs no padding.
 
 mod account;
 mod arena;
@@ -10,6 +11,7 @@ mod check;
 mod listing;
 mod op;
 mod program;
+mod trace;
 
 use std::sync::Arc;
 
@@ -156,8 +158,14 @@ impl Size {
 
     /// A batch of sequences of these lengths.
     #[must_use]
-    pub fn of(lengths: &[usize]) -> Self {
-        Self { batch: lengths.len(), tokens: lengths.iter().sum(), squares: lengths.iter().map(|n| n * n).sum() }
+    pub fn of(lengths: impl IntoIterator<Item = usize>) -> Self {
+        let none = Self { batch: 0, tokens: 0, squares: 0 };
+        let add = |sum: Self, length: usize| Self {
+            batch: sum.batch + 1,
+            tokens: sum.tokens + length,
+            squares: sum.squares + length * length,
+        };
+        lengths.into_iter().fold(none, add)
     }
 
     /// How many rows such values have.

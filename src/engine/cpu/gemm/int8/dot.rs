@@ -37,6 +37,12 @@ impl LevelI8 {
         [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni].into_iter().filter(|level| level.is_there()).collect()
     }
 
+    /// The fastest level of this machine that goes with floats of no more than `level`.
+    #[must_use]
+    pub fn for_floats(level: Level) -> Self {
+        Self::available().into_iter().rev().find(|ints| ints.floats() <= level).unwrap_or(Self::Portable)
+    }
+
     /// This level, or the best one of the machine if it lacks this one.
     #[must_use]
     pub fn runnable(self) -> Self {
@@ -244,12 +250,24 @@ pub(super) struct PortableI8;
 #[inline(always)]
 fn dot4(inputs: i32, weights: i32) -> i32 {
     let (x, w) = (inputs.to_ne_bytes(), weights.to_ne_bytes());
-    (0..4).map(|i| i32::from(x[i]) * i32::from(w[i].cast_signed())).sum()
+    let (mut sum, mut i) = (0, 0);
+    while i < 4 {
+        sum += i32::from(x[i]) * i32::from(w[i].cast_signed());
+        i += 1;
+    }
+    sum
 }
 
 #[inline(always)]
 fn zip8(a: [i32; 8], b: [i32; 8], f: impl Fn(i32, i32) -> i32) -> [i32; 8] {
-    std::array::from_fn(|i| f(a[i], b[i]))
+    // a closure's `from_fn` is not inlined here
+    let mut out = [0; 8];
+    let mut i = 0;
+    while i < 8 {
+        out[i] = f(a[i], b[i]);
+        i += 1;
+    }
+    out
 }
 
 // SAFETY: no special instruction is used; pointers are the caller's promise.

@@ -1,6 +1,7 @@
 //! The int8 product: weights as signed bytes with one scale per column, activations as unsigned bytes with a scale and a zero point
 //! per row. Sums are exact 32-bit integers at every level (no saturating step), so all levels give the same bits before the epilogue.
 
+mod chains;
 mod dot;
 mod driver;
 mod packed;
@@ -9,6 +10,7 @@ mod quantize;
 mod tests;
 mod tile;
 
+pub(in super::super) use chains::int8 as int8_chains;
 pub use dot::LevelI8;
 pub use driver::{gemm_i8, gemm_i8_shared};
 pub use packed::{I8Error, PackedI8};

@@ -1,0 +1,225 @@
+//! What this processor can do at best, measured in a short while when the engine warms up: operations a second in registers, and
+//! bytes a second from the second-level cache, the last-level cache and DRAM. Rates are those of all the engine's threads together.
+//!
+//! - **Operations**: chains of multiply-adds that depend on nothing but themselves, in the instructions that the products of
+//!   matrices use (AVX-512, AVX2 with FMA, or portable; for int8 `vpdpbusd` where there is VNNI, else 16-bit products, because the
+//!   byte products of AVX2 saturate and the engine's sums are exact). A multiply-add is two.
+//! - **Bytes**: streams that are *read*, each element once. That is the right bound for weights: a product reads every weight and
+//!   writes none. A copy is measured too, for whoever reads the numbers; it counts the bytes read and those written, and is no bound.
+//! - **Best of several windows**: noise only ever takes away, so the best is nearest to what the machine can do. How far the median
+//!   lies below it is told as the spread.
+//!
+//! It decides nothing: what a plan could do with these numbers is `roofline`'s.
+
+mod caches;
+mod chains;
+mod stream;
+mod window;
+
+use std::sync::{Mutex, PoisonError};
+
+pub use caches::Caches;
+pub use window::Runner;
+use window::{Best, Crew};
+
+use super::super::roofline::Ceiling;
+use super::gemm::int8::{LevelI8, int8_chains};
+use super::level::Level;
+
+/// Windows of each measure.
+const WINDOWS: usize = 5;
+/// Length of a window, nanoseconds; DRAM has longer ones.
+const WINDOW_NS: u64 = 1_500_000;
+/// Length of a window on DRAM.
+const DRAM_WINDOW_NS: u64 = 3_000_000;
+/// Bytes that are read between two looks at the clock: about 10 microseconds.
+const PIECE_BYTES: usize = 256 << 10;
+/// The smallest page of memory there is.
+const PAGE_BYTES: usize = 4096;
+/// The DRAM buffer is four last-level caches, within these bounds and the memory that is free.
+const DRAM_BUFFER_BYTES: std::ops::RangeInclusive<usize> = 64 << 20..=256 << 20;
+
+/// What is measured, and on what.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// The vector instructions of the f32 kernels.
+    pub level: Level,
+    /// Those of the int8 kernels.
+    pub level_i8: LevelI8,
+    /// Threads that the runner has, at least one.
+    pub threads: usize,
+    /// What one node costs that has nothing to do, nanoseconds; the executor's, carried along.
+    pub launch_ns: f64,
+    /// The caches of the machine.
+    pub caches: Caches,
+}
+
+/// What the processor can do: rates of all threads together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peaks {
+    /// Single-precision operations a second, a multiply-add as two.
+    pub flops_per_s: f64,
+    /// 8-bit integer operations a second, a multiply-add as two.
+    pub int8_ops_per_s: f64,
+    /// Bytes a second read from the second-level cache.
+    pub l2_bytes_per_s: f64,
+    /// Bytes a second read and written by a copy within it.
+    pub l2_copy_bytes_per_s: f64,
+    /// Bytes a second read from the last-level cache; the rate of the second level where that is the last.
+    pub llc_bytes_per_s: f64,
+    /// Bytes a second read from DRAM.
+    pub dram_bytes_per_s: f64,
+    /// Up to this many bytes the second-level caches of the threads hold.
+    pub l2_bytes: usize,
+    /// Up to this many bytes the last-level caches hold that the threads must at least lie on ([`Caches::llc_of`]).
+    pub llc_bytes: usize,
+    /// The buffer that stood for DRAM. Below twice `llc_bytes` (memory was short) a part of it was read from cache.
+    pub dram_buffer_bytes: usize,
+    /// What one node costs that has nothing to do, nanoseconds.
+    pub launch_ns: f64,
+    /// Threads that worked side by side.
+    pub threads: usize,
+    /// How noisy it was.
+    pub spread: Spread,
+}
+
+/// For each measure, how far the median window lies below the best, as a share of the best: 0 is quiet, above 0.1 is noisy.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Of single precision.
+    pub fp32: f64,
+    /// Of 8-bit integers.
+    pub int8: f64,
+    /// Of reads from the second-level cache.
+    pub l2: f64,
+    /// Of reads from the last-level cache.
+    pub llc: f64,
+    /// Of reads from DRAM.
+    pub dram: f64,
+}
+
+impl Spread {
+    /// The largest.
+    #[must_use]
+    pub fn worst(self) -> f64 {
+        [self.int8, self.l2, self.llc, self.dram].into_iter().fold(self.fp32, f64::max)
+    }
+}
+
+/// Why nothing was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeaksError {
+    /// Not as many threads came together as there should be.
+    #[error("{wanted} threads were to be measured, but {ran} ran at the same time")]
+    Threads {
+        /// Threads asked for.
+        wanted: usize,
+        /// Threads that came.
+        ran: usize,
+    },
+}
+
+impl Peaks {
+    /// The ceiling of a plan whose weights and arena take so many bytes: it reads at the rate of the smallest memory that holds them.
+    #[must_use]
+    pub fn ceiling(&self, working_set_bytes: usize) -> Ceiling {
+        let bytes_per_s = match working_set_bytes {
+            bytes if bytes <= self.l2_bytes => self.l2_bytes_per_s,
+            bytes if bytes <= self.llc_bytes => self.llc_bytes_per_s,
+            _ => self.dram_bytes_per_s,
+        };
+        Ceiling { fp32_per_s: self.flops_per_s, int8_per_s: self.int8_ops_per_s, bytes_per_s, launch_ns: self.launch_ns }
+    }
+}
+
+/// Measures, in about 100 ms and with up to 256 MiB that are given back.
+///
+/// # Errors
+/// The runner does not bring `setup.threads` threads together.
+pub fn calibrate(setup: &Setup, run: Runner<'_>) -> Result<Peaks, PeaksError> {
+    let (level, caches, threads) = (setup.level, setup.caches, setup.threads);
+    let crew = Crew { threads, run };
+    let fp32 = crew.best(WINDOWS, WINDOW_NS, &|_| chains::fp32(level, 4096))?;
+    let int8 = crew.best(WINDOWS, WINDOW_NS, &|_| int8_chains(setup.level_i8, 4096))?;
+    let half = caches.l2_bytes / 2;
+    let l2 = read(crew, level, &Parts::new(crew, half), WINDOW_NS)?;
+    let copied = copy(crew, level, half)?;
+    let (llc_bytes, l2_bytes) = (caches.llc_of(threads), caches.l2_of(threads));
+    // Eight second-level caches, so that next to nothing of it stays there, but not more than half of the last level.
+    let each = (8 * caches.l2_bytes).min(llc_bytes / 2 / threads.max(1));
+    let llc = if each >= 2 * caches.l2_bytes { read(crew, level, &Parts::new(crew, each), WINDOW_NS)? } else { l2 };
+    let dram_buffer_bytes = dram_buffer(llc_bytes, caches::free_bytes());
+    let dram = read(crew, level, &Parts::new(crew, dram_buffer_bytes / threads.max(1)), DRAM_WINDOW_NS)?;
+    Ok(Peaks {
+        flops_per_s: fp32.per_s,
+        int8_ops_per_s: int8.per_s,
+        l2_bytes_per_s: l2.per_s,
+        l2_copy_bytes_per_s: copied.per_s,
+        llc_bytes_per_s: llc.per_s,
+        dram_bytes_per_s: dram.per_s,
+        l2_bytes,
+        llc_bytes,
+        dram_buffer_bytes,
+        launch_ns: setup.launch_ns,
+        threads,
+        spread: Spread { fp32: fp32.spread, int8: int8.spread, l2: l2.spread, llc: llc.spread, dram: dram.spread },
+    })
+}
+
+/// Bytes of the buffer that stands for DRAM; never more than a quarter of what is free, so that measuring cannot end the process.
+fn dram_buffer(llc_bytes: usize, free: Option<usize>) -> usize {
+    let wanted = llc_bytes.saturating_mul(4).clamp(*DRAM_BUFFER_BYTES.start(), *DRAM_BUFFER_BYTES.end());
+    free.map_or(wanted, |free| wanted.min(free / 4)).max(PIECE_BYTES)
+}
+
+/// A buffer for each thread, and how far it has been read.
+struct Parts(Vec<Mutex<(Vec<f32>, usize)>>);
+
+impl Parts {
+    /// So many bytes each, written by the thread that will read them, so that they lie near it.
+    fn new(crew: Crew<'_>, bytes: usize) -> Self {
+        let parts: Vec<_> = (0..crew.threads).map(|_| Mutex::new((Vec::new(), 0))).collect();
+        // Pages that were only ever read would all be the one page of zeros; one element makes a page its own.
+        (crew.run)(&|thread| {
+            if let Some(part) = parts.get(thread) {
+                let mut values = vec![0.0; bytes / 4];
+                values.iter_mut().step_by(PAGE_BYTES / 4).for_each(|value| *value = 1.0);
+                part.lock().unwrap_or_else(PoisonError::into_inner).0 = values;
+            }
+        });
+        Self(parts)
+    }
+}
+
+/// Reads the parts from end to end, again and again.
+fn read(crew: Crew<'_>, level: Level, parts: &Parts, window_ns: u64) -> Result<Best, PeaksError> {
+    crew.best(WINDOWS, window_ns, &|thread| {
+        let Some(part) = parts.0.get(thread) else { return 0 };
+        // Nobody else wants it: about 20 ns a piece.
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        let (values, at) = &mut *part;
+        let from = if *at < values.len() { *at } else { 0 };
+        let to = (from + PIECE_BYTES / 4).min(values.len());
+        let Some(piece) = values.get(from..to) else { return 0 };
+        std::hint::black_box(stream::read(level, piece));
+        *at = to;
+        4 * piece.len() as u64
+    })
+}
+
+/// Copies one half of a buffer of so many bytes into the other.
+fn copy(crew: Crew<'_>, level: Level, bytes: usize) -> Result<Best, PeaksError> {
+    let parts = Parts::new(crew, bytes);
+    crew.best(WINDOWS, WINDOW_NS, &|thread| {
+        let Some(part) = parts.0.get(thread) else { return 0 };
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        let middle = part.0.len() / 2;
+        let (from, to) = part.0.split_at_mut(middle);
+        stream::copy(level, from, to);
+        std::hint::black_box(to);
+        8 * middle as u64
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! A model that is ready to answer calls: by its plan where it has one, else by tract as it is. Tensors in, tensors out; several
+//! calls at a time where it has a plan, because then their rows are known not to touch one another.
+
+#[cfg(feature = "engine")]
+mod planned;
+mod ports;
+mod traced;
+
+use std::path::Path;
+
+#[cfg(feature = "engine")]
+use self::planned::Planned;
+use self::traced::Traced;
+use super::EngineError;
+use super::lower::{Refused, lower};
+use super::onnx::Graph;
+use super::plan::Plan;
+use super::tensor::{Port, Tensor};
+
+/// What may run a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Its plan where it has one, else tract.
+    #[default]
+    Auto,
+    /// Tract, plan or not: to compare with.
+    Tract,
+}
+
+/// What is wanted of a model besides that it runs.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What may run it.
+    pub by: By,
+    /// How its plan is run.
+    #[cfg(feature = "engine")]
+    pub plan: super::cpu::Options,
+}
+
+/// What one call brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Sequences; rows where the model has none.
+    pub rows: usize,
+    /// Tokens of all of them, those that are masked out included; rows where the model has no sequences.
+    pub executed: usize,
+    /// Of those, how many are not masked out.
+    pub useful: usize,
+}
+
+/// What came of a batch.
+#[derive(Clone, Debug, Default)]
+pub struct Ran {
+    /// For each call its outputs, in the model's order.
+    pub outputs: Vec<Vec<Tensor>>,
+    /// Laying inputs end to end, in nanoseconds.
+    pub preprocessing_ns: u64,
+    /// The model.
+    pub forward_ns: u64,
+    /// Cutting outputs apart.
+    pub postprocessing_ns: u64,
+}
+
+/// The memory of one thread that runs a model.
+#[derive(Debug, Default)]
+pub struct Workspace {
+    #[cfg(feature = "engine")]
+    planned: planned::Buffers,
+}
+
+/// A loaded model. Any number of threads may run it, each with a [`Workspace`] of its own.
+#[derive(Debug)]
+pub struct Model {
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    refused: Option<Refused>,
+    runner: Runner,
+}
+
+#[derive(Debug)]
+enum Runner {
+    #[cfg(feature = "engine")]
+    Planned(Box<Planned>),
+    Traced(Traced),
+}
+
+impl Model {
+    /// Loads an ONNX file; weights that lie outside of it must be in its folder.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`] with the part of the model that is at fault.
+    pub fn read(path: &Path, options: &Options) -> Result<Self, EngineError> {
+        Self::new(Graph::read(path)?, options)
+    }
+
+    /// Loads an ONNX model from memory.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`] with the part of the model that is at fault.
+    pub fn parse(bytes: &[u8], options: &Options) -> Result<Self, EngineError> {
+        Self::new(Graph::parse(bytes, None)?, options)
+    }
+
+    /// Makes a graph ready: lowered to a plan and fused, or where that is refused, optimised by tract.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] where neither can be done; [`EngineError::NoPlan`] where only a plan would do.
+    pub fn new(graph: Graph, options: &Options) -> Result<Self, EngineError> {
+        let (inputs, outputs) = (ports::inputs(&graph.typed)?, ports::outputs(&graph.typed)?);
+        let (runner, refused) = match plan(&graph, options.by) {
+            Ok(plan) => Self::by_plan(plan, graph, options)?,
+            Err(refused) => Self::by_tract(graph, refused, options)?,
+        };
+        Ok(Self { inputs, outputs, refused, runner })
+    }
+
+    #[cfg(feature = "engine")]
+    fn by_plan(plan: Plan, graph: Graph, options: &Options) -> Result<(Runner, Option<Refused>), EngineError> {
+        match Planned::new(plan, options.plan.clone()) {
+            Ok(planned) => Ok((Runner::Planned(Box::new(planned)), None)),
+            Err(e) => Self::by_tract(graph, Refused { node: e.node, operator: "plan".into(), reason: e.reason }, options),
+        }
+    }
+
+    #[cfg(not(feature = "engine"))]
+    fn by_plan(_: Plan, graph: Graph, options: &Options) -> Result<(Runner, Option<Refused>), EngineError> {
+        Self::by_tract(graph, refused("this build has no kernels (feature `engine`)"), options)
+    }
+
+    fn by_tract(graph: Graph, refused: Refused, options: &Options) -> Result<(Runner, Option<Refused>), EngineError> {
+        #[cfg(feature = "engine")]
+        if matches!(options.plan.precision, super::cpu::Precision::Int8(_)) {
+            return Err(EngineError::NoPlan(refused));
+        }
+        let _ = options;
+        Ok((Runner::Traced(Traced::new(graph.typed)?), Some(refused)))
+    }
+
+    /// Its inputs, in its own order.
+    #[must_use]
+    pub fn inputs(&self) -> &[Port] {
+        &self.inputs
+    }
+
+    /// Its outputs, in its own order.
+    #[must_use]
+    pub fn outputs(&self) -> &[Port] {
+        &self.outputs
+    }
+
+    /// `plan` or `tract`.
+    #[must_use]
+    pub const fn executor(&self) -> &'static str {
+        match &self.runner {
+            #[cfg(feature = "engine")]
+            Runner::Planned(_) => "plan",
+            Runner::Traced(_) => "tract",
+        }
+    }
+
+    /// `fp32` or `int8`.
+    #[must_use]
+    pub const fn precision(&self) -> &'static str {
+        match &self.runner {
+            #[cfg(feature = "engine")]
+            Runner::Planned(planned) => planned.precision(),
+            Runner::Traced(_) => "fp32",
+        }
+    }
+
+    /// Which node has no plan, and why; `None` where the model has one.
+    #[must_use]
+    pub const fn refused(&self) -> Option<&Refused> {
+        self.refused.as_ref()
+    }
+
+    /// The plan, if it is run by one.
+    #[must_use]
+    pub const fn plan(&self) -> Option<&Plan> {
+        match &self.runner {
+            #[cfg(feature = "engine")]
+            Runner::Planned(planned) => Some(planned.plan()),
+            Runner::Traced(_) => None,
+        }
+    }
+
+    /// The executor of its plan, if it is run by one.
+    #[cfg(feature = "engine")]
+    #[must_use]
+    pub const fn plan_executor(&self) -> Option<&super::cpu::Executor> {
+        match &self.runner {
+            Runner::Planned(planned) => Some(planned.executor()),
+            Runner::Traced(_) => None,
+        }
+    }
+
+    /// Looks whether a call fits the model, puts its inputs in the model's order, and says what it brings.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Input`] with the tensor that does not fit, what was expected and what came.
+    pub fn accept(&self, inputs: &mut Vec<Tensor>) -> Result<Work, EngineError> {
+        ports::order(&self.inputs, inputs)?;
+        match &self.runner {
+            #[cfg(feature = "engine")]
+            Runner::Planned(planned) => planned.accept(inputs),
+            Runner::Traced(_) => Ok(ports::rows(inputs)),
+        }
+    }
+
+    /// Whether several calls may be run as one batch: only where their rows are known not to touch one another.
+    #[must_use]
+    pub const fn batches(&self) -> bool {
+        self.plan().is_some()
+    }
+
+    /// Whether calls have sequences of tokens.
+    #[must_use]
+    pub fn has_tokens(&self) -> bool {
+        self.plan().is_some_and(Plan::has_tokens)
+    }
+
+    /// How many tokens a sequence may have; `None` where there is no end, or it is not known.
+    #[must_use]
+    pub fn longest(&self) -> Option<usize> {
+        self.plan().and_then(Plan::longest)
+    }
+
+    /// A call of so many rows, of so many tokens where the model has them, that means nothing: every number is one, every id
+    /// nought, and the mask leaves all tokens in.
+    #[must_use]
+    pub fn made_up(&self, rows: usize, length: usize) -> Vec<Tensor> {
+        ports::made_up(&self.inputs, self.plan().and_then(Plan::mask), rows, length)
+    }
+
+    /// Runs calls that were accepted. Where the model has no plan, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Input`] where a value of theirs has no meaning to the model (an id that a table does not have),
+    /// [`EngineError::Run`] where the executor fails. With several calls, either may be the fault of any of them.
+    pub fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]]) -> Result<Ran, EngineError> {
+        match &self.runner {
+            #[cfg(feature = "engine")]
+            Runner::Planned(planned) => planned.run(&mut workspace.planned, &self.outputs, calls),
+            Runner::Traced(traced) => {
+                let _ = workspace;
+                traced.run(&self.outputs, calls)
+            }
+        }
+    }
+}
+
+/// A graph's plan, fused.
+fn plan(graph: &Graph, by: By) -> Result<Plan, Refused> {
+    if by == By::Tract {
+        return Err(refused("tract was asked for"));
+    }
+    let mut plan = lower(&graph.typed)?;
+    super::fuse::fuse(&mut plan);
+    Ok(plan)
+}
+
+/// The model as a whole.
+fn refused(reason: &str) -> Refused {
+    Refused { node: "model".into(), operator: "graph".into(), reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! A model run by its plan: calls are laid end to end, without padding, and run as one batch.
+
+use bytes::Bytes;
+
+use super::{Ran, Work};
+use crate::engine::EngineError;
+use crate::engine::cpu::{Batch, Executor, Input, Options, Precision, PrepareError, RunError, State};
+use crate::engine::plan::{Plan, Rows, Type};
+use crate::engine::tensor::{Datatype, Port, Tensor};
+use crate::ledger::Stamp;
+
+/// A plan that is ready.
+#[derive(Debug)]
+pub(super) struct Planned {
+    executor: Executor,
+    /// The input that says which tokens count, if one does.
+    mask: Option<usize>,
+}
+
+/// What a thread keeps from batch to batch.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    state: State,
+    offsets: Vec<usize>,
+    inputs: Vec<Column>,
+    outputs: Vec<Vec<f32>>,
+}
+
+/// One input of all calls, end to end.
+#[derive(Debug)]
+enum Column {
+    F32(Vec<f32>),
+    I64(Vec<i64>),
+    I32(Vec<i32>),
+    Bool(Vec<bool>),
+}
+
+impl Planned {
+    pub(super) fn new(plan: Plan, options: Options) -> Result<Self, PrepareError> {
+        let mask = plan.mask();
+        Ok(Self { executor: Executor::new(plan, options)?, mask })
+    }
+
+    pub(super) const fn plan(&self) -> &Plan {
+        self.executor.plan()
+    }
+
+    pub(super) const fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    pub(super) const fn precision(&self) -> &'static str {
+        match self.executor.options().precision {
+            Precision::Fp32 => "fp32",
+            Precision::Int8(_) => "int8",
+        }
+    }
+
+    /// Holds a call's tensors, which fit their ports, against one another.
+    pub(super) fn accept(&self, tensors: &[Tensor]) -> Result<Work, EngineError> {
+        let plan = self.plan();
+        let (mut rows, mut length) = (None, None);
+        for (tensor, port) in tensors.iter().zip(&plan.inputs) {
+            let is_token = plan.value(port.value).rows == Rows::Token;
+            for (axis, known) in [(0, &mut rows), (1, &mut length)].into_iter().take(if is_token { 2 } else { 1 }) {
+                let got = tensor.shape.get(axis).copied().unwrap_or(1);
+                if known.is_some_and(|known| known != got) {
+                    let reason = format!("axis {axis} has length {got}, that of the inputs before it {}", known.unwrap_or(0));
+                    return Err(EngineError::input(&tensor.name, reason));
+                }
+                *known = Some(got);
+            }
+        }
+        let (rows, length) = (rows.unwrap_or(1), length.unwrap_or(1));
+        let most = plan.longest().unwrap_or(usize::MAX);
+        if length > most {
+            let token = plan.inputs.iter().position(|port| plan.value(port.value).rows == Rows::Token).unwrap_or(0);
+            return Err(EngineError::input(
+                &plan.inputs[token].name,
+                format!("sequences have {length} tokens, the model's positions end at {most}"),
+            ));
+        }
+        let executed = rows * length;
+        let useful = self.mask.and_then(|at| tensors.get(at)).map_or(executed, not_zero);
+        Ok(Work { rows, executed, useful })
+    }
+
+    pub(super) fn run(&self, buffers: &mut Buffers, ports: &[Port], calls: &[&[Tensor]]) -> Result<Ran, EngineError> {
+        let began = Stamp::now();
+        let Buffers { state, offsets, inputs, outputs } = buffers;
+        self.lay(calls, offsets, inputs);
+        let given: smallvec::SmallVec<[Input<'_>; 4]> = inputs.iter().map(Column::input).collect();
+        let laid = Stamp::now();
+        let batch = Batch { offsets, inputs: &given };
+        self.executor.run(state, &batch, outputs).map_err(|e| told(&e, self.plan()))?;
+        let done = Stamp::now();
+        let cut = self.cut(ports, calls, outputs);
+        Ok(Ran {
+            outputs: cut,
+            preprocessing_ns: laid.since(began),
+            forward_ns: done.since(laid),
+            postprocessing_ns: done.elapsed(),
+        })
+    }
+
+    /// Lays the calls' tensors end to end.
+    fn lay(&self, calls: &[&[Tensor]], offsets: &mut Vec<usize>, inputs: &mut Vec<Column>) {
+        let plan = self.plan();
+        offsets.clear();
+        offsets.push(0);
+        let mut end = 0;
+        for call in calls {
+            let (rows, length) = self.shape(call);
+            for _ in 0..rows {
+                end += length;
+                offsets.push(end);
+            }
+        }
+        if inputs.len() != plan.inputs.len() {
+            *inputs = plan.inputs.iter().map(|port| Column::new(plan.value(port.value).kind)).collect();
+        }
+        for (at, column) in inputs.iter_mut().enumerate() {
+            column.fill(calls.iter().map(|call| &call[at].data));
+        }
+    }
+
+    /// Sequences of a call, and tokens of each; 1 where there are none.
+    fn shape(&self, call: &[Tensor]) -> (usize, usize) {
+        let plan = self.plan();
+        let rows = call.first().and_then(|tensor| tensor.shape.first().copied()).unwrap_or(1);
+        let tokens = plan.inputs.iter().zip(call).find(|(port, _)| plan.value(port.value).rows == Rows::Token);
+        (rows, tokens.and_then(|(_, tensor)| tensor.shape.get(1).copied()).unwrap_or(1))
+    }
+
+    /// Cuts the outputs into those of each call.
+    fn cut(&self, ports: &[Port], calls: &[&[Tensor]], outputs: &[Vec<f32>]) -> Vec<Vec<Tensor>> {
+        let plan = self.plan();
+        let mut at: smallvec::SmallVec<[usize; 4]> = plan.outputs.iter().map(|_| 0).collect();
+        let of = |call: &&[Tensor]| {
+            let (rows, length) = self.shape(call);
+            let tensor = |(place, (port, named)): (usize, (&crate::engine::plan::Port, &Port))| {
+                let value = plan.value(port.value);
+                let is_token = value.rows == Rows::Token;
+                let count = rows * if is_token { length } else { 1 } * value.width;
+                let data = &outputs[place][at[place]..at[place] + count];
+                at[place] += count;
+                let mut shape = vec![rows];
+                shape.extend(is_token.then_some(length));
+                shape.extend(&port.features);
+                let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
+                Tensor { name: named.name.clone(), datatype: Datatype::Fp32, shape, data: Bytes::from(bytes) }
+            };
+            plan.outputs.iter().zip(ports).enumerate().map(tensor).collect()
+        };
+        calls.iter().map(of).collect()
+    }
+}
+
+/// A fault of a run; ids that a table does not have are the caller's.
+fn told(error: &RunError, plan: &Plan) -> EngineError {
+    match error {
+        RunError::Id(_) => {
+            let ids = plan.inputs.iter().find(|port| matches!(plan.value(port.value).kind, Type::I64 | Type::I32));
+            EngineError::input(ids.map_or("inputs", |port| &port.name), error.to_string())
+        }
+        _ => EngineError::Run { reason: error.to_string() },
+    }
+}
+
+/// How many elements are not zero.
+fn not_zero(tensor: &Tensor) -> usize {
+    tensor.data.chunks_exact(tensor.datatype.bytes()).filter(|element| element.iter().any(|byte| *byte != 0)).count()
+}
+
+impl Column {
+    const fn new(kind: Type) -> Self {
+        match kind {
+            Type::F32 => Self::F32(Vec::new()),
+            Type::I64 => Self::I64(Vec::new()),
+            Type::I32 => Self::I32(Vec::new()),
+            Type::Bool => Self::Bool(Vec::new()),
+        }
+    }
+
+    fn input(&self) -> Input<'_> {
+        match self {
+            Self::F32(data) => Input::F32(data),
+            Self::I64(data) => Input::I64(data),
+            Self::I32(data) => Input::I32(data),
+            Self::Bool(data) => Input::Bool(data),
+        }
+    }
+
+    /// Takes elements out of little-endian bytes.
+    fn fill<'a>(&mut self, pieces: impl Iterator<Item = &'a Bytes>) {
+        match self {
+            Self::F32(data) => elements(data, pieces, f32::from_le_bytes),
+            Self::I64(data) => elements(data, pieces, i64::from_le_bytes),
+            Self::I32(data) => elements(data, pieces, i32::from_le_bytes),
+            Self::Bool(data) => elements(data, pieces, |[byte]: [u8; 1]| byte != 0),
+        }
+    }
+}
+
+fn elements<'a, T, const N: usize>(data: &mut Vec<T>, pieces: impl Iterator<Item = &'a Bytes>, of: impl Fn([u8; N]) -> T) {
+    data.clear();
+    for piece in pieces {
+        let (whole, _) = piece.as_chunks::<N>();
+        data.extend(whole.iter().map(|bytes| of(*bytes)));
+    }
+}

@@ -1,0 +1,109 @@
+//! The demo's model against what numpy computed in float64, by its plan and by tract, and what is refused.
+
+use serde::Deserialize;
+
+use super::{By, Model, Options, Work, Workspace};
+use crate::engine::tensor::Tensor;
+
+const DIGITS: &[u8] = include_bytes!("../../app/demo/digits.onnx");
+
+#[derive(Deserialize)]
+struct Golden {
+    input: Vec<Vec<f32>>,
+    logits: Vec<Vec<f32>>,
+}
+
+fn golden() -> Golden {
+    serde_json::from_str(include_str!("../golden/digits.json")).unwrap()
+}
+
+fn models() -> Vec<Model> {
+    let load = |by| Model::parse(DIGITS, &Options { by, ..Options::default() }).unwrap();
+    let models = vec![load(By::Auto), load(By::Tract)];
+    let planned = if cfg!(feature = "engine") { "plan" } else { "tract" };
+    assert_eq!(models.iter().map(Model::executor).collect::<Vec<_>>(), [planned, "tract"]);
+    models
+}
+
+fn rows(data: &[Vec<f32>]) -> Vec<Tensor> {
+    vec![Tensor::f32("x", &[data.len(), 64], &data.concat())]
+}
+
+fn fixture(name: &str) -> std::path::PathBuf {
+    std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans").join(format!("{name}.onnx"))
+}
+
+#[test]
+fn logits_equal_numpys_however_rows_are_cut_into_calls() {
+    let golden = golden();
+    for model in models() {
+        let mut workspace = Workspace::default();
+        for cut in 1..golden.input.len() {
+            let mut calls = [rows(&golden.input[..cut]), rows(&golden.input[cut..])];
+            let work = model.accept(&mut calls[0]).unwrap();
+            assert_eq!(work, Work { rows: cut, executed: cut, useful: cut });
+            let ran = model.run(&mut workspace, &[&calls[0], &calls[1]]).unwrap();
+            let got: Vec<f32> = ran.outputs.iter().flat_map(|outputs| outputs[0].to_f32()).collect();
+            assert_eq!(ran.outputs[1][0].shape, [golden.input.len() - cut, 10]);
+            for (got, want) in got.iter().zip(golden.logits.concat()) {
+                assert!((got - want).abs() < 1e-4, "{}, {cut}: {got} is not {want}", model.executor());
+            }
+        }
+    }
+}
+
+#[test]
+fn tensors_that_do_not_fit_are_named() {
+    for model in models() {
+        let refused = |tensors: Vec<Tensor>| model.accept(&mut tensors.clone()).unwrap_err().to_string();
+        let short = Tensor { shape: vec![2, 64], ..Tensor::f32("x", &[1, 64], &[0.0; 64]) };
+        assert_eq!(refused(vec![short]), "x: shape [2, 64] asks for 512 bytes, got 256");
+        let none = Tensor::f32("x", &[0, 64], &[]);
+        assert_eq!(refused(vec![none.clone()]), "x: expected shape [-1, 64], got [0, 64]");
+        let huge = Tensor { shape: vec![usize::MAX / 2, 64], ..none };
+        assert_eq!(refused(vec![huge]), format!("x: shape [{}, 64] asks for more bytes than can be, got 0", usize::MAX / 2));
+        assert_eq!(refused(vec![Tensor::i64("x", &[1, 64], &[0; 64])]), "x: expected FP32, got INT64");
+        assert_eq!(refused(vec![]), "x: is an input of the model, and not among those that came: []");
+        let twice = vec![Tensor::f32("x", &[1, 64], &[0.0; 64]); 2];
+        assert_eq!(refused(twice), "x: is no input of the model, or came twice; its inputs are [\"x\"]");
+    }
+}
+
+#[test]
+fn what_has_no_plan_is_run_by_tract_and_says_why() {
+    let model = Model::read(&fixture("refused-conv"), &Options::default()).unwrap();
+    assert_eq!((model.executor(), model.batches()), ("tract", false));
+    let refused = model.refused().unwrap().to_string();
+    let node = if cfg!(feature = "engine") { "the_conv" } else { "the_conv" };
+    assert!(refused.starts_with(node), "{refused}");
+    let shape: Vec<usize> = model.inputs()[0].shape.iter().map(|length| length.unwrap_or(2)).collect();
+    let mut inputs = vec![Tensor::f32(&model.inputs()[0].name, &shape, &vec![0.5; shape.iter().product()])];
+    model.accept(&mut inputs).unwrap();
+    let ran = model.run(&mut Workspace::default(), &[&inputs]).unwrap();
+    assert!(ran.outputs[0][0].to_f32().iter().all(|x| x.is_finite()));
+}
+
+#[cfg(feature = "engine")]
+#[test]
+fn eight_bits_are_refused_where_there_is_no_plan() {
+    let plan = crate::engine::cpu::Options { precision: crate::engine::cpu::Precision::Int8(Vec::new()), ..Default::default() };
+    let refused = Model::read(&fixture("refused-conv"), &Options { plan, ..Options::default() }).unwrap_err().to_string();
+    assert!(refused.starts_with("precision: int8 needs a plan, and the model has none: the_conv"), "{refused}");
+}
+
+#[cfg(feature = "engine")]
+#[test]
+fn ids_that_a_table_does_not_have_are_the_callers_fault() {
+    let model = Model::read(&fixture("0001"), &Options::default()).unwrap();
+    let of = |id: i64| -> Vec<Tensor> {
+        let tensor =
+            |port: &crate::engine::tensor::Port| Tensor::i64(&port.name, &[1, 3], &[if port.name == "ids" { id } else { 1 }; 3]);
+        model.inputs().iter().map(tensor).collect()
+    };
+    let mut good = of(1);
+    let work = model.accept(&mut good).unwrap();
+    assert_eq!((work.rows, work.executed), (1, 3));
+    assert!(model.run(&mut Workspace::default(), &[&good]).is_ok());
+    let error = model.run(&mut Workspace::default(), &[&of(1_000_000)]).unwrap_err().to_string();
+    assert!(error.contains("asks for row 1000000"), "{error}");
+}

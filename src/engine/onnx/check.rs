@@ -1,0 +1,126 @@
+//! What must hold of an ONNX file before it is imported: every tensor that is read is made before, sizes are those of the
+//! data, and nothing asks for more memory than a model could need.
+
+use std::collections::HashSet;
+
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::tensor_shape_proto::dimension::Value::DimValue;
+use tract_onnx::pb::type_proto::Value::TensorType;
+use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+
+use super::EngineError;
+
+/// The most elements of one tensor: 16 GiB of float32.
+const MOST: i64 = 1 << 32;
+
+type Checked = Result<(), EngineError>;
+
+/// Looks through a model. Weights outside of the file are fine where `has_folder`.
+pub(super) fn check(proto: &ModelProto, has_folder: bool) -> Checked {
+    let graph = proto.graph.as_ref().ok_or_else(|| EngineError::part("graph", "the model has none"))?;
+    for tensor in &graph.initializer {
+        initializer(tensor, has_folder)?;
+    }
+    graph.input.iter().try_for_each(input)?;
+    nodes(graph)?;
+    if graph.output.is_empty() {
+        return Err(EngineError::part("graph", "the model has no outputs"));
+    }
+    Ok(())
+}
+
+fn input(info: &ValueInfoProto) -> Checked {
+    let Some(TensorType(tensor)) = info.r#type.as_ref().and_then(|t| t.value.as_ref()) else {
+        return Err(EngineError::part(format!("input {}", info.name), "has no tensor type"));
+    };
+    let dims = tensor.shape.iter().flat_map(|shape| &shape.dim);
+    let fixed: Vec<i64> =
+        dims.filter_map(|dim| if let Some(DimValue(length)) = dim.value { Some(length) } else { None }).collect();
+    elements(&fixed).map(drop).map_err(|reason| EngineError::part(format!("input {}", info.name), reason))
+}
+
+/// How many elements a tensor of these lengths has.
+fn elements(dims: &[i64]) -> Result<i64, String> {
+    if let Some(dim) = dims.iter().find(|dim| **dim < 0) {
+        return Err(format!("has an axis of length {dim} in {dims:?}"));
+    }
+    let product = dims.iter().try_fold(1_i64, |product, dim| product.checked_mul(*dim));
+    product.filter(|product| *product <= MOST).ok_or_else(|| format!("its shape {dims:?} has more than {MOST} elements"))
+}
+
+fn initializer(tensor: &TensorProto, has_folder: bool) -> Checked {
+    let fails = |reason: String| Err(EngineError::part(format!("initializer {}", tensor.name), reason));
+    let elements = match elements(&tensor.dims) {
+        Ok(elements) => elements,
+        Err(reason) => return fails(reason),
+    };
+    let Some(bytes) = DataType::try_from(tensor.data_type).ok().and_then(bytes) else {
+        return fails(format!("its element type, {} in ONNX, is not taken", tensor.data_type));
+    };
+    if tensor.data_location == Some(1) {
+        return if has_folder { Ok(()) } else { fails("lies outside of the file, which has no folder".into()) };
+    }
+    let typed = [tensor.float_data.len(), tensor.int32_data.len(), tensor.int64_data.len(), tensor.double_data.len()];
+    let typed = typed.into_iter().chain([tensor.uint64_data.len()]).max().unwrap_or(0);
+    let (expected, got, unit) = match tensor.raw_data.len() {
+        0 => (elements, typed as i64, "elements"),
+        raw => (elements * bytes, raw as i64, "bytes"),
+    };
+    if expected == got { Ok(()) } else { fails(format!("its shape {:?} asks for {expected} {unit}, it has {got}", tensor.dims)) }
+}
+
+/// Bytes of an element, of the types that can be imported.
+const fn bytes(kind: DataType) -> Option<i64> {
+    match kind {
+        DataType::Bool | DataType::Uint8 | DataType::Int8 => Some(1),
+        DataType::Uint16 | DataType::Int16 | DataType::Float16 => Some(2),
+        DataType::Uint32 | DataType::Int32 | DataType::Float => Some(4),
+        DataType::Uint64 | DataType::Int64 | DataType::Double => Some(8),
+        _ => None,
+    }
+}
+
+/// ONNX wants nodes in an order in which each reads what stands before it; a cycle has no such order.
+fn nodes(graph: &GraphProto) -> Checked {
+    let inputs = graph.input.iter().map(|input| input.name.as_str());
+    let mut made: HashSet<&str> = inputs.chain(graph.initializer.iter().map(|tensor| tensor.name.as_str())).collect();
+    made.insert(""); // an optional input that is left out
+    for node in &graph.node {
+        if let Some(missing) = node.input.iter().find(|name| !made.contains(name.as_str())) {
+            let later = graph.node.iter().any(|other| other.output.contains(missing));
+            let reason = if later {
+                format!("reads {missing}, which is made by it or behind it: the graph has a cycle or is out of order")
+            } else {
+                format!("reads {missing}, which nothing makes")
+            };
+            return Err(EngineError::part(named(node), reason));
+        }
+        for attribute in node.attribute.iter().filter_map(|attribute| attribute.t.as_ref()) {
+            elements(&attribute.dims).map_err(|reason| EngineError::part(named(node), reason))?;
+        }
+        filled(graph, node)?;
+        made.extend(node.output.iter().map(String::as_str));
+    }
+    let missing = graph.output.iter().find(|output| !made.contains(output.name.as_str()));
+    missing.map_or(Ok(()), |output| Err(EngineError::part(format!("output {}", output.name), "nothing makes it")))
+}
+
+/// Shapes that a node takes from the file are filled while it is imported: they must be of a size that can be.
+fn filled(graph: &GraphProto, node: &NodeProto) -> Checked {
+    let place = match node.op_type.as_str() {
+        "ConstantOfShape" => 0,
+        "Expand" | "Reshape" | "Tile" => 1,
+        _ => return Ok(()),
+    };
+    let Some(shape) = node.input.get(place).and_then(|name| graph.initializer.iter().find(|tensor| tensor.name == *name)) else {
+        return Ok(());
+    };
+    let raw = shape.raw_data.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, i64::from_le_bytes));
+    let dims: Vec<i64> = raw.chain(shape.int64_data.iter().copied()).filter(|dim| *dim > 0).collect();
+    elements(&dims).map(drop).map_err(|reason| EngineError::part(named(node), reason))
+}
+
+fn named(node: &NodeProto) -> String {
+    let name = if node.name.is_empty() { node.output.first().map_or("", String::as_str) } else { &node.name };
+    format!("node {name} ({})", node.op_type)
+}

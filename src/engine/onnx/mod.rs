@@ -1,0 +1,77 @@
+//! ONNX files: read, looked through for what would lead the importer astray, and given to tract, which infers shapes and
+//! simplifies.
+
+mod check;
+#[cfg(test)]
+mod tests;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use tract_onnx::pb::ModelProto;
+use tract_onnx::prelude::{Framework, InferenceModelExt, TractResult, TypedModel};
+
+use super::EngineError;
+
+/// A model as tract understands it, simplified but not yet changed for its own kernels.
+#[derive(Debug)]
+pub struct Graph {
+    /// The typed graph.
+    pub typed: TypedModel,
+    /// How often each operator stands in the file, by name, the most frequent first.
+    pub operators: Vec<(String, usize)>,
+    /// The version of ONNX's operators.
+    pub opset: i64,
+    /// Who wrote the file; may be empty.
+    pub producer: String,
+}
+
+impl Graph {
+    /// Reads a file. Weights that lie outside of it are looked for in its folder only.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::File`] where it cannot be read, [`EngineError::Model`] with the part that is at fault.
+    pub fn read(path: &Path) -> Result<Self, EngineError> {
+        let fails = |reason: String| EngineError::File { path: path.display().to_string(), reason };
+        let bytes = std::fs::read(path).map_err(|e| fails(e.to_string()))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.to_str().ok_or_else(|| fails("the folder's name is not UTF-8".into()))?;
+        Self::parse(&bytes, Some(folder))
+    }
+
+    /// Reads a model that has all its weights in it, or else in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] with the part that is at fault.
+    pub fn parse(bytes: &[u8], folder: Option<&str>) -> Result<Self, EngineError> {
+        let unreadable = |e: tract_onnx::prelude::TractError| EngineError::part("file", format!("is no ONNX model: {e:#}"));
+        let proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes).map_err(unreadable)?;
+        check::check(&proto, folder.is_some())?;
+        let opset =
+            proto.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx")).map_or(0, |set| set.version);
+        let operators = operators(&proto);
+        // the importer indexes and unwraps in places; a file must not be able to end the process
+        let typed = catch_unwind(AssertUnwindSafe(|| import(&proto, folder)));
+        let typed = typed
+            .map_err(|_| EngineError::part("graph", "the importer panicked; the file is broken in a way it does not expect"))?;
+        let typed = typed.map_err(|e| EngineError::part("graph", format!("{e:#}")))?;
+        Ok(Self { typed, operators, opset, producer: proto.producer_name })
+    }
+}
+
+fn import(proto: &ModelProto, folder: Option<&str>) -> TractResult<TypedModel> {
+    let parsed = tract_onnx::onnx().parse(proto, folder)?;
+    parsed.model.into_typed()?.into_decluttered()
+}
+
+fn operators(proto: &ModelProto) -> Vec<(String, usize)> {
+    let mut counts = std::collections::BTreeMap::new();
+    for node in proto.graph.iter().flat_map(|graph| &graph.node) {
+        *counts.entry(node.op_type.clone()).or_insert(0_usize) += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
+}

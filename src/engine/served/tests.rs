@@ -1,0 +1,94 @@
+//! A served model from call to answer: batches, refusals, faults of one call among others, and the end.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::Served;
+use crate::engine::batch::Config;
+use crate::engine::model::{Model, Options};
+use crate::engine::service::{Answer, Call, CallError, Servable};
+use crate::engine::tensor::Tensor;
+use crate::ledger::Stamp;
+
+fn served(fixture: &str, config: Config) -> Served {
+    let folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans");
+    let model = Model::read(&folder.join(format!("{fixture}.onnx")), &Options::default()).unwrap();
+    let served = Served::start("m", "1", model, config, None).unwrap();
+    while !served.is_ready() {
+        std::thread::yield_now();
+    }
+    served
+}
+
+/// A call to an encoder: the same id everywhere, nothing masked out.
+fn call(served: &Served, rows: usize, length: usize, id: i64) -> Call {
+    let tensor = |port: &crate::engine::tensor::Port| {
+        let value = if port.name == "ids" { id } else { 1 };
+        Tensor::i64(&port.name, &[rows, length], &vec![value; rows * length])
+    };
+    Call { inputs: served.about().inputs.iter().map(tensor).collect(), outputs: Vec::new(), deadline: None }
+}
+
+/// Holds the thread until all calls wait, so that they meet.
+fn together() -> Config {
+    Config { min_wait_ns: 200_000_000, max_wait_ns: 200_000_000, ..Config::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_wait_together_run_together_and_get_their_own() {
+    let served = served("0001", together());
+    let lengths = [(1, 3), (2, 5), (1, 1)];
+    let calls: Vec<Call> =
+        lengths.iter().enumerate().map(|(id, (rows, length))| call(&served, *rows, *length, id as i64)).collect();
+    let together: Vec<Answer> =
+        join_all(calls.iter().map(|call| served.infer(call.clone()))).await.into_iter().map(Result::unwrap).collect();
+    for (answer, call) in together.iter().zip(calls) {
+        if cfg!(feature = "engine") {
+            assert_eq!((answer.batch.calls, answer.batch.rows, answer.batch.executed, answer.batch.useful), (3, 4, 14, 14));
+        }
+        assert!(answer.stages.queue_ns >= 1_000_000 && answer.stages.forward_ns > 0, "{answer:?}");
+        let alone = served.infer(call).await.unwrap();
+        for (a, b) in answer.outputs.iter().zip(&alone.outputs) {
+            assert_eq!((&a.name, &a.shape), (&b.name, &b.shape));
+            assert!(a.to_f32().iter().zip(b.to_f32()).all(|(a, b)| (a - b).abs() < 1e-4));
+        }
+    }
+}
+
+#[cfg(feature = "engine")]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fault_of_one_call_is_not_that_of_the_others() {
+    let served = served("0001", together());
+    let calls = [call(&served, 1, 3, 1), call(&served, 1, 3, 1_000_000), call(&served, 1, 2, 2)];
+    let answers = join_all(calls.map(|call| served.infer(call))).await;
+    assert!(answers[0].is_ok() && answers[2].is_ok());
+    let CallError::Input { tensor, reason } = answers[1].clone().unwrap_err() else { panic!("{answers:?}") };
+    assert_eq!(tensor, "ids");
+    assert!(reason.contains("asks for row 1000000"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outputs_are_those_that_were_asked_for() {
+    let served = served("0001", Config::default());
+    let names: Vec<String> = served.about().outputs.iter().map(|output| output.name.clone()).collect();
+    let last = names.last().unwrap().clone();
+    let answer = served.infer(Call { outputs: vec![last.clone()], ..call(&served, 1, 3, 1) }).await.unwrap();
+    assert_eq!(answer.outputs.iter().map(|output| &output.name).collect::<Vec<_>>(), [&last]);
+    let none = served.infer(Call { outputs: vec!["none".into()], ..call(&served, 1, 3, 1) }).await.unwrap_err();
+    assert_eq!(none.to_string(), format!("outputs: the model has no `none`; it has {names:?}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_and_many_calls_are_refused_and_the_end_answers_the_rest() {
+    let served = Arc::new(served("0001", Config { queue_calls: 2, ..together() }));
+    let late = served.infer(Call { deadline: Some(Stamp::now()), ..call(&served, 1, 3, 1) });
+    assert!(matches!(late.await, Err(CallError::Deadline { .. })));
+    let waiting = [served.infer(call(&served, 1, 3, 1)), served.infer(call(&served, 1, 4, 1))];
+    assert_eq!(served.infer(call(&served, 1, 3, 1)).await.unwrap_err(), CallError::Full { waiting: 2 });
+    let stopping = served.clone();
+    let stopped = tokio::task::spawn_blocking(move || stopping.stop());
+    assert!(join_all(waiting).await.iter().all(Result::is_ok));
+    stopped.await.unwrap();
+    assert!(matches!(served.infer(call(&served, 1, 3, 1)).await, Err(CallError::NotReady { .. })));
+}
