@@ -7,7 +7,7 @@
 //! | 0 | [`ledger`], [`settings`], [`metrics`] (may use `ledger`) |
 //! | 1 | [`protocol`], [`engine`] |
 //! | 2 | [`attribution`] |
-//! | 4 | [`proxy`], [`export`] |
+//! | 4 | [`proxy`], [`export`], [`serving`] |
 //! | 5 | [`config`] |
 //! | 6 | [`app`] |
 //!
@@ -22,4 +22,5 @@ pub mod ledger;
 pub mod metrics;
 pub mod protocol;
 pub mod proxy;
+pub mod serving;
 pub mod settings;

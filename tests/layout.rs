@@ -15,6 +15,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("attribution", 2),
     ("proxy", 4),
     ("export", 4),
+    ("serving", 4),
     ("config", 5),
     ("app", 6),
 ];

@@ -23,7 +23,10 @@ pub(super) fn check(config: &Config, checks: &mut Checks, is_given: impl Fn(&str
         }
     }
     if let Upstream::Http { authority, .. } = &config.upstream
-        && let Some((key, _)) = binds.iter().find(|(key, bind)| checks.is_sound(key) && reaches(authority, *bind))
+        // the engine is a model server like any other
+        && let Some((key, _)) = binds.iter().find(|(key, bind)| {
+            *key != "engine.listen" && checks.is_sound(key) && reaches(authority, *bind)
+        })
     {
         checks.fault("upstream", &config.upstream, format!("is Lapwing itself: {key} listens there"));
     }
@@ -87,6 +90,7 @@ fn binds(config: &Config) -> Vec<(&'static str, Bind)> {
     let mut binds = vec![("listen", config.listen), ("admin", config.admin)];
     binds.extend(config.otlp_grpc.on().map(|bind| ("otlp_grpc", *bind)));
     binds.extend(config.otlp_http.on().map(|bind| ("otlp_http", *bind)));
+    binds.extend(config.engine.is_on().then_some(("engine.listen", config.engine.listen)));
     binds
 }
 

@@ -1,7 +1,7 @@
 //! The whole configuration: every module's own section put together, loaded from file, environment and flags, checked, and
 //! shown with where each value came from.
 //!
-//! No section is copied: `proxy`, `protocol`, `attribution` and `metrics` own their types, ranges and defaults. Nothing here shows a
+//! No section is copied: `proxy`, `protocol`, `attribution`, `metrics` and `engine` own their types, ranges and defaults. Nothing here shows a
 //! secret.
 
 mod cross;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
 use crate::settings::{Bind, Checks, Collector, Period, Secret, Switch, Upstream};
-use crate::{attribution, metrics, protocol, proxy};
+use crate::{attribution, engine, metrics, protocol, proxy};
 
 /// The key whose values are never shown.
 pub(crate) const HEADERS: &str = "otlp_forward_headers";
@@ -73,6 +73,8 @@ pub struct Config {
     pub attribution: attribution::Config,
     /// How much is remembered.
     pub metrics: metrics::Config,
+    /// Models that Lapwing runs itself.
+    pub engine: engine::Config,
 }
 
 impl Default for Config {
@@ -94,6 +96,7 @@ impl Default for Config {
             protocol: protocol::Config::default(),
             attribution: attribution::Config::default(),
             metrics: metrics::Config::default(),
+            engine: engine::Config::default(),
         }
     }
 }
@@ -109,6 +112,7 @@ impl Config {
         checks.section("protocol", |checks| self.protocol.check(checks));
         checks.section("attribution", |checks| self.attribution.check(checks));
         checks.section("metrics", |checks| self.metrics.check(checks));
+        checks.section("engine", |checks| self.engine.check(checks));
     }
 }
 

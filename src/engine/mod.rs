@@ -4,6 +4,7 @@
 //! It knows no sockets: who serves it calls it by what stands in `service`.
 
 pub mod batch;
+pub mod config;
 #[cfg(feature = "engine")]
 pub mod cpu;
 mod error;
@@ -23,5 +24,6 @@ pub mod served;
 pub mod service;
 pub mod tensor;
 
+pub use config::Config;
 pub use error::EngineError;
 pub use model::Model;

@@ -1,6 +1,8 @@
 //! Plans of the fixtures: random models in the spellings that exporters use, with what ONNX Runtime answers. Each is lowered,
 //! fused, and run by its definition and by the executor with every set of vector instructions that the machine has.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -1,6 +1,8 @@
 //! Random plans mean the same when they are fused: by definition, and when they are run. They stay sound, and no two values share
 //! memory at the same time.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 use proptest::prelude::*;
 
 use super::fuse;
@@ -54,6 +56,7 @@ impl Build {
     }
 
     /// One more node, or more.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of node")]
     fn node(&mut self, (kind, a, b, seed): (u8, usize, usize, usize)) {
         use Instruction::{Arg, Binary as Two, Scalar, Unary as One, Weight as Row};
         let float = |value: Value| value.kind == Type::F32;

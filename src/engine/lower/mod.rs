@@ -5,6 +5,7 @@
 mod attention;
 mod axes;
 mod form;
+mod layout;
 mod linear;
 mod lookups;
 mod maps;

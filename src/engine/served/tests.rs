@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::Served;
-use crate::engine::batch::Config;
+use crate::engine::batch::{Config, Policy};
 use crate::engine::model::{Model, Options};
 use crate::engine::service::{Answer, Call, CallError, Servable};
 use crate::engine::tensor::Tensor;
@@ -30,9 +30,9 @@ fn call(served: &Served, rows: usize, length: usize, id: i64) -> Call {
     Call { inputs: served.about().inputs.iter().map(tensor).collect(), outputs: Vec::new(), deadline: None }
 }
 
-/// Holds the thread until all calls wait, so that they meet.
+/// Three calls meet, or what has come after a fifth of a second.
 fn together() -> Config {
-    Config { min_wait_ns: 200_000_000, max_wait_ns: 200_000_000, ..Config::default() }
+    Config { policy: Policy::Fixed { calls: 3 }, max_wait_ns: 200_000_000, ..Config::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +47,7 @@ async fn calls_that_wait_together_run_together_and_get_their_own() {
         if cfg!(feature = "engine") {
             assert_eq!((answer.batch.calls, answer.batch.rows, answer.batch.executed, answer.batch.useful), (3, 4, 14, 14));
         }
-        assert!(answer.stages.queue_ns >= 1_000_000 && answer.stages.forward_ns > 0, "{answer:?}");
+        assert!(answer.stages.forward_ns > 0, "{answer:?}");
         let alone = served.infer(call).await.unwrap();
         for (a, b) in answer.outputs.iter().zip(&alone.outputs) {
             assert_eq!((&a.name, &a.shape), (&b.name, &b.shape));

@@ -1,0 +1,240 @@
+//! What can be set about the engine: which models, where they are served, and how they are run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::batch;
+use crate::settings::{Bind, Checks, Cpus, File, Period, Size, Switch};
+
+/// The version of a model that names none.
+const VERSION: &str = "1";
+
+/// The section `engine`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, expecting = "a section of keys")]
+pub struct Config {
+    /// An ONNX file, served under the file's name without its ending. Default off.
+    pub model: Switch<File>,
+    /// More of them, each under a name, or a name and a version: `fraud`, `fraud@2`.
+    pub models: BTreeMap<String, PathBuf>,
+    /// Where they are served: the Open Inference Protocol by REST and gRPC. Default `127.0.0.1:8081`.
+    pub listen: Bind,
+    /// What they run on. Default `auto`.
+    pub device: Device,
+    /// What runs them. Default `auto`.
+    pub executor: Executor,
+    /// In what numbers. Default `fp32`.
+    pub precision: Precision,
+    /// Ranges for 8 bits, as `lapwing engine quantize` writes them. Default off: each row its own range.
+    pub calibration: Switch<File>,
+    /// Threads of a forward pass. Default 0: as many as there are processors besides the data plane's; 0 to 1024.
+    pub threads: usize,
+    /// To which processors they are held. Default `auto`: beside the proxy, the last; alone, none.
+    pub cpus: Cpus,
+    /// How batches are formed. Default `adaptive`.
+    pub policy: Policy,
+    /// How long a call waits for others in any case. Default 0 s; 0 to 1 min.
+    pub min_wait: Period,
+    /// How long it waits for others at most. Default 5 ms; 0 to 1 min.
+    pub max_wait: Period,
+    /// Tokens of a batch, or rows where a model has none; a larger call runs alone. Default 16,384; 1 to 16,777,216.
+    pub max_batch_tokens: usize,
+    /// Calls of a batch. Default 256; 1 to 65,536.
+    pub max_batch_calls: usize,
+    /// Calls that may wait; more are refused. Default 1024; 1 to 1,000,000.
+    pub queue: usize,
+    /// A request's body. Default 64 MiB; 1 KiB to 4 GiB.
+    pub max_body: Size,
+    /// When a request that names no time of its own is given up. Default off.
+    pub timeout: Switch<Period>,
+}
+
+/// What models run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// The best that is there.
+    #[default]
+    Auto,
+    /// The processor.
+    Cpu,
+}
+
+/// What runs models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Executor {
+    /// A model's plan where it has one, else tract.
+    #[default]
+    Auto,
+    /// Tract, plan or not.
+    Tract,
+}
+
+/// In what numbers products are done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// Single precision.
+    #[default]
+    Fp32,
+    /// 8-bit whole numbers where a product is fit for it.
+    Int8,
+}
+
+/// How batches are formed. Text: `adaptive`, or `fixed:8`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Policy {
+    /// By what calls cost, and waiting only as long as it pays.
+    #[default]
+    Adaptive,
+    /// In order of arrival: so many calls, or what has come when the oldest has waited for `max_wait`.
+    Fixed(usize),
+}
+
+impl TryFrom<String> for Policy {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let calls =
+            text.trim().strip_prefix("fixed:").and_then(|calls| calls.parse().ok()).filter(|calls| (1..=65_536).contains(calls));
+        match (text.trim(), calls) {
+            ("adaptive", _) => Ok(Self::Adaptive),
+            (_, Some(calls)) => Ok(Self::Fixed(calls)),
+            _ => Err("must be adaptive, or fixed and a number of calls up to 65536, as in fixed:8".into()),
+        }
+    }
+}
+
+impl From<Policy> for String {
+    fn from(policy: Policy) -> Self {
+        policy.to_string()
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Adaptive => f.write_str("adaptive"),
+            Self::Fixed(calls) => write!(f, "fixed:{calls}"),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            model: Switch::Off,
+            models: BTreeMap::new(),
+            listen: Bind::loopback(8081),
+            device: Device::default(),
+            executor: Executor::default(),
+            precision: Precision::default(),
+            calibration: Switch::Off,
+            threads: 0,
+            cpus: Cpus::default(),
+            policy: Policy::default(),
+            min_wait: Period::from_secs(0),
+            max_wait: Period::from_millis(5),
+            max_batch_tokens: 16_384,
+            max_batch_calls: 256,
+            queue: 1024,
+            max_body: Size::mib(64),
+            timeout: Switch::Off,
+        }
+    }
+}
+
+/// A model that is to be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its file.
+    pub path: &'a Path,
+}
+
+impl Config {
+    /// Whether there is a model to serve.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.model.is_on() || !self.models.is_empty()
+    }
+
+    /// The models to serve.
+    pub fn wanted(&self) -> impl Iterator<Item = Wanted<'_>> {
+        let one = self.model.on().map(|file| Wanted { name: stem(file.path()), version: VERSION.to_owned(), path: file.path() });
+        let named = self.models.iter().map(|(key, path)| {
+            let (name, version) = key.split_once('@').unwrap_or((key, VERSION));
+            Wanted { name: name.to_owned(), version: version.to_owned(), path }
+        });
+        one.into_iter().chain(named)
+    }
+
+    /// The batcher's limits.
+    #[must_use]
+    pub fn batching(&self) -> batch::Config {
+        batch::Config {
+            policy: match self.policy {
+                Policy::Adaptive => batch::Policy::Adaptive,
+                Policy::Fixed(calls) => batch::Policy::Fixed { calls },
+            },
+            max_calls: self.max_batch_calls,
+            max_rows: self.max_batch_tokens,
+            max_tokens: self.max_batch_tokens,
+            min_wait_ns: self.min_wait.as_nanos(),
+            max_wait_ns: self.max_wait.as_nanos(),
+            queue_calls: self.queue,
+        }
+    }
+
+    /// Reports what is out of range, and models that have one name.
+    pub fn check(&self, checks: &mut Checks) {
+        checks.range("threads", &self.threads, 0..=1024);
+        checks.range("min_wait", &self.min_wait, Period::from_secs(0)..=Period::from_secs(60));
+        checks.range("max_wait", &self.max_wait, Period::from_secs(0)..=Period::from_secs(60));
+        if self.min_wait > self.max_wait && checks.is_sound("max_wait") {
+            checks.fault("min_wait", self.min_wait, format!("must be at most max_wait, which is {}", self.max_wait));
+        }
+        checks.range("max_batch_tokens", &self.max_batch_tokens, 1..=16_777_216);
+        checks.range("max_batch_calls", &self.max_batch_calls, 1..=65_536);
+        checks.range("queue", &self.queue, 1..=1_000_000);
+        checks.range("max_body", &self.max_body, Size::kib(1)..=Size::mib(4096));
+        if let Switch::On(timeout) = &self.timeout {
+            checks.range("timeout", timeout, Period::from_millis(1)..=Period::from_secs(3600));
+        }
+        if self.calibration.is_on() && self.precision != Precision::Int8 {
+            checks.fault("calibration", &self.calibration, "is of no use unless precision is int8");
+        }
+        for (key, path) in &self.models {
+            let (name, version) = key.split_once('@').unwrap_or((key, VERSION));
+            let is_name =
+                |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+            if !is_name(name) || version.parse::<u64>().is_err() {
+                let reason = "must be NAME or NAME@VERSION: letters, digits, _ and -, and a whole number";
+                checks.fault(&format!("models.{key}"), path.display(), reason);
+            }
+        }
+        let mut seen: Vec<Wanted<'_>> = Vec::new();
+        for wanted in self.wanted() {
+            if seen.iter().any(|other| (&other.name, &other.version) == (&wanted.name, &wanted.version)) {
+                let (name, version) = (&wanted.name, &wanted.version);
+                checks.fault("models", wanted.path.display(), format!("is a second model named {name}, version {version}"));
+            }
+            seen.push(wanted);
+        }
+    }
+}
+
+/// The file's name without its ending, of letters, digits, `_` and `-` only.
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    if plain.is_empty() { "model".to_owned() } else { plain }
+}

@@ -1,0 +1,126 @@
+//! The models that are served: several by name, each in several versions, the highest of which is the default.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::metrics::{Metrics, Tallies};
+use super::refusal::Refusal;
+use crate::engine::service::{About, Servable};
+
+/// Why models cannot be served together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogueError {
+    /// Two of one name and version.
+    #[error("model {name:?}: version {version:?} is given twice")]
+    Twice {
+        /// The name.
+        name: String,
+        /// The version.
+        version: String,
+    },
+    /// A name or a version by which nobody could ask.
+    #[error("model {name:?}, version {version:?}: a name and a version must not be empty")]
+    Unnamed {
+        /// The name.
+        name: String,
+        /// The version.
+        version: String,
+    },
+}
+
+/// Models by name and version, with what is counted of each.
+#[derive(Debug)]
+pub struct Catalogue {
+    /// Versions in ascending order; none of the lists is empty.
+    models: BTreeMap<String, Vec<Arc<Entry>>>,
+    pub(super) metrics: Metrics,
+}
+
+/// One version of one model.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) model: Arc<dyn Servable>,
+    pub(super) tallies: Tallies,
+}
+
+impl Catalogue {
+    /// Of these models, in any order.
+    ///
+    /// # Errors
+    ///
+    /// Where two have one name and version, or one has none.
+    pub fn new(models: Vec<Arc<dyn Servable>>) -> Result<Self, CatalogueError> {
+        let metrics = Metrics::default();
+        let mut named: BTreeMap<String, Vec<Arc<Entry>>> = BTreeMap::new();
+        for model in models {
+            let (name, version) = (model.about().name.clone(), model.about().version.clone());
+            if name.is_empty() || version.is_empty() {
+                return Err(CatalogueError::Unnamed { name, version });
+            }
+            let versions = named.entry(name).or_default();
+            if versions.iter().any(|other| other.model.about().version == version) {
+                return Err(CatalogueError::Twice { name: model.about().name.clone(), version });
+            }
+            let tallies = metrics.tallies(model.about());
+            versions.push(Arc::new(Entry { model, tallies }));
+        }
+        for versions in named.values_mut() {
+            versions.sort_by(|a, b| compare(&a.model.about().version, &b.model.about().version));
+        }
+        Ok(Self { models: named, metrics })
+    }
+
+    /// Whether every model is warm.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.entries().all(|entry| entry.model.is_ready())
+    }
+
+    /// Every version of every model, by name, then by version.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.models.values().flatten()
+    }
+
+    /// Every model as Triton's index has it: what it says about itself, a state and a reason; only those that are ready, if asked so.
+    pub(super) fn index(&self, only_ready: bool) -> impl Iterator<Item = (&About, &'static str, &'static str)> {
+        let states = self.entries().map(|entry| (entry.model.about(), entry.model.is_ready()));
+        states.filter(move |(_, is_ready)| *is_ready || !only_ready).map(|(about, is_ready)| {
+            let (state, reason) = if is_ready { ("READY", "") } else { ("UNAVAILABLE", "not warm yet, or being stopped") };
+            (about, state, reason)
+        })
+    }
+
+    /// The versions of a model, in ascending order; none where there is no such model.
+    pub(super) fn versions(&self, name: &str) -> Vec<String> {
+        let versions = self.models.get(name).map(Vec::as_slice).unwrap_or_default();
+        versions.iter().map(|entry| entry.model.about().version.clone()).collect()
+    }
+
+    /// The model of that name: the version asked for, else the highest.
+    pub(super) fn find(&self, name: &str, version: Option<&str>) -> Result<&Arc<Entry>, Refusal> {
+        let Some(versions) = self.models.get(name) else {
+            return Err(Refusal::Unknown(format!("model {name:?} is not served here; there is {}", list(self.models.keys()))));
+        };
+        let found = match version {
+            Some(version) => versions.iter().find(|entry| entry.model.about().version == version),
+            None => versions.last(),
+        };
+        found.ok_or_else(|| {
+            let known = list(versions.iter().map(|entry| &entry.model.about().version));
+            let version = version.unwrap_or_default();
+            Refusal::Unknown(format!("model {name:?} has no version {version:?}; there is {known}"))
+        })
+    }
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<String> = names.map(|name| format!("{name:?}")).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// Versions are numbers by custom; what is none stands below every number.
+fn compare(a: &str, b: &str) -> Ordering {
+    let number = |text: &str| text.parse::<u64>().ok();
+    number(a).cmp(&number(b)).then_with(|| a.cmp(b))
+}

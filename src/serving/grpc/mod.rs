@@ -1,0 +1,221 @@
+//! The protocol's gRPC half: `inference.GRPCInferenceService`, with Triton's `RepositoryIndex`.
+
+mod contents;
+mod infer;
+pub(super) mod messages;
+pub(super) mod raw;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::any;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+use prost::Message;
+use tokio_util::sync::CancellationToken;
+use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
+use tonic::metadata::MetadataMap;
+use tonic::server::Grpc;
+use tonic::{Code, Status};
+
+use self::messages as m;
+use self::raw::Raw;
+use super::deadline::Patience;
+use super::flight::Flight;
+use super::metrics::Spent;
+use super::refusal::Refusal;
+use super::rest::pages::{EXTENSIONS, NAME, PLATFORM, axes};
+use super::router::Shared;
+use super::timing::{EXECUTOR, SERVER_TIMING, server_timing};
+use crate::engine::tensor::Port;
+use crate::ledger::Stamp;
+
+const STATUS: &str = "grpc-status";
+
+/// A method that is called.
+#[derive(Clone, Copy, Debug)]
+enum Method {
+    ServerLive,
+    ServerReady,
+    ModelReady,
+    ServerMetadata,
+    ModelMetadata,
+    ModelInfer,
+    RepositoryIndex,
+}
+
+impl Method {
+    const ALL: [(Self, &'static str); 7] = [
+        (Self::ServerLive, "/inference.GRPCInferenceService/ServerLive"),
+        (Self::ServerReady, "/inference.GRPCInferenceService/ServerReady"),
+        (Self::ModelReady, "/inference.GRPCInferenceService/ModelReady"),
+        (Self::ServerMetadata, "/inference.GRPCInferenceService/ServerMetadata"),
+        (Self::ModelMetadata, "/inference.GRPCInferenceService/ModelMetadata"),
+        (Self::ModelInfer, "/inference.GRPCInferenceService/ModelInfer"),
+        (Self::RepositoryIndex, "/inference.GRPCInferenceService/RepositoryIndex"),
+    ];
+}
+
+/// Every method's path.
+pub(super) fn routes() -> Router<Shared> {
+    let mut router = Router::new();
+    for (method, path) in Method::ALL {
+        let handler = async move |State(shared): State<Shared>, request: Request| call(shared, method, request).await;
+        router = router.route(path, any(handler));
+    }
+    router
+}
+
+async fn call(shared: Shared, method: Method, request: Request) -> Response {
+    let arrival = Stamp::now();
+    let (max_body, body_timeout) = (shared.limits.max_body_bytes(), shared.limits.body_timeout.get());
+    let has_come = CancellationToken::new();
+    let come = has_come.clone();
+    let service = tower::service_fn(move |message: tonic::Request<Bytes>| {
+        come.cancel();
+        let shared = shared.clone();
+        async move { answer(&shared, method, arrival, message).await }
+    });
+    let mut accepted = EnabledCompressionEncodings::default();
+    accepted.enable(CompressionEncoding::Gzip);
+    let mut grpc = Grpc::new(Raw)
+        .apply_compression_config(accepted, EnabledCompressionEncodings::default())
+        .apply_max_message_size_config(Some(max_body), None);
+    let too_slow = async {
+        if tokio::time::timeout(body_timeout, has_come.cancelled()).await.is_ok() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let mut response = tokio::select! {
+        response = grpc.unary(service, request) => response.map(Body::new),
+        () = too_slow => Refusal::Slow { ms: body_timeout.as_millis() }.to_grpc().into_http(),
+    };
+    // tonic says OUT_OF_RANGE of a message that is too large; the protocol's word is RESOURCE_EXHAUSTED
+    if let Some(status) = response.headers_mut().get_mut(STATUS).filter(|status| *status == "11") {
+        *status = HeaderValue::from(Code::ResourceExhausted as i32);
+    }
+    response
+}
+
+async fn answer(
+    shared: &Shared,
+    method: Method,
+    arrival: Stamp,
+    request: tonic::Request<Bytes>,
+) -> Result<tonic::Response<Bytes>, Status> {
+    let came = Stamp::now();
+    let (metadata, _, body) = request.into_parts();
+    if let Method::ModelInfer = method {
+        return model_infer(shared, arrival, came, metadata.into_headers(), body).await;
+    }
+    tell(shared, method, body).map(|body| tonic::Response::new(body.into())).map_err(|refusal| refusal.to_grpc())
+}
+
+fn read<M: Message + Default>(body: Bytes) -> Result<M, Refusal> {
+    M::decode(body).map_err(|error| Refusal::Input(format!("the message cannot be read: {error}")))
+}
+
+/// Every method but the one that runs a model.
+fn tell(shared: &Shared, method: Method, body: Bytes) -> Result<Vec<u8>, Refusal> {
+    let catalogue = &shared.catalogue;
+    let find = |name: &str, version: &str| catalogue.find(name, Some(version).filter(|version| !version.is_empty()));
+    Ok(match method {
+        Method::ServerLive => {
+            read::<m::ServerLiveRequest>(body)?;
+            m::ServerLiveResponse { live: true }.encode_to_vec()
+        }
+        Method::ServerReady => {
+            read::<m::ServerReadyRequest>(body)?;
+            m::ServerReadyResponse { ready: catalogue.is_ready() }.encode_to_vec()
+        }
+        Method::ModelReady => {
+            let asked: m::ModelReadyRequest = read(body)?;
+            m::ModelReadyResponse { ready: find(&asked.name, &asked.version)?.model.is_ready() }.encode_to_vec()
+        }
+        Method::ServerMetadata => {
+            read::<m::ServerMetadataRequest>(body)?;
+            let extensions = EXTENSIONS.iter().map(|name| (*name).to_owned()).collect();
+            let (name, version) = (NAME.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+            m::ServerMetadataResponse { name, version, extensions }.encode_to_vec()
+        }
+        Method::ModelMetadata => {
+            let asked: m::ModelMetadataRequest = read(body)?;
+            let about = find(&asked.name, &asked.version)?.model.about();
+            let (versions, platform) = (catalogue.versions(&about.name), PLATFORM.to_owned());
+            let (inputs, outputs) = (ports(&about.inputs), ports(&about.outputs));
+            m::ModelMetadataResponse { name: about.name.clone(), versions, platform, inputs, outputs }.encode_to_vec()
+        }
+        Method::RepositoryIndex => {
+            let asked: m::RepositoryIndexRequest = read(body)?;
+            let models = catalogue.index(asked.ready).map(|(about, state, reason)| m::ModelIndex {
+                name: about.name.clone(),
+                version: about.version.clone(),
+                state: state.to_owned(),
+                reason: reason.to_owned(),
+            });
+            m::RepositoryIndexResponse { models: models.collect() }.encode_to_vec()
+        }
+        Method::ModelInfer => Vec::new(),
+    })
+}
+
+fn ports(ports: &[Port]) -> Vec<m::TensorMetadata> {
+    let port =
+        |port: &Port| m::TensorMetadata { name: port.name.clone(), datatype: port.datatype.name().to_owned(), shape: axes(port) };
+    ports.iter().map(port).collect()
+}
+
+async fn model_infer(
+    shared: &Shared,
+    arrival: Stamp,
+    came: Stamp,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<tonic::Response<Bytes>, Status> {
+    let message: m::ModelInferRequest = read(body).map_err(|refusal| refusal.to_grpc())?;
+    let version = Some(message.model_version.as_str()).filter(|version| !version.is_empty());
+    let entry = shared.catalogue.find(&message.model_name, version).map_err(|refusal| refusal.to_grpc())?;
+    let mut told = HeaderMap::new();
+    told.insert(EXECUTOR, HeaderValue::from_static(entry.model.about().executor));
+    let answered = async {
+        let flight = Flight::begin(entry, arrival, &shared.room, &shared.limits)?;
+        match run(shared, &flight, message, &headers, came).await {
+            Ok((answer, spent, body)) => {
+                flight.answered(&spent, &answer);
+                Ok((spent, body))
+            }
+            Err(refusal) => {
+                flight.refused(&refusal);
+                Err(refusal)
+            }
+        }
+    };
+    match answered.await {
+        Ok((spent, body)) => {
+            told.extend(server_timing(&spent).map(|timing| (SERVER_TIMING, timing)));
+            Ok(tonic::Response::from_parts(MetadataMap::from_headers(told), body, http::Extensions::new()))
+        }
+        Err(refusal) => {
+            let refusal: Refusal = refusal;
+            Err(Status::with_metadata(refusal.code(), refusal.to_string(), MetadataMap::from_headers(told)))
+        }
+    }
+}
+
+async fn run(
+    shared: &Shared,
+    flight: &Flight,
+    mut message: m::ModelInferRequest,
+    headers: &HeaderMap,
+    came: Stamp,
+) -> Result<(crate::engine::service::Answer, Spent, Bytes), Refusal> {
+    let id = std::mem::take(&mut message.id);
+    let asked = infer::decode(message, Patience::of_grpc(headers)?)?;
+    let decode_ns = came.elapsed();
+    let answer = flight.call(asked, &shared.limits).await?;
+    let done = Stamp::now();
+    let body = infer::encode(flight.about(), id, &answer);
+    let spent = Spent::of(&answer, decode_ns, done.elapsed());
+    Ok((answer, spent, body))
+}

@@ -1,0 +1,37 @@
+//! How much is taken from clients, and for how long. Sizes are bytes.
+
+use crate::settings::{Period, Size};
+
+/// The limits of one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A request's body, packed or unpacked; larger ones get 413. Default 64 MiB.
+    pub max_body: Size,
+    /// Inference requests at once, from the first byte of the body to the answer; further ones get 429. Default 1024.
+    pub max_in_flight: usize,
+    /// When a request that names no time of its own is of no use any more, from its arrival. Default: never.
+    pub timeout: Option<Period>,
+    /// A body must have come within this. Default 60 s.
+    pub body_timeout: Period,
+    /// How long a stop waits for requests in flight. Default 10 s.
+    pub grace: Period,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_body: Size::mib(64),
+            max_in_flight: 1024,
+            timeout: None,
+            body_timeout: Period::from_secs(60),
+            grace: Period::from_secs(10),
+        }
+    }
+}
+
+impl Limits {
+    /// `max_body` as the machine counts.
+    pub(super) fn max_body_bytes(&self) -> usize {
+        usize::try_from(self.max_body.get()).unwrap_or(usize::MAX)
+    }
+}

@@ -1,0 +1,271 @@
+//! What is counted of each model, and `/metrics`: OpenMetrics text. Durations are nanoseconds here and seconds there.
+//! docs/ENGINE.md is checked against [`FAMILIES`].
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family as Samples;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::engine::service::{About, Answer, Batched};
+use crate::metrics::REQUEST_BOUNDS_NS;
+use crate::metrics::defs::{Family, Kind};
+
+/// `Content-Type` of what [`Metrics::text`] gives.
+pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const NS_PER_S: f64 = 1e9;
+
+const REQUESTS: Family = Family {
+    name: "lapwing_engine_requests",
+    kind: Kind::Counter,
+    unit: None,
+    labels: &["model", "version", "executor", "outcome"],
+    help: "Inference requests of a served model that ended, each once, by how they ended.",
+};
+const STAGES: Family = Family {
+    name: "lapwing_engine_stage_duration_seconds",
+    kind: Kind::Histogram,
+    unit: Some("seconds"),
+    labels: &["model", "stage"],
+    help: "Where the time of answered requests went: preprocessing (decoding, and laying the batch end to end), queue, forward, postprocessing (cutting the batch, and encoding).",
+};
+const BATCH_CALLS: Family = Family {
+    name: "lapwing_engine_batch_calls",
+    kind: Kind::Histogram,
+    unit: None,
+    labels: &["model"],
+    help: "Calls in the batch in which a request ran, each answered request once.",
+};
+const BATCH_TOKENS: Family = Family {
+    name: "lapwing_engine_batch_tokens",
+    kind: Kind::Histogram,
+    unit: None,
+    labels: &["model"],
+    help: "Executed tokens (rows, where a model has no sequences) of the batch in which a request ran, each answered request once.",
+};
+const TOKENS: Family = Family {
+    name: "lapwing_engine_tokens",
+    kind: Kind::Counter,
+    unit: None,
+    labels: &["model", "kind"],
+    help: "Tokens (rows, where a model has no sequences) of answered requests: executed with padding, or useful; each request adds its batch's over the calls in it.",
+};
+const IN_FLIGHT: Family = Family {
+    name: "lapwing_engine_requests_in_flight",
+    kind: Kind::Gauge,
+    unit: None,
+    labels: &["model"],
+    help: "Inference requests of a model that have come and not ended: being read, waiting, or running.",
+};
+const READY: Family = Family {
+    name: "lapwing_engine_ready",
+    kind: Kind::Gauge,
+    unit: None,
+    labels: &["model", "version"],
+    help: "1 while the model is warm and takes requests, else 0.",
+};
+
+/// Every family of `/metrics`.
+pub const FAMILIES: &[Family] = &[REQUESTS, STAGES, BATCH_CALLS, BATCH_TOKENS, TOKENS, IN_FLIGHT, READY];
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Ok,
+    /// The caller's fault.
+    Input,
+    Full,
+    Deadline,
+    NotReady,
+    Failed,
+    /// The client went away.
+    Cancelled,
+}
+
+impl Outcome {
+    pub(super) const ALL: [Self; 7] =
+        [Self::Ok, Self::Input, Self::Full, Self::Deadline, Self::NotReady, Self::Failed, Self::Cancelled];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Input => "input",
+            Self::Full => "full",
+            Self::Deadline => "deadline",
+            Self::NotReady => "not_ready",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Where the time of a request went, in nanoseconds: the model's stages, with what serving adds to the first and the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spent {
+    pub(super) preprocessing_ns: u64,
+    pub(super) queue_ns: u64,
+    pub(super) forward_ns: u64,
+    pub(super) postprocessing_ns: u64,
+}
+
+impl Spent {
+    /// Of an answer that took `decode_ns` to be asked for and `encode_ns` to be written.
+    pub(super) const fn of(answer: &Answer, decode_ns: u64, encode_ns: u64) -> Self {
+        let stages = &answer.stages;
+        Self {
+            preprocessing_ns: stages.preprocessing_ns.saturating_add(decode_ns),
+            queue_ns: stages.queue_ns,
+            forward_ns: stages.forward_ns,
+            postprocessing_ns: stages.postprocessing_ns.saturating_add(encode_ns),
+        }
+    }
+
+    /// In the order in which they are reported: preprocessing begins with the decoding.
+    pub(super) const fn stages(&self) -> [(&'static str, u64); 4] {
+        [
+            ("preprocessing", self.preprocessing_ns),
+            ("queue", self.queue_ns),
+            ("forward", self.forward_ns),
+            ("postprocessing", self.postprocessing_ns),
+        ]
+    }
+}
+
+type LabelSet = Vec<(&'static str, String)>;
+type Fractional = Counter<f64, AtomicU64>;
+
+/// Every family, and what makes its text.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    requests: Samples<LabelSet, Counter>,
+    stages: Samples<LabelSet, Histogram>,
+    batch_calls: Samples<LabelSet, Histogram>,
+    batch_tokens: Samples<LabelSet, Histogram>,
+    tokens: Samples<LabelSet, Fractional>,
+    in_flight: Samples<LabelSet, Gauge>,
+    ready: Samples<LabelSet, Gauge>,
+    registry: Mutex<Registry>,
+}
+
+/// The samples of one version of one model.
+#[derive(Debug)]
+pub(super) struct Tallies {
+    outcomes: [Counter; Outcome::ALL.len()],
+    stages: [Histogram; 4],
+    batch_calls: Histogram,
+    batch_tokens: Histogram,
+    executed: Fractional,
+    useful: Fractional,
+    in_flight: Gauge,
+    ready: Gauge,
+}
+
+#[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
+fn seconds() -> Histogram {
+    Histogram::new(REQUEST_BOUNDS_NS.iter().map(|ns| *ns as f64 / NS_PER_S))
+}
+
+/// 1, 2, 4, … 32,768.
+fn powers() -> Histogram {
+    Histogram::new((0..16).map(|i| f64::from(1_u32 << i)))
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let metrics = Self {
+            requests: Samples::default(),
+            stages: Samples::new_with_constructor(seconds),
+            batch_calls: Samples::new_with_constructor(powers),
+            batch_tokens: Samples::new_with_constructor(powers),
+            tokens: Samples::default(),
+            in_flight: Samples::default(),
+            ready: Samples::default(),
+            registry: Mutex::new(Registry::default()),
+        };
+        {
+            let mut registry = metrics.registry.lock();
+            registry.register(REQUESTS.name, trimmed(REQUESTS.help), metrics.requests.clone());
+            let base = STAGES.name.trim_end_matches("_seconds");
+            registry.register_with_unit(base, trimmed(STAGES.help), Unit::Seconds, metrics.stages.clone());
+            registry.register(BATCH_CALLS.name, trimmed(BATCH_CALLS.help), metrics.batch_calls.clone());
+            registry.register(BATCH_TOKENS.name, trimmed(BATCH_TOKENS.help), metrics.batch_tokens.clone());
+            registry.register(TOKENS.name, trimmed(TOKENS.help), metrics.tokens.clone());
+            registry.register(IN_FLIGHT.name, trimmed(IN_FLIGHT.help), metrics.in_flight.clone());
+            registry.register(READY.name, trimmed(READY.help), metrics.ready.clone());
+        }
+        metrics
+    }
+}
+
+/// The registry puts a full stop behind a help text itself.
+fn trimmed(help: &str) -> &str {
+    help.trim_end_matches('.')
+}
+
+impl Metrics {
+    /// Samples for a model, at zero.
+    pub(super) fn tallies(&self, about: &About) -> Tallies {
+        let model = || ("model", about.name.clone());
+        let version = || ("version", about.version.clone());
+        let outcome = |outcome: Outcome| {
+            let executor = ("executor", about.executor.to_owned());
+            let labels = vec![model(), version(), executor, ("outcome", outcome.name().to_owned())];
+            self.requests.get_or_create_owned(&labels)
+        };
+        let stage = |(name, _): (&str, u64)| self.stages.get_or_create_owned(&vec![model(), ("stage", name.to_owned())]);
+        let kind = |kind: &str| self.tokens.get_or_create_owned(&vec![model(), ("kind", kind.to_owned())]);
+        Tallies {
+            outcomes: Outcome::ALL.map(outcome),
+            stages: Spent::default().stages().map(stage),
+            batch_calls: self.batch_calls.get_or_create_owned(&vec![model()]),
+            batch_tokens: self.batch_tokens.get_or_create_owned(&vec![model()]),
+            executed: kind("executed"),
+            useful: kind("useful"),
+            in_flight: self.in_flight.get_or_create_owned(&vec![model()]),
+            ready: self.ready.get_or_create_owned(&vec![model(), version()]),
+        }
+    }
+
+    /// OpenMetrics text.
+    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry.lock())?;
+        Ok(text)
+    }
+}
+
+impl Tallies {
+    /// A request came.
+    pub(super) fn begin(&self) {
+        self.in_flight.inc();
+    }
+
+    /// It ended.
+    pub(super) fn end(&self, outcome: Outcome) {
+        self.in_flight.dec();
+        self.outcomes[outcome as usize].inc();
+    }
+
+    /// It was answered.
+    #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
+    pub(super) fn answered(&self, spent: &Spent, batch: &Batched) {
+        for (histogram, (_, ns)) in self.stages.iter().zip(spent.stages()) {
+            histogram.observe(ns as f64 / NS_PER_S);
+        }
+        self.batch_calls.observe(batch.calls as f64);
+        self.batch_tokens.observe(batch.executed as f64);
+        let calls = batch.calls.max(1) as f64;
+        self.executed.inc_by(batch.executed as f64 / calls);
+        self.useful.inc_by(batch.useful as f64 / calls);
+    }
+
+    /// Whether the model is warm.
+    pub(super) fn ready(&self, is_ready: bool) {
+        self.ready.set(i64::from(is_ready));
+    }
+}

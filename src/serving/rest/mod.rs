@@ -1,0 +1,34 @@
+//! The protocol's REST half: paths, bodies, errors as `{"error": …}`.
+
+mod body;
+mod data;
+mod elements;
+mod infer;
+pub(super) mod pages;
+mod request;
+mod response;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use super::router::Shared;
+
+/// Every path of REST, with health and metrics.
+pub(super) fn routes() -> Router<Shared> {
+    let mut router = Router::new()
+        .route("/v2", get(pages::server))
+        .route("/v2/", get(pages::server))
+        .route("/v2/health/live", get(pages::live))
+        .route("/v2/health/ready", get(pages::server_ready))
+        .route("/v2/repository/index", post(pages::index))
+        .route("/metrics", get(pages::metrics))
+        .route("/livez", get(pages::livez))
+        .route("/readyz", get(pages::readyz));
+    for base in ["/v2/models/{model}", "/v2/models/{model}/versions/{version}"] {
+        router = router
+            .route(base, get(pages::model))
+            .route(&format!("{base}/ready"), get(pages::model_ready))
+            .route(&format!("{base}/infer"), post(infer::infer));
+    }
+    router
+}

@@ -1,0 +1,192 @@
+//! What REST tells besides inference: the server, its models, and whether they are ready.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::body::{Packing, collect, unpack};
+use crate::engine::service::About;
+use crate::engine::tensor::Port;
+use crate::serving::metrics::OPENMETRICS;
+use crate::serving::refusal::{self, Refusal};
+use crate::serving::router::Shared;
+
+/// The server's name in its metadata.
+pub(in crate::serving) const NAME: &str = "lapwing";
+/// The extensions of the protocol that are spoken.
+pub(in crate::serving) const EXTENSIONS: &[&str] = &["binary_tensor_data", "model_repository", "parameters"];
+/// Whose engine, and which form of model.
+pub(in crate::serving) const PLATFORM: &str = "lapwing_onnx";
+
+/// A model, and maybe a version, in a path.
+#[derive(Debug, Deserialize)]
+pub(super) struct Asks {
+    pub(super) model: String,
+    pub(super) version: Option<String>,
+}
+
+/// A body of JSON.
+pub(in crate::serving) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    let (status, body) = match serde_json::to_vec(value) {
+        Ok(body) => (status, body),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, json!({"error": error.to_string()}).to_string().into_bytes()),
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The protocol's error, as HTTP has it.
+pub(in crate::serving) fn fault(refusal: &Refusal) -> Response {
+    let status = refusal.status();
+    let mut response = json(status, &json!({"error": refusal.to_string()}));
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(refusal::RETRY_AFTER));
+    }
+    response
+}
+
+const fn ready(is_ready: bool) -> StatusCode {
+    if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
+
+pub(super) async fn server() -> Response {
+    json(StatusCode::OK, &json!({"name": NAME, "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS}))
+}
+
+pub(super) async fn live() -> Response {
+    json(StatusCode::OK, &json!({"live": true}))
+}
+
+pub(super) async fn server_ready(State(shared): State<Shared>) -> Response {
+    let is_ready = shared.catalogue.is_ready();
+    json(ready(is_ready), &json!({"ready": is_ready}))
+}
+
+pub(super) async fn model_ready(State(shared): State<Shared>, Path(asks): Path<Asks>) -> Response {
+    match shared.catalogue.find(&asks.model, asks.version.as_deref()) {
+        Ok(entry) => {
+            let is_ready = entry.model.is_ready();
+            json(ready(is_ready), &json!({"name": asks.model, "ready": is_ready}))
+        }
+        Err(refusal) => fault(&refusal),
+    }
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    name: &'a str,
+    versions: Vec<String>,
+    platform: &'static str,
+    inputs: Vec<PortOf<'a>>,
+    outputs: Vec<PortOf<'a>>,
+    parameters: Parameters<'a>,
+}
+
+#[derive(Serialize)]
+struct PortOf<'a> {
+    name: &'a str,
+    datatype: &'static str,
+    shape: Vec<i64>,
+}
+
+#[derive(Serialize)]
+struct Parameters<'a> {
+    version: &'a str,
+    executor: &'a str,
+    device: &'a str,
+    precision: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<&'a str>,
+}
+
+/// The lengths of the axes, as the protocol says them: -1 where a request chooses.
+pub(in crate::serving) fn axes(port: &Port) -> Vec<i64> {
+    port.shape.iter().map(|axis| axis.and_then(|length| i64::try_from(length).ok()).unwrap_or(-1)).collect()
+}
+
+fn ports(ports: &[Port]) -> Vec<PortOf<'_>> {
+    ports.iter().map(|port| PortOf { name: &port.name, datatype: port.datatype.name(), shape: axes(port) }).collect()
+}
+
+pub(super) async fn model(State(shared): State<Shared>, Path(asks): Path<Asks>) -> Response {
+    let entry = match shared.catalogue.find(&asks.model, asks.version.as_deref()) {
+        Ok(entry) => entry,
+        Err(refusal) => return fault(&refusal),
+    };
+    let about: &About = entry.model.about();
+    let metadata = Metadata {
+        name: &about.name,
+        versions: shared.catalogue.versions(&about.name),
+        platform: PLATFORM,
+        inputs: ports(&about.inputs),
+        outputs: ports(&about.outputs),
+        parameters: Parameters {
+            version: &about.version,
+            executor: about.executor,
+            device: about.device,
+            precision: about.precision,
+            refused: about.refused.as_deref(),
+        },
+    };
+    json(StatusCode::OK, &metadata)
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct IndexRequest {
+    ready: Option<bool>,
+}
+
+pub(super) async fn index(State(shared): State<Shared>, request: Request) -> Response {
+    match index_of(&shared, request).await {
+        Ok(response) => response,
+        Err(refusal) => fault(&refusal),
+    }
+}
+
+async fn index_of(shared: &Shared, request: Request) -> Result<Response, Refusal> {
+    let (head, body) = request.into_parts();
+    let packing = Packing::of(&head.headers)?;
+    let body: Bytes = unpack(collect(body, &shared.limits).await?, packing, &shared.limits)?;
+    let asked: IndexRequest = if body.trim_ascii().is_empty() {
+        IndexRequest::default()
+    } else {
+        serde_json::from_slice(&body).map_err(|error| Refusal::Input(error.to_string()))?
+    };
+    let models = shared
+        .catalogue
+        .index(asked.ready.unwrap_or_default())
+        .map(|(about, state, reason)| json!({"name": about.name, "version": about.version, "state": state, "reason": reason}));
+    Ok(json(StatusCode::OK, &models.collect::<Vec<_>>()))
+}
+
+pub(super) async fn metrics(State(shared): State<Shared>) -> Response {
+    for entry in shared.catalogue.entries() {
+        entry.tallies.ready(entry.model.is_ready());
+    }
+    match shared.catalogue.metrics.text() {
+        Ok(text) => {
+            let mut response = Response::new(Body::from(text));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPENMETRICS));
+            response
+        }
+        Err(error) => json(StatusCode::INTERNAL_SERVER_ERROR, &json!({"error": error.to_string()})),
+    }
+}
+
+/// `/livez` and `/readyz`, as the admin address has them.
+pub(super) async fn livez() -> &'static str {
+    "alive\n"
+}
+
+pub(super) async fn readyz(State(shared): State<Shared>) -> (StatusCode, String) {
+    let waiting = shared.catalogue.entries().filter(|entry| !entry.model.is_ready());
+    let waiting: Vec<String> =
+        waiting.map(|e| format!("{} version {} is not ready", e.model.about().name, e.model.about().version)).collect();
+    if waiting.is_empty() { (StatusCode::OK, "ready\n".to_owned()) } else { (ready(false), waiting.join("\n") + "\n") }
+}

@@ -1,0 +1,172 @@
+//! The body of an inference request: JSON, with tensors in it or as binary data behind it (Triton's extension).
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::data::flatten;
+use crate::engine::service::About;
+use crate::engine::tensor::{Datatype, Tensor};
+use crate::serving::deadline::Patience;
+use crate::serving::flight::Asked;
+use crate::serving::refusal::Refusal;
+
+/// A request, and how its answer is to be written.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) id: Option<String>,
+    pub(super) asked: Asked,
+    pub(super) form: Form,
+}
+
+/// Which outputs go as binary data.
+#[derive(Debug)]
+pub(super) struct Form {
+    /// Those of which the request does not say.
+    rest: bool,
+    /// By name, of which it does.
+    named: Vec<(String, bool)>,
+}
+
+impl Form {
+    /// Whether this output goes as binary data.
+    pub(super) fn is_binary(&self, output: &str) -> bool {
+        self.named.iter().find(|(name, _)| name == output).map_or(self.rest, |(_, is_binary)| *is_binary)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Body<'a> {
+    id: Option<String>,
+    parameters: Option<Parameters>,
+    #[serde(borrow)]
+    inputs: Vec<Input<'a>>,
+    outputs: Option<Vec<Output>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Parameters {
+    timeout: Option<u64>,
+    binary_data_output: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Input<'a> {
+    name: String,
+    shape: Vec<usize>,
+    datatype: String,
+    parameters: Option<InputParameters>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct InputParameters {
+    binary_data_size: Option<usize>,
+    shared_memory_region: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Output {
+    name: String,
+    parameters: Option<OutputParameters>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct OutputParameters {
+    binary_data: Option<bool>,
+    classification: Option<u64>,
+    shared_memory_region: Option<String>,
+}
+
+fn input_fault(text: impl Into<String>) -> Refusal {
+    Refusal::Input(text.into())
+}
+
+/// Reads a body of which the first `json_length` bytes are JSON; all where that is not said.
+pub(super) fn read(body: &Bytes, json_length: Option<usize>, about: &About) -> Result<Read, Refusal> {
+    let length = json_length.unwrap_or(body.len());
+    if length > body.len() {
+        let size = body.len();
+        return Err(input_fault(format!("inference-header-content-length: {length} is more than the body's {size} bytes")));
+    }
+    let mut json = serde_json::Deserializer::from_slice(&body[..length]);
+    let parsed: Body<'_> = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let at = if path == "." { String::new() } else { format!("{path}: ") };
+        input_fault(format!("{at}{}", error.inner()))
+    })?;
+    json.end().map_err(|error| input_fault(error.to_string()))?;
+    let mut binary = body.slice(length..);
+    let mut inputs = Vec::with_capacity(parsed.inputs.len());
+    for (i, input) in parsed.inputs.into_iter().enumerate() {
+        let place = format!("inputs[{i}] ({})", input.name);
+        inputs.push(tensor(input, &mut binary).map_err(|reason| input_fault(format!("{place}: {reason}")))?);
+    }
+    if !binary.is_empty() {
+        return Err(input_fault(format!("binary data: {} bytes are left that belong to no input", binary.len())));
+    }
+    let parameters = parsed.parameters.unwrap_or_default();
+    let (outputs, form) = wanted(parsed.outputs.unwrap_or_default(), parameters.binary_data_output, about)?;
+    let patience = Patience::of_micros(parameters.timeout.unwrap_or_default());
+    Ok(Read { id: parsed.id, asked: Asked { inputs, outputs, patience }, form })
+}
+
+/// A tensor of `input`, whose bytes are in it, or next in `binary`.
+fn tensor(input: Input<'_>, binary: &mut Bytes) -> Result<Tensor, String> {
+    let datatype = Datatype::from_name(&input.datatype)
+        .ok_or_else(|| format!("datatype: {:?} is none of those that are read here", input.datatype))?;
+    let elements = input.shape.iter().try_fold(1_usize, |product, axis| product.checked_mul(*axis));
+    let sizes = elements.and_then(|elements| Some((elements, elements.checked_mul(datatype.bytes())?)));
+    let (elements, size) = sizes.ok_or_else(|| format!("shape: {:?} has more elements than can be counted", input.shape))?;
+    let parameters = input.parameters.unwrap_or_default();
+    if let Some(region) = parameters.shared_memory_region {
+        return Err(format!("shared_memory_region: {region:?}: there is no shared memory here"));
+    }
+    let data = match (parameters.binary_data_size, input.data) {
+        (Some(_), Some(_)) => return Err("data: must not stand beside binary_data_size".to_owned()),
+        (None, None) => return Err("data: is missing, and there is no binary_data_size".to_owned()),
+        (None, Some(json)) => {
+            flatten(json.get(), datatype, &input.shape, elements).map_err(|reason| format!("data: {reason}"))?
+        }
+        (Some(given), None) if given != size => {
+            let (name, shape) = (datatype.name(), &input.shape);
+            return Err(format!("binary_data_size: {given} where {name} of shape {shape:?} takes {size}"));
+        }
+        (Some(given), None) if given > binary.len() => {
+            return Err(format!("binary_data_size: {given} where {} bytes are left of the body", binary.len()));
+        }
+        (Some(given), None) => binary.split_to(given),
+    };
+    Ok(Tensor { name: input.name, datatype, shape: input.shape, data })
+}
+
+/// The outputs' names, and their form; an output that cannot be said in its form is refused before the model runs.
+fn wanted(outputs: Vec<Output>, default: Option<bool>, about: &About) -> Result<(Vec<String>, Form), Refusal> {
+    let (mut names, mut form) = (Vec::with_capacity(outputs.len()), Form { rest: default.unwrap_or(false), named: Vec::new() });
+    for (i, output) in outputs.into_iter().enumerate() {
+        let parameters = output.parameters.unwrap_or_default();
+        let place = format!("outputs[{i}] ({})", output.name);
+        if parameters.classification.is_some_and(|count| count > 0) {
+            return Err(input_fault(format!("{place}: classification: outputs are not sorted into classes here")));
+        }
+        if let Some(region) = parameters.shared_memory_region {
+            return Err(input_fault(format!("{place}: shared_memory_region: {region:?}: there is no shared memory here")));
+        }
+        if let Some(is_binary) = parameters.binary_data {
+            form.named.push((output.name.clone(), is_binary));
+        }
+        names.push(output.name);
+    }
+    let is_wanted = |name: &String| names.is_empty() || names.contains(name);
+    let half = about.outputs.iter().find(|port| {
+        matches!(port.datatype, Datatype::Fp16 | Datatype::Bf16) && is_wanted(&port.name) && !form.is_binary(&port.name)
+    });
+    match half {
+        Some(port) => {
+            let (name, datatype) = (&port.name, port.datatype.name());
+            Err(input_fault(format!("outputs ({name}): {datatype} goes as binary data only: ask for binary_data")))
+        }
+        None => Ok((names, form)),
+    }
+}

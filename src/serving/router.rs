@@ -1,0 +1,45 @@
+//! REST and gRPC in one table of paths, and what becomes of paths that are not in it.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method, Uri};
+use tokio::sync::Semaphore;
+
+use super::catalogue::Catalogue;
+use super::limits::Limits;
+use super::refusal::Refusal;
+use super::rest::pages::fault;
+use super::{grpc, rest};
+
+/// What every handler has.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) limits: Limits,
+    /// A place for each request in flight.
+    pub(super) room: Arc<Semaphore>,
+}
+
+/// Every path.
+pub(super) fn router(catalogue: Arc<Catalogue>, limits: Limits) -> Router {
+    let room = Arc::new(Semaphore::new(limits.max_in_flight.min(Semaphore::MAX_PERMITS)));
+    rest::routes()
+        .merge(grpc::routes())
+        .fallback(unknown)
+        .method_not_allowed_fallback(async |method: Method, uri: Uri| {
+            fault(&Refusal::Method(format!("{method}: is not the method of {}", uri.path())))
+        })
+        .with_state(Shared { catalogue, limits, room })
+}
+
+async fn unknown(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    let path = uri.path();
+    if headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+        return tonic::Status::unimplemented(format!("{path}: is not served here")).into_http::<Body>();
+    }
+    fault(&Refusal::Unknown(format!("{method} {path}: is not served here")))
+}

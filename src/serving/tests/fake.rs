@@ -1,0 +1,133 @@
+//! Models that do as they are told: `x` plus one comes out as `y`, and `ids` and `flags` come back as they are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use crate::engine::service::{About, Answer, Batched, Call, CallError, Pending, Servable, Stages};
+use crate::engine::tensor::{Datatype, Port, Tensor};
+use crate::ledger::Stamp;
+
+/// What it does when it is called.
+#[derive(Debug)]
+pub(super) enum Does {
+    /// Adds one.
+    Add,
+    /// Adds one when the semaphore has a permit for it.
+    Waits(Arc<Semaphore>),
+    /// Never answers.
+    Hangs,
+    Fails(CallError),
+    /// Answers `y` with this at element 1.
+    Odd(f32),
+}
+
+#[derive(Debug)]
+pub(super) struct Fake {
+    about: About,
+    does: Does,
+    pub(super) ready: AtomicBool,
+    /// Calls that began.
+    pub(super) calls: AtomicUsize,
+    /// The time that the last call had, in nanoseconds; 0 for none.
+    pub(super) patience_ns: AtomicUsize,
+}
+
+fn port(name: &str, datatype: Datatype, shape: &[Option<usize>]) -> Port {
+    Port { name: name.to_owned(), datatype, shape: shape.to_vec() }
+}
+
+pub(super) fn fake(name: &str, version: &str, does: Does) -> Arc<Fake> {
+    let about = About {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        executor: "plan",
+        device: "cpu",
+        precision: "fp32",
+        refused: None,
+        inputs: vec![port("x", Datatype::Fp32, &[None, Some(2)]), port("ids", Datatype::Int64, &[None])],
+        outputs: vec![
+            port("y", Datatype::Fp32, &[None, Some(2)]),
+            port("ids", Datatype::Int64, &[None]),
+            port("flags", Datatype::Bool, &[None]),
+        ],
+    };
+    let (ready, calls, patience_ns) = (AtomicBool::new(true), AtomicUsize::new(0), AtomicUsize::new(0));
+    Arc::new(Fake { about, does, ready, calls, patience_ns })
+}
+
+/// One that adds.
+pub(super) fn adder() -> Vec<Arc<dyn Servable>> {
+    vec![fake("m", "1", Does::Add)]
+}
+
+/// One that does something else.
+pub(super) fn only(does: Does) -> Vec<Arc<dyn Servable>> {
+    vec![fake("m", "1", does)]
+}
+
+pub(super) const STAGES: Stages =
+    Stages { queue_ns: 2_000_000, preprocessing_ns: 100_000, forward_ns: 7_500_000, postprocessing_ns: 50_000 };
+pub(super) const BATCH: Batched = Batched { calls: 4, rows: 8, executed: 32, useful: 24 };
+
+fn added(call: &Call, odd: Option<f32>) -> Result<Vec<Tensor>, CallError> {
+    let mut outputs = Vec::new();
+    for tensor in &call.inputs {
+        let mut tensor = tensor.clone();
+        if tensor.name == "x" {
+            let values = tensor.data.as_chunks::<4>().0.iter().map(|c| f32::from_le_bytes(*c) + 1.0).enumerate();
+            let values = values.map(|(i, value)| odd.filter(|_| i == 1).unwrap_or(value));
+            tensor.data = values.flat_map(f32::to_le_bytes).collect::<Vec<u8>>().into();
+            tensor.name = "y".to_owned();
+        }
+        outputs.push(tensor);
+    }
+    if call.outputs.is_empty() {
+        return Ok(outputs);
+    }
+    let wanted = |name: &String| {
+        let missing = || CallError::Input { tensor: "outputs".to_owned(), reason: format!("there is no {name}") };
+        outputs.iter().find(|tensor| tensor.name == *name).cloned().ok_or_else(missing)
+    };
+    call.outputs.iter().map(wanted).collect()
+}
+
+impl Servable for Fake {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::SeqCst)
+    }
+
+    fn infer(&self, call: Call) -> Pending {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let patience = call.deadline.map_or(0, |deadline| deadline.since(Stamp::now()));
+        self.patience_ns.store(usize::try_from(patience).unwrap(), Ordering::SeqCst);
+        let answer = |odd| {
+            let outputs = added(&call, odd);
+            Box::pin(std::future::ready(outputs.map(|outputs| Answer { outputs, stages: STAGES, batch: BATCH })))
+        };
+        match &self.does {
+            Does::Add => answer(None),
+            Does::Odd(value) => answer(Some(*value)),
+            Does::Fails(error) => Box::pin(std::future::ready(Err(error.clone()))),
+            Does::Hangs => Box::pin(std::future::pending()),
+            Does::Waits(turn) => {
+                let (turn, answered) = (Arc::clone(turn), answer(None));
+                Box::pin(async move {
+                    turn.acquire().await.unwrap().forget();
+                    answered.await
+                })
+            }
+        }
+    }
+}
+
+/// Little-endian bytes.
+pub(super) fn le(values: &[f32]) -> Bytes {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>().into()
+}
