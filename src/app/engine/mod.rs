@@ -61,7 +61,7 @@ fn line(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<(), ToolEr
 }
 
 /// Holds the fields of an object, but for those below `but`, against docs/ENGINE.md.
-#[cfg(test)]
+#[cfg(all(test, feature = "engine"))]
 fn documented(value: &serde_json::Value, but: &[&str]) {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ENGINE.md")).unwrap();
     fn hold(value: &serde_json::Value, but: &[&str], text: &str) {
