@@ -139,22 +139,26 @@ def test_only_the_outputs_that_are_asked_for(name, known):
             result = client.channel.infer(name, client.tensors(feeds), outputs=client.wanted([output])).get_response()
             assert [o["name"] for o in result["outputs"]] == [output]
             got, _ = client.infer(name, feeds, [output])
-        assert given.reference.fault(feeds, got, {output: wanted[output]}) is None
+        given.check(feeds, got, wanted={output: wanted[output]})
 
 
 # --- 8 bits
 
 
-@pytest.fixture(scope="module")
-def int8(minilm, models_folder, start_engine):
-    """(an engine in 8 bits, ONNX Runtime's own file in 8 bits by model)."""
+def in_8_bits(path):
+    """ONNX Runtime's own, by its defaults."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    made = path.with_suffix(".int8.onnx")
+    quantize_dynamic(path, made, weight_type=QuantType.QInt8)
+    return Reference(made)
+
+
+@pytest.fixture(scope="module")
+def int8(minilm, models_folder, start_engine):
+    """(an engine in 8 bits, what ONNX Runtime's own 8 bits say by model)."""
     paths = {"minilm": minilm, "mlp": fixtures.mlp(models_folder / "mlp.onnx")}
-    theirs = {name: models_folder / f"{name}.int8.onnx" for name in paths}
-    for name, path in paths.items():
-        quantize_dynamic(path, theirs[name], weight_type=QuantType.QInt8)
-    return start_engine(list(paths.items()), "--precision", "int8"), {name: Reference(path) for name, path in theirs.items()}
+    return start_engine(list(paths.items()), "--precision", "int8"), {name: in_8_bits(path) for name, path in paths.items()}
 
 
 def test_minilm_in_8_bits_is_as_near_as_onnx_runtimes(int8, known, sentences):
@@ -191,3 +195,29 @@ def test_an_mlp_in_8_bits(int8, known):
     # rows of one number: all of them together are a row
     assert cosines(y[None], exact[None]).min() >= 0.98
     assert np.abs(y - exact).max() <= max(np.abs(other - exact).max(), 0.01)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_random_encoder_in_8_bits(number, drawn_in_8_bits, models_folder):
+    models, engine = drawn_in_8_bits
+    name, model = list(models.items())[number]
+    path = models_folder / f"{name}.onnx"
+    given, theirs = Reference(path), in_8_bits(path)
+    feeds = model.feeds(3, 29)
+    exact, other = given(feeds), theirs(feeds)
+    with Triton("binary", engine.port) as client:
+        got, said = client.infer(name, feeds, given.outputs)
+    assert (said["executor"], said["precision"]) == ("plan", "int8")
+    for output in given.outputs:
+        mine, his = cosines(got[output], exact[output]), cosines(other[output], exact[output])
+        about = f"seed {SEEDS[name]} {model.what} {output}: cosine at least {mine.min():.5f}, ONNX Runtime's {his.min():.5f}"
+        print(about)
+        assert mine.min() >= 0.98 and mine.min() >= his.min(), about
+
+
+@pytest.fixture(scope="module")
+def drawn_in_8_bits(drawn, models_folder, start_engine):
+    """The first encoders among the random models."""
+    models = {name: model for name, model in drawn[0].items() if model.what["kind"] == "encoder"}
+    models = dict(list(models.items())[:8])
+    return models, start_engine([models_folder / f"{name}.onnx" for name in models], "--precision", "int8")
