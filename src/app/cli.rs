@@ -8,6 +8,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 
 use super::demo::Demo;
+use super::engine::cli::EngineSub;
 use super::upstream_flags;
 pub use super::upstream_flags::UpstreamFlags;
 use crate::config::{Flag, Sources};
@@ -34,6 +35,8 @@ Examples:
   lapwing check --config lapwing.yaml                every fault at once, or what would be in force
   lapwing demo                                       a model server, a load and a live table in one
   lapwing upstream-flags vllm                        how to make the model server report its stages
+  lapwing engine serve --model model.onnx            a model served by Lapwing's own engine
+  lapwing engine bench model.onnx                    how long a model takes here, and how long it should
 
 Every setting is also a variable: `proxy.workers` is LAPWING_PROXY__WORKERS, `listen` is LAPWING_LISTEN.
 What is later wins: defaults, the file, variables, flags.";
@@ -49,6 +52,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Tell how a model server is made to report.
     UpstreamFlags(UpstreamFlags),
+    /// Serve, look into or time a model, with the environment's variables.
+    Engine(EngineSub, Vec<(String, String)>),
 }
 
 /// How to run the demonstration.
@@ -79,7 +84,7 @@ pub fn parse(
     let cli = Cli::try_parse_from(args)?;
     let text = |text: OsString| text.to_string_lossy().into_owned();
     let env = env.into_iter().map(|(name, value)| (text(name), text(value)));
-    let env = env.filter(|(name, _)| name.starts_with("LAPWING_")).collect();
+    let env: Vec<_> = env.filter(|(name, _)| name.starts_with("LAPWING_")).collect();
     Ok(match cli.command {
         None => Command::Serve(cli.serve.sources(env)),
         Some(Sub::Serve(flags)) => Command::Serve(flags.sources(env)),
@@ -94,6 +99,7 @@ pub fn parse(
         Some(Sub::UpstreamFlags(UpstreamFlagsFlags { server, otlp_grpc, otlp_http })) => {
             Command::UpstreamFlags(UpstreamFlags { server, otlp_grpc, otlp_http })
         }
+        Some(Sub::Engine { command }) => Command::Engine(command, env),
     })
 }
 
@@ -123,6 +129,12 @@ enum Sub {
     #[command(after_help = "Without SERVER: the servers that are known, and what each reports.\n\n\
         Examples:\n  lapwing upstream-flags triton\n  lapwing upstream-flags vllm --otlp-grpc 10.0.0.5:4317")]
     UpstreamFlags(UpstreamFlagsFlags),
+    /// Serve ONNX models on the embedded engine, tell what one is and costs, time it, see what it loses in 8 bits
+    #[command(after_help = "`lapwing engine COMMAND --help` has examples.")]
+    Engine {
+        #[command(subcommand)]
+        command: EngineSub,
+    },
 }
 
 #[derive(Args)]

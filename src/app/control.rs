@@ -23,6 +23,7 @@ use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry};
 use crate::protocol::Tokenizers;
 use crate::proxy::Target;
+use crate::serving::Catalogue;
 
 /// How long the last telemetry may take to be passed on at the end.
 const FORWARD_DRAIN: Duration = Duration::from_secs(5);
@@ -72,6 +73,8 @@ pub(super) struct Control {
     pub(super) queue: Arc<ArrayQueue<Ledger>>,
     pub(super) target: Target,
     pub(super) tokenizers: Tokenizers,
+    /// The engine's.
+    pub(super) models: Option<Arc<Catalogue>>,
     pub(super) phases: Phases,
 }
 
@@ -97,7 +100,7 @@ impl Control {
     }
 
     async fn run(self, forward: Option<ForwardQueue>, worker: Option<impl Future<Output = ()>>) -> io::Result<()> {
-        let Self { loaded, listeners, counters, labels, rules, ours: _, queue, target, tokenizers, phases } = self;
+        let Self { loaded, listeners, counters, labels, rules, ours: _, queue, target, tokenizers, models, phases } = self;
         let config = &loaded.config;
         let statistics = Arc::new(Statistics::default());
         let poller = Poller {
@@ -127,7 +130,7 @@ impl Control {
             registry,
             counters,
             config: Arc::new(loaded.masked_json()),
-            ready: Arc::new(move || probe(target.clone())),
+            ready: Arc::new(move || probe(target.clone(), models.clone())),
             draining: phases.accepting.clone(),
             limits: export::Limits {
                 queue: queue_capacity,
@@ -180,6 +183,12 @@ async fn optional(server: Option<impl Future<Output = io::Result<()>>>) -> io::R
     }
 }
 
-fn probe(target: Target) -> export::Probing {
-    Box::pin(async move { target.probe(PROBE).await })
+/// Whether the engine's models are warm, and the upstream accepts.
+fn probe(target: Target, models: Option<Arc<Catalogue>>) -> export::Probing {
+    Box::pin(async move {
+        if models.is_some_and(|models| !models.is_ready()) {
+            return Err("the engine's models are not warm yet".to_owned());
+        }
+        target.probe(PROBE).await
+    })
 }

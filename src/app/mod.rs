@@ -6,6 +6,8 @@ pub mod cli;
 mod control;
 mod data;
 pub mod demo;
+pub mod engine;
+mod hosted;
 mod log;
 mod run;
 mod running;

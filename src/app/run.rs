@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::cli::{Command, DemoArgs};
 use super::demo::{self, Demo, Places};
 use super::running::{self, Running};
-use super::{check, log, signals, upstream_flags};
+use super::{check, engine, log, signals, upstream_flags};
 use crate::config::{self, Loaded, Sources};
 use crate::settings::Bind;
 
@@ -16,6 +16,7 @@ pub fn run() -> ExitCode {
         Ok(Command::Serve(sources)) => serve(&sources),
         Ok(Command::Check(sources)) => exit(check::check(&sources)),
         Ok(Command::Demo(args)) => demo(&args),
+        Ok(Command::Engine(command, env)) => engine::run(&command, env),
         Ok(Command::UpstreamFlags(args)) => exit(upstream_flags::print(&args)),
         Err(error) => {
             let is_fault = error.use_stderr();
@@ -48,7 +49,7 @@ fn serve(sources: &Sources) -> ExitCode {
     };
     match start(&loaded) {
         Ok(running) => {
-            let by = signals::wait(signals, &running);
+            let by = signals::wait(signals, || running.has_failed());
             tracing::info!(drain_timeout = %loaded.config.drain_timeout, "{by}: draining; a second signal ends at once");
             end(running)
         }
@@ -81,6 +82,7 @@ fn start(loaded: &Loaded) -> Result<Running, ExitCode> {
         admin = %at.admin,
         otlp_grpc = receiver(at.otlp_grpc),
         otlp_http = receiver(at.otlp_http),
+        engine = receiver(at.engine),
         "lapwing {} is ready", env!("CARGO_PKG_VERSION")
     );
     Ok(running)

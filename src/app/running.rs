@@ -9,6 +9,7 @@ use crossbeam_queue::ArrayQueue;
 
 use super::control::{self, Control, Phases};
 use super::data;
+use super::hosted::{HostError, Hosted};
 use crate::attribution::otlp::Ours;
 use crate::attribution::{Rules, adapters};
 use crate::config::{Config, Loaded};
@@ -44,6 +45,9 @@ pub enum StartError {
     /// A tokenizer cannot be read any more.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] HostError),
     /// A thread or its runtime could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
@@ -60,6 +64,8 @@ pub struct Addresses {
     pub otlp_grpc: Option<SocketAddr>,
     /// OTLP over HTTP, unless off.
     pub otlp_http: Option<SocketAddr>,
+    /// The engine's models, where there are any.
+    pub engine: Option<SocketAddr>,
 }
 
 /// A running Lapwing. Dropping it stops nothing: call [`Running::stop`].
@@ -69,6 +75,7 @@ pub struct Running {
     phases: Phases,
     data: Vec<JoinHandle<io::Result<()>>>,
     control: JoinHandle<io::Result<()>>,
+    engine: Option<Hosted>,
 }
 
 /// Binds every address, then starts the control plane and the data plane.
@@ -83,11 +90,14 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let admin = bind("admin", config.admin, "")?;
     let (otlp_grpc, otlp_http) = (receiver("otlp_grpc", &config.otlp_grpc)?, receiver("otlp_http", &config.otlp_http)?);
     let local = |listener: &TcpListener| listener.local_addr().map_err(StartError::Thread);
+    let engine =
+        (config.engine.is_on()).then(|| Hosted::start(&config.engine, config.proxy.workers, config.drain_timeout)).transpose()?;
     let addresses = Addresses {
         listen,
         admin: local(&admin)?,
         otlp_grpc: otlp_grpc.as_ref().map(local).transpose()?,
         otlp_http: otlp_http.as_ref().map(local).transpose()?,
+        engine: engine.as_ref().map(Hosted::address),
     };
 
     let counters = Arc::new(Counters::default());
@@ -109,6 +119,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         queue: queue.clone(),
         target: target.clone(),
         tokenizers,
+        models: engine.as_ref().map(|engine| engine.catalogue().clone()),
         phases: phases.clone(),
     };
     let control = control.spawn()?;
@@ -131,7 +142,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     };
     let drain = config.drain_timeout.get();
     match data::spawn(listeners, &parts, &phases.accepting, drain) {
-        Ok(data) => Ok(Running { addresses, phases, data, control }),
+        Ok(data) => Ok(Running { addresses, phases, data, control, engine }),
         Err(error) => {
             phases.stop_all();
             Err(StartError::Thread(error))
@@ -156,6 +167,8 @@ impl Running {
         self.phases.accepting.cancel();
         // every thread is waited for, also after one has failed
         let data = self.data.into_iter().map(join).fold(Ok(()), io::Result::and);
+        // requests that were drained may have gone to it
+        let data = self.engine.map_or(Ok(()), Hosted::stop).and(data);
         self.phases.profiling.cancel();
         join(self.control).and(data)
     }
@@ -163,7 +176,9 @@ impl Running {
     /// Whether a thread has ended on its own, which none should.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.control.is_finished() || self.data.iter().any(JoinHandle::is_finished)
+        self.control.is_finished()
+            || self.engine.as_ref().is_some_and(Hosted::has_failed)
+            || self.data.iter().any(JoinHandle::is_finished)
     }
 }
 

@@ -6,8 +6,6 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::running::Running;
-
 /// How often the threads are looked after while nothing happens.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -33,11 +31,11 @@ impl Signals {
     }
 }
 
-/// Blocks until the process is asked to end, or a thread failed; says which. From then on a further signal ends the
+/// Blocks until the process is asked to end, or `has_failed`; says which. From then on a further signal ends the
 /// process at once, with the status that a shell gives to one so ended.
-pub(super) fn wait(signals: Signals, running: &Running) -> &'static str {
+pub(super) fn wait(signals: Signals, has_failed: impl Fn() -> bool) -> &'static str {
     let Signals { runtime, mut term, mut interrupt } = signals;
-    let by = runtime.block_on(first(&mut term, &mut interrupt, running));
+    let by = runtime.block_on(first(&mut term, &mut interrupt, has_failed));
     let second = move || {
         let code = runtime.block_on(async {
             tokio::select! {
@@ -55,14 +53,14 @@ pub(super) fn wait(signals: Signals, running: &Running) -> &'static str {
     by
 }
 
-async fn first(term: &mut Signal, interrupt: &mut Signal, running: &Running) -> &'static str {
+async fn first(term: &mut Signal, interrupt: &mut Signal, has_failed: impl Fn() -> bool) -> &'static str {
     let mut look = tokio::time::interval(LOOK);
     loop {
         tokio::select! {
             _ = term.recv() => return "SIGTERM",
             _ = interrupt.recv() => return "SIGINT",
             _ = look.tick() => {
-                if running.has_failed() {
+                if has_failed() {
                     return "a thread ended on its own";
                 }
             }

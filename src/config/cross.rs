@@ -23,7 +23,10 @@ pub(super) fn check(config: &Config, checks: &mut Checks, is_given: impl Fn(&str
         }
     }
     if let Upstream::Http { authority, .. } = &config.upstream
-        && let Some((key, _)) = binds.iter().find(|(key, bind)| checks.is_sound(key) && reaches(authority, *bind))
+        // the engine is a model server like any other
+        && let Some((key, _)) = binds.iter().find(|(key, bind)| {
+            *key != "engine.listen" && checks.is_sound(key) && reaches(authority, *bind)
+        })
     {
         checks.fault("upstream", &config.upstream, format!("is Lapwing itself: {key} listens there"));
     }

@@ -1,6 +1,7 @@
 //! From sources to a checked configuration, or to every fault at once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use figment::Figment;
 use figment::value::{Dict, Value};
@@ -12,7 +13,7 @@ use super::path::Path;
 use super::shape::shape;
 use super::sources::{Layer, Sources, yaml};
 use super::{Config, cross, render, suggest};
-use crate::settings::{Checks, Fault};
+use crate::settings::{Checks, Fault, Upstream};
 
 /// A configuration without faults.
 #[derive(Clone, Debug)]
@@ -76,7 +77,10 @@ pub fn load(sources: &Sources) -> Result<Loaded, Vec<Fault>> {
         faults.push(Fault::new(path.to_string(), "", reason), &path);
     }
     let upstream = Path::default().key("upstream");
-    if is_file_read && !faults.is_given(&upstream) {
+    let is_own = config.engine.is_on() && config.engine.listen.get().port() != 0;
+    if !faults.is_given(&upstream) && is_own {
+        config.upstream = Upstream::Http { authority: reached(config.engine.listen.get()).to_string(), h2: false };
+    } else if is_file_read && !faults.is_given(&upstream) {
         let reason = "is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in the file";
         faults.push(Fault::new("upstream", "", reason), &upstream);
     }
@@ -88,6 +92,16 @@ pub fn load(sources: &Sources) -> Result<Loaded, Vec<Fault>> {
     config.proxy.respond_server_timing = config.respond_server_timing;
     let origins = origins(&config, &faults);
     Ok(Loaded { warnings: cross::warnings(&config), config, origins })
+}
+
+/// How this machine reaches an address that is listened on.
+fn reached(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
 }
 
 /// Adds what only the read values show; values that stand in for faulty ones are passed over.

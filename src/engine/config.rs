@@ -32,7 +32,7 @@ pub struct Config {
     pub calibration: Switch<File>,
     /// Threads of a forward pass. Default 0: as many as there are processors besides the data plane's; 0 to 1024.
     pub threads: usize,
-    /// To which processors they are held. Default `any`.
+    /// To which processors they are held. Default `auto`: beside the proxy, the last; alone, none.
     pub cpus: Cpus,
     /// How batches are formed. Default `adaptive`.
     pub policy: Policy,

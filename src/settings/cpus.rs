@@ -1,4 +1,4 @@
-//! Processors by number: `any`, or a list as in `0-3,6`, in the manner of `taskset`.
+//! Processors by number: `auto`, or a list as in `0-3,6`, in the manner of `taskset`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,21 +11,21 @@ const MOST: usize = 4095;
 /// Which processors a thread may be held to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cpus {
-    /// To none: the system decides. Text: `any`.
+    /// To such as suit whoever starts the thread, or to none. Text: `auto`.
     #[default]
-    Any,
+    Auto,
     /// To these, in this order, none twice.
     These(Vec<usize>),
 }
 
-text_serde!(Cpus, "any, or processors by number, as in 0-3,6");
+text_serde!(Cpus, "auto, or processors by number, as in 0-3,6");
 
 impl Cpus {
-    /// The numbers; none where the system decides.
+    /// The numbers; none where it is left open.
     #[must_use]
     pub fn numbers(&self) -> &[usize] {
         match self {
-            Self::Any => &[],
+            Self::Auto => &[],
             Self::These(numbers) => numbers,
         }
     }
@@ -36,9 +36,9 @@ impl FromStr for Cpus {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let invalid =
-            || Invalid::new(text, format!("must be any, or processors by number up to {MOST}, none twice, as in 0-3,6"));
-        if text.trim() == "any" {
-            return Ok(Self::Any);
+            || Invalid::new(text, format!("must be auto, or processors by number up to {MOST}, none twice, as in 0-3,6"));
+        if text.trim() == "auto" {
+            return Ok(Self::Auto);
         }
         let mut numbers = Vec::new();
         for part in text.split(',') {
@@ -56,7 +56,7 @@ impl FromStr for Cpus {
 
 impl fmt::Display for Cpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::These(numbers) = self else { return f.write_str("any") };
+        let Self::These(numbers) = self else { return f.write_str("auto") };
         for (at, run) in numbers.chunk_by(|a, b| a + 1 == *b).enumerate() {
             f.write_str(if at > 0 { "," } else { "" })?;
             match run {
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn text_is_read_and_written_back() {
         for (text, shown, numbers) in [
-            ("any", "any", vec![]),
+            ("auto", "auto", vec![]),
             ("3", "3", vec![3]),
             ("0-2, 7,9-9", "0-2,7,9", vec![0, 1, 2, 7, 9]),
             ("4,1", "4,1", vec![4, 1]),

@@ -1,10 +1,13 @@
 //! What is done once for a plan: weights packed for the processor, programs put into the form in which they run.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use super::executor::{Options, Precision};
 use super::gemm::Packed;
 use super::gemm::int8::{LevelI8, PackedI8, RowQuant};
 use super::program::{self, ArgShape};
-use crate::engine::plan::{self, Instruction, Node, Op, Plan, Rows, ValueId};
+use crate::engine::plan::{self, Instruction, Node, Op, Plan, Rows, ValueId, WeightId};
 
 /// Why a plan cannot run here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,10 +22,10 @@ pub struct PrepareError {
 /// What a node has besides its description.
 #[derive(Debug)]
 pub(super) enum Ready {
-    /// A product's weight, packed.
-    Gemm(Packed),
+    /// A product's weight, packed; shared by the nodes that have the same.
+    Gemm(Arc<Packed>),
     /// The same in 8 bits, and the range of its input, if it is the same for all rows.
-    GemmI8(PackedI8, Option<RowQuant>),
+    GemmI8(Arc<PackedI8>, Option<RowQuant>),
     /// A map's program.
     Map(program::Program),
     /// Nothing.
@@ -32,28 +35,16 @@ pub(super) enum Ready {
 /// Prepares every node. Weights that are packed leave the plan: they are held once.
 pub(super) fn prepare(plan: &mut Plan, options: &Options) -> Result<Vec<Ready>, PrepareError> {
     let mut ready = Vec::with_capacity(plan.nodes.len());
-    let mut packed = Vec::new();
+    let mut store = Store::default();
     for (at, node) in plan.nodes.iter().enumerate() {
+        let fails = |reason: String| PrepareError { node: node.name.clone(), reason };
         ready.push(match &node.op {
-            Op::Gemm { weight: id, .. } => {
-                let weight = plan.weight(*id);
-                packed.push(*id);
-                match &options.precision {
-                    Precision::Int8(ranges) if fits_int8(weight.rows, weight.width) => {
-                        let packed = PackedI8::new(&weight.data, weight.rows, weight.width, LevelI8::for_floats(options.level));
-                        let packed = packed.map_err(|e| PrepareError { node: node.name.clone(), reason: e.to_string() })?;
-                        Ready::GemmI8(packed, ranges.get(at).copied().flatten())
-                    }
-                    _ => Ready::Gemm(Packed::for_level(&weight.data, weight.rows, weight.width, options.level)),
-                }
-            }
-            Op::Map { program, args } => {
-                Ready::Map(map(plan, node, program, args).map_err(|reason| PrepareError { node: node.name.clone(), reason })?)
-            }
+            Op::Gemm { weight, .. } => store.gemm(plan, *weight, at, options).map_err(fails)?,
+            Op::Map { program, args } => Ready::Map(map(plan, node, program, args).map_err(fails)?),
             _ => Ready::Plain,
         });
     }
-    for id in packed {
+    for id in store.packed() {
         let is_packed = |node: &&Node| matches!(node.op, Op::Gemm { weight, .. } if weight == id);
         let others = plan.nodes.iter().filter(|node| !is_packed(node)).any(|node| node.op.weights().contains(&id));
         if !others {
@@ -61,6 +52,36 @@ pub(super) fn prepare(plan: &mut Plan, options: &Options) -> Result<Vec<Ready>, 
         }
     }
     Ok(ready)
+}
+
+/// Packed weights: each once, however many nodes have it.
+#[derive(Default)]
+struct Store {
+    floats: BTreeMap<WeightId, Arc<Packed>>,
+    bytes: BTreeMap<WeightId, Arc<PackedI8>>,
+}
+
+impl Store {
+    fn gemm(&mut self, plan: &Plan, id: WeightId, at: usize, options: &Options) -> Result<Ready, String> {
+        let weight = plan.weight(id);
+        let (data, k, n) = (&weight.data, weight.rows, weight.width);
+        if let Precision::Int8(ranges) = &options.precision
+            && fits_int8(k, n)
+        {
+            let packed = match self.bytes.get(&id) {
+                Some(packed) => packed.clone(),
+                None => Arc::new(PackedI8::new(data, k, n, LevelI8::for_floats(options.level)).map_err(|e| e.to_string())?),
+            };
+            self.bytes.insert(id, packed.clone());
+            return Ok(Ready::GemmI8(packed, ranges.get(at).copied().flatten()));
+        }
+        let packed = self.floats.entry(id).or_insert_with(|| Arc::new(Packed::for_level(data, k, n, options.level)));
+        Ok(Ready::Gemm(packed.clone()))
+    }
+
+    fn packed(&self) -> impl Iterator<Item = WeightId> {
+        self.floats.keys().chain(self.bytes.keys()).copied()
+    }
 }
 
 /// Whether a product of a weight `[rows, width]` is done in bytes. Below, the rows' own quantisation costs as much as the product

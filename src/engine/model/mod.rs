@@ -37,6 +37,17 @@ pub struct Options {
     pub plan: super::cpu::Options,
 }
 
+impl Options {
+    /// Threads of a forward pass.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        #[cfg(feature = "engine")]
+        return self.plan.threads.count();
+        #[cfg(not(feature = "engine"))]
+        1
+    }
+}
+
 /// What one call brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {

@@ -1,0 +1,147 @@
+//! `lapwing engine serve`: models served by the engine, and nothing else.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::app::hosted::Hosted;
+use crate::app::{check, log, signals};
+use crate::config::{self, Flag, Sources};
+
+/// Shown below the flags.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  lapwing engine serve --model model.onnx                          the Open Inference Protocol on 127.0.0.1:8081
+  lapwing engine serve --model fraud@2=new.onnx --model fraud=old.onnx   two versions; the highest is the default
+  lapwing engine serve --model model.onnx --precision int8         in 8 bits
+  curl 127.0.0.1:8081/v2/models/model                              what the model takes and gives
+
+REST (JSON, and tensors as bytes) and gRPC on one port, /metrics beside them. /v2/health/ready is 200 once every model is warm.
+Every setting of the section `engine` may also come from --config or the environment: LAPWING_ENGINE__MAX_WAIT=2ms.";
+
+/// What is served, and how. Values stay text here, as the whole configuration's do.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct ServeArgs {
+    /// An ONNX file, as FILE, NAME=FILE or NAME@VERSION=FILE; may be given several times
+    #[arg(long = "model", value_name = "[NAME[@VERSION]=]FILE")]
+    models: Vec<String>,
+    /// YAML file with any setting [env: LAPWING_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<std::path::PathBuf>,
+    /// Where models are served [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// auto or cpu [default: auto]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// auto: the model's plan where it has one, else tract; tract: always tract [default: auto]
+    #[arg(long, value_name = "HOW")]
+    executor: Option<String>,
+    /// fp32 or int8 [default: fp32]
+    #[arg(long, value_name = "PRECISION", help_heading = "8 bits")]
+    precision: Option<String>,
+    /// Ranges, as `lapwing engine quantize` writes them [default: off, each row its own range]
+    #[arg(long, value_name = "FILE", help_heading = "8 bits")]
+    calibration: Option<String>,
+    /// Threads of a forward pass [default: 0, one for each processor]
+    #[arg(long, value_name = "N", help_heading = "Processors")]
+    threads: Option<String>,
+    /// To which processors they are held, as in 0-3,6 [default: auto, any]
+    #[arg(long, value_name = "CPUS", help_heading = "Processors")]
+    cpus: Option<String>,
+    /// adaptive: by what calls cost, waiting only as long as it pays; fixed:N: in order of arrival, N at a time [default: adaptive]
+    #[arg(long, value_name = "HOW", help_heading = "Batches")]
+    policy: Option<String>,
+    /// How long a call waits for others in any case [default: 0s]
+    #[arg(long, value_name = "PERIOD", help_heading = "Batches")]
+    min_wait: Option<String>,
+    /// How long it waits for others at most [default: 5ms]
+    #[arg(long, value_name = "PERIOD", help_heading = "Batches")]
+    max_wait: Option<String>,
+    /// Tokens of a batch, or rows of a model without; a larger call runs alone [default: 16384]
+    #[arg(long, value_name = "N", help_heading = "Batches")]
+    max_batch_tokens: Option<String>,
+    /// Calls of a batch [default: 256]
+    #[arg(long, value_name = "N", help_heading = "Batches")]
+    max_batch_calls: Option<String>,
+    /// Calls that may wait; more are refused [default: 1024]
+    #[arg(long, value_name = "N", help_heading = "Batches")]
+    queue: Option<String>,
+    /// When a request that names no time of its own is given up [default: off]
+    #[arg(long, value_name = "PERIOD", help_heading = "Batches")]
+    timeout: Option<String>,
+    /// What is logged: error, warn, info, debug, trace [default: info]
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+}
+
+impl ServeArgs {
+    /// Where the configuration is loaded from, with the process's environment.
+    pub(crate) fn sources(&self, env: Vec<(String, String)>) -> Sources {
+        // nothing but the engine listens: the other addresses must not collide with its own
+        let unused = ["listen", "admin"].map(|key| (key.to_owned(), "this command", "127.0.0.1:0".to_owned()));
+        let off = ["otlp_grpc", "otlp_http"].map(|key| (key.to_owned(), "this command", "off".to_owned()));
+        let upstream = ("upstream".to_owned(), "this command", "http://127.0.0.1:9".to_owned());
+        let models = self.models.iter().map(|given| match given.split_once('=') {
+            Some((name, file)) => (format!("engine.models.{name}"), "--model", file.to_owned()),
+            None => ("engine.model".to_owned(), "--model", given.clone()),
+        });
+        let settings = [
+            ("engine.listen", "--listen", &self.listen),
+            ("engine.device", "--device", &self.device),
+            ("engine.executor", "--executor", &self.executor),
+            ("engine.precision", "--precision", &self.precision),
+            ("engine.calibration", "--calibration", &self.calibration),
+            ("engine.threads", "--threads", &self.threads),
+            ("engine.cpus", "--cpus", &self.cpus),
+            ("engine.policy", "--policy", &self.policy),
+            ("engine.min_wait", "--min-wait", &self.min_wait),
+            ("engine.max_wait", "--max-wait", &self.max_wait),
+            ("engine.max_batch_tokens", "--max-batch-tokens", &self.max_batch_tokens),
+            ("engine.max_batch_calls", "--max-batch-calls", &self.max_batch_calls),
+            ("engine.queue", "--queue", &self.queue),
+            ("engine.timeout", "--timeout", &self.timeout),
+            ("log", "--log", &self.log),
+        ];
+        let given = settings.into_iter().filter_map(|(path, name, text)| Some((path.to_owned(), name, text.clone()?)));
+        let all = unused.into_iter().chain(off).chain([upstream]).chain(models).chain(given);
+        let flags = all.map(|(path, name, text)| Flag { path, name: name.to_owned(), text }).collect();
+        let named = || env.iter().find(|(name, file)| name == "LAPWING_CONFIG" && !file.is_empty()).map(|(_, file)| file.into());
+        Sources { file: self.config.clone().or_else(named), env, flags }
+    }
+}
+
+/// Serves until a signal; gives the exit code.
+pub(super) fn run(sources: &Sources) -> ExitCode {
+    let loaded = match config::load(sources) {
+        Ok(loaded) => loaded,
+        Err(faults) => {
+            // nobody may listen
+            drop(check::write_faults(&faults, &mut std::io::stderr().lock()));
+            return ExitCode::from(check::USAGE as u8);
+        }
+    };
+    log::init(&loaded.config);
+    if !loaded.config.engine.is_on() {
+        eprintln!(
+            "lapwing engine serve: model: is required: give --model FILE, LAPWING_ENGINE__MODEL or `engine: {{model: FILE}}`"
+        );
+        return ExitCode::from(check::USAGE as u8);
+    }
+    match serve(&loaded) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lapwing engine serve: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(loaded: &config::Loaded) -> Result<(), Box<dyn std::error::Error>> {
+    let signals = signals::Signals::listen()?;
+    let hosted = Hosted::start(&loaded.config.engine, 0, loaded.config.drain_timeout)?;
+    tracing::info!(listen = %hosted.address(), "lapwing engine {} serves", env!("CARGO_PKG_VERSION"));
+    let by = signals::wait(signals, || hosted.has_failed());
+    tracing::info!(drain_timeout = %loaded.config.drain_timeout, "{by}: draining; a second signal ends at once");
+    Ok(hosted.stop()?)
+}

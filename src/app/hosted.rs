@@ -1,0 +1,179 @@
+//! The engine as part of a process: models loaded, a thread for each, and one that serves them all.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::config::{Config, Executor, Wanted};
+use crate::engine::model::{By, Model, Options};
+use crate::engine::served::Served;
+use crate::engine::service::Servable;
+use crate::engine::{EngineError, config};
+use crate::proxy;
+use crate::serving::{Catalogue, CatalogueError, Limits, serve};
+use crate::settings::{Cpus, Period};
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The address could not be listened on.
+    #[error("engine.listen: {address}: {cause}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// A model could not be loaded.
+    #[error("engine: model {name}, {path}: {cause}")]
+    Model {
+        /// Its name.
+        name: String,
+        /// Its file.
+        path: String,
+        /// What about it.
+        cause: EngineError,
+    },
+    /// Models that cannot be served together.
+    #[error("engine: {0}")]
+    Catalogue(#[from] CatalogueError),
+    /// Threads that cannot be started or held.
+    #[error("engine: {0}")]
+    Threads(String),
+}
+
+/// The running engine. [`Hosted::stop`] ends it; dropping it waits for the calls that wait in the models' queues.
+#[derive(Debug)]
+pub(super) struct Hosted {
+    address: SocketAddr,
+    catalogue: Arc<Catalogue>,
+    stop: CancellationToken,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Hosted {
+    /// Loads every model, starts warming them up, and serves them: until they are warm, calls are refused. `drain` is how long
+    /// calls may take to end at the end; `reserved` processors are left to others where the configuration names no number
+    /// of threads.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`] with the setting or the model that is at fault; nothing is left running then.
+    pub(super) fn start(config: &Config, reserved: usize, drain: Period) -> Result<Self, HostError> {
+        let address = config.listen.get();
+        let listener = proxy::bind(address, 1024, false).map_err(|cause| HostError::Bind { address, cause })?;
+        let address = listener.local_addr().map_err(|cause| HostError::Bind { address, cause })?;
+        let cpus = cpus(config, reserved);
+        let options = options(config, reserved, &cpus)?;
+        // one thread is the model's own; several are a pool's
+        let cpus = if options.threads() == 1 { cpus } else { Vec::new() };
+        let mut models: Vec<Arc<dyn Servable>> = Vec::new();
+        for (at, wanted) in config.wanted().enumerate() {
+            let model = load(config, &wanted, &options)?;
+            let cpu = (!cpus.is_empty()).then(|| cpus[at % cpus.len()]);
+            let served = Served::start(&wanted.name, &wanted.version, model, config.batching(), cpu);
+            models.push(Arc::new(served.map_err(|e| HostError::Threads(e.to_string()))?));
+        }
+        let catalogue = Arc::new(Catalogue::new(models)?);
+        let limits =
+            Limits { max_body: config.max_body, timeout: config.timeout.on().copied(), grace: drain, ..Limits::default() };
+        let (stop, served) = (CancellationToken::new(), catalogue.clone());
+        let until = stop.clone();
+        let run = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                serve(listener, served, limits, until).await
+            })
+        };
+        let thread = std::thread::Builder::new().name("lapwing-engine".to_owned()).spawn(run);
+        let thread = thread.map_err(|e| HostError::Threads(e.to_string()))?;
+        Ok(Self { address, catalogue, stop, thread })
+    }
+
+    /// Where it serves.
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it serves, and whether that is warm.
+    pub(super) const fn catalogue(&self) -> &Arc<Catalogue> {
+        &self.catalogue
+    }
+
+    /// Whether its thread has ended on its own, which it should not.
+    pub(super) fn has_failed(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Takes no more calls, waits for those that are being answered, and ends.
+    ///
+    /// # Errors
+    ///
+    /// What its thread ended with.
+    pub(super) fn stop(self) -> io::Result<()> {
+        self.stop.cancel();
+        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the engine's thread panicked")))
+    }
+}
+
+fn load(config: &Config, wanted: &Wanted<'_>, options: &Options) -> Result<Model, HostError> {
+    let fails = |cause| HostError::Model { name: wanted.name.clone(), path: wanted.path.display().to_string(), cause };
+    let model = Model::read(wanted.path, options).map_err(fails)?;
+    if let (Some(refused), Executor::Auto) = (model.refused(), config.executor) {
+        tracing::warn!(model = wanted.name, %refused, "has no plan and is run by tract, call by call");
+    }
+    Ok(model)
+}
+
+/// To which processors the engine's threads are held.
+#[cfg(feature = "engine")]
+fn cpus(config: &Config, reserved: usize) -> Vec<usize> {
+    let usable = crate::engine::cpu::threads::usable();
+    let count = if config.threads == 0 { usable.len().saturating_sub(reserved) } else { config.threads };
+    match &config.cpus {
+        Cpus::These(numbers) => numbers.clone(),
+        // away from the data plane, whose threads the system then puts elsewhere
+        Cpus::Auto if reserved > 0 && count > 0 && count + reserved <= usable.len() => usable[usable.len() - count..].to_vec(),
+        Cpus::Auto => Vec::new(),
+    }
+}
+
+#[cfg(not(feature = "engine"))]
+const fn cpus(_: &Config, _: usize) -> Vec<usize> {
+    Vec::new()
+}
+
+#[cfg(feature = "engine")]
+fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, HostError> {
+    use crate::engine::cpu::threads::Threads;
+    use crate::engine::cpu::{self, Precision};
+
+    let count = match (config.threads, cpus.len()) {
+        (0, 0) => cpu::threads::usable().len().saturating_sub(reserved).max(1),
+        (0, places) => places,
+        (count, _) => count,
+    };
+    let threads = Threads::new(count, cpus).map_err(|e| HostError::Threads(e.to_string()))?;
+    let precision = match config.precision {
+        config::Precision::Fp32 => Precision::Fp32,
+        config::Precision::Int8 => Precision::Int8(Vec::new()),
+    };
+    let plan = cpu::Options { threads: Arc::new(threads), precision, ..cpu::Options::default() };
+    Ok(Options { by: by(config), plan })
+}
+
+#[cfg(not(feature = "engine"))]
+fn options(config: &Config, _: usize, _: &[usize]) -> Result<Options, HostError> {
+    Ok(Options { by: by(config) })
+}
+
+const fn by(config: &Config) -> By {
+    match config.executor {
+        Executor::Auto => By::Auto,
+        Executor::Tract => By::Tract,
+    }
+}
