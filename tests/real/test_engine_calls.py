@@ -63,8 +63,21 @@ def test_the_highest_version_is_the_default_and_each_can_be_asked_for(versions):
         with Triton(form, engine.port) as client:
             references[9].check(feeds, client.infer("small", feeds, ["y"], model_version="9")[0], form)
     assert engine.json("/v2/models/small")["versions"] == ["2", "9", "10"]
-    # a model without a name has that of its file, and version 1
-    assert engine.json("/v2/models/digits")["versions"] == ["1"]
+
+
+def test_models_without_a_name_have_that_of_their_file(models_folder, start_engine):
+    paths = [fixtures.mlp(models_folder / f"{name}.onnx", (8, 4)) for name in ("one", "two.five", "three-x_y")]
+    engine = start_engine(paths)
+    for path in paths:
+        assert engine.json(f"/v2/models/{path.stem}")["versions"] == ["1"]
+        with Rest(engine.port) as rest:
+            assert rest.infer(path.stem, {"x": np.ones((1, 8), np.float32)}).status == 200
+
+
+def test_names_may_hold_dots(models_folder, start_engine):
+    path = fixtures.mlp(models_folder / "dotted.onnx", (8, 4))
+    engine = start_engine([("all.in@3", path)])
+    assert engine.json("/v2/models/all.in")["versions"] == ["3"]
 
 
 @pytest.mark.parametrize("path, known_names", [("nobody", ["small", "digits"]), ("small/versions/3", ["2", "9", "10"])])
@@ -108,11 +121,11 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("binary", [True, False], ids=["binary", "json"])
+@pytest.mark.parametrize("as_bytes", [True, False], ids=["bytes", "json"])
 @pytest.mark.parametrize("what", BAD)
-def test_a_tensor_that_does_not_fit_is_the_clients_fault_and_named(what, binary, rest):
+def test_a_tensor_that_does_not_fit_is_the_clients_fault_and_named(what, as_bytes, rest):
     model, feeds, named = BAD[what]
-    reply = rest.infer(model, feeds, binary=binary)
+    reply = rest.infer(model, feeds, binary=as_bytes)
     assert reply.status == 400, (reply.status, reply.said)
     assert re.search(rf"\b{named}\b", reply.error), reply.error
 
@@ -332,17 +345,20 @@ def test_it_answers_what_it_has_taken_before_it_ends(number, known, minilm, star
 # --- what it says of itself
 
 
-def test_every_answer_has_its_stages_and_who_ran_it(rest):
-    for model, feeds, executor in (("minilm", ids(2, 16), "plan"), ("magika", {"bytes": np.zeros((1, 2048), np.int32)}, "tract")):
+@pytest.mark.parametrize("executor", ["plan", "tract"])
+def test_every_answer_has_its_stages_and_who_ran_it(executor, engine, request):
+    model, feeds = ("minilm", ids(2, 16)) if executor == "plan" else ("magika", {"bytes": np.zeros((1, 2048), np.int32)})
+    port = engine.port if executor == "plan" else request.getfixturevalue("magika")[1].port
+    with Rest(port) as rest:
         begun = time.monotonic()
         reply = rest.infer(model, feeds)
         took_ms = 1e3 * (time.monotonic() - begun)
-        assert reply.status == 200
-        assert reply.headers["lapwing-executor"] == reply.parameters["executor"] == executor
-        stages = reply.stages()
-        assert set(stages) == set(STAGES), reply.headers["server-timing"]
-        assert all(ms >= 0 for ms in stages.values()) and 0 < stages["forward"] <= sum(stages.values()) <= took_ms
-        assert (reply.parameters["batch_calls"], reply.parameters["batch_rows"]) == (1, len(next(iter(feeds.values()))))
+    assert reply.status == 200
+    assert reply.headers["lapwing-executor"] == reply.parameters["executor"] == executor
+    stages = reply.stages()
+    assert set(stages) == set(STAGES), reply.headers["server-timing"]
+    assert all(ms >= 0 for ms in stages.values()) and 0 < stages["forward"] <= sum(stages.values()) <= took_ms
+    assert (reply.parameters["batch_calls"], reply.parameters["batch_rows"]) == (1, len(next(iter(feeds.values()))))
 
 
 def test_padding_is_counted(rest):

@@ -185,7 +185,7 @@ def encoder(path, weights, head, norm_as_op=True):
         x = b.norm(b.node("Add", [mixed, x]), at + "attention.output.LayerNorm")
         inner = b.gelu(b.linear(x, at + "intermediate.dense"))
         x = b.norm(b.node("Add", [b.linear(inner, at + "output.dense"), x]), at + "output.LayerNorm")
-    b.nodes.append(h.make_node("Identity", [x], ["last_hidden_state"], name="last"))
+    b.nodes.append(h.make_node("Identity", [x], ["last_hidden_state"], name="output"))
     b.pooled(x, mask)
     inputs = [(name, T.INT64, ["B", "S"]) for name in ("input_ids", "attention_mask", "token_type_ids")]
     outputs = [("last_hidden_state", T.FLOAT, ["B", "S", b.hidden]), ("sentence_embedding", T.FLOAT, ["B", b.hidden])]
