@@ -154,6 +154,7 @@ impl Naive<'_> {
                 let sum: f64 = tokens().map(|(token, _)| at(*x, token, column) * at(*weights, token, 0)).sum();
                 sum / tokens().map(|(token, _)| at(*weights, token, 0)).sum::<f64>().max(f64::from(*at_least))
             }),
+            Op::CumSum(x) => each(&|row, column| (row - self.sequence[row].1..=row).map(|row| at(*x, row, column)).sum()),
             Op::Concat(parts) => (0..rows).flat_map(|row| parts.iter().flat_map(move |id| row_of(*id, row))).collect(),
             Op::Slice(columns) => each(&|row, column| at(columns.value, row, columns.from + column)),
         }

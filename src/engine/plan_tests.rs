@@ -171,10 +171,43 @@ fn a_batch_is_its_sequences_end_to_end() {
 }
 
 #[test]
+fn a_layer_is_seven_nodes_and_one_of_an_mlp_is_one() {
+    let count = |name: &str| plans(name).1.nodes.len();
+    let names = |name: &str| plans(name).1.nodes.iter().map(|node| node.op.name()).collect::<Vec<_>>();
+    for kind in ["bert-post", "bert-pre"] {
+        let (one, two) = (count(&format!("{kind}-1")), count(&format!("{kind}-2")));
+        assert!(two - one <= 7, "{kind}: {one}, {two}: {:?}", names(&format!("{kind}-2")));
+        assert!(one <= 9, "{kind}: besides the layer, a lookup and the mask: {:?}", names(&format!("{kind}-1")));
+    }
+    assert!(count("mlp-3") == 3 && count("mlp-4") == 4, "{:?}", names("mlp-4"));
+    // all else that an encoder has comes once for all layers
+    for (name, most) in [("distilbert-2", 16), ("bert-sdpa-2", 16), ("albert-3", 24), ("roberta", 12)] {
+        assert!(count(name) <= most, "{name}: {:?}", names(name));
+    }
+    assert_eq!(names("pool-sentence")[9..], ["mean_pool", "map"]);
+    assert_eq!(names("pool-mean")[8..], ["pool"]);
+}
+
+#[test]
+fn shared_weights_are_held_once() {
+    let (_, plan) = plans("albert-3");
+    let products = plan.nodes.iter().filter(|node| node.op.name() == "gemm").count();
+    let weights: std::collections::BTreeSet<WeightId> =
+        plan.nodes.iter().filter_map(|node| if let Op::Gemm { weight, .. } = node.op { Some(weight) } else { None }).collect();
+    assert_eq!((products, weights.len()), (1 + 3 * 4, 1 + 4));
+}
+
+#[test]
 fn what_has_no_plan_is_refused_by_name() {
     let refused = |name: &str| lower::lower(&load(name)).unwrap_err().to_string();
     let conv = refused("refused-conv");
     assert!(conv.starts_with("the_conv") && conv.contains("Conv") && conv.ends_with("the plan has no such operator"), "{conv}");
+    let relative = refused("refused-relative");
+    assert!(relative.ends_with("(Sub): works on the tokens' places, as for relative positions"), "{relative}");
+    let dots = refused("refused-dots");
+    assert!(dots.ends_with("(EinSum): multiplies two matrices in a way that no attention does"), "{dots}");
+    let whole = refused("refused-integer-output");
+    assert!(whole.ends_with("the plan folds by no ArgMax(false)"), "{whole}");
     let fixed = refused("refused-fixed-batch");
     assert_eq!(fixed, "x (Source): axis 0 has the fixed length 8; it must be the batch's");
 }

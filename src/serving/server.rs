@@ -10,7 +10,7 @@ use axum::body::Body;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,10 @@ use super::tasks::{Owner, Tasks};
 
 /// After a failed accept, for want of file descriptors as a rule.
 const PAUSE: Duration = Duration::from_millis(50);
+/// HTTP/1.1: the next request's head must have come within this.
+const IDLE: Duration = Duration::from_secs(300);
+/// HTTP/2: a peer is asked this often whether it is there, and must answer within 20 s.
+const PING: Duration = Duration::from_secs(60);
 /// HTTP/2: bytes of a stream, and of a connection, that may come before they are read. Tensors are large.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
@@ -62,7 +66,13 @@ async fn connection(stream: TcpStream, router: Router, tasks: Tasks, stop: Cance
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let mut builder = auto::Builder::new(tasks);
-    builder.http2().initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
     let service = service_fn(move |request: Request<Incoming>| router.clone().call(request.map(Body::new)));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {

@@ -14,6 +14,8 @@ pub enum Pick<'a> {
     I64(&'a [i64]),
     /// One id for each token of the batch; negative ones count from the table's end.
     I32(&'a [i32]),
+    /// One id for each token of the batch, computed: a whole number.
+    F32(&'a [f32]),
     /// This row for a sequence's first token, the next one for its second, and so on.
     Position(usize),
     /// This row for each token.
@@ -73,6 +75,7 @@ pub fn embed(
         match table.pick {
             Pick::I64(ids) => at_least("ids", end, ids.len())?,
             Pick::I32(ids) => at_least("ids", end, ids.len())?,
+            Pick::F32(ids) => at_least("ids", end, ids.len())?,
             Pick::Position(_) | Pick::Row(_) => {}
         }
     }
@@ -88,6 +91,7 @@ impl Table<'_> {
         let value = match self.pick {
             Pick::I64(ids) => ids[token],
             Pick::I32(ids) => i64::from(ids[token]),
+            Pick::F32(ids) => ids[token] as i64,
             Pick::Position(start) => i64::try_from(start.saturating_add(position)).unwrap_or(i64::MAX),
             Pick::Row(row) => i64::try_from(row).unwrap_or(i64::MAX),
         };

@@ -1,4 +1,4 @@
-//! The mean over the tokens of each sequence that a mask leaves. Nothing is allocated.
+//! The mean over the tokens of each sequence that a mask leaves, and sums over the tokens so far. Nothing is allocated.
 
 use super::level::Level;
 use super::map::ArgData;
@@ -26,6 +26,16 @@ pub fn mean_pool(
     // SAFETY: all access is through slices.
     unsafe { dispatch(level, MeanPool { width, offsets, x, weights, least, out }) };
     Ok(())
+}
+
+/// `out[t] = Σ x` over the tokens of its sequence up to `t`. What of `x` and `out` is no whole row of a sequence is left as it is.
+pub fn cum_sum(width: usize, offsets: &[usize], x: &[f32], out: &mut [f32]) {
+    for ends in offsets.windows(2) {
+        for at in ends[0] * width..ends[1] * width {
+            let before = if at < (ends[0] + 1) * width { 0.0 } else { out[at - width] };
+            out[at] = before + x[at];
+        }
+    }
 }
 
 struct MeanPool<'a> {

@@ -10,7 +10,7 @@ use super::executor::{Executor, Observer, RunError};
 use super::map::ArgData;
 use super::memory::{Input, Memory};
 use super::norm::{Norm, NormParams, norm_rows, norm_rows_in_place, softmax_rows};
-use super::pool::mean_pool;
+use super::pool::{cum_sum, mean_pool};
 use super::prepare::Ready;
 use super::products::Product;
 use super::program::Program;
@@ -119,6 +119,12 @@ impl Run<'_> {
             (Op::Reduce { x, fold }, _) => self.reduce(node, *x, *fold),
             (Op::Pool { x, fold }, _) => self.pool(node, *x, *fold),
             (Op::MeanPool { x, weights, at_least }, _) => self.mean_pool(node, *x, *weights, *at_least),
+            (Op::CumSum(x), _) => {
+                // SAFETY: the output is this node's own
+                let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
+                cum_sum(self.width(node), self.offsets, self.read(*x), out);
+                Ok(())
+            }
             (Op::Concat(parts), _) => self.by_row(node, |rows, out| {
                 let (width, mut from) = (self.width(node), 0);
                 for part in parts {
@@ -180,7 +186,8 @@ impl Run<'_> {
                     Lookup::Id(id) => match unsafe { self.memory.any(*id) } {
                         Input::I32(ids) => Pick::I32(ids),
                         Input::I64(ids) => Pick::I64(ids),
-                        Input::F32(_) | Input::Bool(_) => Pick::I64(&[]),
+                        Input::F32(ids) => Pick::F32(ids),
+                        Input::Bool(_) => Pick::I64(&[]),
                     },
                 };
                 Table { name: &table.name, data: &table.data, pick }

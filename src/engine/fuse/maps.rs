@@ -1,7 +1,8 @@
 //! Maps that follow one another are one map; and a row that is folded only to be used in a map of the same row is folded there.
 
-use super::{reader, uncopied, uses};
-use crate::engine::plan::{Fold, Instruction, Op, Plan, Program, ValueId};
+use super::simple::{Simple, simple};
+use super::{makers, reader, uncopied, uses};
+use crate::engine::plan::{Binary, Fold, Instruction, Op, Plan, Program, Unary, ValueId};
 
 /// A program of more steps stays as it is: its temporaries would not fit the executors' registers and caches.
 const STEPS: usize = 48;
@@ -14,6 +15,23 @@ pub(super) fn uncopy(plan: &mut Plan) {
             let code = program.code().to_vec();
             plan.nodes[at].op = distinct(code, sources);
         }
+    }
+}
+
+/// Writes `log(1 + exp(x))` so that it stays finite for every x, as the operator that it was does.
+pub(super) fn steady(plan: &mut Plan) {
+    use Instruction::{Arg, Binary as Two, Scalar, Unary as One};
+    let makers = makers(plan);
+    let made = |plan: &Plan, value: ValueId| makers[value.0].and_then(|at| simple(&plan.nodes[at]));
+    for at in 0..plan.nodes.len() {
+        let Some(Simple::Unary(Unary::Log, sum)) = simple(&plan.nodes[at]) else { continue };
+        let Some(Simple::Scalar(Binary::Add, power, 1.0, _)) = made(plan, sum) else { continue };
+        let Some(Simple::Unary(Unary::Exp, x)) = made(plan, power) else { continue };
+        // max(x, 0) + log(1 + exp(−|x|))
+        let small = [One(Unary::Abs, 0), One(Unary::Neg, 1), One(Unary::Exp, 2), Scalar(1.0), Two(Binary::Add, 3, 4)];
+        let sum = [One(Unary::Log, 5), Scalar(0.0), Two(Binary::Max, 0, 7), Two(Binary::Add, 6, 8)];
+        let program = Program::new([&[Arg(0)][..], &small, &sum].concat());
+        plan.nodes[at].op = Op::Map { program, args: vec![x] };
     }
 }
 

@@ -18,6 +18,7 @@ use super::plan::{Instruction, Node, Op, Plan, ValueId, Weight, WeightId};
 pub fn fuse(plan: &mut Plan) {
     prune(plan);
     share::merge(plan);
+    maps::steady(plan);
     norm::find(plan);
     pool::find(plan);
     prune(plan);

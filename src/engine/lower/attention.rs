@@ -68,7 +68,7 @@ impl Scores {
             Axis::Batch => *score == Score::Batch,
             Axis::Token => *score == Score::Key,
             Axis::Column(_) => false,
-            Axis::One => true,
+            Axis::One | Axis::Spread(_) => true,
         };
         matrix.axes.len() == self.axes.len() && matrix.axes.iter().zip(&self.axes).all(fits)
     }

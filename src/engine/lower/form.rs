@@ -11,8 +11,10 @@ pub(super) enum Axis {
     Token,
     /// The columns' axis at this place in [`Matrix::sizes`].
     Column(usize),
-    /// Of length one; also one that is spread to the length of another, which broadcasting does by itself.
+    /// Of length one.
     One,
+    /// One that is spread to this length, or to one that the batch decides: arithmetic spreads it by itself.
+    Spread(Option<usize>),
 }
 
 /// A tensor of the model as a matrix of the plan.
@@ -49,7 +51,7 @@ impl Matrix {
             Axis::Batch => Some(0),
             Axis::Token => Some(1),
             Axis::Column(place) => Some(2 + place),
-            Axis::One => None,
+            Axis::One | Axis::Spread(_) => None,
         };
         self.axes.iter().filter_map(order).is_sorted()
     }
@@ -83,7 +85,7 @@ impl Matrix {
             match axis {
                 Axis::Column(place) => columns.push(*place),
                 Axis::One => {}
-                Axis::Batch | Axis::Token => return None,
+                Axis::Batch | Axis::Token | Axis::Spread(_) => return None,
             }
         }
         let first = columns.first().copied().unwrap_or(self.sizes.len());

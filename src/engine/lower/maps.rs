@@ -5,11 +5,14 @@ use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::math::PowConst;
-use tract_onnx::tract_core::ops::nn::{Reduce, Reducer, RmsNorm, Softmax, SoftmaxKind};
+use tract_onnx::tract_core::ops::nn::{HardSwish, LeakyRelu, Reduce, Reducer, RmsNorm, Softmax, SoftmaxKind};
 
 use super::form::{Axis, Matrix};
-use super::{Lowering, Made, Tensors, floats, scalar};
+use super::{Lowering, Made, Tensors, dimension, floats, scalar};
 use crate::engine::plan::{Binary, Fold, Instruction, Op, Program, Rows, Unary, ValueId};
+
+/// At most so many outermost columns are folded: each is a part of its own, and an argument.
+const MOST_FOLDED: usize = 16;
 
 /// What a map works on.
 #[derive(Debug)]
@@ -41,6 +44,9 @@ impl Lowering<'_> {
             "Pow" => return self.power(node),
             other => return Err(format!("the plan has no {other}")),
         };
+        if let Some(mean) = self.mean_of_tokens(node, op)? {
+            return Ok(Some(Tensors::Matrix(mean)));
+        }
         if let Some(scores) = self.scored(node, op)? {
             return Ok(Some(Tensors::Scores(scores)));
         }
@@ -59,7 +65,31 @@ impl Lowering<'_> {
         self.map(node, 1, &|places| vec![Instruction::Unary(Unary::Pow(exponent), places[0])])
     }
 
+    /// The sum over all tokens, by how many they are.
+    fn mean_of_tokens(&mut self, node: &TypedNode, op: Binary) -> Result<Option<Matrix>, String> {
+        let (sum, is_reciprocal) = match (op, self.input(node, 0)?, self.input(node, 1)?) {
+            (_, Tensors::Matrix(sum), Tensors::Count { is_reciprocal }) => (sum.clone(), *is_reciprocal),
+            (Binary::Mul, Tensors::Count { is_reciprocal: true }, Tensors::Matrix(sum)) => (sum.clone(), true),
+            _ => return Ok(None),
+        };
+        let maker = self.plan.nodes.iter().find(|made| made.output == sum.value).map(|made| &made.op);
+        match (op, maker) {
+            (Binary::Mul | Binary::Div, Some(Op::Pool { x, fold: Fold::Sum })) if is_reciprocal == (op == Binary::Mul) => {
+                let op = Op::Pool { x: *x, fold: Fold::Mean };
+                let value = self.push(&node.name, Rows::Batch, sum.width(), op);
+                Ok(Some(Matrix { value, ..sum }))
+            }
+            _ => Err("works with the number of tokens in a way that no mean does".into()),
+        }
+    }
+
     pub(super) fn unary(&mut self, node: &TypedNode, op: &ElementWiseOp) -> Made {
+        if let (Tensors::Count { is_reciprocal: false }, "Recip") = (self.input(node, 0)?, &*op.0.name()) {
+            return Ok(Some(Tensors::Count { is_reciprocal: true }));
+        }
+        if let Some(code) = composed(op) {
+            return self.map(node, 1, &|_| code[1..].to_vec());
+        }
         let op = match op.0.name().as_str() {
             "Abs" => Unary::Abs,
             "Ceil" => Unary::Ceil,
@@ -101,12 +131,16 @@ impl Lowering<'_> {
             let tensor = tensor.cast_to_dt(op.to).map_err(|e| format!("{e:#}"))?.into_owned();
             return Ok(Some(Tensors::ByPosition(tensor.into(), *axis, *at)));
         }
+        if let Tensors::Const(tensor) = self.input(node, 0)? {
+            let is_count = dimension(tensor).is_some_and(|length| self.is_tokens(&length)) && op.to == DatumType::F32;
+            return if is_count { Ok(Some(Tensors::Count { is_reciprocal: false })) } else { self.cast_const(node, op) };
+        }
         if let Tensors::Positions { .. } = self.input(node, 0)? {
             let is_count = op.to.is_integer() || op.to == DatumType::TDim;
             return if is_count { Ok(Some(self.input(node, 0)?.clone())) } else { Err("works on the tokens' places".into()) };
         }
         let matrix = self.matrix(node, 0)?;
-        let is_whole = |kind: DatumType| kind.is_integer() || kind == DatumType::Bool;
+        let is_whole = |kind: DatumType| kind.is_integer() || kind == DatumType::Bool || kind == DatumType::TDim;
         let made = match op.to {
             DatumType::F32 if is_whole(from) || from == DatumType::F32 => Matrix { value: self.float(node, &matrix), ..matrix },
             DatumType::Bool => {
@@ -121,6 +155,12 @@ impl Lowering<'_> {
         Ok(Some(Tensors::Matrix(made)))
     }
 
+    fn cast_const(&self, node: &TypedNode, op: &Cast) -> Made {
+        let Tensors::Const(tensor) = self.input(node, 0)? else { return Err("is no constant".into()) };
+        let made = tensor.cast_to_dt(op.to).map_err(|e| format!("{e:#}"))?.into_owned();
+        Ok(Some(Tensors::Const(made.into())))
+    }
+
     /// A map over the first `count` inputs; `code` is given their places and ends with the result.
     fn map(&mut self, node: &TypedNode, count: usize, code: &dyn Fn(&[usize]) -> Vec<Instruction>) -> Made {
         let mut operands = Vec::with_capacity(count);
@@ -129,7 +169,8 @@ impl Lowering<'_> {
                 Tensors::Const(tensor) => Operand::Const((*tensor).clone()),
                 Tensors::Matrix(matrix) => Operand::Matrix(matrix),
                 Tensors::ByPosition(tensor, axis, from) => Operand::Matrix(self.by_position(node, &tensor, axis, from)?),
-                Tensors::Positions { .. } => return Err("works on the tokens' places".into()),
+                Tensors::Positions { .. } => return Err("works on the tokens' places, as for relative positions".into()),
+                Tensors::Count { .. } => return Err("works with the number of tokens".into()),
                 Tensors::Scores(_) => return Err("works on scores in a way that no attention does".into()),
             });
         }
@@ -165,7 +206,20 @@ impl Lowering<'_> {
             Reducer::Min => Fold::Min,
             ref other => return Err(format!("the plan folds by no {other:?}")),
         };
-        let folded: Vec<Axis> = op.axes.iter().map(|place| matrix.axes[*place]).filter(|axis| *axis != Axis::One).collect();
+        let mut times = 1;
+        let mut folded = Vec::new();
+        for axis in op.axes.iter().map(|place| matrix.axes[*place]) {
+            match axis {
+                Axis::One => {}
+                Axis::Spread(Some(length)) if op.reducer == Reducer::Sum => times *= length,
+                Axis::Spread(None) if op.reducer == Reducer::Sum => return Err("sums what is the same for each token".into()),
+                Axis::Spread(_) => {}
+                axis => folded.push(axis),
+            }
+        }
+        if times > 1 {
+            return Err(format!("sums what is the same {times} times"));
+        }
         let columns = folded.iter().filter(|axis| matches!(axis, Axis::Column(_))).count();
         let mut x = self.float(node, &matrix);
         let is_square = op.reducer == Reducer::MeanOfSquares;
@@ -179,6 +233,9 @@ impl Lowering<'_> {
             let value = self.push(&node.name, Rows::Batch, matrix.width(), Op::Pool { x, fold });
             return Ok(Some(Tensors::Matrix(Matrix { value, axes, sizes: matrix.sizes })));
         }
+        if folded == [Axis::Column(0)] && matrix.sizes.len() > 1 && matrix.sizes[0] <= MOST_FOLDED && !is_square {
+            return self.fold_outermost(node, &matrix, axes, op).map(|made| Some(Tensors::Matrix(made)));
+        }
         if columns != folded.len() || columns != matrix.sizes.len() {
             return Err("folds some columns, or others than columns".into());
         }
@@ -190,6 +247,30 @@ impl Lowering<'_> {
             value = self.push(&node.name, matrix.rows(), 1, Op::Map { program, args: vec![value] });
         }
         Ok(Some(Tensors::Matrix(Matrix { value, axes, sizes: Vec::new() })))
+    }
+
+    /// Folds the outermost columns, as the features of a row: each is a part of its own.
+    fn fold_outermost(&mut self, node: &TypedNode, matrix: &Matrix, axes: Vec<Axis>, op: &Reduce) -> Result<Matrix, String> {
+        let join = match op.reducer {
+            Reducer::Max => Binary::Max,
+            Reducer::Min => Binary::Min,
+            _ => Binary::Add,
+        };
+        let count = matrix.sizes[0];
+        let mut args = Vec::with_capacity(count);
+        for place in 0..count {
+            args.push(self.columns(node, matrix, 0, place, place + 1)?.value);
+        }
+        let mut code: Vec<Instruction> = (0..count).map(Instruction::Arg).collect();
+        code.push(Instruction::Binary(join, 0, 1));
+        for place in 2..count {
+            code.push(Instruction::Binary(join, code.len() - 1, place));
+        }
+        let inner = |axis: Axis| if let Axis::Column(place) = axis { Axis::Column(place - 1) } else { axis };
+        let axes = axes.into_iter().map(inner).collect();
+        let op = Op::Map { program: Program::new(code), args };
+        let value = self.push(&node.name, matrix.rows(), matrix.width() / count, op);
+        Ok(Matrix { value, axes, sizes: matrix.sizes[1..].to_vec() })
     }
 
     pub(super) fn rms_norm(&mut self, node: &TypedNode, op: &RmsNorm) -> Made {
@@ -222,6 +303,22 @@ impl Lowering<'_> {
     }
 }
 
+/// Operators of tract's that are several of a program's.
+fn composed(op: &ElementWiseOp) -> Option<Vec<Instruction>> {
+    use Instruction::{Arg, Binary as Two, Scalar};
+    if let Some(LeakyRelu { alpha }) = op.0.downcast_ref::<LeakyRelu>() {
+        // the greater of x and 0, and a share of the lesser
+        let (most, least) = (Two(Binary::Max, 0, 1), Two(Binary::Min, 0, 1));
+        return Some(vec![Arg(0), Scalar(0.0), most, least, Scalar(*alpha), Two(Binary::Mul, 3, 4), Two(Binary::Add, 2, 5)]);
+    }
+    if op.0.is::<HardSwish>() {
+        let gate = [Scalar(1.0 / 6.0), Two(Binary::Mul, 0, 1), Scalar(0.5), Two(Binary::Add, 2, 3)];
+        let held = [Scalar(0.0), Two(Binary::Max, 4, 5), Scalar(1.0), Two(Binary::Min, 6, 7), Two(Binary::Mul, 0, 8)];
+        return Some([&[Arg(0)][..], &gate, &held].concat());
+    }
+    None
+}
+
 /// How a map's outcome lies: as its widest operand, and with a row for each token if any has.
 fn common(operands: &[Operand]) -> Result<Matrix, String> {
     let matrices: Vec<&Matrix> =
@@ -237,8 +334,9 @@ fn common(operands: &[Operand]) -> Result<Matrix, String> {
         }
         for (place, axis) in matrix.axes.iter().enumerate() {
             match (layout.axes[place], *axis) {
-                (Axis::One, Axis::Batch | Axis::Token) => layout.axes[place] = *axis,
-                (own, other) if own == other || other == Axis::One => {}
+                (Axis::One, Axis::Batch | Axis::Token | Axis::Spread(_)) => layout.axes[place] = *axis,
+                (Axis::Spread(_), Axis::Batch | Axis::Token) => layout.axes[place] = *axis,
+                (own, other) if own == other || matches!(other, Axis::One | Axis::Spread(_)) => {}
                 (own, other) => return Err(format!("puts {own:?} and {other:?} together")),
             }
         }
@@ -254,7 +352,7 @@ fn common(operands: &[Operand]) -> Result<Matrix, String> {
                 return Err("spreads over columns of several constants".into());
             }
             for (place, length) in tensor.shape().iter().enumerate().filter(|(_, length)| **length > 1) {
-                if layout.axes[place] != Axis::One {
+                if layout.axes[place] != Axis::One && layout.axes[place] != Axis::Spread(Some(*length)) {
                     return Err(format!("has a constant along {:?}", layout.axes[place]));
                 }
                 layout.sizes.push(*length);

@@ -6,6 +6,7 @@ mod attention;
 mod axes;
 mod form;
 mod linear;
+mod lookups;
 mod maps;
 
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use tract_onnx::prelude::{DatumType, OutletId, TDim, Tensor, TypedFact, TypedModel, TypedNode};
 use tract_onnx::tract_core::internal::DimLike;
-use tract_onnx::tract_core::ops::array::{Gather, MultiBroadcastTo, Range, Slice, TypedConcat};
+use tract_onnx::tract_core::ops::array::{CumSum, Gather, MultiBroadcastTo, Range, Slice, TypedConcat};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
@@ -51,6 +52,8 @@ enum Tensors {
     ByPosition(Arc<Tensor>, usize, usize),
     /// The token's place in its sequence, and so many more; at which axis of how many.
     Positions { from: usize, axis: usize, rank: usize },
+    /// How many tokens the sequence has, or one over that.
+    Count { is_reciprocal: bool },
     /// Inside of an attention.
     Scores(Scores),
 }
@@ -168,6 +171,9 @@ impl<'m> Lowering<'m> {
         if let Some(op) = op.downcast_ref::<Gather>() {
             return self.gather(node, op);
         }
+        if let Some(op) = op.downcast_ref::<CumSum>() {
+            return self.running(node, op);
+        }
         if op.is::<Range>() {
             return self.range(node);
         }
@@ -220,6 +226,9 @@ impl<'m> Lowering<'m> {
 
     fn output(&mut self, outlet: OutletId, name: String) -> Result<(), String> {
         let fact = self.model.outlet_fact(outlet).map_err(|e| format!("{e:#}"))?.clone();
+        if fact.datum_type != DatumType::F32 {
+            return Err(format!("the output is of {:?}, and plans make float32", fact.datum_type));
+        }
         let matrix = match self.known.get(&outlet) {
             Some(Tensors::Matrix(matrix)) => matrix.clone(),
             Some(Tensors::Const(_)) => return Err("the output is the same for every batch".into()),
@@ -277,7 +286,8 @@ impl<'m> Lowering<'m> {
             Tensors::Matrix(matrix) => Ok(matrix.clone()),
             Tensors::Const(_) => Err(format!("input {slot} is the same for every batch")),
             Tensors::ByPosition(..) => Err(format!("input {slot} is cut by position, and no table")),
-            Tensors::Positions { .. } => Err(format!("input {slot} is the tokens' places themselves")),
+            Tensors::Positions { .. } => Err(format!("input {slot} is the tokens' places themselves, as for relative positions")),
+            Tensors::Count { .. } => Err(format!("input {slot} is the number of tokens")),
             Tensors::Scores(_) => Err(format!("input {slot} has a row and a column for each token")),
         }
     }

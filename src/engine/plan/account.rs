@@ -77,6 +77,7 @@ impl Plan {
                 let each = (size.rows(x.rows) * x.width) as u64; // product and sum; then the weights' sum, and the quotient
                 (0, 2 * each + size.rows(x.rows) as u64 + elements)
             }
+            Op::CumSum(_) => (0, elements),
             Op::Concat(_) | Op::Slice(_) => (0, 0),
         };
         Cost { flops, other_ops, bytes: self.node_bytes(node, size) }

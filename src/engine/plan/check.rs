@@ -99,7 +99,9 @@ impl Plan {
                     let table = self.weight(*table);
                     ensure(table.width == out.width, &|| format!("{} is {} wide, not {}", table.name, table.width, out.width))?;
                     match lookup {
-                        Lookup::Id(id) => same_rows(*id).and_then(|()| is(*id, 1)),
+                        Lookup::Id(id) => same_rows(*id).and_then(|()| is(*id, 1)).and_then(|()| {
+                            ensure(self.value(*id).kind != Type::Bool, &|| format!("value {} is no number of a row", id.0))
+                        }),
                         Lookup::Position(from) => ensure(out.rows == Rows::Token && *from < table.rows, &|| {
                             format!("position {from} of {} rows", table.rows)
                         }),
@@ -155,6 +157,10 @@ impl Plan {
                 is(*x, out.width).and_then(|()| float(*x)).and_then(|()| is(*weights, 1))?;
                 let fits = [x, weights].iter().all(|id| self.value(**id).rows == Rows::Token) && out.rows == Rows::Batch;
                 ensure(fits, &|| "does not make rows of tokens".into())
+            }
+            Op::CumSum(x) => {
+                is(*x, out.width).and_then(|()| float(*x)).and_then(|()| same_rows(*x))?;
+                ensure(out.rows == Rows::Token, &|| "sums rows that are no tokens".into())
             }
             Op::Concat(parts) => {
                 parts.iter().try_for_each(|id| same_rows(*id))?;

@@ -163,6 +163,8 @@ pub enum Op {
         /// What the weights' sum is at least.
         at_least: f32,
     },
+    /// For each token, the sum over its sequence up to it.
+    CumSum(ValueId),
     /// Values side by side.
     Concat(Vec<ValueId>),
     /// Some columns.
@@ -184,6 +186,7 @@ impl Op {
             Self::Reduce { .. } => "reduce",
             Self::Pool { .. } => "pool",
             Self::MeanPool { .. } => "mean_pool",
+            Self::CumSum(_) => "cum_sum",
             Self::Concat(_) => "concat",
             Self::Slice(_) => "slice",
         }
@@ -198,7 +201,9 @@ impl Op {
             }
             Self::Embed { tables, .. } => tables.iter().filter_map(|(_, row)| row.value()).collect(),
             Self::MeanPool { x, weights, .. } => vec![*x, *weights],
-            Self::RmsNorm { x, .. } | Self::Softmax(x) | Self::Reduce { x, .. } | Self::Pool { x, .. } => vec![*x],
+            Self::RmsNorm { x, .. } | Self::Softmax(x) | Self::CumSum(x) | Self::Reduce { x, .. } | Self::Pool { x, .. } => {
+                vec![*x]
+            }
             Self::Attention { q, k, v, bias, .. } => {
                 [Some(q.value), Some(k.value), Some(v.value), *bias].into_iter().flatten().collect()
             }
@@ -233,7 +238,9 @@ impl Op {
             }
             Self::Embed { tables, .. } => tables.iter_mut().filter_map(|(_, row)| row.value_mut()).for_each(put),
             Self::MeanPool { x, weights, .. } => [x, weights].into_iter().for_each(put),
-            Self::RmsNorm { x, .. } | Self::Softmax(x) | Self::Reduce { x, .. } | Self::Pool { x, .. } => put(x),
+            Self::RmsNorm { x, .. } | Self::Softmax(x) | Self::CumSum(x) | Self::Reduce { x, .. } | Self::Pool { x, .. } => {
+                put(x)
+            }
             Self::Attention { q, k, v, bias, .. } => {
                 [&mut q.value, &mut k.value, &mut v.value].into_iter().chain(bias).for_each(put);
             }

@@ -13,6 +13,7 @@ use axum::routing::any;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use prost::Message;
+use tokio_util::sync::CancellationToken;
 use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
 use tonic::metadata::MetadataMap;
 use tonic::server::Grpc;
@@ -68,19 +69,28 @@ pub(super) fn routes() -> Router<Shared> {
 
 async fn call(shared: Shared, method: Method, request: Request) -> Response {
     let arrival = Stamp::now();
-    let max_body = shared.limits.max_body_bytes();
+    let (max_body, body_timeout) = (shared.limits.max_body_bytes(), shared.limits.body_timeout.get());
+    let has_come = CancellationToken::new();
+    let come = has_come.clone();
     let service = tower::service_fn(move |message: tonic::Request<Bytes>| {
+        come.cancel();
         let shared = shared.clone();
         async move { answer(&shared, method, arrival, message).await }
     });
     let mut accepted = EnabledCompressionEncodings::default();
     accepted.enable(CompressionEncoding::Gzip);
-    let mut response = Grpc::new(Raw)
+    let mut grpc = Grpc::new(Raw)
         .apply_compression_config(accepted, EnabledCompressionEncodings::default())
-        .apply_max_message_size_config(Some(max_body), None)
-        .unary(service, request)
-        .await
-        .map(Body::new);
+        .apply_max_message_size_config(Some(max_body), None);
+    let too_slow = async {
+        if tokio::time::timeout(body_timeout, has_come.cancelled()).await.is_ok() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let mut response = tokio::select! {
+        response = grpc.unary(service, request) => response.map(Body::new),
+        () = too_slow => Refusal::Slow { ms: body_timeout.as_millis() }.to_grpc().into_http(),
+    };
     // tonic says OUT_OF_RANGE of a message that is too large; the protocol's word is RESOURCE_EXHAUSTED
     if let Some(status) = response.headers_mut().get_mut(STATUS).filter(|status| *status == "11") {
         *status = HeaderValue::from(Code::ResourceExhausted as i32);

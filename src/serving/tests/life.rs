@@ -1,9 +1,15 @@
 //! Connections: both protocols on one port, many at once, clients that go away, and the stop.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use hyper_util::client::legacy::Client as Legacy;
+use hyper_util::rt::TokioExecutor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -111,7 +117,7 @@ async fn what_is_left_after_the_grace_period_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_408() {
+async fn a_body_that_does_not_come_is_refused() {
     let limits = Limits { body_timeout: Period::from_millis(30), ..Limits::default() };
     against(adder(), limits, async |client| {
         let mut slow = TcpStream::connect(client.base.trim_start_matches("http://")).await.unwrap();
@@ -120,6 +126,11 @@ async fn a_body_that_does_not_come_is_408() {
         let length = slow.read(&mut got).await.unwrap();
         let text = String::from_utf8_lossy(&got[..length]).into_owned();
         assert!(text.starts_with("HTTP/1.1 408") && text.contains("the body did not come within 30 ms"), "{text}");
+        let h2 = Legacy::builder(TokioExecutor::new()).http2_only(true).build_http();
+        let nothing = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>());
+        let stalled = client.post("/inference.GRPCInferenceService/ModelInfer").header("content-type", "application/grpc");
+        let got = h2.request(stalled.body(nothing).unwrap()).await.unwrap();
+        assert_eq!(got.headers()["grpc-status"], "4");
     })
     .await;
 }

@@ -28,6 +28,16 @@ async fn server_and_model_describe_themselves() {
 }
 
 #[tokio::test]
+async fn a_name_with_any_letters_is_asked_for_in_percent() {
+    against(vec![fake("org/m é", "1", Does::Add)], Limits::default(), async |client| {
+        assert_eq!(client.get("/v2/models/org%2Fm%20%C3%A9").await.json()["name"], "org/m é");
+        assert_eq!(client.get("/v2/models/org%2Fm%20%C3%A9/versions/1/ready").await.status, 200);
+        assert_eq!(client.get("/v2/models/%ff").await.status, 400);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn readiness_is_the_models() {
     let (warm, cold) = (fake("warm", "1", Does::Add), fake("cold", "1", Does::Add));
     cold.ready.store(false, Ordering::SeqCst);
