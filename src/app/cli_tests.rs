@@ -92,6 +92,37 @@ fn a_server_is_named_as_users_spell_it() {
 }
 
 #[test]
+fn a_model_is_inspected_timed_and_quantized() {
+    use crate::app::engine::cli::{Cpus, Device, EngineSub, Numbers};
+
+    let Command::Engine(EngineSub::Inspect(args), _) = parsed("lapwing engine inspect m.onnx --batch 1,8 --plan").unwrap() else {
+        panic!("not inspect")
+    };
+    assert_eq!((args.batch, args.length, args.plan, args.json), (vec![1, 8], vec![], true, false));
+    let line = "lapwing engine bench m.onnx --threads 1,2 --cpus 0-1 --precision int8 --device cuda --seconds 0.5 --json";
+    let Command::Engine(EngineSub::Bench(args), _) = parsed(line).unwrap() else { panic!("not bench") };
+    assert_eq!((args.threads, args.cpus, args.device), (vec![1, 2], Some(Cpus(vec![0, 1])), Device::Cuda));
+    assert_eq!((args.precision, args.seconds, args.json), (Numbers::Int8, 0.5, true));
+    let Command::Engine(EngineSub::Quantize(args), _) = parsed("lapwing engine quantize m.onnx --calibrate r.npz").unwrap()
+    else {
+        panic!("not quantize")
+    };
+    assert_eq!((args.batch, args.threads, args.output), (32, 1, None));
+    for wrong in [
+        "inspect",
+        "inspect m.onnx --batch 0",
+        "bench m.onnx --seconds 0",
+        "bench m.onnx --cpus 1-0",
+        "bench m.onnx --precision fp16",
+        "bench m.onnx --threads 0",
+        "quantize m.onnx",
+        "--upstream http://m:1 inspect m.onnx",
+    ] {
+        assert!(parsed(&format!("lapwing engine {wrong}")).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn help_and_version_are_no_mistakes_and_the_rest_is() {
     assert_eq!(parsed("lapwing --help").unwrap_err().kind(), ErrorKind::DisplayHelp);
     assert_eq!(parsed("lapwing --version").unwrap_err().kind(), ErrorKind::DisplayVersion);

@@ -2,16 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::config;
 use crate::engine::config::{Config, Executor, Wanted};
 use crate::engine::model::{By, Model, Options};
 use crate::engine::served::Served;
 use crate::engine::service::Servable;
-use crate::engine::{EngineError, config};
 use crate::proxy;
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
 use crate::settings::{Cpus, Period};
@@ -35,7 +36,7 @@ pub enum HostError {
         /// Its file.
         path: String,
         /// What about it.
-        cause: EngineError,
+        cause: ReadError,
     },
     /// Models that cannot be served together.
     #[error("engine: {0}")]
@@ -121,12 +122,32 @@ impl Hosted {
 }
 
 fn load(config: &Config, wanted: &Wanted<'_>, options: &Options) -> Result<Model, HostError> {
-    let fails = |cause| HostError::Model { name: wanted.name.clone(), path: wanted.path.display().to_string(), cause };
-    let model = Model::read(wanted.path, options).map_err(fails)?;
+    let (name, path) = (wanted.name.clone(), wanted.path.display().to_string());
+    let model = read(config, wanted.path, options).map_err(|cause| HostError::Model { name, path, cause })?;
     if let (Some(refused), Executor::Auto) = (model.refused(), config.executor) {
         tracing::warn!(model = wanted.name, %refused, "has no plan and is run by tract, call by call");
     }
     Ok(model)
+}
+
+type ReadError = Box<dyn std::error::Error + Send + Sync>;
+
+#[cfg(feature = "engine")]
+fn read(config: &Config, path: &Path, options: &Options) -> Result<Model, ReadError> {
+    use crate::engine::onnx::Graph;
+    use crate::engine::quant::calibration::Calibration;
+
+    let graph = Graph::read(path)?;
+    let mut options = options.clone();
+    if let Some(file) = config.calibration.on() {
+        options.plan.precision = Calibration::read(file.path())?.precision(&graph)?;
+    }
+    Ok(Model::new(graph, &options)?)
+}
+
+#[cfg(not(feature = "engine"))]
+fn read(_: &Config, path: &Path, options: &Options) -> Result<Model, ReadError> {
+    Ok(Model::read(path, options)?)
 }
 
 /// To which processors the engine's threads are held.

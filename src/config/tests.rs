@@ -412,5 +412,9 @@ fn faults_of_the_engine_are_named() {
     assert!(told("{policy: fixed:0}").contains("must be adaptive, or fixed and a number of calls"));
     assert!(told("{cpus: 3-1}").contains("must be auto, or processors by number"));
     assert!(told("{min_wait: 6ms}").contains("must be at most max_wait, which is 5ms"));
+    assert!(
+        told("{models: {a: a.onnx, b: b.onnx}, precision: int8, calibration: r.json}")
+            .contains("is of one model, and there are several")
+    );
     assert!(told("{calibration: r.json}").contains("is of no use unless precision is int8"));
 }

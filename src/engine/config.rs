@@ -212,6 +212,9 @@ impl Config {
         if self.calibration.is_on() && self.precision != Precision::Int8 {
             checks.fault("calibration", &self.calibration, "is of no use unless precision is int8");
         }
+        if self.calibration.is_on() && self.wanted().count() > 1 {
+            checks.fault("calibration", &self.calibration, "is of one model, and there are several");
+        }
         for (key, path) in &self.models {
             let (name, version) = key.split_once('@').unwrap_or((key, VERSION));
             let is_name =

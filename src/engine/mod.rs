@@ -11,11 +11,13 @@ mod error;
 pub mod fuse;
 pub mod lower;
 pub mod model;
-#[cfg(all(test, feature = "engine"))]
+#[cfg(test)]
+#[cfg(feature = "engine")]
 mod naive;
 pub mod onnx;
 pub mod plan;
-#[cfg(all(test, feature = "engine"))]
+#[cfg(test)]
+#[cfg(feature = "engine")]
 mod plan_tests;
 #[cfg(feature = "engine")]
 pub mod quant;

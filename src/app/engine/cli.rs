@@ -1,8 +1,47 @@
-//! What may be asked of `lapwing engine`.
+//! What may be asked of `lapwing engine`: the arguments of its commands, and how lists and processors are written.
 
-use clap::Subcommand;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::{EXAMPLES, ServeArgs};
+
+const INSPECT: &str = "\
+FLOPs count a multiply-add as two. Bytes are those of each matrix that a node reads or writes, once; `min bytes` are those that
+any execution must touch: weights, inputs and outputs.
+
+Examples:
+  lapwing engine inspect model.onnx                             what it is, what runs it, what it costs
+  lapwing engine inspect model.onnx --batch 1,8 --length 256    at these sizes
+  lapwing engine inspect model.onnx --plan                      also its nodes, after fusion
+  lapwing engine inspect model.onnx --plan --json               the plan as JSON
+
+A model that has no plan is run by tract; the node that stands in the way is named.";
+
+const BENCH: &str = "\
+Each case is warmed up; then forward passes are timed one by one, without a queue, on inputs that are made up. `util` is the rate
+over the peak of what binds the model (compute, memory or launch); peaks are measured first, on the same threads.
+
+Examples:
+  lapwing engine bench model.onnx                                    one row and 32, on one thread
+  lapwing engine bench model.onnx --batch 1,8,32 --length 64,128     six cases
+  lapwing engine bench model.onnx --threads 1,2 --cpus 0-1           each thread on a processor of its own
+  lapwing engine bench model.onnx --precision int8                   in 8 bits, rows with ranges of their own
+  lapwing engine bench model.onnx --executor tract                   by tract, to compare with
+  lapwing engine bench model.onnx --json                             an object a line, for scripts";
+
+const QUANTIZE: &str = "\
+Runs the model in single precision over the rows, looks at what goes into each product, and compares: weights, speed, and how far
+each output is from single precision. Tokens that are masked out do not count.
+
+Rows are a .npy file for models of one input, else a .npz file (numpy.savez) with an array for each input, by its name.
+
+Examples:
+  lapwing engine quantize model.onnx --calibrate rows.npy                        what 8 bits would cost and gain
+  lapwing engine quantize model.onnx --calibrate rows.npz --against other.npz    judged by rows that were not seen
+  lapwing engine quantize model.onnx --calibrate rows.npz --output ranges.json   keep the ranges
+
+8 bits are never chosen by themselves: `--precision int8 --calibration ranges.json` asks for them.";
 
 /// What to do with a model.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
@@ -10,4 +49,177 @@ pub enum EngineSub {
     /// Serve models: the Open Inference Protocol by REST and gRPC, on this engine
     #[command(after_help = EXAMPLES)]
     Serve(Box<ServeArgs>),
+    /// Tell what a model is, what runs it, and what it costs by shape
+    #[command(after_help = INSPECT)]
+    Inspect(InspectArgs),
+    /// Time a model's forward passes, and compare them with what this machine could do at best
+    #[command(after_help = BENCH)]
+    Bench(BenchArgs),
+    /// Tell what a model loses and gains in 8 bits, and write the ranges that its products' inputs have
+    #[command(after_help = QUANTIZE)]
+    Quantize(QuantizeArgs),
+}
+
+/// What `inspect` is asked.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct InspectArgs {
+    /// The model, an ONNX file
+    #[arg(value_name = "MODEL.onnx")]
+    pub model: PathBuf,
+    /// Rows (sequences) of a batch, several by commas [default: 1,32]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count(4096))]
+    pub batch: Vec<u64>,
+    /// Tokens of a sequence, several by commas [default: 16,128]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count(65_536))]
+    pub length: Vec<u64>,
+    /// The plan too, a node a line; what nodes cost is that of the first shape
+    #[arg(long)]
+    pub plan: bool,
+    /// As one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `bench` is asked.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct BenchArgs {
+    /// The model, an ONNX file
+    #[arg(value_name = "MODEL.onnx")]
+    pub model: PathBuf,
+    /// Rows (sequences) of a batch, several by commas [default: 1,32]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count(4096))]
+    pub batch: Vec<u64>,
+    /// Tokens of a sequence, several by commas [default: 64]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count(65_536))]
+    pub length: Vec<u64>,
+    /// Threads that share a forward pass, several by commas
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = count(1024))]
+    pub threads: Vec<u64>,
+    /// How long each case is timed, at least five forward passes
+    #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Where it runs
+    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    pub device: Device,
+    /// In what numbers products are done
+    #[arg(long, value_enum, default_value_t = Numbers::Fp32)]
+    pub precision: Numbers,
+    /// Ranges that `quantize` wrote, for int8 [default: each row its own]
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
+    /// What runs it: its plan where it has one, or tract
+    #[arg(long, value_enum, default_value_t = Runs::Auto)]
+    pub executor: Runs,
+    /// Processors that threads are held to, as in 0-1 or 0,2 [default: any]
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    pub cpus: Option<Cpus>,
+    /// A JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `quantize` is asked.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct QuantizeArgs {
+    /// The model, an ONNX file
+    #[arg(value_name = "MODEL.onnx")]
+    pub model: PathBuf,
+    /// Rows that ranges are found on
+    #[arg(long, value_name = "ROWS.npy|npz")]
+    pub calibrate: PathBuf,
+    /// Rows that accuracy and speed are judged by [default: those of --calibrate]
+    #[arg(long, value_name = "ROWS.npy|npz")]
+    pub against: Option<PathBuf>,
+    /// Rows of a batch
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = count(4096))]
+    pub batch: u64,
+    /// How long speed is measured, all precisions in turn
+    #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Threads that share a forward pass
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1024))]
+    pub threads: u64,
+    /// Processors that threads are held to, as in 0-1 or 0,2 [default: any]
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    pub cpus: Option<Cpus>,
+    /// Where the ranges are written, as JSON [default: nowhere]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// A JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where a model runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    /// The best that there is: the processor, in this version
+    Auto,
+    /// The processor
+    Cpu,
+    /// Not in this version
+    Cuda,
+}
+
+/// In what numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Numbers {
+    /// Single precision
+    Fp32,
+    /// 8-bit whole numbers, where a product is fit for them
+    Int8,
+}
+
+/// What runs a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Runs {
+    /// Its plan where it has one, else tract
+    Auto,
+    /// Tract
+    Tract,
+}
+
+/// Processors by number, as they were listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpus(pub Vec<usize>);
+
+fn count(most: u64) -> clap::builder::RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..=most)
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.trim().parse().map_err(|_| "is not a number".to_owned())?;
+    if (0.001..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("must be between 0.001 and 3600".to_owned()) }
+}
+
+/// `0-1,4`
+fn cpus(text: &str) -> Result<Cpus, String> {
+    let bad = || "needs numbers and ranges, as in 0-1 or 0,2".to_owned();
+    let mut list = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.trim().parse().map_err(|_| bad())?, last.trim().parse().map_err(|_| bad())?);
+        if last < first || last >= 4096 {
+            return Err(bad());
+        }
+        list.extend(first..=last);
+    }
+    let mut once = list.clone();
+    once.sort_unstable();
+    once.dedup();
+    if once.len() == list.len() { Ok(Cpus(list)) } else { Err("names a processor twice".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_numbers_and_ranges() {
+        assert_eq!(cpus("0-1,4").unwrap(), Cpus(vec![0, 1, 4]));
+        assert_eq!(cpus("3").unwrap(), Cpus(vec![3]));
+        for wrong in ["", "a", "2-1", "0-", "0,0", "1-2,2", "0-99999999"] {
+            assert!(cpus(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,15 +1,77 @@
 //! `lapwing engine`: what is done with a model from the command line, besides serving traffic through a proxy.
 
+#[cfg(not(feature = "engine"))]
+mod absent;
+#[cfg(feature = "engine")]
+mod bench;
 pub mod cli;
+mod error;
+mod inspect;
+#[cfg(feature = "engine")]
+mod machine;
+#[cfg(feature = "engine")]
+mod made_up;
+mod numbers;
+#[cfg(feature = "engine")]
+mod quantize;
 mod serve;
+mod shapes;
 
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
+#[cfg(not(feature = "engine"))]
+use self::{absent as bench, absent as quantize};
 use cli::EngineSub;
+use error::ToolError;
 
-/// Does what is asked and gives the exit code. `env` are the variables of Lapwing's.
+/// Does what is asked and gives the exit code: 1 for any fault, which is told on standard error; 64 where settings are at fault.
+/// `env` are the variables of Lapwing's.
 pub(super) fn run(command: &EngineSub, env: Vec<(String, String)>) -> ExitCode {
-    match command {
-        EngineSub::Serve(args) => serve::run(&args.sources(env)),
+    let mut out = io::stdout();
+    let (name, done) = match command {
+        EngineSub::Serve(args) => return serve::run(&args.sources(env)),
+        EngineSub::Inspect(args) => ("inspect", inspect::run(args, &mut out)),
+        EngineSub::Bench(args) => ("bench", bench::run(args, &mut out)),
+        EngineSub::Quantize(args) => ("quantize", quantize::run(args, &mut out)),
+    };
+    match done.and_then(|()| Ok(out.flush()?)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if !error.is_nobody_listening() {
+                eprintln!("lapwing engine {name}: {error}");
+            }
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// The name that rows give a model: its file's, without the ending.
+fn name_of(path: &Path) -> String {
+    path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Writes a value as one line of JSON.
+fn line(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<(), ToolError> {
+    let text = serde_json::to_string(value).map_err(io::Error::from)?;
+    writeln!(out, "{text}")?;
+    // a row may take seconds, and whoever reads them through a pipe wants each when it is there
+    Ok(out.flush()?)
+}
+
+/// Holds the fields of an object, but for those below `but`, against docs/ENGINE.md.
+#[cfg(test)]
+fn documented(value: &serde_json::Value, but: &[&str]) {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ENGINE.md")).unwrap();
+    fn hold(value: &serde_json::Value, but: &[&str], text: &str) {
+        for (name, value) in value.as_object().into_iter().flatten() {
+            assert!(text.contains(&format!("`{name}`")), "docs/ENGINE.md does not tell of {name}");
+            if !but.contains(&name.as_str()) {
+                hold(value, but, text);
+            }
+        }
+        value.as_array().into_iter().flatten().for_each(|value| hold(value, but, text));
+    }
+    hold(value, but, &text);
 }

@@ -10,6 +10,7 @@ mod attention_core;
 pub mod embed;
 mod executor;
 pub mod gemm;
+mod held;
 pub mod level;
 pub mod map;
 mod map_ops;

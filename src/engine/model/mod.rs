@@ -213,7 +213,7 @@ impl Model {
     /// # Errors
     ///
     /// [`EngineError::Input`] with the tensor that does not fit, what was expected and what came.
-    pub fn accept(&self, inputs: &mut Vec<Tensor>) -> Result<Work, EngineError> {
+    pub fn accept(&self, inputs: &mut [Tensor]) -> Result<Work, EngineError> {
         ports::order(&self.inputs, inputs)?;
         match &self.runner {
             #[cfg(feature = "engine")]

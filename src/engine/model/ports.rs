@@ -53,7 +53,7 @@ pub(super) fn datatype(kind: DatumType) -> Option<Datatype> {
 }
 
 /// Puts a call's tensors in the order of the ports, and holds each against its port.
-pub(super) fn order(ports: &[Port], tensors: &mut Vec<Tensor>) -> Result<(), EngineError> {
+pub(super) fn order(ports: &[Port], tensors: &mut [Tensor]) -> Result<(), EngineError> {
     for (at, port) in ports.iter().enumerate() {
         let Some(found) = tensors.iter().skip(at).position(|tensor| tensor.name == port.name) else {
             let got: Vec<_> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();

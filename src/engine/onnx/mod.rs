@@ -2,6 +2,7 @@
 //! simplifies.
 
 mod check;
+mod cost;
 #[cfg(test)]
 mod tests;
 
@@ -13,8 +14,8 @@ use tract_onnx::prelude::{Framework, InferenceModelExt, TractResult, TypedModel}
 
 use super::EngineError;
 
-/// A model as tract understands it, simplified but not yet changed for its own kernels.
-#[derive(Debug)]
+/// A model as tract understands it, simplified but not yet changed for its own kernels. A copy shares its weights.
+#[derive(Clone, Debug)]
 pub struct Graph {
     /// The typed graph.
     pub typed: TypedModel,

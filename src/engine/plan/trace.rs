@@ -42,3 +42,15 @@ impl Plan {
             .min()
     }
 }
+
+impl Plan {
+    /// Ids of the input at this place must be below this: the rows of the smallest table that they are looked up in. `None`
+    /// where they are looked up in none.
+    #[must_use]
+    pub fn ids_below(&self, input: usize) -> Option<usize> {
+        let value = self.inputs.get(input)?.value;
+        let tables = self.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });
+        let looked_up = tables.filter(|(_, lookup)| matches!(lookup, Lookup::Id(id) if *id == value));
+        looked_up.map(|(table, _)| self.weight(*table).rows).min()
+    }
+}

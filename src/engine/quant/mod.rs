@@ -7,6 +7,7 @@
 //! - Activations, static: unsigned, one range for every row, found by an [`Observer`] that saw the calibration rows.
 
 mod accuracy;
+pub mod calibration;
 mod histogram;
 pub mod npy;
 pub mod npz;

@@ -184,12 +184,12 @@ fn bools(body: &[u8]) -> Result<Vec<bool>, NpyError> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// A file as NumPy writes it: the header padded to whole 64 bytes.
-    pub(in super::super) fn file(version: u8, descr: &str, fortran: &str, shape: &str, body: &[u8]) -> Vec<u8> {
+    pub(crate) fn file(version: u8, descr: &str, fortran: &str, shape: &str, body: &[u8]) -> Vec<u8> {
         let mut text = format!("{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}");
         let fixed = if version == 1 { 10 } else { 12 };
         while (fixed + text.len() + 1) % 64 != 0 {

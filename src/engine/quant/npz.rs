@@ -95,14 +95,14 @@ fn u32_at(file: &[u8], at: usize) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::super::npy::Values;
     use super::super::npy::tests::file;
     use super::*;
     use proptest::prelude::*;
 
     /// An archive of members, the local headers with the extra field that `numpy.savez` writes.
-    fn archive(members: &[(&str, Vec<u8>)], method: u8) -> Vec<u8> {
+    pub(crate) fn archive(members: &[(&str, Vec<u8>)], method: u8) -> Vec<u8> {
         let (mut out, mut directory) = (Vec::new(), Vec::new());
         for (name, body) in members {
             let (at, len) = (out.len() as u32, body.len() as u32);

@@ -13,6 +13,7 @@
 
 mod caches;
 mod chains;
+mod launch;
 mod stream;
 mod window;
 
@@ -107,7 +108,7 @@ impl Spread {
 }
 
 /// Why nothing was measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeaksError {
     /// Not as many threads came together as there should be.
     #[error("{wanted} threads were to be measured, but {ran} ran at the same time")]
@@ -116,6 +117,12 @@ pub enum PeaksError {
         wanted: usize,
         /// Threads that came.
         ran: usize,
+    },
+    /// A plan of nodes that do nothing could not be run.
+    #[error("launch: cannot be measured: {reason}")]
+    Launch {
+        /// What the executor said.
+        reason: String,
     },
 }
 

@@ -1,0 +1,140 @@
+//! The rows of a benchmark. The names of their fields are told in docs/ENGINE.md and stay. Times are microseconds, rates a second.
+
+use serde::Serialize;
+
+use super::super::machine::percentile;
+use super::super::shapes::Shape;
+use crate::engine::cpu::gemm::int8::LevelI8;
+use crate::engine::cpu::{Options, peaks::Peaks};
+use crate::engine::roofline::{Efficiency, Roofline};
+
+/// What all rows of one model with one number of threads share.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Run {
+    pub(super) model: String,
+    pub(super) device: &'static str,
+    pub(super) executor: &'static str,
+    pub(super) precision: &'static str,
+    pub(super) threads: usize,
+    pub(super) cpu_flags: String,
+}
+
+/// What a batch has to do, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) flops: Option<u64>,
+    pub(super) min_bytes: Option<u64>,
+    pub(super) roofline: Option<Roofline>,
+}
+
+/// One case.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    #[serde(flatten)]
+    pub(super) run: Run,
+    pub(super) batch: usize,
+    pub(super) length: Option<usize>,
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+    pub(super) flops: Option<u64>,
+    pub(super) bytes: Option<u64>,
+    pub(super) flops_per_s: Option<f64>,
+    pub(super) bytes_per_s: Option<f64>,
+    pub(super) bound: Option<&'static str>,
+    pub(super) utilisation: Option<f64>,
+    pub(super) optimum_us: Option<f64>,
+    pub(super) peak_suspect: Option<bool>,
+    pub(super) batch_speed_up: Option<f64>,
+    pub(super) batch_efficiency: Option<f64>,
+    pub(super) min_bytes: Option<u64>,
+    pub(super) runs: usize,
+}
+
+impl Row {
+    /// Of a case's times, sorted, and of the median of one row at the same length, if that is known.
+    pub(super) fn new(run: &Run, shape: Shape, sorted_ns: &[u64], work: &Work, one_ns: Option<u64>) -> Self {
+        let (p50, p99) = (percentile(sorted_ns, 0.5) as f64, percentile(sorted_ns, 0.99) as f64);
+        let reached = work.roofline.and_then(|roofline| roofline.reached(p50));
+        let batched = one_ns.and_then(|one| Efficiency::of(shape.batch, one as f64, p50));
+        Self {
+            run: run.clone(),
+            batch: shape.batch,
+            length: shape.length,
+            p50_us: p50 / 1e3,
+            p99_us: p99 / 1e3,
+            flops: work.flops,
+            bytes: work.roofline.map(|roofline| roofline.bytes),
+            flops_per_s: work.flops.filter(|_| p50 > 0.0).map(|flops| flops as f64 * 1e9 / p50),
+            bytes_per_s: reached.map(|reached| reached.bytes_per_s),
+            bound: work.roofline.map(|roofline| roofline.bound.name()),
+            utilisation: reached.map(|reached| reached.utilisation),
+            optimum_us: work.roofline.map(|roofline| roofline.optimum_ns / 1e3),
+            peak_suspect: reached.map(|reached| reached.peak_suspect),
+            batch_speed_up: batched.map(|batched| batched.speed_up),
+            batch_efficiency: batched.map(|batched| batched.efficiency),
+            min_bytes: work.min_bytes,
+            runs: sorted_ns.len(),
+        }
+    }
+}
+
+/// From nothing to the first answer.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ColdStart {
+    #[serde(flatten)]
+    pub(super) run: Run,
+    pub(super) case: &'static str,
+    pub(super) batch: usize,
+    pub(super) length: Option<usize>,
+    pub(super) load_us: f64,
+    pub(super) first_us: f64,
+}
+
+impl ColdStart {
+    pub(super) fn new(run: &Run, shape: Shape, load_ns: u64, first_ns: u64) -> Self {
+        let (load_us, first_us) = (load_ns as f64 / 1e3, first_ns as f64 / 1e3);
+        Self { run: run.clone(), case: "cold_start", batch: shape.batch, length: shape.length, load_us, first_us }
+    }
+}
+
+/// What the machine can do with these threads.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct PeaksRow {
+    pub(super) case: &'static str,
+    pub(super) device: &'static str,
+    pub(super) threads: usize,
+    pub(super) cpu_flags: String,
+    pub(super) level: &'static str,
+    pub(super) level_int8: &'static str,
+    pub(super) fp32_flops_per_s: f64,
+    pub(super) int8_ops_per_s: f64,
+    pub(super) l2_bytes_per_s: f64,
+    pub(super) llc_bytes_per_s: f64,
+    pub(super) dram_bytes_per_s: f64,
+    pub(super) l2_bytes: usize,
+    pub(super) llc_bytes: usize,
+    pub(super) launch_us: f64,
+    pub(super) spread: f64,
+}
+
+impl PeaksRow {
+    pub(super) fn new(run: &Run, options: &Options, peaks: &Peaks) -> Self {
+        Self {
+            case: "peaks",
+            device: run.device,
+            threads: run.threads,
+            cpu_flags: run.cpu_flags.clone(),
+            level: options.level.runnable().name(),
+            level_int8: LevelI8::for_floats(options.level).name(),
+            fp32_flops_per_s: peaks.flops_per_s,
+            int8_ops_per_s: peaks.int8_ops_per_s,
+            l2_bytes_per_s: peaks.l2_bytes_per_s,
+            llc_bytes_per_s: peaks.llc_bytes_per_s,
+            dram_bytes_per_s: peaks.dram_bytes_per_s,
+            l2_bytes: peaks.l2_bytes,
+            llc_bytes: peaks.llc_bytes,
+            launch_us: peaks.launch_ns / 1e3,
+            spread: peaks.spread.worst(),
+        }
+    }
+}

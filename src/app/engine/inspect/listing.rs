@@ -1,0 +1,31 @@
+//! A plan as a table: a node a line, with what it costs at one shape.
+
+use std::io::Write;
+
+use super::super::error::ToolError;
+use super::super::numbers::si;
+use super::super::shapes::Shape;
+use super::size;
+use crate::engine::plan::{Plan, Rows};
+
+/// Writes the nodes in the order in which they run.
+pub(super) fn write(plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<(), ToolError> {
+    let length = shape.length.map_or_else(String::new, |length| format!(" × {length} tokens"));
+    writeln!(out, "\nplan: {} nodes; costs are those of {} rows{length}", plan.nodes.len(), shape.batch)?;
+    writeln!(out, "{:>4}  {:<11}{:>12}{:>15}{:>12}  name", "node", "op", "shape", "FLOPs", "bytes")?;
+    for (place, node) in plan.nodes.iter().enumerate() {
+        let made = plan.value(node.output);
+        let rows = if made.rows == Rows::Token { "tokens" } else { "rows" };
+        let cost = plan.cost(node, size(shape));
+        writeln!(
+            out,
+            "{place:>4}  {:<11}{:>12}{:>15}{:>12}  {}",
+            node.op.name(),
+            format!("{rows}×{}", made.width),
+            si(cost.flops as f64, "FLOP"),
+            si(cost.bytes as f64, "B"),
+            node.name
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! What is told of a model in one precision. The names of its fields are told in docs/ENGINE.md and stay.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::super::error::ToolError;
+use super::super::numbers::si;
+use crate::engine::quant::Accuracy;
+
+/// What the reports of one model share.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Shared {
+    pub(super) model: String,
+    pub(super) device: &'static str,
+    pub(super) executor: &'static str,
+    pub(super) threads: usize,
+    pub(super) cpu_flags: String,
+    pub(super) batch: usize,
+    pub(super) length: Option<usize>,
+    pub(super) rows: usize,
+    pub(super) products: usize,
+}
+
+/// The model in one precision.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    pub(super) shared: Shared,
+    pub(super) precision: &'static str,
+    pub(super) ranges: Option<&'static str>,
+    pub(super) weight_bytes: usize,
+    pub(super) p50_us: f64,
+    pub(super) speed_up: f64,
+    pub(super) int8_products: usize,
+    pub(super) static_products: usize,
+    /// How far each output is from single precision; none of single precision itself.
+    pub(super) outputs: Vec<Output>,
+}
+
+/// How far an output is from single precision.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Output {
+    pub(super) name: String,
+    pub(super) rows: usize,
+    pub(super) max_error: f64,
+    pub(super) mean_error: f64,
+    pub(super) cosine_min: f64,
+    pub(super) cosine_mean: f64,
+    pub(super) top1_agreement: f64,
+}
+
+impl Output {
+    pub(super) fn new(name: &str, rows: usize, accuracy: Accuracy) -> Self {
+        let Accuracy { max_error, mean_error, cosine_min, cosine_mean, top1_agreement } = accuracy;
+        Self { name: name.to_owned(), rows, max_error, mean_error, cosine_min, cosine_mean, top1_agreement }
+    }
+}
+
+/// Writes the reports for people.
+pub(super) fn table(reports: &[Report], out: &mut dyn Write) -> Result<(), ToolError> {
+    let Some(Report { shared, .. }) = reports.first() else { return Ok(()) };
+    let length = shared.length.map_or_else(String::new, |length| format!(" of {length} tokens"));
+    let (model, batch, rows) = (&shared.model, shared.batch, shared.rows);
+    writeln!(out, "{model}: {rows} rows{length}, in batches of {batch}; threads: {}; {}", shared.threads, shared.cpu_flags)?;
+    writeln!(out, "\n{:<14}{:>12}{:>12}{:>10}{:>10}{:>10}", "", "weights", "p50", "speed-up", "in bytes", "static")?;
+    for report in reports {
+        let of = |count: usize| format!("{count}/{}", shared.products);
+        writeln!(
+            out,
+            "{:<14}{:>12}{:>12}{:>9.2}×{:>10}{:>10}",
+            name(report),
+            si(report.weight_bytes as f64, "B"),
+            si(report.p50_us / 1e6, "s"),
+            report.speed_up,
+            of(report.int8_products),
+            of(report.static_products),
+        )?;
+    }
+    writeln!(
+        out,
+        "\n{:<14}{:>12}{:>12}{:>12}{:>13}{:>8}{:>9}  output",
+        "against fp32", "max error", "mean error", "cosine min", "cosine mean", "top-1", "rows"
+    )?;
+    for report in reports {
+        for output in &report.outputs {
+            writeln!(
+                out,
+                "{:<14}{:>12.3e}{:>12.3e}{:>12.5}{:>13.5}{:>6.1} %{:>9}  {}",
+                name(report),
+                output.max_error,
+                output.mean_error,
+                output.cosine_min,
+                output.cosine_mean,
+                output.top1_agreement * 100.0,
+                output.rows,
+                output.name
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// `int8 static`
+fn name(report: &Report) -> String {
+    report.ranges.map_or_else(|| report.precision.to_owned(), |ranges| format!("{} {ranges}", report.precision))
+}

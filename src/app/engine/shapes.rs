@@ -1,0 +1,71 @@
+//! Which sizes of a batch are looked at: what was asked for, held against what the model takes.
+
+use super::error::ToolError;
+use crate::engine::Model;
+
+/// A batch of so many rows, of so many tokens where the model has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Rows, or sequences.
+    pub(super) batch: usize,
+    /// Tokens of each; `None` where calls choose no length.
+    pub(super) length: Option<usize>,
+}
+
+/// What was asked for, and what is taken where nothing was.
+pub(super) struct Asked<'a> {
+    pub(super) batch: &'a [u64],
+    pub(super) length: &'a [u64],
+    pub(super) batch_default: &'a [u64],
+    pub(super) length_default: &'a [u64],
+}
+
+impl Asked<'_> {
+    /// Every batch at every length, small ones first, each once.
+    pub(super) fn shapes(&self, model: &Model) -> Result<Vec<Shape>, ToolError> {
+        let batches = self.batches(model)?;
+        let lengths = self.lengths(model)?;
+        let of = |length: Option<usize>| batches.iter().map(move |batch| Shape { batch: *batch, length });
+        Ok(lengths.into_iter().flat_map(of).collect())
+    }
+
+    fn batches(&self, model: &Model) -> Result<Vec<usize>, ToolError> {
+        let fixed = model.inputs().iter().find_map(|port| Some((port, (*port.shape.first()?)?)));
+        let Some((port, fixed)) = fixed else {
+            return Ok(sorted(if self.batch.is_empty() { self.batch_default } else { self.batch }));
+        };
+        match self.batch.iter().find(|batch| **batch != fixed as u64) {
+            Some(other) => Err(ToolError::argument(
+                "batch",
+                format!("{other}: the model's input {} has a fixed batch of {fixed}", port.name),
+            )),
+            None => Ok(vec![fixed]),
+        }
+    }
+
+    fn lengths(&self, model: &Model) -> Result<Vec<Option<usize>>, ToolError> {
+        if !model.inputs().iter().any(|port| port.shape.iter().skip(1).any(Option::is_none)) {
+            return Ok(vec![None]);
+        }
+        let longest = model.longest().unwrap_or(usize::MAX);
+        let lengths = if self.length.is_empty() {
+            let mut fit = sorted(self.length_default);
+            fit.iter_mut().for_each(|length| *length = longest.min(*length));
+            fit.dedup();
+            fit
+        } else {
+            sorted(self.length)
+        };
+        match lengths.iter().find(|length| **length > longest) {
+            Some(length) => Err(ToolError::argument("length", format!("{length}: the model's positions end at {longest}"))),
+            None => Ok(lengths.into_iter().map(Some).collect()),
+        }
+    }
+}
+
+fn sorted(counts: &[u64]) -> Vec<usize> {
+    let mut counts: Vec<usize> = counts.iter().filter_map(|count| usize::try_from(*count).ok()).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}

@@ -1,0 +1,64 @@
+//! What tract says that a graph costs, for models that have no plan: products of matrices and convolutions, as they stand in the
+//! simplified graph.
+
+use tract_onnx::prelude::{Symbol, TractResult, TypedFact, TypedNode};
+use tract_onnx::tract_core::internal::{Cost, SymbolValues};
+use tract_onnx::tract_core::ops::cnn::{Conv, Deconv};
+use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_core::ops::logic::IfThenElse;
+use tract_onnx::tract_core::ops::scan::Scan;
+
+use super::Graph;
+
+impl Graph {
+    /// FLOPs of products and convolutions for a call of so many rows, of so many tokens where axes behind the first are open; a
+    /// multiply-add is two. `None` where the graph holds what tract does not count (loops, branches, transposed convolutions), or
+    /// where a length depends on the call's values.
+    #[must_use]
+    pub fn flops(&self, rows: usize, length: usize) -> Option<u64> {
+        let symbols = self.symbols(rows, length).ok()?;
+        self.typed.nodes.iter().try_fold(0_u64, |sum, node| sum.checked_add(self.node_flops(node, &symbols)?))
+    }
+
+    /// How many numbers of floating point the file's constants hold.
+    #[must_use]
+    pub fn parameters(&self) -> u64 {
+        let constants = self.typed.nodes.iter().filter_map(|node| node.op_as::<Const>());
+        let floats = constants.map(Const::val).filter(|tensor| tensor.datum_type().is_float());
+        floats.map(|tensor| tensor.len() as u64).sum()
+    }
+
+    fn node_flops(&self, node: &TypedNode, symbols: &SymbolValues) -> Option<u64> {
+        if node.op_is::<Scan>() || node.op_is::<IfThenElse>() || node.op_is::<Deconv>() {
+            return None;
+        }
+        if !node.op_is::<EinSum>() && !node.op_is::<Conv>() {
+            return Some(0);
+        }
+        let facts: TractResult<Vec<&TypedFact>> = node.inputs.iter().map(|outlet| self.typed.outlet_fact(*outlet)).collect();
+        let costs = node.op.cost(&facts.ok()?).ok()?;
+        costs.iter().filter(|(kind, _)| matches!(kind, Cost::FMA(_))).try_fold(0_u64, |sum, (_, count)| {
+            let count = u64::try_from(count.eval_to_i64(symbols).ok()?).ok()?;
+            sum.checked_add(count.checked_mul(2)?)
+        })
+    }
+
+    /// The open lengths of the inputs: the first axis has rows, others tokens.
+    fn symbols(&self, rows: usize, length: usize) -> TractResult<SymbolValues> {
+        let mut values = SymbolValues::default();
+        for outlet in &self.typed.inputs {
+            let fact = self.typed.outlet_fact(*outlet)?;
+            for (axis, dim) in fact.shape.iter().enumerate() {
+                let count = if axis == 0 { rows } else { length };
+                let open: Vec<Symbol> = dim.symbols().into_iter().collect();
+                if let [symbol] = &open[..]
+                    && values.get(symbol).is_none()
+                {
+                    values.set(symbol, i64::try_from(count)?);
+                }
+            }
+        }
+        Ok(values)
+    }
+}
