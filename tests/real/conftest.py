@@ -12,6 +12,9 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from engine import fixtures  # noqa: E402
+from engine.reference import Reference  # noqa: E402
+from engine.served import Engine  # noqa: E402
 from lapwing import NO_SPANS, Lapwing  # noqa: E402
 from otlp_sink import OtlpSink  # noqa: E402
 from process import Process, free_port, wait_for, wait_listening  # noqa: E402
@@ -217,3 +220,56 @@ def mlserver_grpc(behind):
 def llama(behind):
     """It has no exporter."""
     return behind(Llama, env=NO_SPANS)
+
+
+# --- the engine
+
+@pytest.fixture(scope="session")
+def start_engine(binary, logs):
+    """Starts an engine with models; ends with the session. `wait=False` where it is not to become ready."""
+    started = []
+
+    def start(models, *args, wait=True):
+        engine = Engine(binary, logs, models, *args)
+        started.append(engine)
+        return engine.wait_ready() if wait else engine
+
+    yield start
+    for engine in started:
+        engine.process.stop()
+
+
+@pytest.fixture(scope="session")
+def models_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="session")
+def minilm(models_folder):
+    """MiniLM's file."""
+    return fixtures.minilm(models_folder / "minilm.onnx")
+
+
+@pytest.fixture(scope="session")
+def sentences():
+    """Token ids of real sentences by the real tokenizer, 2 to over 100 of them."""
+    return fixtures.encoded(fixtures.SENTENCES)
+
+
+@pytest.fixture(scope="session")
+def known(models_folder, minilm, start_engine):
+    """What ONNX Runtime says of MiniLM in two spellings, the MLP and the demo's digits, and one engine with all of them."""
+    paths = {
+        "minilm": minilm,
+        "minilm_decomposed": fixtures.minilm(models_folder / "minilm_decomposed.onnx", norm_as_op=False),
+        "mlp": fixtures.mlp(models_folder / "mlp.onnx"),
+        "digits": fixtures.DIGITS,
+    }
+    return {name: Reference(path) for name, path in paths.items()}, start_engine(list(paths.items()))
+
+
+@pytest.fixture(scope="session")
+def magika(start_engine):
+    """The same of magika, for which there is no plan."""
+    path = fixtures.magika()
+    return Reference(path), start_engine([("magika", path)])

@@ -17,7 +17,7 @@ def run(binary, tmp_path, script, *args):
     """The raw figures; a bound that is missed on a busy machine (exit code 1) is no failure here."""
     raw = tmp_path / "raw.json"
     command = [sys.executable, str(BENCH / script), "--lapwing", binary, "--json", str(raw), *args]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode in (0, 1) and raw.exists(), done.stdout + done.stderr
     return json.loads(raw.read_text()), done.stdout
 
@@ -64,3 +64,20 @@ def test_overhead(binary, tmp_path):
     assert raw["medians"].keys() == {"direct", "nginx", "lapwing"}, out
     assert raw["medians"]["lapwing"]["bad"] == 0, out
     assert raw["lapwing"]["counted"] > 1000, out
+
+
+@pytest.mark.timeout(300)
+def test_engine(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "engine.py", "--quick", "mlp-1", "minilm-1x16", "int8", "cold")
+    assert [one["case"] for one in raw["cases"]] == ["mlp-1", "minilm-1x16", "int8-minilm-32x32"], out
+    assert {one["said"]["executor"] for one in raw["cases"]} == {"plan"}, out
+    assert len(raw["starts"]) == 2, out
+    # without the times: answers in 8 bits are near enough
+    assert [v["what"] for v in raw["verdicts"] if not v["holds"] and "cosine" in v["what"]] == [], out
+
+
+@pytest.mark.timeout(300)
+def test_batching(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "batching.py", "--quick", "bimodal")
+    assert raw["bimodal"]["rounds"].keys() == {"adaptive", "fixed", "padded"}, out
+    assert [v["what"] for v in raw["verdicts"] if not v["holds"] and "padding of" in v["what"]] == [], out

@@ -1,0 +1,330 @@
+#!/usr/bin/env python3
+"""The reference engine against ONNX Runtime, one thread on one core, in one alternating run.
+
+For each case (a model, a batch, a length) and each round, `lapwing engine bench` runs for some seconds, then ONNX Runtime with all
+its optimisations for as long, then tract; the round's ratio is that of the two medians, and the table has the median of the
+ratios with the least and the greatest. Before anything is timed, both are asked for the same batch, the engine through
+`lapwing engine serve`, and must give the same answer. 8 bits are compared with the engine's own fp32 and with ONNX Runtime's
+quantize_dynamic. Then the engine is started again and again: from its start until it is ready, and the first request after that
+beside the later ones.
+
+usage: .venv/bin/python bench/engine.py [--lapwing PATH] [--rounds N] [--seconds S] [--core N] [--quick] [--json FILE] [CASE ...]
+CASE is the beginning of a case's name (`mlp`, `minilm-32x32`, `int8`, `magika`, `cold`); all without any. Needs the packages of
+tests/requirements.txt and tests/requirements-models.txt (tests/run installs them into .venv). Prints Markdown. Exit code 1 if a
+bound is missed.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from dataclasses import dataclass
+
+import numpy as np
+
+from parts import ROOT, Child, arguments, finish, free_port, machine
+
+sys.path.insert(0, str(ROOT / "tests/real"))
+from engine import fixtures  # noqa: E402
+from engine.reference import cosines, over, session  # noqa: E402
+from engine.served import Rest  # noqa: E402
+
+LEAST_FORWARDS = 5
+FIRST_OF_MEDIAN, OWN_SPEED_UP, OF_THEIR_INT8, COSINE = 1.5, 1.8, 1.25, 0.98
+AVX2_BOUND = 1.25
+HEADER = ["model", "shape", "executor", "precision", "engine p50", "ONNX Runtime p50", "ratio [min–max]", "ratio to tract"]
+HEADER += ["GFLOP/s", "utilisation (bound)"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is timed; `bound` is how many times ONNX Runtime's time the engine may take on AVX-512, `None` where it is only told."""
+
+    name: str
+    model: str
+    batch: int
+    length: int | None = None
+    bound: float | None = None
+    precision: str = "fp32"
+
+
+CASES = [
+    Case("mlp-1", "mlp", 1, bound=1.0),
+    Case("mlp-32", "mlp", 32, bound=1.0),
+    Case("minilm-1x16", "minilm", 1, 16),
+    Case("minilm-1x64", "minilm", 1, 64, bound=1.10),
+    Case("minilm-32x32", "minilm", 32, 32, bound=1.0),
+    Case("minilm-32x128", "minilm", 32, 128),
+    Case("magika-1", "magika", 1),
+    Case("int8-minilm-32x32", "minilm", 32, 32, bound=OF_THEIR_INT8, precision="int8"),
+]
+
+
+class Models:
+    """The files, ONNX Runtime's sessions, and inputs."""
+
+    def __init__(self, folder, quick):
+        self.quick = quick
+        self.paths = {"mlp": fixtures.mlp(folder / "mlp.onnx"), "magika": fixtures.magika()}
+        self.paths["minilm"] = fixtures.small_encoder(folder / "minilm.onnx") if quick else fixtures.minilm(folder / "minilm.onnx")
+        self.sessions = {}
+
+    def session(self, case):
+        """At full optimisation, with one thread."""
+        key = case.model, case.precision
+        if key not in self.sessions:
+            path = self.paths[case.model]
+            if case.precision == "int8":
+                from onnxruntime.quantization import QuantType, quantize_dynamic
+
+                path = path.with_suffix(".int8.onnx")
+                quantize_dynamic(self.paths[case.model], path, weight_type=QuantType.QInt8)
+            self.sessions[key] = session(path, threads=1, optimised=True)
+        return self.sessions[key]
+
+    def feeds(self, case):
+        """The same for all: random ids or numbers, nothing masked."""
+        rng, out = np.random.default_rng(1), {}
+        for port in self.session(case).get_inputs():
+            shape = (case.batch, case.length) if case.length else (case.batch, port.shape[1])
+            if port.name == "attention_mask":
+                out[port.name] = np.ones(shape, np.int64)
+            elif port.name == "token_type_ids":
+                out[port.name] = np.zeros(shape, np.int64)
+            elif port.type == "tensor(float)":
+                out[port.name] = rng.standard_normal(shape).astype(np.float32)
+            elif case.model == "magika":
+                out[port.name] = rng.integers(0, 257, shape).astype(np.int32)
+            else:
+                out[port.name] = rng.integers(0, 1000 if self.quick else 20000, shape)
+        return out
+
+
+# === the three ===
+
+
+def bench(options, path, case, executor="auto"):
+    """The object of the case, and all others, that `lapwing engine bench` prints."""
+    command = [options.lapwing, "engine", "bench", path, "--batch", case.batch, "--threads", 1, "--seconds", options.seconds]
+    command += ["--length", case.length] if case.length else []
+    command += ["--precision", case.precision] if case.precision != "fp32" else []
+    command += ["--executor", executor] if executor != "auto" else []
+    command += ["--device", "cpu", "--cpus", options.core, "--json"]
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}: {done.returncode}\n{done.stderr[-2000:]}")
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    (one,) = [line for line in lines if line.get("case", "forward") == "forward" and line.get("batch") == case.batch]
+    return one, lines
+
+
+def onnx_runtime(options, ort_session, feeds):
+    """The median in microseconds, over as many seconds."""
+    took, names = [], [o.name for o in ort_session.get_outputs()]
+    ort_session.run(names, feeds)
+    end = time.perf_counter() + options.seconds
+    while len(took) < LEAST_FORWARDS or time.perf_counter() < end:
+        start = time.perf_counter()
+        ort_session.run(names, feeds)
+        took.append(1e6 * (time.perf_counter() - start))
+    return statistics.median(took)
+
+
+@contextlib.contextmanager
+def served(options, models, *args):
+    """`lapwing engine serve` with models by name, once it is ready: its child, its port, and when it was started."""
+    port = free_port()
+    command = [options.lapwing, "engine", "serve", "--listen", f"127.0.0.1:{port}", "--threads", 1, "--cpus", options.core, *args]
+    for name, path in models.items():
+        command += ["--model", f"{name}={path}"]
+    begun = time.perf_counter()
+    with Child(command, port) as child:
+        while True:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/health/ready", timeout=5) as response:
+                if response.status == 200:
+                    break
+            if child.process.poll() is not None:
+                raise SystemExit(f"the engine ended early with {child.process.returncode}")
+            time.sleep(0.002)
+        yield child, port, begun
+
+
+def same_answers(options, models, cases):
+    """Raises unless the engine answers as ONNX Runtime does; the least cosine of the cases in 8 bits, theirs beside it."""
+    least = {}
+    for precision in sorted({case.precision for case in cases}):
+        mine = [case for case in cases if case.precision == precision]
+        paths = {case.model: models.paths[case.model] for case in mine}
+        with served(options, paths, "--precision", precision) as (_, port, _), Rest(port) as rest:
+            for case in mine:
+                feeds, ort_session = models.feeds(case), models.session(case)
+                reply = rest.infer(case.model, feeds)
+                if reply.status != 200:
+                    raise SystemExit(f"{case.name}: {reply.status} {reply.error}")
+                wanted = dict(zip(reply.outputs, session(models.paths[case.model]).run(list(reply.outputs), feeds)))
+                for name, r in wanted.items():
+                    y = reply.outputs[name]
+                    if not np.isfinite(y).all() or y.shape != r.shape:
+                        raise SystemExit(f"{case.name}: {name}: shape {y.shape} for {r.shape}, or not finite")
+                    if precision == "fp32" and (worst := over(y, r).max()) > 1:
+                        raise SystemExit(f"{case.name}: {name} is {worst:.2f} times as far off ONNX Runtime's as it may be")
+                    if precision == "int8":
+                        theirs = dict(zip(reply.outputs, ort_session.run(list(reply.outputs), feeds)))[name]
+                        least[case.name, name] = cosines(y, r).min(), cosines(theirs, r).min()
+    return least
+
+
+# === rounds ===
+
+
+class Timed:
+    """What the rounds of a case gave, in microseconds."""
+
+    def __init__(self, case):
+        self.case, self.mine, self.theirs, self.tract, self.own, self.said = case, [], [], [], [], {}
+
+    def round(self, options, models):
+        case, path = self.case, models.paths[self.case.model]
+        self.said, lines = bench(options, path, case)
+        self.peaks = next((line for line in lines if line.get("case") == "peaks"), {})
+        self.mine.append(self.said["p50_us"])
+        self.theirs.append(onnx_runtime(options, models.session(case), models.feeds(case)))
+        if case.precision == "int8":
+            whole = Case(case.name, case.model, case.batch, case.length)
+            self.own.append(bench(options, path, whole)[0]["p50_us"])
+        elif self.said["executor"] == "plan" and not options.no_tract:
+            self.tract.append(bench(options, path, case, "tract")[0]["p50_us"])
+
+    def ratios(self, other):
+        return [a / b for a, b in zip(self.mine, other)]
+
+    def figures(self):
+        times = {"mine_us": self.mine, "onnxruntime_us": self.theirs, "tract_us": self.tract, "own_fp32_us": self.own}
+        return {"case": self.case.name, **times, "said": self.said, "peaks": self.peaks}
+
+    def row(self):
+        said, case = self.said, self.case
+        shape = f"{case.batch}×{case.length}" if case.length else str(case.batch)
+        cells = [case.model, shape, said["executor"], said["precision"], us(self.mine), us(self.theirs), spread(self.ratios(self.theirs))]
+        cells.append(spread(self.ratios(self.tract)) if self.tract else "")
+        cells.append("" if said.get("flops_per_s") is None else f"{said['flops_per_s'] / 1e9:.1f}")
+        cells.append("" if said.get("utilisation") is None else f"{said['utilisation']:.2f} ({said['bound']})")
+        return cells
+
+    def verdicts(self):
+        case, out = self.case, []
+        ratio = statistics.median(self.ratios(self.theirs))
+        is_wide = any("avx512f" in str(flag).lower() for flag in flags(self.said))
+        bound = case.bound if is_wide or case.bound is None else max(case.bound, AVX2_BOUND)
+        if bound is not None:
+            out.append((f"{case.name}: time of ONNX Runtime's", f"{ratio:.3f}", f"≤ {bound}", ratio <= bound))
+        if self.own:
+            own = [b / a for a, b in zip(self.mine, self.own)]
+            holds = statistics.median(own) >= OWN_SPEED_UP
+            out.append((f"{case.name}: speed-up over own fp32", spread(own), f"≥ {OWN_SPEED_UP}", holds))
+        return out
+
+
+def us(values):
+    median = statistics.median(values)
+    return f"{median:.0f} µs" if median < 10_000 else f"{median / 1000:.1f} ms"
+
+
+def spread(ratios):
+    return f"{statistics.median(ratios):.2f} [{min(ratios):.2f}–{max(ratios):.2f}]"
+
+
+def flags(said):
+    found = said.get("cpu_flags") or []
+    return found.split() if isinstance(found, str) else found
+
+
+def markdown(header, rows):
+    print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(str(cell) for cell in row) + " |")
+    print(flush=True)
+
+
+# === cold start ===
+
+
+def cold(options, models):
+    """Starts: until ready, the first request after it, and how many times the median of the later ones that is."""
+    case = Case("cold", "minilm", 1, 64)
+    feeds, out = models.feeds(case), []
+    for _ in range(options.starts):
+        with served(options, {"minilm": models.paths["minilm"]}) as (_, port, begun), Rest(port) as rest:
+            ready, took = time.perf_counter() - begun, []
+            for _ in range(options.after + 1):
+                start = time.perf_counter()
+                if rest.infer("minilm", feeds, outputs=["sentence_embedding"]).status != 200:
+                    raise SystemExit("a request failed")
+                took.append(time.perf_counter() - start)
+        begun = time.perf_counter()
+        theirs = session(models.paths["minilm"], threads=1, optimised=True)
+        theirs.run(["sentence_embedding"], feeds)
+        other = time.perf_counter() - begun
+        out.append((ready, took[0], statistics.median(took[1:]), other))
+    ratios = [first / later for _, first, later, _ in out]
+    columns = [[1000 * x for x in column] for column in zip(*out)]
+    cells = [f"{statistics.median(c):.1f} [{min(c):.1f}–{max(c):.1f}]" for c in columns]
+    print(f"Cold start, MiniLM, {options.starts} starts, ms: median [least–greatest]\n")
+    header = ["process start to ready", "first request after", "median of later ones", "first / later", "ONNX Runtime: session and first run"]
+    markdown(header, [[*cells[:3], spread(ratios), cells[3]]])
+    ratio = statistics.median(ratios)
+    verdict = ("first request after ready, of the median", spread(ratios), f"≤ {FIRST_OF_MEDIAN}", ratio <= FIRST_OF_MEDIAN)
+    return {"starts": out}, [verdict]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments(parser)
+    parser.add_argument("--rounds", type=int, default=7, help="(default: 7)")
+    parser.add_argument("--seconds", type=float, default=2, help="for each side of a round, at least five forwards (default: 2)")
+    parser.add_argument("--core", type=int, default=1, help="the core on which all run (default: 1)")
+    parser.add_argument("--starts", type=int, default=10, help="cold starts (default: 10)")
+    parser.add_argument("--after", type=int, default=50, help="requests after the first of a start (default: 50)")
+    parser.add_argument("--no-tract", action="store_true", help="without the column of tract")
+    parser.add_argument("--quick", action="store_true", help="a small encoder in MiniLM's place, 2 rounds: to try the script, for no figures")
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds, options.starts, options.after = 2, 0.2, 2, 10
+    is_wanted = lambda name: not options.cases or any(name.startswith(c) for c in options.cases)  # noqa: E731
+    cases = [case for case in CASES if is_wanted(case.name)]
+    os.sched_setaffinity(0, {options.core})
+    figures, verdicts = {"cases": []}, []
+    with tempfile.TemporaryDirectory() as folder:
+        models = Models(pathlib.Path(folder), options.quick)
+        least = same_answers(options, models, cases)
+        timed = [Timed(case) for case in cases]
+        for round_ in range(options.rounds):
+            print(f"round {round_ + 1} of {options.rounds}", file=sys.stderr, flush=True)
+            for one in timed:
+                one.round(options, models)
+        if timed:
+            cpu = f"{machine()['cpu']}; {' '.join(map(str, flags(timed[0].said)))}"
+            print(f"One thread on one core, {options.rounds} alternating rounds of {options.seconds} s; {cpu}\n")
+            markdown(HEADER, [one.row() for one in timed])
+        for one in timed:
+            verdicts += one.verdicts()
+            figures["cases"].append(one.figures())
+        for (case, name), (mine, theirs) in least.items():
+            bound = f"≥ {COSINE} and ONNX Runtime's {theirs:.5f}"
+            verdicts.append((f"{case}: least cosine of {name}'s rows", f"{mine:.5f}", bound, mine >= max(COSINE, theirs)))
+        if is_wanted("cold"):
+            starts, more = cold(options, models)
+            figures, verdicts = {**figures, **starts}, verdicts + more
+    return finish(options, figures, verdicts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
