@@ -8,14 +8,13 @@ use std::thread::JoinHandle;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::config;
 use crate::engine::config::{Config, Executor, Wanted};
 use crate::engine::model::{By, Model, Options};
 use crate::engine::served::Served;
 use crate::engine::service::Servable;
 use crate::proxy;
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
-use crate::settings::{Cpus, Period};
+use crate::settings::Period;
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -153,6 +152,8 @@ fn read(_: &Config, path: &Path, options: &Options) -> Result<Model, ReadError> 
 /// To which processors the engine's threads are held.
 #[cfg(feature = "engine")]
 fn cpus(config: &Config, reserved: usize) -> Vec<usize> {
+    use crate::settings::Cpus;
+
     let usable = crate::engine::cpu::threads::usable();
     let count = if config.threads == 0 { usable.len().saturating_sub(reserved) } else { config.threads };
     match &config.cpus {
@@ -170,6 +171,7 @@ const fn cpus(_: &Config, _: usize) -> Vec<usize> {
 
 #[cfg(feature = "engine")]
 fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, HostError> {
+    use crate::engine::config::Precision as Wished;
     use crate::engine::cpu::threads::Threads;
     use crate::engine::cpu::{self, Precision};
 
@@ -180,8 +182,8 @@ fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, 
     };
     let threads = Threads::new(count, cpus).map_err(|e| HostError::Threads(e.to_string()))?;
     let precision = match config.precision {
-        config::Precision::Fp32 => Precision::Fp32,
-        config::Precision::Int8 => Precision::Int8(Vec::new()),
+        Wished::Fp32 => Precision::Fp32,
+        Wished::Int8 => Precision::Int8(Vec::new()),
     };
     let plan = cpu::Options { threads: Arc::new(threads), precision, ..cpu::Options::default() };
     Ok(Options { by: by(config), plan })
