@@ -76,7 +76,7 @@ impl Plan {
     pub fn ids_below(&self, input: usize) -> Option<usize> {
         let value = self.inputs.get(input)?.value;
         let tables = self.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });
-        let looked_up = tables.filter(|(_, lookup)| matches!(lookup, Lookup::Id(id) if *id == value));
+        let looked_up = tables.filter(|(_, lookup)| matches!(lookup, Lookup::Id(id) if id.value == value));
         looked_up.map(|(table, _)| self.weight(*table).rows).min()
     }
 }
