@@ -10,6 +10,8 @@ fn the_engine_is_a_model_server_like_any_other() {
     assert_eq!(config.upstream.to_string(), "http://127.0.0.1:9001", "where nobody names another");
     let wanted: Vec<_> = config.engine.wanted().map(|wanted| format!("{} {}", wanted.name, wanted.version)).collect();
     assert_eq!(wanted, ["fraud-2 1", "embed 3"]);
+    let flag = case("upstream: http://m:1", &[], &[("engine.models.all.in@3", "m.onnx")]).loaded().config;
+    assert_eq!(flag.engine.wanted().next().map(|wanted| wanted.name), Some("all.in".to_owned()));
     assert!(given("upstream: http://127.0.0.1:8081\nengine: {model: m.onnx}").is_ok());
     assert!(given("upstream: http://m:1\nengine: {models: {a: a.onnx, a@2: b.onnx}}").is_ok());
 }

@@ -116,12 +116,10 @@ fn ranges(config: &Config, faults: &mut Faults) {
     }
 }
 
-/// The path that a check wrote as text: names of Server-Timing metrics, models and headers, which may hold dots, come last.
+/// The path that a check wrote as text.
 fn path_of(text: &str) -> Path {
-    for map in ["attribution.server_timing", "engine.models", "protocol.tokenizers", super::HEADERS] {
-        if let Some(name) = text.strip_prefix(map).and_then(|rest| rest.strip_prefix('.')) {
-            return Path::dotted(map).key(name);
-        }
+    if let Some(named) = Path::named(text) {
+        return named;
     }
     let mut path = Path::default();
     for part in text.split('.') {

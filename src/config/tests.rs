@@ -35,7 +35,7 @@ pub(super) fn case(yaml: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> 
 }
 
 impl Case {
-    fn loaded(&self) -> Loaded {
+    pub(super) fn loaded(&self) -> Loaded {
         load(&self.sources).unwrap_or_else(|faults| panic!("{}", self.text(&faults)))
     }
 

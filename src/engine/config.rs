@@ -217,10 +217,11 @@ impl Config {
         }
         for (key, path) in &self.models {
             let (name, version) = key.split_once('@').unwrap_or((key, VERSION));
-            let is_name =
-                |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+            let is_name = |text: &str| {
+                !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+            };
             if !is_name(name) || version.parse::<u64>().is_err() {
-                let reason = "must be NAME or NAME@VERSION: letters, digits, _ and -, and a whole number";
+                let reason = "must be NAME or NAME@VERSION: letters, digits, _, - and dots, and a whole number";
                 checks.fault(&format!("models.{key}"), path.display(), reason);
             }
         }
@@ -235,9 +236,9 @@ impl Config {
     }
 }
 
-/// The file's name without its ending, of letters, digits, `_` and `-` only.
+/// The file's name without its ending, of letters, digits, `_`, `-` and dots only.
 fn stem(path: &Path) -> String {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let plain: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    let plain: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' }).collect();
     if plain.is_empty() { "model".to_owned() } else { plain }
 }

@@ -31,7 +31,7 @@ use error::ToolError;
 pub(super) fn run(command: &EngineSub, env: Vec<(String, String)>) -> ExitCode {
     let mut out = io::stdout();
     let (name, done) = match command {
-        EngineSub::Serve(args) => return serve::run(&args.sources(env)),
+        EngineSub::Serve(args) => return serve::run(args, env),
         EngineSub::Inspect(args) => ("inspect", inspect::run(args, &mut out)),
         EngineSub::Bench(args) => ("bench", bench::run(args, &mut out)),
         EngineSub::Quantize(args) => ("quantize", quantize::run(args, &mut out)),

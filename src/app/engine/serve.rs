@@ -77,7 +77,7 @@ pub struct ServeArgs {
 
 impl ServeArgs {
     /// Where the configuration is loaded from, with the process's environment.
-    pub(crate) fn sources(&self, env: Vec<(String, String)>) -> Sources {
+    fn sources(&self, env: Vec<(String, String)>) -> Sources {
         // nothing but the engine listens: the other addresses must not collide with its own
         let unused = ["listen", "admin"].map(|key| (key.to_owned(), "this command", "127.0.0.1:0".to_owned()));
         let off = ["otlp_grpc", "otlp_http"].map(|key| (key.to_owned(), "this command", "off".to_owned()));
@@ -112,8 +112,13 @@ impl ServeArgs {
 }
 
 /// Serves until a signal; gives the exit code.
-pub(super) fn run(sources: &Sources) -> ExitCode {
-    let loaded = match config::load(sources) {
+pub(super) fn run(args: &ServeArgs, env: Vec<(String, String)>) -> ExitCode {
+    let names: Vec<&str> = args.models.iter().filter_map(|given| Some(given.split_once('=')?.0)).collect();
+    if let Some((_, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        eprintln!("lapwing engine serve: --model: {twice} is given twice");
+        return ExitCode::from(check::USAGE as u8);
+    }
+    let loaded = match config::load(&args.sources(env)) {
         Ok(loaded) => loaded,
         Err(faults) => {
             // nobody may listen

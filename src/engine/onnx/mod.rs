@@ -6,10 +6,11 @@ mod cost;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use tract_onnx::pb::ModelProto;
+use tract_onnx::pb::{GraphProto, ModelProto};
 use tract_onnx::prelude::{Framework, InferenceModelExt, TractResult, TypedModel};
 
 use super::EngineError;
@@ -48,8 +49,9 @@ impl Graph {
     /// [`EngineError::Model`] with the part that is at fault.
     pub fn parse(bytes: &[u8], folder: Option<&str>) -> Result<Self, EngineError> {
         let unreadable = |e: tract_onnx::prelude::TractError| EngineError::part("file", format!("is no ONNX model: {e:#}"));
-        let proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes).map_err(unreadable)?;
+        let mut proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes).map_err(unreadable)?;
         check::check(&proto, folder.is_some())?;
+        proto.graph.iter_mut().for_each(name_apart);
         let opset =
             proto.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx")).map_or(0, |set| set.version);
         let operators = operators(&proto);
@@ -59,6 +61,24 @@ impl Graph {
             .map_err(|_| EngineError::part("graph", "the importer panicked; the file is broken in a way it does not expect"))?;
         let typed = typed.map_err(|e| EngineError::part("graph", format!("{e:#}")))?;
         Ok(Self { typed, operators, opset, producer: proto.producer_name })
+    }
+}
+
+/// Gives nodes names of their own: in ONNX a node may be called like a tensor, or another node, and tract has one name for both.
+fn name_apart(graph: &mut GraphProto) {
+    let tensors = graph.initializer.iter().map(|tensor| &tensor.name).chain(graph.input.iter().map(|input| &input.name));
+    let mut taken: HashSet<String> = tensors.cloned().collect();
+    for node in &mut graph.node {
+        let named = if node.name.is_empty() { node.output.first().cloned().unwrap_or_default() } else { node.name.clone() };
+        let mut name = named.clone();
+        let mut times = 1;
+        while !taken.insert(name.clone()) {
+            times += 1;
+            name = format!("{named}#{times}");
+        }
+        if times > 1 {
+            node.name = name;
+        }
     }
 }
 

@@ -108,3 +108,12 @@ fn weights_outside_of_the_folder_are_not_read() {
         assert!(told.contains(location) || told.contains("missing.bin"), "{told}");
     }
 }
+
+#[test]
+fn a_node_may_be_called_like_a_tensor() {
+    let named = NodeProto { op_type: "MatMul".into(), ..node("w", &["x", "w"], "y") };
+    let mut model = model(vec![named, node("w", &["y", "y"], "z"), node("", &["z", "z"], "w#2")], vec![tensor(&[1], 1)]);
+    model.graph.iter_mut().for_each(super::name_apart);
+    let names: Vec<_> = model.graph.unwrap().node.into_iter().map(|node| node.name).collect();
+    assert_eq!(names, ["w#2", "w#3", "w#2#2"]);
+}
