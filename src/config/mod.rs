@@ -119,4 +119,6 @@ impl Config {
 #[cfg(test)]
 mod docs_tests;
 #[cfg(test)]
+mod engine_tests;
+#[cfg(test)]
 mod tests;

@@ -72,7 +72,7 @@ impl Naive<'_> {
                 let sums = each(&|row, column| {
                     let looked = tables.iter().map(|(table, lookup)| {
                         let place = match lookup {
-                            Lookup::Id(id) => at(*id, row, 0) as i64,
+                            Lookup::Id(id) => at(id.value, row, id.from) as i64,
                             Lookup::Position(from) => (self.sequence[row].1 + from) as i64,
                         };
                         let place = if place < 0 { place + self.plan.weight(*table).rows as i64 } else { place };

@@ -7,6 +7,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::io::Write;
+use std::sync::Arc;
 
 use self::rows::{ColdStart, PeaksRow, Row, Run, Work};
 use super::cli::{BenchArgs, Device, Numbers, Runs};
@@ -16,6 +17,7 @@ use super::made_up;
 use super::shapes::{Asked, Shape};
 use crate::engine::Model;
 use crate::engine::cpu::peaks::Peaks;
+use crate::engine::cpu::threads::Threads;
 use crate::engine::cpu::{self, Precision};
 use crate::engine::model::{By, Options, Workspace};
 use crate::engine::onnx::Graph;
@@ -50,15 +52,15 @@ pub(super) fn run(args: &BenchArgs, out: &mut (dyn Write + Send)) -> Result<(), 
     counts.dedup();
     for count in counts {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        machine::apart(args.cpus.as_ref(), || group(args, count, out))?;
+        let threads = machine::threads(count, args.cpus.as_ref())?;
+        machine::apart(&threads, args.cpus.as_ref(), || group(args, &threads, out))?;
     }
     Ok(())
 }
 
-/// All cases with so many threads.
-fn group(args: &BenchArgs, count: usize, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
-    let threads = machine::threads(count, args.cpus.as_ref())?;
-    let plan = cpu::Options { threads, ..cpu::Options::default() };
+/// All cases with these threads.
+fn group(args: &BenchArgs, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
+    let plan = cpu::Options { threads: Arc::clone(threads), ..cpu::Options::default() };
     let mut workspace = Workspace::default();
     let loaded = Loaded::new(args, plan.clone())?;
     let model = &loaded.model;
@@ -71,7 +73,7 @@ fn group(args: &BenchArgs, count: usize, out: &mut (dyn Write + Send)) -> Result
         device: "cpu",
         executor: model.executor(),
         precision: model.precision(),
-        threads: count,
+        threads: threads.count(),
         cpu_flags: machine::cpu_flags(),
     };
     let peaks_row = PeaksRow::new(&run, &plan, &peaks);

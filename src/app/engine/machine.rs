@@ -19,9 +19,14 @@ pub(super) fn threads(count: usize, cpus: Option<&Cpus>) -> Result<Arc<Threads>,
     Ok(Arc::new(Threads::new(count, cpus).map_err(ToolError::told)?))
 }
 
-/// Does `work` on a thread of its own, which is held to the first processor of the list if there is one.
-pub(super) fn apart<T: Send>(cpus: Option<&Cpus>, work: impl FnOnce() -> Result<T, ToolError> + Send) -> Result<T, ToolError> {
-    let first = cpus.and_then(|cpus| cpus.0.first()).copied();
+/// Does `work` on a thread of its own. A single thread does the work of `threads` itself, and is held to the first processor of
+/// the list if there is one; several are held already.
+pub(super) fn apart<T: Send>(
+    threads: &Threads,
+    cpus: Option<&Cpus>,
+    work: impl FnOnce() -> Result<T, ToolError> + Send,
+) -> Result<T, ToolError> {
+    let first = cpus.filter(|_| threads.count() == 1).and_then(|cpus| cpus.0.first()).copied();
     let held = move || {
         if let Some(cpu) = first {
             pin(cpu).map_err(ToolError::told)?;
@@ -81,7 +86,12 @@ mod tests {
         assert_eq!(refused(2, &[0]), "cpus: [0] are too few for 2 threads");
         assert!(refused(1, &[4095]).starts_with("cpus: 4095 is not among those"), "{}", refused(1, &[4095]));
         let first = usable()[0];
-        let here = apart(Some(&Cpus(vec![first])), || Ok(usable())).unwrap();
+        let cpus = Cpus(vec![first]);
+        let here = apart(&Threads::one(), Some(&cpus), || Ok(usable())).unwrap();
         assert_eq!(here, [first]);
+        // whoever asked stays where it was, and so do several threads' callers
+        let all = usable();
+        let two = Threads::new(2, &[]).unwrap();
+        assert_eq!(apart(&two, Some(&cpus), || Ok(usable())).unwrap(), all);
     }
 }

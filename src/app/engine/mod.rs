@@ -60,18 +60,7 @@ fn line(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<(), ToolEr
     Ok(out.flush()?)
 }
 
-/// Holds the fields of an object, but for those below `but`, against docs/ENGINE.md.
 #[cfg(test)]
-fn documented(value: &serde_json::Value, but: &[&str]) {
-    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ENGINE.md")).unwrap();
-    fn hold(value: &serde_json::Value, but: &[&str], text: &str) {
-        for (name, value) in value.as_object().into_iter().flatten() {
-            assert!(text.contains(&format!("`{name}`")), "docs/ENGINE.md does not tell of {name}");
-            if !but.contains(&name.as_str()) {
-                hold(value, but, text);
-            }
-        }
-        value.as_array().into_iter().flatten().for_each(|value| hold(value, but, text));
-    }
-    hold(value, but, &text);
-}
+mod documented;
+#[cfg(test)]
+use documented::documented;

@@ -31,17 +31,17 @@ const LEAST_RUNS: usize = 5;
 
 /// Tells on `out` what `args` ask for.
 pub(super) fn run(args: &QuantizeArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
-    machine::apart(args.cpus.as_ref(), || quantize(args, out))
+    let threads = machine::threads(usize::try_from(args.threads).unwrap_or(usize::MAX), args.cpus.as_ref())?;
+    machine::apart(&threads, args.cpus.as_ref(), || quantize(args, &threads, out))
 }
 
-fn quantize(args: &QuantizeArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
-    let threads = machine::threads(usize::try_from(args.threads).unwrap_or(usize::MAX), args.cpus.as_ref())?;
+fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
     let graph = Graph::read(&args.model)?;
-    let exact = load(&graph, &threads, Precision::Fp32)?;
+    let exact = load(&graph, threads, Precision::Fp32)?;
     let exact_run = executor(&exact)?;
     let calibrate = Rows::read(&args.calibrate, "calibrate", &exact)?;
     let against = args.against.as_ref().map(|file| Rows::read(file, "against", &exact)).transpose()?;
-    let dynamic = load(&graph, &threads, Precision::Int8(Vec::new()))?;
+    let dynamic = load(&graph, threads, Precision::Int8(Vec::new()))?;
     let dynamic_run = executor(&dynamic)?;
     let batch = usize::try_from(args.batch).unwrap_or(usize::MAX);
     let ranges = ranges(exact_run, dynamic_run, &calibrate, batch)?;
@@ -49,7 +49,7 @@ fn quantize(args: &QuantizeArgs, out: &mut (dyn Write + Send)) -> Result<(), Too
         let calibration = Calibration::new(&super::name_of(&args.model), exact_run.plan(), &ranges);
         calibration.write(file).map_err(ToolError::told)?;
     }
-    let fixed = load(&graph, &threads, Precision::Int8(ranges))?;
+    let fixed = load(&graph, threads, Precision::Int8(ranges))?;
     let rows = against.as_ref().unwrap_or(&calibrate);
     let executors = [exact_run, dynamic_run, executor(&fixed)?];
     let times = times(executors, rows, batch.min(rows.count()), args.seconds)?;

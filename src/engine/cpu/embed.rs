@@ -31,6 +31,8 @@ pub struct Table<'a> {
     pub data: &'a [f32],
     /// Which row.
     pub pick: Pick<'a>,
+    /// How far the ids of neighbouring tokens lie apart.
+    pub stride: usize,
 }
 
 /// Embedding failed.
@@ -54,7 +56,7 @@ pub enum EmbedError {
 }
 
 /// Writes the tokens of a range of sequences: `out[t] = sum of table[pick(t)]`. `out` begins with the range's first token and ends with
-/// its last; ids are indexed by the token in the whole batch.
+/// its last; ids are indexed by the token in the whole batch, times the stride.
 ///
 /// # Errors
 /// Names the argument that does not fit, or table, token and value of a wrong id. After a wrong id `out` is partly written.
@@ -70,12 +72,13 @@ pub fn embed(
     inside("sequences", &sequences, count)?;
     let (first, end) = (offsets[sequences.start], offsets[sequences.end]);
     exactly("out", (end - first).saturating_mul(width), out.len())?;
+    let last = |stride: usize| end.checked_sub(1).map_or(0, |token| token.saturating_mul(stride).saturating_add(1));
     for table in tables {
         rows_of("table", table.data.len(), width)?;
         match table.pick {
-            Pick::I64(ids) => at_least("ids", end, ids.len())?,
-            Pick::I32(ids) => at_least("ids", end, ids.len())?,
-            Pick::F32(ids) => at_least("ids", end, ids.len())?,
+            Pick::I64(ids) => at_least("ids", last(table.stride), ids.len())?,
+            Pick::I32(ids) => at_least("ids", last(table.stride), ids.len())?,
+            Pick::F32(ids) => at_least("ids", last(table.stride), ids.len())?,
             Pick::Position(_) | Pick::Row(_) => {}
         }
     }
@@ -89,9 +92,9 @@ impl Table<'_> {
     fn row(&self, width: usize, token: usize, position: usize) -> Result<&[f32], EmbedError> {
         let rows = self.data.len() / width;
         let value = match self.pick {
-            Pick::I64(ids) => ids[token],
-            Pick::I32(ids) => i64::from(ids[token]),
-            Pick::F32(ids) => ids[token] as i64,
+            Pick::I64(ids) => ids[token * self.stride],
+            Pick::I32(ids) => i64::from(ids[token * self.stride]),
+            Pick::F32(ids) => ids[token * self.stride] as i64,
             Pick::Position(start) => i64::try_from(start.saturating_add(position)).unwrap_or(i64::MAX),
             Pick::Row(row) => i64::try_from(row).unwrap_or(i64::MAX),
         };
@@ -179,10 +182,10 @@ mod tests {
             let (offsets, ids) = ([0, 3, 3, 7], [4i64, -1, 10, 0, -11, 7, 3]);
             let small: Vec<i32> = ids.iter().map(|&i| i as i32).collect();
             let all = [
-                Table { name: "words", data: &words, pick: Pick::I64(&ids) },
-                Table { name: "places", data: &places, pick: Pick::Position(2) },
-                Table { name: "kinds", data: &kinds, pick: Pick::Row(1) },
-                Table { name: "again", data: &words, pick: Pick::I32(&small) },
+                Table { name: "words", data: &words, pick: Pick::I64(&ids), stride: 1 },
+                Table { name: "places", data: &places, pick: Pick::Position(2), stride: 1 },
+                Table { name: "kinds", data: &kinds, pick: Pick::Row(1), stride: 1 },
+                Table { name: "again", data: &words, pick: Pick::I32(&small), stride: 1 },
             ];
             for (level, n) in Level::available().into_iter().flat_map(|l| (0..=4).map(move |n| (l, n))) {
                 let mut out = vec![f32::NAN; 7 * width];
@@ -211,7 +214,7 @@ mod tests {
     fn a_wrong_id_names_table_token_and_value() {
         let data = table(5, 2, 0.1);
         for (value, fine) in [(4, true), (-5, true), (5, false), (-6, false), (i64::MIN, false), (i64::MAX, false)] {
-            let one = Table { name: "words", data: &data, pick: Pick::I64(&[0, value]) };
+            let one = Table { name: "words", data: &data, pick: Pick::I64(&[0, value]), stride: 1 };
             let got = embed(Level::best(), &[one], 2, &[0, 2], 0..1, &mut [0.0; 4]);
             if fine {
                 assert_eq!(got, Ok(()));
@@ -219,7 +222,7 @@ mod tests {
                 assert_eq!(got, Err(EmbedError::Id { table: "words".into(), rows: 5, token: 1, value }));
             }
         }
-        let long = Table { name: "places", data: &data, pick: Pick::Position(4) };
+        let long = Table { name: "places", data: &data, pick: Pick::Position(4), stride: 1 };
         let error = embed(Level::best(), &[long], 2, &[0, 2], 0..1, &mut [0.0; 4]).unwrap_err();
         assert_eq!(error.to_string(), "table places has 5 rows, token 1 asks for row 5");
     }
@@ -227,7 +230,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         let data = table(5, 2, 0.1);
-        let one = |pick| [Table { name: "t", data: &data, pick }];
+        let one = |pick| [Table { name: "t", data: &data, pick, stride: 1 }];
         let run =
             |pick, width, offsets: &[usize], n: usize| embed(Level::best(), &one(pick), width, offsets, 0..1, &mut vec![0.0; n]);
         assert_eq!(run(Pick::Row(0), 2, &[0, 2], 4), Ok(()));

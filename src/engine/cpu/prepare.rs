@@ -45,8 +45,11 @@ pub(super) fn prepare(plan: &mut Plan, options: &Options) -> Result<Vec<Ready>, 
         });
     }
     for id in store.packed() {
-        let is_packed = |node: &&Node| matches!(node.op, Op::Gemm { weight, .. } if weight == id);
-        let others = plan.nodes.iter().filter(|node| !is_packed(node)).any(|node| node.op.weights().contains(&id));
+        // a row may be a product's weight and a bias too, even of the same product
+        let others = plan.nodes.iter().any(|node| match &node.op {
+            Op::Gemm { bias, .. } => *bias == Some(id),
+            op => op.weights().contains(&id),
+        });
         if !others {
             plan.weights[id.0].data = Vec::new().into();
         }

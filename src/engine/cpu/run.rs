@@ -180,17 +180,21 @@ impl Run<'_> {
             .iter()
             .map(|(id, lookup)| {
                 let table = self.executor.plan.weight(*id);
-                let pick = match lookup {
-                    Lookup::Position(from) => Pick::Position(*from),
-                    // SAFETY: operands are not written while a node runs
-                    Lookup::Id(id) => match unsafe { self.memory.any(*id) } {
-                        Input::I32(ids) => Pick::I32(ids),
-                        Input::I64(ids) => Pick::I64(ids),
-                        Input::F32(ids) => Pick::F32(ids),
-                        Input::Bool(_) => Pick::I64(&[]),
-                    },
+                // SAFETY: operands are not written while a node runs
+                let ids = |id: ValueId| unsafe { self.memory.any(id) };
+                let (pick, stride) = match lookup {
+                    Lookup::Position(from) => (Pick::Position(*from), 1),
+                    Lookup::Id(id) => {
+                        let pick = match ids(id.value) {
+                            Input::I32(ids) => Pick::I32(ids.get(id.from..).unwrap_or_default()),
+                            Input::I64(ids) => Pick::I64(ids.get(id.from..).unwrap_or_default()),
+                            Input::F32(ids) => Pick::F32(ids.get(id.from..).unwrap_or_default()),
+                            Input::Bool(_) => Pick::I64(&[]),
+                        };
+                        (pick, self.executor.plan.value(id.value).width)
+                    }
                 };
-                Table { name: &table.name, data: &table.data, pick }
+                Table { name: &table.name, data: &table.data, pick, stride }
             })
             .collect();
         let width = self.width(node);

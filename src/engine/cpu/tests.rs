@@ -49,7 +49,8 @@ fn encoder() -> Plan {
     let mut build = Build { plan: Plan::default(), random: StdRng::seed_from_u64(7) };
     let ids = build.value(Rows::Token, 1, Type::I64);
     build.plan.inputs.push(Port { name: "ids".into(), value: ids, features: Vec::new() });
-    let tables = vec![(build.weight(100, 96), Lookup::Id(ids)), (build.weight(300, 96), Lookup::Position(0))];
+    let tables =
+        vec![(build.weight(100, 96), Lookup::Id(Columns { value: ids, from: 0 })), (build.weight(300, 96), Lookup::Position(0))];
     let embedded = build.node(Op::Embed { tables, norm: None }, Rows::Token, 96);
     let (scale, shift) = (Some(build.weight(1, 96)), Some(build.weight(1, 96)));
     let norm = Op::LayerNorm { x: embedded, residual: None, epsilon: 1e-5, scale, shift };

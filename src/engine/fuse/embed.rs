@@ -1,8 +1,8 @@
 //! Sums of looked-up rows are one lookup in several tables, and the norm of such a sum is part of it.
 
 use super::simple::{Simple, simple};
-use super::{derived, makers, reader, uses};
-use crate::engine::plan::{Binary, Norm, Op, Plan};
+use super::{derived, makers, reader, uncopied, uses};
+use crate::engine::plan::{Binary, Columns, Lookup, Norm, Op, Plan, Type};
 
 /// Merges two lookups that are added, or takes in a row that is added; `false` if there are none.
 pub(super) fn merge(plan: &mut Plan) -> bool {
@@ -50,6 +50,24 @@ fn with_row(plan: &mut Plan, uses: &[usize], at: usize) -> bool {
     plan.nodes[next].op = Op::Embed { tables, norm: None };
     plan.nodes.remove(at);
     true
+}
+
+/// Lets lookups read their ids where they lie: not cut out of a row of them, and not made float32.
+pub(super) fn uncut(plan: &mut Plan) {
+    for at in 0..plan.nodes.len() {
+        let Op::Embed { tables, .. } = &plan.nodes[at].op else { continue };
+        let ids: Vec<Lookup> = tables.iter().map(|(_, lookup)| direct(plan, *lookup)).collect();
+        if let Op::Embed { tables, .. } = &mut plan.nodes[at].op {
+            tables.iter_mut().zip(ids).for_each(|((_, lookup), id)| *lookup = id);
+        }
+    }
+}
+
+fn direct(plan: &Plan, lookup: Lookup) -> Lookup {
+    let Lookup::Id(id) = lookup else { return lookup };
+    let id = super::uncut(plan, id);
+    let source = uncopied(plan, id.value);
+    if plan.value(source).kind == Type::Bool { Lookup::Id(id) } else { Lookup::Id(Columns { value: source, ..id }) }
 }
 
 /// Takes a norm into the lookup that it alone reads; `false` if there is none.

@@ -9,10 +9,12 @@ mod pool;
 mod qkv;
 mod share;
 mod simple;
+#[cfg(all(test, feature = "engine"))]
+mod tests;
 
 use std::collections::BTreeMap;
 
-use super::plan::{Instruction, Node, Op, Plan, ValueId, Weight, WeightId};
+use super::plan::{Columns, Instruction, Node, Op, Plan, ValueId, Weight, WeightId};
 
 /// Fuses a plan as it was lowered.
 pub fn fuse(plan: &mut Plan) {
@@ -27,6 +29,7 @@ pub fn fuse(plan: &mut Plan) {
     while norm::add(plan) {}
     while embed::norm(plan) {}
     qkv::merge(plan);
+    embed::uncut(plan);
     maps::uncopy(plan);
     prune(plan);
     while maps::inline(plan) {}
@@ -71,6 +74,14 @@ fn uncopied(plan: &Plan, value: ValueId) -> ValueId {
             _ => value,
         },
         _ => value,
+    }
+}
+
+/// The columns of the value that these were cut out of.
+fn uncut(plan: &Plan, columns: Columns) -> Columns {
+    match plan.nodes.iter().find(|node| node.output == columns.value).map(|node| &node.op) {
+        Some(Op::Slice(of)) => uncut(plan, Columns { value: of.value, from: of.from + columns.from }),
+        _ => columns,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Means over the tokens that a mask leaves: the sum of masked rows over the mask's own sum.
 
 use super::simple::{Simple, simple};
-use super::{makers, uncopied};
+use super::{makers, uncopied, uses};
 use crate::engine::plan::{Binary, Fold, Op, Plan, Rows, Type, Unary, ValueId};
 
 /// Finds them all.
@@ -31,7 +31,12 @@ fn mean(plan: &Plan, total: ValueId, count: ValueId) -> Option<Op> {
         _ => (count, f32::NEG_INFINITY),
     };
     let weights = uncopied(plan, summed(plan, count)?);
-    let Some(Simple::Both(Binary::Mul, a, b)) = made(plan, summed(plan, total)?) else { return None };
+    let masked = summed(plan, total)?;
+    let uses = uses(plan);
+    if uses[total.0] > 1 || uses[masked.0] > 1 {
+        return None; // they would be made all the same
+    }
+    let Some(Simple::Both(Binary::Mul, a, b)) = made(plan, masked) else { return None };
     let x = if uncopied(plan, b) == weights {
         a
     } else if uncopied(plan, a) == weights {

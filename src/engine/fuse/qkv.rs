@@ -1,7 +1,7 @@
 //! Queries, keys and values that are products of the same rows are one product, of three weights side by side; and attention
 //! reads them where they lie.
 
-use super::{makers, uses};
+use super::{makers, uncut, uses};
 use crate::engine::plan::{Activation, Columns, Node, Op, Plan, Value, ValueId, Weight, WeightId};
 
 /// Merges the products before each attention.
@@ -21,14 +21,6 @@ pub(super) fn merge(plan: &mut Plan) {
         if let Op::Attention { q, k, v, .. } = &mut plan.nodes[at].op {
             [*q, *k, *v] = whole;
         }
-    }
-}
-
-/// The columns of the value that these were cut out of.
-fn uncut(plan: &Plan, columns: Columns) -> Columns {
-    match plan.nodes.iter().find(|node| node.output == columns.value).map(|node| &node.op) {
-        Some(Op::Slice(of)) => uncut(plan, Columns { value: of.value, from: of.from + columns.from }),
-        _ => columns,
     }
 }
 

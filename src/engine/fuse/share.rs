@@ -21,13 +21,13 @@ pub(super) fn merge(plan: &mut Plan) {
         }
     }
     // two outputs never share a value: each is written to a place of its own
-    let mut taken: Vec<ValueId> = Vec::new();
+    let mut taken: Vec<ValueId> = plan.outputs.iter().map(|port| port.value).collect();
     for port in &mut plan.outputs {
         let value = renamed[port.value.0];
         if !taken.contains(&value) {
             port.value = value;
+            taken.push(value);
         }
-        taken.push(port.value);
     }
     prune(plan);
 }

@@ -8,7 +8,7 @@ use tract_onnx::tract_core::ops::array::{CumSum, Gather};
 
 use super::form::{Axis, Matrix};
 use super::{Lowering, Made, Tensors, dimension, floats, scalar};
-use crate::engine::plan::{Lookup, Op, Rows, Type};
+use crate::engine::plan::{Columns, Lookup, Op, Rows, Type};
 
 /// At most so many ids are looked up for a row: each is a node.
 const WIDEST: usize = 64;
@@ -80,7 +80,7 @@ impl Lowering<'_> {
             Axis::Token if at == 0.0 => self.first_token(node, matrix),
             Axis::Column(column) => {
                 let size = matrix.sizes[column];
-                let at = if at < 0.0 { at + floats(&Tensor::from(size as i64))?[0] } else { at };
+                let at = if at < 0.0 { at + size as f32 } else { at };
                 let at = (0..size).find(|place| *place as f32 == at).ok_or_else(|| format!("takes column {at} of {size}"))?;
                 self.columns(node, matrix, column, at, at + 1)?
             }
@@ -105,14 +105,13 @@ impl Lowering<'_> {
         let weight = self.weight(&node.name, rows, width, floats(table)?);
         let count = ids.width();
         let mut found = Vec::with_capacity(count);
-        for place in 0..count {
-            let id = if count > 1 { self.columns(node, ids, 0, place, place + 1)?.value } else { ids.value };
-            let id =
-                if self.plan.value(id).kind == Type::Bool { self.float(node, &Matrix { value: id, ..ids.clone() }) } else { id };
-            if self.plan.value(id).kind == Type::F32 && rows > EXACT {
-                return Err(format!("computes the ids of a table of {rows} rows"));
-            }
-            let op = Op::Embed { tables: vec![(weight, Lookup::Id(id))], norm: None };
+        let kind = self.plan.value(ids.value).kind;
+        if kind == Type::F32 && rows > EXACT {
+            return Err(format!("computes the ids of a table of {rows} rows"));
+        }
+        let value = if kind == Type::Bool { self.float(node, ids) } else { ids.value };
+        for from in 0..count {
+            let op = Op::Embed { tables: vec![(weight, Lookup::Id(Columns { value, from }))], norm: None };
             found.push(self.push(&node.name, ids.rows(), width, op));
         }
         let value = match found[..] {

@@ -5,6 +5,7 @@
 mod attention;
 mod axes;
 mod form;
+mod layout;
 mod linear;
 mod lookups;
 mod maps;
@@ -244,9 +245,9 @@ impl<'m> Lowering<'m> {
         if matrix.rows() == Rows::Token && fact.shape.get(1) != self.token.as_ref() {
             return Err(format!("the output's shape {:?} does not have the tokens behind the batch", fact.shape));
         }
-        // an input that is an output too is copied
-        let is_input = self.plan.inputs.iter().any(|port| port.value == matrix.value);
-        let value = if is_input { self.copied(&matrix, &name) } else { matrix.value };
+        // what is an input too, or another output, is copied: each output has a place of its own
+        let is_taken = self.plan.inputs.iter().chain(&self.plan.outputs).any(|port| port.value == matrix.value);
+        let value = if is_taken { self.copied(&matrix, &name) } else { matrix.value };
         self.plan.outputs.push(Port { name, value, features });
         Ok(())
     }

@@ -99,9 +99,11 @@ impl Plan {
                     let table = self.weight(*table);
                     ensure(table.width == out.width, &|| format!("{} is {} wide, not {}", table.name, table.width, out.width))?;
                     match lookup {
-                        Lookup::Id(id) => same_rows(*id).and_then(|()| is(*id, 1)).and_then(|()| {
-                            ensure(self.value(*id).kind != Type::Bool, &|| format!("value {} is no number of a row", id.0))
-                        }),
+                        Lookup::Id(id) => {
+                            same_rows(id.value)?;
+                            let fits = id.from < width(id.value) && self.value(id.value).kind != Type::Bool;
+                            ensure(fits, &|| format!("column {} of value {} is no number of a row", id.from, id.value.0))
+                        }
                         Lookup::Position(from) => ensure(out.rows == Rows::Token && *from < table.rows, &|| {
                             format!("position {from} of {} rows", table.rows)
                         }),

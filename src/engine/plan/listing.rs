@@ -48,7 +48,8 @@ impl Plan {
             }
             Op::Embed { tables, norm } => {
                 tables.iter().try_for_each(|(table, lookup)| match lookup {
-                    Lookup::Id(id) => write!(f, " {}[v{}]", weight(*table), id.0),
+                    Lookup::Id(id) if self.value(id.value).width > 1 => write!(f, " {}[{}]", weight(*table), columns(*id)),
+                    Lookup::Id(id) => write!(f, " {}[v{}]", weight(*table), id.value.0),
                     Lookup::Position(from) => write!(f, " {}[position + {from}]", weight(*table)),
                 })?;
                 norm.map_or(Ok(()), |norm| write!(f, " normed ε={:e}", norm.epsilon))

@@ -2,7 +2,8 @@
 //!
 //! A plan knows no sizes of a batch. Its values are matrices, row-major: one row for each sequence (or row of a table) of a
 //! batch, or one for each token of all its sequences, laid end to end; only the number of rows changes from batch to batch.
-//! Nothing but attention and [`Op::Pool`] looks across rows, so that a batch needs no padding.
+//! Nothing but attention, [`Op::Pool`], [`Op::MeanPool`] and [`Op::CumSum`] looks across rows, and these never beyond a
+//! sequence, so that a batch needs no padding.
 
 mod account;
 mod arena;

@@ -34,8 +34,8 @@ pub struct Columns {
 /// Where the row of a table comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The row that this value of width 1 names; from the end where it is negative.
-    Id(ValueId),
+    /// The row that this one column names; from the end where it is negative.
+    Id(Columns),
     /// The row of the token's place in its sequence, and so many more.
     Position(usize),
 }
@@ -273,10 +273,10 @@ impl Op {
 
 impl Lookup {
     const fn value(self) -> Option<ValueId> {
-        if let Self::Id(value) = self { Some(value) } else { None }
+        if let Self::Id(id) = self { Some(id.value) } else { None }
     }
 
     const fn value_mut(&mut self) -> Option<&mut ValueId> {
-        if let Self::Id(value) = self { Some(value) } else { None }
+        if let Self::Id(id) = self { Some(&mut id.value) } else { None }
     }
 }

@@ -1,6 +1,6 @@
 //! What can be told of a plan's inputs from what is done with them.
 
-use super::{Lookup, Op, Plan, Rows, ValueId};
+use super::{Binary, Instruction, Lookup, Op, Plan, Rows, ValueId};
 
 impl Plan {
     /// The input that says which tokens count: the only one of width 1 that attention's biases and the weights of
@@ -37,9 +37,35 @@ impl Plan {
         tables
             .filter_map(|(table, lookup)| match lookup {
                 Lookup::Position(from) => Some(self.weight(*table).rows.saturating_sub(*from)),
-                Lookup::Id(_) => None,
+                Lookup::Id(id) => self.counted(id.value, self.weight(*table).rows),
             })
             .min()
+    }
+
+    /// How many tokens may be counted until the id that is made of the count is no row of a table with so many. `None` where
+    /// the id is not made of a count.
+    fn counted(&self, id: ValueId, rows: usize) -> Option<usize> {
+        let maker = |id: ValueId| self.nodes.iter().find(|node| node.output == id).map(|node| &node.op);
+        let Op::Map { program, args } = maker(id)? else { return None };
+        let is_count = |arg: &ValueId| matches!(maker(*arg), Some(Op::CumSum(_)));
+        args.iter().find(|arg| is_count(arg))?;
+        // all tokens count: a mask is 1, the count that of the tokens
+        let fits = |length: &usize| {
+            let mut steps: Vec<f32> = Vec::new();
+            for step in program.code() {
+                steps.push(match *step {
+                    Instruction::Arg(at) if is_count(&args[at]) => *length as f32,
+                    Instruction::Arg(_) => 1.0,
+                    Instruction::Scalar(number) => number,
+                    Instruction::Binary(Binary::Add, a, b) => steps[a] + steps[b],
+                    Instruction::Binary(Binary::Sub, a, b) => steps[a] - steps[b],
+                    Instruction::Binary(Binary::Mul, a, b) => steps[a] * steps[b],
+                    _ => return false,
+                });
+            }
+            steps.last().is_some_and(|row| *row < rows as f32)
+        };
+        (1..=rows).rev().find(fits)
     }
 }
 
@@ -50,7 +76,7 @@ impl Plan {
     pub fn ids_below(&self, input: usize) -> Option<usize> {
         let value = self.inputs.get(input)?.value;
         let tables = self.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });
-        let looked_up = tables.filter(|(_, lookup)| matches!(lookup, Lookup::Id(id) if *id == value));
+        let looked_up = tables.filter(|(_, lookup)| matches!(lookup, Lookup::Id(id) if id.value == value));
         looked_up.map(|(table, _)| self.weight(*table).rows).min()
     }
 }

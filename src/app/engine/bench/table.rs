@@ -12,7 +12,7 @@ pub(super) fn head(run: &Run, peaks: &PeaksRow, cold: &ColdStart, model: &Model,
     let threads = if run.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", run.threads) };
     writeln!(out, "{}: run by {} on {}, {}, {threads}", run.model, run.executor, run.device, run.precision)?;
     if let Some(refused) = model.refused() {
-        writeln!(out, "no plan      {refused}")?;
+        writeln!(out, "by tract     because of {refused}")?;
     }
     writeln!(out, "processor    {} (of it {} for floats, {} for ints)", run.cpu_flags, peaks.level, peaks.level_int8)?;
     writeln!(

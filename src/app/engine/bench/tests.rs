@@ -169,6 +169,17 @@ fn what_cannot_be_measured_is_refused() {
 }
 
 #[test]
+fn numbers_of_threads_do_not_stand_in_one_anothers_way() {
+    let usable = cpu::threads::usable();
+    let [first, second, ..] = usable[..] else { return }; // the test needs two processors
+    let cpus = Some(Cpus(vec![first, second]));
+    let lines = lines(&BenchArgs { threads: vec![2, 1], cpus, batch: vec![1], ..args("0000") });
+    let threads: Vec<_> = lines.iter().map(|line| (line["threads"].as_u64().unwrap(), line["case"].as_str())).collect();
+    let of = |count| [(count, Some("peaks")), (count, Some("cold_start")), (count, None)];
+    assert_eq!(threads, [of(1), of(2)].concat());
+}
+
+#[test]
 fn people_get_a_table() {
     let text = told(&BenchArgs { json: false, batch: vec![1], ..args("0000") }).unwrap();
     for part in ["run by plan on cpu, fp32, 1 thread\n", "\npeaks   ", "\ncold start ", "\n batch  length "] {

@@ -94,7 +94,7 @@ fn attributes(op: &Op) -> Value {
         }),
         Op::Embed { tables, norm } => json!({
             "tables": tables.iter().map(|(table, lookup)| match lookup {
-                Lookup::Id(id) => json!({ "weight": table.0, "ids": id.0 }),
+                Lookup::Id(id) => json!({ "weight": table.0, "ids": columns(id) }),
                 Lookup::Position(from) => json!({ "weight": table.0, "position_from": from }),
             }).collect::<Vec<_>>(),
             "epsilon": norm.map(|norm| norm.epsilon),

@@ -1,0 +1,19 @@
+//! What the commands print, held against docs/ENGINE.md.
+
+use std::path::Path;
+
+/// Holds the fields of an object, but for those below `but`, against docs/ENGINE.md.
+#[cfg(all(test, feature = "engine"))]
+fn documented(value: &serde_json::Value, but: &[&str]) {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ENGINE.md")).unwrap();
+    fn hold(value: &serde_json::Value, but: &[&str], text: &str) {
+        for (name, value) in value.as_object().into_iter().flatten() {
+            assert!(text.contains(&format!("`{name}`")), "docs/ENGINE.md does not tell of {name}");
+            if !but.contains(&name.as_str()) {
+                hold(value, but, text);
+            }
+        }
+        value.as_array().into_iter().flatten().for_each(|value| hold(value, but, text));
+    }
+    hold(value, but, &text);
+}

@@ -1,0 +1,89 @@
+//! How what a map makes lies, of how its operands do.
+
+use tract_onnx::prelude::Tensor;
+
+use super::floats;
+use super::form::{Axis, Matrix};
+
+/// What a map works on.
+#[derive(Debug)]
+pub(super) enum Operand {
+    Matrix(Matrix),
+    Const(Tensor),
+}
+
+/// How a map's outcome lies: as its widest operand, and with a row for each token if any has.
+pub(super) fn common(operands: &[Operand]) -> Result<Matrix, String> {
+    let matrices: Vec<&Matrix> =
+        operands.iter().filter_map(|o| if let Operand::Matrix(m) = o { Some(m) } else { None }).collect();
+    let widest = matrices.iter().max_by_key(|matrix| matrix.sizes.len()).ok_or("works on no matrix")?;
+    let mut layout = (*widest).clone();
+    for matrix in &matrices {
+        if matrix.axes.len() != layout.axes.len() {
+            return Err("works on tensors of different rank".into());
+        }
+        if !matrix.sizes.is_empty() && (matrix.sizes != widest.sizes || matrix.columns() != widest.columns()) {
+            return Err("works on columns that lie differently".into());
+        }
+        for (place, axis) in matrix.axes.iter().enumerate() {
+            match (layout.axes[place], *axis) {
+                (Axis::One, Axis::Batch | Axis::Token | Axis::Spread(_)) => layout.axes[place] = *axis,
+                (Axis::Spread(_), Axis::Batch | Axis::Token) => layout.axes[place] = *axis,
+                (own, other) if own == other || matches!(other, Axis::One | Axis::Spread(_)) => {}
+                (own, other) => return Err(format!("puts {own:?} and {other:?} together")),
+            }
+        }
+    }
+    // a constant may bring the columns
+    if layout.sizes.is_empty() {
+        for operand in operands {
+            let Operand::Const(tensor) = operand else { continue };
+            if tensor.len() == 1 {
+                continue;
+            }
+            if !layout.sizes.is_empty() || tensor.rank() != layout.axes.len() {
+                return Err("spreads over columns of several constants".into());
+            }
+            for (place, length) in tensor.shape().iter().enumerate().filter(|(_, length)| **length > 1) {
+                if layout.axes[place] != Axis::One && layout.axes[place] != Axis::Spread(Some(*length)) {
+                    return Err(format!("has a constant along {:?}", layout.axes[place]));
+                }
+                layout.sizes.push(*length);
+                layout.axes[place] = Axis::Column(layout.sizes.len() - 1);
+            }
+        }
+    }
+    Ok(layout)
+}
+
+/// A constant as a row that lies as the matrix does.
+pub(super) fn row(tensor: &Tensor, layout: &Matrix) -> Result<Vec<f32>, String> {
+    if tensor.rank() != layout.axes.len() {
+        return Err("has a constant of another rank".into());
+    }
+    let columns = layout.columns();
+    for (place, length) in tensor.shape().iter().enumerate() {
+        let fits = match layout.axes[place] {
+            Axis::Column(column) => *length == layout.sizes[column] || *length == 1,
+            _ => *length == 1,
+        };
+        if !fits {
+            return Err(format!("has a constant of {length} along {:?}", layout.axes[place]));
+        }
+    }
+    let mut order = columns.clone();
+    order.extend((0..tensor.rank()).filter(|place| !columns.contains(place)));
+    let turned = tensor.clone().permute_axes(&order).map_err(|e| format!("{e:#}"))?;
+    let lengths = &turned.shape()[..columns.len()];
+    let data = floats(&turned)?;
+    let at = |index: usize| {
+        let (mut rest, mut offset, mut stride) = (index, 0, 1);
+        for (size, length) in layout.sizes.iter().zip(lengths).rev() {
+            offset += (rest % size) % length * stride;
+            stride *= length;
+            rest /= size;
+        }
+        offset
+    };
+    Ok((0..layout.width()).map(|index| data[at(index)]).collect())
+}
