@@ -192,7 +192,8 @@ class Engine(Child):
                 self.get("/v2/health/ready")
                 return
             if self.process.poll() is not None:
-                raise SystemExit(f"the engine ended early with {self.process.returncode}")
+                self.log.seek(0)
+                raise SystemExit(f"the engine ended early with {self.process.returncode}\n{self.log.read()[-4000:]}")
             time.sleep(0.05)
 
     def tokens(self):
@@ -229,7 +230,7 @@ class Bench:
         before = self.engine(policy).tokens()
         result = asyncio.run(whole())
         executed, useful = self.engine(policy).tokens() - before
-        self.found.setdefault((mix, policy, load), []).append((result, 1 - useful / executed))
+        self.found.setdefault((mix, policy, load), []).append((result, float(1 - useful / executed)))
         return result
 
     def sequences(self, mix, round_, n=4096):
@@ -295,7 +296,7 @@ class Bench:
         out = []
         for load in ("saturated", "arriving"):
             waste = self.waste(mix, "adaptive", load)
-            out.append((f"{mix}, {load}: padding of the adaptive policy", f"{waste:.1%}", f"< {WASTE:.0%}", waste < WASTE))
+            out.append((f"{mix}, {load}: padding of the adaptive policy", f"{waste:.1%}", f"< {WASTE:.0%}", bool(waste < WASTE)))
         for other in ("fixed", "padded"):
             ratios = ratio(self.rates(mix, "adaptive"), self.rates(mix, other))
             low = 1 - NOISE

@@ -151,7 +151,8 @@ def served(options, models, *args):
                 if response.status == 200:
                     break
             if child.process.poll() is not None:
-                raise SystemExit(f"the engine ended early with {child.process.returncode}")
+                child.log.seek(0)
+                raise SystemExit(f"the engine ended early with {child.process.returncode}\n{child.log.read()[-4000:]}")
             time.sleep(0.002)
         yield child, port, begun
 
@@ -318,8 +319,8 @@ def main():
             verdicts += one.verdicts()
             figures["cases"].append(one.figures())
         for (case, name), (mine, theirs) in least.items():
-            bound = f"≥ {COSINE} and ONNX Runtime's {theirs:.5f}"
-            verdicts.append((f"{case}: least cosine of {name}'s rows", f"{mine:.5f}", bound, mine >= max(COSINE, theirs)))
+            bound, holds = f"≥ {COSINE} and ONNX Runtime's {theirs:.5f}", bool(mine >= max(COSINE, theirs))
+            verdicts.append((f"{case}: least cosine of {name}'s rows", f"{mine:.5f}", bound, holds))
         if is_wanted("cold"):
             starts, more = cold(options, models)
             figures, verdicts = {**figures, **starts}, verdicts + more

@@ -5,6 +5,7 @@
 
 import os
 import random
+import subprocess
 import time
 
 import numpy as np
@@ -212,6 +213,25 @@ def test_minilm_in_8_bits_is_as_near_as_onnx_runtimes(int8, known, sentences):
 
 def a_token_each(output):
     return output == "last_hidden_state"
+
+
+def test_ranges_from_a_calibration_are_served(binary, known, minilm, models_folder, sentences, start_engine):
+    """`engine quantize` writes them, from texts that are not those which are asked for."""
+    given, ranges, rows = known[0]["minilm"], models_folder / "ranges.json", models_folder / "rows.npz"
+    texts = [" ".join(text.split()[::-1]) for text in fixtures.SENTENCES if len(text) > 20]
+    np.savez(rows, **fixtures.padded(fixtures.encoded(texts, 48)))
+    done = subprocess.run([binary, "engine", "quantize", minilm, "--calibrate", rows, "--output", ranges], capture_output=True, text=True)
+    assert done.returncode == 0 and ranges.exists(), done.stdout + done.stderr
+    engine = start_engine([("minilm", minilm)], "--precision", "int8", "--calibration", ranges)
+    feeds = fixtures.padded(sentences)
+    exact = given(feeds)
+    with Triton("binary", engine.port) as client:
+        got, said = client.infer("minilm", feeds, given.outputs)
+    assert said["precision"] == "int8"
+    is_token = tokens_of(feeds)["last_hidden_state"]
+    for y, r in ((got["sentence_embedding"], exact["sentence_embedding"]), (got["last_hidden_state"][is_token], exact["last_hidden_state"][is_token])):
+        print(f"static: cosine at least {cosines(y, r).min():.5f}, mean {cosines(y, r).mean():.5f}")
+        assert np.isfinite(y).all() and cosines(y, r).min() >= 0.98
 
 
 def test_an_mlp_in_8_bits(int8, known):

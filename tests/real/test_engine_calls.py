@@ -90,7 +90,7 @@ def test_an_unknown_model_or_version_is_not_found_and_the_known_ones_are_named(p
 
 def test_one_name_and_version_twice_is_refused(start_engine):
     engine = start_engine([("a@1", fixtures.DIGITS), ("a@1", fixtures.DIGITS)], wait=False)
-    assert engine.process.wait(60) != 0
+    assert engine.process.wait(10) != 0
     assert "a" in engine.process.output() and "twice" in engine.process.output(), engine.process.output()
 
 
