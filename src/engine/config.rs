@@ -171,7 +171,7 @@ impl Config {
     pub fn wanted(&self) -> impl Iterator<Item = Wanted<'_>> {
         let one = self.model.on().map(|file| Wanted { name: stem(file.path()), version: VERSION.to_owned(), path: file.path() });
         let named = self.models.iter().map(|(key, path)| {
-            let (name, version) = key.split_once('@').unwrap_or((key, VERSION));
+            let (name, version) = versioned(key);
             Wanted { name: name.to_owned(), version: version.to_owned(), path }
         });
         one.into_iter().chain(named)
@@ -216,7 +216,7 @@ impl Config {
             checks.fault("calibration", &self.calibration, "is of one model, and there are several");
         }
         for (key, path) in &self.models {
-            let (name, version) = key.split_once('@').unwrap_or((key, VERSION));
+            let (name, version) = versioned(key);
             let is_name = |text: &str| {
                 !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
             };
@@ -236,8 +236,15 @@ impl Config {
     }
 }
 
+/// The name and the version of `NAME` or `NAME@VERSION`.
+#[must_use]
+pub fn versioned(key: &str) -> (&str, &str) {
+    key.split_once('@').unwrap_or((key, VERSION))
+}
+
 /// The file's name without its ending, of letters, digits, `_`, `-` and dots only.
-fn stem(path: &Path) -> String {
+#[must_use]
+pub fn stem(path: &Path) -> String {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let plain: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' }).collect();
     if plain.is_empty() { "model".to_owned() } else { plain }

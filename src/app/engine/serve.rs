@@ -1,5 +1,6 @@
 //! `lapwing engine serve`: models served by the engine, and nothing else.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -7,6 +8,7 @@ use clap::Args;
 use crate::app::hosted::Hosted;
 use crate::app::{check, log, signals};
 use crate::config::{self, Flag, Sources};
+use crate::engine::config::{stem, versioned};
 
 /// Shown below the flags.
 pub(super) const EXAMPLES: &str = "\
@@ -76,16 +78,21 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
+    /// The models' names, with their versions where they are given, and their files.
+    fn named(&self) -> impl Iterator<Item = (String, String)> {
+        self.models.iter().map(|given| match given.split_once('=') {
+            Some((name, file)) => (name.to_owned(), file.to_owned()),
+            None => (stem(Path::new(given)), given.clone()),
+        })
+    }
+
     /// Where the configuration is loaded from, with the process's environment.
     fn sources(&self, env: Vec<(String, String)>) -> Sources {
         // nothing but the engine listens: the other addresses must not collide with its own
         let unused = ["listen", "admin"].map(|key| (key.to_owned(), "this command", "127.0.0.1:0".to_owned()));
         let off = ["otlp_grpc", "otlp_http"].map(|key| (key.to_owned(), "this command", "off".to_owned()));
         let upstream = ("upstream".to_owned(), "this command", "http://127.0.0.1:9".to_owned());
-        let models = self.models.iter().map(|given| match given.split_once('=') {
-            Some((name, file)) => (format!("engine.models.{name}"), "--model", file.to_owned()),
-            None => ("engine.model".to_owned(), "--model", given.clone()),
-        });
+        let models = self.named().map(|(name, file)| (format!("engine.models.{name}"), "--model", file));
         let settings = [
             ("engine.listen", "--listen", &self.listen),
             ("engine.device", "--device", &self.device),
@@ -113,9 +120,10 @@ impl ServeArgs {
 
 /// Serves until a signal; gives the exit code.
 pub(super) fn run(args: &ServeArgs, env: Vec<(String, String)>) -> ExitCode {
-    let names: Vec<&str> = args.models.iter().filter_map(|given| Some(given.split_once('=')?.0)).collect();
-    if let Some((_, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
-        eprintln!("lapwing engine serve: --model: {twice} is given twice");
+    let names: Vec<String> = args.named().map(|(name, _)| name).collect();
+    let is_twice = |(at, name): &(usize, &String)| names[..*at].iter().any(|other| versioned(other) == versioned(name));
+    if let Some((_, name)) = names.iter().enumerate().find(is_twice) {
+        eprintln!("lapwing engine serve: --model: {name} is given twice");
         return ExitCode::from(check::USAGE as u8);
     }
     let loaded = match config::load(&args.sources(env)) {

@@ -120,7 +120,7 @@ impl Model {
     ///
     /// [`EngineError::Model`] where neither can be done; [`EngineError::NoPlan`] where only a plan would do.
     pub fn new(graph: Graph, options: &Options) -> Result<Self, EngineError> {
-        let (inputs, outputs) = (ports::inputs(&graph.typed)?, ports::outputs(&graph.typed)?);
+        let (inputs, outputs) = (ports::inputs(&graph)?, ports::outputs(&graph)?);
         let (runner, refused) = match plan(&graph, options.by) {
             Ok(plan) => Self::by_plan(plan, graph, options)?,
             Err(refused) => Self::by_tract(graph, refused, options)?,
@@ -147,7 +147,7 @@ impl Model {
             return Err(EngineError::NoPlan(refused));
         }
         let _ = options;
-        Ok((Runner::Traced(Traced::new(graph.typed)?), Some(refused)))
+        Ok((Runner::Traced(Traced::new(graph)?), Some(refused)))
     }
 
     /// Its inputs, in its own order.
@@ -269,6 +269,10 @@ impl Model {
 fn plan(graph: &Graph, by: By) -> Result<Plan, Refused> {
     if by == By::Tract {
         return Err(refused("tract was asked for"));
+    }
+    if let Some(open) = &graph.open {
+        let reason = format!("its shapes are not the same for all lengths: {}", open.reason);
+        return Err(Refused { node: open.node().to_owned(), operator: "graph".into(), reason });
     }
     let mut plan = lower(&graph.typed)?;
     super::fuse::fuse(&mut plan);

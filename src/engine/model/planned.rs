@@ -4,8 +4,9 @@ use bytes::Bytes;
 
 use super::{Ran, Work};
 use crate::engine::EngineError;
+use crate::engine::cpu::embed::EmbedError;
 use crate::engine::cpu::{Batch, Executor, Input, Options, Precision, PrepareError, RunError, State};
-use crate::engine::plan::{Plan, Rows, Type};
+use crate::engine::plan::{Lookup, Op, Plan, Rows, Type};
 use crate::engine::tensor::{Datatype, Port, Tensor};
 use crate::ledger::Stamp;
 
@@ -158,13 +159,15 @@ impl Planned {
 
 /// A fault of a run; ids that a table does not have are the caller's.
 fn told(error: &RunError, plan: &Plan) -> EngineError {
-    match error {
-        RunError::Id(_) => {
-            let ids = plan.inputs.iter().find(|port| matches!(plan.value(port.value).kind, Type::I64 | Type::I32));
-            EngineError::input(ids.map_or("inputs", |port| &port.name), error.to_string())
-        }
-        _ => EngineError::Run { reason: error.to_string() },
-    }
+    let RunError::Id(EmbedError::Id { table, .. }) = error else {
+        return EngineError::Run { reason: error.to_string() };
+    };
+    let tables = plan.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });
+    let ids = tables.filter(|(id, _)| plan.weight(*id).name == *table).find_map(|(_, lookup)| match lookup {
+        Lookup::Id(columns) => plan.inputs.iter().find(|port| port.value == columns.value),
+        Lookup::Position(_) => None,
+    });
+    EngineError::input(ids.map_or("inputs", |port| &port.name), error.to_string())
 }
 
 /// How many elements are not zero.

@@ -1,29 +1,38 @@
 //! What a model says about its inputs and outputs, and whether a call's tensors are those.
 
-use tract_onnx::prelude::{DatumType, TypedFact, TypedModel};
+use tract_onnx::prelude::{DatumType, OutletId, TractError, TypedFact};
 
 use super::Work;
 use crate::engine::EngineError;
+use crate::engine::onnx::Graph;
 use crate::engine::tensor::{Datatype, Port, Tensor};
 
 /// The inputs, in the model's order.
-pub(super) fn inputs(model: &TypedModel) -> Result<Vec<Port>, EngineError> {
-    let port = |outlet: &tract_onnx::prelude::OutletId| {
+pub(super) fn inputs(graph: &Graph) -> Result<Vec<Port>, EngineError> {
+    let model = &graph.typed;
+    let port = |(at, outlet): (usize, &OutletId)| {
         let name = model.node(outlet.node).name.clone();
-        let fact = model.outlet_fact(*outlet).map_err(|e| EngineError::part(format!("input {name}"), format!("{e:#}")))?;
-        port(format!("input {name}"), name, fact)
+        let part = format!("input {name}");
+        let fails = |e: TractError| EngineError::part(&part, format!("{e:#}"));
+        let made = port(part.clone(), name, model.outlet_fact(*outlet).map_err(fails)?)?;
+        let open = graph.open.as_ref().map(|open| open.input(at)).transpose().map_err(fails)?;
+        Ok(Port { shape: open.unwrap_or(made.shape), ..made })
     };
-    model.inputs.iter().map(port).collect()
+    model.inputs.iter().enumerate().map(port).collect()
 }
 
 /// The outputs, in the model's order.
-pub(super) fn outputs(model: &TypedModel) -> Result<Vec<Port>, EngineError> {
-    let port = |outlet: &tract_onnx::prelude::OutletId| {
+pub(super) fn outputs(graph: &Graph) -> Result<Vec<Port>, EngineError> {
+    let model = &graph.typed;
+    let port = |(at, outlet): (usize, &OutletId)| {
         let name = model.outlet_label(*outlet).unwrap_or(&model.node(outlet.node).name).to_owned();
-        let fact = model.outlet_fact(*outlet).map_err(|e| EngineError::part(format!("output {name}"), format!("{e:#}")))?;
-        port(format!("output {name}"), name, fact)
+        let part = format!("output {name}");
+        let fails = |e: TractError| EngineError::part(&part, format!("{e:#}"));
+        let made = port(part.clone(), name, model.outlet_fact(*outlet).map_err(fails)?)?;
+        let open = graph.open.as_ref().map(|open| open.output(at)).transpose().map_err(fails)?;
+        Ok(Port { shape: open.filter(|open| open.len() == made.shape.len()).unwrap_or(made.shape), ..made })
     };
-    model.outputs.iter().map(port).collect()
+    model.outputs.iter().enumerate().map(port).collect()
 }
 
 fn port(part: String, name: String, fact: &TypedFact) -> Result<Port, EngineError> {

@@ -3,29 +3,71 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tract_onnx::prelude::{DatumType, IntoRunnable, TValue, TVec, TractResult, TypedModel, TypedRunnableModel};
 
 use super::Ran;
 use super::ports::datatype;
 use crate::engine::EngineError;
+use crate::engine::onnx::{Graph, Open};
 use crate::engine::tensor::{Port, Tensor};
 use crate::ledger::Stamp;
+
+/// How many shapes of an open graph are kept ready.
+const SHAPES: usize = 16;
 
 /// A graph that tract has optimised.
 #[derive(Debug)]
 pub(super) struct Traced {
-    plan: Arc<TypedRunnableModel>,
+    ready: Ready,
     kinds: Vec<DatumType>,
+}
+
+#[derive(Debug)]
+enum Ready {
+    /// For all lengths.
+    Whole(Arc<TypedRunnableModel>),
+    /// For each shape its own, the latest used last.
+    Shaped(Box<Open>, Mutex<Vec<Shaped>>),
+}
+
+/// A graph for inputs of these shapes.
+type Shaped = (Vec<Vec<usize>>, Arc<TypedRunnableModel>);
+
+fn optimised(model: TypedModel) -> TractResult<Arc<TypedRunnableModel>> {
+    model.into_optimized().and_then(IntoRunnable::into_runnable)
 }
 
 impl Traced {
     /// Optimises a graph: tens of milliseconds for a small one.
-    pub(super) fn new(model: TypedModel) -> Result<Self, EngineError> {
+    pub(super) fn new(graph: Graph) -> Result<Self, EngineError> {
         let fails = |e: tract_onnx::prelude::TractError| EngineError::part("graph", format!("tract cannot run it: {e:#}"));
+        let model = graph.typed;
         let kinds = model.inputs.iter().map(|outlet| model.outlet_fact(*outlet).map(|fact| fact.datum_type));
         let kinds = kinds.collect::<TractResult<_>>().map_err(fails)?;
-        let plan = model.into_optimized().and_then(IntoRunnable::into_runnable).map_err(fails)?;
-        Ok(Self { plan, kinds })
+        let ready = match graph.open {
+            Some(open) => Ready::Shaped(Box::new(open), Mutex::default()),
+            None => Ready::Whole(optimised(model).map_err(fails)?),
+        };
+        Ok(Self { ready, kinds })
+    }
+
+    /// The graph for a call of these shapes. A shape that is new to an open graph costs what loading does.
+    fn graph(&self, call: &[Tensor]) -> TractResult<Arc<TypedRunnableModel>> {
+        let (open, kept) = match &self.ready {
+            Ready::Whole(model) => return Ok(model.clone()),
+            Ready::Shaped(open, kept) => (open, kept),
+        };
+        let shapes: Vec<Vec<usize>> = call.iter().map(|tensor| tensor.shape.clone()).collect();
+        let mut kept = kept.lock();
+        let model = match kept.iter().position(|(known, _)| *known == shapes) {
+            Some(at) => kept.remove(at).1,
+            None => optimised(open.shaped(&shapes)?)?,
+        };
+        let beyond = (kept.len() + 1).saturating_sub(SHAPES);
+        kept.drain(..beyond);
+        kept.push((shapes, model.clone()));
+        Ok(model)
     }
 
     /// Runs calls one after the other: nothing is known of how their rows touch one another.
@@ -37,7 +79,9 @@ impl Traced {
             let inputs: TVec<TValue> =
                 call.iter().zip(&self.kinds).map(|(t, kind)| read(t, *kind)).collect::<TractResult<_>>().map_err(fails)?;
             let read = Stamp::now();
-            let outputs = self.plan.run(inputs).map_err(fails)?;
+            let graph = self.graph(call).map_err(fails)?;
+            let read = if matches!(self.ready, Ready::Shaped(..)) { Stamp::now() } else { read };
+            let outputs = graph.run(inputs).map_err(fails)?;
             let done = Stamp::now();
             let tensors = ports.iter().zip(&outputs).map(|(port, output)| write(port, output)).collect::<Result<_, _>>()?;
             ran.outputs.push(tensors);

@@ -2,6 +2,7 @@
 //! data, and nothing asks for more memory than a model could need.
 
 use std::collections::HashSet;
+use std::path::{Component, Path};
 
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value::DimValue;
@@ -15,11 +16,11 @@ const MOST: i64 = 1 << 32;
 
 type Checked = Result<(), EngineError>;
 
-/// Looks through a model. Weights outside of the file are fine where `has_folder`.
-pub(super) fn check(proto: &ModelProto, has_folder: bool) -> Checked {
+/// Looks through a model. Weights outside of the file may lie in `folder`.
+pub(super) fn check(proto: &ModelProto, folder: Option<&Path>) -> Checked {
     let graph = proto.graph.as_ref().ok_or_else(|| EngineError::part("graph", "the model has none"))?;
     for tensor in &graph.initializer {
-        initializer(tensor, has_folder)?;
+        initializer(tensor, folder)?;
     }
     graph.input.iter().try_for_each(input)?;
     nodes(graph)?;
@@ -48,7 +49,7 @@ fn elements(dims: &[i64]) -> Result<i64, String> {
     product.filter(|product| *product <= MOST).ok_or_else(|| format!("its shape {dims:?} has more than {MOST} elements"))
 }
 
-fn initializer(tensor: &TensorProto, has_folder: bool) -> Checked {
+fn initializer(tensor: &TensorProto, folder: Option<&Path>) -> Checked {
     let fails = |reason: String| Err(EngineError::part(format!("initializer {}", tensor.name), reason));
     let elements = match elements(&tensor.dims) {
         Ok(elements) => elements,
@@ -58,7 +59,10 @@ fn initializer(tensor: &TensorProto, has_folder: bool) -> Checked {
         return fails(format!("its element type, {} in ONNX, is not taken", tensor.data_type));
     };
     if tensor.data_location == Some(1) {
-        return if has_folder { Ok(()) } else { fails("lies outside of the file, which has no folder".into()) };
+        return match folder {
+            Some(folder) => external(tensor, folder, elements * bytes).or_else(fails),
+            None => fails("lies outside of the file, which has no folder".into()),
+        };
     }
     let typed = [tensor.float_data.len(), tensor.int32_data.len(), tensor.int64_data.len(), tensor.double_data.len()];
     let typed = typed.into_iter().chain([tensor.uint64_data.len()]).max().unwrap_or(0);
@@ -67,6 +71,34 @@ fn initializer(tensor: &TensorProto, has_folder: bool) -> Checked {
         raw => (elements * bytes, raw as i64, "bytes"),
     };
     if expected == got { Ok(()) } else { fails(format!("its shape {:?} asks for {expected} {unit}, it has {got}", tensor.dims)) }
+}
+
+/// Looks whether an initializer's data lies in another file of the folder: not above it, not behind a link that leads out of it.
+fn external(tensor: &TensorProto, folder: &Path, bytes: i64) -> Result<(), String> {
+    let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
+    let number = |key: &str| {
+        entry(key).map(|text| text.parse::<u64>().map_err(|_| format!("its external data has the {key} {text:?}"))).transpose()
+    };
+    let location = entry("location").ok_or("its external data has no location")?;
+    let is_within = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !is_within(Path::new(location)) {
+        return Err(format!("lies at {location:?}, outside of the model's folder"));
+    }
+    let missing = |e: std::io::Error| format!("lies in {location:?}, which cannot be read: {e}");
+    let (file, folder) = (folder.join(location).canonicalize().map_err(missing)?, folder.canonicalize().map_err(missing)?);
+    if !file.starts_with(folder) {
+        return Err(format!("lies at {location:?}, which leads out of the model's folder"));
+    }
+    let (offset, length) = (number("offset")?.unwrap_or(0), number("length")?);
+    let size = std::fs::metadata(&file).map_err(missing)?.len();
+    let needed = length.unwrap_or(bytes.unsigned_abs());
+    if length.is_some_and(|length| length != bytes.unsigned_abs()) {
+        return Err(format!("its shape {:?} asks for {bytes} bytes, its external data has {needed}", tensor.dims));
+    }
+    match offset.checked_add(needed) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(format!("needs {needed} bytes from {offset} on of {location:?}, which has {size}")),
+    }
 }
 
 /// Bytes of an element, of the types that can be imported.

@@ -3,6 +3,7 @@
 
 mod check;
 mod cost;
+mod open;
 #[cfg(test)]
 mod tests;
 
@@ -13,13 +14,16 @@ use std::path::Path;
 use tract_onnx::pb::{GraphProto, ModelProto};
 use tract_onnx::prelude::{Framework, InferenceModelExt, TractResult, TypedModel};
 
+pub use self::open::Open;
 use super::EngineError;
 
 /// A model as tract understands it, simplified but not yet changed for its own kernels. A copy shares its weights.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// The typed graph.
+    /// The typed graph; of an open one, with all its open lengths 1.
     pub typed: TypedModel,
+    /// Where shapes are found for given lengths only.
+    pub open: Option<Open>,
     /// How often each operator stands in the file, by name, the most frequent first.
     pub operators: Vec<(String, usize)>,
     /// The version of ONNX's operators.
@@ -50,7 +54,7 @@ impl Graph {
     pub fn parse(bytes: &[u8], folder: Option<&str>) -> Result<Self, EngineError> {
         let unreadable = |e: tract_onnx::prelude::TractError| EngineError::part("file", format!("is no ONNX model: {e:#}"));
         let mut proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes).map_err(unreadable)?;
-        check::check(&proto, folder.is_some())?;
+        check::check(&proto, folder.map(Path::new))?;
         proto.graph.iter_mut().for_each(name_apart);
         let opset =
             proto.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx")).map_or(0, |set| set.version);
@@ -59,8 +63,8 @@ impl Graph {
         let typed = catch_unwind(AssertUnwindSafe(|| import(&proto, folder)));
         let typed = typed
             .map_err(|_| EngineError::part("graph", "the importer panicked; the file is broken in a way it does not expect"))?;
-        let typed = typed.map_err(|e| EngineError::part("graph", format!("{e:#}")))?;
-        Ok(Self { typed, operators, opset, producer: proto.producer_name })
+        let (typed, open) = typed.map_err(|e| EngineError::part("graph", format!("{e:#}")))?;
+        Ok(Self { typed, open, operators, opset, producer: proto.producer_name })
     }
 }
 
@@ -82,9 +86,17 @@ fn name_apart(graph: &mut GraphProto) {
     }
 }
 
-fn import(proto: &ModelProto, folder: Option<&str>) -> TractResult<TypedModel> {
-    let parsed = tract_onnx::onnx().parse(proto, folder)?;
-    parsed.model.into_typed()?.into_decluttered()
+fn import(proto: &ModelProto, folder: Option<&str>) -> TractResult<(TypedModel, Option<Open>)> {
+    let model = tract_onnx::onnx().parse(proto, folder)?.model;
+    let typed = model.clone().into_typed().and_then(TypedModel::into_decluttered);
+    match typed {
+        Ok(typed) => Ok((typed, None)),
+        // what is the same for all lengths may yet be found for one
+        Err(error) => {
+            let open = Open { model, reason: format!("{error:#}") };
+            open.at(|_| 1).map(|typed| (typed, Some(open))).map_err(|_| error)
+        }
+    }
 }
 
 fn operators(proto: &ModelProto) -> Vec<(String, usize)> {

@@ -1,0 +1,65 @@
+//! Graphs whose shapes cannot be found for all lengths at once: tract then makes one graph for each.
+
+use tract_onnx::prelude::{InferenceFact, InferenceModel, InferenceModelExt, TractResult, TypedModel};
+use tract_onnx::tract_hir::infer::{DimFact, Factoid};
+
+/// A graph that is made anew for given lengths.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// As it was read.
+    pub(super) model: InferenceModel,
+    /// Why it has no graph for all lengths, in tract's words.
+    pub reason: String,
+}
+
+impl Open {
+    /// The graph for inputs of these shapes, in the model's order.
+    ///
+    /// # Errors
+    ///
+    /// Where tract finds none.
+    pub fn shaped(&self, shapes: &[Vec<usize>]) -> TractResult<TypedModel> {
+        let mut model = self.model.clone();
+        for (at, shape) in shapes.iter().enumerate() {
+            let fact = model.input_fact(at)?.datum_type.concretize();
+            let shape: Vec<_> = shape.iter().map(|length| *length as i64).collect();
+            let fact = fact.map_or_else(|| InferenceFact::shape(&shape), |kind| InferenceFact::dt_shape(kind, &shape));
+            model.set_input_fact(at, fact)?;
+        }
+        // what the file says of its outputs may have names for lengths of their own
+        for at in 0..model.outputs.len() {
+            model.set_output_fact(at, InferenceFact::default())?;
+        }
+        model.into_typed()?.into_decluttered()
+    }
+
+    /// The graph with every open axis of its inputs of the length that `length` gives it.
+    pub(super) fn at(&self, length: impl Fn(usize) -> usize) -> TractResult<TypedModel> {
+        let shapes = (0..self.model.inputs.len()).map(|at| {
+            let lengths = lengths(self.model.input_fact(at)?);
+            Ok(lengths.into_iter().enumerate().map(|(axis, fixed)| fixed.unwrap_or_else(|| length(axis))).collect())
+        });
+        self.shaped(&shapes.collect::<TractResult<Vec<_>>>()?)
+    }
+
+    /// The lengths of an input's axes; `None` where they are open.
+    pub(in super::super) fn input(&self, at: usize) -> TractResult<Vec<Option<usize>>> {
+        Ok(lengths(self.model.input_fact(at)?))
+    }
+
+    /// The lengths of an output's axes, as the file has them.
+    pub(in super::super) fn output(&self, at: usize) -> TractResult<Vec<Option<usize>>> {
+        Ok(lengths(self.model.output_fact(at)?))
+    }
+
+    /// The node that stands in the way, where tract names one: the first name in quotes.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        self.reason.split('"').nth(1).unwrap_or("model")
+    }
+}
+
+fn lengths(fact: &InferenceFact) -> Vec<Option<usize>> {
+    let length = |dim: &DimFact| dim.concretize()?.to_i64().ok()?.try_into().ok();
+    fact.shape.dims().map(length).collect()
+}
