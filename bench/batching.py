@@ -277,7 +277,8 @@ class Bench:
         return [rate for (rate, _), _ in self.found[mix, policy, "saturated"]]
 
     def waste(self, mix, policy, load):
-        return statistics.median(waste for _, waste in self.found[mix, policy, load])
+        # shares of a batch do not add up to the last bit: no share is below nought
+        return max(0.0, statistics.median(waste for _, waste in self.found[mix, policy, load]))
 
     def tails(self, mix, policy):
         """(p50, p99) in milliseconds of each round."""

@@ -80,7 +80,7 @@ def binary():
 
 @pytest.fixture(scope="session")
 def start_lapwing(binary, logs):
-    """Starts Lapwing before an upstream address; ends with the session."""
+    """Starts Lapwing before an upstream address (its own engine where there is none); ends with the session."""
     started = []
 
     def start(upstream, *args, **kw):

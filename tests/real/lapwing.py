@@ -21,7 +21,8 @@ class Lapwing:
         self.url = f"http://127.0.0.1:{self.port}"
         command = [binary, "serve"] if config else [binary]
         command += ["--config", str(config)] if config else []
-        command += ["--upstream", upstream, "--listen", f"127.0.0.1:{self.port}", "--admin", f"127.0.0.1:{self.admin}"]
+        command += ["--upstream", upstream] if upstream else []
+        command += ["--listen", f"127.0.0.1:{self.port}", "--admin", f"127.0.0.1:{self.admin}"]
         command += ["--otlp-grpc", f"127.0.0.1:{self.otlp_grpc}", "--otlp-http", f"127.0.0.1:{self.otlp_http}"]
         command += ["--otlp-forward", otlp_forward] if otlp_forward else []
         self.process = Process("lapwing", command + list(args), logs, env=dict(os.environ, **(env or {})))

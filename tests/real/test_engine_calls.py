@@ -16,7 +16,7 @@ from engine import fixtures
 from engine.reference import Reference
 from engine.served import FORMS, Rest, Triton, encode
 from lapwing import NO_SPANS, Counted
-from process import wait_for
+from process import free_port, wait_for
 
 STAGES = ("preprocessing", "queue", "forward", "postprocessing")
 VOCABULARY, POSITIONS = 30522, 512
@@ -388,3 +388,23 @@ def test_lapwing_before_the_engine_shows_its_stages(form, known, start_lapwing):
         assert exchange["coverage"] > 0.5, exchange
     (series,) = [s for s in lapwing.series() if s["model"] == "minilm"]
     assert set(STAGES) <= set(series["stages"]), series["stages"].keys()
+
+
+def test_the_engine_beside_the_proxy_is_the_upstream_where_no_other_is_named(known, minilm, start_lapwing):
+    port = free_port()
+    engine = {"LAPWING_ENGINE__MODEL": str(minilm), "LAPWING_ENGINE__LISTEN": f"127.0.0.1:{port}", "LAPWING_ENGINE__THREADS": "1"}
+    lapwing = start_lapwing(None, env=NO_SPANS | engine)
+    # its weights take longer to warm than the admin server to start
+    status, _, reason = lapwing.get("/readyz")
+    assert (status, b"not warm" in reason) == (503, True), reason
+    wait_for(lapwing.is_ready, 60, "the engine's model is warm")
+    given, feeds = known[0]["minilm"], ids(2, 16)
+    with Counted(lapwing, 1) as counted, Rest(lapwing.port) as client:
+        reply = client.infer(minilm.stem, feeds)
+        assert reply.status == 200, reply.said
+        given.check(feeds, reply.outputs)
+    assert counted.outcomes == {"ok": 1}
+    (exchange,) = lapwing.exchanges()
+    assert set(STAGES) <= {s["stage"] for s in exchange["stages"] if s["source"] == "reported"}
+    lapwing.process.send(signal.SIGTERM)
+    assert lapwing.process.wait(30) == 0, lapwing.process.output()
