@@ -73,6 +73,10 @@ pub struct Batched {
     pub executed: usize,
     /// Of those, how many were useful: not masked out.
     pub useful: usize,
+    /// FLOPs of the batch; `None` where the model has no plan.
+    pub flops: Option<u64>,
+    /// FLOPs over the true lengths of its sequences.
+    pub useful_flops: Option<u64>,
 }
 
 impl Batched {

@@ -366,6 +366,9 @@ def test_padding_is_counted(rest):
     feeds["attention_mask"][1, 10:] = 0
     reply = rest.infer("minilm", feeds)
     assert reply.parameters["padding_waste"] == pytest.approx(30 / 80, abs=1e-6)
+    # six layers: products of 384 × (4 × 384 + 2 × 1536) a token, attention of 4 × 384 a pair of tokens
+    flops = lambda lengths: sum(6 * (2 * n * 384 * 12 * 384 + 4 * 384 * n * n) for n in lengths)  # noqa: E731
+    assert (reply.parameters["batch_flops"], reply.parameters["batch_useful_flops"]) == (flops([40, 40]), flops([40, 10]))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -57,6 +57,8 @@ pub struct Work {
     pub executed: usize,
     /// Of those, how many are not masked out.
     pub useful: usize,
+    /// FLOPs of executed tokens, and of useful ones; `None` where the model has no plan.
+    pub flops: Option<(u64, u64)>,
 }
 
 /// What came of a batch.

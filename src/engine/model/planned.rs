@@ -6,7 +6,7 @@ use super::{Ran, Work};
 use crate::engine::EngineError;
 use crate::engine::cpu::embed::EmbedError;
 use crate::engine::cpu::{Batch, Executor, Input, Options, Precision, PrepareError, RunError, State};
-use crate::engine::plan::{Lookup, Op, Plan, Rows, Type};
+use crate::engine::plan::{Lookup, Op, Plan, Rows, Size, Type};
 use crate::engine::tensor::{Datatype, Port, Tensor};
 use crate::ledger::Stamp;
 
@@ -16,6 +16,28 @@ pub(super) struct Planned {
     executor: Executor,
     /// The input that says which tokens count, if one does.
     mask: Option<usize>,
+    /// Tokens that a sequence may have.
+    longest: usize,
+    flops: Flops,
+}
+
+/// FLOPs of a batch: so many for each sequence, each token, and each square of a sequence's length. A plan's are of that form.
+#[derive(Clone, Copy, Debug)]
+struct Flops {
+    batch: u64,
+    token: u64,
+    square: u64,
+}
+
+impl Flops {
+    fn of(plan: &Plan) -> Self {
+        let of = |batch, tokens, squares| plan.total(Size { batch, tokens, squares }).cost.flops;
+        Self { batch: of(1, 0, 0), token: of(0, 1, 0), square: of(0, 0, 1) }
+    }
+
+    const fn at(self, size: Size) -> u64 {
+        self.batch * size.batch as u64 + self.token * size.tokens as u64 + self.square * size.squares as u64
+    }
 }
 
 /// What a thread keeps from batch to batch.
@@ -38,8 +60,8 @@ enum Column {
 
 impl Planned {
     pub(super) fn new(plan: Plan, options: Options) -> Result<Self, PrepareError> {
-        let mask = plan.mask();
-        Ok(Self { executor: Executor::new(plan, options)?, mask })
+        let (mask, longest, flops) = (plan.mask(), plan.longest().unwrap_or(usize::MAX), Flops::of(&plan));
+        Ok(Self { executor: Executor::new(plan, options)?, mask, longest, flops })
     }
 
     pub(super) const fn plan(&self) -> &Plan {
@@ -73,7 +95,7 @@ impl Planned {
             }
         }
         let (rows, length) = (rows.unwrap_or(1), length.unwrap_or(1));
-        let most = plan.longest().unwrap_or(usize::MAX);
+        let most = self.longest;
         if length > most {
             let token = plan.inputs.iter().position(|port| plan.value(port.value).rows == Rows::Token).unwrap_or(0);
             return Err(EngineError::input(
@@ -81,9 +103,13 @@ impl Planned {
                 format!("sequences have {length} tokens, the model's positions end at {most}"),
             ));
         }
-        let executed = rows * length;
-        let useful = self.mask.and_then(|at| tensors.get(at)).map_or(executed, not_zero);
-        Ok(Work { rows, executed, useful })
+        let executed = Size::uniform(rows, length);
+        let useful = match self.mask.and_then(|at| tensors.get(at)) {
+            Some(mask) => Size::of(mask.data.chunks(length * mask.datatype.bytes()).map(|row| not_zero(row, mask.datatype))),
+            None => executed,
+        };
+        let flops = Some((self.flops.at(executed), self.flops.at(useful)));
+        Ok(Work { rows, executed: executed.tokens, useful: useful.tokens, flops })
     }
 
     pub(super) fn run(&self, buffers: &mut Buffers, ports: &[Port], calls: &[&[Tensor]]) -> Result<Ran, EngineError> {
@@ -171,8 +197,8 @@ fn told(error: &RunError, plan: &Plan) -> EngineError {
 }
 
 /// How many elements are not zero.
-fn not_zero(tensor: &Tensor) -> usize {
-    tensor.data.chunks_exact(tensor.datatype.bytes()).filter(|element| element.iter().any(|byte| *byte != 0)).count()
+fn not_zero(elements: &[u8], kind: Datatype) -> usize {
+    elements.chunks_exact(kind.bytes()).filter(|element| element.iter().any(|byte| *byte != 0)).count()
 }
 
 impl Column {

@@ -108,7 +108,7 @@ fn shown(shape: &[Option<usize>]) -> String {
 /// What a call brings to a model of which nothing is known: rows by its first tensor.
 pub(super) fn rows(tensors: &[Tensor]) -> Work {
     let rows = tensors.first().and_then(|tensor| tensor.shape.first().copied()).unwrap_or(1);
-    Work { rows, executed: rows, useful: rows }
+    Work { rows, executed: rows, useful: rows, flops: None }
 }
 
 /// A call of ones and, where numbers are whole, of noughts, but for the mask: the first open axis has `rows` of them, others

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::{By, Model, Options, Work, Workspace};
+use crate::engine::plan::Size;
 use crate::engine::tensor::Tensor;
 
 const DIGITS: &[u8] = include_bytes!("../../app/demo/digits.onnx");
@@ -41,7 +42,11 @@ fn logits_equal_numpys_however_rows_are_cut_into_calls() {
         for cut in 1..golden.input.len() {
             let mut calls = [rows(&golden.input[..cut]), rows(&golden.input[cut..])];
             let work = model.accept(&mut calls[0]).unwrap();
-            assert_eq!(work, Work { rows: cut, executed: cut, useful: cut });
+            let flops = (model.executor() == "plan").then(|| {
+                let one = model.plan().map_or(0, |plan| plan.total(Size::uniform(1, 1)).cost.flops);
+                (cut as u64 * one, cut as u64 * one)
+            });
+            assert_eq!(work, Work { rows: cut, executed: cut, useful: cut, flops });
             let ran = model.run(&mut workspace, &[&calls[0], &calls[1]]).unwrap();
             let got: Vec<f32> = ran.outputs.iter().flat_map(|outputs| outputs[0].to_f32()).collect();
             assert_eq!(ran.outputs[1][0].shape, [golden.input.len() - cut, 10]);
@@ -102,6 +107,19 @@ fn ids_that_a_table_does_not_have_are_the_callers_fault() {
     let mut good = of(1);
     let work = model.accept(&mut good).unwrap();
     assert_eq!((work.rows, work.executed), (1, 3));
+    let flops = |lengths: &[usize]| model.plan().unwrap().total(Size::of(lengths.iter().copied())).cost.flops;
+    assert_eq!(work.flops, Some((flops(&[3]), flops(&[3]))));
+    let mut padded: Vec<Tensor> = model
+        .inputs()
+        .iter()
+        .map(|port| {
+            let mask = [1, 0, 1, 0, 0, 1, 0, 0];
+            Tensor::i64(&port.name, &[2, 4], &if port.name == "ids" { [1; 8] } else { mask })
+        })
+        .collect();
+    let work = model.accept(&mut padded).unwrap();
+    assert_eq!((work.executed, work.useful), (8, 3));
+    assert_eq!(work.flops, Some((flops(&[4, 4]), flops(&[2, 1]))));
     assert!(model.run(&mut Workspace::default(), &[&good]).is_ok());
     let error = model.run(&mut Workspace::default(), &[&of(1_000_000)]).unwrap_err().to_string();
     assert!(error.contains("asks for row 1000000"), "{error}");

@@ -91,7 +91,15 @@ fn cost(batch: &[Item<Waiter>]) -> Cost {
 fn deliver(batch: &mut Vec<Item<Waiter>>, ran: Ran, closed: Stamp) {
     let batched = batch.iter().fold(Batched { calls: batch.len(), ..Batched::default() }, |sum, item| {
         let work = item.payload.work;
-        Batched { rows: sum.rows + work.rows, executed: sum.executed + work.executed, useful: sum.useful + work.useful, ..sum }
+        let (flops, useful_flops) = work.flops.unzip();
+        Batched {
+            rows: sum.rows + work.rows,
+            executed: sum.executed + work.executed,
+            useful: sum.useful + work.useful,
+            flops: flops.map(|flops| sum.flops.unwrap_or(0) + flops),
+            useful_flops: useful_flops.map(|flops| sum.useful_flops.unwrap_or(0) + flops),
+            ..sum
+        }
     });
     for (item, outputs) in batch.drain(..).zip(ran.outputs) {
         let outputs = item.payload.outputs.iter().filter_map(|at| outputs.get(*at).cloned()).collect();

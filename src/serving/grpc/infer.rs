@@ -109,5 +109,11 @@ fn parameters(about: &About, answer: &Answer) -> HashMap<String, InferParameter>
         ("batch_tokens", count(answer.batch.executed)),
         ("padding_waste", Choice::Double(answer.batch.padding_waste())),
     ];
-    all.into_iter().map(|(name, choice)| (name.to_owned(), InferParameter { parameter_choice: Some(choice) })).collect()
+    let flops = [("batch_flops", answer.batch.flops), ("batch_useful_flops", answer.batch.useful_flops)];
+    let flops =
+        flops.into_iter().filter_map(|(name, flops)| Some((name, Choice::Int64(i64::try_from(flops?).unwrap_or(i64::MAX)))));
+    all.into_iter()
+        .chain(flops)
+        .map(|(name, choice)| (name.to_owned(), InferParameter { parameter_choice: Some(choice) }))
+        .collect()
 }

@@ -36,6 +36,10 @@ struct Parameters<'a> {
     batch_calls: usize,
     batch_rows: usize,
     batch_tokens: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch_flops: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch_useful_flops: Option<u64>,
     padding_waste: f64,
 }
 
@@ -82,6 +86,8 @@ pub(super) fn write(about: &About, id: Option<&str>, answer: &Answer, form: &For
         batch_calls: answer.batch.calls,
         batch_rows: answer.batch.rows,
         batch_tokens: answer.batch.executed,
+        batch_flops: answer.batch.flops,
+        batch_useful_flops: answer.batch.useful_flops,
         padding_waste: answer.batch.padding_waste(),
     };
     let body = Body { model_name: &about.name, model_version: &about.version, id, parameters, outputs };

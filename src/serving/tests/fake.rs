@@ -70,7 +70,8 @@ pub(super) fn only(does: Does) -> Vec<Arc<dyn Servable>> {
 
 pub(super) const STAGES: Stages =
     Stages { queue_ns: 2_000_000, preprocessing_ns: 100_000, forward_ns: 7_500_000, postprocessing_ns: 50_000 };
-pub(super) const BATCH: Batched = Batched { calls: 4, rows: 8, executed: 32, useful: 24 };
+pub(super) const BATCH: Batched =
+    Batched { calls: 4, rows: 8, executed: 32, useful: 24, flops: Some(96), useful_flops: Some(70) };
 
 fn added(call: &Call, odd: Option<f32>) -> Result<Vec<Tensor>, CallError> {
     let mut outputs = Vec::new();

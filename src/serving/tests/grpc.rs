@@ -79,6 +79,7 @@ async fn raw_and_typed_tensors_come_back_raw_with_what_ran_them() {
         let said = |name: &str| got.parameters[name].parameter_choice.clone().unwrap();
         assert_eq!((said("executor"), said("device")), (Choice::String("plan".into()), Choice::String("cpu".into())));
         assert_eq!((said("batch_calls"), said("padding_waste")), (Choice::Int64(4), Choice::Double(0.25)));
+        assert_eq!((said("batch_flops"), said("batch_useful_flops")), (Choice::Int64(96), Choice::Int64(70)));
         let contents = InferTensorContents { fp32_contents: vec![1.0, 2.5], ..Default::default() };
         let ids = InferInputTensor {
             name: "ids".into(),

@@ -97,7 +97,7 @@ async fn the_answer_names_its_executor_and_lapwings_own_reader_reads_its_stages(
         let got = client.infer("m", X).await;
         assert_eq!(got.header("lapwing-executor"), "plan");
         let expected = json!({"executor": "plan", "device": "cpu", "precision": "fp32", "batch_calls": 4, "batch_rows": 8,
-            "batch_tokens": 32, "padding_waste": 0.25});
+            "batch_tokens": 32, "batch_flops": 96, "batch_useful_flops": 70, "padding_waste": 0.25});
         assert_eq!(got.json()["parameters"], expected);
         let mut ledger = Ledger::open(Stamp::now(), 0);
         assert_eq!(server_timing::report(&got.headers, &Rules::default(), Place::Head, &mut ledger), 0);
