@@ -1,0 +1,78 @@
+//! A forward pass allocates nothing once its state has held a batch as large: counted by the allocator itself.
+
+#![cfg(feature = "engine")]
+#![allow(unsafe_code, reason = "an allocator can be written in no other way")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::path::PathBuf;
+
+use lapwing::engine::cpu::{Batch, Executor, Input, Options, Precision, State};
+use lapwing::engine::fuse::fuse;
+use lapwing::engine::lower::lower;
+use lapwing::engine::onnx::Graph;
+use lapwing::engine::plan::{Rows, Type};
+
+thread_local! {
+    static COUNT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The system's, with this thread's allocations counted.
+struct Counting;
+
+// SAFETY: everything is done by the system's allocator; counting touches nothing but a number of the thread's own.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What a fixture's plan is given: ids and masks of ones, rows of halves.
+fn allocations(fixture: &str, precision: Precision, lengths: &[usize]) -> Vec<usize> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans");
+    let graph = Graph::read(&folder.join(format!("{fixture}.onnx"))).unwrap();
+    let mut plan = lower(&graph.typed).unwrap();
+    fuse(&mut plan);
+    let executor = Executor::new(plan, Options { precision, ..Options::default() }).unwrap();
+    let tokens: usize = lengths.iter().sum();
+    let (floats, wholes): (Vec<f32>, Vec<i64>) = (vec![0.5; tokens * 4096], vec![1; tokens * 64]);
+    let inputs: Vec<Input<'_>> = (executor.plan().inputs.iter())
+        .map(|port| {
+            let value = executor.plan().value(port.value);
+            let count = value.width * if value.rows == Rows::Token { tokens } else { lengths.len() };
+            if value.kind == Type::F32 { Input::F32(&floats[..count]) } else { Input::I64(&wholes[..count]) }
+        })
+        .collect();
+    let mut offsets = vec![0];
+    lengths.iter().for_each(|length| offsets.push(offsets.last().unwrap() + length));
+    let (mut state, mut outputs) = (State::default(), Vec::new());
+    (0..4)
+        .map(|_| {
+            let before = COUNT.get();
+            executor.run(&mut state, &Batch { offsets: &offsets, inputs: &inputs }, &mut outputs).unwrap();
+            COUNT.get() - before
+        })
+        .collect()
+}
+
+#[test]
+fn a_run_allocates_nothing_but_the_first() {
+    for precision in [Precision::Fp32, Precision::Int8(Vec::new())] {
+        // an encoder, and a network of dense layers
+        for (fixture, lengths) in [("0001", &[3, 1, 9][..]), ("0003", &[1, 1, 1, 1, 1])] {
+            let counts = allocations(fixture, precision.clone(), lengths);
+            assert!(counts[0] > 0, "the counter counts: {counts:?}");
+            assert_eq!(counts[1..], [0, 0, 0], "{fixture}, {precision:?}");
+        }
+    }
+}
