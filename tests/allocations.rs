@@ -5,6 +5,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::error::Error;
 use std::path::PathBuf;
 
 use lapwing::engine::cpu::{Batch, Executor, Input, Options, Precision, State};
@@ -38,12 +39,12 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// What a fixture's plan is given: ids and masks of ones, rows of halves.
-fn allocations(fixture: &str, precision: Precision, lengths: &[usize]) -> Vec<usize> {
+fn allocations(fixture: &str, precision: Precision, lengths: &[usize]) -> Result<Vec<usize>, Box<dyn Error>> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans");
-    let graph = Graph::read(&folder.join(format!("{fixture}.onnx"))).unwrap();
-    let mut plan = lower(&graph.typed).unwrap();
+    let graph = Graph::read(&folder.join(format!("{fixture}.onnx")))?;
+    let mut plan = lower(&graph.typed)?;
     fuse(&mut plan);
-    let executor = Executor::new(plan, Options { precision, ..Options::default() }).unwrap();
+    let executor = Executor::new(plan, Options { precision, ..Options::default() })?;
     let tokens: usize = lengths.iter().sum();
     let (floats, wholes): (Vec<f32>, Vec<i64>) = (vec![0.5; tokens * 4096], vec![1; tokens * 64]);
     let inputs: Vec<Input<'_>> = (executor.plan().inputs.iter())
@@ -54,13 +55,15 @@ fn allocations(fixture: &str, precision: Precision, lengths: &[usize]) -> Vec<us
         })
         .collect();
     let mut offsets = vec![0];
-    lengths.iter().for_each(|length| offsets.push(offsets.last().unwrap() + length));
+    for length in lengths {
+        offsets.push(offsets[offsets.len() - 1] + length);
+    }
     let (mut state, mut outputs) = (State::default(), Vec::new());
     (0..4)
         .map(|_| {
             let before = COUNT.get();
-            executor.run(&mut state, &Batch { offsets: &offsets, inputs: &inputs }, &mut outputs).unwrap();
-            COUNT.get() - before
+            executor.run(&mut state, &Batch { offsets: &offsets, inputs: &inputs }, &mut outputs)?;
+            Ok(COUNT.get() - before)
         })
         .collect()
 }
@@ -70,7 +73,7 @@ fn a_run_allocates_nothing_but_the_first() {
     for precision in [Precision::Fp32, Precision::Int8(Vec::new())] {
         // an encoder, and a network of dense layers
         for (fixture, lengths) in [("0001", &[3, 1, 9][..]), ("0003", &[1, 1, 1, 1, 1])] {
-            let counts = allocations(fixture, precision.clone(), lengths);
+            let counts = allocations(fixture, precision.clone(), lengths).unwrap();
             assert!(counts[0] > 0, "the counter counts: {counts:?}");
             assert_eq!(counts[1..], [0, 0, 0], "{fixture}, {precision:?}");
         }
