@@ -142,7 +142,9 @@ def test_a_model_without_a_plan_is_served_by_tract_and_says_so(form, magika):
         got, said = client.infer("magika", feeds, given.outputs)
     assert said["executor"] == "tract"
     given.check(feeds, got)
-    about = engine.json("/v2/models/magika")["parameters"]
+    about = engine.json("/v2/models/magika")
+    assert [port["shape"] for port in about["inputs"] + about["outputs"]] == [[-1, 2048], [-1, 214]]
+    about = about["parameters"]
     assert about["executor"] == "tract"
     # the node for which there is no plan has a name that stands in the file
     names = {node.name for node in onnx.load(given.model).graph.node}

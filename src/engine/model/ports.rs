@@ -24,13 +24,15 @@ pub(super) fn inputs(graph: &Graph) -> Result<Vec<Port>, EngineError> {
 /// The outputs, in the model's order.
 pub(super) fn outputs(graph: &Graph) -> Result<Vec<Port>, EngineError> {
     let model = &graph.typed;
+    // a model may take one length only: then its outputs have those of that
+    let open = graph.open.as_ref().and_then(|open| open.outputs().ok());
     let port = |(at, outlet): (usize, &OutletId)| {
         let name = model.outlet_label(*outlet).unwrap_or(&model.node(outlet.node).name).to_owned();
         let part = format!("output {name}");
         let fails = |e: TractError| EngineError::part(&part, format!("{e:#}"));
         let made = port(part.clone(), name, model.outlet_fact(*outlet).map_err(fails)?)?;
-        let open = graph.open.as_ref().map(|open| open.output(at)).transpose().map_err(fails)?;
-        Ok(Port { shape: open.filter(|open| open.len() == made.shape.len()).unwrap_or(made.shape), ..made })
+        let shape = open.as_ref().and_then(|open| open.get(at).cloned()).unwrap_or(made.shape);
+        Ok(Port { shape, ..made })
     };
     model.outputs.iter().enumerate().map(port).collect()
 }

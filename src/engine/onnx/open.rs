@@ -47,9 +47,22 @@ impl Open {
         Ok(lengths(self.model.input_fact(at)?))
     }
 
-    /// The lengths of an output's axes, as the file has them.
-    pub(in super::super) fn output(&self, at: usize) -> TractResult<Vec<Option<usize>>> {
-        Ok(lengths(self.model.output_fact(at)?))
+    /// The lengths of each output's axes; `None` where they change with those that are open in the inputs.
+    ///
+    /// # Errors
+    ///
+    /// Where tract finds no graph for two of everything.
+    pub fn outputs(&self) -> TractResult<Vec<Vec<Option<usize>>>> {
+        let (one, two) = (self.at(|_| 1)?, self.at(|_| 2)?);
+        let shape = |model: &TypedModel, at: usize| -> TractResult<Vec<Option<usize>>> {
+            let fact = model.output_fact(at)?;
+            Ok(fact.shape.iter().map(|dim| dim.to_i64().ok()?.try_into().ok()).collect())
+        };
+        let common = |at| {
+            let (one, two) = (shape(&one, at)?, shape(&two, at)?);
+            Ok(one.iter().zip(&two).map(|(one, two)| one.filter(|_| one == two)).collect())
+        };
+        (0..one.outputs.len()).map(common).collect()
     }
 
     /// The node that stands in the way, where tract names one: the first name in quotes.
