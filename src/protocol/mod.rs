@@ -10,6 +10,7 @@ mod families;
 mod inputs;
 mod media;
 mod plan;
+mod raw;
 mod reader;
 mod route;
 pub mod servers;
@@ -19,6 +20,7 @@ mod tokens;
 pub mod wire;
 
 pub use config::Config;
+pub use raw::Raw;
 pub use route::{Route, route};
 pub use tap::{Protocols, Spoken, Tap};
 pub use tokens::{ModelError, TokenizerError, Tokenizers};

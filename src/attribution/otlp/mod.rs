@@ -9,7 +9,6 @@ mod forward;
 mod inbox;
 mod json;
 mod ours;
-mod raw;
 mod receive_grpc;
 mod receive_http;
 mod signal;

@@ -18,8 +18,8 @@ use tonic::transport::Server;
 
 use super::connections::{self, Connections};
 use super::inbox::{Inbox, TIME_LIMIT};
-use super::raw::Raw;
 use super::signal::{Encoding, Signal};
+use crate::protocol::Raw;
 
 /// Requests at once on one connection.
 const STREAMS: u32 = 32;

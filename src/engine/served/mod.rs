@@ -100,7 +100,7 @@ impl Served {
         if !self.ready.load(Ordering::Acquire) {
             return Err(CallError::NotReady { reason: "is not warm yet, or is being stopped".into() });
         }
-        let work = self.model.accept(&mut call.inputs).map_err(told)?;
+        let work = self.model.accept(&mut call.inputs).map_err(|e| told(&e))?;
         let outputs = self.wanted(&call.outputs)?;
         let (answer, receiver) = oneshot::channel();
         let tokens = if self.model.has_tokens() { work.executed } else { 0 };
@@ -159,10 +159,10 @@ impl Servable for Served {
 }
 
 /// What a caller is told of a fault.
-fn told(error: EngineError) -> CallError {
+fn told(error: &EngineError) -> CallError {
     match error {
-        EngineError::Input { tensor, reason } => CallError::Input { tensor, reason },
-        EngineError::Run { reason } => CallError::Failed { reason },
+        EngineError::Input { tensor, reason } => CallError::Input { tensor: tensor.clone(), reason: reason.clone() },
+        EngineError::Run { reason } => CallError::Failed { reason: reason.clone() },
         other => CallError::Failed { reason: other.to_string() },
     }
 }

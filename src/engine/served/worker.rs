@@ -60,14 +60,14 @@ impl Worker {
                 self.queue.observe(cost(batch), ran.forward_ns);
                 deliver(batch, ran, closed);
             }
-            Err(error) if batch.len() == 1 => batch.drain(..).for_each(|item| answer(item.payload, Err(told_again(&error)))),
+            Err(error) if batch.len() == 1 => batch.drain(..).for_each(|item| answer(item.payload, Err(told(&error)))),
             // the fault of one of them must not be that of the others
             Err(_) => {
                 for item in batch.drain(..) {
                     let mut alone = vec![item];
                     match self.forward(&[&alone[0].payload.inputs]) {
                         Ok(ran) => deliver(&mut alone, ran, closed),
-                        Err(error) => alone.drain(..).for_each(|item| answer(item.payload, Err(told_again(&error)))),
+                        Err(error) => alone.drain(..).for_each(|item| answer(item.payload, Err(told(&error)))),
                     }
                 }
             }
@@ -110,13 +110,6 @@ fn deliver(batch: &mut Vec<Item<Waiter>>, ran: Ran, closed: Stamp) {
             postprocessing_ns: ran.postprocessing_ns,
         };
         answer(item.payload, Ok(Answer { outputs, stages, batch: batched }));
-    }
-}
-
-fn told_again(error: &EngineError) -> CallError {
-    match error {
-        EngineError::Input { tensor, reason } => told(EngineError::input(tensor, reason.clone())),
-        other => CallError::Failed { reason: other.to_string() },
     }
 }
 

@@ -3,7 +3,6 @@
 mod contents;
 mod infer;
 pub(super) mod messages;
-pub(super) mod raw;
 
 use axum::Router;
 use axum::body::Body;
@@ -20,7 +19,6 @@ use tonic::server::Grpc;
 use tonic::{Code, Status};
 
 use self::messages as m;
-use self::raw::Raw;
 use super::deadline::Patience;
 use super::flight::Flight;
 use super::metrics::Spent;
@@ -30,6 +28,7 @@ use super::router::Shared;
 use super::timing::{EXECUTOR, SERVER_TIMING, server_timing};
 use crate::engine::tensor::Port;
 use crate::ledger::Stamp;
+use crate::protocol::Raw;
 
 const STATUS: &str = "grpc-status";
 

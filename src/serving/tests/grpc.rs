@@ -12,9 +12,9 @@ use tonic::{Code, Status};
 use super::against;
 use super::fake::{Does, adder, fake, le, only};
 use crate::engine::service::CallError;
+use crate::protocol::Raw;
 use crate::serving::Limits;
 use crate::serving::grpc::messages::*;
-use crate::serving::grpc::raw::Raw;
 use crate::settings::Size;
 
 async fn channel(client: &super::Client) -> Channel {

@@ -20,9 +20,9 @@ use tonic::{Code, Extensions, Status};
 use super::deliver::{Carry, Setback};
 use super::headers::Error;
 use super::parcel::Parcel;
-use crate::attribution::otlp::raw::Raw;
 use crate::attribution::otlp::signal::Signal;
 use crate::attribution::otlp::status::retry_delay;
+use crate::protocol::Raw;
 use crate::settings::Collector;
 
 const CONNECT: Duration = Duration::from_secs(5);

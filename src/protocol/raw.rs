@@ -1,4 +1,5 @@
-//! A gRPC codec that leaves the message as the bytes it is: what we pass on keeps fields that we do not know.
+//! A gRPC codec that leaves messages as the bytes they are: what is passed on keeps fields that we do not know, what is decoded is
+//! decoded where that is timed, and tensors share the bytes of their message.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::Status;
@@ -6,7 +7,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 /// Bytes in, bytes out.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Raw;
+pub struct Raw;
 
 impl Codec for Raw {
     type Encode = Bytes;
