@@ -1,0 +1,142 @@
+//! Capture: a stream's work written down as a graph instead of done. It holds the stream for itself and stays on its thread, as
+//! the driver's thread-local capture wants it; other threads may allocate and load meanwhile.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUevent_record_flags, CUgraph, CUstreamCaptureMode};
+
+use super::block::Block;
+use super::error::{DeviceError, Result, check};
+use super::event::Event;
+use super::function::Function;
+use super::graph::{Graph, Template};
+use super::launch::Shape;
+use super::lt::{CublasLt, Operands, Plan};
+use super::pinned::Pinned;
+use super::stream::Stream;
+
+/// A capture that has begun. Dropped without [`Capture::end`], it is given up.
+#[derive(Debug)]
+pub struct Capture<'stream> {
+    stream: &'stream mut Stream,
+    ended: bool,
+    /// Not to be sent to another thread.
+    here: PhantomData<*const ()>,
+}
+
+impl<'stream> Capture<'stream> {
+    /// Begins, after the stream's earlier work is done.
+    ///
+    /// # Errors
+    /// A fault of that work, or the driver's refusal.
+    pub fn begin(stream: &'stream mut Stream) -> Result<Self> {
+        stream.wait()?;
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the context is current (waiting did that); the stream is not captured, since a capture holds it by `&mut`.
+        check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.raw.handle, mode) })?;
+        Ok(Self { stream, ended: false, here: PhantomData })
+    }
+
+    /// [`Stream::launch`], written down.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there, for as long as the graph lives.
+    pub unsafe fn launch(&self, function: &Function, shape: Shape, args: &[u8]) -> Result<()> {
+        // SAFETY: the caller's, who promises the same.
+        unsafe { self.stream.launch(function, shape, args) }
+    }
+
+    /// [`Stream::copy_in`], written down.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn copy_in(&self, from: &Pinned, offset: usize, to: &Block, to_offset: usize, bytes: usize) -> Result<()> {
+        self.stream.copy_in(from, offset, to, to_offset, bytes)
+    }
+
+    /// [`Stream::copy_out`], written down.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn copy_out(&self, from: &Block, offset: usize, to: &Pinned, to_offset: usize, bytes: usize) -> Result<()> {
+        self.stream.copy_out(from, offset, to, to_offset, bytes)
+    }
+
+    /// [`Stream::copy`], written down.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn copy(&self, from: &Block, offset: usize, to: &Block, to_offset: usize, bytes: usize) -> Result<()> {
+        self.stream.copy(from, offset, to, to_offset, bytes)
+    }
+
+    /// [`Stream::fill`], written down.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fill(&self, block: &Block, offset: usize, bytes: usize, byte: u8) -> Result<()> {
+        self.stream.fill(block, offset, bytes, byte)
+    }
+
+    /// [`Stream::record`], written down as a node of its own: each launch of the graph records the event anew.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn record(&self, event: &Event) -> Result<()> {
+        self.stream.record_as(event, CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL)
+    }
+
+    /// [`CublasLt::give`], written down.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there, for as long as the graph lives.
+    pub unsafe fn give(&self, lt: &CublasLt, plan: &Plan, operands: &Operands) -> Result<()> {
+        // SAFETY: the caller's, who promises the same.
+        unsafe { lt.give(self.stream, plan, operands) }
+    }
+
+    /// Holds on to something as long as the graph lives: memory that only kernels' arguments name.
+    pub fn keep(&self, what: Arc<dyn Any + Send + Sync>) {
+        self.stream.keep(what);
+    }
+
+    /// Ends, and makes what was written down ready to be launched.
+    ///
+    /// # Errors
+    /// Something in between spoiled the capture, or the driver cannot make a graph of it.
+    pub fn end(mut self) -> Result<Graph> {
+        let template = self.stop()?;
+        Graph::new(self.stream, &template)
+    }
+
+    fn stop(&mut self) -> Result<Template> {
+        self.ended = true;
+        self.stream.device().bind()?;
+        let mut graph: CUgraph = std::ptr::null_mut();
+        // SAFETY: this thread began the capture; `graph` is a valid place for a handle.
+        let ended = check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(self.stream.raw.handle, &mut graph) });
+        match (ended, Template::of(self.stream.device(), graph)) {
+            (Ok(()), Some(template)) => Ok(template),
+            (Err(error), _) => Err(error),
+            (Ok(()), None) => Err(DeviceError::Call { call: "cuStreamEndCapture", code: 0, text: "it gave no graph".to_owned() }),
+        }
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let given_up = self.stop().map(drop);
+            self.stream.device().note("a capture", given_up);
+            self.stream.held();
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Kernels: looked up in their module once, with what the driver's compiler made of them.
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUresult};
+
+use super::context::Device;
+use super::error::{DeviceError, Result, check};
+use super::module::RawModule;
+
+/// What the driver's compiler made of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FunctionInfo {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Memory that a thread spills to, in bytes.
+    pub local_bytes: u32,
+    /// Shared memory of a block that is not dynamic, in bytes.
+    pub shared_bytes: u32,
+    /// The most threads of a block.
+    pub threads: u32,
+    /// The size of its first argument, where the driver tells it (12.4 on).
+    pub argument_bytes: Option<usize>,
+}
+
+/// A kernel. It holds its module.
+pub struct Function {
+    raw: Arc<RawModule>,
+    handle: CUfunction,
+    name: String,
+    info: FunctionInfo,
+    /// How much dynamic shared memory it is set up for, in bytes; 0: what all kernels may have.
+    pub(super) allowed: AtomicU32,
+}
+
+// SAFETY: a handle of the driver's, which any thread may use at any time; all else is safe to share.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Function").field("name", &self.name).field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl Function {
+    pub(super) fn find(raw: &Arc<RawModule>, name: &str) -> Result<Self> {
+        let missing = || DeviceError::NoKernel { file: raw.file.clone(), kernel: name.to_owned() };
+        let text = CString::new(name).map_err(|_| missing())?;
+        raw.device.bind()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the module is loaded in the current context; the name ends with a zero; `handle` is a valid place.
+        match unsafe { sys::cuModuleGetFunction(&mut handle, raw.handle, text.as_ptr()) } {
+            CUresult::CUDA_ERROR_NOT_FOUND => return Err(missing()),
+            code => check("cuModuleGetFunction", code)?,
+        }
+        let info = FunctionInfo {
+            registers: attribute(handle, CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            local_bytes: attribute(handle, CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            shared_bytes: attribute(handle, CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            threads: attribute(handle, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            argument_bytes: if raw.device.has("cuFuncGetParamInfo") { argument(handle) } else { None },
+        };
+        Ok(Self { raw: raw.clone(), handle, name: name.to_owned(), info, allowed: AtomicU32::new(0) })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it needs.
+    #[must_use]
+    pub fn info(&self) -> FunctionInfo {
+        self.info
+    }
+
+    pub(super) fn device(&self) -> &Arc<Device> {
+        &self.raw.device
+    }
+
+    pub(super) fn handle(&self) -> CUfunction {
+        self.handle
+    }
+
+    pub(super) fn module(&self) -> Arc<RawModule> {
+        self.raw.clone()
+    }
+}
+
+fn attribute(function: CUfunction, which: CUfunction_attribute) -> Result<u32> {
+    let mut value = 0;
+    // SAFETY: the function is of a loaded module; `value` is a valid place for a number.
+    check("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut value, which, function) })?;
+    Ok(u32::try_from(value).unwrap_or(0))
+}
+
+/// The size of the first argument; none where the driver does not say.
+fn argument(function: CUfunction) -> Option<usize> {
+    let (mut offset, mut bytes) = (0, 0);
+    // SAFETY: the driver has the function (the caller looked it up); both are valid places for a size.
+    let code = unsafe { sys::cuFuncGetParamInfo(function, 0, &mut offset, &mut bytes) };
+    (code == CUresult::CUDA_SUCCESS).then_some(bytes)
+}

@@ -1,0 +1,63 @@
+//! The shape of a launch, and whether it fits its kernel and the device: the driver's own answer to a misfit names nothing.
+
+use std::sync::atomic::Ordering;
+
+use cudarc::driver::sys::{self, CUfunction_attribute};
+
+use super::error::{DeviceError, Result, check};
+use super::function::Function;
+
+/// Dynamic shared memory that every kernel may ask for, in bytes; above it, the kernel is set up for more.
+const SHARED_BY_DEFAULT: u32 = 48 << 10;
+/// The most blocks in y.
+const MOST_IN_Y: u32 = 65_535;
+/// Where an argument begins.
+const ALIGNMENT: usize = 8;
+
+/// How many blocks of how many threads, with how much dynamic shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks in x and y, each at least 1.
+    pub grid: (u32, u32),
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl Function {
+    /// Checks a launch, and sets the kernel up for its shared memory where that is more than was asked for before.
+    pub(super) fn prepare(&self, shape: Shape, args: &[u8]) -> Result<()> {
+        let Shape { grid: (x, y), threads, shared_bytes } = shape;
+        if x == 0 || x > i32::MAX as u32 || y == 0 || y > MOST_IN_Y {
+            return self.refuse(format!("a grid of {x} × {y} blocks"));
+        }
+        let most = self.info().threads;
+        if threads == 0 || threads > most {
+            return self.refuse(format!("{threads} threads: 1 to {most} can be launched"));
+        }
+        let most = self.device().info().shared_bytes.saturating_sub(self.info().shared_bytes);
+        if shared_bytes > most {
+            return self.refuse(format!("{shared_bytes} bytes of shared memory: the device has {most}"));
+        }
+        if !args.as_ptr().addr().is_multiple_of(ALIGNMENT) {
+            return self.refuse(format!("its argument is not aligned to {ALIGNMENT} bytes"));
+        }
+        if let Some(bytes) = self.info().argument_bytes.filter(|bytes| *bytes != args.len()) {
+            return self.refuse(format!("an argument of {} bytes: it takes {bytes}", args.len()));
+        }
+        if shared_bytes > SHARED_BY_DEFAULT && shared_bytes > self.allowed.load(Ordering::Acquire) {
+            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let most = i32::try_from(most).unwrap_or(i32::MAX);
+            // to the most at once, so that two threads which launch different shapes do not take it from one another
+            // SAFETY: the function is this one's, of the current context.
+            check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(self.handle(), attribute, most) })?;
+            self.allowed.store(most.unsigned_abs(), Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, reason: String) -> Result<()> {
+        Err(DeviceError::Launch { kernel: self.name().to_owned(), reason })
+    }
+}

@@ -1,0 +1,65 @@
+//! Libraries from a directory that the user names. cudarc opens its libraries by name; the loader gives it the one that is open
+//! under that name already. So the file is opened first, by its path, and kept open until the process ends. The loader's
+//! environment is never changed: it is read once, when the process starts.
+
+use std::path::Path;
+
+use libloading::Library;
+
+use super::error::{DeviceError, Result};
+
+/// Opens `directory/name` and keeps it open; false where there is no such file.
+///
+/// # Errors
+/// The file is there and cannot be loaded.
+pub(super) fn keep_open(directory: &Path, name: &str) -> Result<bool> {
+    match open(directory, name)? {
+        Some(library) => {
+            // never closed: threads of the driver may run in it until the process ends
+            std::mem::forget(library);
+            Ok(true)
+        }
+        None => Ok(false),
+    }
+}
+
+/// That the library which cudarc uses is `directory/name`, by where one of its functions lies.
+///
+/// # Errors
+/// It is another one.
+pub(super) fn same(directory: &Path, name: &'static str, symbol: &str, used: &Library) -> Result<()> {
+    let path = directory.join(name);
+    let Some(library) = open(directory, name)? else {
+        return Err(DeviceError::Unloadable { path, reason: "it is gone".to_owned() });
+    };
+    // SAFETY: only looked up and compared, never called.
+    let (ours, theirs) = unsafe { (address(&library, symbol), address(used, symbol)) };
+    if ours.is_some() && ours == theirs { Ok(()) } else { Err(DeviceError::Twice { path, library: name }) }
+}
+
+fn open(directory: &Path, name: &str) -> Result<Option<Library>> {
+    let path = std::path::absolute(directory.join(name)).unwrap_or_else(|_| directory.join(name));
+    if !path.exists() {
+        return Ok(None);
+    }
+    // SAFETY: loading runs the library's own initialisers. The user names the directory, and a CUDA library's are sound.
+    match unsafe { Library::new(&path) } {
+        Ok(library) => Ok(Some(library)),
+        Err(error) => Err(DeviceError::Unloadable { path, reason: words(&error) }),
+    }
+}
+
+/// Where a function lies.
+///
+/// # Safety
+/// The address may only be compared.
+unsafe fn address(library: &Library, symbol: &str) -> Option<usize> {
+    // SAFETY: the caller does not call it.
+    let found = unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) };
+    found.ok().map(|function| *function as usize)
+}
+
+/// The loader's words: libloading shows them only as the error's source.
+fn words(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}

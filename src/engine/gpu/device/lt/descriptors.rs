@@ -1,0 +1,126 @@
+//! The library's descriptors: made once for each shape, destroyed with it.
+
+use cudarc::cublaslt::sys;
+
+use super::super::error::Result;
+use super::check;
+use super::plan::{Product, ProductPrecision};
+
+/// CUBLAS_OP_N and CUBLAS_OP_T, which cudarc's bindings of this library do not name.
+const AS_IT_IS: i32 = 0;
+const TRANSPOSED: i32 = 1;
+
+/// What a product does: its precision, which factor is transposed, what is added.
+pub(super) struct Operation(pub(super) sys::cublasLtMatmulDesc_t);
+/// How a matrix lies in memory.
+pub(super) struct Layout(pub(super) sys::cublasLtMatrixLayout_t);
+/// What kernels may need.
+pub(super) struct Preference(pub(super) sys::cublasLtMatmulPreference_t);
+
+/// All that describes one shape. The library's matrices lie column by column: the product is taken as
+/// yᵀ [n][rows] = w [n][k] · xᵀ [k][rows], where what we keep row by row is what the library calls transposed.
+pub(super) struct Descriptors {
+    pub(super) operation: Operation,
+    pub(super) w: Layout,
+    pub(super) x: Layout,
+    pub(super) residual: Layout,
+    pub(super) y: Layout,
+}
+
+impl Descriptors {
+    pub(super) fn new(product: &Product) -> Result<Self> {
+        let kind = product.precision.kind();
+        let (rows, n, k) = (product.rows, product.n, product.k);
+        let operation = Operation::new(product.precision.compute())?;
+        operation.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA, TRANSPOSED)?;
+        operation.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB, AS_IT_IS)?;
+        operation.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_EPILOGUE, product.epilogue())?;
+        Ok(Self {
+            operation,
+            w: Layout::new(kind, k, n, product.w_stride)?,
+            x: Layout::new(kind, k, rows, product.x_stride)?,
+            residual: Layout::new(kind, n, rows, product.residual_stride.unwrap_or(product.y_stride))?,
+            y: Layout::new(kind, n, rows, product.y_stride)?,
+        })
+    }
+}
+
+impl ProductPrecision {
+    fn kind(self) -> sys::cudaDataType {
+        match self {
+            Self::Fp32 | Self::Tf32 => sys::cudaDataType::CUDA_R_32F,
+            Self::Fp16 => sys::cudaDataType::CUDA_R_16F,
+        }
+    }
+
+    fn compute(self) -> sys::cublasComputeType_t {
+        match self {
+            Self::Fp32 | Self::Fp16 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            Self::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+        }
+    }
+}
+
+impl Operation {
+    fn new(compute: sys::cublasComputeType_t) -> Result<Self> {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: `handle` is a valid place.
+        let made = unsafe { sys::cublasLtMatmulDescCreate(&mut handle, compute, sys::cudaDataType::CUDA_R_32F) };
+        check("cublasLtMatmulDescCreate", made).map(|()| Self(handle))
+    }
+
+    /// Sets an attribute, whose size in the library is that of `T`.
+    pub(super) fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: T) -> Result<()> {
+        // SAFETY: the descriptor is this one's; the value is read before this returns.
+        check("cublasLtMatmulDescSetAttribute", unsafe {
+            sys::cublasLtMatmulDescSetAttribute(self.0, attribute, std::ptr::from_ref(&value).cast(), size_of::<T>())
+        })
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this one's. It fails only for what is no descriptor.
+        unsafe { sys::cublasLtMatmulDescDestroy(self.0) };
+    }
+}
+
+impl Layout {
+    fn new(kind: sys::cudaDataType, height: u32, width: u32, stride: u32) -> Result<Self> {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: `handle` is a valid place.
+        let made = unsafe { sys::cublasLtMatrixLayoutCreate(&mut handle, kind, height.into(), width.into(), stride.into()) };
+        check("cublasLtMatrixLayoutCreate", made).map(|()| Self(handle))
+    }
+}
+
+impl Drop for Layout {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this one's. It fails only for what is no descriptor.
+        unsafe { sys::cublasLtMatrixLayoutDestroy(self.0) };
+    }
+}
+
+impl Preference {
+    pub(super) fn new() -> Result<Self> {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: `handle` is a valid place.
+        let made = unsafe { sys::cublasLtMatmulPreferenceCreate(&mut handle) };
+        check("cublasLtMatmulPreferenceCreate", made).map(|()| Self(handle))
+    }
+
+    /// Sets an attribute, whose size in the library is that of `T`.
+    pub(super) fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulPreferenceAttributes_t, value: T) -> Result<()> {
+        // SAFETY: the descriptor is this one's; the value is read before this returns.
+        check("cublasLtMatmulPreferenceSetAttribute", unsafe {
+            sys::cublasLtMatmulPreferenceSetAttribute(self.0, attribute, std::ptr::from_ref(&value).cast(), size_of::<T>())
+        })
+    }
+}
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this one's. It fails only for what is no descriptor.
+        unsafe { sys::cublasLtMatmulPreferenceDestroy(self.0) };
+    }
+}

@@ -1,0 +1,71 @@
+//! Is there a cublasLt that can be used? Looked for only when it is wanted: it is half a gigabyte.
+
+use std::path::Path;
+
+use cudarc::cublaslt::sys;
+
+use super::super::error::{DeviceError, Result};
+use super::super::library;
+use super::super::probe::Version;
+
+/// The files that are looked for in the user's directory, the first that is there.
+const FILES: [&str; 2] = ["libcublasLt.so.13", "libcublasLt.so.12"];
+/// The oldest version that is used: the descriptors' values are those of 12.0 on.
+const LEAST: Version = Version(12, 0);
+
+/// What is called.
+pub(in super::super) const NEEDED: &[&str] = &[
+    "cublasLtCreate",
+    "cublasLtDestroy",
+    "cublasLtGetVersion",
+    "cublasLtMatmul",
+    "cublasLtMatmulAlgoConfigGetAttribute",
+    "cublasLtMatmulAlgoGetHeuristic",
+    "cublasLtMatmulDescCreate",
+    "cublasLtMatmulDescDestroy",
+    "cublasLtMatmulDescSetAttribute",
+    "cublasLtMatmulPreferenceCreate",
+    "cublasLtMatmulPreferenceDestroy",
+    "cublasLtMatmulPreferenceSetAttribute",
+    "cublasLtMatrixLayoutCreate",
+    "cublasLtMatrixLayoutDestroy",
+];
+
+/// Looks for the library; its version.
+pub(super) fn find(directory: Option<&Path>) -> Result<Version> {
+    let no = |reason: String| DeviceError::NoLt { reason };
+    // it would round the factors of fp32 products to TF32, whatever is asked for
+    if std::env::var_os("NVIDIA_TF32_OVERRIDE").is_some_and(|value| value != "0") {
+        return Err(no("NVIDIA_TF32_OVERRIDE is set: fp32 would not be fp32".to_owned()));
+    }
+    let mut file = None;
+    for name in FILES {
+        let Some(directory) = directory else { break };
+        if library::keep_open(directory, name).map_err(|error| no(error.to_string()))? {
+            file = Some((directory, name));
+            break;
+        }
+    }
+    // SAFETY: opens the library by its name and closes it again: its initialisers and finalisers are sound.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(no("libcublasLt.so was not found (.13 or .12)".to_owned()));
+    }
+    // SAFETY: it is present, so that this gives its handle and does not panic.
+    let used = unsafe { sys::culib() };
+    if let Some((directory, name)) = file {
+        library::same(directory, name, "cublasLtCreate", used).map_err(|error| no(error.to_string()))?;
+    }
+    for symbol in NEEDED {
+        // SAFETY: only looked up, not called.
+        if unsafe { used.get::<unsafe extern "C" fn()>(symbol.as_bytes()) }.is_err() {
+            return Err(no(format!("it has no {symbol}")));
+        }
+    }
+    // SAFETY: the function is there and takes nothing.
+    let number = u32::try_from(unsafe { sys::cublasLtGetVersion() }).unwrap_or(0);
+    let found = Version(number / 10_000, number % 10_000 / 100);
+    if found < LEAST {
+        return Err(no(format!("{found} is too old: {LEAST} or newer is needed")));
+    }
+    Ok(found)
+}

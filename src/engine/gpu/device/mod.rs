@@ -1,0 +1,49 @@
+//! The device layer: what the GPU executor needs of CUDA's driver and nothing more. Everything that can be missing (the
+//! driver, one of its functions, a device) is looked for before it is called, so that nothing here panics; every failure is a
+//! [`DeviceError`]. Bytes are bytes, device addresses are `u64`, times are [`std::time::Duration`].
+//!
+//! The order of use: [`Found::find`] → [`Device::open`] → [`Stream`], [`Block`], [`Pinned`], [`Event`], [`Modules`] →
+//! [`Capture`] → [`Graph`], launched once per request and awaited by [`Stream::wait`] or [`Stream::wait_flag`]. It never
+//! chooses a device, knows no kernel and reads no clock of its own.
+
+#![allow(unsafe_code, reason = "the driver is C; each block says why it is sound")]
+
+mod account;
+mod block;
+mod capture;
+mod context;
+mod error;
+mod event;
+mod function;
+mod graph;
+mod info;
+mod launch;
+mod library;
+mod lt;
+mod module;
+mod pinned;
+mod probe;
+mod record;
+mod stream;
+mod symbols;
+mod wait;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use account::MemoryUse;
+pub use block::Block;
+pub use capture::Capture;
+pub use context::Device;
+pub use error::{DeviceError, Result};
+pub use event::Event;
+pub use function::{Function, FunctionInfo};
+pub use graph::{Graph, NodeCounts};
+pub use info::{DeviceInfo, EMULATED, LEAST_CAPABILITY};
+pub use launch::Shape;
+pub use lt::{CublasLt, Operands, Plan, Product, ProductPrecision, Tuning};
+pub use module::{Module, Modules};
+pub use pinned::{Pinned, Toward};
+pub use probe::{Found, LEAST_DRIVER, Version};
+pub use stream::Stream;
+pub use wait::Patience;

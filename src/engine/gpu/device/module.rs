@@ -1,0 +1,126 @@
+//! Modules and their kernels: PTX that the driver compiles for the device when it is loaded, each once.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUjit_option, CUmodule, CUresult};
+use parking_lot::Mutex;
+
+use super::context::Device;
+use super::error::{DeviceError, Result, check, describe};
+use super::function::Function;
+
+/// The most that is read of what the driver's compiler says, in bytes.
+const LOG_BYTES: usize = 16 << 10;
+
+/// A module's handle, kept by work that runs its kernels.
+pub(super) struct RawModule {
+    pub(super) device: Arc<Device>,
+    pub(super) handle: CUmodule,
+    pub(super) file: String,
+}
+
+// SAFETY: a handle of the driver's, which any thread may use at any time.
+unsafe impl Send for RawModule {}
+// SAFETY: as above.
+unsafe impl Sync for RawModule {}
+
+impl Drop for RawModule {
+    fn drop(&mut self) {
+        // SAFETY: the handle is this module's; streams and graphs that run its kernels hold it until they are done.
+        let ended = self.device.bind().and_then(|()| check("cuModuleUnload", unsafe { sys::cuModuleUnload(self.handle) }));
+        self.device.note("a module", ended);
+    }
+}
+
+/// The modules of a device, by name.
+pub struct Modules {
+    device: Arc<Device>,
+    loaded: Mutex<HashMap<String, Arc<Module>>>,
+}
+
+impl std::fmt::Debug for Modules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Modules").field("loaded", &self.loaded.lock().keys()).finish_non_exhaustive()
+    }
+}
+
+impl Modules {
+    /// None yet.
+    #[must_use]
+    pub fn new(device: &Arc<Device>) -> Self {
+        Self { device: device.clone(), loaded: Mutex::default() }
+    }
+
+    /// The module `file`, compiled from `ptx` the first time; later, the text is not looked at. Compiling can take seconds where
+    /// the driver's cache has nothing of it.
+    ///
+    /// # Errors
+    /// The driver refuses the text: with what its compiler says.
+    pub fn load(&self, file: &str, ptx: &str) -> Result<Arc<Module>> {
+        // held while compiling: who asks for the same module meanwhile would else compile it again
+        let mut loaded = self.loaded.lock();
+        if let Some(module) = loaded.get(file) {
+            return Ok(module.clone());
+        }
+        let raw = compile(&self.device, file, ptx)?;
+        let module = Arc::new(Module { raw: Arc::new(raw), functions: Mutex::default() });
+        loaded.insert(file.to_owned(), module.clone());
+        Ok(module)
+    }
+}
+
+/// A loaded module.
+pub struct Module {
+    raw: Arc<RawModule>,
+    functions: Mutex<HashMap<String, Arc<Function>>>,
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Module({})", self.raw.file)
+    }
+}
+
+impl Module {
+    /// The kernel `name`, looked up the first time.
+    ///
+    /// # Errors
+    /// The module has no such kernel.
+    pub fn function(&self, name: &str) -> Result<Arc<Function>> {
+        let mut functions = self.functions.lock();
+        if let Some(function) = functions.get(name) {
+            return Ok(function.clone());
+        }
+        let function = Arc::new(Function::find(&self.raw, name)?);
+        functions.insert(name.to_owned(), function.clone());
+        Ok(function)
+    }
+}
+
+fn compile(device: &Arc<Device>, file: &str, ptx: &str) -> Result<RawModule> {
+    let refused = |code: CUresult, log: &str| DeviceError::Module {
+        file: file.to_owned(),
+        code: code as u32,
+        text: describe(code),
+        log: log.to_owned(),
+    };
+    let invalid = |_| refused(CUresult::CUDA_ERROR_INVALID_PTX, "the text has a zero in it");
+    let text = CString::new(ptx).map_err(invalid)?;
+    device.bind()?;
+    let mut log = vec![0_u8; LOG_BYTES];
+    let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    // a number is given in the place of a pointer
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG_BYTES - 1)];
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: the context is current; the text ends with a zero; two options with their values, the log's room as large as it
+    // is said to be and alive until this returns; `handle` is a valid place.
+    let code =
+        unsafe { sys::cuModuleLoadDataEx(&mut handle, text.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr()) };
+    if code != CUresult::CUDA_SUCCESS {
+        let said = log.split(|byte| *byte == 0).next().unwrap_or_default();
+        return Err(refused(code, String::from_utf8_lossy(said).trim()));
+    }
+    Ok(RawModule { device: device.clone(), handle, file: file.to_owned() })
+}

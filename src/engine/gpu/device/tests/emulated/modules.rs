@@ -1,0 +1,62 @@
+//! Modules and kernels: loaded once; launches that do not fit are refused in words.
+
+use std::sync::Arc;
+
+use super::super::super::{Block, DeviceError, Modules, Shape, Stream};
+use super::super::{alone, test_name};
+use super::{Copy, PTX, SHAPE, kernel, open};
+
+#[test]
+fn modules_and_kernels_are_loaded_once() {
+    alone(test_name!(), || {
+        let device = open();
+        let modules = Modules::new(&device);
+        let module = modules.load("copy", PTX).unwrap();
+        assert!(Arc::ptr_eq(&module, &modules.load("copy", "never looked at").unwrap()));
+        let kernel = module.function("copy_columns").unwrap();
+        assert!(Arc::ptr_eq(&kernel, &module.function("copy_columns").unwrap()));
+        let error = module.function("nothing").unwrap_err();
+        assert_eq!(error.to_string(), "module copy has no kernel nothing");
+        let DeviceError::Module { file, .. } = modules.load("bad", "this is no PTX").unwrap_err() else {
+            panic!("another error")
+        };
+        assert_eq!(file, "bad");
+        let zero = modules.load("bad", "a\0b").unwrap_err();
+        assert!(zero.to_string().ends_with("the text has a zero in it"), "{zero}");
+    });
+}
+
+#[test]
+fn a_launch_that_does_not_fit_is_refused() {
+    alone(test_name!(), || {
+        let device = open();
+        let stream = Stream::new(&device).unwrap();
+        let kernel = kernel(&device);
+        let block = Block::new(&device, 64).unwrap();
+        let args = Copy::row(block.address(), block.address(), 16);
+        // SAFETY: refused, or copies a row onto itself.
+        let launch = |shape, args: &[u8]| unsafe { stream.launch(&kernel, shape, args) };
+        let most = device.info().shared_bytes;
+        for shape in [
+            Shape { grid: (0, 1), ..SHAPE },
+            Shape { grid: (1, 0), ..SHAPE },
+            Shape { grid: (1, 65_536), ..SHAPE },
+            Shape { threads: 0, ..SHAPE },
+            Shape { threads: 4096, ..SHAPE },
+            Shape { shared_bytes: most + 1, ..SHAPE },
+        ] {
+            assert!(matches!(launch(shape, args.bytes()), Err(DeviceError::Launch { .. })), "{shape:?}");
+        }
+        let twice = [args, args];
+        // SAFETY: a struct of numbers without gaps, twice; four bytes on, it is not aligned.
+        let askew = unsafe { std::slice::from_raw_parts(twice.as_ptr().cast::<u8>().add(4), size_of::<Copy>()) };
+        assert!(matches!(launch(SHAPE, askew), Err(DeviceError::Launch { .. })));
+        if kernel.info().argument_bytes.is_some() {
+            let error = launch(SHAPE, &args.bytes()[8..]).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("it takes {}", size_of::<Copy>())), "{error}");
+        }
+        // more than all kernels may have
+        launch(Shape { shared_bytes: most, ..SHAPE }, args.bytes()).unwrap();
+        stream.wait().unwrap();
+    });
+}

@@ -1,0 +1,5 @@
+// A driver that is too old: 11.0. All else would work up to the context.
+#define START 0
+#define VERSION 11000
+#define DEVICES 1
+#include "stub.h"
