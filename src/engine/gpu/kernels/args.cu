@@ -1,0 +1,197 @@
+// What kernels are given: one struct each, by value. Rust writes the same fields in the same order (gpu/lower), pointers and
+// 4-byte numbers at their natural places; nothing else is read from outside.
+//
+// Matrices are row-major. A matrix's `stride` is the distance of its rows in elements: a multiple of 8 where it is wider than
+// one, so that each row begins at a multiple of 16 bytes; what lies between width and stride is never read as a number.
+// Weights of products are [n][k], k padded with zeros to its stride, a multiple of 32.
+
+/// What a matrix's elements are.
+enum Kind { F32 = 0, F16 = 1, I64 = 2, I32 = 3, U8 = 4, S8 = 5 };
+
+struct Mat {
+    void *data;  // null: there is none
+    int stride;
+    int kind;
+};
+
+/// How many rows there are: `dims[which]` where `dims` is not null, else `fixed`. A grid is made for the most that there may
+/// be; blocks behind the last row end at once. `dims` is the batch's header: see HEADER_*.
+struct Rows {
+    const int *dims;
+    int which;
+    int fixed;
+};
+
+/// The header of a batch, 32-bit words in device memory.
+enum Header {
+    HEADER_BATCH = 0,    // sequences
+    HEADER_TOKENS = 1,   // tokens of all of them
+    HEADER_TILES = 2,    // query tiles of attention: the sum of ceil(length / ATTENTION_TILE)
+    HEADER_CAPACITY = 3, // the batch capacity c, for which the two lists have room
+    HEADER_OFFSETS = 8,  // c + 1 words: where each sequence's tokens begin, then where the last one's end
+    // from HEADER_OFFSETS + c + 1 on, c + 1 words: the same of query tiles
+};
+enum { ATTENTION_TILE = 64 };
+
+/// How a request's last kernel tells the host that all is done: the last of its blocks writes 1 to `flag` (host memory), after
+/// everything that the kernel wrote can be seen there. Null in all other kernels. `counter` is 0 before and after.
+struct Tail {
+    unsigned *flag;
+    unsigned *counter;
+};
+
+/// plan::Activation, in its order.
+enum Activation { ACT_NONE, ACT_RELU, ACT_GELU, ACT_GELU_TANH, ACT_SIGMOID, ACT_TANH, ACT_SILU };
+/// plan::Fold, in its order.
+enum Fold { FOLD_SUM, FOLD_MAX, FOLD_MIN, FOLD_FIRST, FOLD_MEAN };
+
+/// y = activation(x · wᵀ · x_scale[row] · w_scale[column] + bias) + residual: gemv_*, gemm_*.
+struct GemmArgs {
+    Rows rows;
+    Mat x;                // [rows][k]
+    Mat w;                // [n][k]
+    const float *bias;    // [n], or null
+    const float *w_scale; // [n], of 8-bit weights, else null
+    const float *x_scale; // [rows], of 8-bit rows, else null
+    Mat residual;         // [rows][n], or null
+    Mat y;                // [rows][n]
+    Tail tail;
+    int k;
+    int n;
+    int activation;
+    int split;            // gemv: warps that share a column: 1, 2, 4, 8
+};
+
+/// softmax(scale · q · kᵀ + bias of the key) · v, for each head over each sequence's own tokens: attention_*.
+struct AttentionArgs {
+    const int *header;
+    Mat q, k, v;   // [tokens][stride], heads side by side from the columns below on
+    Mat bias;      // [tokens][1] f32, or null
+    Mat y;         // [tokens][heads · head_out]
+    Tail tail;
+    int q_from, k_from, v_from;
+    int heads, head, head_out;
+    float scale;
+    int zero;      // padding
+};
+
+/// (x + residual), normed over each row: layer_norm, rms_norm.
+struct NormArgs {
+    Rows rows;
+    Mat x, residual;
+    const float *scale, *shift; // [width], or null
+    Mat y;
+    Tail tail;
+    int width;
+    float epsilon;
+};
+
+/// softmax_rows, reduce_rows (y has width 1), pool_tokens (rows: sequences), cum_sum (rows: sequences).
+struct RowsArgs {
+    Rows rows;
+    const int *header; // for pool_tokens and cum_sum, else null
+    Mat x, y;
+    Tail tail;
+    int width;         // of x
+    int fold;
+};
+
+/// Σ weight · x / max(Σ weight, at_least) over the tokens of each sequence: mean_pool.
+struct MeanPoolArgs {
+    Rows rows;         // sequences
+    const int *header;
+    Mat x;             // [tokens][width]
+    Mat weights;       // [tokens][1], of any kind
+    Mat y;
+    Tail tail;
+    int width;
+    float at_least;
+};
+
+struct Table {
+    Mat table;     // [table_rows][width], f32 or f16
+    Mat ids;       // [rows][stride], i64, i32 or f32; data null: the place of the token in its sequence is the id
+    int from;      // the column of `ids`; without ids, what is added to the place
+    int table_rows;
+};
+
+/// The sum of one row of each table, normed where `normed`: embed. Ids below zero count from the table's end. An id that the
+/// table does not have writes {1 + node, table, row, id} to `fault` (the first one that comes) and reads row 0.
+struct EmbedArgs {
+    Rows rows;
+    const int *header;   // offsets, where a table has no ids
+    Table tables[4];
+    const float *scale, *shift; // of the norm, or null
+    Mat y;
+    int *fault;          // host memory, 4 words, zero before
+    Tail tail;
+    int count;           // tables
+    int width;
+    float epsilon;
+    int normed;
+    int node;
+    int zero;
+};
+
+/// What one step of a map does: code[5 · step] = {opcode, slot written, a, b, c}; a, b, c are slots, a place of an argument or
+/// row of the model, or a number's bits.
+enum Opcode {
+    OP_ARG, OP_WEIGHT, OP_SCALAR,                                     // a: place, place, bits
+    OP_ABS, OP_CEIL, OP_ERF, OP_EXP, OP_FLOOR, OP_LOG, OP_NEG, OP_POW /* b: the power's bits */, OP_RECIP, OP_RELU, OP_ROUND,
+    OP_RSQRT, OP_SIGMOID, OP_SQRT, OP_SQUARE, OP_TANH, OP_GELU, OP_GELU_TANH, OP_SILU, OP_NOT,   // a
+    OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MIN, OP_MAX, OP_EQUAL, OP_LESS, OP_LESS_OR_EQUAL, OP_GREATER, OP_GREATER_OR_EQUAL, // a, b
+    OP_WHERE,                                                         // a, b, c
+    OP_FOLD,                                                          // a; b: which Fold
+};
+
+/// An operand of a map: an argument of the plan's, or a row of the model (stride 0).
+struct MapArg {
+    Mat mat;
+    int wide;      // 0: of width 1, the same for a whole row
+    int by_batch;  // 1: one row for each sequence, while the output has one for each token
+};
+
+/// A program over each element: map_flat (no fold), map_rows (a block for each row). The last step's slot is the result.
+/// Conditions are 1 and 0; MIN and MAX give b where either is no number (plan::program).
+struct MapArgs {
+    Rows rows;
+    const int *header; // offsets, where an argument is by_batch
+    const int *code;
+    MapArg args[8];
+    MapArg weights[8];
+    Mat y;
+    Tail tail;
+    int steps;
+    int slots;         // of shared memory: slots · 4 · (threads of a block; map_rows: width rounded up to 32)
+    int width;         // of y
+    int result;        // the slot of the result
+};
+
+/// y[:, y_from ..] = x[:, x_from ..], changing the kind where it differs: copy_columns.
+struct CopyArgs {
+    Rows rows;
+    Mat x, y;
+    Tail tail;
+    int x_from, y_from;
+    int width;
+    int zero;
+};
+
+/// Each row in 8 bits: y = round(x / scale), scale = max |x| / 127 (1 where all are 0, no number where one is not finite): quantize_rows. Where `fixed` is above 0
+/// it is the scale of all rows. Columns from `width` to y's stride become 0.
+struct QuantizeArgs {
+    Rows rows;
+    Mat x;          // f32 or f16
+    Mat y;          // s8
+    float *scale;   // [rows]
+    Tail tail;
+    int width;
+    float fixed;
+};
+
+/// peak_*, empty.
+struct PeakArgs {
+    void *data;     // what is read or written
+    void *out;      // something that keeps the compiler from leaving out the work
+    long long count; // peak_read, peak_copy: 16-byte pieces; others: how often each thread repeats
+};

@@ -1,0 +1,202 @@
+// Attention in FFMA: attention_f32, for any head sizes from 1 to 256 and any first columns; f32 or f16 in and out.
+//
+// A block has 64 queries of one head of one sequence and goes over its keys 64 at a time with a running maximum and sum. Of q
+// and k 32 columns at a time are in shared memory, then 32 columns of v in k's place; a thread has 4 x 4 scores, and 4 x 2 of
+// what 32 columns of values give. The output so far is in shared memory, where each number belongs to one thread. What binds
+// it: FFMA and the reads from shared memory that feed them, about alike (8 wavefronts for 32 FFMA of a warp).
+//
+// Everything is in base e and in the order of ONNX: a row whose keys all have a bias of -1e9 gets the same as there.
+// 256 threads; grid: (most tiles, heads); shared memory, bytes: 35840 + 256 · (head_out rounded up to 32), at most 101376; of
+// that the last part is needed only for sequences of more than 64 tokens.
+
+/// Where a block works: its sequence's first token and length, and the block's first query.
+struct Place {
+    int begin, length, first;
+};
+
+/// Finds the sequence that has this query tile, 32 samples at a time: a batch of up to 32 takes one read.
+DEVICE Place place_of(const int *header, int tile) {
+    const int *offsets = header + HEADER_OFFSETS, *tiles = offsets + header[HEADER_CAPACITY] + 1;
+    const int lane = threadIdx.x & 31;
+    int low = 0, count = header[HEADER_BATCH];
+    while (count > 1) {
+        const int step = (count + 31) >> 5;
+        int reached = lane * step < count && tiles[low + lane * step] <= tile;
+        for (int mask = 16; mask > 0; mask >>= 1) reached += shuffle_xor_int(reached, mask);
+        const int skipped = (reached - 1) * step;
+        low += skipped;
+        count = count - skipped < step ? count - skipped : step;
+    }
+    const int begin = offsets[low];
+    return Place{begin, offsets[low + 1] - begin, (tile - tiles[low]) * ATTENTION_TILE};
+}
+
+enum {
+    KEYS = 64,         // of a tile
+    COLUMNS = 32,      // at a time
+    PART_STRIDE = 36,  // of q and k in shared memory; four rows that are read at once lie in different banks
+    WEIGHT_STRIDE = 68,
+    THREADS = 256
+};
+
+struct alignas(16) Four {
+    float x, y, z, w;
+};
+struct alignas(8) Pair {
+    float x, y;
+};
+
+/// Puts 64 rows from `row` on, 32 columns from `column` on, into shared memory; what is not there (`rows`, `columns` are) is 0.
+DEVICE void fetch(float *to, int stride, const Mat &m, int row, int rows, int column, int columns) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+#pragma unroll
+    for (int i = 0; i < KEYS * 32 / THREADS; ++i) {
+        const int at = warp + i * (THREADS / 32);
+        float v = 0;
+        if (at < rows && lane < columns) {
+            const long long place = (long long)(row + at) * m.stride + column + lane;
+            v = m.kind == F16 ? from_half(static_cast<const unsigned short *>(m.data)[place]) : static_cast<const float *>(m.data)[place];
+        }
+        to[at * stride + lane] = v;
+    }
+}
+
+DEVICE Four four(const float *at) { return *reinterpret_cast<const Four *>(at); }
+
+DEVICE void attend(const AttentionArgs &args, float *shared) {
+    if ((int)blockIdx.x >= args.header[HEADER_TILES]) return;
+    const Place place = place_of(args.header, blockIdx.x);
+    const float lowest = -3.402823466e38f;
+    const int thread = threadIdx.x, head = blockIdx.y;
+    const int row = thread >> 4, column = thread & 15; // rows row + 16 i; keys column + 16 j; 16 lanes share rows
+    float *const q = shared, *const k = q + 64 * PART_STRIDE, *const v = k; // [64][36], [64][36]; [64][32] in place of k
+    float *const weights = k + 64 * PART_STRIDE, *const out = weights + 64 * WEIGHT_STRIDE; // [64][68], [64][round]
+    float *const biases = k + COLUMNS;                                      // one for each key, in the padding of k's rows
+    const int out_stride = (args.head_out + 31) / 32 * 32;
+    const int queries = place.length - place.first;
+
+    float most[4], sum[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) most[i] = lowest, sum[i] = 0;
+    for (int first = 0; first < place.length; first += KEYS) {
+        const int keys = place.length - first; // or fewer than there are
+        float score[4][4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) score[i][0] = score[i][1] = score[i][2] = score[i][3] = 0;
+        for (int from = 0; from < args.head; from += COLUMNS) {
+            const int columns = args.head - from;
+            __syncthreads(); // nobody reads what was there before
+            if (first == 0 || args.head > COLUMNS)
+                fetch(q, PART_STRIDE, args.q, place.begin + place.first, queries, args.q_from + head * args.head + from, columns);
+            fetch(k, PART_STRIDE, args.k, place.begin + first, keys, args.k_from + head * args.head + from, columns);
+            if (from == 0 && thread < KEYS) {
+                float bias = 0;
+                if (thread >= keys) bias = from_half(0xfc00); // minus infinity: no such key
+                else if (args.bias.data != nullptr)
+                    bias = static_cast<const float *>(args.bias.data)[(long long)(place.begin + first + thread) * args.bias.stride];
+                biases[thread * PART_STRIDE] = bias;
+            }
+            __syncthreads();
+            const int steps = columns < COLUMNS ? columns : COLUMNS;
+#pragma unroll 1
+            for (int c = 0; c < steps; c += 4) {
+                Four a[4];
+#pragma unroll
+                for (int i = 0; i < 4; ++i) a[i] = four(q + (row + 16 * i) * PART_STRIDE + c);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    const Four b = four(k + (column + 16 * j) * PART_STRIDE + c);
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        score[i][j] += a[i].x * b.x;
+                        score[i][j] += a[i].y * b.y;
+                        score[i][j] += a[i].z * b.z;
+                        score[i][j] += a[i].w * b.w;
+                    }
+                }
+            }
+        }
+
+        // The softmax so far. A row's 64 scores are with 16 lanes of one warp.
+        float less[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            float top = most[i];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                score[i][j] = score[i][j] * args.scale + biases[(column + 16 * j) * PART_STRIDE];
+                top = fmaxf(top, score[i][j]);
+            }
+#pragma unroll
+            for (int mask = 1; mask <= 8; mask *= 2) top = fmaxf(top, shuffle_xor(top, mask));
+            less[i] = expf(most[i] - top);
+            most[i] = top;
+            float total = 0;
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const float weight = expf(score[i][j] - top);
+                total += weight;
+                weights[(row + 16 * i) * WEIGHT_STRIDE + column + 16 * j] = weight;
+            }
+#pragma unroll
+            for (int mask = 1; mask <= 8; mask *= 2) total += shuffle_xor(total, mask);
+            sum[i] = sum[i] * less[i] + total;
+        }
+
+        const bool is_last = keys <= KEYS;
+        for (int from = 0; from < args.head_out; from += COLUMNS) {
+            __syncthreads(); // all have their scores, or are done with the columns before
+            fetch(v, COLUMNS, args.v, place.begin + first, keys, args.v_from + head * args.head_out + from, args.head_out - from);
+            __syncthreads();
+            float part[4][2];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) part[i][0] = part[i][1] = 0;
+            const int there = keys < KEYS ? keys : KEYS; // weights behind them are 0, values too
+#pragma unroll 1
+            for (int key = 0; key < there; key += 4) {
+                Four a[4];
+#pragma unroll
+                for (int i = 0; i < 4; ++i) a[i] = four(weights + (row + 16 * i) * WEIGHT_STRIDE + key);
+                Pair b[4];
+#pragma unroll
+                for (int j = 0; j < 4; ++j) b[j] = *reinterpret_cast<const Pair *>(v + (key + j) * COLUMNS + column * 2);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    part[i][0] += a[i].x * b[0].x;
+                    part[i][1] += a[i].x * b[0].y;
+                    part[i][0] += a[i].y * b[1].x;
+                    part[i][1] += a[i].y * b[1].y;
+                    part[i][0] += a[i].z * b[2].x;
+                    part[i][1] += a[i].z * b[2].y;
+                    part[i][0] += a[i].w * b[3].x;
+                    part[i][1] += a[i].w * b[3].y;
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                Pair *const so_far = reinterpret_cast<Pair *>(out + (row + 16 * i) * out_stride + from + column * 2);
+                Pair now = {part[i][0], part[i][1]};
+                if (first > 0) now = {so_far->x * less[i] + now.x, so_far->y * less[i] + now.y};
+                if (!is_last) {
+                    *so_far = now;
+                } else if (row + 16 * i < queries) {
+                    const int y_row = place.begin + place.first + row + 16 * i, at = from + column * 2;
+                    if (at < args.head_out) store(args.y, y_row, head * args.head_out + at, now.x / sum[i]);
+                    if (at + 1 < args.head_out) store(args.y, y_row, head * args.head_out + at + 1, now.y / sum[i]);
+                }
+            }
+        }
+    }
+}
+
+// Three blocks for each multiprocessor, so 80 registers; unless told so, the compiler goes for four and spills.
+#ifdef LAPWING_SHIM
+#define BOUNDS THREADS
+#else
+#define BOUNDS THREADS, 3
+#endif
+KERNEL(attention_f32, AttentionArgs, BOUNDS) {
+    SHARED(float, shared);
+    attend(args, shared);
+    finish(args.tail);
+}

@@ -1,0 +1,121 @@
+// Columns to another matrix, changing the kind, and rows to 8 bits.
+//
+// Bound by memory: four numbers at a load where both sides allow it, neighbouring threads at neighbouring places.
+
+namespace moves {
+
+/// Four numbers side by side.
+template <class T> struct alignas(4 * sizeof(T)) Four { T v[4]; };
+
+DEVICE float number(float x) { return x; }
+DEVICE float number(unsigned short half) { return from_half(half); }
+
+/// Whether rows of `m` may be taken four numbers at a time from column `from` on.
+DEVICE bool in_fours(const Mat &m, int from) {
+    return m.kind <= F16 && (m.stride | from) % 4 == 0 && reinterpret_cast<unsigned long long>(m.data) % 16 == 0;
+}
+template <class T> DEVICE T *place(const Mat &m, int row, int column) {
+    return static_cast<T *>(m.data) + (long long)row * m.stride + column;
+}
+template <class T> DEVICE void read_four(float (&v)[4], const Mat &m, int row, int column) {
+    const Four<T> raw = *reinterpret_cast<const Four<T> *>(place<T>(m, row, column));
+#pragma unroll
+    for (int j = 0; j < 4; ++j) v[j] = number(raw.v[j]);
+}
+
+/// A number as a signed byte: to the nearest, ties to even, at most ±127.
+DEVICE int to_byte(float x) { return (int)fminf(fmaxf(rintf(x), -127.0f), 127.0f); }
+
+/// A magnitude; infinite where it is none, so that the greatest of a row says so.
+DEVICE float magnitude(float x) { return fabsf(x) <= 3.402823466e38f ? fabsf(x) : __int_as_float(0x7f800000); }
+
+/// A lane's greatest magnitude of a row.
+template <class T> DEVICE float greatest(const Mat &x, int row, int lane, int width) {
+    float most = 0.0f;
+#pragma unroll 4
+    for (int column = lane * 4; column < width; column += 128) {
+        float v[4];
+        read_four<T>(v, x, row, column);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) most = fmaxf(most, column + j < width ? magnitude(v[j]) : 0.0f);
+    }
+    return most;
+}
+template <class T> DEVICE void to_bytes(const Mat &x, const Mat &y, int row, int lane, int width, float by) {
+#pragma unroll 1
+    for (int from = lane * 4; from < y.stride; from += 512) {
+        Four<T> raw[4]; // all loads first: a store in between would keep them waiting
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            raw[i] = {};
+            if (from + i * 128 < width) raw[i] = *reinterpret_cast<const Four<T> *>(place<T>(x, row, from + i * 128));
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int column = from + i * 128;
+            unsigned bytes = 0;
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                if (column + j < width) bytes |= ((unsigned)to_byte(number(raw[i].v[j]) * by) & 0xffu) << 8 * j;
+            if (column < y.stride) *reinterpret_cast<unsigned *>(place<unsigned char>(y, row, column)) = bytes;
+        }
+    }
+}
+
+} // namespace moves
+
+// A thread for four elements of a row (or fewer at its end), in rounds.
+KERNEL(copy_columns, CopyArgs, 256) {
+    const unsigned pieces = ((unsigned)args.width + 3) / 4, count = (unsigned)rows_of(args.rows) * pieces, all = gridDim.x * blockDim.x;
+    const bool reads = moves::in_fours(args.x, args.x_from), writes = moves::in_fours(args.y, args.y_from);
+    for (unsigned at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += all) {
+        const int row = (int)(at / pieces), column = (int)(at % pieces) * 4;
+        float v[4];
+        // a row that ends within four still has room for them
+        if (reads && args.x.kind == F32) moves::read_four<float>(v, args.x, row, args.x_from + column);
+        else if (reads) moves::read_four<unsigned short>(v, args.x, row, args.x_from + column);
+        else
+#pragma unroll
+            for (int j = 0; j < 4; ++j) v[j] = column + j < args.width ? load(args.x, row, args.x_from + column + j) : 0.0f;
+        if (writes && column + 3 < args.width && args.y.kind == F32)
+            *reinterpret_cast<moves::Four<float> *>(moves::place<float>(args.y, row, args.y_from + column)) = {{v[0], v[1], v[2], v[3]}};
+        else if (writes && column + 3 < args.width)
+            *reinterpret_cast<moves::Four<unsigned short> *>(moves::place<unsigned short>(args.y, row, args.y_from + column)) = {
+                {to_half(v[0]), to_half(v[1]), to_half(v[2]), to_half(v[3])}};
+        else
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                if (column + j < args.width) store(args.y, row, args.y_from + column + j, v[j]);
+        if (count - at <= all) break; // at + all might not fit
+    }
+    finish(args.tail);
+}
+
+// A warp for each row, which reads it for the greatest magnitude, then once more, out of the cache.
+KERNEL(quantize_rows, QuantizeArgs, 128) {
+    const int row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, width = args.width;
+    if (row < rows_of(args.rows)) {
+        const bool fours = moves::in_fours(args.x, 0) && args.y.stride % 4 == 0;
+        float scale = args.fixed;
+        if (!(scale > 0.0f)) {
+            float most = 0.0f;
+            if (fours && args.x.kind == F32) most = moves::greatest<float>(args.x, row, lane, width);
+            else if (fours) most = moves::greatest<unsigned short>(args.x, row, lane, width);
+            else
+                for (int column = lane; column < width; column += 32) most = fmaxf(most, moves::magnitude(load(args.x, row, column)));
+            most = warp_max(most);
+            // of numbers so small that a division by their scale would not be finite, too; a row with an element that is not
+            // finite is no row of numbers, as on the processor: infinity less itself
+            scale = most < 1e-30f ? 1.0f : most / 127.0f + (most - most);
+        }
+        const float by = 1.0f / scale;
+        if (fours && args.x.kind == F32) moves::to_bytes<float>(args.x, args.y, row, lane, width, by);
+        else if (fours) moves::to_bytes<unsigned short>(args.x, args.y, row, lane, width, by);
+        else
+            for (int column = lane; column < args.y.stride; column += 32)
+                *moves::place<signed char>(args.y, row, column) =
+                    (signed char)(column < width ? moves::to_byte(load(args.x, row, column) * by) : 0);
+        if (lane == 0 && args.scale) args.scale[row] = scale;
+    }
+    finish(args.tail);
+}

@@ -1,0 +1,135 @@
+// What the device can do at most: arithmetic that never waits for memory, memory traffic without arithmetic, and a kernel that
+// does nothing. Blocks of 256 threads (empty: 32), a few for each multiprocessor: two for the tensor cores, eight for the rest.
+//
+// For each thread and repeat (PeakArgs.count): peak_ffma does 256 FLOPs, peak_mma_f16 2048 (16 tiles of 4096 for each warp),
+// peak_mma_tf32 1024, peak_mma_s8 4096. peak_read adds the sum of all 32-bit words to the first word of `out`, which is to be 0
+// before; peak_copy writes `count` pieces there; the others write that word only where a sum is a number that it never is.
+
+namespace peaks {
+
+enum { CHAINS = 8 }; // independent accumulators: more than the tensor core's latency needs
+
+/// Something that differs from lane to lane, as equal numbers would need less power than real ones.
+DEVICE unsigned scatter(unsigned seed) {
+    seed = (seed ^ 61u ^ threadIdx.x * 0x9e3779b9u) * 0x27d4eb2du;
+    return seed ^ seed >> 15;
+}
+/// Two halves, or a float, between 1 and 2, with either sign.
+DEVICE unsigned some_halves(unsigned seed) { return (scatter(seed) & 0x83ff83ffu) | 0x3c003c00u; }
+DEVICE unsigned some_float(unsigned seed) { return to_tf32(__int_as_float((int)((scatter(seed) & 0x807fffffu) | 0x3f800000u))); }
+
+template <class Number> DEVICE void keep(const PeakArgs &args, Number sum, Number never) {
+    if (sum == never) *static_cast<Number *>(args.out) = sum;
+}
+
+/// 16 products of tiles for each repeat, in eight chains.
+template <class Number, class Product>
+DEVICE void products(const PeakArgs &args, const unsigned (&a)[2][4], const unsigned (&b)[2], Product product, Number never) {
+    Number c[CHAINS][4];
+#pragma unroll
+    for (int i = 0; i < CHAINS; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) c[i][j] = 0;
+#pragma unroll 1
+    for (long long repeat = 0; repeat < args.count; ++repeat) {
+#pragma unroll
+        for (int i = 0; i < CHAINS; ++i) product(c[i], a[0], b);
+#pragma unroll
+        for (int i = 0; i < CHAINS; ++i) product(c[i], a[1], b); // of the other sign: sums stay small
+    }
+    Number sum = 0;
+#pragma unroll
+    for (int i = 0; i < CHAINS; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sum += c[i][j];
+    keep(args, sum, never);
+}
+
+DEVICE void add_words(unsigned &sum, const Vec4 &v) { sum += v.x + v.y + v.z + v.w; }
+
+} // namespace peaks
+
+KERNEL(empty, PeakArgs, 32) {}
+
+KERNEL(peak_ffma, PeakArgs, 256) {
+    const float by = 0.999f, more = 1e-3f * (float)threadIdx.x;
+    float v[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) v[i] = (float)i;
+#pragma unroll 1
+    for (long long repeat = 0; repeat < args.count; ++repeat) {
+#pragma unroll
+        for (int round = 0; round < 8; ++round)
+#pragma unroll
+            for (int i = 0; i < 16; ++i) v[i] = v[i] * by + more;
+    }
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) sum += v[i];
+    peaks::keep(args, sum, -1.0f);
+}
+
+KERNEL(peak_mma_f16, PeakArgs, 256) {
+    unsigned a[2][4];
+    const unsigned b[2] = {peaks::some_halves(5), peaks::some_halves(6)};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[1][i] = (a[0][i] = peaks::some_halves(i)) ^ 0x80008000u;
+    auto product = [](float (&c)[4], const unsigned (&x)[4], const unsigned (&w)[2]) { mma_f16(c, x, w); };
+    peaks::products<float>(args, a, b, product, 0.123456789f);
+}
+
+KERNEL(peak_mma_tf32, PeakArgs, 256) {
+    unsigned a[2][4];
+    const unsigned b[2] = {peaks::some_float(5), peaks::some_float(6)};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[1][i] = (a[0][i] = peaks::some_float(i)) ^ 0x80000000u;
+    auto product = [](float (&c)[4], const unsigned (&x)[4], const unsigned (&w)[2]) { mma_tf32(c, x, w); };
+    peaks::products<float>(args, a, b, product, 0.123456789f);
+}
+
+KERNEL(peak_mma_s8, PeakArgs, 256) {
+    unsigned a[2][4];
+    const unsigned b[2] = {peaks::scatter(5), peaks::scatter(6)};
+    // x and -1 - x: sums stay small
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[1][i] = ~(a[0][i] = peaks::scatter(i));
+    auto product = [](int (&c)[4], const unsigned (&x)[4], const unsigned (&w)[2]) { mma_s8(c, x, w); };
+    peaks::products<int>(args, a, b, product, 0x7ffffffd);
+}
+
+KERNEL(peak_read, PeakArgs, 256) {
+    const Vec4 *const from = static_cast<const Vec4 *>(args.data);
+    const long long all = (long long)gridDim.x * 256;
+    long long at = (long long)blockIdx.x * 256 + threadIdx.x;
+    unsigned sum = 0;
+#pragma unroll 1
+    for (; at + 7 * all < args.count; at += 8 * all) {
+        Vec4 v[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) v[i] = load_16(from + at + i * all);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) peaks::add_words(sum, v[i]);
+    }
+#pragma unroll 1
+    for (; at < args.count; at += all) peaks::add_words(sum, load_16(from + at));
+#pragma unroll
+    for (int mask = 16; mask > 0; mask >>= 1) sum += (unsigned)shuffle_xor_int((int)sum, mask);
+    if (threadIdx.x % 32 == 0) atomicAdd(static_cast<unsigned *>(args.out), sum);
+}
+
+KERNEL(peak_copy, PeakArgs, 256) {
+    const Vec4 *const from = static_cast<const Vec4 *>(args.data);
+    Vec4 *const to = static_cast<Vec4 *>(args.out);
+    const long long all = (long long)gridDim.x * 256;
+    long long at = (long long)blockIdx.x * 256 + threadIdx.x;
+#pragma unroll 1
+    for (; at + 3 * all < args.count; at += 4 * all) {
+        Vec4 v[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) v[i] = load_16(from + at + i * all);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) to[at + i * all] = v[i];
+    }
+#pragma unroll 1
+    for (; at < args.count; at += all) to[at] = load_16(from + at);
+}

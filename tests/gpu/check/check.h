@@ -1,0 +1,276 @@
+// What a file of checks is written against. Each CHECK gets `t` (check::Check): a rng of its own, device memory, launches and
+// comparisons. The same checks run on a GPU and on the fake libcuda. An example, in full:
+//
+//     #include "check.h"
+//
+//     CHECK(relu_doubles) {
+//         const int rows = 5, width = 13;
+//         auto values = t.uniform(rows * width, -1, 1);            // std::vector<float>, the same for the same --seed
+//         auto x = t.matrix(F16, rows, width, values);             // on the device, as halves; stride 16, NaN between
+//         auto y = t.matrix(F32, rows, width);                     // all NaN
+//         SomeArgs args = {};                                      // of args.cu
+//         args.rows = {nullptr, 0, rows};
+//         args.x = x;                                              // a Mat
+//         args.y = y;
+//         auto tail = t.tail();                                    // optional: a flag and a counter
+//         args.tail = tail;
+//         t.launch("file", "kernel", grid_x, grid_y, 128, 0, args); // FILE.ptx, its kernel; waits for the end
+//         auto rounded = x.read();                                 // what the device holds, as floats, rows · width
+//         std::vector<float> want(rounded.size());
+//         for (size_t i = 0; i < want.size(); ++i) want[i] = 2 * std::max(rounded[i], 0.0f);
+//         t.close("y", y.read(), want, 1e-5f, 1e-5f);              // |got - want| <= atol + rtol · |want|
+//         t.is_true(tail.is_set(), "the flag is 1, the counter 0");
+//     }
+//
+// read() throws (the check fails) where padding between width and stride, or memory around a buffer, was written to. Other
+// arrays: auto bias = t.buffer(values) of any std::vector, bias.as<float>(), t.read<float>(bias).
+#pragma once
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "args.cu"
+#include "driver.h"
+#include "half.h"
+
+namespace check {
+
+/// A matrix of args.cu on the device.
+class Matrix {
+  public:
+    Matrix(Device &device, int kind, int rows, int width, int stride)
+        : buffer_(device, size_t(rows) * size_t(stride) * size_of(kind)), rows_(rows), width_(width), stride_(stride), kind_(kind) {}
+    operator Mat() const { return Mat{buffer_.as<void>(), stride_, kind_}; }
+    int rows() const { return rows_; }
+    int width() const { return width_; }
+    int stride() const { return stride_; }
+    const Buffer &buffer() const { return buffer_; }
+
+    /// Puts rows · width numbers there. The padding becomes NaN (0xff bytes), or zeros.
+    void write(const std::vector<float> &values, bool zero_padding = false) {
+        if (values.size() != size_t(rows_) * size_t(width_)) throw std::runtime_error("a matrix of another size than its values");
+        std::vector<unsigned char> bytes(buffer_.bytes(), zero_padding ? 0 : 0xff);
+        for (int r = 0; r < rows_; ++r)
+            for (int c = 0; c < width_; ++c) put(&bytes[at(r, c)], values[size_t(r) * size_t(width_) + size_t(c)]);
+        padding_ = zero_padding ? 0 : 0xff;
+        buffer_.write(bytes.data(), bytes.size());
+    }
+    /// What is there, rows · width numbers. Throws where the padding is not as it was, or, with `padding_is_zero`, not 0.
+    std::vector<float> read(bool padding_is_zero = false) const {
+        const std::vector<unsigned char> bytes = buffer_.read();
+        const unsigned char padding = padding_is_zero ? 0 : padding_;
+        std::vector<float> values;
+        for (int r = 0; r < rows_; ++r)
+            for (int c = 0; c < stride_; ++c) {
+                if (c < width_) {
+                    values.push_back(get(&bytes[at(r, c)]));
+                    continue;
+                }
+                for (size_t i = 0; i < size_of(kind_); ++i)
+                    if (bytes[at(r, c) + i] != padding)
+                        throw std::runtime_error("the padding was written: row " + std::to_string(r) + ", column " + std::to_string(c));
+            }
+        return values;
+    }
+
+  private:
+    static size_t size_of(int kind) {
+        switch (kind) {
+        case F32: case I32: return 4;
+        case F16: return 2;
+        case I64: return 8;
+        default: return 1;
+        }
+    }
+    size_t at(int r, int c) const { return (size_t(r) * size_t(stride_) + size_t(c)) * size_of(kind_); }
+    template <class T> static void copy(void *to, T v) { memcpy(to, &v, sizeof v); }
+    void put(unsigned char *to, float v) const {
+        switch (kind_) {
+        case F32: return copy(to, v);
+        case F16: return copy(to, to_half(v));
+        case I64: return copy(to, (long long)v);
+        case I32: return copy(to, int(v));
+        case U8: return copy(to, (unsigned char)v);
+        default: return copy(to, (signed char)v);
+        }
+    }
+    template <class T> static T take(const void *from) {
+        T v;
+        memcpy(&v, from, sizeof v);
+        return v;
+    }
+    float get(const unsigned char *from) const {
+        switch (kind_) {
+        case F32: return take<float>(from);
+        case F16: return from_half(take<unsigned short>(from));
+        case I64: return float(take<long long>(from));
+        case I32: return float(take<int>(from));
+        case U8: return float(*from);
+        default: return float(take<signed char>(from));
+        }
+    }
+    Buffer buffer_;
+    int rows_, width_, stride_, kind_;
+    unsigned char padding_ = 0xff;
+};
+
+/// A Tail with its two words; they begin as 0.
+class TailWords {
+  public:
+    explicit TailWords(Device &device) : device_(&device), words_(device, 256) { device.fill(words_.at(), 0, 256); }
+    operator Tail() const { return Tail{words_.as<unsigned>(), words_.as<unsigned>() + 32}; }
+    /// Whether the flag is 1 and the counter 0; makes the flag 0 again.
+    bool is_set() {
+        const std::vector<unsigned char> bytes = words_.read();
+        unsigned flag, counter;
+        memcpy(&flag, &bytes[0], 4);
+        memcpy(&counter, &bytes[128], 4);
+        device_->fill(words_.at(), 0, 4);
+        return flag == 1 && counter == 0;
+    }
+
+  private:
+    Device *device_;
+    Buffer words_;
+};
+
+class Check {
+  public:
+    Check(Device &device, unsigned long long seed, const char *name) : device(device), rng(seed * 1000003 + std::hash<std::string>()(name)) {}
+
+    Device &device;
+    std::mt19937_64 rng;
+
+    /// A whole number from `low` to `high`, both among them.
+    int whole(int low, int high) { return low + int(rng() % (unsigned long long)(high - low + 1)); }
+    std::vector<float> uniform(size_t count, float low, float high) {
+        std::vector<float> values(count);
+        for (float &v : values) v = low + (high - low) * float(double(rng() >> 11) * 0x1p-53);
+        return values;
+    }
+    std::vector<float> wholes(size_t count, int low, int high) {
+        std::vector<float> values(count);
+        for (float &v : values) v = float(whole(low, high));
+        return values;
+    }
+
+    /// Rows begin at multiples of `aligned` elements (weights of products: 32), as args.cu has it; a width of 1 has stride 1.
+    static int stride_of(int width, int aligned = 8) { return width == 1 && aligned <= 8 ? 1 : (width + aligned - 1) / aligned * aligned; }
+    /// A matrix full of NaN (0xff). `stride` 0: the least that may be.
+    Matrix matrix(int kind, int rows, int width, int stride = 0) { return Matrix(device, kind, rows, width, stride ? stride : stride_of(width)); }
+    Matrix matrix(int kind, int rows, int width, const std::vector<float> &values, int stride = 0) {
+        Matrix m = matrix(kind, rows, width, stride);
+        m.write(values);
+        return m;
+    }
+    /// A product's weights: padded with zeros to a multiple of 32.
+    Matrix weights(int kind, int n, int k, const std::vector<float> &values) {
+        Matrix m(device, kind, n, k, stride_of(k, 32));
+        m.write(values, true);
+        return m;
+    }
+    template <class T> Buffer buffer(const std::vector<T> &values) {
+        Buffer b(device, values.size() * sizeof(T));
+        b.write(values.data(), values.size() * sizeof(T));
+        return b;
+    }
+    /// Memory of 0xff bytes.
+    Buffer buffer(size_t bytes) { return Buffer(device, bytes); }
+    template <class T> std::vector<T> read(const Buffer &b) {
+        const std::vector<unsigned char> bytes = b.read();
+        std::vector<T> values(bytes.size() / sizeof(T));
+        memcpy(static_cast<void *>(values.data()), bytes.data(), values.size() * sizeof(T));
+        return values;
+    }
+    TailWords tail() { return TailWords(device); }
+    /// The header of a batch of sequences of these lengths, with room for `capacity` (0: just as many) of them.
+    std::vector<int> header(const std::vector<int> &lengths, int capacity = 0) {
+        const int batch = int(lengths.size());
+        if (capacity < batch) capacity = batch;
+        std::vector<int> words(size_t(HEADER_OFFSETS + 2 * (capacity + 1)), 0x7fffffff);
+        int tokens = 0, tiles = 0;
+        for (int s = 0; s <= batch; ++s) {
+            words[size_t(HEADER_OFFSETS + s)] = tokens;
+            words[size_t(HEADER_OFFSETS + capacity + 1 + s)] = tiles;
+            if (s < batch) {
+                tokens += lengths[size_t(s)];
+                tiles += (lengths[size_t(s)] + ATTENTION_TILE - 1) / ATTENTION_TILE;
+            }
+        }
+        words[HEADER_BATCH] = batch;
+        words[HEADER_TOKENS] = tokens;
+        words[HEADER_TILES] = tiles;
+        words[HEADER_CAPACITY] = capacity;
+        return words;
+    }
+
+    template <class Args>
+    void launch(const std::string &file, const std::string &kernel, unsigned grid_x, unsigned grid_y, unsigned threads, size_t shared,
+                const Args &args) {
+        device.launch(file, kernel, grid_x, grid_y, threads, shared, &args);
+    }
+
+    /// Each |got - want| <= atol + rtol · |want|; two that are no numbers, or the same infinite one, agree. Says the worst.
+    bool close(const std::string &what, const std::vector<float> &got, const std::vector<float> &want, float atol, float rtol) {
+        if (got.size() != want.size())
+            return is_true(false, what + ": " + std::to_string(got.size()) + " numbers, not " + std::to_string(want.size()));
+        double worst = 0;
+        size_t at = 0, wrong = 0;
+        for (size_t i = 0; i < got.size(); ++i) {
+            if (got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) continue;
+            const double allowed = double(atol) + double(rtol) * std::fabs(double(want[i]));
+            double off = std::fabs(double(got[i]) - double(want[i])) / (allowed > 0 ? allowed : 1e-300);
+            if (!(off == off) || !std::isfinite(want[i])) off = INFINITY;
+            if (off > 1) ++wrong;
+            if (off > worst) {
+                worst = off;
+                at = i;
+            }
+        }
+        if (worst > worst_) worst_ = worst;
+        if (wrong == 0) return true;
+        char text[256];
+        snprintf(text, sizeof text, ": %zu of %zu are off; the worst is [%zu]: %.9g, not %.9g (%.3g times what is allowed)", wrong,
+                 got.size(), at, double(got[at]), double(want[at]), worst);
+        return is_true(false, what + text);
+    }
+    /// Bit by bit.
+    template <class T> bool equal(const std::string &what, const std::vector<T> &got, const std::vector<T> &want) {
+        if (got.size() != want.size()) return is_true(false, what + ": another number of elements");
+        for (size_t i = 0; i < got.size(); ++i)
+            if (memcmp(&got[i], &want[i], sizeof(T)) != 0)
+                return is_true(false, what + ": [" + std::to_string(i) + "]: " + std::to_string(got[i]) + ", not " + std::to_string(want[i]));
+        return true;
+    }
+    bool is_true(bool holds, const std::string &what) {
+        if (!holds && ++failures_ <= 5) fprintf(stderr, "  %s\n", what.c_str());
+        return holds;
+    }
+    int failures() const { return failures_; }
+    /// The largest deviation of all close() so far, as a part of what was allowed.
+    double worst() const { return worst_; }
+
+  private:
+    int failures_ = 0;
+    double worst_ = 0;
+};
+
+struct Registered {
+    const char *name;
+    void (*run)(Check &);
+};
+std::vector<Registered> &all();
+struct Registration {
+    Registration(const char *name, void (*run)(Check &)) { all().push_back({name, run}); }
+};
+
+} // namespace check
+
+#define CHECK(name)                                                          \
+    static void check_##name(check::Check &t);                               \
+    static const check::Registration registration_##name(#name, check_##name); \
+    static void check_##name([[maybe_unused]] check::Check &t)

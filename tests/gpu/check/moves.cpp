@@ -1,0 +1,147 @@
+// Columns copied between matrices of all kinds, rows in 8 bits, and the kernels that measure the device.
+#include <algorithm>
+
+#include <limits>
+
+#include "check.h"
+
+CHECK(columns_copied) {
+    for (int from_kind = F32; from_kind <= U8; ++from_kind)
+        for (int to_kind = F32; to_kind <= F16; ++to_kind)
+            for (int again = 0; again < 14; ++again) {
+                const int widths[] = {1, 3, 4, 8, 36, 129, 384};
+                const int width = widths[again / 2], rows = t.whole(1, 12), room = rows + t.whole(0, 4);
+                const int step = again % 2 ? 4 : 1; // whole fours on both sides, or not
+                CopyArgs args = {};
+                args.x_from = t.whole(0, 3) * step;
+                args.y_from = t.whole(0, 3) * step;
+                args.width = width;
+                const int x_width = args.x_from + width + t.whole(0, 2), y_width = args.y_from + width + t.whole(0, 5);
+                const size_t count = size_t(room * x_width);
+                auto x = t.matrix(from_kind, room, x_width, from_kind <= F16 ? t.uniform(count, -9, 9) : t.wholes(count, 0, 200));
+                auto y = t.matrix(to_kind, room, y_width);
+                auto header = t.buffer(t.header({rows}, 2));
+                auto tail = t.tail();
+                args.rows = {header.as<int>(), HEADER_TOKENS, 0};
+                args.x = x;
+                args.y = y;
+                args.tail = tail;
+                const auto values = x.read();
+                std::vector<float> want(size_t(room * y_width), NAN);
+                for (int r = 0; r < rows; ++r)
+                    for (int c = 0; c < width; ++c) {
+                        const float v = values[size_t(r * x_width + args.x_from + c)];
+                        want[size_t(r * y_width + args.y_from + c)] = to_kind == F16 ? from_half(to_half(v)) : v;
+                    }
+                const unsigned blocks = std::min(unsigned(room * ((width + 3) / 4) + 255) / 256, 2u); // some go round
+                t.launch("moves", "copy_columns", blocks, 1, 256, 0, args);
+                t.close("columns of kind " + std::to_string(from_kind), y.read(), want, 0, 0);
+                t.is_true(tail.is_set(), "the tail of copy_columns");
+            }
+}
+
+CHECK(rows_in_8_bits) {
+    for (int width : {1, 3, 4, 30, 32, 36, 384, 1025, 1536})
+        for (int again = 0; again < 6; ++again) {
+            const int rows = t.whole(1, 9), room = rows + t.whole(0, 5), kind = again % 2 ? F16 : F32;
+            const int stride = (width + 31) / 32 * 32;
+            auto values = t.uniform(size_t(room * width), -3, 3);
+            for (int c = 0; c < width && rows > 1; ++c) values[size_t(width + c)] = 0; // its scale is 1
+            auto x = t.matrix(kind, room, width, values);
+            auto y = t.matrix(S8, room, width, stride);
+            auto scale = t.buffer(std::vector<float>(size_t(room), NAN));
+            auto tail = t.tail();
+            QuantizeArgs args = {};
+            args.rows = {nullptr, 0, rows};
+            args.x = x;
+            args.y = y;
+            args.scale = scale.as<float>();
+            args.tail = tail;
+            args.width = width;
+            args.fixed = again >= 4 ? 0.011f : 0.0f; // some numbers are beyond 127 of these
+            t.launch("moves", "quantize_rows", unsigned(room + 3) / 4, 1, 128, 0, args);
+            const auto read = x.read(), scales = t.read<float>(scale);
+            const auto bytes = t.read<signed char>(y.buffer());
+            for (int r = 0; r < room; ++r) {
+                double most = 0;
+                for (int c = 0; c < width; ++c) most = std::max(most, double(fabsf(read[size_t(r * width + c)])));
+                const double want = args.fixed > 0 ? double(args.fixed) : most > 0 ? most / 127 : 1;
+                const float got = scales[size_t(r)];
+                t.is_true(r < rows ? fabs(got - want) <= 1e-6 * want : std::isnan(got), "the scale of row " + std::to_string(r));
+                for (int c = 0; c < stride; ++c) {
+                    const double in = c < width ? std::clamp(read[size_t(r * width + c)] / want, -127.0, 127.0) : 0.0;
+                    const int out = bytes[size_t(r * stride + c)];
+                    t.is_true(r < rows ? fabs(out - in) <= 0.5001 && (c < width || out == 0) : out == -1,
+                              "row " + std::to_string(r) + ", column " + std::to_string(c) + " of width " + std::to_string(width) + ": " +
+                                  std::to_string(out));
+                }
+            }
+            t.is_true(tail.is_set(), "the tail of quantize_rows");
+        }
+}
+
+CHECK(ties_in_8_bits) {
+    const std::vector<float> values = {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 127.0f, -127.0f, 126.5f, 3.49f, -3.51f};
+    for (int count : {8, 11}) {
+        auto x = t.matrix(F32, 1, count, std::vector<float>(values.begin(), values.begin() + count));
+        auto y = t.matrix(S8, 1, count, 32);
+        auto scale = t.buffer(4);
+        QuantizeArgs args = {};
+        args.rows = {nullptr, 0, 1};
+        args.x = x;
+        args.y = y;
+        args.scale = scale.as<float>();
+        args.width = count;
+        t.launch("moves", "quantize_rows", 1, 1, 128, 0, args);
+        const std::vector<float> want = {0, 2, 2, 0, -2, -2, 127, -127, 126, 3, -4};
+        t.equal("ties", y.read(true), std::vector<float>(want.begin(), want.begin() + count));
+    }
+}
+
+// A row with an element that is not finite has no scale, which makes no number of all that is made of it; its neighbours have.
+CHECK(rows_that_are_no_numbers) {
+    const float infinity = std::numeric_limits<float>::infinity(), none = std::numeric_limits<float>::quiet_NaN();
+    for (int width : {8, 13, 200})
+        for (float odd : {none, infinity, -infinity}) {
+            std::vector<float> values(3 * width, 2.0f);
+            values[width + width - 1] = odd;
+            auto x = t.matrix(F32, 3, width, values);
+            auto y = t.matrix(S8, 3, width, (width + 31) / 32 * 32);
+            auto scale = t.matrix(F32, 3, 1, 1);
+            QuantizeArgs args = {};
+            args.rows = {nullptr, 0, 3};
+            args.x = x;
+            args.y = y;
+            args.scale = static_cast<float *>(static_cast<Mat>(scale).data);
+            args.width = width;
+            t.launch("moves", "quantize_rows", 1, 1, 128, 0, args);
+            const auto got = scale.read();
+            t.equal<float>("scales of numbers", {got[0], got[2]}, {2.0f / 127.0f, 2.0f / 127.0f});
+            t.equal<float>("scale of none", {got[1] == got[1] ? 1.0f : 0.0f}, {0.0f});
+        }
+}
+
+CHECK(peaks_of_memory) {
+    for (int count : {1, 255, 256, 1500, 3900, 2 * 256 * 8, 5000}) {
+        std::vector<unsigned> words(size_t(count) * 4);
+        for (unsigned &word : words) word = unsigned(t.rng());
+        auto from = t.buffer(words);
+        auto to = t.buffer(words.size() * 4), sum = t.buffer(std::vector<unsigned>(1, 0));
+        PeakArgs args = {from.as<void>(), to.as<void>(), count};
+        t.launch("peaks", "peak_copy", 2, 1, 256, 0, args);
+        t.equal("the copy", t.read<unsigned>(to), words);
+        args.out = sum.as<void>();
+        t.launch("peaks", "peak_read", 2, 1, 256, 0, args);
+        unsigned want = 0;
+        for (unsigned word : words) want += word;
+        t.equal("the sum", t.read<unsigned>(sum), std::vector<unsigned>{want});
+    }
+}
+
+CHECK(peaks_of_arithmetic) {
+    auto out = t.buffer(std::vector<unsigned>(1, 7));
+    const PeakArgs args = {nullptr, out.as<void>(), 2};
+    for (const char *kernel : {"peak_ffma", "peak_mma_f16", "peak_mma_tf32", "peak_mma_s8"}) t.launch("peaks", kernel, 2, 1, 256, 0, args);
+    t.launch("peaks", "empty", 3, 1, 32, 0, args);
+    t.equal("what is not written", t.read<unsigned>(out), std::vector<unsigned>{7});
+}

@@ -1,0 +1,75 @@
+"""NVRTC by ctypes: finds libnvrtc in a venv, compiles one source to PTX or a cubin, and gives the log.
+
+A process must load one version only: both are called libnvrtc.so.12. compile.py runs each in processes of its own.
+"""
+
+import ctypes
+import pathlib
+import sys
+
+SOURCE_OPTIONS = [
+    "--std=c++17",
+    "-default-device",  # so that helpers are plain C++ and the host shim takes the same text
+    "--fmad=true",  # FFMA: a product and a sum in one rounding
+    "--ftz=false",  # the rest is what "no fast math" means; the defaults, said aloud
+    "--prec-div=true",
+    "--prec-sqrt=true",
+]
+# No --restrict: pointers stand inside structs, where it does nothing, and in-place work (x and y the same) is allowed.
+
+
+class CompileError(Exception):
+    """What NVRTC said."""
+
+
+def library(where):
+    """The libnvrtc.so.12 of a venv, of a folder that holds one, or the file itself; None where there is none."""
+    path = pathlib.Path(where)
+    if path.is_file():
+        return path
+    found = sorted([*path.glob("libnvrtc.so.12"), *path.glob("lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12")])
+    return found[0].resolve() if found else None
+
+
+class Nvrtc:
+    """One loaded version."""
+
+    def __init__(self, where):
+        self.lib = ctypes.CDLL(str(library(where)))
+        self.lib.nvrtcGetErrorString.restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        self.version = f"{major.value}.{minor.value}"
+
+    def call(self, name, *args):
+        code = getattr(self.lib, name)(*args)
+        if code:
+            raise CompileError(f"{name}: {self.lib.nvrtcGetErrorString(code).decode()}")
+
+    def text(self, program, what):
+        """What `nvrtcGet{what}` gives of a program, as bytes."""
+        size = ctypes.c_size_t()
+        self.call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        made = ctypes.create_string_buffer(size.value)
+        self.call(f"nvrtcGet{what}", program, made)
+        return made.raw
+
+    def compile(self, name, source, arch, options=()):
+        """(PTX as bytes, cubin as bytes, log) for `compute_80` (then there is no cubin) or `sm_90`."""
+        program = ctypes.c_void_p()
+        self.call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), name.encode(), 0, None, None)
+        try:
+            given = [o.encode() for o in (f"--gpu-architecture={arch}", *SOURCE_OPTIONS, *options)]
+            code = self.lib.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*given))
+            log = self.text(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+            if code:
+                why = self.lib.nvrtcGetErrorString(code).decode()
+                raise CompileError(f"{name} for {arch} by NVRTC {self.version}: {why}\n{log.strip()}")
+            ptx = self.text(program, "PTX").rstrip(b"\0")
+            return ptx, self.text(program, "CUBIN") if arch.startswith("sm_") else b"", log
+        finally:
+            self.lib.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+if __name__ == "__main__":
+    print(*(Nvrtc(where).version for where in sys.argv[1:2]))
