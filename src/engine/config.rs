@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::batch;
-use crate::settings::{Bind, Checks, Cpus, File, Period, Size, Switch};
+use crate::settings::{Bind, Checks, Cpus, File, Folder, Period, Size, Switch};
 
 /// The version of a model that names none.
 const VERSION: &str = "1";
@@ -28,6 +29,8 @@ pub struct Config {
     pub executor: Executor,
     /// In what numbers. Default `fp32`.
     pub precision: Precision,
+    /// A folder in which the driver's and CUDA's libraries are looked for before the system's. Default off.
+    pub cuda_lib_dir: Switch<Folder>,
     /// Ranges for 8 bits, as `lapwing engine quantize` writes them. Default off: each row its own range.
     pub calibration: Switch<File>,
     /// Threads of a forward pass. Default 0: as many as there are processors besides the data plane's; 0 to 1024.
@@ -52,15 +55,58 @@ pub struct Config {
     pub timeout: Switch<Period>,
 }
 
-/// What models run on.
+/// What models run on. Text: `auto`, `cpu`, `cuda` (the same as `cuda:0`), `cuda:1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "String", into = "String")]
 pub enum Device {
-    /// The best that is there.
+    /// The first GPU where one takes the model, else the processor.
     #[default]
     Auto,
     /// The processor.
     Cpu,
+    /// The GPU of this number, 0 to 255, and nothing else.
+    Cuda(usize),
+}
+
+impl TryFrom<String> for Device {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        // u8 takes a sign, which is no number of a device
+        let number = text.strip_prefix("cuda:").filter(|number| number.bytes().all(|b| b.is_ascii_digit()));
+        match (text, number.and_then(|number| number.parse::<u8>().ok())) {
+            ("auto", _) => Ok(Self::Auto),
+            ("cpu", _) => Ok(Self::Cpu),
+            ("cuda", _) => Ok(Self::Cuda(0)),
+            (_, Some(number)) => Ok(Self::Cuda(number.into())),
+            _ => Err("must be auto, cpu, cuda, or cuda and a number up to 255, as in cuda:1".into()),
+        }
+    }
+}
+
+impl From<Device> for String {
+    fn from(device: Device) -> Self {
+        device.to_string()
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
 }
 
 /// What runs models.
@@ -81,8 +127,31 @@ pub enum Precision {
     /// Single precision.
     #[default]
     Fp32,
+    /// On a GPU, single precision with the fraction of what is multiplied cut to 10 bits; on the processor `fp32`.
+    Tf32,
+    /// On a GPU, half precision, summed in single; on the processor `fp32`.
+    Fp16,
     /// 8-bit whole numbers where a product is fit for it.
     Int8,
+}
+
+impl Precision {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32",
+            Self::Tf32 => "tf32",
+            Self::Fp16 => "fp16",
+            Self::Int8 => "int8",
+        }
+    }
+
+    /// Whether a GPU alone has it.
+    #[must_use]
+    pub const fn is_gpus(self) -> bool {
+        matches!(self, Self::Tf32 | Self::Fp16)
+    }
 }
 
 /// How batches are formed. Text: `adaptive`, or `fixed:8`.
@@ -134,6 +203,7 @@ impl Default for Config {
             device: Device::default(),
             executor: Executor::default(),
             precision: Precision::default(),
+            cuda_lib_dir: Switch::Off,
             calibration: Switch::Off,
             threads: 0,
             cpus: Cpus::default(),
@@ -209,6 +279,7 @@ impl Config {
         if let Switch::On(timeout) = &self.timeout {
             checks.range("timeout", timeout, Period::from_millis(1)..=Period::from_secs(3600));
         }
+        self.check_where(checks);
         if self.calibration.is_on() && self.precision != Precision::Int8 {
             checks.fault("calibration", &self.calibration, "is of no use unless precision is int8");
         }
@@ -232,6 +303,36 @@ impl Config {
                 checks.fault("models", wanted.path.display(), format!("is a second model named {name}, version {version}"));
             }
             seen.push(wanted);
+        }
+    }
+}
+
+impl Config {
+    /// Reports what the device, the executor and the precision cannot do for one another.
+    fn check_where(&self, checks: &mut Checks) {
+        let (device, executor) = (self.device, self.executor);
+        let precision = self.precision.name();
+        if matches!(device, Device::Cuda(_)) && !cfg!(feature = "cuda") {
+            checks.fault("device", device, "is not in this build, which was made without the feature cuda");
+        }
+        if matches!(device, Device::Cuda(_)) && executor == Executor::Tract {
+            checks.fault("device", device, "is for plans alone, and executor is tract");
+        }
+        if executor == Executor::Tract && self.precision != Precision::Fp32 {
+            checks.fault("precision", precision, "is for plans alone, and executor is tract");
+        }
+        if self.precision.is_gpus() && !cfg!(feature = "cuda") {
+            checks.fault("precision", precision, "is for a GPU alone, and this build was made without the feature cuda");
+        }
+        if device == Device::Cpu && self.precision.is_gpus() {
+            checks.fault("precision", precision, "is for a GPU alone, and device is cpu");
+        }
+        if let Switch::On(folder) = &self.cuda_lib_dir {
+            if device == Device::Cpu {
+                checks.fault("cuda_lib_dir", folder, "is of no use while device is cpu");
+            } else if !folder.path().is_dir() {
+                checks.fault("cuda_lib_dir", folder, "is no folder that can be read");
+            }
         }
     }
 }

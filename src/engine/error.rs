@@ -32,6 +32,13 @@ pub enum EngineError {
         /// What was expected, and what came.
         reason: String,
     },
+    /// The device is not there, or failed: at run time, nothing can be run on it any more, and nothing else was to run the model.
+    /// What concerns one batch alone is [`Self::Run`].
+    #[error("device: {reason}")]
+    Device {
+        /// The device (`cuda:0`), and what it or its driver reported.
+        reason: String,
+    },
     /// The model failed while it ran.
     #[error("model: cannot run: {reason}")]
     Run {

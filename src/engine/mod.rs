@@ -9,6 +9,8 @@ pub mod config;
 pub mod cpu;
 mod error;
 pub mod fuse;
+#[cfg(feature = "cuda")]
+pub mod gpu;
 pub mod lower;
 pub mod model;
 #[cfg(test)]
@@ -24,6 +26,7 @@ pub mod quant;
 pub mod roofline;
 pub mod served;
 pub mod service;
+mod standing;
 pub mod tensor;
 
 pub use config::Config;

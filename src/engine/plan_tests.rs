@@ -41,18 +41,23 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans")
 }
 
-fn fixtures() -> Vec<Fixture> {
+/// The names of all fixtures with a plan.
+pub(super) fn every() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(folder())
         .unwrap()
         .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".json")?.to_owned()))
         .collect();
     names.sort();
     assert!(names.len() >= 18, "{names:?}");
+    names
+}
+
+fn fixtures() -> Vec<Fixture> {
     let read = |name: String| {
         let text = std::fs::read_to_string(folder().join(format!("{name}.json"))).unwrap();
         Fixture { meta: serde_json::from_str(&text).unwrap(), name }
     };
-    names.into_iter().map(read).collect()
+    every().into_iter().map(read).collect()
 }
 
 fn load(name: &str) -> TypedModel {
@@ -61,7 +66,7 @@ fn load(name: &str) -> TypedModel {
 }
 
 /// As it was lowered, and fused.
-fn plans(name: &str) -> (Plan, Plan) {
+pub(super) fn plans(name: &str) -> (Plan, Plan) {
     let raw = lower::lower(&load(name)).unwrap();
     raw.check().unwrap();
     let mut fused = raw.clone();

@@ -22,6 +22,10 @@ pub const SUSPECT: f64 = 1.05;
 pub enum Precision {
     /// Single precision.
     Fp32,
+    /// Single precision whose factors keep 10 bits of their fraction.
+    Tf32,
+    /// Half precision, summed in single precision.
+    Fp16,
     /// 8-bit integers.
     Int8,
 }
@@ -32,6 +36,8 @@ impl Precision {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fp32 => "fp32",
+            Self::Tf32 => "tf32",
+            Self::Fp16 => "fp16",
             Self::Int8 => "int8",
         }
     }
@@ -60,11 +66,15 @@ impl Bound {
     }
 }
 
-/// What the processor can do for one plan; all above zero.
+/// What a processor or a GPU can do for one plan; all above zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ceiling {
     /// Single-precision operations a second.
     pub fp32_per_s: f64,
+    /// The same with factors of tf32. What has no such operations does them in single precision.
+    pub tf32_per_s: f64,
+    /// Half-precision operations a second; likewise.
+    pub fp16_per_s: f64,
     /// 8-bit integer operations a second.
     pub int8_per_s: f64,
     /// Bytes a second, from the memory that holds the plan.
@@ -112,6 +122,19 @@ fn ns(amount: u64, per_s: f64) -> f64 {
     if amount == 0 { 0.0 } else { amount as f64 / per_s * 1e9 }
 }
 
+impl Ceiling {
+    /// Operations a second in this precision.
+    #[must_use]
+    pub const fn per_s(&self, precision: Precision) -> f64 {
+        match precision {
+            Precision::Fp32 => self.fp32_per_s,
+            Precision::Tf32 => self.tf32_per_s,
+            Precision::Fp16 => self.fp16_per_s,
+            Precision::Int8 => self.int8_per_s,
+        }
+    }
+}
+
 impl Roofline {
     /// Of a plan's nodes, each with the precision in which it multiplies.
     #[must_use]
@@ -119,11 +142,7 @@ impl Roofline {
         let (mut flops, mut bytes) = (0u64, 0u64);
         let (mut compute_ns, mut memory_ns, mut launch_ns, mut optimum_ns) = (0.0, 0.0, 0.0, 0.0);
         for (precision, cost) in nodes {
-            let peak = match precision {
-                Precision::Fp32 => ceiling.fp32_per_s,
-                Precision::Int8 => ceiling.int8_per_s,
-            };
-            let (compute, memory) = (ns(cost.flops, peak), ns(cost.bytes, ceiling.bytes_per_s));
+            let (compute, memory) = (ns(cost.flops, ceiling.per_s(precision)), ns(cost.bytes, ceiling.bytes_per_s));
             flops += cost.flops;
             bytes += cost.bytes;
             compute_ns += compute;
@@ -196,7 +215,14 @@ pub fn padding_waste(useful: u64, executed: u64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    const CEILING: Ceiling = Ceiling { fp32_per_s: 100e9, int8_per_s: 400e9, bytes_per_s: 10e9, launch_ns: 50.0 };
+    const CEILING: Ceiling = Ceiling {
+        fp32_per_s: 100e9,
+        tf32_per_s: 200e9,
+        fp16_per_s: 800e9,
+        int8_per_s: 400e9,
+        bytes_per_s: 10e9,
+        launch_ns: 50.0,
+    };
 
     fn cost(flops: u64, bytes: u64) -> (Precision, Cost) {
         (Precision::Fp32, Cost { flops, other_ops: 999, bytes })
@@ -236,15 +262,18 @@ mod tests {
     #[test]
     fn precisions_have_their_own_peaks() {
         let node = |precision| (precision, Cost { flops: 400_000, other_ops: 0, bytes: 10 });
-        let roof = Roofline::of([node(Precision::Fp32), node(Precision::Int8)], &CEILING);
-        assert_eq!((roof.compute_ns, roof.optimum_ns), (5000.0, 5000.0));
+        for (precision, ns) in [(Precision::Fp32, 4000.0), (Precision::Tf32, 2000.0), (Precision::Fp16, 500.0)] {
+            let roof = Roofline::of([node(precision), node(Precision::Int8)], &CEILING);
+            assert_eq!((roof.compute_ns, roof.optimum_ns), (ns + 1000.0, ns + 1000.0));
+        }
     }
 
     #[test]
     fn nothing_takes_no_time() {
         let roof = Roofline::of([], &CEILING);
         assert_eq!((roof.optimum_ns, roof.bound), (0.0, Bound::Compute));
-        let dead = Ceiling { fp32_per_s: 0.0, int8_per_s: 0.0, bytes_per_s: 0.0, launch_ns: 0.0 };
+        let dead =
+            Ceiling { fp32_per_s: 0.0, tf32_per_s: 0.0, fp16_per_s: 0.0, int8_per_s: 0.0, bytes_per_s: 0.0, launch_ns: 0.0 };
         assert_eq!(Roofline::of([cost(0, 0)], &dead).optimum_ns, 0.0);
         assert!([0.0, -1.0, f64::NAN, f64::INFINITY].into_iter().all(|ns| roof.reached(ns).is_none()));
     }
@@ -263,6 +292,7 @@ mod tests {
     #[test]
     fn names_are_those_of_the_documents() {
         assert_eq!([Bound::Compute, Bound::Memory, Bound::Launch].map(Bound::name), ["compute", "memory", "launch"]);
-        assert_eq!([Precision::Fp32, Precision::Int8].map(Precision::name), ["fp32", "int8"]);
+        let all = [Precision::Fp32, Precision::Tf32, Precision::Fp16, Precision::Int8];
+        assert_eq!(all.map(Precision::name), ["fp32", "tf32", "fp16", "int8"]);
     }
 }

@@ -2,11 +2,13 @@
 
 use std::fmt::Debug;
 use std::pin::Pin;
+use std::sync::Arc;
 
+pub use super::standing::{Fallback, Reason, Standing};
 use super::tensor::{Port, Tensor};
 use crate::ledger::Stamp;
 
-/// What a model says about itself.
+/// What a model says about itself, and what never changes; where it runs may ([`Standing`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
     /// The name under which it is served.
@@ -15,10 +17,6 @@ pub struct About {
     pub version: String,
     /// What runs it: `plan` (the fused plan, on this engine's own kernels) or `tract` (the graph as it is, by tract).
     pub executor: &'static str,
-    /// Where: `cpu`.
-    pub device: &'static str,
-    /// `fp32` or `int8`.
-    pub precision: &'static str,
     /// Why it has no plan, beginning with the node's name; `None` where it has one.
     pub refused: Option<String>,
     /// Its inputs, in the model's order.
@@ -47,6 +45,8 @@ pub struct Answer {
     pub stages: Stages,
     /// With what it ran together.
     pub batch: Batched,
+    /// Where that batch ran.
+    pub standing: Arc<Standing>,
 }
 
 /// Where the time of one call went, in nanoseconds.
@@ -116,6 +116,12 @@ pub enum CallError {
         /// Which of them.
         reason: String,
     },
+    /// The model's device failed, and the model cannot run any more.
+    #[error("device: {reason}")]
+    Device {
+        /// What the device reported.
+        reason: String,
+    },
     /// The engine's fault.
     #[error("model: {reason}")]
     Failed {
@@ -131,7 +137,9 @@ pub type Pending = Pin<Box<dyn Future<Output = Result<Answer, CallError>> + Send
 pub trait Servable: Debug + Send + Sync {
     /// What it says about itself.
     fn about(&self) -> &About;
-    /// Whether it is warm.
+    /// Where it runs now.
+    fn standing(&self) -> Arc<Standing>;
+    /// Whether it is warm, and can run.
     fn is_ready(&self) -> bool;
     /// Calls it. Work begins at once, not when the answer is first asked for.
     fn infer(&self, call: Call) -> Pending;

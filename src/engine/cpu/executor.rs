@@ -158,7 +158,7 @@ impl Executor {
         outputs: &mut Vec<Vec<f32>>,
         observer: Option<&mut Observer<'_>>,
     ) -> Result<(), RunError> {
-        let size = self.size(batch)?;
+        let size = batch.size(&self.plan)?;
         outputs.resize_with(self.plan.outputs.len(), Vec::new);
         self.grow(state, size);
         let State { arena: Some((_, arena)), block, scratch, rows } = state else { return Ok(()) };
@@ -203,21 +203,29 @@ impl Executor {
             }
         }
     }
-    fn size(&self, batch: &Batch<'_>) -> Result<Size, RunError> {
+}
+
+impl Batch<'_> {
+    /// How large it is, if it fits the plan.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Batch`] or [`RunError::Input`] with what does not fit.
+    pub fn size(&self, plan: &Plan) -> Result<Size, RunError> {
         let fails = |reason: &str| Err(RunError::Batch { reason: reason.to_owned() });
-        if batch.offsets.len() < 2 || batch.offsets[0] != 0 {
+        if self.offsets.len() < 2 || self.offsets[0] != 0 {
             return fails("has no sequences");
         }
-        let lengths = || batch.offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+        let lengths = || self.offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
         if lengths().any(|length| length == 0) {
             return fails("has a sequence without tokens");
         }
-        if batch.inputs.len() != self.plan.inputs.len() {
-            return fails(&format!("has {} inputs, the model {}", batch.inputs.len(), self.plan.inputs.len()));
+        if self.inputs.len() != plan.inputs.len() {
+            return fails(&format!("has {} inputs, the model {}", self.inputs.len(), plan.inputs.len()));
         }
         let size = Size::of(lengths());
-        for (port, input) in self.plan.inputs.iter().zip(batch.inputs) {
-            let value = self.plan.value(port.value);
+        for (port, input) in plan.inputs.iter().zip(self.inputs) {
+            let value = plan.value(port.value);
             let expected = size.rows(value.rows) * value.width;
             let is_kind = matches!(
                 (value.kind, input),

@@ -1,13 +1,23 @@
 //! A model that is ready to answer calls: by its plan where it has one, else by tract as it is. Tensors in, tensors out; several
 //! calls at a time where it has a plan, because then their rows are known not to touch one another.
 
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(feature = "engine")]
+mod on;
 #[cfg(feature = "engine")]
 mod planned;
 mod ports;
 mod traced;
 
 use std::path::Path;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+#[cfg(feature = "engine")]
+use self::on::On;
 #[cfg(feature = "engine")]
 use self::planned::Planned;
 use self::traced::Traced;
@@ -15,6 +25,7 @@ use super::EngineError;
 use super::lower::{Refused, lower};
 use super::onnx::Graph;
 use super::plan::Plan;
+use super::standing::{Fallback, Standing};
 use super::tensor::{Port, Tensor};
 
 /// What may run a model.
@@ -35,6 +46,9 @@ pub struct Options {
     /// How its plan is run.
     #[cfg(feature = "engine")]
     pub plan: super::cpu::Options,
+    /// What is asked of a GPU; nothing where models run on the processor.
+    #[cfg(feature = "cuda")]
+    pub gpu: Option<super::gpu::Wish>,
 }
 
 impl Options {
@@ -88,7 +102,14 @@ pub struct Model {
     outputs: Vec<Port>,
     refused: Option<Refused>,
     runner: Runner,
+    standing: Mutex<Arc<Standing>>,
 }
+
+/// What runs a model, the node for which it has no plan, and why it is not on the GPU that was looked for.
+type Made = (Runner, Option<Refused>, Option<Fallback>);
+
+/// Which outputs somebody wants, in the model's order.
+pub type Wanted = SmallVec<[bool; 8]>;
 
 #[derive(Debug)]
 enum Runner {
@@ -123,33 +144,49 @@ impl Model {
     /// [`EngineError::Model`] where neither can be done; [`EngineError::NoPlan`] where only a plan would do.
     pub fn new(graph: Graph, options: &Options) -> Result<Self, EngineError> {
         let (inputs, outputs) = (ports::inputs(&graph)?, ports::outputs(&graph)?);
-        let (runner, refused) = match plan(&graph, options.by) {
+        let (runner, refused, fallback) = match plan(&graph, options.by) {
             Ok(plan) => Self::by_plan(plan, graph, options)?,
             Err(refused) => Self::by_tract(graph, refused, options)?,
         };
-        Ok(Self { inputs, outputs, refused, runner })
+        let standing = match &runner {
+            #[cfg(feature = "engine")]
+            Runner::Planned(planned) => Arc::new(planned.on().standing()),
+            Runner::Traced(_) => Arc::new(Standing { fallback, ..(*Standing::cpu("fp32")).clone() }),
+        };
+        Ok(Self { inputs, outputs, refused, runner, standing: Mutex::new(standing) })
     }
 
     #[cfg(feature = "engine")]
-    fn by_plan(plan: Plan, graph: Graph, options: &Options) -> Result<(Runner, Option<Refused>), EngineError> {
-        match Planned::new(plan, options.plan.clone()) {
-            Ok(planned) => Ok((Runner::Planned(Box::new(planned)), None)),
+    fn by_plan(plan: Plan, graph: Graph, options: &Options) -> Result<Made, EngineError> {
+        #[cfg(feature = "cuda")]
+        let (plan, fallback) = match gpu::on_gpu(plan, options)? {
+            gpu::Put::There(on) => return Ok((Runner::Planned(Box::new(Planned::new(on))), None, None)),
+            gpu::Put::Not(plan, fallback) => (plan, fallback),
+        };
+        #[cfg(not(feature = "cuda"))]
+        let fallback = None;
+        match super::cpu::Executor::new(plan, options.plan.clone()) {
+            Ok(executor) => Ok((Runner::Planned(Box::new(Planned::new(On::Cpu(Box::new(executor), fallback)))), None, None)),
             Err(e) => Self::by_tract(graph, Refused { node: e.node, operator: "plan".into(), reason: e.reason }, options),
         }
     }
 
     #[cfg(not(feature = "engine"))]
-    fn by_plan(_: Plan, graph: Graph, options: &Options) -> Result<(Runner, Option<Refused>), EngineError> {
+    fn by_plan(_: Plan, graph: Graph, options: &Options) -> Result<Made, EngineError> {
         Self::by_tract(graph, refused("this build has no kernels (feature `engine`)"), options)
     }
 
-    fn by_tract(graph: Graph, refused: Refused, options: &Options) -> Result<(Runner, Option<Refused>), EngineError> {
+    fn by_tract(graph: Graph, refused: Refused, options: &Options) -> Result<Made, EngineError> {
         #[cfg(feature = "engine")]
         if matches!(options.plan.precision, super::cpu::Precision::Int8(_)) {
             return Err(EngineError::NoPlan(refused));
         }
+        #[cfg(feature = "cuda")]
+        let fallback = gpu::without_plan(&refused, options)?;
+        #[cfg(not(feature = "cuda"))]
+        let fallback = None;
         let _ = options;
-        Ok((Runner::Traced(Traced::new(graph)?), Some(refused)))
+        Ok((Runner::Traced(Traced::new(graph)?), Some(refused), fallback))
     }
 
     /// Its inputs, in its own order.
@@ -174,14 +211,25 @@ impl Model {
         }
     }
 
-    /// `fp32` or `int8`.
+    /// `fp32`, `tf32`, `fp16` or `int8`.
     #[must_use]
-    pub const fn precision(&self) -> &'static str {
-        match &self.runner {
-            #[cfg(feature = "engine")]
-            Runner::Planned(planned) => planned.precision(),
-            Runner::Traced(_) => "fp32",
+    pub fn precision(&self) -> &'static str {
+        self.standing().precision
+    }
+
+    /// Where it runs now. It may change with a run, and with nothing else.
+    #[must_use]
+    pub fn standing(&self) -> Arc<Standing> {
+        let standing = self.standing.lock();
+        #[cfg(feature = "cuda")]
+        let mut standing = standing;
+        #[cfg(feature = "cuda")]
+        if let Runner::Planned(planned) = &self.runner
+            && planned.on().has_moved(&standing)
+        {
+            *standing = Arc::new(planned.on().standing());
         }
+        Arc::clone(&standing)
     }
 
     /// Which node has no plan, and why; `None` where the model has one.
@@ -200,13 +248,41 @@ impl Model {
         }
     }
 
-    /// The executor of its plan, if it is run by one.
+    /// The executor of its plan on the processor, if that is what runs it.
     #[cfg(feature = "engine")]
     #[must_use]
-    pub const fn plan_executor(&self) -> Option<&super::cpu::Executor> {
+    pub fn plan_executor(&self) -> Option<&super::cpu::Executor> {
         match &self.runner {
-            Runner::Planned(planned) => Some(planned.executor()),
+            Runner::Planned(planned) => planned.executor(),
             Runner::Traced(_) => None,
+        }
+    }
+
+    /// The executor of its plan on a GPU, if that is what runs it.
+    #[cfg(feature = "cuda")]
+    #[must_use]
+    pub fn gpu_executor(&self) -> Option<&super::gpu::Executor> {
+        match &self.runner {
+            Runner::Planned(planned) => planned.on().on_gpu(),
+            Runner::Traced(_) => None,
+        }
+    }
+
+    /// How long the parts of `runs` runs of calls take on a GPU; `None` where the model is run by none.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Run`] with what is wrong about the calls or the device.
+    #[cfg(feature = "cuda")]
+    pub fn gpu_pieces(
+        &self,
+        workspace: &mut Workspace,
+        calls: &[&[Tensor]],
+        runs: usize,
+    ) -> Result<Option<super::gpu::Pieces>, EngineError> {
+        match &self.runner {
+            Runner::Planned(planned) => planned.pieces(&mut workspace.planned, calls, runs),
+            Runner::Traced(_) => Ok(None),
         }
     }
 
@@ -255,12 +331,22 @@ impl Model {
     ///
     /// [`EngineError::Input`] where a value of theirs has no meaning to the model (an id that a table does not have),
     /// [`EngineError::Run`] where the executor fails. With several calls, either may be the fault of any of them.
+    /// [`EngineError::Device`] where the device fails for good.
     pub fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]]) -> Result<Ran, EngineError> {
+        self.run_for(workspace, calls, &smallvec::smallvec![true; self.outputs.len()])
+    }
+
+    /// As [`Self::run`], where only some outputs are wanted; the others may come without elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::run`].
+    pub fn run_for(&self, workspace: &mut Workspace, calls: &[&[Tensor]], wanted: &Wanted) -> Result<Ran, EngineError> {
         match &self.runner {
             #[cfg(feature = "engine")]
-            Runner::Planned(planned) => planned.run(&mut workspace.planned, &self.outputs, calls),
+            Runner::Planned(planned) => planned.run(&mut workspace.planned, &self.outputs, calls, wanted),
             Runner::Traced(traced) => {
-                let _ = workspace;
+                let _ = (workspace, wanted);
                 traced.run(&self.outputs, calls)
             }
         }

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 
+use super::on::{Fault, Memory, On};
 use super::{Ran, Work};
 use crate::engine::EngineError;
 use crate::engine::cpu::embed::EmbedError;
-use crate::engine::cpu::{Batch, Executor, Input, Options, Precision, PrepareError, RunError, State};
+use crate::engine::cpu::{Batch, Executor, Input, RunError};
 use crate::engine::plan::{Lookup, Op, Plan, Rows, Size, Type};
 use crate::engine::tensor::{Datatype, Port, Tensor};
 use crate::ledger::Stamp;
@@ -13,7 +14,7 @@ use crate::ledger::Stamp;
 /// A plan that is ready.
 #[derive(Debug)]
 pub(super) struct Planned {
-    executor: Executor,
+    on: On,
     /// The input that says which tokens count, if one does.
     mask: Option<usize>,
     /// Tokens that a sequence may have.
@@ -43,7 +44,7 @@ impl Flops {
 /// What a thread keeps from batch to batch.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    state: State,
+    memory: Memory,
     offsets: Vec<usize>,
     inputs: Vec<Column>,
     outputs: Vec<Vec<f32>>,
@@ -59,24 +60,24 @@ enum Column {
 }
 
 impl Planned {
-    pub(super) fn new(plan: Plan, options: Options) -> Result<Self, PrepareError> {
-        let (mask, longest, flops) = (plan.mask(), plan.longest().unwrap_or(usize::MAX), Flops::of(&plan));
-        Ok(Self { executor: Executor::new(plan, options)?, mask, longest, flops })
+    pub(super) fn new(on: On) -> Self {
+        let plan = on.plan();
+        let (mask, longest, flops) = (plan.mask(), plan.longest().unwrap_or(usize::MAX), Flops::of(plan));
+        Self { on, mask, longest, flops }
     }
 
     pub(super) const fn plan(&self) -> &Plan {
-        self.executor.plan()
+        self.on.plan()
     }
 
-    pub(super) const fn executor(&self) -> &Executor {
-        &self.executor
+    /// Where it runs.
+    pub(super) const fn on(&self) -> &On {
+        &self.on
     }
 
-    pub(super) const fn precision(&self) -> &'static str {
-        match self.executor.options().precision {
-            Precision::Fp32 => "fp32",
-            Precision::Int8(_) => "int8",
-        }
+    /// The processor's executor, if that is what runs it.
+    pub(super) fn executor(&self) -> Option<&Executor> {
+        self.on.on_cpu()
     }
 
     /// Holds a call's tensors, which fit their ports, against one another.
@@ -112,14 +113,25 @@ impl Planned {
         Ok(Work { rows, executed: executed.tokens, useful: useful.tokens, flops })
     }
 
-    pub(super) fn run(&self, buffers: &mut Buffers, ports: &[Port], calls: &[&[Tensor]]) -> Result<Ran, EngineError> {
+    /// Runs calls; outputs that are not wanted may come without elements.
+    pub(super) fn run(
+        &self,
+        buffers: &mut Buffers,
+        ports: &[Port],
+        calls: &[&[Tensor]],
+        wanted: &[bool],
+    ) -> Result<Ran, EngineError> {
         let began = Stamp::now();
-        let Buffers { state, offsets, inputs, outputs } = buffers;
+        let Buffers { memory, offsets, inputs, outputs } = buffers;
         self.lay(calls, offsets, inputs);
         let given: smallvec::SmallVec<[Input<'_>; 4]> = inputs.iter().map(Column::input).collect();
         let laid = Stamp::now();
         let batch = Batch { offsets, inputs: &given };
-        self.executor.run(state, &batch, outputs).map_err(|e| told(&e, self.plan()))?;
+        self.on.run(memory, &batch, wanted, outputs).map_err(|fault| match fault {
+            Fault::Batch(error) => told(&error, self.plan()),
+            #[cfg(feature = "cuda")]
+            Fault::Engine(error) => error,
+        })?;
         let done = Stamp::now();
         let cut = self.cut(ports, calls, outputs);
         Ok(Ran {
@@ -128,6 +140,23 @@ impl Planned {
             forward_ns: done.since(laid),
             postprocessing_ns: done.elapsed(),
         })
+    }
+
+    /// The parts of `runs` runs on a GPU; `None` where it runs on none.
+    #[cfg(feature = "cuda")]
+    pub(super) fn pieces(
+        &self,
+        buffers: &mut Buffers,
+        calls: &[&[Tensor]],
+        runs: usize,
+    ) -> Result<Option<crate::engine::gpu::Pieces>, EngineError> {
+        let Some(executor) = self.on.on_gpu() else { return Ok(None) };
+        let Buffers { memory, offsets, inputs, .. } = buffers;
+        self.lay(calls, offsets, inputs);
+        let given: smallvec::SmallVec<[Input<'_>; 4]> = inputs.iter().map(Column::input).collect();
+        let (batch, wanted) = (Batch { offsets, inputs: &given }, vec![true; self.plan().outputs.len()]);
+        let pieces = executor.pieces(&mut memory.gpu, &batch, &wanted, runs);
+        pieces.map(Some).map_err(|error| EngineError::Run { reason: error.to_string() })
     }
 
     /// Lays the calls' tensors end to end.
@@ -169,7 +198,7 @@ impl Planned {
                 let value = plan.value(port.value);
                 let is_token = value.rows == Rows::Token;
                 let count = rows * if is_token { length } else { 1 } * value.width;
-                let data = &outputs[place][at[place]..at[place] + count];
+                let data = outputs[place].get(at[place]..at[place] + count).unwrap_or_default();
                 at[place] += count;
                 let mut shape = vec![rows];
                 shape.extend(is_token.then_some(length));

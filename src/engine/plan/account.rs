@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Activation, Instruction, Node, Op, Plan, Rows, Size};
+use super::{Activation, Instruction, Node, Op, Plan, Rows, Size, ValueId, WeightId};
 
 /// What one node costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,10 +30,34 @@ pub struct Total {
     pub min_bytes: u64,
 }
 
+/// How wide numbers are where a plan runs. A [`Plan`]'s own widths are those of its types, and four bytes for each number of the model's.
+pub trait Widths {
+    /// Bytes of one element of a value.
+    fn value(&self, id: ValueId) -> usize;
+    /// Bytes of one number of a weight as the node reads it, and bytes that it reads besides for each column.
+    fn weight(&self, node: &Node, id: WeightId) -> (usize, usize);
+}
+
+impl Widths for Plan {
+    fn value(&self, id: ValueId) -> usize {
+        self.value(id).kind.bytes()
+    }
+
+    fn weight(&self, _: &Node, _: WeightId) -> (usize, usize) {
+        (4, 0)
+    }
+}
+
 impl Plan {
     /// What a node costs for a batch of this size.
     #[must_use]
     pub fn cost(&self, node: &Node, size: Size) -> Cost {
+        self.cost_in(node, size, self)
+    }
+
+    /// The same where numbers are this wide.
+    #[must_use]
+    pub fn cost_in(&self, node: &Node, size: Size, widths: &impl Widths) -> Cost {
         let out = self.value(node.output);
         let (rows, width) = (size.rows(out.rows) as u64, out.width as u64);
         let elements = rows * width;
@@ -80,49 +104,58 @@ impl Plan {
             Op::CumSum(_) => (0, elements),
             Op::Concat(_) | Op::Slice(_) => (0, 0),
         };
-        Cost { flops, other_ops, bytes: self.node_bytes(node, size) }
+        Cost { flops, other_ops, bytes: self.node_bytes(node, size, widths) }
     }
 
-    fn node_bytes(&self, node: &Node, size: Size) -> u64 {
+    fn node_bytes(&self, node: &Node, size: Size, widths: &impl Widths) -> u64 {
         let values: BTreeSet<_> = node.op.reads().into_iter().chain([node.output]).collect();
-        let of_value = |id| {
-            let value = self.value(id);
-            (size.rows(value.rows) * value.width * value.kind.bytes()) as u64
-        };
+        let of_value = |id| self.value_bytes(id, size, widths);
         let weights: BTreeSet<_> = node.op.weights().into_iter().collect();
         let rows = size.rows(self.value(node.output).rows);
         values.into_iter().map(of_value).sum::<u64>()
-            + weights.into_iter().map(|id| self.weight_bytes(node, id, rows)).sum::<u64>()
+            + weights.into_iter().map(|id| self.weight_bytes(node, id, rows, widths)).sum::<u64>()
+    }
+
+    fn value_bytes(&self, id: ValueId, size: Size, widths: &impl Widths) -> u64 {
+        let value = self.value(id);
+        (size.rows(value.rows) * value.width * widths.value(id)) as u64
     }
 
     /// Bytes of a weight that a node touches which makes so many rows.
-    fn weight_bytes(&self, node: &Node, id: super::WeightId, rows: usize) -> u64 {
+    fn weight_bytes(&self, node: &Node, id: WeightId, rows: usize, widths: &impl Widths) -> u64 {
         let weight = self.weight(id);
         let touched = if matches!(&node.op, Op::Embed { tables, .. } if tables.iter().any(|(table, _)| *table == id)) {
             weight.rows.min(rows)
         } else {
             weight.rows
         };
-        (touched * weight.width * 4) as u64
+        let (each, column) = widths.weight(node, id);
+        (weight.width * (touched * each + column)) as u64
     }
 
     /// What the whole plan costs for a batch of this size.
     #[must_use]
     pub fn total(&self, size: Size) -> Total {
+        self.total_in(size, self)
+    }
+
+    /// The same where numbers are this wide.
+    #[must_use]
+    pub fn total_in(&self, size: Size, widths: &impl Widths) -> Total {
         let mut total = Total::default();
         let mut weights = std::collections::BTreeMap::new();
         for node in &self.nodes {
-            let Cost { flops, other_ops, bytes } = self.cost(node, size);
+            let Cost { flops, other_ops, bytes } = self.cost_in(node, size, widths);
             total.cost.flops += flops;
             total.cost.other_ops += other_ops;
             total.cost.bytes += bytes;
             for id in node.op.weights() {
                 let touched = weights.entry(id).or_insert(0);
-                *touched = self.weight_bytes(node, id, size.rows(self.value(node.output).rows)).max(*touched);
+                *touched = self.weight_bytes(node, id, size.rows(self.value(node.output).rows), widths).max(*touched);
             }
         }
-        let ports = self.inputs.iter().chain(&self.outputs).map(|port| self.value(port.value));
-        let carried: u64 = ports.map(|value| (size.rows(value.rows) * value.width * value.kind.bytes()) as u64).sum();
+        let ports = self.inputs.iter().chain(&self.outputs).map(|port| self.value_bytes(port.value, size, widths));
+        let carried: u64 = ports.sum();
         total.min_bytes = carried + weights.values().sum::<u64>();
         total
     }

@@ -27,11 +27,15 @@ impl Arena {
     /// free as long as it lives.
     #[must_use]
     pub fn new(plan: &Plan, size: Size) -> Self {
+        Self::sized(plan, |id| bytes(plan, size, id))
+    }
+
+    /// The same for values that have so many bytes, all multiples of where places may begin.
+    #[must_use]
+    pub fn sized(plan: &Plan, bytes: impl Fn(ValueId) -> usize) -> Self {
         let lives = lives(plan);
-        let mut order: Vec<(usize, ValueId)> = (0..plan.values.len())
-            .filter(|id| lives[*id].is_some())
-            .map(|id| (bytes(plan, size, ValueId(id)), ValueId(id)))
-            .collect();
+        let mut order: Vec<(usize, ValueId)> =
+            (0..plan.values.len()).filter(|id| lives[*id].is_some()).map(|id| (bytes(ValueId(id)), ValueId(id))).collect();
         order.sort_by(|a, b| b.cmp(a));
         let mut places: Vec<Option<Place>> = vec![None; plan.values.len()];
         let mut taken: Vec<(usize, usize, (usize, usize))> = Vec::new();

@@ -15,7 +15,7 @@ mod trace;
 
 use std::sync::Arc;
 
-pub use account::{Cost, Total};
+pub use account::{Cost, Total, Widths};
 pub use arena::{Arena, Place};
 pub use check::PlanError;
 pub use op::{Activation, Columns, Fold, Lookup, Norm, Op};

@@ -1,6 +1,7 @@
 //! A served model: calls wait in its queue, and one thread of its own takes them out in batches and runs them. The forward pass
 //! itself may use several threads more.
 
+mod state;
 #[cfg(test)]
 mod tests;
 mod warm;
@@ -8,18 +9,18 @@ mod worker;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
+use self::state::State;
 use self::worker::Worker;
 use super::EngineError;
 use super::batch::{Config, Cost, Item, Queue, Refused};
 use super::model::{Model, Work};
-use super::service::{About, Answer, Call, CallError, Pending, Servable};
+use super::service::{About, Answer, Call, CallError, Pending, Servable, Standing};
 use super::tensor::Tensor;
 use crate::ledger::Stamp;
 
@@ -39,7 +40,7 @@ pub struct Served {
     about: About,
     model: Arc<Model>,
     queue: Arc<Queue<Waiter>>,
-    ready: Arc<AtomicBool>,
+    state: Arc<State>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -50,12 +51,14 @@ impl Served {
     ///
     /// Where the operating system gives no thread.
     pub fn start(name: &str, version: &str, model: Model, config: Config, cpu: Option<usize>) -> io::Result<Self> {
+        Self::start_in(State::default(), name, version, model, config, cpu)
+    }
+
+    fn start_in(state: State, name: &str, version: &str, model: Model, config: Config, cpu: Option<usize>) -> io::Result<Self> {
         let about = About {
             name: name.to_owned(),
             version: version.to_owned(),
             executor: model.executor(),
-            device: "cpu",
-            precision: model.precision(),
             refused: model.refused().map(ToString::to_string),
             inputs: model.inputs().to_vec(),
             outputs: model.outputs().to_vec(),
@@ -63,14 +66,13 @@ impl Served {
         // rows of a model without a plan may touch one another
         let config = if model.batches() { config } else { Config { max_calls: 1, ..config } };
         let (model, queue) = (Arc::new(model), Arc::new(Queue::new(config)));
-        let ready = Arc::new(AtomicBool::new(false));
-        let worker = Worker::new(about.clone(), model.clone(), queue.clone(), config);
-        let is_ready = ready.clone();
+        let state = Arc::new(state);
+        let worker = Worker::new(about.clone(), model.clone(), queue.clone(), state.clone(), config);
         let thread = std::thread::Builder::new().name(format!("engine-{name}")).spawn(move || {
             hold(cpu);
-            worker.run(&is_ready);
+            worker.run();
         })?;
-        Ok(Self { about, model, queue, ready, thread: Mutex::new(Some(thread)) })
+        Ok(Self { about, model, queue, state, thread: Mutex::new(Some(thread)) })
     }
 
     /// The model.
@@ -87,7 +89,7 @@ impl Served {
 
     /// Takes no more calls, and waits until those that wait are answered.
     pub fn stop(&self) {
-        self.ready.store(false, Ordering::Release);
+        self.state.set_warm(false);
         self.queue.close();
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
@@ -97,7 +99,10 @@ impl Served {
     }
 
     fn submit(&self, mut call: Call) -> Result<oneshot::Receiver<Result<Answer, CallError>>, CallError> {
-        if !self.ready.load(Ordering::Acquire) {
+        if let Some(fault) = self.state.fault() {
+            return Err(fault);
+        }
+        if !self.state.is_ready() {
             return Err(CallError::NotReady { reason: "is not warm yet, or is being stopped".into() });
         }
         let work = self.model.accept(&mut call.inputs).map_err(|e| told(&e))?;
@@ -113,7 +118,8 @@ impl Served {
         };
         self.queue.push(item).map_err(|refused| match refused {
             Refused::Full { waiting } => CallError::Full { waiting },
-            Refused::Closed => CallError::NotReady { reason: "is being stopped".into() },
+            // a device that fails closes the queue
+            Refused::Closed => self.state.fault().unwrap_or_else(|| CallError::NotReady { reason: "is being stopped".into() }),
         })?;
         Ok(receiver)
     }
@@ -145,8 +151,12 @@ impl Servable for Served {
         &self.about
     }
 
+    fn standing(&self) -> Arc<Standing> {
+        self.state.ended().cloned().unwrap_or_else(|| self.model.standing())
+    }
+
     fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire)
+        self.state.is_ready()
     }
 
     fn infer(&self, call: Call) -> Pending {
@@ -162,6 +172,7 @@ impl Servable for Served {
 fn told(error: &EngineError) -> CallError {
     match error {
         EngineError::Input { tensor, reason } => CallError::Input { tensor: tensor.clone(), reason: reason.clone() },
+        EngineError::Device { reason } => CallError::Device { reason: reason.clone() },
         EngineError::Run { reason } => CallError::Failed { reason: reason.clone() },
         other => CallError::Failed { reason: other.to_string() },
     }

@@ -4,16 +4,20 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::Served;
+use super::{Served, State};
 use crate::engine::batch::{Config, Policy};
 use crate::engine::model::{Model, Options};
 use crate::engine::service::{Answer, Call, CallError, Servable};
 use crate::engine::tensor::Tensor;
 use crate::ledger::Stamp;
 
-fn served(fixture: &str, config: Config) -> Served {
+fn model(fixture: &str) -> Model {
     let folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans");
-    let model = Model::read(&folder.join(format!("{fixture}.onnx")), &Options::default()).unwrap();
+    Model::read(&folder.join(format!("{fixture}.onnx")), &Options::default()).unwrap()
+}
+
+fn served(fixture: &str, config: Config) -> Served {
+    let model = model(fixture);
     let served = Served::start("m", "1", model, config, None).unwrap();
     while !served.is_ready() {
         std::thread::yield_now();
@@ -48,6 +52,7 @@ async fn calls_that_wait_together_run_together_and_get_their_own() {
             assert_eq!((answer.batch.calls, answer.batch.rows, answer.batch.executed, answer.batch.useful), (3, 4, 14, 14));
         }
         assert!(answer.stages.forward_ns > 0, "{answer:?}");
+        assert_eq!((&*answer.standing.device, answer.standing.precision), ("cpu", "fp32"));
         let alone = served.infer(call).await.unwrap();
         for (a, b) in answer.outputs.iter().zip(&alone.outputs) {
             assert_eq!((&a.name, &a.shape), (&b.name, &b.shape));
@@ -91,4 +96,35 @@ async fn late_and_many_calls_are_refused_and_the_end_answers_the_rest() {
     assert!(join_all(waiting).await.iter().all(Result::is_ok));
     stopped.await.unwrap();
     assert!(matches!(served.infer(call(&served, 1, 3, 1)).await, Err(CallError::NotReady { .. })));
+}
+
+const LOST: &str = "cuda:0: an illegal address was accessed (700)";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_fails_ends_the_model_and_every_call_is_told_why() {
+    // the fourth would wait for a minute, were it not answered at the end of the model
+    let served = served("0001", Config { max_wait_ns: 60_000_000_000, ..together() });
+    assert_eq!(served.standing().fault, None);
+    *served.state.breaks.lock() = Some(LOST.into());
+    let fault = Err(CallError::Device { reason: LOST.into() });
+    let calls = join_all((0..4).map(|_| served.infer(call(&served, 1, 3, 1))));
+    let answers = tokio::time::timeout(std::time::Duration::from_secs(30), calls).await.unwrap();
+    assert!(answers.iter().all(|answer| *answer == fault), "{answers:?}");
+    assert!(!served.is_ready());
+    assert_eq!(served.standing().fault.as_deref(), Some(LOST));
+    // for good, even where the device would run again
+    *served.state.breaks.lock() = None;
+    assert_eq!(served.infer(call(&served, 1, 3, 1)).await, fault);
+    served.stop();
+    assert_eq!((served.is_ready(), served.infer(call(&served, 1, 3, 1)).await), (false, fault));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_fails_at_warm_up_leaves_the_model_unready() {
+    let state = State::default();
+    *state.breaks.lock() = Some(LOST.into());
+    let served = Served::start_in(state, "m", "1", model("0001"), Config::default(), None).unwrap();
+    served.stop(); // the thread has ended
+    assert!(!served.is_ready());
+    assert_eq!(served.infer(call(&served, 1, 3, 1)).await, Err(CallError::Device { reason: LOST.into() }));
 }

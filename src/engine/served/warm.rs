@@ -3,7 +3,8 @@
 
 use crate::engine::EngineError;
 use crate::engine::batch::{Config, Cost};
-use crate::engine::model::{Model, Workspace};
+use crate::engine::model::{Model, Ran};
+use crate::engine::tensor::Tensor;
 use crate::ledger::Stamp;
 
 /// Tokens of a sequence that is made up, where the model takes as many.
@@ -13,12 +14,12 @@ const LONGEST_NS: u64 = 250_000_000;
 /// How often each size is run.
 const RUNS: usize = 3;
 
-/// Runs the model at one row, and then at more and more until the largest batch or the time limit; tells `observe` what each
-/// run cost. Returns how many runs there were.
+/// Has calls run one by one, of one row and then of more and more, until the largest batch or the time limit; tells `observe` what
+/// each run cost. Returns how many runs there were.
 pub(super) fn up(
     model: &Model,
-    workspace: &mut Workspace,
     config: &Config,
+    mut run_one: impl FnMut(&[Tensor]) -> Result<Ran, EngineError>,
     observe: impl Fn(Cost, u64),
 ) -> Result<usize, EngineError> {
     let mut runs = 0;
@@ -32,7 +33,7 @@ pub(super) fn up(
             let call = model.made_up(rows, length);
             for run in 0..RUNS {
                 let began = Stamp::now();
-                let ran = model.run(workspace, &[&call])?;
+                let ran = run_one(&call)?;
                 runs += 1;
                 // the first one of a size makes its memory
                 if run > 0 {

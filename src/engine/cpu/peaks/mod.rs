@@ -135,7 +135,15 @@ impl Peaks {
             bytes if bytes <= self.llc_bytes => self.llc_bytes_per_s,
             _ => self.dram_bytes_per_s,
         };
-        Ceiling { fp32_per_s: self.flops_per_s, int8_per_s: self.int8_ops_per_s, bytes_per_s, launch_ns: self.launch_ns }
+        let single = self.flops_per_s;
+        Ceiling {
+            fp32_per_s: single,
+            tf32_per_s: single,
+            fp16_per_s: single,
+            int8_per_s: self.int8_ops_per_s,
+            bytes_per_s,
+            launch_ns: self.launch_ns,
+        }
     }
 }
 

@@ -1,0 +1,109 @@
+//! A program as a CUDA graph: copies in, kernels, copies out; with events in between where somebody wants to know the times.
+
+use super::choice::Chosen;
+use super::state::Held;
+use super::{Executor, GpuError, Times};
+use crate::engine::gpu::args::Bases;
+use crate::engine::gpu::device::{Capture, Device, DeviceError, Event, Graph, Shape};
+use crate::engine::gpu::lower::{Program, Step};
+use crate::engine::gpu::route::{Route, Way};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A program whose memory is known.
+pub(super) struct Bound<'a> {
+    pub(super) executor: &'a Executor,
+    pub(super) program: &'a Program,
+    pub(super) route: Route,
+    pub(super) bases: Bases,
+    /// What does each step.
+    pub(super) chosen: &'a [Chosen],
+}
+
+/// Events at the borders of a run's parts.
+#[derive(Debug)]
+pub(super) struct Marks {
+    begin: Event,
+    copied_in: Event,
+    computed: Event,
+    end: Event,
+    /// Behind each step, where somebody wants to know.
+    steps: Vec<Event>,
+}
+
+impl Marks {
+    pub(super) fn new(device: &Arc<Device>) -> Result<Self, DeviceError> {
+        let event = || Event::timed(device);
+        Ok(Self { begin: event()?, copied_in: event()?, computed: event()?, end: event()?, steps: Vec::new() })
+    }
+
+    /// With one behind each of so many steps.
+    pub(super) fn with_steps(device: &Arc<Device>, count: usize) -> Result<Self, DeviceError> {
+        let steps = (0..count).map(|_| Event::timed(device)).collect::<Result<_, _>>()?;
+        Ok(Self { steps, ..Self::new(device)? })
+    }
+
+    /// How long each step of the last run took, which is done.
+    pub(super) fn steps(&self) -> Result<Vec<Duration>, DeviceError> {
+        let before = std::iter::once(&self.copied_in).chain(&self.steps);
+        before.zip(&self.steps).map(|(before, behind)| behind.since(before)).collect()
+    }
+
+    /// Of the last run, which is done.
+    pub(super) fn times(&self) -> Result<Times, DeviceError> {
+        Ok(Times {
+            all: self.end.since(&self.begin)?,
+            to_device: self.copied_in.since(&self.begin)?,
+            kernels: self.computed.since(&self.copied_in)?,
+            to_host: self.end.since(&self.computed)?,
+        })
+    }
+}
+
+/// Writes the program down on the memory that is held.
+#[allow(unsafe_code, reason = "a launch hands addresses to the device")]
+pub(super) fn capture(bound: &Bound<'_>, held: &mut Held, marks: Option<&Marks>) -> Result<Graph, GpuError> {
+    let Bound { executor, program, route, bases, chosen } = bound;
+    let places = &program.places;
+    // functions are looked up before: a capture must not load anything
+    let mut functions = Vec::with_capacity(program.steps.len());
+    for step in &program.steps {
+        let launch = match step {
+            Step::Launch(launch) => launch,
+            Step::Product(product) => &product.own,
+        };
+        functions.push((launch, executor.function(launch.kernel)?));
+    }
+    let Held { stream, arena, inputs, outputs, to_device, to_host, lt, .. } = held;
+    let capture = Capture::begin(stream)?;
+    let mark = |event: Option<&Event>| event.map_or(Ok(()), |event| capture.record(event));
+    mark(marks.map(|marks| &marks.begin))?;
+    if route.inputs == Way::Copied {
+        capture.copy_in(to_device, 0, inputs, 0, places.input_bytes)?;
+    }
+    mark(marks.map(|marks| &marks.copied_in))?;
+    let last = functions.len().saturating_sub(1);
+    for (at, (launch, function)) in functions.iter().enumerate() {
+        if let (Some(Chosen::Library(plan, operands)), Some(lt)) = (chosen.get(at), lt.as_ref()) {
+            // SAFETY: the operands lie in the weights and in this thread's memory, as those of our own kernels do (below)
+            unsafe { capture.give(lt, plan, operands)? };
+            mark(marks.and_then(|marks| marks.steps.get(at)))?;
+            continue;
+        }
+        let is_last = at == last && route.outputs == Way::Mapped;
+        let args = launch.args.bytes(bases, is_last);
+        let shape = Shape { grid: launch.grid, threads: launch.kernel.threads, shared_bytes: launch.shared };
+        // SAFETY: the arguments are the fields of the kernel's structure; their addresses lie in the weights, which the executor
+        // holds, and in this thread's memory, in regions as large as the program says that they are; graphs are forgotten
+        // before either goes
+        unsafe { capture.launch(function, shape, &args)? };
+        mark(marks.and_then(|marks| marks.steps.get(at)))?;
+    }
+    mark(marks.map(|marks| &marks.computed))?;
+    if route.outputs == Way::Copied {
+        capture.copy_out(outputs, 0, to_host, 0, places.output_bytes)?;
+    }
+    mark(marks.map(|marks| &marks.end))?;
+    debug_assert!(arena.bytes() >= places.arena_bytes());
+    Ok(capture.end()?)
+}

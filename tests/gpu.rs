@@ -1,0 +1,16 @@
+//! Plans on a device: the driver's own interface, graphs and memory, with every kernel. The device is the emulated one of
+//! tests/gpu (kernels' own sources, run by the processor); or, where LAPWING_TEST_CUDA=1 is set, the machine's GPU.
+
+#![cfg(feature = "cuda")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+#[path = "gpu/common.rs"]
+mod common;
+#[path = "gpu/faults.rs"]
+mod faults;
+#[path = "gpu/kernels.rs"]
+mod kernels;
+#[path = "gpu/measured.rs"]
+mod measured;
+#[path = "gpu/plans.rs"]
+mod plans;

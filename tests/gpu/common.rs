@@ -1,0 +1,191 @@
+//! The device, the fixtures' plans, inputs that are made up, and the processor's answers.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use lapwing::engine::cpu::{self, Batch, Input};
+use lapwing::engine::gpu::device::{Device, Found};
+use lapwing::engine::onnx::Graph;
+use lapwing::engine::plan::{Lookup, Op, Plan, Rows, Type};
+use lapwing::engine::{fuse, lower};
+
+/// Whether the machine's own GPU is to be tested.
+pub(crate) fn is_real() -> bool {
+    std::env::var_os("LAPWING_TEST_CUDA").is_some()
+}
+
+/// The folder of the emulated device's driver; built when it is first needed.
+pub(crate) fn fake() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| match std::env::var_os("LAPWING_FAKES") {
+        Some(folder) => folder.into(),
+        None => built(&["fake"]),
+    })
+}
+
+/// The folder where these targets of tests/gpu/Makefile are now, and the emulated device's cublasLt.
+pub(crate) fn built(targets: &[&str]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu");
+    std::fs::create_dir_all(&folder).unwrap();
+    // each situation is a process of its own, and the first one builds for all
+    let lock = File::create(folder.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu");
+    for (sources, targets) in [(&sources, targets), (&sources.join("fake-cublaslt"), &[])] {
+        let mut make = Command::new("make");
+        make.arg("-s").arg("-j2").arg("-C").arg(sources).arg(format!("BUILD={}", folder.display())).args(targets);
+        let made = make.output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    folder
+}
+
+/// Its driver, and where cublasLt is looked for.
+pub(crate) fn libraries() -> Found {
+    if is_real() { Found::find(None).unwrap() } else { Found::find(Some(fake())).unwrap() }
+}
+
+/// The device of these tests.
+pub(crate) fn device() -> Arc<Device> {
+    static DEVICE: OnceLock<Arc<Device>> = OnceLock::new();
+    let open = || {
+        let device = Device::open(&libraries(), 0).unwrap();
+        assert_eq!(device.is_emulated(), !is_real());
+        device
+    };
+    DEVICE.get_or_init(open).clone()
+}
+
+/// The names of the fixtures that have a plan.
+pub(crate) fn fixtures() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans");
+    let name =
+        |entry: std::io::Result<std::fs::DirEntry>| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".json")?.to_owned());
+    let mut names: Vec<String> = std::fs::read_dir(folder).unwrap().filter_map(name).collect();
+    names.sort();
+    assert!(names.len() >= 18, "{names:?}");
+    names
+}
+
+/// A fixture's plan.
+pub(crate) fn plan(name: &str) -> Plan {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans").join(format!("{name}.onnx"));
+    let mut plan = lower::lower(&Graph::read(&path).unwrap().typed).unwrap();
+    fuse::fuse(&mut plan);
+    plan
+}
+
+/// Numbers that look random and are the same each time.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 16
+    }
+
+    /// Between −1 and 1.
+    pub(crate) fn number(&mut self) -> f32 {
+        (self.next() % 20_001) as f32 / 10_000.0 - 1.0
+    }
+}
+
+/// A batch that owns what it brings.
+pub(crate) struct Made {
+    pub(crate) offsets: Vec<usize>,
+    columns: Vec<Column>,
+}
+
+enum Column {
+    F32(Vec<f32>),
+    I64(Vec<i64>),
+    I32(Vec<i32>),
+    Bool(Vec<bool>),
+}
+
+impl Made {
+    /// Sequences of these lengths: ids that their tables have, masks that leave the last token of every sequence out.
+    pub(crate) fn new(plan: &Plan, lengths: &[usize], random: &mut Random) -> Self {
+        let mut offsets = vec![0];
+        lengths.iter().for_each(|length| offsets.push(offsets.last().unwrap() + length));
+        let tokens = *offsets.last().unwrap();
+        let mask = plan.mask();
+        let column = |at: usize| {
+            let value = plan.value(plan.inputs[at].value);
+            let count = value.width * if value.rows == Rows::Token { tokens } else { lengths.len() };
+            let below = plan.ids_below(at).map_or(2, |below| below as u64);
+            let counts: Vec<u64> = if mask == Some(at) {
+                let is_last = |token: &usize| offsets.contains(&(token + 1)) && !offsets.contains(token);
+                (0..count).map(|token| u64::from(!is_last(&token))).collect()
+            } else {
+                (0..count).map(|_| random.next() % below).collect()
+            };
+            match value.kind {
+                Type::F32 if mask == Some(at) => Column::F32(counts.iter().map(|x| *x as f32).collect()),
+                Type::F32 => Column::F32((0..count).map(|_| random.number()).collect()),
+                Type::I64 => Column::I64(counts.iter().map(|x| *x as i64).collect()),
+                Type::I32 => Column::I32(counts.iter().map(|x| *x as i32).collect()),
+                Type::Bool => Column::Bool(counts.iter().map(|x| *x != 0).collect()),
+            }
+        };
+        let columns = (0..plan.inputs.len()).map(column).collect();
+        Self { offsets, columns }
+    }
+
+    /// The first number of the first input of ids becomes one that no table has.
+    pub(crate) fn spoil(&mut self) {
+        for column in &mut self.columns {
+            if let Column::I64(ids) = column {
+                ids[1] = 1_000_000;
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn inputs(&self) -> Vec<Input<'_>> {
+        const fn input(column: &Column) -> Input<'_> {
+            match column {
+                Column::F32(data) => Input::F32(data.as_slice()),
+                Column::I64(data) => Input::I64(data.as_slice()),
+                Column::I32(data) => Input::I32(data.as_slice()),
+                Column::Bool(data) => Input::Bool(data.as_slice()),
+            }
+        }
+        self.columns.iter().map(input).collect()
+    }
+}
+
+/// The processor's answer, in single precision.
+pub(crate) fn on_cpu(plan: &Plan, made: &Made) -> Vec<Vec<f32>> {
+    let executor = cpu::Executor::new(plan.clone(), cpu::Options::default()).unwrap();
+    let mut outputs = Vec::new();
+    let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
+    executor.run(&mut cpu::State::default(), &batch, &mut outputs).unwrap();
+    outputs
+}
+
+/// Whether any node looks ids up.
+pub(crate) fn looks_up(plan: &Plan) -> bool {
+    let is_id = |(_, lookup): &(_, Lookup)| matches!(lookup, Lookup::Id(_));
+    plan.nodes.iter().any(|node| if let Op::Embed { tables, .. } = &node.op { tables.iter().any(is_id) } else { false })
+}
+
+/// The greatest difference over what is allowed, and the cosine, of two outputs.
+pub(crate) fn compare(got: &[f32], wanted: &[f32], absolute: f32, relative: f32) -> (f32, f64) {
+    assert_eq!(got.len(), wanted.len());
+    let over = |(got, wanted): (&f32, &f32)| {
+        let share = (got - wanted).abs() / (absolute + relative * wanted.abs());
+        if share.is_nan() { f32::INFINITY } else { share }
+    };
+    let worst = got.iter().zip(wanted).map(over).fold(0.0, f32::max);
+    let dot = |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum() };
+    (worst, dot(got, wanted) / (dot(got, got) * dot(wanted, wanted)).sqrt().max(f64::MIN_POSITIVE))
+}

@@ -1,0 +1,125 @@
+//! Devices that fail, and memory that must come back: each in a process of its own.
+
+use std::process::Command;
+
+use lapwing::engine::cpu::Batch;
+use lapwing::engine::gpu::{Executor, Gemm, Precision, State, Wish};
+use lapwing::engine::model::{Model, Options, Workspace};
+use lapwing::engine::onnx::Graph;
+use lapwing::engine::service::Reason;
+
+use super::common::{Made, Random, device, is_real, on_cpu, plan};
+
+/// Runs a test of this name in a process of its own, with `faults` of the emulated device.
+fn alone(name: &str, faults: &str, test: impl Fn()) {
+    if is_real() {
+        return;
+    }
+    if std::env::var_os("LAPWING_ALONE").is_some_and(|alone| alone == name) {
+        return test();
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("faults::{name}"), "--nocapture"]).env("LAPWING_ALONE", name);
+    let output = command.env("LAPWING_FAKE_FAULT", faults).output().unwrap();
+    let (told, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && told.contains("1 passed"), "{told}\n{wrong}");
+}
+
+fn graph(name: &str) -> Graph {
+    Graph::read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/plans/{name}.onnx"))).unwrap()
+}
+
+fn wish(or_cpu: bool) -> Options {
+    Options {
+        gpu: Some(Wish { device: Ok(device()), gemm: Gemm::Own, precision: Precision::Fp32, or_cpu }),
+        ..Options::default()
+    }
+}
+
+/// What a model answers to a call that is made up.
+fn answer(model: &Model, workspace: &mut Workspace) -> Result<Vec<u8>, String> {
+    let call = model.made_up(2, 3);
+    model.run(workspace, &[&call]).map(|ran| ran.outputs[0][0].data.to_vec()).map_err(|e| e.to_string())
+}
+
+#[test]
+fn a_device_that_fails_leaves_the_model_to_the_processor() {
+    alone("a_device_that_fails_leaves_the_model_to_the_processor", "launch:3", || {
+        let model = Model::new(graph("bert-post-1"), &wish(true)).unwrap();
+        let mut workspace = Workspace::default();
+        let standing = model.standing();
+        assert_eq!((&*standing.device, standing.device_name.as_deref()), ("cuda:0", Some("lapwing-emulated")));
+        let first = answer(&model, &mut workspace).unwrap();
+        for _ in 0..3 {
+            let again = answer(&model, &mut workspace).unwrap();
+            assert_eq!(again.len(), first.len());
+        }
+        let standing = model.standing();
+        let fallback = standing.fallback.clone().unwrap();
+        assert_eq!((&*standing.device, fallback.reason), ("cpu", Reason::Device));
+        assert!(fallback.told.starts_with("cuda:0: ") && fallback.told.contains("700"), "{fallback:?}");
+        // from here on as a model that was never anywhere else
+        let cpu = Model::new(graph("bert-post-1"), &Options::default()).unwrap();
+        assert_eq!(answer(&model, &mut workspace), answer(&cpu, &mut Workspace::default()));
+    });
+}
+
+#[test]
+fn a_device_that_fails_fails_the_model_where_nothing_else_may_run_it() {
+    alone("a_device_that_fails_fails_the_model_where_nothing_else_may_run_it", "launch:2", || {
+        let model = Model::new(graph("mlp-3"), &wish(false)).unwrap();
+        let mut workspace = Workspace::default();
+        assert!(answer(&model, &mut workspace).is_ok());
+        for _ in 0..2 {
+            let told = answer(&model, &mut workspace).unwrap_err();
+            assert!(told.starts_with("device: cuda:0: driver: ") && told.contains("700"), "{told}");
+        }
+        assert_eq!(model.standing().fallback, None);
+    });
+}
+
+#[test]
+fn a_device_without_memory_is_a_reason() {
+    alone("a_device_without_memory_is_a_reason", "alloc:1", || {
+        let model = Model::new(graph("mlp-3"), &wish(true)).unwrap();
+        let fallback = model.standing().fallback.clone().unwrap();
+        assert_eq!(fallback.reason, Reason::Memory);
+        assert!(answer(&model, &mut Workspace::default()).is_ok());
+    });
+}
+
+#[test]
+fn a_model_without_a_plan_is_refused_by_its_node() {
+    let told = Model::new(graph("refused-conv"), &wish(false)).unwrap_err().to_string();
+    assert!(told.starts_with("device: only plans run there: the_conv (Conv"), "{told}");
+    let model = Model::new(graph("refused-conv"), &wish(true)).unwrap();
+    let fallback = model.standing().fallback.clone().unwrap();
+    assert_eq!((fallback.reason, model.executor()), (Reason::Node, "tract"));
+    assert!(fallback.told.starts_with("the_conv (Conv"), "{fallback:?}");
+}
+
+#[test]
+fn memory_comes_back() {
+    alone("memory_comes_back", "", || {
+        let device = device();
+        let free = |device: &lapwing::engine::gpu::device::Device| {
+            let memory = device.memory().unwrap();
+            (memory.device_bytes, memory.pinned_bytes, memory.free_bytes)
+        };
+        let before = free(&device);
+        for precision in [Precision::Fp32, Precision::Fp16] {
+            let plan = plan("bert-post-1");
+            let executor = Executor::new(plan.clone(), &device, precision, Gemm::Own).unwrap();
+            let (mut state, mut outputs) = (State::default(), Vec::new());
+            for lengths in [&[3][..], &[9, 2, 4], &[1]] {
+                let made = Made::new(&plan, lengths, &mut Random::new(1));
+                let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
+                executor.run(&mut state, &batch, &vec![true; plan.outputs.len()], &mut outputs).unwrap();
+                assert_eq!(outputs.len(), on_cpu(&plan, &made).len());
+            }
+            assert!(free(&device).0 > before.0);
+        }
+        assert_eq!(free(&device), before);
+        device.check().unwrap();
+    });
+}

@@ -1,0 +1,103 @@
+//! What a benchmark asks of a device: peaks, empty graphs, and the parts of a run. Figures of the emulated device mean nothing but
+//! that they were measured.
+
+use std::process::Command;
+use std::time::Duration;
+
+use lapwing::engine::cpu::Batch;
+use lapwing::engine::gpu::peaks::{Floors, Peaks, Setup};
+use lapwing::engine::gpu::{Executor, Gemm, Precision, State};
+use lapwing::engine::plan::Size;
+
+use super::common::{Made, Random, device, fake, is_real, plan};
+
+#[test]
+fn peaks_are_measured() {
+    let device = device();
+    let setup = Setup::of(&device).unwrap();
+    let peaks = Peaks::measure(&device, &setup).unwrap();
+    let rates = [peaks.fp32_flops_per_s, peaks.tf32_flops_per_s, peaks.fp16_flops_per_s, peaks.int8_ops_per_s];
+    for rate in rates.into_iter().chain([peaks.l2_bytes_per_s, peaks.dram_bytes_per_s]) {
+        assert!(rate.is_finite() && rate > 0.0, "{peaks:?}");
+    }
+    assert!((0.0..1.0).contains(&peaks.spread), "{peaks:?}");
+    if is_real() {
+        assert!(peaks.fp32_flops_per_s < peaks.tf32_flops_per_s && peaks.tf32_flops_per_s < peaks.fp16_flops_per_s, "{peaks:?}");
+        assert!(peaks.dram_bytes_per_s < peaks.l2_bytes_per_s, "{peaks:?}");
+    }
+}
+
+#[test]
+fn empty_graphs_take_time_and_are_measured_once() {
+    let mut floors = Floors::new(&device()).unwrap();
+    let (one, many) = (floors.of(1).unwrap(), floors.of(40).unwrap());
+    assert!(one > Duration::ZERO && many > one, "{one:?} {many:?}");
+    assert_eq!((floors.of(1).unwrap(), floors.of(40).unwrap()), (one, many));
+    assert_eq!(floors.mark(40).unwrap(), floors.mark(40).unwrap());
+}
+
+#[test]
+fn a_runs_parts_are_told_and_sum_up() {
+    for (name, lengths, precision) in [
+        ("bert-post-1", &[5, 2][..], Precision::Fp32),
+        ("bert-post-1", &[9; 9], Precision::Int8(Vec::new())),
+        ("mlp-3", &[1; 2], Precision::Fp16),
+    ] {
+        let plan = plan(name);
+        let executor = Executor::new(plan.clone(), &device(), precision, Gemm::Own).unwrap();
+        let (mut state, mut outputs) = (State::default(), Vec::new());
+        let made = Made::new(&plan, lengths, &mut Random::new(5));
+        let (inputs, wanted) = (made.inputs(), vec![true; plan.outputs.len()]);
+        let batch = Batch { offsets: &made.offsets, inputs: &inputs };
+        // of one run, each step's time is what is said
+        let pieces = executor.pieces(&mut state, &batch, &wanted, 1).unwrap();
+        let program = executor.program(Size::of(lengths.iter().copied()), &wanted).unwrap();
+        let nodes: Vec<usize> = program.steps.iter().map(|step| step.node()).collect();
+        assert_eq!(pieces.steps.iter().map(|piece| piece.node).collect::<Vec<_>>(), nodes, "{name}");
+        let sum: Duration = pieces.steps.iter().map(|piece| piece.time).sum();
+        // events tell times to half a microsecond at worst
+        let off = Duration::from_micros(1 + pieces.steps.len() as u64);
+        assert!(sum <= pieces.marked + off && pieces.marked <= sum + off, "{name}: {sum:?} {:?}", pieces.marked);
+        let times = pieces.times;
+        assert!(times.kernels > Duration::ZERO && times.all >= times.kernels, "{times:?}");
+        assert!(times.all <= times.to_device + times.kernels + times.to_host + off, "{times:?}");
+        assert!(pieces.stage > Duration::ZERO && pieces.launch > Duration::ZERO, "{pieces:?}");
+        // looking leaves nothing behind
+        executor.run(&mut state, &batch, &wanted, &mut outputs).unwrap();
+        let first = outputs.clone();
+        executor.pieces(&mut state, &batch, &wanted, 3).unwrap();
+        executor.run(&mut state, &batch, &wanted, &mut outputs).unwrap();
+        assert_eq!(outputs, first, "{name}");
+    }
+}
+
+#[test]
+fn an_account_holds_what_the_executor_does() {
+    let plan = plan("bert-post-1");
+    let size = Size::uniform(9, 9);
+    let of = |precision| Executor::new(plan.clone(), &device(), precision, Gemm::Own).unwrap().account(size).unwrap();
+    let (exact, half) = (of(Precision::Fp32), of(Precision::Fp16));
+    assert_eq!(exact.total, plan.total(size));
+    assert!(half.weight_bytes < exact.weight_bytes && half.arena_bytes < exact.arena_bytes);
+    assert!(half.total.cost.bytes < exact.total.cost.bytes);
+    assert_eq!(exact.nodes.len(), plan.nodes.len());
+}
+
+/// The program itself, as a user starts it.
+#[test]
+fn the_emulated_device_is_never_benchmarked() {
+    let model = format!("{}/tests/fixtures/plans/mlp-3.onnx", env!("CARGO_MANIFEST_DIR"));
+    let bench = |device: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lapwing"));
+        command.args(["engine", "bench", &model, "--json", "--seconds", "0.01", "--batch", "1", "--device", device]);
+        let output = command.arg("--cuda-lib-dir").arg(fake()).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (is_well, rows, told) = bench("cuda");
+    assert!(!is_well && rows.is_empty(), "{rows}");
+    assert!(told.contains("device: cuda:0 is lapwing-emulated, which is never measured"), "{told}");
+    let (is_well, rows, told) = bench("cuda:3");
+    assert!(!is_well && rows.is_empty() && told.contains("device: cuda:3: "), "{rows}{told}");
+    let (is_well, rows, _) = bench("auto");
+    assert!(is_well && rows.lines().all(|row| row.contains("\"device\":\"cpu\"")), "{rows}");
+}
