@@ -126,7 +126,9 @@ impl Control {
             Aggregation::new(config.attribution.join(), queue, registry.clone(), counters.clone(), statistics, max_age_ns);
         let aggregation = aggregation.tokenizing(tokenizers);
         let aggregation = aggregation.run(spans, stop.clone());
+        let hosted = models.iter().flat_map(|models| models.models().cloned());
         let surfaces = Surfaces {
+            engine: hosted.collect(),
             registry,
             counters,
             config: Arc::new(loaded.masked_json()),
@@ -183,11 +185,11 @@ async fn optional(server: Option<impl Future<Output = io::Result<()>>>) -> io::R
     }
 }
 
-/// Whether the engine's models are warm, and the upstream accepts.
+/// Whether the engine's models are warm and can run, and the upstream accepts.
 fn probe(target: Target, models: Option<Arc<Catalogue>>) -> export::Probing {
     Box::pin(async move {
-        if models.is_some_and(|models| !models.is_ready()) {
-            return Err("the engine's models are not warm yet".to_owned());
+        if let Some(models) = models {
+            models.readiness()?;
         }
         target.probe(PROBE).await
     })

@@ -3,15 +3,17 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::config::{Config, Executor, Wanted};
+use crate::engine::config::{Config, Device, Executor, Wanted};
+#[cfg(feature = "cuda")]
+use crate::engine::gpu::Wish;
 use crate::engine::model::{By, Model, Options};
 use crate::engine::served::Served;
-use crate::engine::service::Servable;
+use crate::engine::service::{Reason, Servable, Standing};
 use crate::proxy;
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
 use crate::settings::Period;
@@ -36,6 +38,14 @@ pub enum HostError {
         path: String,
         /// What about it.
         cause: ReadError,
+    },
+    /// The device that was asked for cannot be used.
+    #[error("engine.device: {device}: {reason}")]
+    Device {
+        /// The setting's value.
+        device: Device,
+        /// What stands in the way.
+        reason: String,
     },
     /// Models that cannot be served together.
     #[error("engine: {0}")]
@@ -126,7 +136,23 @@ fn load(config: &Config, wanted: &Wanted<'_>, options: &Options) -> Result<Model
     if let (Some(refused), Executor::Auto) = (model.refused(), config.executor) {
         tracing::warn!(model = wanted.name, %refused, "has no plan and is run by tract, call by call");
     }
+    tell(&wanted.name, &model.standing());
     Ok(model)
+}
+
+/// Says where a model was put, if that is not a GPU though one was looked for. That there is no driver is the machine's, not the
+/// model's: it is said once.
+fn tell(model: &str, standing: &Standing) {
+    static NO_DRIVER: Once = Once::new();
+    match &standing.fallback {
+        None => {}
+        Some(fallback) if fallback.reason == Reason::NoDriver => NO_DRIVER.call_once(|| {
+            tracing::info!(reason = fallback.reason.label(), "device auto: models run on the processor: {}", fallback.told);
+        }),
+        Some(fallback) => {
+            tracing::warn!(model, reason = fallback.reason.label(), "runs on the processor: {}", fallback.told);
+        }
+    }
 }
 
 type ReadError = Box<dyn std::error::Error + Send + Sync>;
@@ -140,6 +166,10 @@ fn read(config: &Config, path: &Path, options: &Options) -> Result<Model, ReadEr
     let mut options = options.clone();
     if let Some(file) = config.calibration.on() {
         options.plan.precision = Calibration::read(file.path())?.precision(&graph)?;
+        #[cfg(feature = "cuda")]
+        if let Some(wish) = &mut options.gpu {
+            wish.precision = crate::engine::gpu::Precision::calibrated(&options.plan.precision);
+        }
     }
     Ok(Model::new(graph, &options)?)
 }
@@ -182,16 +212,51 @@ fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, 
     };
     let threads = Threads::new(count, cpus).map_err(|e| HostError::Threads(e.to_string()))?;
     let precision = match config.precision {
-        Wished::Fp32 => Precision::Fp32,
+        // the other two are a GPU's: a model that `auto` leaves to the processor has nothing narrower than fp32 there
+        Wished::Fp32 | Wished::Tf32 | Wished::Fp16 => Precision::Fp32,
         Wished::Int8 => Precision::Int8(Vec::new()),
     };
     let plan = cpu::Options { threads: Arc::new(threads), precision, ..cpu::Options::default() };
-    Ok(Options { by: by(config), plan })
+    Ok(Options {
+        by: by(config),
+        plan,
+        #[cfg(feature = "cuda")]
+        gpu: wish(config)?,
+    })
 }
 
 #[cfg(not(feature = "engine"))]
 fn options(config: &Config, _: usize, _: &[usize]) -> Result<Options, HostError> {
     Ok(Options { by: by(config) })
+}
+
+/// What is asked of a GPU.
+///
+/// # Errors
+///
+/// [`HostError::Device`] where a device was asked for by name and cannot be used: nothing runs elsewhere then.
+#[cfg(feature = "cuda")]
+fn wish(config: &Config) -> Result<Option<Wish>, HostError> {
+    use crate::engine::config::Precision as Wished;
+    use crate::engine::gpu::Precision;
+
+    let directory = config.cuda_lib_dir.on().map(crate::settings::Folder::path);
+    let precision = match config.precision {
+        Wished::Fp32 => Precision::Fp32,
+        Wished::Tf32 => Precision::Tf32,
+        Wished::Fp16 => Precision::Fp16,
+        Wished::Int8 => Precision::Int8(Vec::new()),
+    };
+    match config.device {
+        Device::Cpu => Ok(None),
+        // tract runs on the processor only
+        Device::Auto if config.executor == Executor::Tract => Ok(None),
+        Device::Auto => Ok(Some(Wish::auto(directory, precision))),
+        device @ Device::Cuda(ordinal) => match Wish::device(directory, ordinal, precision) {
+            Ok(wish) => Ok(Some(wish)),
+            Err(error) => Err(HostError::Device { device, reason: error.to_string() }),
+        },
+    }
 }
 
 const fn by(config: &Config) -> By {

@@ -7,11 +7,61 @@ use tokio_util::sync::CancellationToken;
 
 use super::surfaces::{Limits, Surfaces};
 use crate::attribution::merge;
+use crate::engine::service::{About, Call, Fallback, Pending, Reason, Servable, Standing};
 use crate::ledger::{
     Basis, Batch, Event, Exchange, Generation, Kind, Ledger, Outcome, Phase, Place, Report, SeriesKey, Server, Span, SpanId,
     Stage, Stamp, TraceId, TracedSpan, Unit, Window, clock,
 };
 use crate::metrics::{Config, Counter, Counters, Labels, Registry};
+
+/// Models that nobody can call: one on a GPU that failed, one on the processor though a GPU was looked for.
+pub(super) fn hosted() -> Vec<Arc<dyn Servable>> {
+    let about = |name: &str, executor| About {
+        name: name.to_owned(),
+        version: "2".to_owned(),
+        executor,
+        refused: None,
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+    };
+    let on_gpu = Standing {
+        device: "cuda:1".to_owned(),
+        device_name: Some("NVIDIA H200".to_owned()),
+        precision: "fp16",
+        fallback: None,
+        fault: Some("cuda:1: is lost".to_owned()),
+    };
+    let fallback = Fallback { reason: Reason::NoDriver, told: "libcuda.so.1: is not there".to_owned() };
+    let fell = Standing { fallback: Some(fallback), ..(*Standing::cpu("fp32")).clone() };
+    vec![
+        Arc::new(Hosted { about: about("embed", "plan"), standing: Arc::new(on_gpu) }),
+        Arc::new(Hosted { about: about("fraud", "tract"), standing: Arc::new(fell) }),
+    ]
+}
+
+#[derive(Debug)]
+struct Hosted {
+    about: About,
+    standing: Arc<Standing>,
+}
+
+impl Servable for Hosted {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn standing(&self) -> Arc<Standing> {
+        self.standing.clone()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.standing.fault.is_none()
+    }
+
+    fn infer(&self, _: Call) -> Pending {
+        Box::pin(std::future::pending())
+    }
+}
 
 pub(super) const ROUTE: &str = "POST /v2/models/{model}/infer";
 pub(super) const CHAT: &str = "POST /v1/chat/completions";
@@ -23,6 +73,7 @@ pub(super) fn empty() -> Surfaces {
     Surfaces {
         registry: Arc::new(Mutex::new(Registry::new(Config::default(), labels, counters.clone()))),
         counters,
+        engine: Vec::new(),
         config: Arc::new(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
         ready: Arc::new(|| Box::pin(async { Ok(()) })),
         draining: CancellationToken::new(),

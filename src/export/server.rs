@@ -30,7 +30,10 @@ pub const PATHS: &[(&str, &str)] = &[
     ("/hdr", "every histogram in full (HdrHistogram V2 interval log); ?window=10s|1m|5m|all, default all"),
     ("/config", "the effective configuration, secrets masked (JSON)"),
     ("/livez", "200 while the process runs"),
-    ("/readyz", "200 while the upstream accepts connections and lapwing is not shutting down, else 503 and why"),
+    (
+        "/readyz",
+        "200 while the upstream accepts connections, the engine's models are ready and lapwing is not shutting down, else 503 and why",
+    ),
     ("/", "this list"),
 ];
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::service::Servable;
 use crate::ledger::Stamp;
 use crate::metrics::{Counters, Registry};
 
@@ -36,6 +37,8 @@ pub struct Surfaces {
     pub counters: Arc<Counters>,
     /// The effective configuration, secrets masked already; `/config` shows it as it is.
     pub config: Arc<serde_json::Value>,
+    /// The models that this process runs itself, in the order in which `/stats` shows them; none where it hosts no engine.
+    pub engine: Vec<Arc<dyn Servable>>,
     /// For `/readyz`; given up after two seconds.
     pub ready: Probe,
     /// Cancelled when shutdown begins: `/readyz` says so at once, while the rest is still served.

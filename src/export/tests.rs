@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::fixture::{AWKWARD, CHAT, ROUTE, busy, empty};
+use super::fixture::{AWKWARD, CHAT, ROUTE, busy, empty, hosted};
 use super::*;
 use crate::ledger::clock;
 use crate::metrics::Measure;
@@ -66,6 +66,20 @@ async fn stats_say_where_the_time_goes() {
     let profiler = &stats["profiler"];
     assert_eq!((profiler["dropped"].as_u64(), profiler["series"].as_u64()), (Some(1), Some(3)));
     assert_eq!((profiler["spans"]["joined"].as_u64(), profiler["queue_max"].as_u64()), (Some(3), Some(4096)));
+}
+
+#[tokio::test]
+async fn stats_say_where_the_engines_models_run() {
+    let surfaces = empty();
+    assert_eq!(json(&surfaces, "/stats").await.get("engine"), None, "there is no engine");
+    let stats = json(&Surfaces { engine: hosted(), ..surfaces }, "/stats").await;
+    let expected = serde_json::json!({"models": [
+        {"name": "embed", "version": "2", "executor": "plan", "device": "cuda:1", "device_name": "NVIDIA H200",
+            "precision": "fp16", "ready": false, "fallback": null, "fault": "cuda:1: is lost"},
+        {"name": "fraud", "version": "2", "executor": "tract", "device": "cpu", "device_name": null, "precision": "fp32",
+            "ready": true, "fallback": {"reason": "no_driver", "told": "libcuda.so.1: is not there"}, "fault": null},
+    ]});
+    assert_eq!(stats["engine"], expected);
 }
 
 #[tokio::test]
@@ -250,7 +264,7 @@ async fn docs_name_every_key() {
             _ => {}
         }
     }
-    let surfaces = busy();
+    let surfaces = Surfaces { engine: hosted(), ..busy() };
     let mut found = BTreeSet::new();
     keys(&json(&surfaces, "/stats").await, &mut found);
     keys(&json(&surfaces, "/exchanges?limit=200").await, &mut found);

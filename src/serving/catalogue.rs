@@ -62,7 +62,7 @@ impl Catalogue {
             if versions.iter().any(|other| other.model.about().version == version) {
                 return Err(CatalogueError::Twice { name: model.about().name.clone(), version });
             }
-            let tallies = metrics.tallies(model.about());
+            let tallies = metrics.tallies(&*model);
             versions.push(Arc::new(Entry { model, tallies }));
         }
         for versions in named.values_mut() {
@@ -77,17 +77,43 @@ impl Catalogue {
         self.entries().all(|entry| entry.model.is_ready())
     }
 
+    /// Whether every model is warm and can run.
+    ///
+    /// # Errors
+    ///
+    /// A line for each one that is not: its name, its version, and why.
+    pub fn readiness(&self) -> Result<(), String> {
+        let waiting = self.models().filter(|model| !model.is_ready()).map(|model| {
+            let About { name, version, .. } = model.about();
+            match &model.standing().fault {
+                Some(fault) => format!("{name} version {version} cannot run any more: device: {fault}"),
+                None => format!("{name} version {version} is not ready"),
+            }
+        });
+        let waiting: Vec<String> = waiting.collect();
+        if waiting.is_empty() { Ok(()) } else { Err(waiting.join("\n")) }
+    }
+
     /// Every version of every model, by name, then by version.
+    pub fn models(&self) -> impl Iterator<Item = &Arc<dyn Servable>> {
+        self.entries().map(|entry| &entry.model)
+    }
+
+    /// The same, with what is counted of each.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.models.values().flatten()
     }
 
     /// Every model as Triton's index has it: what it says about itself, a state and a reason; only those that are ready, if asked so.
-    pub(super) fn index(&self, only_ready: bool) -> impl Iterator<Item = (&About, &'static str, &'static str)> {
-        let states = self.entries().map(|entry| (entry.model.about(), entry.model.is_ready()));
-        states.filter(move |(_, is_ready)| *is_ready || !only_ready).map(|(about, is_ready)| {
-            let (state, reason) = if is_ready { ("READY", "") } else { ("UNAVAILABLE", "not warm yet, or being stopped") };
-            (about, state, reason)
+    pub(super) fn index(&self, only_ready: bool) -> impl Iterator<Item = (&About, &'static str, String)> {
+        let states = self.models().map(|model| (model, model.is_ready()));
+        states.filter(move |(_, is_ready)| *is_ready || !only_ready).map(|(model, is_ready)| {
+            let (state, reason) = match &model.standing().fault {
+                _ if is_ready => ("READY", String::new()),
+                Some(fault) => ("UNAVAILABLE", format!("device: {fault}")),
+                None => ("UNAVAILABLE", "not warm yet, or being stopped".to_owned()),
+            };
+            (model.about(), state, reason)
         })
     }
 

@@ -11,7 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::engine::service::{About, Answer, Batched};
+use super::standing::Seen;
+use crate::engine::service::{Answer, Batched, Servable};
 use crate::metrics::REQUEST_BOUNDS_NS;
 use crate::metrics::defs::{Family, Kind};
 
@@ -70,8 +71,23 @@ const READY: Family = Family {
     help: "1 while the model is warm and takes requests, else 0.",
 };
 
+pub(super) const DEVICE: Family = Family {
+    name: "lapwing_engine_device_info",
+    kind: Kind::Gauge,
+    unit: None,
+    labels: &["model", "version", "device", "name", "precision"],
+    help: "1 for where a model runs now, and in what numbers; name is the GPU's, as its driver says it.",
+};
+pub(super) const FALLBACK: Family = Family {
+    name: "lapwing_engine_fallback",
+    kind: Kind::Counter,
+    unit: None,
+    labels: &["model", "reason"],
+    help: "How often a model was put on the processor though a GPU was looked for, when it was loaded or while it ran.",
+};
+
 /// Every family of `/metrics`.
-pub const FAMILIES: &[Family] = &[REQUESTS, STAGES, BATCH_CALLS, BATCH_TOKENS, TOKENS, IN_FLIGHT, READY];
+pub const FAMILIES: &[Family] = &[REQUESTS, STAGES, BATCH_CALLS, BATCH_TOKENS, TOKENS, IN_FLIGHT, READY, DEVICE, FALLBACK];
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +152,7 @@ impl Spent {
     }
 }
 
-type LabelSet = Vec<(&'static str, String)>;
+pub(super) type LabelSet = Vec<(&'static str, String)>;
 type Fractional = Counter<f64, AtomicU64>;
 
 /// Every family, and what makes its text.
@@ -149,6 +165,8 @@ pub(super) struct Metrics {
     tokens: Samples<LabelSet, Fractional>,
     in_flight: Samples<LabelSet, Gauge>,
     ready: Samples<LabelSet, Gauge>,
+    device: Samples<LabelSet, Gauge>,
+    fallback: Samples<LabelSet, Counter>,
     registry: Mutex<Registry>,
 }
 
@@ -163,6 +181,7 @@ pub(super) struct Tallies {
     useful: Fractional,
     in_flight: Gauge,
     ready: Gauge,
+    seen: Seen,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
@@ -185,6 +204,8 @@ impl Default for Metrics {
             tokens: Samples::default(),
             in_flight: Samples::default(),
             ready: Samples::default(),
+            device: Samples::default(),
+            fallback: Samples::default(),
             registry: Mutex::new(Registry::default()),
         };
         {
@@ -197,6 +218,8 @@ impl Default for Metrics {
             registry.register(TOKENS.name, trimmed(TOKENS.help), metrics.tokens.clone());
             registry.register(IN_FLIGHT.name, trimmed(IN_FLIGHT.help), metrics.in_flight.clone());
             registry.register(READY.name, trimmed(READY.help), metrics.ready.clone());
+            registry.register(DEVICE.name, trimmed(DEVICE.help), metrics.device.clone());
+            registry.register(FALLBACK.name, trimmed(FALLBACK.help), metrics.fallback.clone());
         }
         metrics
     }
@@ -208,8 +231,9 @@ fn trimmed(help: &str) -> &str {
 }
 
 impl Metrics {
-    /// Samples for a model, at zero.
-    pub(super) fn tallies(&self, about: &About) -> Tallies {
+    /// Samples for a model, at zero but for those of where it runs.
+    pub(super) fn tallies(&self, served: &dyn Servable) -> Tallies {
+        let about = served.about();
         let model = || ("model", about.name.clone());
         let version = || ("version", about.version.clone());
         let outcome = |outcome: Outcome| {
@@ -228,6 +252,7 @@ impl Metrics {
             useful: kind("useful"),
             in_flight: self.in_flight.get_or_create_owned(&vec![model()]),
             ready: self.ready.get_or_create_owned(&vec![model(), version()]),
+            seen: Seen::new(self.device.clone(), self.fallback.clone(), served),
         }
     }
 
@@ -264,8 +289,9 @@ impl Tallies {
         self.useful.inc_by(batch.useful as f64 / calls);
     }
 
-    /// Whether the model is warm.
-    pub(super) fn ready(&self, is_ready: bool) {
-        self.ready.set(i64::from(is_ready));
+    /// Looks whether the model is ready, and where it runs.
+    pub(super) fn look(&self, served: &dyn Servable) {
+        self.ready.set(i64::from(served.is_ready()));
+        self.seen.look(served);
     }
 }

@@ -14,6 +14,7 @@ mod refusal;
 mod rest;
 mod router;
 mod server;
+mod standing;
 mod tasks;
 #[cfg(test)]
 mod tests;

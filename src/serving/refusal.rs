@@ -49,7 +49,7 @@ impl Refusal {
             Self::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::Busy { .. } | Self::Call(CallError::Full { .. }) => StatusCode::TOO_MANY_REQUESTS,
             Self::Late | Self::Call(CallError::Deadline { .. }) => StatusCode::GATEWAY_TIMEOUT,
-            Self::Call(CallError::NotReady { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Call(CallError::NotReady { .. } | CallError::Device { .. }) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Output(_) | Self::Call(CallError::Failed { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -61,12 +61,16 @@ impl Refusal {
             Self::Method(_) | Self::Encoding(_) => Code::Unimplemented,
             Self::TooLarge { .. } | Self::Busy { .. } | Self::Call(CallError::Full { .. }) => Code::ResourceExhausted,
             Self::Slow { .. } | Self::Late | Self::Call(CallError::Deadline { .. }) => Code::DeadlineExceeded,
-            Self::Call(CallError::NotReady { .. }) => Code::Unavailable,
+            Self::Call(CallError::NotReady { .. } | CallError::Device { .. }) => Code::Unavailable,
             Self::Output(_) | Self::Call(CallError::Failed { .. }) => Code::Internal,
         }
     }
 
     pub(super) const fn outcome(&self) -> Outcome {
+        // it will not pass, as what else is unavailable does
+        if matches!(self, Self::Call(CallError::Device { .. })) {
+            return Outcome::Failed;
+        }
         match self.code() {
             Code::ResourceExhausted if !matches!(self, Self::TooLarge { .. }) => Outcome::Full,
             Code::DeadlineExceeded if !matches!(self, Self::Slow { .. }) => Outcome::Deadline,

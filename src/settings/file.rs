@@ -1,4 +1,4 @@
-//! A file's path.
+//! Paths of files and folders, as text.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,37 @@ impl FromStr for File {
 }
 
 impl fmt::Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.display())
+    }
+}
+
+/// The path of a folder; whoever uses it looks whether it is there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Folder(PathBuf);
+
+text_serde!(Folder, "the path of a folder");
+
+impl Folder {
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl FromStr for Folder {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        if text.trim().is_empty() {
+            return Err(Invalid::new(text, "must be the path of a folder"));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for Folder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.display())
     }

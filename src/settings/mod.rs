@@ -24,7 +24,7 @@ pub use checks::Checks;
 pub use collector::Collector;
 pub use cpus::Cpus;
 pub use fault::{Fault, Invalid};
-pub use file::File;
+pub use file::{File, Folder};
 pub use period::Period;
 pub use poll::Poll;
 pub use secret::Secret;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use self::engine::Engine;
 use self::profiler::{Profiler, profiler};
 use super::gather;
 use super::pairs::Pairs;
@@ -11,6 +12,7 @@ use super::surfaces::Surfaces;
 use crate::ledger::{Outcome, Phase, Server, Stage};
 use crate::metrics::{Distribution, Measure, Scratch, SeriesSnapshot, Window};
 
+mod engine;
 mod profiler;
 mod work;
 
@@ -21,6 +23,8 @@ pub(super) struct Stats {
     window: &'static str,
     covered_ns: u64,
     series: Vec<Series>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<Engine>,
     profiler: Profiler,
 }
 
@@ -70,7 +74,7 @@ pub(super) fn stats(surfaces: &Surfaces, window: Window) -> Stats {
     let covered_ns = surfaces.registry.lock().covered_ns(window);
     let mut scratch = Scratch::default();
     let series = gather::series(&surfaces.registry, window, |series| figures(series, &mut scratch));
-    Stats { window: window.name(), covered_ns, series, profiler: profiler(surfaces) }
+    Stats { window: window.name(), covered_ns, series, engine: Engine::of(&surfaces.engine), profiler: profiler(surfaces) }
 }
 
 fn figures(series: &SeriesSnapshot, scratch: &mut Scratch) -> Series {

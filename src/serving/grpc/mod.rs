@@ -151,7 +151,7 @@ fn tell(shared: &Shared, method: Method, body: Bytes) -> Result<Vec<u8>, Refusal
                 name: about.name.clone(),
                 version: about.version.clone(),
                 state: state.to_owned(),
-                reason: reason.to_owned(),
+                reason,
             });
             m::RepositoryIndexResponse { models: models.collect() }.encode_to_vec()
         }

@@ -99,10 +99,17 @@ struct PortOf<'a> {
 struct Parameters<'a> {
     version: &'a str,
     executor: &'a str,
-    device: &'a str,
-    precision: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'a str>,
+    device: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_name: Option<&'a str>,
+    precision: &'a str,
+    /// `no_driver: …`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<&'a str>,
 }
 
 /// The lengths of the axes, as the protocol says them: -1 where a request chooses.
@@ -119,7 +126,7 @@ pub(super) async fn model(State(shared): State<Shared>, Path(asks): Path<Asks>) 
         Ok(entry) => entry,
         Err(refusal) => return fault(&refusal),
     };
-    let about: &About = entry.model.about();
+    let (about, standing): (&About, _) = (entry.model.about(), entry.model.standing());
     let metadata = Metadata {
         name: &about.name,
         versions: shared.catalogue.versions(&about.name),
@@ -129,9 +136,12 @@ pub(super) async fn model(State(shared): State<Shared>, Path(asks): Path<Asks>) 
         parameters: Parameters {
             version: &about.version,
             executor: about.executor,
-            device: about.device,
-            precision: about.precision,
             refused: about.refused.as_deref(),
+            device: &standing.device,
+            device_name: standing.device_name.as_deref(),
+            precision: standing.precision,
+            fallback: standing.fallback.as_ref().map(ToString::to_string),
+            fault: standing.fault.as_deref(),
         },
     };
     json(StatusCode::OK, &metadata)
@@ -167,7 +177,7 @@ async fn index_of(shared: &Shared, request: Request) -> Result<Response, Refusal
 
 pub(super) async fn metrics(State(shared): State<Shared>) -> Response {
     for entry in shared.catalogue.entries() {
-        entry.tallies.ready(entry.model.is_ready());
+        entry.tallies.look(&*entry.model);
     }
     match shared.catalogue.metrics.text() {
         Ok(text) => {
@@ -185,8 +195,8 @@ pub(super) async fn livez() -> &'static str {
 }
 
 pub(super) async fn readyz(State(shared): State<Shared>) -> (StatusCode, String) {
-    let waiting = shared.catalogue.entries().filter(|entry| !entry.model.is_ready());
-    let waiting: Vec<String> =
-        waiting.map(|e| format!("{} version {} is not ready", e.model.about().name, e.model.about().version)).collect();
-    if waiting.is_empty() { (StatusCode::OK, "ready\n".to_owned()) } else { (ready(false), waiting.join("\n") + "\n") }
+    match shared.catalogue.readiness() {
+        Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
+        Err(waiting) => (ready(false), waiting + "\n"),
+    }
 }

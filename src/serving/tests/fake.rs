@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::engine::service::{About, Answer, Batched, Call, CallError, Pending, Servable, Stages};
+use crate::engine::service::{About, Answer, Batched, Call, CallError, Fallback, Pending, Reason, Servable, Stages, Standing};
 use crate::engine::tensor::{Datatype, Port, Tensor};
 use crate::ledger::Stamp;
 
@@ -29,6 +30,7 @@ pub(super) struct Fake {
     about: About,
     does: Does,
     pub(super) ready: AtomicBool,
+    pub(super) standing: Mutex<Arc<Standing>>,
     /// Calls that began.
     pub(super) calls: AtomicUsize,
     /// The time that the last call had, in nanoseconds; 0 for none.
@@ -44,8 +46,6 @@ pub(super) fn fake(name: &str, version: &str, does: Does) -> Arc<Fake> {
         name: name.to_owned(),
         version: version.to_owned(),
         executor: "plan",
-        device: "cpu",
-        precision: "fp32",
         refused: None,
         inputs: vec![port("x", Datatype::Fp32, &[None, Some(2)]), port("ids", Datatype::Int64, &[None])],
         outputs: vec![
@@ -55,7 +55,20 @@ pub(super) fn fake(name: &str, version: &str, does: Does) -> Arc<Fake> {
         ],
     };
     let (ready, calls, patience_ns) = (AtomicBool::new(true), AtomicUsize::new(0), AtomicUsize::new(0));
-    Arc::new(Fake { about, does, ready, calls, patience_ns })
+    let standing = Mutex::new(Standing::cpu("fp32"));
+    Arc::new(Fake { about, does, ready, standing, calls, patience_ns })
+}
+
+/// Somewhere else than on the processor, or there against its will.
+pub(super) fn standing(device: &str, name: Option<&str>, fallback: Option<Reason>) -> Standing {
+    let told = "libcuda.so.1: is not there".to_owned();
+    Standing {
+        device: device.into(),
+        device_name: name.map(str::to_owned),
+        precision: if name.is_some() { "fp16" } else { "fp32" },
+        fallback: fallback.map(|reason| Fallback { reason, told }),
+        fault: None,
+    }
 }
 
 /// One that adds.
@@ -100,6 +113,10 @@ impl Servable for Fake {
         &self.about
     }
 
+    fn standing(&self) -> Arc<Standing> {
+        Arc::clone(&self.standing.lock())
+    }
+
     fn is_ready(&self) -> bool {
         self.ready.load(Ordering::SeqCst)
     }
@@ -110,7 +127,9 @@ impl Servable for Fake {
         self.patience_ns.store(usize::try_from(patience).unwrap(), Ordering::SeqCst);
         let answer = |odd| {
             let outputs = added(&call, odd);
-            Box::pin(std::future::ready(outputs.map(|outputs| Answer { outputs, stages: STAGES, batch: BATCH })))
+            let standing = self.standing();
+            let answer = outputs.map(|outputs| Answer { outputs, stages: STAGES, batch: BATCH, standing });
+            Box::pin(std::future::ready(answer))
         };
         match &self.does {
             Does::Add => answer(None),

@@ -116,6 +116,7 @@ async fn what_the_model_says_becomes_a_status() {
         (CallError::Full { waiting: 64 }, 429, "queue: 64 calls are waiting, which is the limit"),
         (CallError::Deadline { waited_ns: 5 }, 504, "deadline: passed after 5 ns in the queue"),
         (CallError::NotReady { reason: "is being warmed".to_owned() }, 503, "model: is being warmed"),
+        (CallError::Device { reason: "cuda:0: is lost".to_owned() }, 503, "device: cuda:0: is lost"),
         (CallError::Failed { reason: "a kernel".to_owned() }, 500, "model: a kernel"),
     ];
     for (error, status, text) in cases {

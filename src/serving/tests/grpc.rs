@@ -230,6 +230,7 @@ async fn what_the_model_says_becomes_a_code() {
         (CallError::Full { waiting: 1 }, Code::ResourceExhausted),
         (CallError::Deadline { waited_ns: 1 }, Code::DeadlineExceeded),
         (CallError::NotReady { reason: "cold".into() }, Code::Unavailable),
+        (CallError::Device { reason: "cuda:0: is lost".into() }, Code::Unavailable),
         (CallError::Failed { reason: "broken".into() }, Code::Internal),
         (CallError::Input { tensor: "x".into(), reason: "odd".into() }, Code::InvalidArgument),
     ];

@@ -8,6 +8,7 @@ mod infer;
 mod life;
 mod metrics;
 mod pages;
+mod standing;
 
 use std::sync::Arc;
 use std::time::Duration;
