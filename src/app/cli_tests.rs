@@ -99,9 +99,10 @@ fn a_model_is_inspected_timed_and_quantized() {
         panic!("not inspect")
     };
     assert_eq!((args.batch, args.length, args.plan, args.json), (vec![1, 8], vec![], true, false));
-    let line = "lapwing engine bench m.onnx --threads 1,2 --cpus 0-1 --precision int8 --device cuda --seconds 0.5 --json";
+    let line = "lapwing engine bench m.onnx --threads 1,2 --cpus 0-1 --precision int8 --device cuda:1 --cuda-lib-dir /l --seconds 0.5 --json";
     let Command::Engine(EngineSub::Bench(args), _) = parsed(line).unwrap() else { panic!("not bench") };
-    assert_eq!((args.threads, args.cpus, args.device), (vec![1, 2], Some(Cpus(vec![0, 1])), Device::Cuda));
+    assert_eq!((args.threads, args.cpus, args.device), (vec![1, 2], Some(Cpus(vec![0, 1])), Device::Cuda(1)));
+    assert_eq!(args.cuda_lib_dir, Some("/l".into()));
     assert_eq!((args.precision, args.seconds, args.json), (Numbers::Int8, 0.5, true));
     let Command::Engine(EngineSub::Quantize(args), _) = parsed("lapwing engine quantize m.onnx --calibrate r.npz").unwrap()
     else {
@@ -113,8 +114,12 @@ fn a_model_is_inspected_timed_and_quantized() {
         "inspect m.onnx --batch 0",
         "bench m.onnx --seconds 0",
         "bench m.onnx --cpus 1-0",
-        "bench m.onnx --precision fp16",
+        "bench m.onnx --precision bf16",
+        "bench m.onnx --device gpu",
+        "bench m.onnx --device cuda:256",
         "bench m.onnx --threads 0",
+        "bench m.onnx --samples",
+        "bench m.onnx --gemm cublas",
         "quantize m.onnx",
         "--upstream http://m:1 inspect m.onnx",
     ] {

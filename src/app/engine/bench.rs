@@ -1,6 +1,9 @@
 //! `lapwing engine bench`: a model's forward passes, timed one by one, and what this machine could do at best.
 
+#[cfg(feature = "cuda")]
+mod gpu;
 mod rows;
+mod runs_on;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -9,21 +12,20 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
-use self::rows::{ColdStart, PeaksRow, Row, Run, Work};
+use self::rows::{ColdStart, Row, Run};
+use self::runs_on::Machine;
 use super::cli::{BenchArgs, Device, Numbers, Runs};
 use super::error::ToolError;
 use super::machine;
 use super::made_up;
 use super::shapes::{Asked, Shape};
 use crate::engine::Model;
-use crate::engine::cpu::peaks::Peaks;
 use crate::engine::cpu::threads::Threads;
 use crate::engine::cpu::{self, Precision};
 use crate::engine::model::{By, Options, Workspace};
 use crate::engine::onnx::Graph;
-use crate::engine::plan::{Arena, Plan, Size};
+use crate::engine::plan::Plan;
 use crate::engine::quant::calibration::Calibration;
-use crate::engine::roofline::Roofline;
 use crate::engine::tensor::Tensor;
 use crate::engine::{fuse, lower};
 use crate::ledger::Stamp;
@@ -36,47 +38,106 @@ const LEAST_RUNS: usize = 5;
 const WARM_RUNS: usize = 3;
 const SEED: u64 = 17;
 
+/// Inputs that take turns, so that no call finds its own where the one before left them.
+const TURNS: usize = 16;
+/// Bytes that all of them take at most.
+const TURNS_BYTES: usize = 64 << 20;
+
 /// Measures what `args` ask for; rows come as they are measured.
 pub(super) fn run(args: &BenchArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
-    if args.device == Device::Cuda {
-        return Err(ToolError::argument("device", "cuda: the GPU executor is not in this version"));
-    }
-    if args.calibration.is_some() && args.precision == Numbers::Fp32 {
-        return Err(ToolError::argument("calibration", "needs --precision int8"));
-    }
-    if args.precision == Numbers::Int8 && args.executor == Runs::Tract {
-        return Err(ToolError::argument("precision", "int8 needs a plan; tract runs no model in 8 bits"));
-    }
-    let mut counts = args.threads.clone();
-    counts.sort_unstable();
-    counts.dedup();
-    for count in counts {
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
+    check(args)?;
+    let asked = Wished::of(args)?;
+    for count in counts(args) {
         let threads = machine::threads(count, args.cpus.as_ref())?;
-        machine::apart(&threads, args.cpus.as_ref(), || group(args, &threads, out))?;
+        let is_on_gpu = machine::apart(&threads, args.cpus.as_ref(), || group(args, &asked, &threads, out))?;
+        if is_on_gpu {
+            break; // one thread launches its work, whatever their number
+        }
     }
     Ok(())
 }
 
-/// All cases with these threads.
-fn group(args: &BenchArgs, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
+/// The numbers of threads, each once.
+fn counts(args: &BenchArgs) -> Vec<usize> {
+    let mut counts: Vec<usize> = args.threads.iter().map(|count| usize::try_from(*count).unwrap_or(usize::MAX)).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+/// Refuses what would be measured elsewhere, or in other numbers, than a row would say.
+fn check(args: &BenchArgs) -> Result<(), ToolError> {
+    if args.calibration.is_some() && args.precision != Numbers::Int8 {
+        return Err(ToolError::argument("calibration", "needs --precision int8"));
+    }
+    if args.executor == Runs::Tract && args.precision != Numbers::Fp32 {
+        let name = args.precision.name();
+        return Err(ToolError::argument("precision", format!("{name} needs a plan; tract runs models in fp32 alone")));
+    }
+    match args.device {
+        Device::Cuda(_) if !cfg!(feature = "cuda") => {
+            let reason = "is not in this build, which was made without the feature cuda";
+            Err(ToolError::argument("device", format!("{} {reason}", args.device)))
+        }
+        Device::Cuda(_) if args.executor == Runs::Tract => {
+            Err(ToolError::argument("device", format!("{} is for plans alone, and executor is tract", args.device)))
+        }
+        Device::Cuda(_) if counts(args) != [1] => {
+            Err(ToolError::argument("threads", format!("{:?}: one thread launches the work of {}", args.threads, args.device)))
+        }
+        Device::Cpu if matches!(args.precision, Numbers::Tf32 | Numbers::Fp16) => {
+            Err(ToolError::argument("precision", format!("{} is for a GPU alone, and device is cpu", args.precision.name())))
+        }
+        Device::Cpu if args.cuda_lib_dir.is_some() => {
+            Err(ToolError::argument("cuda-lib-dir", "is of no use while device is cpu"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is asked of a GPU; made once, whatever the numbers of threads.
+struct Wished {
+    #[cfg(feature = "cuda")]
+    gpu: Option<crate::engine::gpu::Wish>,
+    /// How long that took: a cold start has it too.
+    took_ns: u64,
+}
+
+impl Wished {
+    fn of(args: &BenchArgs) -> Result<Self, ToolError> {
+        let began = Stamp::now();
+        let _ = args;
+        #[cfg(feature = "cuda")]
+        let gpu = gpu::wish(args)?;
+        Ok(Self {
+            #[cfg(feature = "cuda")]
+            gpu,
+            took_ns: began.elapsed(),
+        })
+    }
+}
+
+/// All cases with these threads; gives whether a GPU ran them.
+fn group(args: &BenchArgs, asked: &Wished, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<bool, ToolError> {
     let plan = cpu::Options { threads: Arc::clone(threads), ..cpu::Options::default() };
     let mut workspace = Workspace::default();
-    let loaded = Loaded::new(args, plan.clone())?;
+    let loaded = Loaded::new(args, asked, plan.clone())?;
     let model = &loaded.model;
-    let asked = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };
-    let shapes = asked.shapes(model)?;
-    let first = forward(model, &mut workspace, &loaded.inputs(shapes[0])?)?;
-    let peaks = Peaks::of(&plan).map_err(ToolError::told)?;
+    let sizes = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };
+    let shapes = sizes.shapes(model)?;
+    let first = forward(model, &mut workspace, &loaded.inputs(shapes[0], SEED)?)?;
+    let standing = model.standing();
+    let mut machine = Machine::of(&loaded, &plan)?;
     let run = Run {
         model: super::name_of(&args.model),
-        device: "cpu",
+        device: standing.device.clone(),
+        device_name: standing.device_name.clone(),
         executor: model.executor(),
         precision: model.precision(),
-        threads: threads.count(),
+        threads: if machine.is_gpu() { 1 } else { threads.count() },
         cpu_flags: machine::cpu_flags(),
     };
-    let peaks_row = PeaksRow::new(&run, &plan, &peaks);
+    let peaks_row = machine.row(&run, &plan)?;
     let cold = ColdStart::new(&run, shapes[0], loaded.load_ns, first);
     if args.json {
         super::line(out, &peaks_row)?;
@@ -86,16 +147,25 @@ fn group(args: &BenchArgs, threads: &Arc<Threads>, out: &mut (dyn Write + Send))
     }
     let mut one = HashMap::new();
     for shape in shapes {
-        let inputs = loaded.inputs(shape)?;
-        let times = times(model, &mut workspace, &inputs, args.seconds)?;
-        let p50 = machine::percentile(&times, 0.5);
+        let turns = loaded.turns(shape, args.samples || machine.is_gpu())?;
+        let times = times(model, &mut workspace, &turns, args.seconds)?;
+        let case = machine.case(&loaded, &mut workspace, shape, &turns[0], args.samples)?;
+        if model.standing() != standing {
+            let fallback = model.standing().fallback.as_ref().map_or(String::new(), |fallback| fallback.told.clone());
+            return Err(ToolError::told(format!("{} failed, and nothing else is measured instead: {fallback}", run.device)));
+        }
+        let mut sorted = times.clone();
+        sorted.sort_unstable();
+        let p50 = machine::percentile(&sorted, 0.5);
         if shape.batch == 1 {
             one.insert(shape.length, p50);
         }
-        let row = Row::new(&run, shape, &times, &loaded.work(shape, &peaks), one.get(&shape.length).copied());
+        let mut row = Row::new(&run, shape, &sorted, &case.work, one.get(&shape.length).copied());
+        row.samples_us = args.samples.then(|| times.iter().map(|ns| *ns as f64 / 1e3).collect());
+        row.on_gpu = case.on_gpu;
         if args.json { super::line(out, &row)? } else { table::row(&row, out)? }
     }
-    Ok(())
+    Ok(machine.is_gpu())
 }
 
 /// A model that is ready, with what is asked of its graph.
@@ -108,7 +178,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(args: &BenchArgs, mut plan: cpu::Options) -> Result<Self, ToolError> {
+    fn new(args: &BenchArgs, asked: &Wished, mut plan: cpu::Options) -> Result<Self, ToolError> {
         let began = Stamp::now();
         let graph = Graph::read(&args.model)?;
         let copy = graph.clone();
@@ -119,32 +189,46 @@ impl Loaded {
             };
         }
         let by = if args.executor == Runs::Tract { By::Tract } else { By::Auto };
-        let model = Model::new(graph, &Options { by, plan })?;
-        let load_ns = began.elapsed();
+        let options = Options {
+            by,
+            #[cfg(feature = "cuda")]
+            gpu: asked.gpu.clone().map(|wish| gpu::calibrated(wish, &plan.precision)),
+            plan,
+        };
+        let model = Model::new(graph, &options)?;
+        let load_ns = asked.took_ns + began.elapsed();
+        if model.precision() != args.precision.name() {
+            return Err(elsewhere(args.precision, &model));
+        }
         let other = if model.plan().is_some() { None } else { lowered(&copy) };
         Ok(Self { model, graph: copy, other, load_ns })
     }
 
-    fn inputs(&self, shape: Shape) -> Result<Vec<Tensor>, ToolError> {
-        let mut inputs = made_up::inputs(self.model.inputs(), self.model.plan().or(self.other.as_ref()), shape, SEED);
+    fn inputs(&self, shape: Shape, seed: u64) -> Result<Vec<Tensor>, ToolError> {
+        let mut inputs = made_up::inputs(self.model.inputs(), self.model.plan().or(self.other.as_ref()), shape, seed);
         self.model.accept(&mut inputs)?;
         Ok(inputs)
     }
 
-    /// What a batch has to do. Of a model that tract runs, FLOPs are known at most.
-    fn work(&self, shape: Shape, peaks: &Peaks) -> Work {
-        let Some(executor) = self.model.plan_executor() else {
-            return Work { flops: self.graph.flops(shape.batch, shape.length.unwrap_or(1)), min_bytes: None, roofline: None };
-        };
-        let size = Size::uniform(shape.batch, shape.length.unwrap_or(1));
-        let total = executor.total(size);
-        // what a run goes through again and again: weights that are touched, inputs and outputs, and what lies between
-        let held = usize::try_from(total.min_bytes).unwrap_or(usize::MAX);
-        let ceiling = peaks.ceiling(held.saturating_add(Arena::new(executor.plan(), size).bytes()));
-        let nodes = (0..executor.plan().nodes.len()).map(|at| (executor.multiplies_in(at), executor.cost(at, size)));
-        let roofline = Roofline::of(nodes, &ceiling);
-        Work { flops: Some(roofline.flops), min_bytes: Some(total.min_bytes), roofline: Some(roofline) }
+    /// Inputs that take turns: several where each call is to find fresh ones, as many as their size allows.
+    fn turns(&self, shape: Shape, are_fresh: bool) -> Result<Vec<Vec<Tensor>>, ToolError> {
+        let first = self.inputs(shape, SEED)?;
+        let bytes: usize = first.iter().map(|tensor| tensor.data.len()).sum();
+        let count = if are_fresh { (TURNS_BYTES / bytes.max(1)).clamp(2, TURNS) } else { 1 };
+        let rest = (1..count).map(|turn| self.inputs(shape, SEED + turn as u64));
+        std::iter::once(Ok(first)).chain(rest).collect()
     }
+}
+
+/// The model would be run in other numbers than were asked for.
+fn elsewhere(asked: Numbers, model: &Model) -> ToolError {
+    let standing = model.standing();
+    let why = match (&standing.fallback, model.refused()) {
+        (Some(fallback), _) => fallback.told.clone(),
+        (None, Some(refused)) => refused.to_string(),
+        (None, None) => format!("it is run in {}", standing.precision),
+    };
+    ToolError::argument("precision", format!("{} cannot be had on {}: {why}", asked.name(), standing.device))
 }
 
 fn lowered(graph: &Graph) -> Option<Plan> {
@@ -158,21 +242,22 @@ fn forward(model: &Model, workspace: &mut Workspace, inputs: &[Tensor]) -> Resul
     Ok(model.run(workspace, &[inputs])?.forward_ns)
 }
 
-/// Times of forward passes, sorted, after some that do not count.
-fn times(model: &Model, workspace: &mut Workspace, inputs: &[Tensor], seconds: f64) -> Result<Vec<u64>, ToolError> {
+/// Times of forward passes in their order, after some that do not count.
+fn times(model: &Model, workspace: &mut Workspace, turns: &[Vec<Tensor>], seconds: f64) -> Result<Vec<u64>, ToolError> {
     let budget_ns = (seconds * 1e9) as u64;
+    let mut turns = turns.iter().cycle();
+    let mut pass = || turns.next().map_or(Ok(0), |inputs| forward(model, workspace, inputs));
     let began = Stamp::now();
     for run in 0.. {
         if run >= WARM_RUNS && began.elapsed() >= budget_ns / 10 {
             break;
         }
-        forward(model, workspace, inputs)?;
+        pass()?;
     }
     let mut times = Vec::with_capacity(1 << 16);
     let began = Stamp::now();
     while times.len() < LEAST_RUNS || began.elapsed() < budget_ns {
-        times.push(forward(model, workspace, inputs)?);
+        times.push(pass()?);
     }
-    times.sort_unstable();
     Ok(times)
 }

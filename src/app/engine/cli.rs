@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::{EXAMPLES, ServeArgs};
+pub use crate::engine::config::Device;
 
 const INSPECT: &str = "\
 FLOPs count a multiply-add as two. Bytes are those of each matrix that a node reads or writes, once; `min bytes` are those that
@@ -15,6 +16,7 @@ Examples:
   lapwing engine inspect model.onnx --batch 1,8 --length 256    at these sizes
   lapwing engine inspect model.onnx --plan                      also its nodes, after fusion
   lapwing engine inspect model.onnx --plan --json               the plan as JSON
+  lapwing engine inspect model.onnx --plan --device cuda        the kernels that a GPU would run for it; none need be there
 
 A model that has no plan is run by tract; the node that stands in the way is named.";
 
@@ -27,6 +29,7 @@ Examples:
   lapwing engine bench model.onnx --batch 1,8,32 --length 64,128     six cases
   lapwing engine bench model.onnx --threads 1,2 --cpus 0-1           each thread on a processor of its own
   lapwing engine bench model.onnx --precision int8                   in 8 bits, rows with ranges of their own
+  lapwing engine bench model.onnx --device cuda --precision fp16     on the first GPU, or not at all
   lapwing engine bench model.onnx --executor tract                   by tract, to compare with
   lapwing engine bench model.onnx --json                             an object a line, for scripts";
 
@@ -75,6 +78,12 @@ pub struct InspectArgs {
     /// The plan too, a node a line; what nodes cost is that of the first shape
     #[arg(long)]
     pub plan: bool,
+    /// With --plan: cuda, for the kernels that a GPU would run (none need be there)
+    #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
+    pub device: Device,
+    /// With --device cuda: in what numbers products are done there
+    #[arg(long, value_enum, default_value_t = Numbers::Fp32)]
+    pub precision: Numbers,
     /// As one JSON object
     #[arg(long)]
     pub json: bool,
@@ -98,9 +107,12 @@ pub struct BenchArgs {
     /// How long each case is timed, at least five forward passes
     #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Where it runs
-    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    /// Where it runs: auto, cpu, cuda or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub device: Device,
+    /// Where libcuda.so.1 and cublasLt are looked for first [default: where the system has them]
+    #[arg(long, value_name = "DIR")]
+    pub cuda_lib_dir: Option<PathBuf>,
     /// In what numbers products are done
     #[arg(long, value_enum, default_value_t = Numbers::Fp32)]
     pub precision: Numbers,
@@ -113,6 +125,12 @@ pub struct BenchArgs {
     /// Processors that threads are held to, as in 0-1 or 0,2 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub cpus: Option<Cpus>,
+    /// Whose kernels do products on a GPU
+    #[arg(long, value_enum, default_value_t = Products::Auto)]
+    pub gemm: Products,
+    /// With --json: every time too, and on a GPU that of every kernel
+    #[arg(long, requires = "json")]
+    pub samples: bool,
     /// A JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -150,24 +168,39 @@ pub struct QuantizeArgs {
     pub json: bool,
 }
 
-/// Where a model runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Device {
-    /// The best that there is: the processor, in this version
-    Auto,
-    /// The processor
-    Cpu,
-    /// Not in this version
-    Cuda,
-}
-
 /// In what numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Numbers {
     /// Single precision
     Fp32,
+    /// Single precision, what is multiplied cut to 10 bits of fraction; on a GPU
+    Tf32,
+    /// Half precision, summed in single; on a GPU
+    Fp16,
     /// 8-bit whole numbers, where a product is fit for them
     Int8,
+}
+
+impl Numbers {
+    /// The name that rows have.
+    #[cfg(feature = "engine")]
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32",
+            Self::Tf32 => "tf32",
+            Self::Fp16 => "fp16",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
+/// Whose kernels do products on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Products {
+    /// The quickest that is found
+    Auto,
+    /// Lapwing's own alone
+    Own,
 }
 
 /// What runs a model.

@@ -1,5 +1,7 @@
 //! `lapwing engine inspect`: what is in a model's file, what runs it, and what it costs by shape. It runs nothing.
 
+#[cfg(feature = "cuda")]
+mod launches;
 mod listing;
 mod plan_json;
 #[cfg(test)]
@@ -15,6 +17,7 @@ use super::error::ToolError;
 use super::numbers::{si, whole};
 use super::shapes::{Asked, Shape};
 use crate::engine::Model;
+use crate::engine::config::Device;
 use crate::engine::lower::Refused;
 use crate::engine::model::Options;
 use crate::engine::onnx::Graph;
@@ -97,17 +100,50 @@ pub(super) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
         outputs: model.outputs().iter().map(tensor).collect(),
         shapes: costs.collect(),
     };
+    let on_gpu = matches!(args.device, Device::Cuda(_));
+    if on_gpu && !args.plan {
+        return Err(ToolError::argument("device", "cuda is told of with --plan"));
+    }
     match (args.plan, args.json) {
         (false, true) => super::line(out, &about),
-        (true, true) => plan_json::write(&about, plan_of(&model)?, shapes[0], out),
+        (true, true) => {
+            let plan = plan_of(&model)?;
+            let more = if on_gpu { device_fields(plan, shapes[0], args)? } else { serde_json::Map::new() };
+            plan_json::write(&about, plan, shapes[0], more, out)
+        }
         (plan, false) => {
             write_facts(&about, &graph.operators, out)?;
             match (plan, model.plan()) {
+                (true, Some(plan)) if on_gpu => {
+                    listing::write(plan, shapes[0], out)?;
+                    device_table(plan, shapes[0], args, out)
+                }
                 (true, Some(plan)) => listing::write(plan, shapes[0], out),
+                (true, None) if on_gpu => plan_of(&model).map(drop),
                 _ => Ok(()),
             }
         }
     }
+}
+
+#[cfg(feature = "cuda")]
+fn device_fields(plan: &Plan, shape: Shape, args: &InspectArgs) -> Result<serde_json::Map<String, serde_json::Value>, ToolError> {
+    Ok(launches::Lowered::of(plan, shape, args.precision)?.fields(plan))
+}
+
+#[cfg(feature = "cuda")]
+fn device_table(plan: &Plan, shape: Shape, args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
+    launches::Lowered::of(plan, shape, args.precision)?.write(plan, shape, out)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn device_fields(_: &Plan, _: Shape, _: &InspectArgs) -> Result<serde_json::Map<String, serde_json::Value>, ToolError> {
+    Err(ToolError::argument("device", "this build knows no GPU (feature `cuda`)"))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn device_table(_: &Plan, _: Shape, _: &InspectArgs, _: &mut dyn Write) -> Result<(), ToolError> {
+    Err(ToolError::argument("device", "this build knows no GPU (feature `cuda`)"))
 }
 
 /// The plan that `--plan --json` asks for.

@@ -16,6 +16,7 @@ Examples:
   lapwing engine serve --model model.onnx                          the Open Inference Protocol on 127.0.0.1:8081
   lapwing engine serve --model fraud@2=new.onnx --model fraud=old.onnx   two versions; the highest is the default
   lapwing engine serve --model model.onnx --precision int8         in 8 bits
+  lapwing engine serve --model model.onnx --device cuda:1          on the second GPU, or not at all
   curl 127.0.0.1:8081/v2/models/model                              what the model takes and gives
 
 REST (JSON, and tensors as bytes) and gRPC on one port, /metrics beside them. /v2/health/ready is 200 once every model is warm.
@@ -33,17 +34,20 @@ pub struct ServeArgs {
     /// Where models are served [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// auto or cpu [default: auto]
-    #[arg(long, value_name = "DEVICE")]
+    /// auto: a GPU that takes the model, else the processor; cpu; cuda or cuda:N: that GPU and nothing else [default: auto]
+    #[arg(long, value_name = "DEVICE", help_heading = "Device")]
     device: Option<String>,
+    /// Where libcuda.so.1 and cublasLt are looked for first [default: off, where the system has them]
+    #[arg(long, value_name = "DIR", help_heading = "Device")]
+    cuda_lib_dir: Option<String>,
     /// auto: the model's plan where it has one, else tract; tract: always tract [default: auto]
     #[arg(long, value_name = "HOW")]
     executor: Option<String>,
-    /// fp32 or int8 [default: fp32]
-    #[arg(long, value_name = "PRECISION", help_heading = "8 bits")]
+    /// fp32 or int8; on a GPU also tf32 and fp16 [default: fp32]
+    #[arg(long, value_name = "PRECISION", help_heading = "Precision")]
     precision: Option<String>,
-    /// Ranges, as `lapwing engine quantize` writes them [default: off, each row its own range]
-    #[arg(long, value_name = "FILE", help_heading = "8 bits")]
+    /// Ranges for int8, as `lapwing engine quantize` writes them [default: off, each row its own range]
+    #[arg(long, value_name = "FILE", help_heading = "Precision")]
     calibration: Option<String>,
     /// Threads of a forward pass [default: 0, one for each processor]
     #[arg(long, value_name = "N", help_heading = "Processors")]
@@ -98,6 +102,7 @@ impl ServeArgs {
             ("engine.device", "--device", &self.device),
             ("engine.executor", "--executor", &self.executor),
             ("engine.precision", "--precision", &self.precision),
+            ("engine.cuda_lib_dir", "--cuda-lib-dir", &self.cuda_lib_dir),
             ("engine.calibration", "--calibration", &self.calibration),
             ("engine.threads", "--threads", &self.threads),
             ("engine.cpus", "--cpus", &self.cpus),

@@ -12,7 +12,9 @@ use crate::engine::roofline::{Efficiency, Roofline};
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Run {
     pub(super) model: String,
-    pub(super) device: &'static str,
+    pub(super) device: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) device_name: Option<String>,
     pub(super) executor: &'static str,
     pub(super) precision: &'static str,
     pub(super) threads: usize,
@@ -25,6 +27,55 @@ pub(super) struct Work {
     pub(super) flops: Option<u64>,
     pub(super) min_bytes: Option<u64>,
     pub(super) roofline: Option<Roofline>,
+    /// What rates are of: all kernels by a device's clock; the median pass where nothing else is known.
+    pub(super) elapsed_ns: Option<f64>,
+}
+
+impl Work {
+    /// Of a model of which FLOPs are known at most.
+    pub(super) const fn unknown(flops: Option<u64>) -> Self {
+        Self { flops, min_bytes: None, roofline: None, elapsed_ns: None }
+    }
+}
+
+/// A case, besides its times.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) work: Work,
+    pub(super) on_gpu: Option<OnGpu>,
+}
+
+/// Times of parts on a GPU.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct DeviceUs {
+    pub(super) all: f64,
+    pub(super) to_device: f64,
+    pub(super) kernels: f64,
+    pub(super) to_host: f64,
+}
+
+/// One kernel of a case.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct NodeUs {
+    pub(super) node: String,
+    pub(super) op: &'static str,
+    pub(super) kernel: &'static str,
+    pub(super) us: f64,
+}
+
+/// What only a GPU's case has.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct OnGpu {
+    pub(super) gemm: &'static str,
+    pub(super) kernels: usize,
+    pub(super) device_us: DeviceUs,
+    pub(super) stage_us: f64,
+    pub(super) launch_us: f64,
+    pub(super) launch_floor_us: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) mark_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) nodes_us: Option<Vec<NodeUs>>,
 }
 
 /// One case.
@@ -48,13 +99,18 @@ pub(super) struct Row {
     pub(super) batch_efficiency: Option<f64>,
     pub(super) min_bytes: Option<u64>,
     pub(super) runs: usize,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(super) on_gpu: Option<OnGpu>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) samples_us: Option<Vec<f64>>,
 }
 
 impl Row {
     /// Of a case's times, sorted, and of the median of one row at the same length, if that is known.
     pub(super) fn new(run: &Run, shape: Shape, sorted_ns: &[u64], work: &Work, one_ns: Option<u64>) -> Self {
         let (p50, p99) = (percentile(sorted_ns, 0.5) as f64, percentile(sorted_ns, 0.99) as f64);
-        let reached = work.roofline.and_then(|roofline| roofline.reached(p50));
+        let elapsed = work.elapsed_ns.unwrap_or(p50);
+        let reached = work.roofline.and_then(|roofline| roofline.reached(elapsed));
         let batched = one_ns.and_then(|one| Efficiency::of(shape.batch, one as f64, p50));
         Self {
             run: run.clone(),
@@ -64,7 +120,7 @@ impl Row {
             p99_us: p99 / 1e3,
             flops: work.flops,
             bytes: work.roofline.map(|roofline| roofline.bytes),
-            flops_per_s: work.flops.filter(|_| p50 > 0.0).map(|flops| flops as f64 * 1e9 / p50),
+            flops_per_s: work.flops.filter(|_| elapsed > 0.0).map(|flops| flops as f64 * 1e9 / elapsed),
             bytes_per_s: reached.map(|reached| reached.bytes_per_s),
             bound: work.roofline.map(|roofline| roofline.bound.name()),
             utilisation: reached.map(|reached| reached.utilisation),
@@ -74,6 +130,8 @@ impl Row {
             batch_efficiency: batched.map(|batched| batched.efficiency),
             min_bytes: work.min_bytes,
             runs: sorted_ns.len(),
+            on_gpu: None,
+            samples_us: None,
         }
     }
 }
@@ -97,9 +155,37 @@ impl ColdStart {
     }
 }
 
+/// What can be done at best where a model runs.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum PeaksRow {
+    Cpu(CpuPeaksRow),
+    #[cfg(feature = "cuda")]
+    Gpu(GpuPeaksRow),
+}
+
+/// What a GPU can do.
+#[cfg(feature = "cuda")]
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct GpuPeaksRow {
+    pub(super) case: &'static str,
+    pub(super) device: String,
+    pub(super) device_name: String,
+    pub(super) driver: String,
+    pub(super) fp32_flops_per_s: f64,
+    pub(super) tf32_flops_per_s: f64,
+    pub(super) fp16_flops_per_s: f64,
+    pub(super) int8_ops_per_s: f64,
+    pub(super) l2_bytes_per_s: f64,
+    pub(super) dram_bytes_per_s: f64,
+    pub(super) l2_bytes: usize,
+    pub(super) launch_us: f64,
+    pub(super) spread: f64,
+}
+
 /// What the machine can do with these threads.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct PeaksRow {
+pub(super) struct CpuPeaksRow {
     pub(super) case: &'static str,
     pub(super) device: &'static str,
     pub(super) threads: usize,
@@ -117,11 +203,11 @@ pub(super) struct PeaksRow {
     pub(super) spread: f64,
 }
 
-impl PeaksRow {
+impl CpuPeaksRow {
     pub(super) fn new(run: &Run, options: &Options, peaks: &Peaks) -> Self {
         Self {
             case: "peaks",
-            device: run.device,
+            device: "cpu",
             threads: run.threads,
             cpu_flags: run.cpu_flags.clone(),
             level: options.level.runnable().name(),

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::super::error::ToolError;
 use super::super::numbers::{known, si};
-use super::rows::{ColdStart, PeaksRow, Row, Run};
+use super::rows::{ColdStart, CpuPeaksRow, PeaksRow, Row, Run};
 use crate::engine::Model;
 
 /// What all cases share, and the names of the columns.
@@ -14,6 +14,34 @@ pub(super) fn head(run: &Run, peaks: &PeaksRow, cold: &ColdStart, model: &Model,
     if let Some(refused) = model.refused() {
         writeln!(out, "by tract     because of {refused}")?;
     }
+    if let Some(fallback) = &model.standing().fallback {
+        writeln!(out, "on the processor because of {fallback}")?;
+    }
+    let spread = match peaks {
+        PeaksRow::Cpu(peaks) => {
+            cpu_peaks(run, peaks, out)?;
+            peaks.spread
+        }
+        #[cfg(feature = "cuda")]
+        PeaksRow::Gpu(peaks) => {
+            gpu_peaks(peaks, out)?;
+            peaks.spread
+        }
+    };
+    if spread > 0.1 {
+        writeln!(out, "             the machine is noisy: between windows they varied by {:.0} %", spread * 100.0)?;
+    }
+    let (load, first) = (si(cold.load_us / 1e6, "s"), si(cold.first_us / 1e6, "s"));
+    writeln!(out, "cold start   loaded in {load}, first forward pass in {first}\n")?;
+    writeln!(
+        out,
+        "{:>6}{:>8}{:>12}{:>12}{:>15}{:>12}{:>9}{:>7}{:>12}{:>10}{:>7}",
+        "batch", "length", "p50", "p99", "rate", "bytes/s", "bound", "util", "optimum", "speed-up", "runs"
+    )?;
+    Ok(out.flush()?)
+}
+
+fn cpu_peaks(run: &Run, peaks: &CpuPeaksRow, out: &mut dyn Write) -> Result<(), ToolError> {
     writeln!(out, "processor    {} (of it {} for floats, {} for ints)", run.cpu_flags, peaks.level, peaks.level_int8)?;
     writeln!(
         out,
@@ -25,17 +53,24 @@ pub(super) fn head(run: &Run, peaks: &PeaksRow, cold: &ColdStart, model: &Model,
         si(peaks.dram_bytes_per_s, "B/s"),
         si(peaks.launch_us / 1e6, "s"),
     )?;
-    if peaks.spread > 0.1 {
-        writeln!(out, "             the machine is noisy: between windows they varied by {:.0} %", peaks.spread * 100.0)?;
-    }
-    let (load, first) = (si(cold.load_us / 1e6, "s"), si(cold.first_us / 1e6, "s"));
-    writeln!(out, "cold start   loaded in {load}, first forward pass in {first}\n")?;
+    Ok(())
+}
+
+#[cfg(feature = "cuda")]
+fn gpu_peaks(peaks: &super::rows::GpuPeaksRow, out: &mut dyn Write) -> Result<(), ToolError> {
+    writeln!(out, "GPU          {}, with a driver for CUDA {}", peaks.device_name, peaks.driver)?;
     writeln!(
         out,
-        "{:>6}{:>8}{:>12}{:>12}{:>15}{:>12}{:>9}{:>7}{:>12}{:>10}{:>7}",
-        "batch", "length", "p50", "p99", "rate", "bytes/s", "bound", "util", "optimum", "speed-up", "runs"
+        "peaks        {} in fp32, {} in tf32, {} in fp16, {} in 8 bits; reads {} from L2, {} from DRAM; {} a kernel",
+        si(peaks.fp32_flops_per_s, "FLOP/s"),
+        si(peaks.tf32_flops_per_s, "FLOP/s"),
+        si(peaks.fp16_flops_per_s, "FLOP/s"),
+        si(peaks.int8_ops_per_s, "OP/s"),
+        si(peaks.l2_bytes_per_s, "B/s"),
+        si(peaks.dram_bytes_per_s, "B/s"),
+        si(peaks.launch_us / 1e6, "s"),
     )?;
-    Ok(out.flush()?)
+    Ok(())
 }
 
 /// One case.

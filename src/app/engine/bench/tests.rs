@@ -4,10 +4,14 @@ use std::path::PathBuf;
 
 use serde_json::Value as Json;
 
-use super::super::cli::Cpus;
+use super::super::cli::{Cpus, Products};
+use super::rows::Work;
 use super::*;
 use crate::engine::plan::Cost;
-use crate::engine::roofline::{Ceiling, Precision as Multiplied};
+use crate::engine::roofline::{Ceiling, Precision as Multiplied, Roofline};
+
+#[cfg(feature = "cuda")]
+mod gpu;
 
 fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans").join(format!("{name}.onnx"))
@@ -20,11 +24,14 @@ fn args(name: &str) -> BenchArgs {
         length: vec![],
         threads: vec![1],
         seconds: 0.005,
-        device: Device::Auto,
+        device: Device::Cpu,
+        cuda_lib_dir: None,
         precision: Numbers::Fp32,
         calibration: None,
         executor: Runs::Auto,
         cpus: None,
+        gemm: Products::Auto,
+        samples: false,
         json: true,
     }
 }
@@ -100,11 +107,27 @@ fn peaks_and_cold_start_come_first_and_rows_have_their_fields() {
 
 #[test]
 fn bound_and_utilisation_are_the_rooflines() {
-    let ceiling = Ceiling { fp32_per_s: 100e9, int8_per_s: 400e9, bytes_per_s: 10e9, launch_ns: 50.0 };
+    let ceiling = Ceiling {
+        fp32_per_s: 100e9,
+        tf32_per_s: 100e9,
+        fp16_per_s: 100e9,
+        int8_per_s: 400e9,
+        bytes_per_s: 10e9,
+        launch_ns: 50.0,
+    };
     // 2000 ns of compute, 1000 of memory
     let node = (Multiplied::Fp32, Cost { flops: 200_000, other_ops: 5, bytes: 10_000 });
-    let work = Work { flops: Some(200_000), min_bytes: Some(7), roofline: Some(Roofline::of([node], &ceiling)) };
-    let run = Run { model: "m".into(), device: "cpu", executor: "plan", precision: "fp32", threads: 1, cpu_flags: String::new() };
+    let roofline = Some(Roofline::of([node], &ceiling));
+    let work = Work { flops: Some(200_000), min_bytes: Some(7), roofline, elapsed_ns: None };
+    let run = Run {
+        model: "m".into(),
+        device: "cpu".into(),
+        device_name: None,
+        executor: "plan",
+        precision: "fp32",
+        threads: 1,
+        cpu_flags: String::new(),
+    };
     let shape = Shape { batch: 2, length: None };
     let row = Row::new(&run, shape, &[3_900, 4_000, 9_000], &work, Some(3_000));
     assert_eq!((row.p50_us, row.p99_us, row.runs), (4.0, 9.0, 3));
@@ -114,8 +137,11 @@ fn bound_and_utilisation_are_the_rooflines() {
     // faster than the machine can be
     let row = Row::new(&run, shape, &[1_600], &work, None);
     assert_eq!((row.utilisation, row.peak_suspect, row.batch_speed_up), (Some(1.25), Some(true), None));
+    // by the time of a device's kernels; a pass takes longer
+    let row = Row::new(&run, shape, &[9_000], &Work { elapsed_ns: Some(4_000.0), ..work }, None);
+    assert_eq!((row.p50_us, row.utilisation, row.flops_per_s), (9.0, Some(0.5), Some(50e9)));
     // of tract, FLOPs at most are known
-    let row = Row::new(&run, shape, &[1_000], &Work { flops: Some(5), min_bytes: None, roofline: None }, None);
+    let row = Row::new(&run, shape, &[1_000], &Work::unknown(Some(5)), None);
     assert_eq!((row.flops_per_s, row.bytes, row.bound, row.utilisation), (Some(5e6), None, None, None));
 }
 
@@ -157,8 +183,14 @@ fn eight_bits_are_fewer_bytes() {
 #[test]
 fn what_cannot_be_measured_is_refused() {
     let refused = |args: &BenchArgs| told(args).unwrap_err();
-    let cuda = BenchArgs { device: Device::Cuda, ..args("0000") };
-    assert_eq!(refused(&cuda), "device: cuda: the GPU executor is not in this version");
+    for (precision, name) in [(Numbers::Tf32, "tf32"), (Numbers::Fp16, "fp16")] {
+        let fault = format!("precision: {name} is for a GPU alone, and device is cpu");
+        assert_eq!(refused(&BenchArgs { precision, ..args("0000") }), fault);
+        let tract = BenchArgs { precision, device: Device::Auto, executor: Runs::Tract, ..args("0000") };
+        assert_eq!(refused(&tract), format!("precision: {name} needs a plan; tract runs models in fp32 alone"));
+    }
+    let folder = BenchArgs { cuda_lib_dir: Some("/l".into()), ..args("0000") };
+    assert_eq!(refused(&folder), "cuda-lib-dir: is of no use while device is cpu");
     let few = BenchArgs { threads: vec![2], cpus: Some(Cpus(vec![0])), ..args("0000") };
     assert_eq!(refused(&few), "cpus: [0] are too few for 2 threads");
     let tract = BenchArgs { precision: Numbers::Int8, executor: Runs::Tract, ..args("0000") };
@@ -166,6 +198,29 @@ fn what_cannot_be_measured_is_refused() {
     let stray = BenchArgs { calibration: Some("r.json".into()), ..args("0000") };
     assert_eq!(refused(&stray), "calibration: needs --precision int8");
     assert!(refused(&args("nothing")).contains("nothing.onnx"));
+}
+
+#[test]
+fn samples_are_all_times_in_their_order() {
+    let row = &lines(&BenchArgs { samples: true, batch: vec![2], ..args("0000") })[2];
+    let samples: Vec<f64> = row["samples_us"].as_array().unwrap().iter().map(|us| us.as_f64().unwrap()).collect();
+    assert_eq!(samples.len() as u64, row["runs"].as_u64().unwrap());
+    let mut sorted: Vec<u64> = samples.iter().map(|us| (us * 1e3).round() as u64).collect();
+    sorted.sort_unstable();
+    assert!((machine::percentile(&sorted, 0.5) as f64 / 1e3 - row["p50_us"].as_f64().unwrap()).abs() < 1e-3);
+    crate::app::engine::documented(row, &[]);
+}
+
+#[test]
+fn inputs_take_turns_and_none_is_another() {
+    let loaded = Loaded::new(&args("0001"), &Wished::of(&args("0001")).unwrap(), cpu::Options::default()).unwrap();
+    let shape = Shape { batch: 4, length: Some(2) };
+    let turns = loaded.turns(shape, true).unwrap();
+    assert_eq!(turns.len(), TURNS);
+    for (at, turn) in turns.iter().enumerate() {
+        assert!(turns[..at].iter().all(|other| other != turn), "{at}");
+    }
+    assert_eq!(loaded.turns(shape, false).unwrap(), turns[..1]);
 }
 
 #[test]
@@ -189,12 +244,12 @@ fn people_get_a_table() {
 
 #[test]
 fn ids_stay_below_their_tables() {
-    let loaded = Loaded::new(&args("0001"), cpu::Options::default()).unwrap();
+    let loaded = Loaded::new(&args("0001"), &Wished::of(&args("0001")).unwrap(), cpu::Options::default()).unwrap();
     let plan = loaded.model.plan().unwrap();
     let at = |name: &str| plan.inputs.iter().position(|port| port.name == name).unwrap();
     let most = plan.ids_below(at("ids")).unwrap();
     assert_eq!(plan.ids_below(at("mask")), None);
-    let inputs = loaded.inputs(Shape { batch: 64, length: Some(2) }).unwrap();
+    let inputs = loaded.inputs(Shape { batch: 64, length: Some(2) }, SEED).unwrap();
     let elements =
         |at: usize| -> Vec<i64> { inputs[at].data.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect() };
     let ids = elements(at("ids"));

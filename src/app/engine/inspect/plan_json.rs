@@ -9,36 +9,43 @@ use super::super::shapes::Shape;
 use super::{About, size};
 use crate::engine::plan::{Arena, Columns, Instruction, Lookup, Op, Plan, Port, Program, Rows, Type};
 
-/// Writes the plan with what its nodes cost at one shape.
-pub(super) fn write(about: &About, plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<(), ToolError> {
+/// Writes the plan with what its nodes cost at one shape, and `more` fields behind them.
+pub(super) fn write(
+    about: &About,
+    plan: &Plan,
+    shape: Shape,
+    more: Map<String, Value>,
+    out: &mut dyn Write,
+) -> Result<(), ToolError> {
     let total = plan.total(size(shape));
     let port = |port: &Port| json!({ "name": port.name, "value": port.value.0, "features": port.features });
     let values =
         plan.values.iter().map(|value| json!({ "rows": rows(value.rows), "width": value.width, "type": kind(value.kind) }));
     let weights = plan.weights.iter().map(|w| json!({ "name": w.name, "rows": w.rows, "width": w.width }));
-    super::super::line(
-        out,
-        &json!({
-            "model": about.model,
-            "executor": about.executor,
-            "opset": about.opset,
-            "batch": shape.batch,
-            "length": shape.length,
-            "inputs": plan.inputs.iter().map(port).collect::<Vec<_>>(),
-            "outputs": plan.outputs.iter().map(port).collect::<Vec<_>>(),
-            "nodes": (0..plan.nodes.len()).map(|place| node(plan, place, shape)).collect::<Vec<_>>(),
-            "values": values.collect::<Vec<_>>(),
-            "weights": weights.collect::<Vec<_>>(),
-            "totals": {
-                "flops": total.cost.flops,
-                "other_ops": total.cost.other_ops,
-                "bytes": total.cost.bytes,
-                "min_bytes": total.min_bytes,
-                "arena_bytes": Arena::new(plan, size(shape)).bytes(),
-                "parameters": plan.parameters(),
-            },
-        }),
-    )
+    let mut object = json!({
+        "model": about.model,
+        "executor": about.executor,
+        "opset": about.opset,
+        "batch": shape.batch,
+        "length": shape.length,
+        "inputs": plan.inputs.iter().map(port).collect::<Vec<_>>(),
+        "outputs": plan.outputs.iter().map(port).collect::<Vec<_>>(),
+        "nodes": (0..plan.nodes.len()).map(|place| node(plan, place, shape)).collect::<Vec<_>>(),
+        "values": values.collect::<Vec<_>>(),
+        "weights": weights.collect::<Vec<_>>(),
+        "totals": {
+            "flops": total.cost.flops,
+            "other_ops": total.cost.other_ops,
+            "bytes": total.cost.bytes,
+            "min_bytes": total.min_bytes,
+            "arena_bytes": Arena::new(plan, size(shape)).bytes(),
+            "parameters": plan.parameters(),
+        },
+    });
+    if let Value::Object(object) = &mut object {
+        object.extend(more);
+    }
+    super::super::line(out, &object)
 }
 
 const fn rows(rows: Rows) -> &'static str {

@@ -12,7 +12,15 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn args(name: &str) -> InspectArgs {
-    InspectArgs { model: fixture(name), batch: vec![], length: vec![], plan: false, json: false }
+    InspectArgs {
+        model: fixture(name),
+        batch: vec![],
+        length: vec![],
+        plan: false,
+        device: Device::Auto,
+        precision: crate::app::engine::cli::Numbers::Fp32,
+        json: false,
+    }
 }
 
 fn told(args: &InspectArgs) -> Result<String, String> {
@@ -160,4 +168,25 @@ fn files_that_are_no_models_are_named() {
     std::fs::write(&model, "no model").unwrap();
     let error = told(&InspectArgs { model, ..args("") }).unwrap_err();
     assert!(error.starts_with("file: is no ONNX model"), "{error}");
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn kernels_of_a_gpu_are_told_without_one() {
+    let on_gpu = |name: &str, precision| InspectArgs { plan: true, json: true, device: Device::Cuda(0), precision, ..args(name) };
+    use crate::app::engine::cli::Numbers::{Fp16, Fp32};
+    let mlp = json(&on_gpu("mlp-3", Fp32));
+    let kernels: Vec<&str> = mlp["launches"].as_array().unwrap().iter().map(|l| l["kernel"].as_str().unwrap()).collect();
+    assert_eq!(kernels, ["gemv_f32_1"; 3]);
+    assert_eq!((&mlp["graph_launches"], &mlp["completion"], &mlp["inputs_by"]), (&1.into(), &"flag".into(), &"mapped".into()));
+    let bert = json(&on_gpu("bert-post-2", Fp16));
+    let nodes = bert["nodes"].as_array().unwrap().len();
+    let launches = bert["launches"].as_array().unwrap();
+    assert!((0..nodes).all(|node| launches.iter().any(|launch| launch["node"] == node)), "{launches:?}");
+    let table = told(&InspectArgs { json: false, ..on_gpu("bert-post-2", Fp16) }).unwrap();
+    assert!(table.contains("one graph of") && table.contains("attention_f16_32"), "{table}");
+    let refused = told(&on_gpu("refused-conv", Fp32)).unwrap_err();
+    assert!(refused.contains("the_conv"), "{refused}");
+    let alone = told(&InspectArgs { plan: false, ..on_gpu("mlp-3", Fp32) }).unwrap_err();
+    assert_eq!(alone, "device: cuda is told of with --plan");
 }

@@ -47,7 +47,7 @@ fn build() -> PathBuf {
     folder
 }
 
-/// The folder of a driver that runs the kernels of an MLP's few rows, and those that measure.
+/// The folder of a driver that runs the kernels of an MLP, and those that measure.
 pub(crate) fn kernels() -> PathBuf {
     if let Some(folder) = std::env::var_os("LAPWING_FAKES") {
         return folder.into();
@@ -57,7 +57,7 @@ pub(crate) fn kernels() -> PathBuf {
     lock.lock().unwrap();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(SOURCES);
     let build = format!("BUILD={}", folder.display());
-    run(Command::new("make").arg("-s").arg("-C").arg(&sources).args([&build, "ONLY=gemv,peaks", "fake"]));
+    run(Command::new("make").arg("-s").arg("-C").arg(&sources).args([&build, "ONLY=gemv,gemm_mma,peaks", "fake"]));
     folder
 }
 

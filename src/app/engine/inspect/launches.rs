@@ -1,0 +1,111 @@
+//! What a GPU would do for a plan at one shape: the kernels, in order, and how the batch gets there and back. Nothing of a GPU is
+//! asked: tiles are chosen for the 132 multiprocessors of an H100 or H200.
+
+use std::io::Write;
+
+use serde_json::{Map, Value, json};
+
+use super::super::cli::Numbers;
+use super::super::error::ToolError;
+use super::super::numbers::si;
+use super::super::shapes::Shape;
+use super::size;
+use crate::engine::gpu::lower::{Launch, Prepared, Program, Step};
+use crate::engine::gpu::route::{self, Route};
+use crate::engine::gpu::{Precision, Refused, Target};
+use crate::engine::plan::Plan;
+
+/// A plan's program, with what all of its programs share.
+pub(super) struct Lowered {
+    program: Program,
+    precision: Precision,
+    weight_bytes: usize,
+}
+
+impl Lowered {
+    /// Of a plan, with all of its outputs.
+    ///
+    /// # Errors
+    ///
+    /// With the node that no kernel does.
+    pub(super) fn of(plan: &Plan, shape: Shape, precision: Numbers) -> Result<Self, ToolError> {
+        let precision = match precision {
+            Numbers::Fp32 => Precision::Fp32,
+            Numbers::Tf32 => Precision::Tf32,
+            Numbers::Fp16 => Precision::Fp16,
+            Numbers::Int8 => Precision::Int8(Vec::new()),
+        };
+        let refused = |refused: Refused| ToolError::argument("device", format!("cuda: {refused}"));
+        let mut prepared = Prepared::new(plan, &precision, &Target::ASSUMED).map_err(refused)?;
+        let (capacity, all) = (route::capacity(plan, size(shape)), vec![true; plan.outputs.len()]);
+        let program = route::program(&mut prepared, plan, capacity, &all, &Target::ASSUMED).map_err(refused)?;
+        Ok(Self { program, precision, weight_bytes: prepared.book.bytes() })
+    }
+
+    fn launches(&self) -> impl Iterator<Item = &Launch> {
+        self.program.steps.iter().map(|step| match step {
+            Step::Launch(launch) => launch,
+            Step::Product(product) => &product.own,
+        })
+    }
+
+    /// Fields beside those of the plan.
+    pub(super) fn fields(&self, plan: &Plan) -> Map<String, Value> {
+        let (places, route) = (&self.program.places, Route::of(&self.program));
+        let launch = |launch: &Launch| {
+            json!({
+                "node": launch.node,
+                "name": plan.nodes[launch.node].name,
+                "kernel": launch.kernel.name,
+                "module": launch.kernel.module,
+                "grid": [launch.grid.0, launch.grid.1],
+                "threads": launch.kernel.threads,
+                "shared_bytes": launch.shared,
+            })
+        };
+        let fields = json!({
+            "device": "cuda",
+            "precision": self.precision.name(),
+            "launches": self.launches().map(launch).collect::<Vec<_>>(),
+            "graph_launches": 1,
+            "inputs_by": route.inputs.name(),
+            "outputs_by": route.outputs.name(),
+            "completion": route.completion().name(),
+            "device_bytes": {
+                "weights": self.weight_bytes,
+                "arena": places.arena_bytes(),
+                "inputs": places.input_bytes,
+                "outputs": places.output_bytes,
+            },
+        });
+        if let Value::Object(fields) = fields { fields } else { Map::new() }
+    }
+
+    /// A table: a launch a line.
+    pub(super) fn write(&self, plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<(), ToolError> {
+        let (places, route) = (&self.program.places, Route::of(&self.program));
+        let length = shape.length.map_or_else(String::new, |length| format!(" × {length} tokens"));
+        let kernels = self.launches().count();
+        let precision = self.precision.name();
+        writeln!(out, "\non cuda, {precision}, {} rows{length}: one graph of {kernels} kernels", shape.batch)?;
+        let bytes = |bytes: usize| si(bytes as f64, "B");
+        let (weights, arena) = (bytes(self.weight_bytes), bytes(places.arena_bytes()));
+        let (inputs, outputs) = (bytes(places.input_bytes), bytes(places.output_bytes));
+        let (by, back, end) = (route.inputs.name(), route.outputs.name(), route.completion().name());
+        writeln!(out, "weights {weights}, arena {arena}, inputs {inputs} {by}, outputs {outputs} {back}, told by {end}")?;
+        writeln!(out, "{:>4}  {:<20}{:>12}{:>9}{:>12}  name", "node", "kernel", "blocks", "threads", "shared")?;
+        for launch in self.launches() {
+            writeln!(
+                out,
+                "{:>4}  {:<20}{:>12}{:>9}{:>12}  {}",
+                launch.node,
+                launch.kernel.name,
+                format!("{}×{}", launch.grid.0, launch.grid.1),
+                launch.kernel.threads,
+                si(f64::from(launch.shared), "B"),
+                plan.nodes[launch.node].name
+            )?;
+        }
+        Ok(())
+    }
+}
