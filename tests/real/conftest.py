@@ -229,8 +229,8 @@ def start_engine(binary, logs):
     """Starts an engine with models; ends with the session. `wait=False` where it is not to become ready."""
     started = []
 
-    def start(models, *args, wait=True):
-        engine = Engine(binary, logs, models, *args)
+    def start(models, *args, wait=True, **kw):
+        engine = Engine(binary, logs, models, *args, **kw)
         started.append(engine)
         return engine.wait_ready() if wait else engine
 

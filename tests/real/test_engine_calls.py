@@ -399,7 +399,7 @@ def test_the_engine_beside_the_proxy_is_the_upstream_where_no_other_is_named(kno
     lapwing = start_lapwing(None, env=NO_SPANS | engine)
     # its weights take longer to warm than the admin server to start
     status, _, reason = lapwing.get("/readyz")
-    assert (status, b"not warm" in reason) == (503, True), reason
+    assert (status, b"is not ready" in reason) == (503, True), reason
     wait_for(lapwing.is_ready, 60, "the engine's model is warm")
     given, feeds = known[0]["minilm"], ids(2, 16)
     with Counted(lapwing, 1) as counted, Rest(lapwing.port) as client:

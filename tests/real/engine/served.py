@@ -51,7 +51,7 @@ class Engine:
         wait_for(self.is_ready, seconds, "the engine is ready", 0.02)
         return self
 
-    def metric(self, name, **labels):
+    def metric(self, name, /, **labels):
         """The sum of a family's samples that have these labels."""
         total = 0.0
         for line in self.get("/metrics")[1].decode().splitlines():

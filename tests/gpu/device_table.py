@@ -1,0 +1,197 @@
+"""A run of tests/gpu.sh as Markdown: what was measured beside its budget, piece by piece, and beside PyTorch in the same run.
+
+Rows of `lapwing engine bench --device cuda --json --samples` are expected to have model, precision, batch, length, samples_us (host
+memory to host memory, a fresh input each), and on a GPU gemm ("own" where no library did a product), flops, utilisation, bound, and what
+pieces are made of: stage_us, launch_us, device_us (to_device, kernels, to_host), nodes_us (each kernel by an event behind it) and mark_us
+(what such an event costs). docs/ENGINE.md tells of each. Every quantile here is taken from the raw samples.
+"""
+
+import math
+
+# (what it is, its name in pieces_us(), its budget in µs); an indented one is a part of a layer
+MLP = [("stage, launch, first kernel", "stage_launch_first", 5), ("three GEMVs with epilogues", "gemvs", 7), ("edges, flag", "edges_flag", 3)]
+MINILM = [
+    ("stage, launch, H2D", "stage_launch_h2d", 14),
+    ("embedding, norm", "embedding_norm", 5),
+    ("six layers", "layers", 402),
+    ("– QKV of a layer", "qkv", 11),
+    ("– attention", "attention", 9),
+    ("– projection", "projection", 6),
+    ("– FFN", "ffn", 28),
+    ("– norms and edges", "norms_edges", 13),
+    ("pool, D2H, wait", "pool_d2h_wait", 10),
+]
+CASES = {"mlp": ("MLP 512-1024-1024-1, batch 1, fp32", ("mlp", "fp32", 1, None), MLP, 15)}
+CASES["minilm"] = ("MiniLM 32×128, fp16, sentence embedding", ("minilm", "fp16", 32, 128), MINILM, 430)
+COMPILED = ("torch.compile", "torch.compile+graph")
+
+
+def quantile(samples, share):
+    """The nearest rank."""
+    return sorted(samples)[max(0, math.ceil(share * len(samples)) - 1)]
+
+
+def of(rows, key, **more):
+    """The last row of (model, precision, batch, length) that has samples and these values too, or None."""
+    found = None
+    for row in rows:
+        same = (row["model"], row["precision"], row["batch"], row.get("length")) == key
+        if same and row.get("samples_us") and all(row.get(name) == value for name, value in more.items()):
+            found = row
+    return found
+
+
+def default_row(run, key):
+    """The first one: as users get it. Where own products were asked for, that was after it."""
+    return of(run["rows"][::-1], key)
+
+
+def median(row):
+    return quantile(row["samples_us"], 0.5) if row else None
+
+
+def compiled(run, key):
+    """The better one of PyTorch's compiled rows."""
+    rows = [row for way in COMPILED if (row := of(run["torch"], key, by=way))]
+    return min(rows, key=median) if rows else None
+
+
+def bounds(run):
+    """(what, the bound as text, what was measured as text or None, whether it is met or None)."""
+    mlp, minilm = (default_row(run, CASES[name][1]) for name in CASES)
+    own = of(run["rows"], CASES["minilm"][1], gemm="own")
+    out = []
+
+    def add(what, most, value, unit):
+        shown = None if value is None else f"{value:.2f}×" if unit == "×" else f"{value:.1f} {unit}"
+        out.append((what, f"≤ {most:g}{'×' if unit == '×' else ' ' + unit}", shown, None if value is None else value <= most))
+
+    add("MLP b1 fp32, p50", 20, median(mlp), "µs")
+    add("MLP b1 fp32, p99", 40, quantile(mlp["samples_us"], 0.99) if mlp else None, "µs")
+    add("MiniLM 32×128 fp16, p50 (stretch 350 µs)", 500, median(minilm), "µs")
+    add("MiniLM 32×128 fp16, p50, own products only", 900, median(own), "µs")
+    for name, row, most in (("MLP", mlp, 0.8), ("MiniLM", minilm, 1.0)):
+        theirs = compiled(run, CASES[name.lower()][1])
+        add(f"{name}: p50, of torch.compile's (max-autotune, CUDA graphs)", most, median(row) / median(theirs) if row and theirs else None, "×")
+    return out
+
+
+def misses(run):
+    """Whether a bound was missed or not measured, or a step failed."""
+    return any(not met for *_, met in bounds(run)) or any(step["ok"] is False for step in run["steps"])
+
+
+def table(head, rows):
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *rows])
+
+
+def nodes_us(row):
+    """(op, µs) of each node in order, or None. A kernel's share is what it took with an event behind it, less what the event cost; all
+    shares together are what the kernels took without events in between (medians do not add up, and an event keeps two kernels apart)."""
+    parts = [(part["node"], part["op"], max(0.0, part["us"] - row.get("mark_us", 0.0))) for part in row.get("nodes_us") or []]
+    whole = sum(us for *_, us in parts)
+    if not whole:
+        return None
+    nodes, before = [], None
+    for node, op, us in parts:
+        us *= row["device_us"]["kernels"] / whole
+        if node == before:  # a copy or 8 bits made for it
+            nodes[-1] = (op, nodes[-1][1] + us)
+        else:
+            nodes.append((op, us))
+        before = node
+    return nodes
+
+
+def encoder_layers(ops):
+    """For each layer its first node, its attention, and the node behind its last; [] where these are no layers of MiniLM's kind:
+    QKV, attention, projection, norm, two products, norm; and whatever else stands in between (the mask's map, in the first)."""
+    spans = []
+    for at in (at for at, op in enumerate(ops) if op == "attention"):
+        norms = [place for place in range(at, len(ops)) if ops[place] == "layer_norm"][:2]
+        products = [place for place in range(at) if ops[place] == "gemm"]
+        if len(norms) < 2 or not products or ops[at : norms[1]].count("gemm") != 3:
+            return []
+        spans.append((products[-1], at, norms[1] + 1))
+    return spans
+
+
+def pieces_us(row, name):
+    """µs by the names above, as far as they can be told: what the host does before the device begins, each part of the device's time, and
+    what is left of the median (the way to the first kernel and from the last one, waiting, reading)."""
+    if not row or "device_us" not in row:
+        return {}
+    device, p50 = row["device_us"], quantile(row["samples_us"], 0.5)
+    before = row["stage_us"] + row["launch_us"] + device["to_device"]
+    if name == "mlp":
+        return {"stage_launch_first": before, "gemvs": device["kernels"], "edges_flag": p50 - before - device["kernels"]}
+    nodes = nodes_us(row)
+    spans = encoder_layers([op for op, _ in nodes]) if nodes else []
+    if not spans:
+        return {}
+    us = lambda places: sum(nodes[place][1] for place in places)  # noqa: E731
+    layers = {"qkv": 0.0, "attention": 0.0, "projection": 0.0, "ffn": 0.0, "norms_edges": 0.0}
+    for first, attention, end in spans:
+        products = [place for place in range(attention, end) if nodes[place][0] == "gemm"]
+        rest = set(range(first, end)) - {first, attention, *products}
+        for piece, places in (("qkv", [first]), ("attention", [attention]), ("projection", products[:1]), ("ffn", products[1:]), ("norms_edges", rest)):
+            layers[piece] += us(places) / len(spans)
+    embedding, whole = us(range(spans[0][0])), us(range(spans[0][0], spans[-1][2]))
+    return layers | {"stage_launch_h2d": before, "embedding_norm": embedding, "layers": whole, "pool_d2h_wait": p50 - before - embedding - whole}
+
+
+def pieces(run, name):
+    title, key, parts, total = CASES[name]
+    row = default_row(run, key)
+    measured = pieces_us(row, name)
+    cells = [[what, f"{budget}", f"{measured[piece]:.1f}" if piece in measured else "–"] for what, piece, budget in parts]
+    shown = [f"{quantile(row['samples_us'], share):.1f}" for share in (0.5, 0.99)] if row else ["–", "–"]
+    cells.append(["**sum; measured p50 / p99**", f"≈ {total}", " / ".join(shown)])
+    return table([title, "budget, µs", "measured, µs"], cells)
+
+
+def beside_torch(run):
+    cells = []
+    for title, key, *_ in CASES.values():
+        ours = default_row(run, key)
+        for row in [of(run["torch"], key, by=way) for way in ("eager", *COMPILED)]:
+            if row and ours:
+                p50, p99 = (quantile(row["samples_us"], share) for share in (0.5, 0.99))
+                cells.append([title, row["by"], f"{p50:.1f}", f"{p99:.1f}", f"{median(ours) / p50:.2f}×"])
+    version = next((row["torch"] for row in run["torch"]), None)
+    return table([f"beside PyTorch {version}", "how", "p50, µs", "p99, µs", "Lapwing's p50 of it"], cells) if cells else None
+
+
+def all_rows(run):
+    cells = []
+    for row in sorted((r for r in run["rows"] if r.get("samples_us")), key=lambda r: (r["model"], r["batch"], r.get("length") or 0, r["precision"])):
+        p50, p99 = (quantile(row["samples_us"], share) for share in (0.5, 0.99))
+        shape = f"{row['batch']}×{row['length']}" if row.get("length") else f"{row['batch']}"
+        rate = f"{row['flops'] / p50 / 1e3:.0f}" if row.get("flops") else "–"
+        bound = f"{row['utilisation']:.2f} ({row['bound']})" if row.get("utilisation") is not None else "–"
+        products = {"own": "own", "cublaslt": "cublasLt"}.get(str(row.get("gemm")).lower(), "–")
+        cells.append([row["model"], shape, row["precision"], products, f"{p50:.1f}", f"{p99:.1f}", rate, bound])
+    return table(["model", "shape", "precision", "products", "p50, µs", "p99, µs", "GFLOP/s", "utilisation (bound)"], cells) if cells else None
+
+
+def of_run(run):
+    """The whole section of one device."""
+    device = run["device"]
+    made = [f"### {device['name']}"]
+    clocks = next((c for c in run["clocks"] if c["when"] == "after the benchmark"), {})
+    speed = f"; SM at {clocks['clocks.sm']} of {clocks['clocks.max.sm']} MHz just after" if clocks.get("clocks.sm") else ""
+    driver = f"driver {device['driver']}, " if device.get("driver") else ""
+    made.append(
+        f"Measured {run['date'][:10]} at commit {run['commit']} by `tests/gpu.sh` in {run['seconds']} s: {driver}CUDA {device['cuda']}, compute capability "
+        f"{device['capability']}, {device['multiprocessors']} multiprocessors{speed}. From host memory to host memory, a fresh input each call; "
+        f"raw samples in `bench/device/{run['file']}`."
+    )
+    verdict = {True: "{}", False: "**missed**: {}", None: "**not measured**"}
+    made.append(table(["what", "bound", "measured"], [[what, bound, verdict[met].format(shown)] for what, bound, shown, met in bounds(run)]))
+    made += [pieces(run, name) for name in CASES]
+    made += [part for part in (beside_torch(run), all_rows(run)) if part]
+    steps = [f"{step['name']} ({'ok' if step['ok'] else 'not run here' if step['ok'] is None else '**failed**'})" for step in run["steps"]]
+    made.append("Steps: " + "; ".join(steps) + ".")
+    if run["explained"]:
+        made.append(run["explained"])
+    return "\n\n".join(made)

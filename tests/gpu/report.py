@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Device figures of docs/BENCHMARKS.md, from files that tests/gpu.sh wrote and from nothing else.
+
+    report.py write [--docs FILE] [--runs FOLDER]     rewrites what stands between <!-- device:begin --> and <!-- device:end -->
+    report.py check [--docs FILE] [--runs FOLDER]     fails if that is not what the files give, or if a device's figure stands elsewhere
+    report.py device | clocks WHEN                    what device this is, or how fast it runs now, as JSON (for tests/gpu.sh)
+    report.py collect WORK COMMIT FILE SECONDS        puts together what the steps of tests/gpu.sh left (for tests/gpu.sh)
+
+FILE is docs/BENCHMARKS.md and FOLDER bench/device unless named. Of each device the newest file counts. Without a file the section is
+"Not run on a device." A file gpu-COMMIT.md beside gpu-COMMIT.json says why a bound was missed; `check` asks for it where one was.
+"""
+
+import argparse
+import ctypes
+import datetime
+import json
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+
+import device_table
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BEGIN, END = "<!-- device:begin -->", "<!-- device:end -->"
+NONE = "Not run on a device."
+SAMPLES_KEPT = 5000
+# A device by name, and a figure; both in one paragraph or table make a device's figure.
+DEVICE = re.compile(r"\b(?:[Gg][Pp][Uu]s?|CUDA|NVIDIA|GeForce|RTX|Tesla|[AHBLVT]\d{2,3}0?|GB?\d{3}|L4S?|L40S?|T4)\b")
+SETTING = re.compile(r"^\|.*`LAPWING_\w+` \|$", re.M)
+FIGURE = re.compile(r"(?<![\w.])\d[\d.,]*\s?(?:µs|us|ms|ns|[MGTP]FLOPS?(?:/s)?|[GT]i?B/s|[KMGT]OPS|(?:requests|rows|tokens|sequences)/s)(?![\w])")
+
+
+# === the section
+
+
+def runs(folder):
+    """The newest run of each device, by the device's name."""
+    newest = {}
+    for path in sorted(pathlib.Path(folder).glob("gpu-*.json")):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        run["file"], text = path.name, path.with_suffix(".md")
+        run["explained"] = text.read_text(encoding="utf-8").strip() if text.exists() else None
+        if "emulated" in run["device"]["name"]:
+            raise SystemExit(f"{path.name} is of {run['device']['name']}, which is no device")
+        name = run["device"]["name"]
+        if name not in newest or newest[name]["date"] < run["date"]:
+            newest[name] = run
+    return [newest[name] for name in sorted(newest)]
+
+
+def section(found):
+    return "\n\n".join(device_table.of_run(run) for run in found) if found else NONE
+
+
+def unexplained(found):
+    """Runs that missed a bound and say nothing of it."""
+    return [run["file"] for run in found if device_table.misses(run) and not run["explained"]]
+
+
+def split(text, path):
+    """The text before the section, the section, the text behind it."""
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise SystemExit(f"{path} has not one {BEGIN} before one {END}")
+    head, _, rest = text.partition(BEGIN)
+    inner, _, tail = rest.partition(END)
+    return head, inner, tail
+
+
+def strays(text, path):
+    """Figures of a device in a text, by paragraph or table; code blocks count too, rows of settings do not."""
+    out, line = [], 1
+    text = SETTING.sub(lambda found: "-" * len(found[0]), text)
+    for block in re.split(r"(\n[ \t]*\n)", text):
+        device, figure = DEVICE.search(block), FIGURE.search(block)
+        if device and figure:
+            at = line + block.count("\n", 0, figure.start())
+            out.append(f"{path}:{at}: {device[0]} and {figure[0]}: device figures stand between {BEGIN} and {END} only")
+        line += block.count("\n")
+    return out
+
+
+def write(options):
+    text = options.docs.read_text(encoding="utf-8")
+    head, _, tail = split(text, options.docs)
+    options.docs.write_text(f"{head}{BEGIN}\n{section(runs(options.runs))}\n{END}{tail}", encoding="utf-8")
+    return []
+
+
+def check(options):
+    text, found = options.docs.read_text(encoding="utf-8"), runs(options.runs)
+    head, inner, tail = split(text, options.docs)
+    faults = []
+    if inner.strip() != section(found):
+        faults.append(f"{options.docs.name}: the section of devices is not what {options.runs} gives: python3 tests/gpu/report.py write")
+    faults += [f"{name}: a bound was missed: say why in {name.removesuffix('.json')}.md" for name in unexplained(found)]
+    # the section itself becomes blank lines, so that the others keep their numbers
+    faults += strays(head + "\n" * inner.count("\n") + tail, options.docs.name)
+    others = [*options.docs.parent.glob("*.md"), *(options.docs.parent.parent / n for n in ("README.md", "CHANGELOG.md", "ARCHITECTURE.md"))]
+    for path in sorted(p for p in others if p.exists() and p.resolve() != options.docs.resolve()):
+        faults += strays(path.read_text(encoding="utf-8"), path.name)
+    return faults
+
+
+# === what tests/gpu.sh asks for
+
+
+def query(*fields):
+    """nvidia-smi's answer about the first device, by field; empty where it does not run."""
+    try:
+        command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", "--id=0"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return dict(zip(fields, (value.strip() for value in said.splitlines()[0].split(","))))
+
+
+def device():
+    """The first device, asked through the driver itself; exit code 2 where there is none."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise SystemExit(f"tests/gpu.sh: no NVIDIA driver: {error}") from None
+    if code := cuda.cuInit(0):
+        raise SystemExit(f"tests/gpu.sh: the driver finds no device (cuInit: {code})")
+    name, version, handle, memory = ctypes.create_string_buffer(256), ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
+    cuda.cuDeviceGet(ctypes.byref(handle), 0)
+    cuda.cuDeviceGetName(name, 256, handle)
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), handle)
+    name = name.value.decode()
+    if "emulated" in name:
+        raise SystemExit(f"tests/gpu.sh: {name} is the fake libcuda of the tests: no figure comes from it")
+
+    def attribute(number):
+        value = ctypes.c_int()
+        cuda.cuDeviceGetAttribute(ctypes.byref(value), number, handle)
+        return value.value
+
+    capability = f"{attribute(75)}.{attribute(76)}"
+    driver = query("driver_version").get("driver_version")
+    cuda_version = f"{version.value // 1000}.{version.value % 1000 // 10}"
+    facts = {"name": name, "driver": driver, "cuda": cuda_version, "capability": capability, "multiprocessors": attribute(16)}
+    return facts | {"l2_bytes": attribute(38), "memory_bytes": memory.value}
+
+
+def clocks(when):
+    fields = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active")
+    return {"when": when, **query(*fields)}
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() and path.stat().st_size else None
+
+
+def collect(work, commit, path, seconds):
+    work, torch = pathlib.Path(work), read(pathlib.Path(work) / "torch.json") or []
+    rows = lines(work / "rows.jsonl")
+    for row in [*rows, *torch]:  # evenly chosen, so that a file stays small; of how many they are is kept
+        samples = row.get("samples_us") or []
+        row["calls"] = len(samples)
+        if len(samples) > SAMPLES_KEPT:
+            row["samples_us"] = [samples[at * len(samples) // SAMPLES_KEPT] for at in range(SAMPLES_KEPT)]
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    run = {"format": 1, "commit": commit, "date": now, "seconds": int(seconds), "device": read(work / "device.json")}
+    run |= {"host": {"kernel": platform.release(), "machine": platform.machine(), "processor": processor()}}
+    run |= {"clocks": lines(work / "clocks.jsonl"), "steps": lines(work / "steps.jsonl"), "plans": read(work / "plans.json")}
+    run |= {"rows": [row for row in rows if row["calls"]], "others": [row for row in rows if not row["calls"]]}  # peaks, cold starts
+    pathlib.Path(path).write_text(json.dumps(run | {"torch": torch}) + "\n", encoding="utf-8")
+    print(f"\n{path}: {len(rows)} rows, {len(torch)} of PyTorch, {seconds} s")
+    for step in run["steps"]:
+        print(f"  {({True: 'ok', None: 'not run here'}).get(step['ok'], 'FAILED'):<13}{step['seconds']:>4} s  {step['name']}")
+
+
+def processor():
+    try:
+        found = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    except OSError:
+        return None
+    return found[1] if found else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["write", "check", "device", "clocks", "collect"])
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs/BENCHMARKS.md")
+    parser.add_argument("--runs", type=pathlib.Path, default=ROOT / "bench/device")
+    options = parser.parse_args()
+    if options.command in ("device", "clocks"):
+        print(json.dumps(device() if options.command == "device" else clocks(*options.words)))
+        return 0
+    if options.command == "collect":
+        return collect(*options.words) or 0
+    faults = {"write": write, "check": check}[options.command](options)
+    for fault in faults:
+        print(f"FAULT {fault}", file=sys.stderr)
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
