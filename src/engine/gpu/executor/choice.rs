@@ -71,8 +71,8 @@ pub(super) fn choose(
     let mut chosen = vec![Chosen::Own; program.steps.len()];
     let Some(lt) = &held.lt else { return Ok(chosen) };
     if program.has_header {
-        // kernels that are timed read how many rows there are
-        // a batch fills its capacity to five sixths on the whole; the library does all of it in any case
+        // kernels that are timed read how many rows there are; a batch fills its capacity to five sixths on the whole, while the
+        // library does all of it in any case
         let tokens = (capacity.tokens * 5).div_ceil(6).max(capacity.batch);
         let offsets: Vec<usize> = (0..=capacity.batch).map(|at| at * tokens / capacity.batch).collect();
         let mut words = Vec::new();
@@ -94,7 +94,8 @@ pub(super) fn choose(
             Some(own) => own,
             None => {
                 let own = time(executor, &held.stream, &product.own, bases)?;
-                tracing::debug!(rows = product.rows, k = product.k, n = product.n, ?own, "our own product timed");
+                let cublaslt = plan.tuning().time;
+                tracing::debug!(rows = product.rows, k = product.k, n = product.n, ?own, ?cublaslt, "a product timed");
                 executor.own_times.lock().insert((shape, product.own.kernel.name), own);
                 own
             }
