@@ -9,28 +9,6 @@
 // 256 threads; grid: (most tiles, heads); shared memory, bytes: 35840 + 256 · (head_out rounded up to 32), at most 101376; of
 // that the last part is needed only for sequences of more than 64 tokens.
 
-/// Where a block works: its sequence's first token and length, and the block's first query.
-struct Place {
-    int begin, length, first;
-};
-
-/// Finds the sequence that has this query tile, 32 samples at a time: a batch of up to 32 takes one read.
-DEVICE Place place_of(const int *header, int tile) {
-    const int *offsets = header + HEADER_OFFSETS, *tiles = offsets + header[HEADER_CAPACITY] + 1;
-    const int lane = threadIdx.x & 31;
-    int low = 0, count = header[HEADER_BATCH];
-    while (count > 1) {
-        const int step = (count + 31) >> 5;
-        int reached = lane * step < count && tiles[low + lane * step] <= tile;
-        for (int mask = 16; mask > 0; mask >>= 1) reached += shuffle_xor_int(reached, mask);
-        const int skipped = (reached - 1) * step;
-        low += skipped;
-        count = count - skipped < step ? count - skipped : step;
-    }
-    const int begin = offsets[low];
-    return Place{begin, offsets[low + 1] - begin, (tile - tiles[low]) * ATTENTION_TILE};
-}
-
 enum {
     KEYS = 64,         // of a tile
     COLUMNS = 32,      // at a time
@@ -39,7 +17,7 @@ enum {
     THREADS = 256
 };
 
-struct alignas(16) Four {
+struct alignas(16) Quad {
     float x, y, z, w;
 };
 struct alignas(8) Pair {
@@ -61,7 +39,7 @@ DEVICE void fetch(float *to, int stride, const Mat &m, int row, int rows, int co
     }
 }
 
-DEVICE Four four(const float *at) { return *reinterpret_cast<const Four *>(at); }
+DEVICE Quad four(const float *at) { return *reinterpret_cast<const Quad *>(at); }
 
 DEVICE void attend(const AttentionArgs &args, float *shared) {
     if ((int)blockIdx.x >= args.header[HEADER_TILES]) return;
@@ -100,12 +78,12 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
             const int steps = columns < COLUMNS ? columns : COLUMNS;
 #pragma unroll 1
             for (int c = 0; c < steps; c += 4) {
-                Four a[4];
+                Quad a[4];
 #pragma unroll
                 for (int i = 0; i < 4; ++i) a[i] = four(q + (row + 16 * i) * PART_STRIDE + c);
 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
-                    const Four b = four(k + (column + 16 * j) * PART_STRIDE + c);
+                    const Quad b = four(k + (column + 16 * j) * PART_STRIDE + c);
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
                         score[i][j] += a[i].x * b.x;
@@ -154,7 +132,7 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
             const int there = keys < KEYS ? keys : KEYS; // weights behind them are 0, values too
 #pragma unroll 1
             for (int key = 0; key < there; key += 4) {
-                Four a[4];
+                Quad a[4];
 #pragma unroll
                 for (int i = 0; i < 4; ++i) a[i] = four(weights + (row + 16 * i) * WEIGHT_STRIDE + key);
                 Pair b[4];
@@ -190,12 +168,7 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
 }
 
 // Three blocks for each multiprocessor, so 80 registers; unless told so, the compiler goes for four and spills.
-#ifdef LAPWING_SHIM
-#define BOUNDS THREADS
-#else
-#define BOUNDS THREADS, 3
-#endif
-KERNEL(attention_f32, AttentionArgs, BOUNDS) {
+KERNEL(attention_f32, AttentionArgs, BLOCKS(THREADS, 3)) {
     SHARED(float, shared);
     attend(args, shared);
     finish(args.tail);

@@ -12,28 +12,6 @@
 // f16, their first columns multiples of 8; y is f16 or f32. 128 threads; grid: (most tiles, heads). Shared memory, bytes:
 // stages · (2 · 64 · number · 2 + 64 · 4), so 25344 (three stages), 49920 (three), 66048 (two).
 
-/// Where a block works: its sequence's first token and length, and the block's first query.
-struct Place {
-    int begin, length, first;
-};
-
-/// Finds the sequence that has this query tile, 32 samples at a time: a batch of up to 32 takes one read.
-DEVICE Place place_of(const int *header, int tile) {
-    const int *offsets = header + HEADER_OFFSETS, *tiles = offsets + header[HEADER_CAPACITY] + 1;
-    const int lane = threadIdx.x & 31;
-    int low = 0, count = header[HEADER_BATCH];
-    while (count > 1) {
-        const int step = (count + 31) >> 5;
-        int reached = lane * step < count && tiles[low + lane * step] <= tile;
-        for (int mask = 16; mask > 0; mask >>= 1) reached += shuffle_xor_int(reached, mask);
-        const int skipped = (reached - 1) * step;
-        low += skipped;
-        count = count - skipped < step ? count - skipped : step;
-    }
-    const int begin = offsets[low];
-    return Place{begin, offsets[low + 1] - begin, (tile - tiles[low]) * ATTENTION_TILE};
-}
-
 /// Where a piece of 8 halves of a tile lies. Pieces of a row are swapped about by its number, so that the same piece of eight
 /// rows, which ldmatrix reads at once, lies in different banks.
 template <int HEAD> DEVICE int piece_at(int row, int piece) {

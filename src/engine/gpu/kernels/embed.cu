@@ -7,19 +7,6 @@
 
 namespace embedding {
 
-/// Four numbers side by side.
-template <class T> struct alignas(4 * sizeof(T)) Four { T v[4]; };
-
-DEVICE float number(float x) { return x; }
-DEVICE float number(unsigned short half) { return from_half(half); }
-
-/// Whether rows of `m` may be taken four numbers at a time; their width must be a multiple of four too.
-DEVICE bool in_fours(const Mat &m) {
-    return m.kind <= F16 && m.stride % 4 == 0 && reinterpret_cast<unsigned long long>(m.data) % 16 == 0;
-}
-template <class T> DEVICE Four<T> *four_at(const Mat &m, int row, int column) {
-    return reinterpret_cast<Four<T> *>(static_cast<T *>(m.data) + (long long)row * m.stride + column);
-}
 /// v += a part of a row, eight times four numbers for each lane, from `column` on, of which `left` are of the row.
 template <class T> DEVICE void add_row(float (&v)[8][4], const Mat &m, int row, int column, int left) {
     const Four<T> *const x = four_at<T>(m, row, column);
@@ -195,8 +182,8 @@ KERNEL(embed, EmbedArgs, 128) {
         const embedding::Picks picks(args, row, lane);
         const unsigned long long rows =
             reinterpret_cast<unsigned long long>(args.scale) | reinterpret_cast<unsigned long long>(args.shift);
-        bool fours = args.width % 4 == 0 && rows % 16 == 0 && embedding::in_fours(args.y);
-        for (int t = 0; t < args.count; ++t) fours = fours && embedding::in_fours(args.tables[t].table);
+        bool fours = args.width % 4 == 0 && rows % 16 == 0 && in_fours(args.y);
+        for (int t = 0; t < args.count; ++t) fours = fours && in_fours(args.tables[t].table);
         if (fours) embedding::row_held(args, picks, row, lane);
         else embedding::row_any(args, picks, row, lane);
     }

@@ -191,28 +191,22 @@ template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(cons
 
 } // namespace gemm
 
-// How many blocks shall run on a multiprocessor at a time, so that ptxas does not choose a number at the price of spills. From
-// compute capability 10 on it pairs products, for which 128 registers are too few in the largest.
-#ifdef LAPWING_SHIM
-#define TIMES(threads, blocks) threads
-#else
-#define TIMES(threads, blocks) threads, blocks
-#endif
+// From compute capability 10 on ptxas pairs products, for which 128 registers are too few in the largest.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 #define LARGE 1
 #else
 #define LARGE 2
 #endif
 
-KERNEL(gemm_f32_128x128, GemmArgs, TIMES(256, LARGE)) {
+KERNEL(gemm_f32_128x128, GemmArgs, BLOCKS(256, LARGE)) {
     SHARED(unsigned char, shared);
     gemm::product<8, 4, 2, 3>(args, shared);
 }
-KERNEL(gemm_f32_64x64, GemmArgs, TIMES(128, 4)) {
+KERNEL(gemm_f32_64x64, GemmArgs, BLOCKS(128, 4)) {
     SHARED(unsigned char, shared);
     gemm::product<4, 4, 1, 4>(args, shared);
 }
-KERNEL(gemm_f32_32x64, GemmArgs, TIMES(128, 5)) {
+KERNEL(gemm_f32_32x64, GemmArgs, BLOCKS(128, 5)) {
     SHARED(unsigned char, shared);
     gemm::product<2, 4, 1, 4>(args, shared);
 }

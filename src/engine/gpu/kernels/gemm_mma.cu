@@ -20,15 +20,6 @@
 
 namespace gemm {
 
-union Bits {
-    unsigned bits;
-    float number;
-};
-DEVICE float as_float(unsigned bits) {
-    Bits b;
-    b.bits = bits;
-    return b.number;
-}
 
 struct Halves {
     typedef float Sum;
@@ -44,7 +35,7 @@ struct Tf32 {
     enum { BYTES = 4 };
     DEVICE void round(unsigned (&a)[4]) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) a[i] = to_tf32(as_float(a[i]));
+        for (int i = 0; i < 4; ++i) a[i] = to_tf32(__uint_as_float(a[i]));
     }
     DEVICE void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) { mma_tf32(c, a, b); }
     DEVICE float scaled(float sum, float) { return sum; }
@@ -77,10 +68,10 @@ DEVICE Vec4 read_four(const Mat &m, long long at) {
 }
 DEVICE void add_four(Four &sum, const Vec4 &raw, int kind) {
     if (kind == F32) {
-        sum.v[0] += as_float(raw.x);
-        sum.v[1] += as_float(raw.y);
-        sum.v[2] += as_float(raw.z);
-        sum.v[3] += as_float(raw.w);
+        sum.v[0] += __uint_as_float(raw.x);
+        sum.v[1] += __uint_as_float(raw.y);
+        sum.v[2] += __uint_as_float(raw.z);
+        sum.v[3] += __uint_as_float(raw.w);
     } else {
         sum.v[0] += from_half((unsigned short)raw.x);
         sum.v[1] += from_half((unsigned short)(raw.x >> 16));
@@ -339,14 +330,8 @@ DEVICE void product(const GemmArgs &args, unsigned char *const shared) {
 
 } // namespace gemm
 
-// How many blocks shall run on a multiprocessor at a time, so that ptxas does not choose a number at the price of spills.
-#ifdef LAPWING_SHIM
-#define TIMES(threads, blocks) threads
-#else
-#define TIMES(threads, blocks) threads, blocks
-#endif
-#define PRODUCT(kind, Kind, BM, BN, WM, WN, KB, STAGES, BLOCKS)        \
-    KERNEL(gemm_##kind##_##BM##x##BN, GemmArgs, TIMES(128, BLOCKS)) {  \
+#define PRODUCT(kind, Kind, BM, BN, WM, WN, KB, STAGES, LEAST)         \
+    KERNEL(gemm_##kind##_##BM##x##BN, GemmArgs, BLOCKS(128, LEAST)) {  \
         SHARED(unsigned char, shared);                                 \
         gemm::product<Kind, BM, BN, WM, WN, KB, STAGES>(args, shared); \
     }

@@ -15,15 +15,6 @@
 
 namespace gemv {
 
-union Bits {
-    unsigned bits;
-    float number;
-};
-DEVICE float as_float(unsigned bits) {
-    Bits b;
-    b.bits = bits;
-    return b.number;
-}
 DEVICE float low_half(unsigned pair) { return from_half((unsigned short)pair); }
 DEVICE float high_half(unsigned pair) { return from_half((unsigned short)(pair >> 16)); }
 
@@ -32,7 +23,7 @@ DEVICE float high_half(unsigned pair) { return from_half((unsigned short)(pair >
 struct Floats {
     enum { PARTS = 1, BYTES = 4 };
     DEVICE void take(float (&v)[4], Vec4 &raw) {
-        v[0] = as_float(raw.x), v[1] = as_float(raw.y), v[2] = as_float(raw.z), v[3] = as_float(raw.w);
+        v[0] = __uint_as_float(raw.x), v[1] = __uint_as_float(raw.y), v[2] = __uint_as_float(raw.z), v[3] = __uint_as_float(raw.w);
     }
     DEVICE float one(const void *row, int k) { return static_cast<const float *>(row)[k]; }
 };
@@ -61,7 +52,7 @@ struct FromFloats {
     enum { BYTES = 4 };
     DEVICE float one(const void *row, int k) { return static_cast<const float *>(row)[k]; }
     DEVICE void numbers(float (&v)[4], const Raw &raw) {
-        v[0] = as_float(raw.x), v[1] = as_float(raw.y), v[2] = as_float(raw.z), v[3] = as_float(raw.w);
+        v[0] = __uint_as_float(raw.x), v[1] = __uint_as_float(raw.y), v[2] = __uint_as_float(raw.z), v[3] = __uint_as_float(raw.w);
     }
 };
 struct FromHalves {
@@ -201,13 +192,8 @@ template <class W, int M, int C> DEVICE void product(const GemmArgs &args, float
 } // namespace gemv
 
 // Two blocks shall run on a multiprocessor at a time: without the number ptxas chooses one, at the price of spills.
-#ifdef LAPWING_SHIM
-#define TWICE(threads) threads
-#else
-#define TWICE(threads) threads, 2
-#endif
 #define PRODUCT(kind, Kind, M, C)                     \
-    KERNEL(gemv_##kind##_##M, GemmArgs, TWICE(256)) { \
+    KERNEL(gemv_##kind##_##M, GemmArgs, BLOCKS(256, 2)) { \
         SHARED(float, scratch);                       \
         gemv::product<Kind, M, C>(args, scratch);     \
     }

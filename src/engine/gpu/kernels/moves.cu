@@ -4,16 +4,6 @@
 
 namespace moves {
 
-/// Four numbers side by side.
-template <class T> struct alignas(4 * sizeof(T)) Four { T v[4]; };
-
-DEVICE float number(float x) { return x; }
-DEVICE float number(unsigned short half) { return from_half(half); }
-
-/// Whether rows of `m` may be taken four numbers at a time from column `from` on.
-DEVICE bool in_fours(const Mat &m, int from) {
-    return m.kind <= F16 && (m.stride | from) % 4 == 0 && reinterpret_cast<unsigned long long>(m.data) % 16 == 0;
-}
 template <class T> DEVICE T *place(const Mat &m, int row, int column) {
     return static_cast<T *>(m.data) + (long long)row * m.stride + column;
 }
@@ -67,7 +57,7 @@ template <class T> DEVICE void to_bytes(const Mat &x, const Mat &y, int row, int
 // A thread for four elements of a row (or fewer at its end), in rounds.
 KERNEL(copy_columns, CopyArgs, 256) {
     const unsigned pieces = ((unsigned)args.width + 3) / 4, count = (unsigned)rows_of(args.rows) * pieces, all = gridDim.x * blockDim.x;
-    const bool reads = moves::in_fours(args.x, args.x_from), writes = moves::in_fours(args.y, args.y_from);
+    const bool reads = in_fours(args.x, args.x_from), writes = in_fours(args.y, args.y_from);
     for (unsigned at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += all) {
         const int row = (int)(at / pieces), column = (int)(at % pieces) * 4;
         float v[4];
@@ -78,9 +68,9 @@ KERNEL(copy_columns, CopyArgs, 256) {
 #pragma unroll
             for (int j = 0; j < 4; ++j) v[j] = column + j < args.width ? load(args.x, row, args.x_from + column + j) : 0.0f;
         if (writes && column + 3 < args.width && args.y.kind == F32)
-            *reinterpret_cast<moves::Four<float> *>(moves::place<float>(args.y, row, args.y_from + column)) = {{v[0], v[1], v[2], v[3]}};
+            *reinterpret_cast<Four<float> *>(moves::place<float>(args.y, row, args.y_from + column)) = {{v[0], v[1], v[2], v[3]}};
         else if (writes && column + 3 < args.width)
-            *reinterpret_cast<moves::Four<unsigned short> *>(moves::place<unsigned short>(args.y, row, args.y_from + column)) = {
+            *reinterpret_cast<Four<unsigned short> *>(moves::place<unsigned short>(args.y, row, args.y_from + column)) = {
                 {to_half(v[0]), to_half(v[1]), to_half(v[2]), to_half(v[3])}};
         else
 #pragma unroll
@@ -95,7 +85,7 @@ KERNEL(copy_columns, CopyArgs, 256) {
 KERNEL(quantize_rows, QuantizeArgs, 128) {
     const int row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, width = args.width;
     if (row < rows_of(args.rows)) {
-        const bool fours = moves::in_fours(args.x, 0) && args.y.stride % 4 == 0;
+        const bool fours = in_fours(args.x, 0) && args.y.stride % 4 == 0;
         float scale = args.fixed;
         if (!(scale > 0.0f)) {
             float most = 0.0f;

@@ -8,19 +8,6 @@
 
 namespace norms {
 
-/// Four numbers side by side.
-template <class T> struct alignas(4 * sizeof(T)) Four { T v[4]; };
-
-DEVICE float number(float x) { return x; }
-DEVICE float number(unsigned short half) { return from_half(half); }
-
-/// Whether rows of `m` may be taken four numbers at a time; their width must be a multiple of four too.
-DEVICE bool in_fours(const Mat &m) {
-    return m.kind <= F16 && m.stride % 4 == 0 && reinterpret_cast<unsigned long long>(m.data) % 16 == 0;
-}
-template <class T> DEVICE Four<T> *four_at(const Mat &m, int row, int column) {
-    return reinterpret_cast<Four<T> *>(static_cast<T *>(m.data) + (long long)row * m.stride + column);
-}
 /// A part of a row, PIECES times four numbers for each of THREADS threads, from column `from` on; zeros behind the row.
 template <class T, int THREADS, int PIECES>
 DEVICE void read_row(Four<T> (&v)[PIECES], const Mat &m, int row, int thread, int from, int width) {

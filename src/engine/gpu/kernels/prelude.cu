@@ -140,8 +140,16 @@ DEVICE int shuffle_xor_int(int v, int mask) {
 
 // From here on plain C++, for both.
 
+/// KERNEL's threads, and how many blocks shall run on a multiprocessor at a time at least: where ptxas, left alone, chooses a
+/// number at the price of spills.
+#ifdef LAPWING_SHIM
+#define BLOCKS(threads, least) threads
+#else
+#define BLOCKS(threads, least) threads, least
+#endif
+
 enum { PRELUDE_F32 = 0, PRELUDE_F16 = 1, PRELUDE_I64 = 2, PRELUDE_I32 = 3 };
-enum { PRELUDE_BATCH = 0, PRELUDE_OFFSETS = 8 };
+enum { PRELUDE_BATCH = 0, PRELUDE_CAPACITY = 3, PRELUDE_OFFSETS = 8, PRELUDE_TILE = 64 };
 
 /// The sum over the warp, in every lane.
 DEVICE float warp_sum(float v) {
@@ -197,6 +205,20 @@ template <class Matrix> DEVICE void store(const Matrix &m, int row, int column, 
     else static_cast<float *>(m.data)[at] = v;
 }
 
+/// Four numbers side by side.
+template <class T> struct alignas(4 * sizeof(T)) Four { T v[4]; };
+
+DEVICE float number(float x) { return x; }
+DEVICE float number(unsigned short half) { return from_half(half); }
+
+/// Whether rows of `m` may be taken four numbers at a time from column `from` on; their width must be a multiple of four too.
+template <class Matrix> DEVICE bool in_fours(const Matrix &m, int from = 0) {
+    return m.kind <= PRELUDE_F16 && (m.stride | from) % 4 == 0 && reinterpret_cast<unsigned long long>(m.data) % 16 == 0;
+}
+template <class T, class Matrix> DEVICE Four<T> *four_at(const Matrix &m, int row, int column) {
+    return reinterpret_cast<Four<T> *>(static_cast<T *>(m.data) + (long long)row * m.stride + column);
+}
+
 /// enum Activation of args.cu.
 DEVICE float activate(int activation, float x) {
     switch (activation) {
@@ -226,6 +248,28 @@ DEVICE int sequence_of(const int *header, int token) {
         else low = middle + 1;
     }
     return low;
+}
+
+/// Where a block of attention works: its sequence's first token and length, and the block's first query.
+struct Place {
+    int begin, length, first;
+};
+
+/// Finds the sequence that has this query tile, 32 samples at a time: a batch of up to 32 takes one read.
+DEVICE Place place_of(const int *header, int tile) {
+    const int *offsets = header + PRELUDE_OFFSETS, *tiles = offsets + header[PRELUDE_CAPACITY] + 1;
+    const int lane = threadIdx.x & 31;
+    int low = 0, count = header[PRELUDE_BATCH];
+    while (count > 1) {
+        const int step = (count + 31) >> 5;
+        int reached = lane * step < count && tiles[low + lane * step] <= tile;
+        for (int mask = 16; mask > 0; mask >>= 1) reached += shuffle_xor_int(reached, mask);
+        const int skipped = (reached - 1) * step;
+        low += skipped;
+        count = count - skipped < step ? count - skipped : step;
+    }
+    const int begin = offsets[low];
+    return Place{begin, offsets[low + 1] - begin, (tile - tiles[low]) * PRELUDE_TILE};
 }
 
 /// The end of every kernel, called by all threads of every block, also of blocks that have nothing to do: the grid's last block

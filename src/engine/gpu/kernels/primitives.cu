@@ -2,7 +2,8 @@
 // primitives against the host's twins and both against plain formulas. `data` is what goes in, `out` what comes out.
 
 static_assert(int(PRELUDE_F32) == F32 && int(PRELUDE_F16) == F16 && int(PRELUDE_I64) == I64 && int(PRELUDE_I32) == I32, "prelude.cu's kinds");
-static_assert(int(PRELUDE_BATCH) == HEADER_BATCH && int(PRELUDE_OFFSETS) == HEADER_OFFSETS, "prelude.cu's header");
+static_assert(int(PRELUDE_BATCH) == HEADER_BATCH && int(PRELUDE_OFFSETS) == HEADER_OFFSETS && int(PRELUDE_CAPACITY) == HEADER_CAPACITY &&
+                  int(PRELUDE_TILE) == ATTENTION_TILE, "prelude.cu's header");
 static_assert(ACT_RELU == 1 && ACT_GELU == 2 && ACT_GELU_TANH == 3 && ACT_SIGMOID == 4 && ACT_TANH == 5 && ACT_SILU == 6,
               "prelude.cu's activations");
 
