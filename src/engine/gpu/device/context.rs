@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use super::account::{Account, MemoryUse};
 use super::error::{DeviceError, Result, check};
 use super::info::DeviceInfo;
+use super::module::Loaded;
 use super::probe::{Found, Version};
 use super::symbols;
 
@@ -23,6 +24,7 @@ pub struct Device {
     pulse: sys::CUstream,
     pub(super) memory: Account,
     pub(super) pinned: Account,
+    pub(super) modules: Loaded,
     /// The first failure of something that was dropped, until [`Device::check`] tells it.
     dropped: Mutex<Option<DeviceError>>,
     /// Whether the log has been told that the context is lost.
@@ -53,6 +55,7 @@ impl Device {
             pulse: std::ptr::null_mut(),
             memory: Account::default(),
             pinned: Account::default(),
+            modules: Loaded::default(),
             dropped: Mutex::new(None),
             lost: AtomicBool::new(false),
         };

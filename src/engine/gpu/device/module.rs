@@ -1,8 +1,9 @@
-//! Modules and their kernels: PTX that the driver compiles for the device when it is loaded, each once.
+//! Modules and their kernels: PTX that the driver compiles for the device when it is loaded. A device has each once, however many
+//! models run its kernels.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cudarc::driver::sys::{self, CUjit_option, CUmodule, CUresult};
 use parking_lot::Mutex;
@@ -34,15 +35,19 @@ impl Drop for RawModule {
     }
 }
 
-/// The modules of a device, by name.
+/// The modules that are loaded on a device, for those who come next.
+#[derive(Default)]
+pub(super) struct Loaded(Mutex<HashMap<String, Weak<Module>>>);
+
+/// The modules of a device that somebody uses, by name. They stay loaded for as long as anybody does.
 pub struct Modules {
     device: Arc<Device>,
-    loaded: Mutex<HashMap<String, Arc<Module>>>,
+    used: Mutex<HashMap<String, Arc<Module>>>,
 }
 
 impl std::fmt::Debug for Modules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Modules").field("loaded", &self.loaded.lock().keys()).finish_non_exhaustive()
+        f.debug_struct("Modules").field("used", &self.used.lock().keys()).finish_non_exhaustive()
     }
 }
 
@@ -50,23 +55,35 @@ impl Modules {
     /// None yet.
     #[must_use]
     pub fn new(device: &Arc<Device>) -> Self {
-        Self { device: device.clone(), loaded: Mutex::default() }
+        Self { device: device.clone(), used: Mutex::default() }
     }
 
-    /// The module `file`, compiled from `ptx` the first time; later, the text is not looked at. Compiling can take seconds where
-    /// the driver's cache has nothing of it.
+    /// The module `file`, compiled from `ptx` where it is not loaded on the device; else the text is not looked at. Compiling can
+    /// take seconds where the driver's cache has nothing of it.
     ///
     /// # Errors
     /// The driver refuses the text: with what its compiler says.
     pub fn load(&self, file: &str, ptx: &str) -> Result<Arc<Module>> {
-        // held while compiling: who asks for the same module meanwhile would else compile it again
-        let mut loaded = self.loaded.lock();
-        if let Some(module) = loaded.get(file) {
+        let mut used = self.used.lock();
+        if let Some(module) = used.get(file) {
             return Ok(module.clone());
         }
-        let raw = compile(&self.device, file, ptx)?;
+        let module = self.device.modules.load(&self.device, file, ptx)?;
+        used.insert(file.to_owned(), module.clone());
+        Ok(module)
+    }
+}
+
+impl Loaded {
+    fn load(&self, device: &Arc<Device>, file: &str, ptx: &str) -> Result<Arc<Module>> {
+        // held while compiling: who asks for the same module meanwhile would else compile it again
+        let mut loaded = self.0.lock();
+        if let Some(module) = loaded.get(file).and_then(Weak::upgrade) {
+            return Ok(module);
+        }
+        let raw = compile(device, file, ptx)?;
         let module = Arc::new(Module { raw: Arc::new(raw), functions: Mutex::default() });
-        loaded.insert(file.to_owned(), module.clone());
+        loaded.insert(file.to_owned(), Arc::downgrade(&module));
         Ok(module)
     }
 }

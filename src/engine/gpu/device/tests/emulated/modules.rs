@@ -27,6 +27,25 @@ fn modules_and_kernels_are_loaded_once() {
 }
 
 #[test]
+fn a_device_has_a_module_once_for_all_and_as_long_as_it_is_used() {
+    alone(test_name!(), || {
+        let device = open();
+        let [one, other] = [(); 2].map(|()| Modules::new(&device));
+        let module = one.load("copy", PTX).unwrap();
+        assert!(Arc::ptr_eq(&module, &other.load("copy", "never looked at").unwrap()));
+        drop((one, module));
+        assert!(Modules::new(&device).load("copy", "never looked at").is_ok());
+        drop(other);
+        let error = Modules::new(&device).load("copy", "this is no PTX").unwrap_err();
+        assert!(matches!(error, DeviceError::Module { .. }), "{error}");
+        // the context ends: modules hold their device, but it does not hold them
+        let held = Arc::downgrade(&device);
+        drop(device);
+        assert!(held.upgrade().is_none());
+    });
+}
+
+#[test]
 fn a_launch_that_does_not_fit_is_refused() {
     alone(test_name!(), || {
         let device = open();
