@@ -93,7 +93,8 @@ fn a_server_is_named_as_users_spell_it() {
 
 #[test]
 fn a_model_is_inspected_timed_and_quantized() {
-    use crate::app::engine::cli::{Cpus, Device, EngineSub, Numbers};
+    use crate::app::engine::cli::{Cpus, Device, EngineSub};
+    use crate::engine::Precision;
 
     let Command::Engine(EngineSub::Inspect(args), _) = parsed("lapwing engine inspect m.onnx --batch 1,8 --plan").unwrap() else {
         panic!("not inspect")
@@ -103,7 +104,7 @@ fn a_model_is_inspected_timed_and_quantized() {
     let Command::Engine(EngineSub::Bench(args), _) = parsed(line).unwrap() else { panic!("not bench") };
     assert_eq!((args.threads, args.cpus, args.device), (vec![1, 2], Some(Cpus(vec![0, 1])), Device::Cuda(1)));
     assert_eq!(args.cuda_lib_dir, Some("/l".into()));
-    assert_eq!((args.precision, args.seconds, args.json), (Numbers::Int8, 0.5, true));
+    assert_eq!((args.precision, args.seconds, args.json), (Precision::Int8, 0.5, true));
     let Command::Engine(EngineSub::Quantize(args), _) = parsed("lapwing engine quantize m.onnx --calibrate r.npz").unwrap()
     else {
         panic!("not quantize")

@@ -201,9 +201,7 @@ const fn cpus(_: &Config, _: usize) -> Vec<usize> {
 
 #[cfg(feature = "engine")]
 fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, HostError> {
-    use crate::engine::config::Precision as Wished;
-    use crate::engine::cpu::threads::Threads;
-    use crate::engine::cpu::{self, Precision};
+    use crate::engine::cpu::{self, threads::Threads};
 
     let count = match (config.threads, cpus.len()) {
         (0, 0) => cpu::threads::usable().len().saturating_sub(reserved).max(1),
@@ -211,12 +209,7 @@ fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, 
         (count, _) => count,
     };
     let threads = Threads::new(count, cpus).map_err(|e| HostError::Threads(e.to_string()))?;
-    let precision = match config.precision {
-        // the other two are a GPU's: a model that `auto` leaves to the processor has nothing narrower than fp32 there
-        Wished::Fp32 | Wished::Tf32 | Wished::Fp16 => Precision::Fp32,
-        Wished::Int8 => Precision::Int8(Vec::new()),
-    };
-    let plan = cpu::Options { threads: Arc::new(threads), precision, ..cpu::Options::default() };
+    let plan = cpu::Options { threads: Arc::new(threads), precision: config.precision.into(), ..cpu::Options::default() };
     Ok(Options {
         by: by(config),
         plan,
@@ -237,16 +230,8 @@ fn options(config: &Config, _: usize, _: &[usize]) -> Result<Options, HostError>
 /// [`HostError::Device`] where a device was asked for by name and cannot be used: nothing runs elsewhere then.
 #[cfg(feature = "cuda")]
 fn wish(config: &Config) -> Result<Option<Wish>, HostError> {
-    use crate::engine::config::Precision as Wished;
-    use crate::engine::gpu::Precision;
-
     let directory = config.cuda_lib_dir.on().map(crate::settings::Folder::path);
-    let precision = match config.precision {
-        Wished::Fp32 => Precision::Fp32,
-        Wished::Tf32 => Precision::Tf32,
-        Wished::Fp16 => Precision::Fp16,
-        Wished::Int8 => Precision::Int8(Vec::new()),
-    };
+    let precision = config.precision.into();
     match config.device {
         Device::Cpu => Ok(None),
         // tract runs on the processor only

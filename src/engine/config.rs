@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::batch;
+use super::{Precision, batch};
 use crate::settings::{Bind, Checks, Cpus, File, Folder, Period, Size, Switch};
 
 /// The version of a model that names none.
@@ -118,40 +118,6 @@ pub enum Executor {
     Auto,
     /// Tract, plan or not.
     Tract,
-}
-
-/// In what numbers products are done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    /// Single precision.
-    #[default]
-    Fp32,
-    /// On a GPU, single precision with the fraction of what is multiplied cut to 10 bits; on the processor `fp32`.
-    Tf32,
-    /// On a GPU, half precision, summed in single; on the processor `fp32`.
-    Fp16,
-    /// 8-bit whole numbers where a product is fit for it.
-    Int8,
-}
-
-impl Precision {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fp32 => "fp32",
-            Self::Tf32 => "tf32",
-            Self::Fp16 => "fp16",
-            Self::Int8 => "int8",
-        }
-    }
-
-    /// Whether a GPU alone has it.
-    #[must_use]
-    pub const fn is_gpus(self) -> bool {
-        matches!(self, Self::Tf32 | Self::Fp16)
-    }
 }
 
 /// How batches are formed. Text: `adaptive`, or `fixed:8`.

@@ -21,6 +21,7 @@ pub mod plan;
 #[cfg(test)]
 #[cfg(feature = "engine")]
 mod plan_tests;
+mod precision;
 #[cfg(feature = "engine")]
 pub mod quant;
 pub mod roofline;
@@ -32,3 +33,4 @@ pub mod tensor;
 pub use config::Config;
 pub use error::EngineError;
 pub use model::Model;
+pub use precision::Precision;

@@ -12,36 +12,11 @@
 //!
 //! `F` counts products of matrices alone, as a plan's accounting does; other operations are bound by their bytes.
 
+use super::Precision;
 use super::plan::Cost;
 
 /// Above this utilisation the peak is not believed.
 pub const SUSPECT: f64 = 1.05;
-
-/// In what a node multiplies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// Single precision.
-    Fp32,
-    /// Single precision whose factors keep 10 bits of their fraction.
-    Tf32,
-    /// Half precision, summed in single precision.
-    Fp16,
-    /// 8-bit integers.
-    Int8,
-}
-
-impl Precision {
-    /// The name that tables, JSON lines and metrics have.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fp32 => "fp32",
-            Self::Tf32 => "tf32",
-            Self::Fp16 => "fp16",
-            Self::Int8 => "int8",
-        }
-    }
-}
 
 /// What holds a plan back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -292,7 +267,6 @@ mod tests {
     #[test]
     fn names_are_those_of_the_documents() {
         assert_eq!([Bound::Compute, Bound::Memory, Bound::Launch].map(Bound::name), ["compute", "memory", "launch"]);
-        let all = [Precision::Fp32, Precision::Tf32, Precision::Fp16, Precision::Int8];
-        assert_eq!(all.map(Precision::name), ["fp32", "tf32", "fp16", "int8"]);
+        assert_eq!(Precision::ALL.map(Precision::name), ["fp32", "tf32", "fp16", "int8"]);
     }
 }

@@ -14,19 +14,19 @@ use std::sync::Arc;
 
 use self::rows::{ColdStart, Row, Run};
 use self::runs_on::Machine;
-use super::cli::{BenchArgs, Device, Numbers, Runs};
+use super::cli::{BenchArgs, Device, Runs};
 use super::error::ToolError;
 use super::machine;
 use super::made_up;
 use super::shapes::{Asked, Shape};
-use crate::engine::Model;
+use crate::engine::cpu;
 use crate::engine::cpu::threads::Threads;
-use crate::engine::cpu::{self, Precision};
 use crate::engine::model::{By, Options, Workspace};
 use crate::engine::onnx::Graph;
 use crate::engine::plan::Plan;
 use crate::engine::quant::calibration::Calibration;
 use crate::engine::tensor::Tensor;
+use crate::engine::{Model, Precision};
 use crate::engine::{fuse, lower};
 use crate::ledger::Stamp;
 
@@ -67,10 +67,10 @@ fn counts(args: &BenchArgs) -> Vec<usize> {
 
 /// Refuses what would be measured elsewhere, or in other numbers, than a row would say.
 fn check(args: &BenchArgs) -> Result<(), ToolError> {
-    if args.calibration.is_some() && args.precision != Numbers::Int8 {
+    if args.calibration.is_some() && args.precision != Precision::Int8 {
         return Err(ToolError::argument("calibration", "needs --precision int8"));
     }
-    if args.executor == Runs::Tract && args.precision != Numbers::Fp32 {
+    if args.executor == Runs::Tract && args.precision != Precision::Fp32 {
         let name = args.precision.name();
         return Err(ToolError::argument("precision", format!("{name} needs a plan; tract runs models in fp32 alone")));
     }
@@ -85,7 +85,7 @@ fn check(args: &BenchArgs) -> Result<(), ToolError> {
         Device::Cuda(_) if counts(args) != [1] => {
             Err(ToolError::argument("threads", format!("{:?}: one thread launches the work of {}", args.threads, args.device)))
         }
-        Device::Cpu if matches!(args.precision, Numbers::Tf32 | Numbers::Fp16) => {
+        Device::Cpu if matches!(args.precision, Precision::Tf32 | Precision::Fp16) => {
             Err(ToolError::argument("precision", format!("{} is for a GPU alone, and device is cpu", args.precision.name())))
         }
         Device::Cpu if args.cuda_lib_dir.is_some() => {
@@ -182,10 +182,10 @@ impl Loaded {
         let began = Stamp::now();
         let graph = Graph::read(&args.model)?;
         let copy = graph.clone();
-        if args.precision == Numbers::Int8 {
+        if args.precision == Precision::Int8 {
             plan.precision = match &args.calibration {
                 Some(file) => Calibration::read(file).and_then(|found| found.precision(&graph)).map_err(ToolError::told)?,
-                None => Precision::Int8(Vec::new()),
+                None => args.precision.into(),
             };
         }
         let by = if args.executor == Runs::Tract { By::Tract } else { By::Auto };
@@ -221,7 +221,7 @@ impl Loaded {
 }
 
 /// The model would be run in other numbers than were asked for.
-fn elsewhere(asked: Numbers, model: &Model) -> ToolError {
+fn elsewhere(asked: Precision, model: &Model) -> ToolError {
     let standing = model.standing();
     let why = match (&standing.fallback, model.refused()) {
         (Some(fallback), _) => fallback.told.clone(),

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::{EXAMPLES, ServeArgs};
+use crate::engine::Precision;
 pub use crate::engine::config::Device;
 
 const INSPECT: &str = "\
@@ -82,8 +84,8 @@ pub struct InspectArgs {
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub device: Device,
     /// With --device cuda: in what numbers products are done there
-    #[arg(long, value_enum, default_value_t = Numbers::Fp32)]
-    pub precision: Numbers,
+    #[arg(long, value_enum, default_value_t = Precision::Fp32)]
+    pub precision: Precision,
     /// As one JSON object
     #[arg(long)]
     pub json: bool,
@@ -114,8 +116,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     pub cuda_lib_dir: Option<PathBuf>,
     /// In what numbers products are done
-    #[arg(long, value_enum, default_value_t = Numbers::Fp32)]
-    pub precision: Numbers,
+    #[arg(long, value_enum, default_value_t = Precision::Fp32)]
+    pub precision: Precision,
     /// Ranges that `quantize` wrote, for int8 [default: each row its own]
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
@@ -168,29 +170,19 @@ pub struct QuantizeArgs {
     pub json: bool,
 }
 
-/// In what numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Numbers {
-    /// Single precision
-    Fp32,
-    /// Single precision, what is multiplied cut to 10 bits of fraction; on a GPU
-    Tf32,
-    /// Half precision, summed in single; on a GPU
-    Fp16,
-    /// 8-bit whole numbers, where a product is fit for them
-    Int8,
-}
+impl ValueEnum for Precision {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
 
-impl Numbers {
-    /// The name that rows have.
-    #[cfg(feature = "engine")]
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Fp32 => "fp32",
-            Self::Tf32 => "tf32",
-            Self::Fp16 => "fp16",
-            Self::Int8 => "int8",
-        }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            Self::Fp32 => "Single precision",
+            Self::Tf32 => "Single precision, what is multiplied cut to 10 bits of fraction; on a GPU",
+            Self::Fp16 => "Half precision, summed in single; on a GPU",
+            Self::Int8 => "8-bit whole numbers, where a product is fit for them",
+        };
+        Some(PossibleValue::new(self.name()).help(help))
     }
 }
 

@@ -22,8 +22,7 @@ use crate::engine::onnx::Graph;
 use crate::engine::plan::{self, Op};
 use crate::engine::quant::calibration::Calibration;
 use crate::engine::quant::{Accuracy, Observer};
-use crate::engine::roofline::Precision as Multiplied;
-use crate::engine::{EngineError, Model};
+use crate::engine::{self, EngineError, Model};
 use crate::ledger::Stamp;
 
 /// Batches that are timed in each precision, however long they take.
@@ -101,7 +100,7 @@ fn executor(model: &Model) -> Result<&Executor, ToolError> {
 /// For each product that is done in 8 bits the range of its inputs, where one range can stand for all rows.
 fn ranges(exact: &Executor, dynamic: &Executor, rows: &Rows, batch: usize) -> Result<Vec<Option<RowQuant>>, ToolError> {
     let plan = exact.plan();
-    let is_seen = |place: usize| dynamic.multiplies_in(place) == Multiplied::Int8;
+    let is_seen = |place: usize| dynamic.multiplies_in(place) == engine::Precision::Int8;
     let mut observers: Vec<Option<Observer>> = (0..plan.nodes.len()).map(|at| is_seen(at).then(Observer::new)).collect();
     let (mut state, mut outputs, mut fault) = (State::default(), Vec::new(), None);
     let mut kept = Vec::new();

@@ -11,6 +11,7 @@ use super::prepare::{PrepareError, Ready, prepare};
 use super::run::Run;
 use super::scratch::Scratch;
 use super::threads::Threads;
+use crate::engine;
 use crate::engine::plan::{Arena, Plan, Size, Type};
 
 /// Why a batch could not be run.
@@ -74,6 +75,27 @@ pub enum Precision {
     /// Products of 8-bit whole numbers where a node is fit for it: weights by column. A node's input has the range that
     /// stands here for it (by its place in the plan); where none does, each row its own.
     Int8(Vec<Option<RowQuant>>),
+}
+
+impl From<engine::Precision> for Precision {
+    fn from(precision: engine::Precision) -> Self {
+        match precision {
+            // two are a GPU's: a model that is left to the processor has nothing narrower than fp32 there
+            engine::Precision::Fp32 | engine::Precision::Tf32 | engine::Precision::Fp16 => Self::Fp32,
+            engine::Precision::Int8 => Self::Int8(Vec::new()),
+        }
+    }
+}
+
+impl Precision {
+    /// The name in listings.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Fp32 => engine::Precision::Fp32.name(),
+            Self::Int8(_) => engine::Precision::Int8.name(),
+        }
+    }
 }
 
 /// How a plan is to be run.

@@ -3,8 +3,8 @@
 
 use super::executor::Executor;
 use super::prepare::Ready;
+use crate::engine::Precision;
 use crate::engine::plan::{Cost, Op, Size, Total, WeightId};
-use crate::engine::roofline::Precision;
 
 impl Executor {
     /// In what the node at this place multiplies; single precision where it does not, and where there is none.

@@ -70,8 +70,6 @@ pub enum Field {
     I32(i32),
     /// 4 bytes.
     F32(f32),
-    /// 8 bytes.
-    I64(i64),
     /// Two pointers: those of the last kernel, or null.
     Tail,
 }
@@ -178,7 +176,6 @@ impl Args {
                 Field::Pointer(address) => wide(&mut bytes, address.map_or(0, |address| bases.at(address))),
                 Field::I32(number) => bytes.extend(number.to_le_bytes()),
                 Field::F32(number) => bytes.extend(number.to_le_bytes()),
-                Field::I64(number) => wide(&mut bytes, number.cast_unsigned()),
                 Field::Tail => {
                     let flag = Address::new(Region::Control, 4 * Control::FLAG);
                     let counter = Address::new(Region::Counter, 0);

@@ -6,14 +6,14 @@ use super::executor::Executor;
 use super::layout::Kind;
 use super::lower::{Prepared, Program, Step};
 use super::{Precision, Refused};
+use crate::engine;
 use crate::engine::plan::{Cost, Node, Op, Plan, Size, Total, ValueId, WeightId, Widths};
-use crate::engine::roofline;
 
 /// What a plan costs on a device, for one size of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
     /// Of each node of the plan: in what it multiplies, and what it costs.
-    pub nodes: Vec<(roofline::Precision, Cost)>,
+    pub nodes: Vec<(engine::Precision, Cost)>,
     /// The whole plan.
     pub total: Total,
     /// Bytes of the model's numbers as the device holds them, padding included.
@@ -68,21 +68,21 @@ impl Account {
 }
 
 /// In what a node multiplies; single precision where it does not.
-fn multiplies_in(node: &Node, at: usize, prepared: &Prepared, program: &Program, precision: &Precision) -> roofline::Precision {
+fn multiplies_in(node: &Node, at: usize, prepared: &Prepared, program: &Program, precision: &Precision) -> engine::Precision {
     match &node.op {
         // by what its numbers are: that a few rows are multiplied without tensor cores is the kernel's own choice
         Op::Gemm { weight, .. } => match prepared.book.product(*weight) {
-            Some(Kind::S8) => roofline::Precision::Int8,
-            Some(Kind::F16) => roofline::Precision::Fp16,
-            _ if precision.is_tf32() => roofline::Precision::Tf32,
-            _ => roofline::Precision::Fp32,
+            Some(Kind::S8) => engine::Precision::Int8,
+            Some(Kind::F16) => engine::Precision::Fp16,
+            _ if precision.is_tf32() => engine::Precision::Tf32,
+            _ => engine::Precision::Fp32,
         },
         // heads of odd sizes are multiplied in single precision, whatever they are stored in
         Op::Attention { .. } => {
             let is_half = |step: &Step| matches!(step, Step::Launch(launch) if launch.node == at && launch.kernel.module == "attention_mma");
-            if program.steps.iter().any(is_half) { roofline::Precision::Fp16 } else { roofline::Precision::Fp32 }
+            if program.steps.iter().any(is_half) { engine::Precision::Fp16 } else { engine::Precision::Fp32 }
         }
-        _ => roofline::Precision::Fp32,
+        _ => engine::Precision::Fp32,
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
                     let is_product = |node: &Node| matches!(node.op, Op::Gemm { .. });
                     for (node, (got, _)) in plan.nodes.iter().zip(&account.nodes) {
                         let tf32 = is_product(node) && precision == Precision::Tf32;
-                        assert_eq!(*got == roofline::Precision::Tf32, tf32, "{name} {}", node.name);
+                        assert_eq!(*got == engine::Precision::Tf32, tf32, "{name} {}", node.name);
                     }
                     assert!(account.kernels >= plan.nodes.len());
                 }
@@ -168,8 +168,8 @@ mod tests {
             assert_eq!(half.nodes[at].1.bytes, (carried + 2 * k * n) as u64, "{}", node.name);
             let weight = if k >= 32 && n >= 8 { k * n + 4 * n } else { 2 * k * n };
             assert_eq!(bytes.nodes[at].1.bytes, (carried + weight) as u64, "{}", node.name);
-            let int8 = if k >= 32 && n >= 8 { roofline::Precision::Int8 } else { roofline::Precision::Fp16 };
-            assert_eq!((half.nodes[at].0, bytes.nodes[at].0), (roofline::Precision::Fp16, int8));
+            let int8 = if k >= 32 && n >= 8 { engine::Precision::Int8 } else { engine::Precision::Fp16 };
+            assert_eq!((half.nodes[at].0, bytes.nodes[at].0), (engine::Precision::Fp16, int8));
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
             let at = plan.nodes.iter().position(|node| matches!(node.op, Op::Attention { .. })).unwrap();
             account.nodes[at].0
         };
-        assert_eq!(of(Precision::Fp16), roofline::Precision::Fp16);
-        assert_eq!(of(Precision::Tf32), roofline::Precision::Fp32);
+        assert_eq!(of(Precision::Fp16), engine::Precision::Fp16);
+        assert_eq!(of(Precision::Tf32), engine::Precision::Fp32);
     }
 }

@@ -1,7 +1,7 @@
 //! In what numbers a device multiplies. It is never chosen but by who asks for it.
 
-use crate::engine::cpu;
 use crate::engine::cpu::gemm::int8::RowQuant;
+use crate::engine::{self, cpu};
 
 /// How products are done; all else is in single precision in every case.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +17,17 @@ pub enum Precision {
     /// Products of 8-bit whole numbers where a node is fit for it, half precision elsewhere: a cosine of at least 0.98. A node's
     /// input is multiplied by what stands here for it (by its place in the plan); where nothing does, each row by its own.
     Int8(Vec<Option<f32>>),
+}
+
+impl From<engine::Precision> for Precision {
+    fn from(precision: engine::Precision) -> Self {
+        match precision {
+            engine::Precision::Fp32 => Self::Fp32,
+            engine::Precision::Tf32 => Self::Tf32,
+            engine::Precision::Fp16 => Self::Fp16,
+            engine::Precision::Int8 => Self::Int8(Vec::new()),
+        }
+    }
 }
 
 impl Precision {
@@ -37,10 +48,10 @@ impl Precision {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Fp32 => "fp32",
-            Self::Tf32 => "tf32",
-            Self::Fp16 => "fp16",
-            Self::Int8(_) => "int8",
+            Self::Fp32 => engine::Precision::Fp32.name(),
+            Self::Tf32 => engine::Precision::Tf32.name(),
+            Self::Fp16 => engine::Precision::Fp16.name(),
+            Self::Int8(_) => engine::Precision::Int8.name(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "cuda")]
 use crate::engine::EngineError;
-use crate::engine::cpu::{Batch, Executor, Precision, RunError, State};
+use crate::engine::cpu::{Batch, Executor, RunError, State};
 use crate::engine::plan::Plan;
 use crate::engine::standing::{Fallback, Standing};
 
@@ -99,9 +99,6 @@ impl On {
 
 /// On the processor, by this executor.
 pub(super) fn on_cpu(executor: &Executor, fallback: Option<&Fallback>) -> Standing {
-    let precision = match executor.options().precision {
-        Precision::Fp32 => "fp32",
-        Precision::Int8(_) => "int8",
-    };
+    let precision = executor.options().precision.name();
     Standing { device: "cpu".into(), device_name: None, precision, fallback: fallback.cloned(), fault: None }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::super::cli::{BenchArgs, Device, Numbers, Products, Runs};
+use super::super::cli::{BenchArgs, Device, Products, Runs};
 use super::rows::{Case, DeviceUs, GpuPeaksRow, NodeUs, OnGpu, Run, Work};
 use super::{Shape, ToolError};
 use crate::engine::Model;
@@ -23,12 +23,7 @@ const EMPTY: usize = 64;
 /// What is asked of a GPU.
 pub(super) fn wish(args: &BenchArgs) -> Result<Option<Wish>, ToolError> {
     let directory = args.cuda_lib_dir.as_deref();
-    let precision = match args.precision {
-        Numbers::Fp32 => Precision::Fp32,
-        Numbers::Tf32 => Precision::Tf32,
-        Numbers::Fp16 => Precision::Fp16,
-        Numbers::Int8 => Precision::Int8(Vec::new()),
-    };
+    let precision = args.precision.into();
     let by = |wish: Wish| if args.gemm == Products::Own { Wish { gemm: Gemm::Own, ..wish } } else { wish };
     match args.device {
         Device::Cpu => Ok(None),

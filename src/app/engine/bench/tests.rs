@@ -8,7 +8,7 @@ use super::super::cli::{Cpus, Products};
 use super::rows::Work;
 use super::*;
 use crate::engine::plan::Cost;
-use crate::engine::roofline::{Ceiling, Precision as Multiplied, Roofline};
+use crate::engine::roofline::{Ceiling, Roofline};
 
 #[cfg(feature = "cuda")]
 mod gpu;
@@ -26,7 +26,7 @@ fn args(name: &str) -> BenchArgs {
         seconds: 0.005,
         device: Device::Cpu,
         cuda_lib_dir: None,
-        precision: Numbers::Fp32,
+        precision: Precision::Fp32,
         calibration: None,
         executor: Runs::Auto,
         cpus: None,
@@ -116,7 +116,7 @@ fn bound_and_utilisation_are_the_rooflines() {
         launch_ns: 50.0,
     };
     // 2000 ns of compute, 1000 of memory
-    let node = (Multiplied::Fp32, Cost { flops: 200_000, other_ops: 5, bytes: 10_000 });
+    let node = (Precision::Fp32, Cost { flops: 200_000, other_ops: 5, bytes: 10_000 });
     let roofline = Some(Roofline::of([node], &ceiling));
     let work = Work { flops: Some(200_000), min_bytes: Some(7), roofline, elapsed_ns: None };
     let run = Run {
@@ -171,19 +171,19 @@ fn tract_and_the_plan_count_the_same_products() {
 fn eight_bits_are_fewer_bytes() {
     // the fixture's products are wide enough for bytes
     let of = |precision| lines(&BenchArgs { precision, batch: vec![1], ..args("0003") })[2].clone();
-    let (exact, bytes) = (of(Numbers::Fp32), of(Numbers::Int8));
+    let (exact, bytes) = (of(Precision::Fp32), of(Precision::Int8));
     assert_eq!((&exact["precision"], &bytes["precision"]), (&"fp32".into(), &"int8".into()));
     assert_eq!(exact["flops"], bytes["flops"]);
     assert!(bytes["bytes"].as_u64() < exact["bytes"].as_u64(), "{bytes} {exact}");
     assert!(bytes["min_bytes"].as_u64() < exact["min_bytes"].as_u64());
-    let error = told(&BenchArgs { precision: Numbers::Int8, ..args("refused-conv") }).unwrap_err();
+    let error = told(&BenchArgs { precision: Precision::Int8, ..args("refused-conv") }).unwrap_err();
     assert!(error.starts_with("precision: int8 needs a plan"), "{error}");
 }
 
 #[test]
 fn what_cannot_be_measured_is_refused() {
     let refused = |args: &BenchArgs| told(args).unwrap_err();
-    for (precision, name) in [(Numbers::Tf32, "tf32"), (Numbers::Fp16, "fp16")] {
+    for (precision, name) in [(Precision::Tf32, "tf32"), (Precision::Fp16, "fp16")] {
         let fault = format!("precision: {name} is for a GPU alone, and device is cpu");
         assert_eq!(refused(&BenchArgs { precision, ..args("0000") }), fault);
         let tract = BenchArgs { precision, device: Device::Auto, executor: Runs::Tract, ..args("0000") };
@@ -193,7 +193,7 @@ fn what_cannot_be_measured_is_refused() {
     assert_eq!(refused(&folder), "cuda-lib-dir: is of no use while device is cpu");
     let few = BenchArgs { threads: vec![2], cpus: Some(Cpus(vec![0])), ..args("0000") };
     assert_eq!(refused(&few), "cpus: [0] are too few for 2 threads");
-    let tract = BenchArgs { precision: Numbers::Int8, executor: Runs::Tract, ..args("0000") };
+    let tract = BenchArgs { precision: Precision::Int8, executor: Runs::Tract, ..args("0000") };
     assert!(refused(&tract).starts_with("precision: int8 needs a plan"));
     let stray = BenchArgs { calibration: Some("r.json".into()), ..args("0000") };
     assert_eq!(refused(&stray), "calibration: needs --precision int8");

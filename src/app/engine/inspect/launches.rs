@@ -5,11 +5,11 @@ use std::io::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::super::cli::Numbers;
 use super::super::error::ToolError;
 use super::super::numbers::si;
 use super::super::shapes::Shape;
 use super::size;
+use crate::engine;
 use crate::engine::gpu::lower::{Launch, Prepared, Program, Step};
 use crate::engine::gpu::route::{self, Route};
 use crate::engine::gpu::{Precision, Refused, Target};
@@ -28,13 +28,8 @@ impl Lowered {
     /// # Errors
     ///
     /// With the node that no kernel does.
-    pub(super) fn of(plan: &Plan, shape: Shape, precision: Numbers) -> Result<Self, ToolError> {
-        let precision = match precision {
-            Numbers::Fp32 => Precision::Fp32,
-            Numbers::Tf32 => Precision::Tf32,
-            Numbers::Fp16 => Precision::Fp16,
-            Numbers::Int8 => Precision::Int8(Vec::new()),
-        };
+    pub(super) fn of(plan: &Plan, shape: Shape, precision: engine::Precision) -> Result<Self, ToolError> {
+        let precision = Precision::from(precision);
         let refused = |refused: Refused| ToolError::argument("device", format!("cuda: {refused}"));
         let mut prepared = Prepared::new(plan, &precision, &Target::ASSUMED).map_err(refused)?;
         let (capacity, all) = (route::capacity(plan, size(shape)), vec![true; plan.outputs.len()]);

@@ -18,7 +18,7 @@ fn args(name: &str) -> InspectArgs {
         length: vec![],
         plan: false,
         device: Device::Auto,
-        precision: crate::app::engine::cli::Numbers::Fp32,
+        precision: crate::engine::Precision::Fp32,
         json: false,
     }
 }
@@ -174,7 +174,7 @@ fn files_that_are_no_models_are_named() {
 #[test]
 fn kernels_of_a_gpu_are_told_without_one() {
     let on_gpu = |name: &str, precision| InspectArgs { plan: true, json: true, device: Device::Cuda(0), precision, ..args(name) };
-    use crate::app::engine::cli::Numbers::{Fp16, Fp32};
+    use crate::engine::Precision::{Fp16, Fp32};
     let mlp = json(&on_gpu("mlp-3", Fp32));
     let kernels: Vec<&str> = mlp["launches"].as_array().unwrap().iter().map(|l| l["kernel"].as_str().unwrap()).collect();
     assert_eq!(kernels, ["gemv_f32_1"; 3]);

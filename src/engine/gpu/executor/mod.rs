@@ -163,12 +163,6 @@ impl Executor {
         self.gemm.name()
     }
 
-    /// Bytes of the model's numbers on the device.
-    #[must_use]
-    pub const fn weight_bytes(&self) -> usize {
-        self.prepared.book.bytes()
-    }
-
     /// The program with which batches of this size run.
     ///
     /// # Errors
@@ -199,12 +193,11 @@ impl Executor {
         outputs: &mut Vec<Vec<f32>>,
     ) -> Result<(), GpuError> {
         let size = batch.size(&self.plan)?;
-        state.ready(self, size, wanted)?;
-        state.stage(self, batch)?;
-        state.launch()?;
-        state.told(self)?;
-        state.read(self, batch, size, wanted, outputs)?;
-        Ok(())
+        let mut run = state.ready(self, size, wanted)?;
+        run.stage(batch)?;
+        run.launch()?;
+        run.told()?;
+        run.read(batch, size, wanted, outputs)
     }
 
     /// As [`Self::run`], with the device's own times, which cost some time themselves.
@@ -220,11 +213,11 @@ impl Executor {
         outputs: &mut Vec<Vec<f32>>,
     ) -> Result<Times, GpuError> {
         let size = batch.size(&self.plan)?;
-        state.ready(self, size, wanted)?;
-        state.stage(self, batch)?;
-        let times = state.launch_timed(self)?;
-        state.told(self)?;
-        state.read(self, batch, size, wanted, outputs)?;
+        let mut run = state.ready(self, size, wanted)?;
+        run.stage(batch)?;
+        let times = run.launch_timed()?;
+        run.told()?;
+        run.read(batch, size, wanted, outputs)?;
         Ok(times)
     }
 }

@@ -1,6 +1,7 @@
 //! What came of a batch: the outputs that were wanted, or the id that a table does not have.
 
-use super::{Executor, GpuError, State};
+use super::GpuError;
+use super::state::Run;
 use crate::engine::cpu::embed::EmbedError;
 use crate::engine::cpu::{Batch, Input, RunError};
 use crate::engine::gpu::args::Control;
@@ -8,10 +9,10 @@ use crate::engine::gpu::layout::Home;
 use crate::engine::gpu::lower::Slot;
 use crate::engine::plan::{Op, Size};
 
-impl State {
+impl Run<'_> {
     /// Looks whether a lookup was told an id that its table does not have.
-    pub(super) fn told(&mut self, executor: &Executor) -> Result<(), GpuError> {
-        let Some((held, _)) = self.parts() else { return Ok(()) };
+    pub(super) fn told(&mut self) -> Result<(), GpuError> {
+        let Self { executor, held, .. } = self;
         if held.control.flag(Control::FAULT)? == 0 {
             return Ok(());
         }
@@ -34,45 +35,37 @@ impl State {
     /// Reads the outputs that are wanted.
     pub(super) fn read(
         &mut self,
-        executor: &Executor,
         batch: &Batch<'_>,
         size: Size,
         wanted: &[bool],
         outputs: &mut Vec<Vec<f32>>,
     ) -> Result<(), GpuError> {
+        let Self { executor, held, sized, bytes, .. } = self;
         let plan = executor.plan();
         outputs.resize_with(plan.outputs.len(), Vec::new);
-        let mut bytes = std::mem::take(&mut self.bytes);
-        let read = (|| {
-            let Some((held, sized)) = self.parts() else { return Ok(()) };
-            for (at, port) in plan.outputs.iter().enumerate() {
-                let output = &mut outputs[at];
-                output.clear();
-                if !wanted.get(at).copied().unwrap_or(false) {
-                    continue;
-                }
-                let value = plan.value(port.value);
-                if let Home::Input(input) = executor.prepared.stored[port.value.0].home {
-                    if let Input::F32(data) = batch.inputs[input] {
-                        output.extend_from_slice(data);
-                    }
-                    continue;
-                }
-                let Slot { offset, width, stride, .. } = sized.program.places.outputs[at];
-                let rows = size.rows(value.rows);
-                bytes.resize(4 * stride * rows, 0);
-                held.to_host.read(offset, &mut bytes)?;
-                let (numbers, _) = bytes.as_chunks::<4>();
-                if stride == width {
-                    output.extend(numbers.iter().map(|x| f32::from_le_bytes(*x)));
-                } else {
-                    let kept = numbers.chunks_exact(stride).flat_map(|row| &row[..width]);
-                    output.extend(kept.map(|x| f32::from_le_bytes(*x)));
-                }
+        for (at, port) in plan.outputs.iter().enumerate() {
+            let output = &mut outputs[at];
+            output.clear();
+            if !wanted.get(at).copied().unwrap_or(false) {
+                continue;
             }
-            Ok(())
-        })();
-        self.bytes = bytes;
-        read
+            let value = plan.value(port.value);
+            if let Home::Input(input) = executor.prepared.stored[port.value.0].home {
+                if let Input::F32(data) = batch.inputs[input] {
+                    output.extend_from_slice(data);
+                }
+                continue;
+            }
+            let Slot { offset, width, stride, .. } = sized.program.places.outputs[at];
+            bytes.resize(4 * stride * size.rows(value.rows), 0);
+            held.to_host.read(offset, bytes)?;
+            let (numbers, _) = bytes.as_chunks::<4>();
+            // rows without gaps are one
+            let (width, stride) = if stride == width { (numbers.len(), numbers.len()) } else { (width, stride) };
+            for row in numbers.chunks_exact(stride.max(1)) {
+                output.extend(row[..width].iter().map(|x| f32::from_le_bytes(*x)));
+            }
+        }
+        Ok(())
     }
 }

@@ -48,36 +48,34 @@ impl Executor {
     /// As [`Self::run`].
     pub fn pieces(&self, state: &mut State, batch: &Batch<'_>, wanted: &[bool], runs: usize) -> Result<Pieces, GpuError> {
         let size = batch.size(self.plan())?;
-        state.ready(self, size, wanted)?;
-        let Some((held, sized)) = state.parts() else { return Ok(Pieces::default()) };
-        let (program, chosen, route) = (sized.program.clone(), sized.chosen.clone(), sized.route);
-        let bound = Bound { executor: self, program: &program, route, bases: held.bases(self, route), chosen: &chosen };
+        let mut run = state.ready(self, size, wanted)?;
+        let (program, chosen, route) = (run.sized.program.clone(), run.sized.chosen.clone(), run.sized.route);
+        let bound = Bound { executor: self, program: &program, route, bases: run.held.bases(self, route), chosen: &chosen };
         let (borders, every) = (Marks::new(self.device())?, Marks::with_steps(self.device(), program.steps.len())?);
-        let plain = capture(&bound, held, None)?;
-        let bordered = capture(&bound, held, Some(&borders))?;
-        let marked = capture(&bound, held, Some(&every))?;
+        let plain = capture(&bound, run.held, None)?;
+        let bordered = capture(&bound, run.held, Some(&borders))?;
+        let marked = capture(&bound, run.held, Some(&every))?;
         let (mut stage, mut launch, mut times, mut all) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut steps = vec![Vec::new(); program.steps.len()];
         for _ in 0..runs.max(1) {
             let began = Stamp::now();
-            state.stage(self, batch)?;
+            run.stage(batch)?;
             stage.push(Duration::from_nanos(began.elapsed()));
-            let Some((held, _)) = state.parts() else { break };
             for graph in [&plain, &bordered, &marked] {
-                held.control.set_flag(Control::FLAG, 0)?;
+                run.held.control.set_flag(Control::FLAG, 0)?;
                 let began = Stamp::now();
-                graph.launch(&held.stream)?;
+                graph.launch(&run.held.stream)?;
                 if std::ptr::eq(graph, &plain) {
                     launch.push(Duration::from_nanos(began.elapsed()));
                 }
-                held.stream.wait()?;
+                run.held.stream.wait()?;
             }
             times.push(borders.times()?);
             for (known, time) in steps.iter_mut().zip(every.steps()?) {
                 known.push(time);
             }
             all.push(every.times()?.kernels);
-            state.told(self)?;
+            run.told()?;
         }
         let part = |of: fn(&Times) -> Duration| median(times.iter().map(of).collect());
         let piece = |(at, times): (usize, Vec<Duration>)| {

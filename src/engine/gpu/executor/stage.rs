@@ -2,24 +2,17 @@
 
 use half::f16;
 
-use super::{Executor, State};
+use super::state::Run;
 use crate::engine::cpu::{Batch, Input};
 use crate::engine::gpu::GpuError;
 use crate::engine::gpu::header;
 use crate::engine::gpu::layout::Kind;
 use crate::engine::gpu::lower::Slot;
 
-impl State {
+impl Run<'_> {
     /// Writes the batch where the graph, or its kernels, will read it.
-    pub(super) fn stage(&mut self, _: &Executor, batch: &Batch<'_>) -> Result<(), GpuError> {
-        let (mut words, mut bytes) = (std::mem::take(&mut self.words), std::mem::take(&mut self.bytes));
-        let staged = self.stage_with(batch, &mut words, &mut bytes);
-        (self.words, self.bytes) = (words, bytes);
-        staged
-    }
-
-    fn stage_with(&mut self, batch: &Batch<'_>, words: &mut Vec<i32>, bytes: &mut Vec<u8>) -> Result<(), GpuError> {
-        let Some((held, sized)) = self.parts() else { return Ok(()) };
+    pub(super) fn stage(&mut self, batch: &Batch<'_>) -> Result<(), GpuError> {
+        let Self { held, sized, words, bytes, .. } = self;
         if sized.program.has_header {
             header::write(sized.capacity, batch.offsets, words);
             lay(bytes, words, words.len(), words.len(), |word| word.to_le_bytes());
@@ -42,13 +35,12 @@ impl State {
 
 /// Rows of `width` elements as rows of `stride`; what lies between is zero.
 fn lay<T: Copy, const N: usize>(bytes: &mut Vec<u8>, data: &[T], width: usize, stride: usize, of: impl Fn(T) -> [u8; N]) {
+    // rows without gaps are one
+    let (width, stride) = if stride == width { (data.len(), data.len()) } else { (width, stride) };
     bytes.clear();
-    if stride == width {
-        bytes.extend(data.iter().flat_map(|x| of(*x)));
-        return;
-    }
-    for row in data.chunks_exact(width.max(1)) {
-        bytes.extend(row.iter().flat_map(|x| of(*x)));
-        bytes.resize(bytes.len() + (stride - width) * N, 0);
+    bytes.resize(data.len() / width.max(1) * stride * N, 0);
+    for (to, row) in bytes.chunks_exact_mut((stride * N).max(1)).zip(data.chunks_exact(width.max(1))) {
+        let (to, _) = to.as_chunks_mut::<N>();
+        to.iter_mut().zip(row).for_each(|(to, x)| *to = of(*x));
     }
 }

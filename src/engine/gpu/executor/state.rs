@@ -1,6 +1,5 @@
 //! What one thread needs to run a plan: a stream, memory for the largest batch so far, and the graphs of the sizes that came.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::capture::{Bound, Marks, capture};
@@ -9,23 +8,24 @@ use super::{Executor, GpuError, Times};
 use crate::engine::gpu::Capacity;
 use crate::engine::gpu::args::{Bases, Control};
 use crate::engine::gpu::device::{Block, CublasLt, Device, DeviceError, Found, Graph, Patience, Pinned, Stream, Toward};
-use crate::engine::gpu::lower::Program;
+use crate::engine::gpu::lower::{Places, Program};
 use crate::engine::gpu::route::{self, Completion, Route, Way};
 use crate::engine::plan::Size;
 use crate::ledger::Stamp;
 
 /// So many sizes have their graphs at a time; the one that came longest ago is forgotten then.
 const GRAPHS: usize = 64;
+/// Bytes that any memory has.
+const LEAST: usize = 256;
 /// A batch that takes longer is given up: the device hangs.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(60);
-
-/// For which batches a graph is: their size, and the outputs that are wanted.
-type Key = (Capacity, Vec<bool>);
 
 /// A size that is ready.
 #[derive(Debug)]
 pub(super) struct Sized {
+    /// For which batches it is: how large they are at most, and the outputs that are wanted.
     pub(super) capacity: Capacity,
+    wanted: Vec<bool>,
     pub(super) program: Program,
     pub(super) route: Route,
     pub(super) chosen: Vec<Chosen>,
@@ -40,12 +40,23 @@ pub(super) struct Sized {
 #[derive(Debug, Default)]
 pub struct State {
     // before the memory, which they name
-    sizes: BTreeMap<Key, Sized>,
-    current: Option<Key>,
+    sizes: Vec<Sized>,
     held: Option<Held>,
     runs: u64,
-    pub(super) words: Vec<i32>,
-    pub(super) bytes: Vec<u8>,
+    words: Vec<i32>,
+    bytes: Vec<u8>,
+}
+
+/// One batch's way: the graph for its size, and the memory on which that works.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    pub(super) executor: &'a Executor,
+    pub(super) held: &'a mut Held,
+    pub(super) sized: &'a mut Sized,
+    /// Room for a header.
+    pub(super) words: &'a mut Vec<i32>,
+    /// Room for an input or an output.
+    pub(super) bytes: &'a mut Vec<u8>,
 }
 
 /// Memory on both sides.
@@ -64,7 +75,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    fn new(executor: &Executor, arena: usize, inputs: usize, outputs: usize) -> Result<Self, DeviceError> {
+    /// Without room for any batch.
+    fn new(executor: &Executor) -> Result<Self, DeviceError> {
         let device = executor.device();
         let stream = Stream::new(device)?;
         let counter = Block::new(device, 256)?;
@@ -72,23 +84,30 @@ impl Held {
         stream.wait()?;
         Ok(Self {
             stream,
-            arena: Block::new(device, arena.max(256))?,
-            inputs: Block::new(device, inputs.max(256))?,
-            outputs: Block::new(device, outputs.max(256))?,
+            arena: Block::new(device, LEAST)?,
+            inputs: Block::new(device, LEAST)?,
+            outputs: Block::new(device, LEAST)?,
             counter,
             lt: executor.gemm.libraries().and_then(|found| library(found, device)),
             control: Pinned::new(device, 4 * Control::WORDS, Toward::Host)?,
-            to_device: Pinned::new(device, inputs.max(256), Toward::Device)?,
-            to_host: Pinned::new(device, outputs.max(256), Toward::Host)?,
+            to_device: Pinned::new(device, LEAST, Toward::Device)?,
+            to_host: Pinned::new(device, LEAST, Toward::Host)?,
         })
     }
 
-    /// Other memory for what batches bring, need and ask for. What was there goes before it comes: both may not fit.
-    fn resize(&mut self, executor: &Executor, [arena, inputs, outputs]: [usize; 3]) -> Result<(), DeviceError> {
-        let device = executor.device();
+    /// Whether there is room for a program.
+    fn holds(&self, places: &Places) -> bool {
+        places.arena_bytes() <= self.arena.bytes()
+            && places.input_bytes <= self.inputs.bytes()
+            && places.output_bytes <= self.outputs.bytes()
+    }
+
+    /// Makes room for a program. What was there goes before more comes: both may not fit.
+    fn grow(&mut self, device: &Arc<Device>, places: &Places) -> Result<(), DeviceError> {
+        let (arena, inputs, outputs) = (places.arena_bytes(), places.input_bytes, places.output_bytes);
         for (block, bytes) in [(&mut self.arena, arena), (&mut self.inputs, inputs), (&mut self.outputs, outputs)] {
             if block.bytes() < bytes {
-                *block = Block::new(device, 256)?;
+                *block = Block::new(device, LEAST)?;
                 *block = Block::new(device, bytes)?;
             }
         }
@@ -113,89 +132,78 @@ impl Held {
 }
 
 impl State {
-    /// Makes the graph of this size, if it is not there.
-    pub(super) fn ready(&mut self, executor: &Executor, size: Size, wanted: &[bool]) -> Result<(), GpuError> {
+    /// What a batch of this size runs with; its graph is made where it is not there.
+    pub(super) fn ready<'a>(&'a mut self, executor: &'a Executor, size: Size, wanted: &[bool]) -> Result<Run<'a>, GpuError> {
+        let Self { sizes, held, runs, words, bytes } = self;
+        let held = match held {
+            Some(held) => held,
+            none => none.insert(Held::new(executor)?),
+        };
         let capacity = route::capacity(executor.plan(), size);
-        if let Some(key) = &self.current
-            && key.0 == capacity
-            && key.1 == wanted
-        {
-            return Ok(());
-        }
-        let key = (capacity, wanted.to_vec());
-        if !self.sizes.contains_key(&key) {
-            // a device that was lost meanwhile is found here; what else failed, and was another model's, is only told
-            match executor.device().check() {
-                Err(error) if error.is_fatal() => return Err(error.into()),
-                Err(error) => tracing::warn!(%error, "something of the device's failed when it was let go"),
-                Ok(()) => {}
-            }
-            let program = executor.program_for(capacity, wanted)?;
-            self.grow(executor, &program)?;
-            let Some(held) = &mut self.held else { return Ok(()) };
-            let route = Route::of(&program);
-            let bases = held.bases(executor, route);
-            let mut chosen = choose(executor, held, &program, capacity, &bases)?;
-            let bound = Bound { executor, program: &program, route, bases, chosen: &chosen };
-            let graph = match capture(&bound, held, None) {
-                // the library failed, not the device
-                Err(GpuError::Device(error @ DeviceError::Lt { .. })) => {
-                    tracing::warn!(%error, "cublasLt fails; products of this size are done by our own kernels");
-                    chosen = vec![Chosen::Own; program.steps.len()];
-                    capture(&Bound { executor, program: &program, route, bases, chosen: &chosen }, held, None)?
-                }
-                captured => captured?,
-            };
-            if self.sizes.len() >= GRAPHS
-                && let Some(least) = self.sizes.iter().min_by_key(|(_, sized)| sized.used).map(|(key, _)| key.clone())
-            {
-                self.sizes.remove(&least);
-            }
-            self.sizes.insert(key.clone(), Sized { capacity, program, route, chosen, graph, timed: None, used: 0 });
-        }
-        self.current = Some(key);
-        Ok(())
-    }
-
-    /// Makes room for a program. Graphs know the places of memory, so that all are forgotten when it moves.
-    fn grow(&mut self, executor: &Executor, program: &Program) -> Result<(), GpuError> {
-        let places = &program.places;
-        let (arena, inputs, outputs) = (places.arena_bytes(), places.input_bytes, places.output_bytes);
-        let (mut least_arena, mut least_inputs, mut least_outputs) = (arena, inputs, outputs);
-        if let Some(held) = &self.held {
-            let (a, i, o) = (held.arena.bytes(), held.inputs.bytes(), held.outputs.bytes());
-            if arena <= a && inputs <= i && outputs <= o {
-                return Ok(());
-            }
-            (least_arena, least_inputs, least_outputs) = (arena.max(a), inputs.max(i), outputs.max(o));
-        }
-        self.current = None;
-        self.sizes.clear();
-        match &mut self.held {
-            Some(held) => held.resize(executor, [least_arena, least_inputs, least_outputs])?,
-            None => self.held = Some(Held::new(executor, least_arena, least_inputs, least_outputs)?),
-        }
-        Ok(())
+        let known = sizes.iter().position(|sized| sized.capacity == capacity && sized.wanted == wanted);
+        let at = match known {
+            Some(at) => at,
+            None => add(sizes, held, executor, capacity, wanted)?,
+        };
+        *runs += 1;
+        sizes[at].used = *runs;
+        Ok(Run { executor, held, sized: &mut sizes[at], words, bytes })
     }
 
     /// How many products of the last batch were the library's.
     #[must_use]
     pub fn library_products(&self) -> usize {
-        let sized = self.current.as_ref().and_then(|key| self.sizes.get(key));
-        sized.map_or(0, |sized| sized.chosen.iter().filter(|chosen| matches!(chosen, Chosen::Library(..))).count())
+        let last = self.sizes.iter().max_by_key(|sized| sized.used);
+        let is_theirs = |chosen: &&Chosen| matches!(chosen, Chosen::Library(..));
+        last.map_or(0, |sized| sized.chosen.iter().filter(is_theirs).count())
     }
+}
 
-    pub(super) fn parts(&mut self) -> Option<(&mut Held, &Sized)> {
-        let sized = self.sizes.get(self.current.as_ref()?)?;
-        Some((self.held.as_mut()?, sized))
+/// Makes the graph of a size. Gives its place.
+fn add(
+    sizes: &mut Vec<Sized>,
+    held: &mut Held,
+    executor: &Executor,
+    capacity: Capacity,
+    wanted: &[bool],
+) -> Result<usize, GpuError> {
+    // a device that was lost meanwhile is found here; what else failed, and was another model's, is only told
+    match executor.device().check() {
+        Err(error) if error.is_fatal() => return Err(error.into()),
+        Err(error) => tracing::warn!(%error, "something of the device's failed when it was let go"),
+        Ok(()) => {}
     }
+    let program = executor.program_for(capacity, wanted)?;
+    if !held.holds(&program.places) {
+        // graphs know the places of memory, which moves
+        sizes.clear();
+        held.grow(executor.device(), &program.places)?;
+    }
+    let route = Route::of(&program);
+    let bases = held.bases(executor, route);
+    let mut chosen = choose(executor, held, &program, capacity, &bases)?;
+    let bound = Bound { executor, program: &program, route, bases, chosen: &chosen };
+    let graph = match capture(&bound, held, None) {
+        // the library failed, not the device
+        Err(GpuError::Device(error @ DeviceError::Lt { .. })) => {
+            tracing::warn!(%error, "cublasLt fails; products of this size are done by our own kernels");
+            chosen = vec![Chosen::Own; program.steps.len()];
+            capture(&Bound { executor, program: &program, route, bases, chosen: &chosen }, held, None)?
+        }
+        captured => captured?,
+    };
+    let oldest = (0..sizes.len()).min_by_key(|at| sizes[*at].used);
+    if let (true, Some(oldest)) = (sizes.len() >= GRAPHS, oldest) {
+        sizes.swap_remove(oldest);
+    }
+    sizes.push(Sized { capacity, wanted: wanted.to_vec(), program, route, chosen, graph, timed: None, used: 0 });
+    Ok(sizes.len() - 1)
+}
 
+impl Run<'_> {
     /// Launches the graph, and waits until it is done.
     pub(super) fn launch(&mut self) -> Result<(), DeviceError> {
-        let Some(sized) = self.current.as_ref().and_then(|key| self.sizes.get_mut(key)) else { return Ok(()) };
-        let Some(held) = &mut self.held else { return Ok(()) };
-        self.runs += 1;
-        sized.used = self.runs;
+        let Self { held, sized, .. } = self;
         held.control.set_flag(Control::FLAG, 0)?;
         sized.graph.launch(&held.stream)?;
         match sized.route.completion() {
@@ -205,17 +213,18 @@ impl State {
     }
 
     /// The same with marks in between.
-    pub(super) fn launch_timed(&mut self, executor: &Executor) -> Result<Times, GpuError> {
-        let Some(sized) = self.current.as_ref().and_then(|key| self.sizes.get_mut(key)) else { return Ok(Times::default()) };
-        let Some(held) = &mut self.held else { return Ok(Times::default()) };
-        if sized.timed.is_none() {
-            let marks = Marks::new(executor.device())?;
-            let bases = held.bases(executor, sized.route);
-            let bound = Bound { executor, program: &sized.program, route: sized.route, bases, chosen: &sized.chosen };
-            let graph = capture(&bound, held, Some(&marks))?;
-            sized.timed = Some((graph, marks));
-        }
-        let Some((graph, marks)) = &sized.timed else { return Ok(Times::default()) };
+    pub(super) fn launch_timed(&mut self) -> Result<Times, GpuError> {
+        let Self { executor, held, sized, .. } = self;
+        let (graph, marks) = match &sized.timed {
+            Some(timed) => timed,
+            None => {
+                let marks = Marks::new(executor.device())?;
+                let bases = held.bases(executor, sized.route);
+                let bound = Bound { executor, program: &sized.program, route: sized.route, bases, chosen: &sized.chosen };
+                let graph = capture(&bound, held, Some(&marks))?;
+                sized.timed.insert((graph, marks))
+            }
+        };
         held.control.set_flag(Control::FLAG, 0)?;
         graph.launch(&held.stream)?;
         held.stream.wait()?;

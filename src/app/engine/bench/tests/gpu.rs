@@ -4,11 +4,12 @@ use serde_json::Value as Json;
 
 use super::{args, fixture};
 use crate::app::engine::bench::{Wished, group};
-use crate::app::engine::cli::{BenchArgs, Device, Numbers, Runs};
+use crate::app::engine::cli::{BenchArgs, Device, Runs};
 use crate::app::engine::documented;
+use crate::engine::Precision;
 use crate::engine::cpu::threads::Threads;
+use crate::engine::gpu::Wish;
 use crate::engine::gpu::device::tests::{alone, fakes, test_name};
-use crate::engine::gpu::{Precision, Wish};
 
 /// The fields that a GPU's rows have besides those of all.
 const FIELDS: [&str; 9] =
@@ -40,7 +41,7 @@ fn no_row_of_a_processor_stands_for_a_gpu() {
         assert!(super::lines(&auto).iter().all(|line| line["device"] == "cpu"));
         let table = super::told(&BenchArgs { json: false, ..auto.clone() }).unwrap();
         assert!(table.contains("on the processor because of emulated: cuda:0 is lapwing-emulated"), "{table}");
-        let half = refused(&BenchArgs { precision: Numbers::Fp16, ..auto });
+        let half = refused(&BenchArgs { precision: Precision::Fp16, ..auto });
         assert!(half.starts_with("precision: fp16 cannot be had on cpu: cuda:0 is lapwing-emulated"), "{half}");
     });
 }
@@ -49,8 +50,8 @@ fn no_row_of_a_processor_stands_for_a_gpu() {
 fn a_gpus_rows_have_their_fields() {
     alone(test_name!(), || {
         let args =
-            BenchArgs { batch: vec![1, 3], device: Device::Cuda(0), samples: true, precision: Numbers::Fp16, ..args("mlp-3") };
-        let wish = Wish::device(Some(&fakes::kernels()), 0, Precision::Fp16).unwrap();
+            BenchArgs { batch: vec![1, 3], device: Device::Cuda(0), samples: true, precision: Precision::Fp16, ..args("mlp-3") };
+        let wish = Wish::device(Some(&fakes::kernels()), 0, Precision::Fp16.into()).unwrap();
         let threads = Threads::new(1, &[]).unwrap().into();
         let wished = Wished { gpu: Some(wish), took_ns: 5 };
         let mut out = Vec::new();
@@ -99,7 +100,7 @@ fn a_gpus_rows_have_their_fields() {
 fn a_node_that_the_gpu_does_not_take_is_named() {
     alone(test_name!(), || {
         let folder = fakes::kernels();
-        let wish = Wish::device(Some(&folder), 0, Precision::Fp32).unwrap();
+        let wish = Wish::device(Some(&folder), 0, Precision::Fp32.into()).unwrap();
         let args = BenchArgs { device: Device::Cuda(0), model: fixture("refused-conv"), ..args("mlp-3") };
         let threads = Threads::new(1, &[]).unwrap().into();
         let mut out = Vec::new();
