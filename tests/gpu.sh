@@ -56,6 +56,7 @@ log=$out/$kind-$commit.log
 # From here on all that is said goes into the log too, and whatever ends this script, what was measured is written.
 exec > >(trap '' INT TERM HUP && exec tee -p "$log") 2>&1
 tee=$! running='' sampler='' failed=0
+# shellcheck disable=SC2329 # by the trap
 finish() {
     local code=$? note=''
     trap '' INT TERM HUP

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What the steps of tests/gpu.sh run, each in a process of its own: commands.sh NAME ARGUMENT…, a function below or any program. Exit code 3
 # is "not run here", and the last line says why. The variables are those that tests/gpu.sh exports.
+# shellcheck disable=SC2154
 set -uo pipefail
 
 checks() {
@@ -40,7 +41,8 @@ sanitized() {
     local tool code=0 clean
     tool=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer) ||
         { echo "compute-sanitizer is not installed here" && return 3; }
-    timeout --kill-after=3 $((STEP_SECONDS > 10 ? STEP_SECONDS - 7 : 3)) "$tool" --tool memcheck --error-exitcode 1 \
+    # in the foreground: a group of its own would outlive the step
+    timeout --foreground --kill-after=3 $((STEP_SECONDS > 10 ? STEP_SECONDS - 7 : 3)) "$tool" --tool memcheck --error-exitcode 1 \
         "$check" --cuda libcuda.so.1 --ptx "$ptx" --seed "$seed" --slack 0 "$@" >"$work/sanitizer" 2>&1 || code=$?
     tail -n 25 "$work/sanitizer"
     ((code)) || return 0

@@ -26,10 +26,10 @@ CASES = {"mlp": ("MLP 512-1024-1024-1, batch 1, fp32", ("mlp", "fp32", 1, None),
 CASES["minilm"] = ("MiniLM 32×128, fp16, sentence embedding", ("minilm", "fp16", 32, 128), MINILM, 430)
 COMPILED = ("torch.compile", "torch.compile+graph")
 IN_EACH = (
-    "In Lapwing's times: a request's numbers copied from ordinary memory into staging memory, copies to and from the device or reads in place, "
-    "kernels, waiting, and the answer copied from staging into ordinary memory; not laying several requests end to end before, nor cutting the answer "
-    "apart behind. In PyTorch's: inputs that lie in pinned memory already, their copy to the device, the model, the answer's copy into pinned memory, "
-    "waiting; `torch.compile+graph` also copies the input within the host's memory to where its graph reads it. The answer is not copied further."
+    "In Lapwing's times: a batch's numbers copied from ordinary memory into staging memory, copies to and from the device or reads in place, "
+    "kernels, waiting, and the answer copied from staging into ordinary memory; not laying requests end to end before that, nor cutting the "
+    "answer apart behind it. In PyTorch's: inputs that lie in pinned memory already, their copy to the device, the model, the "
+    "answer's copy into pinned memory, waiting; `torch.compile+graph` also copies the input within the host's memory to where its graph reads it. The answer is not copied further."
 )
 
 
@@ -171,7 +171,8 @@ def beside_torch(run):
                 p50, p99 = (quantile(row["samples_us"], share) for share in (0.5, 0.99))
                 cells.append([title, row["by"], f"{p50:.1f}", f"{p99:.1f}", f"{median(ours) / p50:.2f}×"])
     version = next((row["torch"] for row in run["torch"]), None)
-    return table([f"beside PyTorch {version}", "how", "p50, µs", "p99, µs", "Lapwing's p50 of it"], cells) + "\n\n" + IN_EACH if cells else None
+    made = table([f"beside PyTorch {version}", "how", "p50, µs", "p99, µs", "Lapwing's p50 of it"], cells)
+    return f"{made}\n\n{IN_EACH}" if cells else None
 
 
 def all_rows(run):
@@ -191,7 +192,7 @@ def clocks(run):
     told = []
     for about in run.get("watched") or []:
         spans = [(about.get("sm_mhz"), "MHz of its multiprocessors"), (about.get("power_w"), "W")]
-        parts = [f"{least:.0f} to {most:.0f}, at the median {middle:.0f} {unit}" for (least, middle, most), unit in ((s, u) for s, u in spans if s)]
+        parts = [f"{span[0]:.0f} to {span[2]:.0f}, at the median {span[1]:.0f} {unit}" for span, unit in spans if span]
         reasons = about.get("reasons")
         if reasons is not None:
             slowed = [f"{reason} {count}" for reason, count in reasons.items() if reason != "idle"]

@@ -19,6 +19,7 @@ MOST = 15  # seconds of one check, in which the driver may compile a module firs
 
 def main():
     work, check, ptx, seed = sys.argv[1:]
+    step.Ended.listen()
     end = time.monotonic() + float(os.environ.get("STEP_SECONDS", "90")) - step.GRACE
     names = subprocess.run([check, "--list"], capture_output=True, text=True, timeout=20, check=True).stdout.split()
     failed = [] if names else ["--list"]

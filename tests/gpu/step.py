@@ -23,8 +23,25 @@ TOO_LITTLE = 3  # seconds with which nothing is begun
 TOO_LONG, ENDED = 124, 143
 
 
+class Ended:
+    """Whether this program was told to end; from `listen` on, that comes to it as `told`, at any moment and as often as it likes."""
+
+    told = False
+
+    @classmethod
+    def listen(cls):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, cls.tell)
+
+    @classmethod
+    def tell(cls, *_):
+        cls.told = True
+
+
 def run(command, seconds, show, env=None):
     """The exit code of a command; `show` gets what it says as it comes. It is the leader of a group, which ends with it."""
+    if Ended.told:
+        return ENDED
     try:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, env=env
@@ -34,12 +51,6 @@ def run(command, seconds, show, env=None):
         return 127
     end, why, sent = time.monotonic() + seconds, None, []
     pipe = process.stdout.fileno()
-
-    def stop(*_):
-        nonlocal end, why
-        end, why = time.monotonic(), why or ENDED
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         while True:
             if select.select([pipe], [], [], 0.1)[0]:
@@ -49,21 +60,22 @@ def run(command, seconds, show, env=None):
                 show(chunk)
             elif process.poll() is not None:
                 break  # something that it left behind holds the pipe
+            if Ended.told and not why:
+                end, why = time.monotonic(), ENDED
             if len(sent) < 3 and time.monotonic() >= end + GRACE * len(sent):
                 why = why or TOO_LONG
                 sent.append(True)
                 if len(sent) == 3:
                     break
                 kill(process, (signal.SIGTERM, signal.SIGKILL)[len(sent) - 1])
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            # it may close its output and go on
-            process.wait(max(0.0, end - time.monotonic()) if not sent else GRACE)
+        # it may close its output and go on
+        last = time.monotonic() + GRACE if sent else end
+        while process.poll() is None and time.monotonic() < last and (sent or not Ended.told):
+            time.sleep(0.02)
         if process.poll() is None:
-            why = why or TOO_LONG
+            why = why or (ENDED if Ended.told else TOO_LONG)
     finally:
         kill(process, signal.SIGKILL)
-        for number, handler in before.items():
-            signal.signal(number, handler)
     code = process.poll()
     return why or (128 - code if code < 0 else code)
 
@@ -76,6 +88,7 @@ def kill(process, number):
 def main():
     work, name, seconds, command = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
     said, begun = bytearray(), time.monotonic()
+    Ended.listen()
 
     def show(chunk):
         said.extend(chunk)
