@@ -55,13 +55,15 @@ log=$out/$kind-$commit.log
 
 # From here on all that is said goes into the log too, and whatever ends this script, what was measured is written.
 exec > >(trap '' INT TERM HUP && exec tee -p "$log") 2>&1
-tee=$! running='' sampler='' failed=0
+tee=$! running='' sampler='' failed=0 is_ending=''
 # shellcheck disable=SC2329 # by the trap
 finish() {
     local code=$? note=''
+    is_ending=1
     trap '' INT TERM HUP
     ((code < 128)) || note="ended from outside (code $code)"
-    [[ -z $running ]] || { kill "$running" && wait "$running"; }
+    [[ -z $running ]] || kill "$running"
+    while [[ -n $running ]] && kill -0 "$running"; do wait "$running"; done 2>/dev/null
     unwatched
     "$python" "$here/record.py" collect "$work" "$commit" "$out/$kind-$commit.json" "$SECONDS" "$note" || code=1
     rm -rf "$work"
@@ -69,10 +71,17 @@ finish() {
     for _ in {1..20}; do kill -0 "$tee" && sleep 0.1; done
     exit "$code"
 }
+# A signal may come several times, as to a group and from whoever began it: the second must not end what the first began.
+# shellcheck disable=SC2329 # by the traps
+ended() {
+    [[ -z $is_ending ]] || return 0
+    is_ending=1
+    exit "$1"
+}
 trap finish EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'ended 129' HUP
+trap 'ended 130' INT
+trap 'ended 143' TERM
 
 # step NAME SECONDS COMMAND…: one of commands.sh, for as long as it may. Waited for in the background, so that a signal comes through.
 step() {

@@ -278,6 +278,16 @@ def test_a_sanitizer_that_needs_longer_says_how_far_it_came(rehearsal):
 # --- files and answers that are cut off
 
 
+def test_a_precision_that_fails_leaves_the_others_theirs(tmp_path):
+    lapwing = program(tmp_path / "lapwing", "#!/bin/sh\necho \"$@ fails\" >&2\nexit 1\n")
+    command = [sys.executable, gpu.ROOT / "tests/gpu/plans.py", "--lapwing", lapwing, "--random", "0", "--json", tmp_path / "plans.json"]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=60)
+    faults = json.loads((tmp_path / "plans.json").read_text())["faults"]
+    assert done.returncode == 1 and len(faults) == len(gpu.LIMITS) + 1, done.stdout + done.stderr
+    for precision, fault in zip(gpu.LIMITS, faults):
+        assert fault.startswith(f"{precision}: Fault: the engine is not ready (code 1)") and f"--precision {precision}" in fault, fault
+
+
 def test_a_file_that_is_cut_off_counts_as_absent(tmp_path):
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows/1.jsonl").write_text(ROW + "\n" + ROW[:40])
