@@ -170,7 +170,7 @@ def query(place, *fields):
         return {}
     try:
         command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", f"--id={place}"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+        said = subprocess.run(command, capture_output=True, text=True, timeout=8, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
     return answer(fields, said)

@@ -230,7 +230,9 @@ def test_time_that_is_up_leaves_the_end_its_own(rehearsal):
     assert code == 1 and time.monotonic() - begun < 35, said
     steps = rehearsal.steps()
     assert steps["each primitive against its twin"]["code"] == 124
-    assert steps["compute-sanitizer, every kernel"]["last_line"] == "no time is left for it"
+    assert steps["bench MLP 1 fp32"]["ok"] is False and steps["bench MLP 1 fp32"]["last_line"] == "no time is left for it"
+    last = steps["compute-sanitizer, every kernel"]
+    assert last["ok"] is None and last["last_line"] == "no time was left", last
 
 
 def test_cublaslt_of_a_python_package_is_found_and_named(rehearsal, fakes):
