@@ -3,7 +3,8 @@
 Rows of `lapwing engine bench --device cuda --json --samples` are expected to have model, precision, batch, length, samples_us (host
 memory to host memory, a fresh input each), and on a GPU gemm ("own" where no library did a product), flops, utilisation, bound, and what
 pieces are made of: stage_us, launch_us, device_us (to_device, kernels, to_host), nodes_us (each kernel by an event behind it) and mark_us
-(what such an event costs). docs/ENGINE.md tells of each. Every quantile here is taken from the raw samples.
+(what such an event costs). docs/ENGINE.md tells of each. Every quantile here is taken from the raw samples. What record.py adds of the
+device, its clocks, steps and kernels may be missing: a run that was ended has what it came to.
 """
 
 import math
@@ -24,6 +25,12 @@ MINILM = [
 CASES = {"mlp": ("MLP 512-1024-1024-1, batch 1, fp32", ("mlp", "fp32", 1, None), MLP, 15)}
 CASES["minilm"] = ("MiniLM 32×128, fp16, sentence embedding", ("minilm", "fp16", 32, 128), MINILM, 430)
 COMPILED = ("torch.compile", "torch.compile+graph")
+IN_EACH = (
+    "In Lapwing's times: a batch's numbers copied from ordinary memory into staging memory, copies to and from the device or reads in place, "
+    "kernels, waiting, and the answer copied from staging into ordinary memory; not laying requests end to end before that, nor cutting the "
+    "answer apart behind it. In PyTorch's: inputs that lie in pinned memory already, their copy to the device, the model, the "
+    "answer's copy into pinned memory, waiting; `torch.compile+graph` also copies the input within the host's memory to where its graph reads it. The answer is not copied further."
+)
 
 
 def quantile(samples, share):
@@ -144,10 +151,15 @@ def pieces(run, name):
     title, key, parts, total = CASES[name]
     row = default_row(run, key)
     measured = pieces_us(row, name)
-    cells = [[what, f"{budget}", f"{measured[piece]:.1f}" if piece in measured else "–"] for what, piece, budget in parts]
+    # the device begins before the launch has returned, so that what is left of the median may be less than nothing
+    told = lambda us: f"{us:.1f}" if us >= 0 else f"overlap of {-us:.1f}"  # noqa: E731
+    cells = [[what, f"{budget}", told(measured[piece]) if piece in measured else "–"] for what, piece, budget in parts]
     shown = [f"{quantile(row['samples_us'], share):.1f}" for share in (0.5, 0.99)] if row else ["–", "–"]
     cells.append(["**sum; measured p50 / p99**", f"≈ {total}", " / ".join(shown)])
-    return table([title, "budget, µs", "measured, µs"], cells)
+    made = table([title, "budget, µs", "measured, µs"], cells)
+    if any(us < 0 for us in measured.values()):
+        made += "\n\nAn overlap: host and device worked at the same time, so that the parts' times are more than the whole."
+    return made
 
 
 def beside_torch(run):
@@ -159,7 +171,8 @@ def beside_torch(run):
                 p50, p99 = (quantile(row["samples_us"], share) for share in (0.5, 0.99))
                 cells.append([title, row["by"], f"{p50:.1f}", f"{p99:.1f}", f"{median(ours) / p50:.2f}×"])
     version = next((row["torch"] for row in run["torch"]), None)
-    return table([f"beside PyTorch {version}", "how", "p50, µs", "p99, µs", "Lapwing's p50 of it"], cells) if cells else None
+    made = table([f"beside PyTorch {version}", "how", "p50, µs", "p99, µs", "Lapwing's p50 of it"], cells)
+    return f"{made}\n\n{IN_EACH}" if cells else None
 
 
 def all_rows(run):
@@ -174,24 +187,56 @@ def all_rows(run):
     return table(["model", "shape", "precision", "products", "p50, µs", "p99, µs", "GFLOP/s", "utilisation (bound)"], cells) if cells else None
 
 
+def clocks(run):
+    """A sentence on how fast the device was while it was measured."""
+    told = []
+    for about in run.get("watched") or []:
+        spans = [(about.get("sm_mhz"), "MHz of its multiprocessors"), (about.get("power_w"), "W")]
+        parts = [f"{span[0]:.0f} to {span[2]:.0f}, at the median {span[1]:.0f} {unit}" for span, unit in spans if span]
+        reasons = about.get("reasons")
+        if reasons is not None:
+            slowed = [f"{reason} {count}" for reason, count in reasons.items() if reason != "idle"]
+            parts.append("held back by nothing" if not slowed else f"held back ({', '.join(slowed)} of {about['samples']} times)")
+        if parts:
+            told.append(f"{about['when']}: {'; '.join(parts)}")
+    most = next((row["clocks.max.sm"] for row in run.get("clocks") or [] if row.get("clocks.max.sm")), None)
+    most = f" (at most {most} MHz)" if most else ""
+    return f"The device, looked at twice a second, pauses between steps too{most}. " + ". ".join(map(capital, told)) + "." if told else None
+
+
+def capital(text):
+    return text[:1].upper() + text[1:]
+
+
+def fate(step):
+    """How a step, or a kernel's check, ended; of one that was not run, why."""
+    if step["ok"] is None:
+        return f"not run here: {(step.get('last_line') or step.get('said') or 'no reason').rstrip('.')}"
+    return "ok" if step["ok"] else f"**failed**, code {step['code']}"
+
+
 def of_run(run):
     """The whole section of one device."""
     device = run["device"]
     made = [f"### {device['name']}"]
-    clocks = next((c for c in run["clocks"] if c["when"] == "after the benchmark"), {})
-    speed = f"; SM at {clocks['clocks.sm']} of {clocks['clocks.max.sm']} MHz just after" if clocks.get("clocks.sm") else ""
     driver = f"driver {device['driver']}, " if device.get("driver") else ""
+    library = device.get("cublaslt")
+    library = f"cublasLt {library['version']}" if library else "no cublasLt found"
     made.append(
         f"Measured {run['date'][:10]} at commit {run['commit']} by `tests/gpu.sh` in {run['seconds']} s: {driver}CUDA {device['cuda']}, compute capability "
-        f"{device['capability']}, {device['multiprocessors']} multiprocessors{speed}. From host memory to host memory, a fresh input each call; "
+        f"{device['capability']}, {device['multiprocessors']} multiprocessors, {library}. From host memory to host memory, a fresh input each call; "
         f"raw samples in `bench/device/{run['file']}`."
     )
+    made += [part for part in (clocks(run),) if part]
     verdict = {True: "{}", False: "**missed**: {}", None: "**not measured**"}
     made.append(table(["what", "bound", "measured"], [[what, bound, verdict[met].format(shown)] for what, bound, shown, met in bounds(run)]))
     made += [pieces(run, name) for name in CASES]
     made += [part for part in (beside_torch(run), all_rows(run)) if part]
-    steps = [f"{step['name']} ({'ok' if step['ok'] else 'not run here' if step['ok'] is None else '**failed**'})" for step in run["steps"]]
-    made.append("Steps: " + "; ".join(steps) + ".")
+    made.append("Steps: " + "; ".join(f"{step['name']} ({fate(step)})" for step in run["steps"]) + ".")
+    if run.get("kernels"):
+        made.append("Kernels' checks, each by itself: " + "; ".join(f"{one['name']} ({fate(one)})" for one in run["kernels"]) + ".")
+    if run.get("notes"):
+        made.append("Of this run: " + "; ".join(run["notes"]) + ".")
     if run["explained"]:
         made.append(run["explained"])
     return "\n\n".join(made)

@@ -5,9 +5,10 @@ The two models of seeded.py and random ones of tests/real/engine/models.py are a
 CPU is asked for the same. Then one request is sent a thousand times: every answer must have the same bits, and the device's memory in
 use must not grow. Needs numpy, onnx and onnxruntime.
 
-usage: plans.py --lapwing BINARY [--device cuda] [--precision P …] [--random N] [--inputs N] [--replays N] [--seed N] [--json FILE]
-Exit code 1 if an answer is off. --json writes, for each precision and model, by how much the worst element was off, as a share of
-what is allowed.
+usage: plans.py --lapwing BINARY [--device cuda] [--precision P …] [--random N] [--inputs N] [--replays N] [--seed N]
+                [--patience SECONDS] [--json FILE]
+Exit code 1 if an answer is off. --json has, for each precision and model, by how much the worst element was off, as a share of
+what is allowed; it is written after each precision, and what ends one leaves the others theirs.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import time
 
 import numpy as np
 
+import jsonfile
 import seeded
 
 seeded.fixtures()  # puts tests/real on the path
@@ -36,10 +38,15 @@ KINDS = {"float32": "FP32", "int32": "INT32", "int64": "INT64", "bool": "BOOL"}
 SHAPES = {"mlp": [(1, None), (5, None), (32, None)], "minilm": [(1, 16), (3, 33), (8, 128)]}
 
 
+class Fault(Exception):
+    """What ends one precision; the others still run."""
+
+
 class Engine:
     """`lapwing engine serve` with models by name, once it is ready."""
 
     def __init__(self, options, models, precision, log, device=None):
+        self.patience = options.patience
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -51,16 +58,16 @@ class Engine:
         self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=ENVIRONMENT)
 
     def __enter__(self):
-        end = time.monotonic() + 120
+        end = time.monotonic() + self.patience
         while True:
             with contextlib.suppress(OSError):
                 if self.ask("GET", "/v2/health/ready")[0] == 200:
-                    self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+                    self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.patience)
                     return self
             if self.process.poll() is not None or time.monotonic() > end:
                 self.__exit__()
                 self.log.seek(0)
-                raise SystemExit(f"plans.py: the engine is not ready (code {self.process.returncode}):\n{self.log.read()[-3000:]}")
+                raise Fault(f"the engine is not ready (code {self.process.returncode}):\n{self.log.read()[-3000:]}")
             time.sleep(0.02)
 
     def __exit__(self, *_):
@@ -72,7 +79,7 @@ class Engine:
             self.process.wait()
 
     def ask(self, method, path, body=None, headers=None, connection=None):
-        connection = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.patience)
         connection.request(method, path, body, headers or {})
         response = connection.getresponse()
         return response.status, response.read(), response.headers
@@ -87,7 +94,7 @@ class Engine:
         headers = {"content-type": "application/octet-stream", "inference-header-content-length": str(len(head))}
         status, answer, got = self.ask("POST", f"/v2/models/{model}/infer", body, headers, self.connection)
         if status != 200:
-            raise SystemExit(f"plans.py: {model}: {status} {answer[:2000].decode(errors='replace')}")
+            raise Fault(f"{model}: {status} {answer[:2000].decode(errors='replace')}")
         at = length = int(got["inference-header-content-length"])
         said, out = json.loads(answer[:length]), {}
         for tensor in said["outputs"]:
@@ -99,7 +106,7 @@ class Engine:
 
 def memory_used():
     """MiB of the device's memory in use, or None where nvidia-smi does not tell."""
-    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError, IndexError):
         query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
         return int(subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout.split()[0])
     return None
@@ -125,9 +132,8 @@ def supply(options, folder):
     return found
 
 
-def check(options, precision, models, log):
-    """Rows of one precision, and what is wrong."""
-    rows, faults = [], []
+def check(options, precision, models, log, rows, faults):
+    """Adds rows of one precision, and what is wrong."""
     with Engine(options, {name: path for name, (path, _) in models.items()}, precision, log) as engine:
         for name, (path, feeds) in models.items():
             reference, worst = session(path), 0.0
@@ -152,14 +158,13 @@ def check(options, precision, models, log):
                 faults.append(f"{name} {precision}: {differ} of {options.replays} replays differ in their bits")
             if before is not None and after > before:
                 faults.append(f"{name} {precision}: memory in use grew from {before} to {after} MiB")
-    return rows, faults
 
 
 def refused(options):
     """What is wrong where a model has a node that the device does not take: by name that ends the start, `auto` leaves it to the processor."""
     path, faults = seeded.ROOT / "tests/fixtures/plans/refused-conv.onnx", []
     command = [options.lapwing, "engine", "serve", "--device", options.device, "--model", str(path), "--listen", "127.0.0.1:0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=options.patience, env=ENVIRONMENT)
     if done.returncode == 0 or "the_conv (Conv)" not in done.stderr:
         faults.append(f"refused-conv: --device {options.device} ended with {done.returncode} and said {done.stderr[-500:]}")
     with tempfile.TemporaryFile("w+") as log, Engine(options, {"conv": path}, "fp32", log, "auto") as engine:
@@ -178,21 +183,33 @@ def main():
     parser.add_argument("--inputs", type=int, default=6)
     parser.add_argument("--replays", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--patience", type=float, default=120, help="seconds until an engine must be ready, and for an answer")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     rows, faults = [], []
+
+    def attempt(what, run):
+        """Whatever ends it is a fault of it alone, and what was found so far is kept."""
+        try:
+            run()
+        except Exception as error:
+            faults.append(f"{what}: {type(error).__name__}: {error}")
+        if options.json:
+            jsonfile.keep(options.json, {"seed": options.seed, "rows": rows, "faults": faults})
+
     with tempfile.TemporaryDirectory() as folder:
         models = supply(options, pathlib.Path(folder))
         for precision in options.precision or gpu.LIMITS:
+            before = len(rows), len(faults)
             with tempfile.TemporaryFile("w+") as log:
-                made, wrong = check(options, precision, models, log)
-            rows, faults = rows + made, faults + wrong
-            worst = max(row.get("worst_of_allowed", 0) for row in made)
-            print(f"{precision}: {len(models)} models, at worst {worst:.2f} of what is allowed; {len(wrong)} faults", flush=True)
-    faults += refused(options)
-    if options.json:
-        options.json.write_text(json.dumps({"seed": options.seed, "rows": rows, "faults": faults}))
-    print("\n".join(f"FAULT {fault}" for fault in faults), file=sys.stderr, end="\n" if faults else "")
+                attempt(precision, lambda precision=precision, log=log: check(options, precision, models, log, rows, faults))
+            compared = [row["worst_of_allowed"] for row in rows[before[0] :] if "worst_of_allowed" in row]
+            found = f"{len(compared)} of {len(models)} models, at worst {max(compared, default=0):.2f} of what is allowed"
+            print(f"{precision}: {found}; {len(faults) - before[1]} faults", flush=True)
+            print("".join(f"FAULT {fault}\n" for fault in faults[before[1] :]), end="", flush=True)
+    before = len(faults)
+    attempt("a node that is refused", lambda: faults.extend(refused(options)))
+    print("".join(f"FAULT {fault}\n" for fault in faults[before:]), end="", flush=True)
     return bool(faults)
 
 

@@ -3,21 +3,15 @@
 
     report.py write [--docs FILE] [--runs FOLDER]     rewrites what stands between <!-- device:begin --> and <!-- device:end -->
     report.py check [--docs FILE] [--runs FOLDER]     fails if that is not what the files give, or if a device's figure stands elsewhere
-    report.py device | clocks WHEN                    what device this is, or how fast it runs now, as JSON (for tests/gpu.sh)
-    report.py collect WORK COMMIT FILE SECONDS        puts together what the steps of tests/gpu.sh left (for tests/gpu.sh)
 
 FILE is docs/BENCHMARKS.md and FOLDER bench/device unless named. Of each device the newest file counts. Without a file the section is
 "Not run on a device." A file gpu-COMMIT.md beside gpu-COMMIT.json says why a bound was missed; `check` asks for it where one was.
 """
 
 import argparse
-import ctypes
-import datetime
 import json
 import pathlib
-import platform
 import re
-import subprocess
 import sys
 
 import device_table
@@ -25,7 +19,6 @@ import device_table
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- device:begin -->", "<!-- device:end -->"
 NONE = "Not run on a device."
-SAMPLES_KEPT = 5000
 # A device by name, and a figure; both in one paragraph or table make a device's figure.
 DEVICE = re.compile(r"\b(?:[Gg][Pp][Uu]s?|CUDA|NVIDIA|GeForce|RTX|Tesla|[AHBLVT]\d{2,3}0?|GB?\d{3}|L4S?|L40S?|T4)\b")
 SETTING = re.compile(r"^\|.*`LAPWING_\w+` \|$", re.M)
@@ -103,100 +96,12 @@ def check(options):
     return faults
 
 
-# === what tests/gpu.sh asks for
-
-
-def query(*fields):
-    """nvidia-smi's answer about the first device, by field; empty where it does not run."""
-    try:
-        command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", "--id=0"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    return dict(zip(fields, (value.strip() for value in said.splitlines()[0].split(","))))
-
-
-def device():
-    """The first device, asked through the driver itself; exit code 2 where there is none."""
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        raise SystemExit(f"tests/gpu.sh: no NVIDIA driver: {error}") from None
-    if code := cuda.cuInit(0):
-        raise SystemExit(f"tests/gpu.sh: the driver finds no device (cuInit: {code})")
-    name, version, handle, memory = ctypes.create_string_buffer(256), ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
-    cuda.cuDeviceGet(ctypes.byref(handle), 0)
-    cuda.cuDeviceGetName(name, 256, handle)
-    cuda.cuDriverGetVersion(ctypes.byref(version))
-    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), handle)
-    name = name.value.decode()
-    if "emulated" in name:
-        raise SystemExit(f"tests/gpu.sh: {name} is the fake libcuda of the tests: no figure comes from it")
-
-    def attribute(number):
-        value = ctypes.c_int()
-        cuda.cuDeviceGetAttribute(ctypes.byref(value), number, handle)
-        return value.value
-
-    capability = f"{attribute(75)}.{attribute(76)}"
-    driver = query("driver_version").get("driver_version")
-    cuda_version = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    facts = {"name": name, "driver": driver, "cuda": cuda_version, "capability": capability, "multiprocessors": attribute(16)}
-    return facts | {"l2_bytes": attribute(38), "memory_bytes": memory.value}
-
-
-def clocks(when):
-    fields = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active")
-    return {"when": when, **query(*fields)}
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
-def read(path):
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() and path.stat().st_size else None
-
-
-def collect(work, commit, path, seconds):
-    work, torch = pathlib.Path(work), read(pathlib.Path(work) / "torch.json") or []
-    rows = lines(work / "rows.jsonl")
-    for row in [*rows, *torch]:  # evenly chosen, so that a file stays small; of how many they are is kept
-        samples = row.get("samples_us") or []
-        row["calls"] = len(samples)
-        if len(samples) > SAMPLES_KEPT:
-            row["samples_us"] = [samples[at * len(samples) // SAMPLES_KEPT] for at in range(SAMPLES_KEPT)]
-    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    run = {"format": 1, "commit": commit, "date": now, "seconds": int(seconds), "device": read(work / "device.json")}
-    run |= {"host": {"kernel": platform.release(), "machine": platform.machine(), "processor": processor()}}
-    run |= {"clocks": lines(work / "clocks.jsonl"), "steps": lines(work / "steps.jsonl"), "plans": read(work / "plans.json")}
-    run |= {"rows": [row for row in rows if row["calls"]], "others": [row for row in rows if not row["calls"]]}  # peaks, cold starts
-    pathlib.Path(path).write_text(json.dumps(run | {"torch": torch}) + "\n", encoding="utf-8")
-    print(f"\n{path}: {len(rows)} rows, {len(torch)} of PyTorch, {seconds} s")
-    for step in run["steps"]:
-        print(f"  {({True: 'ok', None: 'not run here'}).get(step['ok'], 'FAILED'):<13}{step['seconds']:>4} s  {step['name']}")
-
-
-def processor():
-    try:
-        found = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
-    except OSError:
-        return None
-    return found[1] if found else None
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["write", "check", "device", "clocks", "collect"])
-    parser.add_argument("words", nargs="*")
+    parser.add_argument("command", choices=["write", "check"])
     parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs/BENCHMARKS.md")
     parser.add_argument("--runs", type=pathlib.Path, default=ROOT / "bench/device")
     options = parser.parse_args()
-    if options.command in ("device", "clocks"):
-        print(json.dumps(device() if options.command == "device" else clocks(*options.words)))
-        return 0
-    if options.command == "collect":
-        return collect(*options.words) or 0
     faults = {"write": write, "check": check}[options.command](options)
     for fault in faults:
         print(f"FAULT {fault}", file=sys.stderr)

@@ -18,7 +18,6 @@ way failed, 2 without a CUDA device.
 
 import argparse
 import gc
-import json
 import math
 import pathlib
 import sys
@@ -26,6 +25,7 @@ import time
 
 import numpy as np
 
+import jsonfile
 import seeded
 
 WAYS = ("eager", "torch.compile", "torch.compile+graph")
@@ -265,7 +265,7 @@ def main():
                 shown = f"{text} by {way}: p50 {row['p50_us']:.1f} us, p99 {row['p99_us']:.1f} us of {len(row['samples_us'])} calls"
                 print(f"{shown}; first call {row['first_call_s']:.1f} s", flush=True)
                 if options.json:  # after each row: what was measured stays, whatever the next one does
-                    options.json.write_text(json.dumps(rows))
+                    jsonfile.keep(options.json, rows)
     return int(failed)
 
 

@@ -101,6 +101,60 @@ def test_no_section_is_made_of_the_emulated_device(place):
         assert code == 1 and "lapwing-emulated" in said, said
 
 
+def made_into(place, run):
+    """The section that is made of a run."""
+    docs, runs, where = place
+    (runs / "gpu-0123456789.json").write_text(json.dumps(run))
+    (runs / "gpu-0123456789.md").write_text("A bound was missed.")
+    code, said = report("write", *where)
+    assert code == 0, said
+    assert report("check", *where)[0] == 0
+    return docs.read_text()
+
+
+def test_a_step_that_failed_and_one_that_was_not_run_say_so(place):
+    run = made_up()
+    skipped = STEP | {"name": "compute-sanitizer, the primitives", "ok": None, "code": 3, "last_line": "compute-sanitizer is not installed here"}
+    run["steps"] += [STEP | {"name": "plans", "ok": False, "code": 124, "last_line": "", "end": "secret words"}, skipped]
+    kernels = [{"name": "gemv", "ok": True, "code": 0, "said": ""}, {"name": "gemm_mma", "ok": False, "code": 2, "said": "an address"}]
+    text = made_into(place, run | {"kernels": kernels, "notes": ["torch.json is cut off and counts as absent"]})
+    assert "plans (**failed**, code 124)" in text and "secret" not in text, text
+    assert "the primitives (not run here: compute-sanitizer is not installed here)" in text, text
+    assert "gemv (ok); gemm_mma (**failed**, code 2)" in text and "torch.json is cut off" in text, text
+
+
+def test_how_fast_the_device_was_is_said_as_far_as_it_is_known(place):
+    about = {"when": "during the benchmark", "samples": 40, "sm_mhz": [345.0, 1980.0, 1980.0], "power_w": [75.2, 301.0, 640.9]}
+    nothing = {"when": "during PyTorch", "samples": 0, "sm_mhz": None, "power_w": None, "reasons": None}
+    watched = [about | {"reasons": {"idle": 3, "power cap by software": 7}}, nothing]
+    text = made_into(place, made_up() | {"watched": watched, "clocks": [{"when": "at the end", "clocks.max.sm": "1980"}]})
+    assert "(at most 1980 MHz)" in text and "345 to 1980, at the median 1980 MHz" in text and "at the median 301 W" in text, text
+    assert "(power cap by software 7 of 40 times)" in text and "PyTorch: " not in text, text
+    assert "looked at twice" not in made_into(place, made_up()), "nothing was told"
+
+
+def test_the_library_that_did_products_is_named(place):
+    assert "no cublasLt found" in made_into(place, made_up())
+    run = made_up()
+    run["device"]["cublaslt"] = {"path": "/somewhere/libcublasLt.so.12", "version": "12.8", "by": "its folder"}
+    assert "cublasLt 12.8" in made_into(place, run)
+
+
+def test_what_lies_over_something_else_is_no_negative_time(place):
+    run = made_up()
+    parts = {"stage_us": 4.0, "launch_us": 9.0, "device_us": {"all": 12.0, "to_device": 1.0, "kernels": 11.0, "to_host": 0.0}}
+    run["rows"][0] |= parts  # 19 µs of which 25 are told
+    text = made_into(place, run)
+    assert "overlap of 6.0" in text and "-6.0" not in text and "An overlap: " in text, text
+    assert "overlap" not in made_into(place, made_up(25e-6))
+
+
+def test_beside_pytorch_it_is_said_what_is_in_each_time(place):
+    text = made_into(place, made_up())
+    assert "In Lapwing's times: " in text and "In PyTorch's: " in text, text
+    assert "In PyTorch's: " not in made_into(place, made_up() | {"torch": []})
+
+
 # --- tests/gpu.sh where there is no device
 
 
@@ -134,7 +188,8 @@ def test_what_is_missing_is_said(fakes, binary, tmp_path):
         ("LAPWING_BIN", "no/binary", "no/binary is missing"),
         ("LAPWING_CHECK", "no/check", "no/check is missing"),
         ("LAPWING_PTX", str(tmp_path), "no PTX in"),
-        ("PYTHON", "false", "false lacks numpy"),
+        ("LAPWING_CHECK", str(tmp_path), f"{tmp_path} is missing"),
+        ("PYTHON", "false", "false is no Python"),
     ):
         code, said = everything(tmp_path / "out", **(given | {name: value}))
         assert code == 2 and said.startswith("tests/gpu.sh: ") and why in said, said

@@ -145,7 +145,11 @@ void run(check::Check &t, const Kernel &kernel, const Case &c) {
             if (c.residual) sum += rs[at];
             want[at] = float(sum);
         }
-    t.close(told(kernel, c), y.read(), want, c.y_kind == F16 ? 1e-4f : 2e-5f, c.y_kind == F16 ? 6e-4f : 1e-5f);
+    // Tensor cores cut the bits behind the sum's last one when they add (Fasi et al. 2021), the twin on the host rounds: by a model of
+    // theirs, 1111 products of numbers below 1 are off by up to 2e-4 where the sum is large. Sums of bytes are exact on both.
+    const bool truncates = kernel.file == std::string("gemm_mma") && x_kind != S8;
+    const float at_zero = truncates || c.y_kind == F16 ? 1e-4f : 2e-5f;
+    t.close(told(kernel, c), y.read(), want, at_zero, c.y_kind == F16 ? 6e-4f : 1e-5f);
     if (c.tail) t.is_true(tail.is_set(), told(kernel, c) + ": the flag is 1, the counter 0");
 }
 

@@ -1,4 +1,5 @@
-// Runs all checks of kernels: on a GPU (--ptx ../kernels/ptx) or on the fake libcuda (--cuda build/libcuda.so.1).
+// Runs all checks of kernels: on a GPU (--ptx ../kernels/ptx) or on the fake libcuda (--cuda build/libcuda.so.1). All share one context,
+// which an illegal address ends for those that follow: --only NAME runs one of --list alone.
 #include <time.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ static double seconds() {
 }
 
 int main(int count, char **words) {
-    std::string cuda = "libcuda.so.1", ptx, filter;
+    std::string cuda = "libcuda.so.1", ptx, filter, only;
     unsigned long long seed = 1;
     size_t slack = 256;
     bool list = false;
@@ -28,10 +29,11 @@ int main(int count, char **words) {
         else if (word == "--cuda" && more) cuda = words[++i];
         else if (word == "--ptx" && more) ptx = words[++i];
         else if (word == "--filter" && more) filter = words[++i];
+        else if (word == "--only" && more) only = words[++i];
         else if (word == "--seed" && more) seed = strtoull(words[++i], nullptr, 10);
         else if (word == "--slack" && more) slack = strtoull(words[++i], nullptr, 10) / 256 * 256;
         else {
-            fprintf(stderr, "check [--cuda LIBCUDA] [--ptx FOLDER] [--filter TEXT] [--seed NUMBER] [--slack BYTES] [--list]\n");
+            fprintf(stderr, "check [--cuda LIBCUDA] [--ptx FOLDER] [--filter TEXT] [--only NAME] [--seed NUMBER] [--slack BYTES] [--list]\n");
             return 2;
         }
     }
@@ -46,7 +48,7 @@ int main(int count, char **words) {
         check::Device device(cuda, ptx, slack);
         printf("on %s, driver %d, seed %llu\n", device.name().c_str(), device.version(), seed);
         for (const auto &one : checks) {
-            if (std::string(one.name).find(filter) == std::string::npos) continue;
+            if (std::string(one.name).find(filter) == std::string::npos || (!only.empty() && only != one.name)) continue;
             check::Check t(device, seed, one.name);
             const double from = seconds();
             bool well = false;

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Each check of kernels in a process of its own, so that one that fails or hangs leaves the others theirs: an illegal address ends a context.
+
+usage: each_kernel.py WORK CHECK PTX SEED     for STEP_SECONDS at most (step.py)
+Adds a line to WORK/kernels.jsonl for each: {name, ok, code, seconds, said}; `ok` is null where no time was left. Exit code 1 if one failed.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import step
+
+MOST = 15  # seconds of one check, in which the driver may compile a module first
+
+
+def main():
+    work, check, ptx, seed = sys.argv[1:]
+    step.Ended.listen()
+    end = time.monotonic() + float(os.environ.get("STEP_SECONDS", "90")) - step.GRACE
+    names = subprocess.run([check, "--list"], capture_output=True, text=True, timeout=20, check=True).stdout.split()
+    failed = [] if names else ["--list"]
+    for name in names:
+        left, begun, said = end - time.monotonic(), time.monotonic(), bytearray()
+        if left < 1:
+            row = {"name": name, "ok": None, "code": None, "seconds": 0, "said": "no time was left"}
+        else:
+            command = [check, "--cuda", "libcuda.so.1", "--ptx", ptx, "--seed", seed, "--only", name]
+            code = step.run(command, min(MOST, left), said.extend)
+            text = said.decode(errors="replace")[-1500:] if code else ""
+            row = {"name": name, "ok": code == 0, "code": code, "seconds": round(time.monotonic() - begun, 1), "said": text}
+            if code == step.ENDED:
+                return 1
+        failed += [name] if row["ok"] is False else []
+        with open(pathlib.Path(work) / "kernels.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        verdict = {True: "ok", None: "no time left"}.get(row["ok"], f"FAILED with {row['code']}")
+        print(f"{verdict:<16} {name}", flush=True)
+        for line in row["said"].splitlines() if row["ok"] is False else ():
+            print(f"    {line}", flush=True)
+    print(f"{len(names)} checks by themselves; failed: {' '.join(failed) or 'none'}")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Runs one step of tests/gpu.sh for as long as it may: shows what it says, ends it with all that it started, and keeps how it ended.
+
+usage: step.py WORK NAME SECONDS COMMAND…     the command finds its seconds in STEP_SECONDS
+Adds a line to WORK/steps.jsonl: {name, ok, code, seconds, last_line}, and for one that failed `end`, the last of what it said. The exit code is 0
+where all is well, 3 where the command said 3 (not run here: `ok` is null), else 1. Code 124 is a step that took too long, 143 one that was
+ended from outside. The standard library alone: this is what still has to work where nothing else does.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import time
+
+KEPT = 4096  # bytes of what a failed step said last
+GRACE = 5  # seconds from SIGTERM to SIGKILL, and from there to giving up: a driver may hold a process for good
+TOO_LITTLE = 3  # seconds with which nothing is begun
+TOO_LONG, ENDED = 124, 143
+
+
+class Ended:
+    """Whether this program was told to end; from `listen` on, that comes to it as `told`, at any moment and as often as it likes."""
+
+    told = False
+
+    @classmethod
+    def listen(cls):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, cls.tell)
+
+    @classmethod
+    def tell(cls, *_):
+        cls.told = True
+
+
+def run(command, seconds, show, env=None):
+    """The exit code of a command; `show` gets what it says as it comes. It is the leader of a group, which ends with it."""
+    if Ended.told:
+        return ENDED
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, env=env
+        )
+    except OSError as error:
+        show(f"{error}\n".encode())
+        return 127
+    end, why, sent = time.monotonic() + seconds, None, []
+    pipe = process.stdout.fileno()
+    try:
+        while True:
+            if select.select([pipe], [], [], 0.1)[0]:
+                chunk = os.read(pipe, 1 << 16)
+                if not chunk:
+                    break
+                show(chunk)
+            elif process.poll() is not None:
+                break  # something that it left behind holds the pipe
+            if Ended.told and not why:
+                end, why = time.monotonic(), ENDED
+            if len(sent) < 3 and time.monotonic() >= end + GRACE * len(sent):
+                why = why or TOO_LONG
+                sent.append(True)
+                if len(sent) == 3:
+                    break
+                kill(process, (signal.SIGTERM, signal.SIGKILL)[len(sent) - 1])
+        # it may close its output and go on
+        last = time.monotonic() + GRACE if sent else end
+        while process.poll() is None and time.monotonic() < last and (sent or not Ended.told):
+            time.sleep(0.02)
+        if process.poll() is None:
+            why = why or (ENDED if Ended.told else TOO_LONG)
+    finally:
+        kill(process, signal.SIGKILL)
+    code = process.poll()
+    return why or (128 - code if code < 0 else code)
+
+
+def kill(process, number):
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, number)
+
+
+def main():
+    work, name, seconds, command = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
+    said, begun = bytearray(), time.monotonic()
+    Ended.listen()
+
+    def show(chunk):
+        said.extend(chunk)
+        del said[:-KEPT]
+        with contextlib.suppress(OSError):  # whoever looked on is gone
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+
+    if seconds < TOO_LITTLE:
+        show(b"no time is left for it\n")
+        code = TOO_LONG
+    else:
+        code = run(command, seconds, show, os.environ | {"STEP_SECONDS": str(seconds)})
+    if code == TOO_LONG and seconds >= TOO_LITTLE:
+        show(f"\nended after {seconds} s, which is all that it may take\n".encode())
+    text = said.decode(errors="replace")
+    ok = {0: True, 3: None}.get(code, False)
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    record = {"name": name, "ok": ok, "code": code, "seconds": round(time.monotonic() - begun), "last_line": last[:300]}
+    if ok is False:
+        record["end"] = text
+    with open(work / "steps.jsonl", "a", encoding="utf-8") as steps:
+        steps.write(json.dumps(record) + "\n")
+    return {True: 0, None: 3}.get(ok, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
