@@ -61,7 +61,7 @@ fn the_binary_has_the_modules_of_its_kernels_and_no_other() {
     let planned: BTreeSet<String> = sources.into_iter().filter(|name| !NO_PLANS.contains(&name.as_str())).collect();
     assert_eq!(planned, used.iter().map(|name| (*name).to_owned()).collect());
     for (name, kept) in ptx::MODULES {
-        assert_eq!(*kept, text(&format!("ptx/{name}.ptx")), "{name}: built from other PTX");
+        assert!(*kept == text(&format!("ptx/{name}.ptx")), "{name}: built from other PTX");
     }
 }
 

@@ -82,7 +82,6 @@ unsigned to_tf32(float v);
 float fast_exp2(float v);
 void store_release_system(unsigned *p, unsigned v);
 unsigned add_acq_rel(unsigned *p, unsigned v);
-void fence_system();
 
 static inline unsigned pack_halves(float low, float high) { return (unsigned)to_half(high) << 16 | to_half(low); }
 

@@ -210,4 +210,3 @@ float fast_exp2(float v) {
 // another one, so the store is a real release.
 void store_release_system(unsigned *p, unsigned v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 unsigned add_acq_rel(unsigned *p, unsigned v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
-void fence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

@@ -103,6 +103,10 @@ impl<'stream> Capture<'stream> {
         unsafe { lt.give(self.stream, plan, operands) }
     }
 
+    pub(super) const fn stream(&self) -> &Stream {
+        self.stream
+    }
+
     /// Holds on to something as long as the graph lives: memory that only kernels' arguments name.
     pub fn keep(&self, what: Arc<dyn Any + Send + Sync>) {
         self.stream.keep(what);

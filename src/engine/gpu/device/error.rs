@@ -28,7 +28,7 @@ pub enum DeviceError {
         reason: String,
     },
     /// Another file of the same library is in use in this process already, or comes first where the system looks.
-    #[error("{} is not the {library} that this process uses: another one came first", path.display())]
+    #[error("{} is not the {library} that this process uses: another one came first; name its folder in LD_LIBRARY_PATH", path.display())]
     Twice {
         /// The file that was asked for.
         path: PathBuf,

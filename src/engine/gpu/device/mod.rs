@@ -26,6 +26,7 @@ mod probe;
 mod record;
 mod stream;
 mod symbols;
+mod timed;
 mod wait;
 
 #[cfg(test)]

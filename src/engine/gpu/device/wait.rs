@@ -12,8 +12,8 @@ use super::stream::Stream;
 pub struct Patience {
     /// How often the flag is read before the device is asked, and the time looked at; at least once.
     pub reads: u32,
-    /// After how many such rounds the thread sleeps for a while before each further read, and asks the device each time.
-    pub rounds: u32,
+    /// After what time the thread sleeps for a while before each further read, and asks the device each time.
+    pub awake: Duration,
     /// For how long it sleeps.
     pub nap: Duration,
     /// How long to wait at most.
@@ -31,9 +31,9 @@ impl Stream {
     /// ([`DeviceError::TimedOut`]: the work may still be under way); the flag is outside of the memory.
     pub fn wait_flag(&self, control: &Pinned, index: usize, patience: &Patience) -> Result<u32> {
         let mut began = None;
-        let mut rounds = 0_u32;
+        let mut waited = Duration::ZERO;
         loop {
-            let is_long = rounds >= patience.rounds;
+            let is_long = waited > patience.awake;
             if is_long {
                 std::thread::sleep(patience.nap);
             }
@@ -43,7 +43,6 @@ impl Stream {
                     value => return Ok(value),
                 }
             }
-            rounds = rounds.saturating_add(1);
             if self.poll()? {
                 // it may have been set since it was read
                 return match control.flag(index)? {
@@ -53,7 +52,7 @@ impl Stream {
             }
             // the clock is looked at only by those who wait for long
             let now = (patience.clock)();
-            let waited = now.saturating_sub(*began.get_or_insert(now));
+            waited = now.saturating_sub(*began.get_or_insert(now));
             if waited > patience.limit {
                 return Err(DeviceError::TimedOut { after: waited });
             }

@@ -20,27 +20,37 @@ pub(super) struct Bound<'a> {
     pub(super) chosen: &'a [Chosen],
 }
 
-/// Events at the borders of a run's parts.
+/// Events at the borders of a run's parts. Where nothing is copied there is none: two without anything between are up to two
+/// microseconds apart.
 #[derive(Debug)]
 pub(super) struct Marks {
-    begin: Event,
+    /// Before the copy in, if there is one.
+    begin: Option<Event>,
     copied_in: Event,
     computed: Event,
-    end: Event,
+    /// Behind the copy out, if there is one.
+    end: Option<Event>,
     /// Behind each step, where somebody wants to know.
     steps: Vec<Event>,
 }
 
 impl Marks {
-    pub(super) fn new(device: &Arc<Device>) -> Result<Self, DeviceError> {
+    pub(super) fn new(device: &Arc<Device>, route: Route) -> Result<Self, DeviceError> {
         let event = || Event::timed(device);
-        Ok(Self { begin: event()?, copied_in: event()?, computed: event()?, end: event()?, steps: Vec::new() })
+        let copied = |way: Way| (way == Way::Copied).then(event).transpose();
+        Ok(Self {
+            begin: copied(route.inputs)?,
+            copied_in: event()?,
+            computed: event()?,
+            end: copied(route.outputs)?,
+            steps: Vec::new(),
+        })
     }
 
     /// With one behind each of so many steps.
-    pub(super) fn with_steps(device: &Arc<Device>, count: usize) -> Result<Self, DeviceError> {
+    pub(super) fn with_steps(device: &Arc<Device>, route: Route, count: usize) -> Result<Self, DeviceError> {
         let steps = (0..count).map(|_| Event::timed(device)).collect::<Result<_, _>>()?;
-        Ok(Self { steps, ..Self::new(device)? })
+        Ok(Self { steps, ..Self::new(device, route)? })
     }
 
     /// How long each step of the last run took, which is done.
@@ -51,11 +61,12 @@ impl Marks {
 
     /// Of the last run, which is done.
     pub(super) fn times(&self) -> Result<Times, DeviceError> {
+        let (begin, end) = (self.begin.as_ref().unwrap_or(&self.copied_in), self.end.as_ref().unwrap_or(&self.computed));
         Ok(Times {
-            all: self.end.since(&self.begin)?,
-            to_device: self.copied_in.since(&self.begin)?,
+            all: end.since(begin)?,
+            to_device: self.begin.as_ref().map_or(Ok(Duration::ZERO), |begin| self.copied_in.since(begin))?,
             kernels: self.computed.since(&self.copied_in)?,
-            to_host: self.end.since(&self.computed)?,
+            to_host: self.end.as_ref().map_or(Ok(Duration::ZERO), |end| end.since(&self.computed))?,
         })
     }
 }
@@ -77,7 +88,7 @@ pub(super) fn capture(bound: &Bound<'_>, held: &mut Held, marks: Option<&Marks>)
     let Held { stream, arena, inputs, outputs, to_device, to_host, lt, .. } = held;
     let capture = Capture::begin(stream)?;
     let mark = |event: Option<&Event>| event.map_or(Ok(()), |event| capture.record(event));
-    mark(marks.map(|marks| &marks.begin))?;
+    mark(marks.and_then(|marks| marks.begin.as_ref()))?;
     if route.inputs == Way::Copied {
         capture.copy_in(to_device, 0, inputs, 0, places.input_bytes)?;
     }
@@ -103,7 +114,7 @@ pub(super) fn capture(bound: &Bound<'_>, held: &mut Held, marks: Option<&Marks>)
     if route.outputs == Way::Copied {
         capture.copy_out(outputs, 0, to_host, 0, places.output_bytes)?;
     }
-    mark(marks.map(|marks| &marks.end))?;
+    mark(marks.and_then(|marks| marks.end.as_ref()))?;
     debug_assert!(arena.bytes() >= places.arena_bytes());
     Ok(capture.end()?)
 }

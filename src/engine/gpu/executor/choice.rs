@@ -8,16 +8,10 @@ use super::state::Held;
 use super::{Executor, GpuError};
 use crate::engine::gpu::Capacity;
 use crate::engine::gpu::args::{Bases, Mat};
-use crate::engine::gpu::device::{self, CublasLt, DeviceError, Event, Found, Operands, ProductPrecision, Shape, Stream};
+use crate::engine::gpu::device::{self, CublasLt, DeviceError, Found, Operands, ProductPrecision, Shape, Stream};
 use crate::engine::gpu::header;
 use crate::engine::gpu::lower::{Launch, Product, Program, Step};
 use crate::engine::plan::Activation;
-
-/// So often a kernel is run before it is timed, and while it is; each time so many one behind another, as the library's are, so
-/// that the way to the device counts little.
-const WARM: usize = 1;
-const TIMED: usize = 5;
-const REPEATS: u32 = 4;
 
 /// Who does products of many rows.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +77,7 @@ pub(super) fn choose(
     for (step, chosen) in program.steps.iter().zip(&mut chosen) {
         let Step::Product(product) = step else { continue };
         let (shape, operands) = asked(executor, product, bases);
-        let Some(plan) = by_library(lt, &held.stream, shape, &operands)? else { continue };
+        let Some(plan) = by_library(lt, &mut held.stream, shape, &operands)? else { continue };
         if matches!(executor.gemm, Gemm::Library(_)) {
             *chosen = Chosen::Library(plan, operands);
             continue;
@@ -93,7 +87,7 @@ pub(super) fn choose(
         let own = match known {
             Some(own) => own,
             None => {
-                let own = time(executor, &held.stream, &product.own, bases)?;
+                let own = time(executor, &mut held.stream, &product.own, bases)?;
                 let cublaslt = plan.tuning().time;
                 tracing::debug!(rows = product.rows, k = product.k, n = product.n, ?own, ?cublaslt, "a product timed");
                 executor.own_times.lock().insert((shape, product.own.kernel.name), own);
@@ -141,7 +135,7 @@ fn asked(executor: &Executor, product: &Product, bases: &Bases) -> (device::Prod
 #[allow(unsafe_code, reason = "a product hands addresses to the device")]
 fn by_library(
     lt: &CublasLt,
-    stream: &Stream,
+    stream: &mut Stream,
     shape: device::Product,
     operands: &Operands,
 ) -> Result<Option<Arc<device::Plan>>, DeviceError> {
@@ -158,25 +152,10 @@ fn by_library(
 
 /// How long our own kernel takes, the median.
 #[allow(unsafe_code, reason = "a launch hands addresses to the device")]
-fn time(executor: &Executor, stream: &Stream, launch: &Launch, bases: &Bases) -> Result<Duration, DeviceError> {
+fn time(executor: &Executor, stream: &mut Stream, launch: &Launch, bases: &Bases) -> Result<Duration, DeviceError> {
     let function = executor.function(launch.kernel)?;
     let args = launch.args.bytes(bases, false);
     let shape = Shape { grid: launch.grid, threads: launch.kernel.threads, shared_bytes: launch.shared };
-    let (begin, end) = (Event::timed(executor.device())?, Event::timed(executor.device())?);
-    let mut times = Vec::with_capacity(TIMED);
-    for run in 0..WARM + TIMED {
-        stream.record(&begin)?;
-        for _ in 0..REPEATS {
-            // SAFETY: as in a capture: the arguments are the kernel's structure, and lead to the executor's and this thread's
-            // memory
-            unsafe { stream.launch(&function, shape, &args)? };
-        }
-        stream.record(&end)?;
-        stream.wait()?;
-        if run >= WARM {
-            times.push(end.since(&begin)? / REPEATS);
-        }
-    }
-    times.sort_unstable();
-    Ok(times[times.len() / 2])
+    // SAFETY: as in a capture: the arguments are the kernel's structure, and lead to the executor's and this thread's memory
+    stream.time(|stream| unsafe { stream.launch(&function, shape, &args) })
 }

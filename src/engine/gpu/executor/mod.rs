@@ -46,11 +46,11 @@ pub enum GpuError {
 pub struct Times {
     /// From the first byte that is copied to the last, kernels included.
     pub all: Duration,
-    /// Inputs to the device; nothing where kernels read them where they lie.
+    /// Inputs to the device; zero where kernels read them where they lie.
     pub to_device: Duration,
     /// All kernels.
     pub kernels: Duration,
-    /// Outputs back.
+    /// Outputs back; zero where kernels write them where they are read.
     pub to_host: Duration,
 }
 

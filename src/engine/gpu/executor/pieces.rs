@@ -51,7 +51,8 @@ impl Executor {
         let mut run = state.ready(self, size, wanted)?;
         let (program, chosen, route) = (run.sized.program.clone(), run.sized.chosen.clone(), run.sized.route);
         let bound = Bound { executor: self, program: &program, route, bases: run.held.bases(self, route), chosen: &chosen };
-        let (borders, every) = (Marks::new(self.device())?, Marks::with_steps(self.device(), program.steps.len())?);
+        let borders = Marks::new(self.device(), route)?;
+        let every = Marks::with_steps(self.device(), route, program.steps.len())?;
         let plain = capture(&bound, run.held, None)?;
         let bordered = capture(&bound, run.held, Some(&borders))?;
         let marked = capture(&bound, run.held, Some(&every))?;

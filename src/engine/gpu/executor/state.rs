@@ -1,6 +1,7 @@
 //! What one thread needs to run a plan: a stream, memory for the largest batch so far, and the graphs of the sizes that came.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::capture::{Bound, Marks, capture};
 use super::choice::{Chosen, choose};
@@ -18,7 +19,7 @@ const GRAPHS: usize = 64;
 /// Bytes that any memory has.
 const LEAST: usize = 256;
 /// A batch that takes longer is given up: the device hangs.
-const LONGEST: std::time::Duration = std::time::Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// A size that is ready.
 #[derive(Debug)]
@@ -218,7 +219,7 @@ impl Run<'_> {
         let (graph, marks) = match &sized.timed {
             Some(timed) => timed,
             None => {
-                let marks = Marks::new(executor.device())?;
+                let marks = Marks::new(executor.device(), sized.route)?;
                 let bases = held.bases(executor, sized.route);
                 let bound = Bound { executor, program: &sized.program, route: sized.route, bases, chosen: &sized.chosen };
                 let graph = capture(&bound, held, Some(&marks))?;
@@ -237,11 +238,11 @@ fn library(found: &Found, device: &Arc<Device>) -> Option<CublasLt> {
     CublasLt::find(found, device).inspect_err(|error| tracing::warn!(%error, "products are done by our own kernels")).ok()
 }
 
-/// A flag is looked at some thousand times before the driver is asked whether anything is wrong; after about two milliseconds,
-/// where it no longer matters to the answer, the thread sleeps in between and leaves the processor to others.
+/// A flag is looked at some thousand times before the driver is asked whether anything is wrong; after two milliseconds, where it
+/// no longer matters to the answer, the thread sleeps in between and leaves the processor to others.
 fn patience() -> Patience {
-    fn clock() -> std::time::Duration {
-        std::time::Duration::from_nanos(Stamp::now().as_ns())
+    fn clock() -> Duration {
+        Duration::from_nanos(Stamp::now().as_ns())
     }
-    Patience { reads: 2048, rounds: 32, nap: std::time::Duration::from_micros(100), limit: LONGEST, clock }
+    Patience { reads: 2048, awake: Duration::from_millis(2), nap: Duration::from_micros(100), limit: LONGEST, clock }
 }

@@ -47,17 +47,18 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
             cp_async_16(keys + i * 1024, k + at * args.k.stride, there && k_there ? 16 : 0);
             cp_async_16(keys + i * 1024 + TILE, v + at * args.v.stride, there && v_there ? 16 : 0);
         }
-        if (thread >= KEYS) return;
-        // The key's bias in base 2; keys that are not there have minus infinity, and nothing else masks them. A finite bias stays
-        // finite: where all of a row's are the lowest number, none of them may be left out.
+    };
+    // The bias of a tile's key, read before the tile is asked for and put down when there is time: who used it at once would wait
+    // for the memory. Keys that are not there have minus infinity, and nothing else masks them.
+    auto bias_of = [&](int tile) {
         const int key = tile * KEYS + thread;
-        float bias = 0;
-        if (key >= place.length) bias = from_half(0xfc00);
-        else if (args.bias.data != nullptr) {
-            bias = static_cast<const float *>(args.bias.data)[(long long)(place.begin + key) * args.bias.stride];
-            bias = bias < lowest ? bias : fmaxf(bias * log2e, lowest);
-        }
-        biases[stage * KEYS + thread] = bias;
+        if (thread >= KEYS || key >= place.length) return from_half(0xfc00);
+        if (args.bias.data == nullptr) return 0.0f;
+        return static_cast<const float *>(args.bias.data)[(long long)(place.begin + key) * args.bias.stride];
+    };
+    // In base 2. A finite bias stays finite: where all of a row's are the lowest number, none of them may be left out.
+    auto keep = [&](float bias, int stage) {
+        if (thread < KEYS) biases[stage * KEYS + thread] = bias < lowest ? bias : fmaxf(bias * log2e, lowest);
     };
 
     // The queries lie in the stage that is filled last until they are in registers.
@@ -70,11 +71,16 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
         cp_async_16(queries + to + i * 1024, from + (there ? at : 0ll) * args.q.stride, there && k_there ? 16 : 0);
     }
     const int tiles = (place.length + KEYS - 1) / KEYS;
+    float bias_ahead[STAGES - 1];
+#pragma unroll
+    for (int tile = 0; tile < STAGES - 1; ++tile) bias_ahead[tile] = bias_of(tile);
 #pragma unroll
     for (int tile = 0; tile < STAGES - 1; ++tile) {
         if (tile < tiles) fill(tile, tile);
         cp_async_commit();
     }
+#pragma unroll
+    for (int tile = 0; tile < STAGES - 1; ++tile) keep(bias_ahead[tile], tile);
     cp_async_wait<STAGES - 2>();
     __syncthreads();
 
@@ -94,7 +100,12 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
     for (int tile = 0; tile < tiles; ++tile) {
         cp_async_wait<STAGES - 2>();
         __syncthreads(); // this tile is there, and nobody reads the one before any more
-        if (tile + STAGES - 1 < tiles) fill(tile + STAGES - 1, stage == 0 ? STAGES - 1 : stage - 1);
+        if (tile + STAGES - 1 < tiles) {
+            const int next = stage == 0 ? STAGES - 1 : stage - 1;
+            const float bias = bias_of(tile + STAGES - 1);
+            fill(tile + STAGES - 1, next);
+            keep(bias, next);
+        }
         cp_async_commit();
 
 #pragma unroll 1

@@ -1,7 +1,7 @@
 // What every kernel begins with. The source of a kernel file is prelude.cu + args.cu + FILE.cu; NVRTC compiles it without any
 // header (__CUDACC__), and g++ compiles the same text for the host shim of the tests (LAPWING_SHIM, tests/shim).
 //
-// All inline PTX of the project stands here, in 20 primitives; the shim has a twin of each. What follows them is plain C++ for
+// All inline PTX of the project stands here, in 19 primitives; the shim has a twin of each. What follows them is plain C++ for
 // both. As args.cu comes later, functions over its structs are templates, and its numbers stand here once more (primitives.cu
 // asserts that they agree).
 
@@ -114,7 +114,7 @@ DEVICE float fast_exp2(float v) {
     return power;
 }
 
-// 16, 17, 20. What this thread wrote or saw before can be seen by who sees the word (the host too; the device's other threads).
+// 16, 17. What this thread wrote or saw before can be seen by who sees the word (the host too; the device's other threads).
 DEVICE void store_release_system(unsigned *p, unsigned v) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
@@ -123,7 +123,6 @@ DEVICE unsigned add_acq_rel(unsigned *p, unsigned v) {
     asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(v) : "memory");
     return old;
 }
-DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 // 18, 19. The value of lane (lane ^ mask); all 32 lanes take part.
 DEVICE float shuffle_xor(float v, int mask) {
@@ -274,14 +273,13 @@ DEVICE Place place_of(const int *header, int tile) {
 
 /// The end of every kernel, called by all threads of every block, also of blocks that have nothing to do: the grid's last block
 /// tells the host that all is done, where a Tail asks for it. The barrier and the counter's release and acquire put what all
-/// blocks wrote before the fence of the last one, and so before the flag.
+/// blocks wrote before the last one's release of the flag, which therefore releases that too: causality goes on over scopes.
 template <class Tail_> DEVICE void finish(const Tail_ &tail) {
     if (tail.flag == nullptr) return;
     __syncthreads();
     if (threadIdx.x != 0) return;
     if (add_acq_rel(tail.counter, 1u) + 1u == gridDim.x * gridDim.y) {
         *tail.counter = 0;
-        fence_system();
         store_release_system(tail.flag, 1u);
     }
 }

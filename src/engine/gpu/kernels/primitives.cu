@@ -101,7 +101,7 @@ KERNEL(primitive_load_16, PeakArgs, 128) {
     static_cast<Vec4 *>(args.out)[127 - threadIdx.x] = load_16(static_cast<const Vec4 *>(args.data) + threadIdx.x);
 }
 
-/// 16, 17, 20: each block takes a ticket and leaves its own number at the ticket's place; the last one writes the flag, what it
+/// 16, 17: each block takes a ticket and leaves its own number at the ticket's place; the last one writes the flag, what it
 /// then sees at all places stands behind. out: the flag, the counter, {ticket's block} for each, {what was seen} for each.
 KERNEL(primitive_release, PeakArgs, 32) {
     unsigned *out = static_cast<unsigned *>(args.out);
@@ -111,7 +111,6 @@ KERNEL(primitive_release, PeakArgs, 32) {
     out[2 + place] = place + 100;
     if (add_acq_rel(out + 1, 1u) == blocks - 1) {
         for (unsigned i = 0; i < blocks; ++i) out[2 + blocks + i] = static_cast<volatile unsigned *>(out)[2 + i];
-        fence_system();
         store_release_system(out, 7u);
     }
 }

@@ -101,7 +101,7 @@ impl CublasLt {
     ///
     /// # Safety
     /// As for [`CublasLt::give`].
-    pub unsafe fn plan(&self, stream: &Stream, product: Product, operands: &Operands) -> Result<Option<Arc<Plan>>> {
+    pub unsafe fn plan(&self, stream: &mut Stream, product: Product, operands: &Operands) -> Result<Option<Arc<Plan>>> {
         product.check()?;
         self.library.device.own("a stream", stream.device())?;
         // held while timing: two that time at once would disturb one another

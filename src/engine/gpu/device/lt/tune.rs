@@ -5,7 +5,6 @@ use std::time::Duration;
 use cudarc::cublaslt::sys::{self, cublasLtMatmulAlgoConfigAttributes_t as Config, cublasLtMatmulPreferenceAttributes_t as Wish};
 
 use super::super::error::{DeviceError, Result};
-use super::super::event::Event;
 use super::super::stream::Stream;
 use super::descriptors::{Descriptors, Preference};
 use super::plan::{ALIGNMENT, Operands, Plan, Product, enqueue};
@@ -13,10 +12,6 @@ use super::{CublasLt, check};
 
 /// How many kernels the library is asked for.
 const CANDIDATES: usize = 8;
-/// How often each is timed; the median counts.
-const SAMPLES: usize = 7;
-/// Products of one sample: so that the events' own time is a small part.
-const REPEATS: u32 = 4;
 /// Sums of parts (split k) are kept in 32 bits: CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, besides no parts at all.
 const REDUCTIONS: u32 = 2;
 
@@ -45,7 +40,7 @@ pub struct Tuning {
 ///
 /// # Safety
 /// As for [`CublasLt::give`].
-pub(super) unsafe fn pick(lt: &CublasLt, stream: &Stream, product: Product, operands: &Operands) -> Result<Option<Plan>> {
+pub(super) unsafe fn pick(lt: &CublasLt, stream: &mut Stream, product: Product, operands: &Operands) -> Result<Option<Plan>> {
     let device = stream.device();
     device.bind()?;
     let descriptors = Descriptors::new(&product)?;
@@ -54,12 +49,14 @@ pub(super) unsafe fn pick(lt: &CublasLt, stream: &Stream, product: Product, oper
         descriptors.operation.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
     }
     let proposed = propose(lt, &descriptors)?;
-    let events = [Event::timed(device)?, Event::timed(device)?];
     let mut best: Option<(Duration, &sys::cublasLtMatmulHeuristicResult_t)> = None;
     let mut refused = 0;
     for candidate in &proposed {
         // SAFETY: the caller's promise; the library proposed it for this shape and workspace.
-        match unsafe { time(lt, stream, &product, &descriptors, operands, &candidate.algo, &events) } {
+        let give = |to: &Stream| unsafe {
+            enqueue(lt.library.handle, to, &product, &descriptors, operands, &candidate.algo, &lt.workspace)
+        };
+        match stream.time(give) {
             Ok(time) if best.is_none_or(|(quickest, _)| time < quickest) => best = Some((time, candidate)),
             Ok(_) => {}
             Err(error @ DeviceError::Lt { .. }) => {
@@ -132,36 +129,6 @@ fn propose(lt: &CublasLt, descriptors: &Descriptors) -> Result<Vec<sys::cublasLt
         one.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS && one.workspaceSize <= lt.workspace.bytes()
     };
     Ok(found.into_iter().take(count).filter(usable).collect())
-}
-
-/// Device time of one product, the median, after one that does not count.
-///
-/// # Safety
-/// As for [`CublasLt::give`]; the kernel is one that the library proposed for this shape.
-unsafe fn time(
-    lt: &CublasLt,
-    stream: &Stream,
-    product: &Product,
-    descriptors: &Descriptors,
-    operands: &Operands,
-    kernel: &sys::cublasLtMatmulAlgo_t,
-    [start, end]: &[Event; 2],
-) -> Result<Duration> {
-    // SAFETY: the caller's promise.
-    let once = || unsafe { enqueue(lt.library.handle, stream, product, descriptors, operands, kernel, &lt.workspace) };
-    once()?;
-    let mut samples = [Duration::ZERO; SAMPLES];
-    for sample in &mut samples {
-        stream.record(start)?;
-        for _ in 0..REPEATS {
-            once()?;
-        }
-        stream.record(end)?;
-        stream.wait()?;
-        *sample = end.since(start)? / REPEATS;
-    }
-    samples.sort_unstable();
-    Ok(samples[SAMPLES / 2])
 }
 
 /// A number of the kernel's, where the library tells it.

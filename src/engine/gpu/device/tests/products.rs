@@ -161,7 +161,7 @@ fn a_library_that_is_told_to_round_is_refused() {
 #[test]
 fn every_precision_and_epilogue() {
     alone(test_name!(), || {
-        let (device, lt, stream) = open();
+        let (device, lt, mut stream) = open();
         assert_eq!(lt.version(), Version(12, 9));
         for precision in [ProductPrecision::Fp32, ProductPrecision::Tf32, ProductPrecision::Fp16] {
             for (bias, relu, residual_stride) in [
@@ -174,7 +174,7 @@ fn every_precision_and_epilogue() {
             ] {
                 let case = Case::new(&stream, Product { bias, relu, residual_stride, ..product(precision) });
                 // SAFETY: matrices of the shape, which live until the result was read.
-                let plan = unsafe { lt.plan(&stream, case.product, &case.operands) }.unwrap().unwrap();
+                let plan = unsafe { lt.plan(&mut stream, case.product, &case.operands) }.unwrap().unwrap();
                 stream.fill(&case.blocks[3], 0, case.blocks[3].bytes(), 0xff).unwrap();
                 // SAFETY: as above.
                 unsafe { lt.give(&stream, &plan, &case.operands) }.unwrap();
@@ -189,7 +189,7 @@ fn every_precision_and_epilogue() {
 #[test]
 fn fp32_is_not_rounded_and_tf32_is() {
     alone(test_name!(), || {
-        let (_device, lt, stream) = open();
+        let (_device, lt, mut stream) = open();
         // the last bit of fp32's fraction, which TF32 does not have
         let (x, w) = (1.0_f32 + 2.0_f32.powi(-12), 1.0_f32);
         for (precision, wanted) in [(ProductPrecision::Fp32, x), (ProductPrecision::Tf32, 1.0)] {
@@ -200,7 +200,7 @@ fn fp32_is_not_rounded_and_tf32_is() {
             let operands =
                 Operands { x: blocks[0].address(), w: blocks[1].address(), bias: None, residual: None, y: blocks[2].address() };
             // SAFETY: matrices of the shape, which live until the result was read.
-            let plan = unsafe { lt.plan(&stream, shape, &operands) }.unwrap().unwrap();
+            let plan = unsafe { lt.plan(&mut stream, shape, &operands) }.unwrap().unwrap();
             // SAFETY: as above.
             unsafe { lt.give(&stream, &plan, &operands) }.unwrap();
             let mut bytes = [0; 4];
@@ -213,10 +213,10 @@ fn fp32_is_not_rounded_and_tf32_is() {
 #[test]
 fn the_quickest_kernel_that_works_is_kept() {
     alone(test_name!(), || {
-        let (_device, lt, stream) = open();
+        let (_device, lt, mut stream) = open();
         let case = Case::new(&stream, product(ProductPrecision::Fp32));
         // SAFETY: matrices of the shape, which live until the plan is made: nothing else is given.
-        let plan = || unsafe { lt.plan(&stream, case.product, &case.operands) }.unwrap();
+        let mut plan = || unsafe { lt.plan(&mut stream, case.product, &case.operands) }.unwrap();
         let first = plan().unwrap();
         let tuning = first.tuning();
         // not the library's favourite, 21, nor 22, which it refuses
@@ -231,12 +231,12 @@ fn the_quickest_kernel_that_works_is_kept() {
 #[test]
 fn shapes_without_a_kernel_and_shapes_that_are_none() {
     alone(test_name!(), || {
-        let (device, lt, stream) = open();
+        let (device, lt, mut stream) = open();
         let none = Product { k: 13, x_stride: 16, ..product(ProductPrecision::Fp32) };
         let case = Case::new(&stream, none);
         // SAFETY: matrices of the shape, which live until the plan is made.
-        let plan = |product, operands: &Operands| unsafe { lt.plan(&stream, product, operands) };
-        assert!(plan(none, &case.operands).unwrap().is_none());
+        let plan = |stream: &mut Stream, product, operands: &Operands| unsafe { lt.plan(stream, product, operands) };
+        assert!(plan(&mut stream, none, &case.operands).unwrap().is_none());
         assert_eq!(lt.plans(), [(none, None)]);
         let usual = product(ProductPrecision::Fp32);
         for wrong in [
@@ -247,10 +247,10 @@ fn shapes_without_a_kernel_and_shapes_that_are_none() {
             Product { residual_stride: Some(4), ..usual },
             Product { relu: true, residual_stride: Some(8), ..usual },
         ] {
-            assert!(matches!(plan(wrong, &case.operands), Err(DeviceError::Lt { .. })), "{wrong:?}");
+            assert!(matches!(plan(&mut stream, wrong, &case.operands), Err(DeviceError::Lt { .. })), "{wrong:?}");
         }
         let case = Case::new(&stream, usual);
-        let found = plan(usual, &case.operands).unwrap().unwrap();
+        let found = plan(&mut stream, usual, &case.operands).unwrap().unwrap();
         let bias = Some(case.operands.x);
         for wrong in [
             Operands { x: case.operands.x + 4, ..case.operands },
@@ -271,7 +271,7 @@ fn a_product_in_a_graph() {
         let (device, lt, mut stream) = open();
         let case = Case::new(&stream, Product { bias: true, ..product(ProductPrecision::Fp32) });
         // SAFETY: matrices of the shape, which live until the last result was read.
-        let plan = unsafe { lt.plan(&stream, case.product, &case.operands) }.unwrap().unwrap();
+        let plan = unsafe { lt.plan(&mut stream, case.product, &case.operands) }.unwrap().unwrap();
         let capture = Capture::begin(&mut stream).unwrap();
         // SAFETY: as above.
         unsafe { capture.give(&lt, &plan, &case.operands) }.unwrap();

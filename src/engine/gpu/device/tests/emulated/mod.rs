@@ -3,6 +3,7 @@
 mod graphs;
 mod memory;
 mod modules;
+mod timed;
 mod waiting;
 
 use std::sync::Arc;
@@ -86,5 +87,10 @@ fn now() -> Duration {
     now.duration_since(std::time::UNIX_EPOCH).unwrap()
 }
 
-const PATIENCE: Patience =
-    Patience { reads: 4, rounds: 2, nap: Duration::from_micros(50), limit: Duration::from_secs(10), clock: now };
+const PATIENCE: Patience = Patience {
+    reads: 4,
+    awake: Duration::from_micros(20),
+    nap: Duration::from_micros(50),
+    limit: Duration::from_secs(10),
+    clock: now,
+};
