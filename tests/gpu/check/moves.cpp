@@ -126,22 +126,70 @@ CHECK(peaks_of_memory) {
         std::vector<unsigned> words(size_t(count) * 4);
         for (unsigned &word : words) word = unsigned(t.rng());
         auto from = t.buffer(words);
-        auto to = t.buffer(words.size() * 4), sum = t.buffer(std::vector<unsigned>(1, 0));
+        auto to = t.buffer(words.size() * 4);
         PeakArgs args = {from.as<void>(), to.as<void>(), count};
         t.launch("peaks", "peak_copy", 2, 1, 256, 0, args);
         t.equal("the copy", t.read<unsigned>(to), words);
-        args.out = sum.as<void>();
-        t.launch("peaks", "peak_read", 2, 1, 256, 0, args);
-        unsigned want = 0;
-        for (unsigned word : words) want += word;
-        t.equal("the sum", t.read<unsigned>(sum), std::vector<unsigned>{want});
+        // Whose sums these are tells that every pass reads every piece, and which warp does: numbers are random, so a piece left
+        // out, read twice or by another warp shows.
+        for (int blocks : {1, 3})
+            for (int passes : {0, 1, 2, 7, 20}) {
+                const size_t threads = size_t(blocks) * 256;
+                auto sums = t.buffer(std::vector<unsigned>(threads / 32, 0xffffffffu));
+                t.launch("peaks", "peak_read", unsigned(blocks), 1, 256, 0, PeakReadArgs{from.as<void>(), sums.as<unsigned>(), count, passes});
+                std::vector<unsigned> want(threads / 32, 0);
+                for (size_t piece = 0; piece < size_t(count) * size_t(passes); ++piece)
+                    for (size_t word = 0; word < 4; ++word) want[piece % threads / 32] += words[piece % size_t(count) * 4 + word];
+                t.equal(std::to_string(passes) + " passes of " + std::to_string(blocks) + " blocks over " + std::to_string(count) + " pieces",
+                        t.read<unsigned>(sums), want);
+            }
     }
 }
 
+// The same bits as in peaks.cu.
+static unsigned scattered(unsigned seed, unsigned thread) {
+    seed = (seed ^ 61u ^ thread * 0x9e3779b9u) * 0x27d4eb2du;
+    return seed ^ seed >> 15;
+}
+
 CHECK(peaks_of_arithmetic) {
-    auto out = t.buffer(std::vector<unsigned>(1, 7));
-    const PeakArgs args = {nullptr, out.as<void>(), 2};
-    for (const char *kernel : {"peak_ffma", "peak_mma_f16", "peak_mma_tf32", "peak_mma_s8"}) t.launch("peaks", kernel, 2, 1, 256, 0, args);
-    t.launch("peaks", "empty", 3, 1, 32, 0, args);
-    t.equal("what is not written", t.read<unsigned>(out), std::vector<unsigned>{7});
+    const int blocks = 2, threads = blocks * 256;
+    for (int count : {0, 1, 3}) {
+        auto reached = [&](const char *kernel) {
+            auto out = t.buffer(std::vector<unsigned>(size_t(threads), 0xffffffffu));
+            t.launch("peaks", kernel, unsigned(blocks), 1, 256, 0, PeakArgs{nullptr, out.as<void>(), count});
+            return out;
+        };
+        std::vector<float> sums(threads);
+        for (int thread = 0; thread < threads; ++thread)
+            for (int chain = 0; chain < 16; ++chain) {
+                double v = chain;
+                for (int step = 0; step < 16 * count; ++step) v = v * double(0.999f) + 1e-3 * (thread % 256);
+                sums[size_t(thread)] += float(v);
+            }
+        const std::string after = " after " + std::to_string(count);
+        t.close("multiply-adds" + after, t.read<float>(reached("peak_ffma")), sums, 1e-3f, 1e-5f);
+        // what is added is taken away again, but for what rounding leaves, which tells that there was something
+        for (const char *kernel : {"peak_mma_f16", "peak_mma_tf32"}) {
+            const std::vector<float> got = t.read<float>(reached(kernel)), want(size_t(threads), 0.0f);
+            t.close(kernel + after, got, want, 1e-2f, 0);
+            t.is_true((got == want) == (count == 0), kernel + after + ": rounding");
+        }
+        // x · b + (-1 - x) · b is less than nought by the sum of b's column: exact
+        std::vector<int> wholes(threads);
+        for (int thread = 0; thread < threads; ++thread) {
+            int columns = 0;
+            for (int column : {thread % 4 * 2, thread % 4 * 2 + 1})
+                for (int lane = 4 * column; lane < 4 * column + 4; ++lane)
+                    for (unsigned seed : {5u, 6u})
+                        for (int byte = 0; byte < 4; ++byte)
+                            columns += (signed char)(scattered(seed, unsigned(thread % 256 / 32 * 32 + lane)) >> 8 * byte);
+            wholes[size_t(thread)] = -8 * 2 * count * columns;
+        }
+        t.equal("products in 8 bits" + after, t.read<int>(reached("peak_mma_s8")), wholes);
+    }
+    // where no place is given, nothing is written
+    const PeakArgs nowhere = {nullptr, nullptr, 2};
+    for (const char *kernel : {"peak_ffma", "peak_mma_f16", "peak_mma_tf32", "peak_mma_s8"}) t.launch("peaks", kernel, 2, 1, 256, 0, nowhere);
+    t.launch("peaks", "empty", 3, 1, 32, 0, nowhere);
 }

@@ -104,6 +104,12 @@ static inline int __popc(unsigned v) { return __builtin_popcount(v); }
 static inline int __clz(int v) { return v == 0 ? 32 : __builtin_clz((unsigned)v); }
 static inline int __ffs(int v) { return __builtin_ffs(v); }
 template <class T> static inline T __ldg(const T *p) { return *p; }
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+static inline uint4 __ldcg(const uint4 *p) {
+    uint4 v;
+    shim::load_16(&v, p);
+    return v;
+}
 template <class T> static inline T atomic_shim(T *p, T v) { T old = *p; *p = v; return old; }
 static inline int atomicAdd(int *p, int v) { return atomic_shim(p, *p + v) ; }
 static inline unsigned atomicAdd(unsigned *p, unsigned v) { return atomic_shim(p, *p + v); }

@@ -191,7 +191,15 @@ struct QuantizeArgs {
 
 /// peak_*, empty.
 struct PeakArgs {
-    void *data;     // what is read or written
-    void *out;      // something that keeps the compiler from leaving out the work
-    long long count; // peak_read, peak_copy: 16-byte pieces; others: how often each thread repeats
+    void *data;     // what is read
+    void *out;      // peak_copy: what is written; others: a word for each thread, what it reached, or null
+    long long count; // peak_copy: 16-byte pieces; others: how often each thread repeats
+};
+
+/// peak_read: a block that is read again and again.
+struct PeakReadArgs {
+    const void *data;
+    unsigned *out;    // a word for each warp of the grid: the sum of the 32-bit words that it read
+    long long pieces; // of 16 bytes, from 1 to 2^30
+    long long passes;
 };

@@ -1,9 +1,10 @@
 // What the device can do at most: arithmetic that never waits for memory, memory traffic without arithmetic, and a kernel that
-// does nothing. Blocks of 256 threads (empty: 32), a few for each multiprocessor: two for the tensor cores, eight for the rest.
+// does nothing. Blocks of 256 threads (empty: 32), a few for each multiprocessor: two for the tensor cores, four that read, eight
+// for the rest.
 //
-// For each thread and repeat (PeakArgs.count): peak_ffma does 256 FLOPs, peak_mma_f16 2048 (16 tiles of 4096 for each warp),
-// peak_mma_tf32 1024, peak_mma_s8 4096. peak_read adds the sum of all 32-bit words to the first word of `out`, which is to be 0
-// before; peak_copy writes `count` pieces there; the others write that word only where a sum is a number that it never is.
+// For each thread and repeat (PeakArgs.count): peak_ffma does 512 FLOPs, peak_mma_f16 2048 (16 tiles of 4096 for each warp),
+// peak_mma_tf32 1024, peak_mma_s8 4096. Each thread of theirs writes what its sums came to, where it is given a place: no compiler can
+// know that it is given none. peak_copy writes `count` pieces to `out`.
 
 namespace peaks {
 
@@ -18,18 +19,19 @@ DEVICE unsigned scatter(unsigned seed) {
 DEVICE unsigned some_halves(unsigned seed) { return (scatter(seed) & 0x83ff83ffu) | 0x3c003c00u; }
 DEVICE unsigned some_float(unsigned seed) { return to_tf32(__int_as_float((int)((scatter(seed) & 0x807fffffu) | 0x3f800000u))); }
 
-template <class Number> DEVICE void keep(const PeakArgs &args, Number sum, Number never) {
-    if (sum == never) *static_cast<Number *>(args.out) = sum;
+template <class Number> DEVICE void keep(const PeakArgs &args, Number sum) {
+    if (args.out != nullptr) static_cast<Number *>(args.out)[blockIdx.x * 256 + threadIdx.x] = sum;
 }
 
-/// 16 products of tiles for each repeat, in eight chains.
+/// 16 products of tiles for each repeat, in eight chains. Each begins elsewhere: of chains that are the same from their beginning
+/// on, an assembler may do one.
 template <class Number, class Product>
-DEVICE void products(const PeakArgs &args, const unsigned (&a)[2][4], const unsigned (&b)[2], Product product, Number never) {
+DEVICE void products(const PeakArgs &args, const unsigned (&a)[2][4], const unsigned (&b)[2], Product product) {
     Number c[CHAINS][4];
 #pragma unroll
     for (int i = 0; i < CHAINS; ++i)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) c[i][j] = 0;
+        for (int j = 0; j < 4; ++j) c[i][j] = (Number)(4 * i + j);
 #pragma unroll 1
     for (long long repeat = 0; repeat < args.count; ++repeat) {
 #pragma unroll
@@ -41,11 +43,20 @@ DEVICE void products(const PeakArgs &args, const unsigned (&a)[2][4], const unsi
 #pragma unroll
     for (int i = 0; i < CHAINS; ++i)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) sum += c[i][j];
-    keep(args, sum, never);
+        for (int j = 0; j < 4; ++j) sum += c[i][j] - (Number)(4 * i + j);
+    keep(args, sum);
 }
 
-DEVICE void add_words(unsigned &sum, const Vec4 &v) { sum += v.x + v.y + v.z + v.w; }
+/// Reads the piece at `at`, and goes on by `step` pieces: behind the end from the beginning again (step < count <= 2^30). __ldcg
+/// reads past the first-level cache, which could hold a multiprocessor's share of the block.
+DEVICE uint4 read_on(const uint4 *from, unsigned &at, unsigned step, unsigned count) {
+    const uint4 v = __ldcg(from + at);
+    at += step;
+    at = min(at, at - count); // the latter is huge where there is nothing to take away
+    return v;
+}
+
+DEVICE void add_words(unsigned &sum, const uint4 &v) { sum += v.x + v.y + v.z + v.w; }
 
 } // namespace peaks
 
@@ -59,14 +70,14 @@ KERNEL(peak_ffma, PeakArgs, 256) {
 #pragma unroll 1
     for (long long repeat = 0; repeat < args.count; ++repeat) {
 #pragma unroll
-        for (int round = 0; round < 8; ++round)
+        for (int round = 0; round < 16; ++round)
 #pragma unroll
             for (int i = 0; i < 16; ++i) v[i] = v[i] * by + more;
     }
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < 16; ++i) sum += v[i];
-    peaks::keep(args, sum, -1.0f);
+    peaks::keep(args, sum);
 }
 
 KERNEL(peak_mma_f16, PeakArgs, 256) {
@@ -75,7 +86,7 @@ KERNEL(peak_mma_f16, PeakArgs, 256) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[1][i] = (a[0][i] = peaks::some_halves(i)) ^ 0x80008000u;
     auto product = [](float (&c)[4], const unsigned (&x)[4], const unsigned (&w)[2]) { mma_f16(c, x, w); };
-    peaks::products<float>(args, a, b, product, 0.123456789f);
+    peaks::products<float>(args, a, b, product);
 }
 
 KERNEL(peak_mma_tf32, PeakArgs, 256) {
@@ -84,7 +95,7 @@ KERNEL(peak_mma_tf32, PeakArgs, 256) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[1][i] = (a[0][i] = peaks::some_float(i)) ^ 0x80000000u;
     auto product = [](float (&c)[4], const unsigned (&x)[4], const unsigned (&w)[2]) { mma_tf32(c, x, w); };
-    peaks::products<float>(args, a, b, product, 0.123456789f);
+    peaks::products<float>(args, a, b, product);
 }
 
 KERNEL(peak_mma_s8, PeakArgs, 256) {
@@ -94,27 +105,31 @@ KERNEL(peak_mma_s8, PeakArgs, 256) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[1][i] = ~(a[0][i] = peaks::scatter(i));
     auto product = [](int (&c)[4], const unsigned (&x)[4], const unsigned (&w)[2]) { mma_s8(c, x, w); };
-    peaks::products<int>(args, a, b, product, 0x7ffffffd);
+    peaks::products<int>(args, a, b, product);
 }
 
-KERNEL(peak_read, PeakArgs, 256) {
-    const Vec4 *const from = static_cast<const Vec4 *>(args.data);
-    const long long all = (long long)gridDim.x * 256;
-    long long at = (long long)blockIdx.x * 256 + threadIdx.x;
-    unsigned sum = 0;
+// All blocks together walk through the block as often as there are passes, without a stop between them: of that way the grid's
+// thread i takes the pieces i, i + all threads and so on. So nothing is read twice before everything was read once, and a block
+// of the grid, started once, has eight loads of each thread under way whatever the size. No two warps write the same word.
+KERNEL(peak_read, PeakReadArgs, BLOCKS(256, 4)) {
+    const uint4 *const from = static_cast<const uint4 *>(args.data);
+    const unsigned count = (unsigned)args.pieces, all = gridDim.x * 256, me = blockIdx.x * 256 + threadIdx.x;
+    const unsigned step = all % count;
+    long long left = (args.pieces * args.passes - me + all - 1) / all;
+    unsigned at = me % count, sum = 0;
 #pragma unroll 1
-    for (; at + 7 * all < args.count; at += 8 * all) {
-        Vec4 v[8];
+    for (; left >= 8; left -= 8) {
+        uint4 v[8];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) v[i] = load_16(from + at + i * all);
+        for (int i = 0; i < 8; ++i) v[i] = peaks::read_on(from, at, step, count);
 #pragma unroll
         for (int i = 0; i < 8; ++i) peaks::add_words(sum, v[i]);
     }
 #pragma unroll 1
-    for (; at < args.count; at += all) peaks::add_words(sum, load_16(from + at));
+    for (; left > 0; --left) peaks::add_words(sum, peaks::read_on(from, at, step, count));
 #pragma unroll
     for (int mask = 16; mask > 0; mask >>= 1) sum += (unsigned)shuffle_xor_int((int)sum, mask);
-    if (threadIdx.x % 32 == 0) atomicAdd(static_cast<unsigned *>(args.out), sum);
+    if (threadIdx.x % 32 == 0) args.out[me / 32] = sum;
 }
 
 KERNEL(peak_copy, PeakArgs, 256) {

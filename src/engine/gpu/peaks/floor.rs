@@ -67,7 +67,7 @@ impl Floors {
         for at in 0..kernels {
             let shape = Shape { grid: (1, 1), threads: EMPTY.threads, shared_bytes: 0 };
             // SAFETY: these are the fields of PeakArgs, at none of which the kernel looks
-            unsafe { capture.launch(&self.empty, shape, &args(0, 0, 0))? };
+            unsafe { capture.launch(&self.empty, shape, &args(&[0; 3]))? };
             marks.get(at).map_or(Ok(()), |mark| capture.record(mark))?;
         }
         capture.record(&end)?;
