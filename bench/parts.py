@@ -20,6 +20,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MIB = 1 << 20
+GIVEN = set()  # ports
 
 
 def arguments(parser):
@@ -29,10 +30,14 @@ def arguments(parser):
 
 
 def free_port():
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A loopback port that nobody listens on now; each is given once, as who asks twice needs two."""
+    while True:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        if port not in GIVEN:
+            GIVEN.add(port)
+            return port
 
 
 def wait_listening(port, process=None, seconds=20):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = map(str, pathlib.Path(__file__).parents[:2])  # this folder, and tests/ for ports
 
 import sidecar  # noqa: E402
 

@@ -14,6 +14,7 @@ import tempfile
 import time
 
 from fake import await_true
+from ports import free_port
 from wire import connect
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -32,12 +33,6 @@ def binary():
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     found = [p for p in (target / "release/lapwing", target / "debug/lapwing") if p.exists()]
     return str(max(found, key=lambda p: p.stat().st_mtime)) if found else None
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Sidecar:

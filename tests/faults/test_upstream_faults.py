@@ -7,7 +7,8 @@ import time
 
 import pytest
 from fake import OK, Upstream, answers, await_true, breaks_after, plain
-from sidecar import Sidecar, free_port
+from ports import free_port
+from sidecar import Sidecar
 from wire import LIMIT, Closed, chunk
 
 GET = "GET /x HTTP/1.1\r\nHost: m\r\n\r\n"

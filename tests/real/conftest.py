@@ -11,13 +11,14 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = map(str, pathlib.Path(__file__).parents[:2])  # this folder, and tests/ for ports
 from engine import fixtures  # noqa: E402
 from engine.reference import Reference  # noqa: E402
 from engine.served import Engine  # noqa: E402
 from lapwing import NO_SPANS, Lapwing  # noqa: E402
 from otlp_sink import OtlpSink  # noqa: E402
-from process import Process, free_port, wait_for, wait_listening  # noqa: E402
+from ports import free_port  # noqa: E402
+from process import Process, wait_for, wait_listening  # noqa: E402
 from raw_server import RawServer  # noqa: E402
 from servers.parts import Llama, MlServer, Triton  # noqa: E402
 

@@ -6,7 +6,8 @@ import time
 import urllib.error
 import urllib.request
 
-from process import Process, free_port, wait_for
+from ports import free_port
+from process import Process, wait_for
 
 NO_SPANS = {"LAPWING_ATTRIBUTION__EXPECT_SPANS": "never"}
 """For upstreams without an exporter, so that requests are counted at once; Lapwing would learn it in one grace period."""

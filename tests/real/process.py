@@ -1,17 +1,10 @@
-"""Child processes with captured output, free ports, and waiting for what must come."""
+"""Child processes with captured output, and waiting for what must come."""
 
 import pathlib
 import signal
 import socket
 import subprocess
 import time
-
-
-def free_port():
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_for(condition, seconds, what, every=0.05):

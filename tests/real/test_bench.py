@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from process import free_port
+from ports import free_port
 
 BENCH = Path(__file__).parents[2] / "bench"
 

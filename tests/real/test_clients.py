@@ -14,7 +14,8 @@ import websockets.exceptions
 from websockets.sync.client import connect
 
 from lapwing import NO_SPANS, Counted
-from process import free_port, wait_for, wait_listening
+from ports import free_port
+from process import wait_for, wait_listening
 
 MIB = 1 << 20
 

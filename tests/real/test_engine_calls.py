@@ -16,7 +16,8 @@ from engine import fixtures
 from engine.reference import Reference
 from engine.served import FORMS, Rest, Triton, encode
 from lapwing import NO_SPANS, Counted
-from process import free_port, wait_for
+from ports import free_port
+from process import wait_for
 
 STAGES = ("preprocessing", "queue", "forward", "postprocessing")
 VOCABULARY, POSITIONS = 30522, 512

@@ -12,7 +12,7 @@ import pytest
 from engine import bad, fixtures
 from engine.reference import Reference
 from engine.served import Rest
-from process import free_port
+from ports import free_port
 
 MEMORY = 4 << 30
 """What a process may ask for: a file of a few hundred bytes must not make it ask for more."""

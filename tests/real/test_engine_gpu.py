@@ -16,7 +16,8 @@ from engine import fixtures, gpu
 from engine.reference import Reference
 from engine.served import Engine, Rest
 from lapwing import NO_SPANS
-from process import free_port, wait_for
+from ports import free_port
+from process import wait_for
 
 PLANS = gpu.ROOT / "tests/fixtures/plans"
 CONV, NODE = PLANS / "refused-conv.onnx", "the_conv (Conv): the plan has no such operator"

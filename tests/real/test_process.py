@@ -12,7 +12,8 @@ import urllib.request
 import pytest
 
 from lapwing import OPENER
-from process import free_port, wait_for
+from ports import free_port
+from process import wait_for
 
 
 def ask(port, ms, answers):

@@ -10,7 +10,8 @@ import pytest
 
 import spans
 from lapwing import Counted
-from process import free_port, wait_for
+from ports import free_port
+from process import wait_for
 from spans import Asked, post, protobuf, request, snake
 
 # well within the 80 ms of a request, so that a busy machine does not clip them

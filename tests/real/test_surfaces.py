@@ -12,7 +12,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain
 
 from lapwing import Counted
-from process import free_port, wait_for
+from ports import free_port
+from process import wait_for
 from raw_server import RawServer
 from spans import Asked, post, protobuf, request
 

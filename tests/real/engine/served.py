@@ -10,7 +10,8 @@ import numpy as np
 import tritonclient.grpc as by_grpc
 import tritonclient.http as by_http
 
-from process import Process, free_port, wait_for
+from ports import free_port
+from process import Process, wait_for
 
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 DATATYPES = {"float32": "FP32", "float64": "FP64", "int32": "INT32", "int64": "INT64", "bool": "BOOL", "uint8": "UINT8"}

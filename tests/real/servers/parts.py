@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import urllib.request
 
-from process import free_port, is_listening, wait_for
+from ports import free_port
+from process import is_listening, wait_for
 
 HERE = pathlib.Path(__file__).parent
 MODELS = HERE.parent / "models"

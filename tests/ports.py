@@ -1,0 +1,21 @@
+"""Ports for servers that tests start."""
+
+import itertools
+import random
+import socket
+
+# Below those that Linux gives to connections of its own (32768 on): one of these may be taken between being found free and being used.
+PORTS = range(20_000, 32_000)
+ORDER = itertools.cycle(random.Random().sample(PORTS, len(PORTS)))
+
+
+def free_port():
+    """A loopback port that nobody listens on now; each is given once, as who asks twice needs two."""
+    for port in itertools.islice(ORDER, len(PORTS)):
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+    raise OSError(f"no free port from {PORTS.start} to {PORTS.stop - 1}")
