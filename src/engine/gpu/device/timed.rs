@@ -12,8 +12,11 @@ use super::stream::Stream;
 const MOST: u128 = 16;
 /// How long a graph shall take: an event's time, which is half a microsecond, counts little beside it.
 const ENOUGH: Duration = Duration::from_micros(100);
-/// How often the graph is launched; the median counts.
+/// How often the graph is launched, also where it takes long; the median counts.
 const SAMPLES: usize = 7;
+const SAMPLES_OF_LONG: usize = 3;
+/// Longer than this is long: noise is a small part of it, and somebody may wait.
+const LONG: Duration = Duration::from_millis(1);
 
 impl Stream {
     /// Device time of what `give` gives to the stream, the median, after two that do not count.
@@ -29,8 +32,8 @@ impl Stream {
         give(self)?;
         self.record(&end)?;
         self.wait()?;
-        let about = end.since(&begin)?.as_nanos().max(1);
-        let count = (ENOUGH.as_nanos() / about).clamp(1, MOST) as u32;
+        let about = end.since(&begin)?;
+        let count = (ENOUGH.as_nanos() / about.as_nanos().max(1)).clamp(1, MOST) as u32;
         let capture = Capture::begin(self)?;
         capture.record(&begin)?;
         for _ in 0..count {
@@ -38,13 +41,13 @@ impl Stream {
         }
         capture.record(&end)?;
         let graph = capture.end()?;
-        let mut samples = [Duration::ZERO; SAMPLES];
+        let mut samples = vec![Duration::ZERO; if about > LONG { SAMPLES_OF_LONG } else { SAMPLES }];
         for sample in &mut samples {
             graph.launch(self)?;
             self.wait()?;
             *sample = end.since(&begin)? / count;
         }
         samples.sort_unstable();
-        Ok(samples[SAMPLES / 2])
+        Ok(samples[samples.len() / 2])
     }
 }
