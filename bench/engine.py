@@ -31,7 +31,7 @@ import numpy as np
 
 from parts import ROOT, Child, arguments, finish, free_port, machine
 
-sys.path[:0] = [str(ROOT / "tests/real"), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT / "tests/real"))
 from engine import fixtures  # noqa: E402
 from engine.reference import cosines, over, session  # noqa: E402
 from engine.served import Rest  # noqa: E402

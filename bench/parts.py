@@ -20,24 +20,15 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MIB = 1 << 20
-GIVEN = set()  # ports
+
+sys.path.append(str(ROOT / "tests"))
+from ports import free_port  # noqa: E402, F401
 
 
 def arguments(parser):
     """The options that every benchmark has."""
     parser.add_argument("--lapwing", default=str(ROOT / "target/release/lapwing"), help="the binary (default: target/release/lapwing)")
     parser.add_argument("--json", metavar="FILE", help="write the raw figures there")
-
-
-def free_port():
-    """A loopback port that nobody listens on now; each is given once, as who asks twice needs two."""
-    while True:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        if port not in GIVEN:
-            GIVEN.add(port)
-            return port
 
 
 def wait_listening(port, process=None, seconds=20):

@@ -19,6 +19,7 @@ from engine import gpu
 
 sys.path.insert(0, str(gpu.ROOT / "tests/gpu"))
 import jsonfile  # noqa: E402
+import clocks  # noqa: E402
 import record  # noqa: E402
 
 pytestmark = pytest.mark.timeout(120)
@@ -305,11 +306,11 @@ def test_a_file_that_is_cut_off_counts_as_absent(tmp_path):
 
 def test_clocks_that_are_not_told_are_left_out():
     fields = ("clocks.sm", "power.draw")
-    assert record.answer(fields, "") == {} and record.answer(fields, "\n") == {}
-    assert record.answer(fields, "1500") == {}, "an error's text"
-    assert record.answer(fields, "1500, [N/A]\n1400, 3") == {"clocks.sm": "1500"}
-    assert record.reasons_of("[N/A]") is None and record.reasons_of("0x0000000000000000") == []
-    assert record.reasons_of("0x0000000000000225") == ["idle", "power cap by software", "heat, by software", "0x200"]
+    assert clocks.answer(fields, "") == {} and clocks.answer(fields, "\n") == {}
+    assert clocks.answer(fields, "1500") == {}, "an error's text"
+    assert clocks.answer(fields, "1500, [N/A]\n1400, 3") == {"clocks.sm": "1500"}
+    assert clocks.reasons_of("[N/A]") is None and clocks.reasons_of("0x0000000000000000") == []
+    assert clocks.reasons_of("0x0000000000000225") == ["idle", "power cap by software", "heat, by software", "0x200"]
     rows = [{"when": "a", "clocks.sm": mhz, "clocks_throttle_reasons.active": "0x1"} for mhz in ("3", "N/A", "1", "8")]
     about = {"when": "a", "samples": 4, "sm_mhz": [1, 3, 8], "power_w": None, "reasons": {"idle": 4}}
-    assert record.watched(rows) == [about] and record.watched([]) == []
+    assert clocks.watched(rows) == [about] and clocks.watched([]) == []

@@ -94,7 +94,6 @@ static inline void __syncwarp(unsigned mask = 0xffffffffu) {
     if (mask != 0xffffffffu) shim::fail(shim::LAUNCH_FAILED, "__syncwarp of a part of the warp");
     shim::sync_warp();
 }
-static inline void __threadfence() {}
 static inline float __uint_as_float(unsigned v) { return shim::bits<float>(v); }
 static inline float __int_as_float(int v) { return shim::bits<float>(v); }
 static inline unsigned __float_as_uint(float v) { return shim::bits<unsigned>(v); }
@@ -111,10 +110,6 @@ static inline uint4 __ldcg(const uint4 *p) {
     return v;
 }
 template <class T> static inline T atomic_shim(T *p, T v) { T old = *p; *p = v; return old; }
-static inline int atomicAdd(int *p, int v) { return atomic_shim(p, *p + v) ; }
-static inline unsigned atomicAdd(unsigned *p, unsigned v) { return atomic_shim(p, *p + v); }
-static inline int atomicExch(int *p, int v) { return atomic_shim(p, v); }
-static inline unsigned atomicExch(unsigned *p, unsigned v) { return atomic_shim(p, v); }
 static inline int atomicCAS(int *p, int expected, int v) { return atomic_shim(p, *p == expected ? v : *p); }
 static inline unsigned atomicCAS(unsigned *p, unsigned expected, unsigned v) { return atomic_shim(p, *p == expected ? v : *p); }
 
