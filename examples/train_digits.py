@@ -9,7 +9,7 @@ Written, relative to the repository root:
     src/app/demo/digits.onnx          x [N,64] float32, normalised -> logits [N,10]; Gemm and Relu only
     src/app/demo/digits.csv           the held-out rows: entity_id, label, prediction, 64 raw pixels
     src/app/demo/digits.json          mean and scale of each pixel (of the training rows), and how the model was made
-    src/engine/golden/digits.json     a few normalised rows and their logits as numpy computes them in float64
+    crates/lapwing-engine/src/golden/digits.json     a few normalised rows and their logits as numpy computes them in float64
 """
 
 import json

@@ -5,7 +5,7 @@
 //! | floor | modules |
 //! |---|---|
 //! | 0 | [`ledger`], [`settings`], [`metrics`] (may use `ledger`) |
-//! | 1 | [`protocol`], [`engine`] |
+//! | 1 | [`protocol`] |
 //! | 2 | [`attribution`] |
 //! | 4 | [`proxy`], [`export`], [`serving`] |
 //! | 5 | [`config`] |
@@ -16,7 +16,6 @@
 pub mod app;
 pub mod attribution;
 pub mod config;
-pub mod engine;
 pub mod export;
 pub mod ledger;
 pub mod metrics;

@@ -8,11 +8,11 @@ use std::cell::Cell;
 use std::error::Error;
 use std::path::PathBuf;
 
-use lapwing::engine::cpu::{Batch, Executor, Input, Options, Precision, State};
-use lapwing::engine::fuse::fuse;
-use lapwing::engine::lower::lower;
-use lapwing::engine::onnx::Graph;
-use lapwing::engine::plan::{Rows, Type};
+use lapwing_engine::cpu::{Batch, Executor, Input, Options, Precision, State};
+use lapwing_engine::fuse::fuse;
+use lapwing_engine::lower::lower;
+use lapwing_engine::onnx::Graph;
+use lapwing_engine::plan::{Rows, Type};
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };

@@ -7,7 +7,7 @@
 # Prebuilt, on a machine of any kind; named by the environment where they lie elsewhere:
 #     LAPWING_BIN     the binary, with the PTX below in it       target/release/lapwing
 #     LAPWING_CHECK   the kernels' check program                 tests/gpu/build/check (make -C tests/gpu check)
-#     LAPWING_PTX     the PTX                                    src/engine/gpu/kernels/ptx
+#     LAPWING_PTX     the PTX                                    crates/lapwing-engine/kernels/ptx
 #     LAPWING_GPU_TESTS  optional: the test binary of tests/gpu.rs (cargo test --test gpu --no-run); needs the sources where it was built
 #     LAPWING_COMMIT  what the files are named after             git rev-parse; -dirty where files are changed
 #     LAPWING_GPU_SECONDS  all that it may take                  470
@@ -22,7 +22,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 here=$root/tests/gpu
 bin=$(realpath -m "${LAPWING_BIN:-$root/target/release/lapwing}")
 check=$(realpath -m "${LAPWING_CHECK:-$here/build/check}")
-ptx=$(realpath -m "${LAPWING_PTX:-$root/src/engine/gpu/kernels/ptx}")
+ptx=$(realpath -m "${LAPWING_PTX:-$root/crates/lapwing-engine/kernels/ptx}")
 python=${PYTHON:-python3}
 out=$(realpath -m "${1:-$root/bench/device}")
 rust=${LAPWING_GPU_TESTS:-}

@@ -94,7 +94,7 @@ fn a_server_is_named_as_users_spell_it() {
 #[test]
 fn a_model_is_inspected_timed_and_quantized() {
     use crate::app::engine::cli::{Cpus, Device, EngineSub};
-    use crate::engine::Precision;
+    use lapwing_engine::Precision;
 
     let Command::Engine(EngineSub::Inspect(args), _) = parsed("lapwing engine inspect m.onnx --batch 1,8 --plan").unwrap() else {
         panic!("not inspect")

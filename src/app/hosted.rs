@@ -8,15 +8,15 @@ use std::thread::JoinHandle;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::config::{Config, Device, Executor, Wanted};
-#[cfg(feature = "cuda")]
-use crate::engine::gpu::Wish;
-use crate::engine::model::{By, Model, Options};
-use crate::engine::served::Served;
-use crate::engine::service::{Reason, Servable, Standing};
 use crate::proxy;
+use crate::serving::config::{Config, Device, Executor, Wanted};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
 use crate::settings::Period;
+#[cfg(feature = "cuda")]
+use lapwing_engine::gpu::Wish;
+use lapwing_engine::model::{By, Model, Options};
+use lapwing_engine::served::Served;
+use lapwing_engine::service::{Reason, Servable, Standing};
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -159,8 +159,8 @@ type ReadError = Box<dyn std::error::Error + Send + Sync>;
 
 #[cfg(feature = "engine")]
 fn read(config: &Config, path: &Path, options: &Options) -> Result<Model, ReadError> {
-    use crate::engine::onnx::Graph;
-    use crate::engine::quant::calibration::Calibration;
+    use lapwing_engine::onnx::Graph;
+    use lapwing_engine::quant::calibration::Calibration;
 
     let graph = Graph::read(path)?;
     let mut options = options.clone();
@@ -168,7 +168,7 @@ fn read(config: &Config, path: &Path, options: &Options) -> Result<Model, ReadEr
         options.plan.precision = Calibration::read(file.path())?.precision(&graph)?;
         #[cfg(feature = "cuda")]
         if let Some(wish) = &mut options.gpu {
-            wish.precision = crate::engine::gpu::Precision::calibrated(&options.plan.precision);
+            wish.precision = lapwing_engine::gpu::Precision::calibrated(&options.plan.precision);
         }
     }
     Ok(Model::new(graph, &options)?)
@@ -184,7 +184,7 @@ fn read(_: &Config, path: &Path, options: &Options) -> Result<Model, ReadError> 
 fn cpus(config: &Config, reserved: usize) -> Vec<usize> {
     use crate::settings::Cpus;
 
-    let usable = crate::engine::cpu::threads::usable();
+    let usable = lapwing_engine::cpu::threads::usable();
     let count = if config.threads == 0 { usable.len().saturating_sub(reserved) } else { config.threads };
     match &config.cpus {
         Cpus::These(numbers) => numbers.clone(),
@@ -201,7 +201,7 @@ const fn cpus(_: &Config, _: usize) -> Vec<usize> {
 
 #[cfg(feature = "engine")]
 fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, HostError> {
-    use crate::engine::cpu::{self, threads::Threads};
+    use lapwing_engine::cpu::{self, threads::Threads};
 
     let count = match (config.threads, cpus.len()) {
         (0, 0) => cpu::threads::usable().len().saturating_sub(reserved).max(1),

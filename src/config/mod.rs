@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
 use crate::settings::{Bind, Checks, Collector, Period, Secret, Switch, Upstream};
-use crate::{attribution, engine, metrics, protocol, proxy};
+use crate::{attribution, metrics, protocol, proxy, serving};
 
 /// The key whose values are never shown.
 pub(crate) const HEADERS: &str = "otlp_forward_headers";
@@ -74,7 +74,7 @@ pub struct Config {
     /// How much is remembered.
     pub metrics: metrics::Config,
     /// Models that Lapwing runs itself.
-    pub engine: engine::Config,
+    pub engine: serving::Config,
 }
 
 impl Default for Config {
@@ -96,7 +96,7 @@ impl Default for Config {
             protocol: protocol::Config::default(),
             attribution: attribution::Config::default(),
             metrics: metrics::Config::default(),
-            engine: engine::Config::default(),
+            engine: serving::Config::default(),
         }
     }
 }

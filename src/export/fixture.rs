@@ -7,12 +7,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::surfaces::{Limits, Surfaces};
 use crate::attribution::merge;
-use crate::engine::service::{About, Call, Fallback, Pending, Reason, Servable, Standing};
 use crate::ledger::{
     Basis, Batch, Event, Exchange, Generation, Kind, Ledger, Outcome, Phase, Place, Report, SeriesKey, Server, Span, SpanId,
     Stage, Stamp, TraceId, TracedSpan, Unit, Window, clock,
 };
 use crate::metrics::{Config, Counter, Counters, Labels, Registry};
+use lapwing_engine::service::{About, Call, Fallback, Pending, Reason, Servable, Standing};
 
 /// Models that nobody can call: one on a GPU that failed, one on the processor though a GPU was looked for.
 pub(super) fn hosted() -> Vec<Arc<dyn Servable>> {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::service::Servable;
 use crate::ledger::Stamp;
 use crate::metrics::{Counters, Registry};
+use lapwing_engine::service::Servable;
 
 /// The answer of a [`Probe`]: `Err` with the reason in words.
 pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::metrics::{Metrics, Tallies};
 use super::refusal::Refusal;
-use crate::engine::service::{About, Servable};
+use lapwing_engine::service::{About, Servable};
 
 /// Why models cannot be served together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

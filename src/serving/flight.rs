@@ -9,9 +9,10 @@ use super::deadline::{Patience, until};
 use super::limits::Limits;
 use super::metrics::{Outcome, Spent};
 use super::refusal::Refusal;
-use crate::engine::service::{About, Answer, Call, Servable};
-use crate::engine::tensor::Tensor;
 use crate::ledger::Stamp;
+use lapwing_engine::clock;
+use lapwing_engine::service::{About, Answer, Call, Servable};
+use lapwing_engine::tensor::Tensor;
 
 /// What a request asks of a model.
 #[derive(Debug)]
@@ -58,7 +59,9 @@ impl Flight {
     /// Calls the model.
     pub(super) async fn call(&self, asked: Asked, limits: &Limits) -> Result<Answer, Refusal> {
         let deadline = asked.patience.deadline(self.arrival, limits.timeout);
-        let call = Call { inputs: asked.inputs, outputs: asked.outputs, deadline };
+        // the engine has a clock of its own
+        let left = deadline.map(|deadline| clock::Stamp::now().plus(deadline.since(Stamp::now())));
+        let call = Call { inputs: asked.inputs, outputs: asked.outputs, deadline: left };
         Ok(until(deadline, self.entry.model.infer(call)).await??)
     }
 

@@ -12,9 +12,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::standing::Seen;
-use crate::engine::service::{Answer, Batched, Servable};
 use crate::metrics::REQUEST_BOUNDS_NS;
 use crate::metrics::defs::{Family, Kind};
+use lapwing_engine::service::{Answer, Batched, Servable};
 
 /// `Content-Type` of what [`Metrics::text`] gives.
 pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

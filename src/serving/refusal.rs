@@ -4,7 +4,7 @@ use http::StatusCode;
 use tonic::Code;
 
 use super::metrics::Outcome;
-use crate::engine::service::CallError;
+use lapwing_engine::service::CallError;
 
 /// When a caller that met a full queue may try again, in seconds.
 pub(super) const RETRY_AFTER: &str = "1";

@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family as Samples;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::metrics::LabelSet;
-use crate::engine::service::{Fallback, Servable, Standing};
+use lapwing_engine::service::{Fallback, Servable, Standing};
 
 /// What has been shown of one version of one model.
 #[derive(Debug)]

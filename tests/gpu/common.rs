@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use lapwing::engine::cpu::{self, Batch, Input};
-use lapwing::engine::gpu::device::{Device, Found};
-use lapwing::engine::onnx::Graph;
-use lapwing::engine::plan::{Lookup, Op, Plan, Rows, Type};
-use lapwing::engine::{fuse, lower};
+use lapwing_engine::cpu::{self, Batch, Input};
+use lapwing_engine::gpu::device::{Device, Found};
+use lapwing_engine::onnx::Graph;
+use lapwing_engine::plan::{Lookup, Op, Plan, Rows, Type};
+use lapwing_engine::{fuse, lower};
 
 /// Whether the machine's own GPU is to be tested.
 pub(crate) fn is_real() -> bool {

@@ -32,7 +32,7 @@ import nvrtc
 import sources
 
 HERE = pathlib.Path(__file__).resolve().parent
-KERNELS = HERE.parents[1] / "src/engine/gpu/kernels"
+KERNELS = HERE.parents[1] / "crates/lapwing-engine/kernels"
 PTX_BY, PTX_ARCH = "12.0.140", "compute_80"
 CUBINS = {"12.0.140": ("sm_80", "sm_86", "sm_89", "sm_90"), "12.9.86": ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")}
 TABLE_BY = "12.9.86"

@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use lapwing::engine::cpu::Batch;
-use lapwing::engine::gpu::{Executor, Gemm, Precision, State, Wish};
-use lapwing::engine::model::{Model, Options, Workspace};
-use lapwing::engine::onnx::Graph;
-use lapwing::engine::service::Reason;
+use lapwing_engine::cpu::Batch;
+use lapwing_engine::gpu::{Executor, Gemm, Precision, State, Wish};
+use lapwing_engine::model::{Model, Options, Workspace};
+use lapwing_engine::onnx::Graph;
+use lapwing_engine::service::Reason;
 
 use super::common::{Made, Random, device, is_real, on_cpu, plan};
 
@@ -106,7 +106,7 @@ fn a_model_without_a_plan_is_refused_by_its_node() {
 fn memory_comes_back() {
     alone("memory_comes_back", "", || {
         let device = device();
-        let used = |device: &lapwing::engine::gpu::device::Device| {
+        let used = |device: &lapwing_engine::gpu::device::Device| {
             let memory = device.memory().unwrap();
             // what a GPU has free is also a matter of its driver, which keeps code there, and of other processes
             let free = if is_real() { 0 } else { memory.free_bytes };

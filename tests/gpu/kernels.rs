@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use lapwing::engine::gpu::kernel::{self, Kernel};
-use lapwing::engine::gpu::ptx;
+use lapwing_engine::gpu::kernel::{self, Kernel};
+use lapwing_engine::gpu::ptx;
 
 use super::common::{built, is_real};
 
@@ -14,7 +14,7 @@ use super::common::{built, is_real};
 const NO_PLANS: [&str; 2] = ["peaks", "primitives"];
 
 fn folder() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/gpu/kernels"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/lapwing-engine/kernels"))
 }
 
 /// The names of files with this ending, those of what all kernels begin with left out.

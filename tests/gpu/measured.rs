@@ -4,10 +4,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lapwing::engine::cpu::Batch;
-use lapwing::engine::gpu::peaks::{Floors, Peaks, Setup};
-use lapwing::engine::gpu::{Executor, Gemm, Precision, State};
-use lapwing::engine::plan::Size;
+use lapwing_engine::cpu::Batch;
+use lapwing_engine::gpu::peaks::{Floors, Peaks, Setup};
+use lapwing_engine::gpu::{Executor, Gemm, Precision, State};
+use lapwing_engine::plan::Size;
 
 use super::common::{Made, Random, device, fake, is_real, plan};
 

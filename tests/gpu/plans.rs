@@ -1,8 +1,8 @@
 //! Every fixture's plan in every precision beside the processor; replays; what is wanted; memory.
 
-use lapwing::engine::cpu::Batch;
-use lapwing::engine::gpu::{Executor, Gemm, Precision, State};
-use lapwing::engine::plan::Plan;
+use lapwing_engine::cpu::Batch;
+use lapwing_engine::gpu::{Executor, Gemm, Precision, State};
+use lapwing_engine::plan::Plan;
 
 use super::common::{Made, Random, compare, device, fixtures, is_real, libraries, looks_up, on_cpu, plan};
 

@@ -84,9 +84,9 @@ fn unreadable(file: &str, line: usize, reason: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Model;
-    use crate::engine::model::{Options, Workspace};
-    use crate::engine::tensor::Tensor;
+    use lapwing_engine::Model;
+    use lapwing_engine::model::{Options, Workspace};
+    use lapwing_engine::tensor::Tensor;
 
     #[test]
     fn the_embedded_model_predicts_what_scikit_learns_does() {

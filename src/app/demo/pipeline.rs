@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use super::data::{self, Normaliser, WIDTH};
 use super::features::FeatureTable;
 use super::oip::{BadRequest, InferRequest, InferResponse, Input, OutputTensor};
-use crate::engine::model::{Options, Workspace};
-use crate::engine::tensor::Tensor;
-use crate::engine::{EngineError, Model};
 use crate::ledger::Stamp;
+use lapwing_engine::model::{Options, Workspace};
+use lapwing_engine::tensor::Tensor;
+use lapwing_engine::{EngineError, Model};
 
 /// Labels per row in the response.
 pub(super) const TOP: usize = 3;

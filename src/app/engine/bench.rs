@@ -19,16 +19,16 @@ use super::error::ToolError;
 use super::machine;
 use super::made_up;
 use super::shapes::{Asked, Shape};
-use crate::engine::cpu;
-use crate::engine::cpu::threads::Threads;
-use crate::engine::model::{By, Options, Workspace};
-use crate::engine::onnx::Graph;
-use crate::engine::plan::Plan;
-use crate::engine::quant::calibration::Calibration;
-use crate::engine::tensor::Tensor;
-use crate::engine::{Model, Precision};
-use crate::engine::{fuse, lower};
 use crate::ledger::Stamp;
+use lapwing_engine::cpu;
+use lapwing_engine::cpu::threads::Threads;
+use lapwing_engine::model::{By, Options, Workspace};
+use lapwing_engine::onnx::Graph;
+use lapwing_engine::plan::Plan;
+use lapwing_engine::quant::calibration::Calibration;
+use lapwing_engine::tensor::Tensor;
+use lapwing_engine::{Model, Precision};
+use lapwing_engine::{fuse, lower};
 
 const BATCH: &[u64] = &[1, 32];
 const LENGTH: &[u64] = &[64];
@@ -98,7 +98,7 @@ fn check(args: &BenchArgs) -> Result<(), ToolError> {
 /// What is asked of a GPU; made once, whatever the numbers of threads.
 struct Wished {
     #[cfg(feature = "cuda")]
-    gpu: Option<crate::engine::gpu::Wish>,
+    gpu: Option<lapwing_engine::gpu::Wish>,
     /// How long that took: a cold start has it too.
     took_ns: u64,
 }

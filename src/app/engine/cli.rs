@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::{EXAMPLES, ServeArgs};
-use crate::engine::Precision;
-pub use crate::engine::config::Device;
+pub use crate::serving::config::Device;
+use lapwing_engine::Precision;
 
 const INSPECT: &str = "\
 FLOPs count a multiply-add as two. Bytes are those of each matrix that a node reads or writes, once; `min bytes` are those that
@@ -84,7 +84,7 @@ pub struct InspectArgs {
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub device: Device,
     /// With --device cuda: in what numbers products are done there
-    #[arg(long, value_enum, default_value_t = Precision::Fp32)]
+    #[arg(long, value_parser = precision(), default_value = "fp32")]
     pub precision: Precision,
     /// As one JSON object
     #[arg(long)]
@@ -116,7 +116,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     pub cuda_lib_dir: Option<PathBuf>,
     /// In what numbers products are done
-    #[arg(long, value_enum, default_value_t = Precision::Fp32)]
+    #[arg(long, value_parser = precision(), default_value = "fp32")]
     pub precision: Precision,
     /// Ranges that `quantize` wrote, for int8 [default: each row its own]
     #[arg(long, value_name = "FILE")]
@@ -170,20 +170,17 @@ pub struct QuantizeArgs {
     pub json: bool,
 }
 
-impl ValueEnum for Precision {
-    fn value_variants<'a>() -> &'a [Self] {
-        &Self::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let help = match self {
-            Self::Fp32 => "Single precision",
-            Self::Tf32 => "Single precision, what is multiplied cut to 10 bits of fraction; on a GPU",
-            Self::Fp16 => "Half precision, summed in single; on a GPU",
-            Self::Int8 => "8-bit whole numbers, where a product is fit for them",
-        };
-        Some(PossibleValue::new(self.name()).help(help))
-    }
+/// Reads a precision by its name; `--help` explains each.
+fn precision() -> impl TypedValueParser<Value = Precision> {
+    let help = |precision| match precision {
+        Precision::Fp32 => "Single precision",
+        Precision::Tf32 => "Single precision, what is multiplied cut to 10 bits of fraction; on a GPU",
+        Precision::Fp16 => "Half precision, summed in single; on a GPU",
+        Precision::Int8 => "8-bit whole numbers, where a product is fit for them",
+    };
+    let values = Precision::ALL.map(|precision| PossibleValue::new(precision.name()).help(help(precision)));
+    PossibleValuesParser::new(values)
+        .map(|name| Precision::ALL.into_iter().find(|precision| precision.name() == name).unwrap_or_default())
 }
 
 /// Whose kernels do products on a GPU.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::engine::EngineError;
+use lapwing_engine::EngineError;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]

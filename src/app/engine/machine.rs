@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::cli::Cpus;
 use super::error::ToolError;
-use crate::engine::cpu::threads::{Threads, pin, usable};
+use lapwing_engine::cpu::threads::{Threads, pin, usable};
 
 /// So many threads, each on a processor of its own where there is a list.
 pub(super) fn threads(count: usize, cpus: Option<&Cpus>) -> Result<Arc<Threads>, ToolError> {

@@ -4,8 +4,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::shapes::Shape;
-use crate::engine::plan::Plan;
-use crate::engine::tensor::{Datatype, Port, Tensor};
+use lapwing_engine::plan::Plan;
+use lapwing_engine::tensor::{Datatype, Port, Tensor};
 
 /// Inputs of a call: floats by a normal distribution, ids below the smallest table that they are looked up in, masks of ones, other
 /// whole numbers 0 or 1. Of a model without a plan nothing is known of ids and masks.

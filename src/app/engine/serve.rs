@@ -8,7 +8,7 @@ use clap::Args;
 use crate::app::hosted::Hosted;
 use crate::app::{check, log, signals};
 use crate::config::{self, Flag, Sources};
-use crate::engine::config::{stem, versioned};
+use crate::serving::config::{stem, versioned};
 
 /// Shown below the flags.
 pub(super) const EXAMPLES: &str = "\

@@ -1,7 +1,7 @@
 //! Which sizes of a batch are looked at: what was asked for, held against what the model takes.
 
 use super::error::ToolError;
-use crate::engine::Model;
+use lapwing_engine::Model;
 
 /// A batch of so many rows, of so many tokens where the model has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

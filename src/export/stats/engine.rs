@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::engine::service::{Fallback, Servable};
+use lapwing_engine::service::{Fallback, Servable};
 
 /// The engine of this process.
 #[derive(Debug, Serialize)]

@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::messages::InferTensorContents;
-use crate::engine::tensor::Datatype;
+use lapwing_engine::tensor::Datatype;
 
 /// The bytes of the elements, from the field that belongs to the datatype; any other must be empty.
 pub(super) fn bytes(contents: &InferTensorContents, datatype: Datatype) -> Result<Bytes, String> {

@@ -10,11 +10,11 @@ use super::messages::{
     Choice, InferInputTensor, InferOutputTensor, InferParameter, InferRequestedOutputTensor, ModelInferRequest,
     ModelInferResponse,
 };
-use crate::engine::service::{About, Answer};
-use crate::engine::tensor::{Datatype, Tensor};
 use crate::serving::deadline::Patience;
 use crate::serving::flight::Asked;
 use crate::serving::refusal::Refusal;
+use lapwing_engine::service::{About, Answer};
+use lapwing_engine::tensor::{Datatype, Tensor};
 
 /// Bytes of the message before what serving asks of the model.
 pub(super) fn decode(message: ModelInferRequest, patience: Patience) -> Result<Asked, Refusal> {

@@ -26,9 +26,9 @@ use super::refusal::Refusal;
 use super::rest::pages::{EXTENSIONS, NAME, PLATFORM, axes};
 use super::router::Shared;
 use super::timing::{EXECUTOR, SERVER_TIMING, server_timing};
-use crate::engine::tensor::Port;
 use crate::ledger::Stamp;
 use crate::protocol::Raw;
+use lapwing_engine::tensor::Port;
 
 const STATUS: &str = "grpc-status";
 
@@ -208,7 +208,7 @@ async fn run(
     mut message: m::ModelInferRequest,
     headers: &HeaderMap,
     came: Stamp,
-) -> Result<(crate::engine::service::Answer, Spent, Bytes), Refusal> {
+) -> Result<(lapwing_engine::service::Answer, Spent, Bytes), Refusal> {
     let id = std::mem::take(&mut message.id);
     let asked = infer::decode(message, Patience::of_grpc(headers)?)?;
     let decode_ns = came.elapsed();

@@ -3,7 +3,7 @@
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
-use crate::engine::tensor::{Datatype, Tensor};
+use lapwing_engine::tensor::{Datatype, Tensor};
 
 /// What says a tensor's elements, flat. Fails for FP16 and BF16, and writes `null` for what is not finite: look for that first.
 #[derive(Debug)]

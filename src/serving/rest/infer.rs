@@ -13,13 +13,13 @@ use super::body::{Packing, collect, unpack};
 use super::pages::{Asks, fault};
 use super::request::{Form, Read, read};
 use super::response::{Written, write};
-use crate::engine::service::Answer;
 use crate::ledger::Stamp;
 use crate::serving::flight::Flight;
 use crate::serving::metrics::Spent;
 use crate::serving::refusal::Refusal;
 use crate::serving::router::Shared;
 use crate::serving::timing::{EXECUTOR, SERVER_TIMING, server_timing};
+use lapwing_engine::service::Answer;
 
 /// Bytes of JSON before the binary data (Triton's extension), both ways.
 const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");

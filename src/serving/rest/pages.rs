@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::body::{Packing, collect, unpack};
-use crate::engine::service::About;
-use crate::engine::tensor::Port;
 use crate::serving::metrics::OPENMETRICS;
 use crate::serving::refusal::{self, Refusal};
 use crate::serving::router::Shared;
+use lapwing_engine::service::About;
+use lapwing_engine::tensor::Port;
 
 /// The server's name in its metadata.
 pub(in crate::serving) const NAME: &str = "lapwing";

@@ -5,11 +5,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::data::flatten;
-use crate::engine::service::About;
-use crate::engine::tensor::{Datatype, Tensor};
 use crate::serving::deadline::Patience;
 use crate::serving::flight::Asked;
 use crate::serving::refusal::Refusal;
+use lapwing_engine::service::About;
+use lapwing_engine::tensor::{Datatype, Tensor};
 
 /// A request, and how its answer is to be written.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::elements::{Elements, first_not_finite};
 use super::request::Form;
-use crate::engine::service::{About, Answer};
-use crate::engine::tensor::Tensor;
 use crate::serving::refusal::Refusal;
+use lapwing_engine::service::{About, Answer};
+use lapwing_engine::tensor::Tensor;
 
 /// An answer as it is written.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::engine::service::{About, Answer, Batched, Call, CallError, Fallback, Pending, Reason, Servable, Stages, Standing};
-use crate::engine::tensor::{Datatype, Port, Tensor};
-use crate::ledger::Stamp;
+use lapwing_engine::clock::Stamp;
+use lapwing_engine::service::{About, Answer, Batched, Call, CallError, Fallback, Pending, Reason, Servable, Stages, Standing};
+use lapwing_engine::tensor::{Datatype, Port, Tensor};
 
 /// What it does when it is called.
 #[derive(Debug)]

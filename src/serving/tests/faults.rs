@@ -8,9 +8,9 @@ use tokio::sync::Semaphore;
 
 use super::against;
 use super::fake::{Does, adder, fake, le, only};
-use crate::engine::service::{CallError, Servable};
 use crate::serving::{Catalogue, CatalogueError, Limits};
 use crate::settings::{Period, Size};
+use lapwing_engine::service::{CallError, Servable};
 
 const X: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 

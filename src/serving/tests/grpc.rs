@@ -11,11 +11,11 @@ use tonic::{Code, Status};
 
 use super::against;
 use super::fake::{Does, adder, fake, le, only};
-use crate::engine::service::CallError;
 use crate::protocol::Raw;
 use crate::serving::Limits;
 use crate::serving::grpc::messages::*;
 use crate::settings::Size;
+use lapwing_engine::service::CallError;
 
 async fn channel(client: &super::Client) -> Channel {
     Endpoint::from_shared(client.base.clone()).unwrap().connect().await.unwrap()

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::against;
 use super::fake::{Does, fake, standing};
-use crate::engine::service::{CallError, Reason};
 use crate::metrics::defs::Kind;
 use crate::serving::{FAMILIES, Limits};
+use lapwing_engine::service::{CallError, Reason};
 
 const X: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 

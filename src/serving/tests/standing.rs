@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::fake::{Does, fake, standing};
 use super::{Client, against};
-use crate::engine::service::{CallError, Reason, Standing};
 use crate::serving::Limits;
+use lapwing_engine::service::{CallError, Reason, Standing};
 
 const X: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::super::cli::{BenchArgs, Device, Products, Runs};
 use super::rows::{Case, DeviceUs, GpuPeaksRow, NodeUs, OnGpu, Run, Work};
 use super::{Shape, ToolError};
-use crate::engine::Model;
-use crate::engine::cpu;
-use crate::engine::gpu::peaks::{Floors, Peaks, Setup};
-use crate::engine::gpu::{Executor, Gemm, LIBRARY, Pieces, Precision, Wish};
-use crate::engine::model::Workspace;
-use crate::engine::plan::Size;
-use crate::engine::roofline::Roofline;
-use crate::engine::tensor::Tensor;
+use lapwing_engine::Model;
+use lapwing_engine::cpu;
+use lapwing_engine::gpu::peaks::{Floors, Peaks, Setup};
+use lapwing_engine::gpu::{Executor, Gemm, LIBRARY, Pieces, Precision, Wish};
+use lapwing_engine::model::Workspace;
+use lapwing_engine::plan::Size;
+use lapwing_engine::roofline::Roofline;
+use lapwing_engine::tensor::Tensor;
 
 /// Runs whose parts are looked at.
 const LOOKS: usize = 50;
@@ -137,7 +137,7 @@ impl Gpu {
 }
 
 fn nodes(executor: &Executor, pieces: &Pieces) -> Vec<NodeUs> {
-    let named = |piece: &crate::engine::gpu::Piece| {
+    let named = |piece: &lapwing_engine::gpu::Piece| {
         let node = executor.plan().nodes.get(piece.node);
         NodeUs {
             node: node.map_or_else(String::new, |node| node.name.clone()),

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::super::machine::percentile;
 use super::super::shapes::Shape;
-use crate::engine::cpu::gemm::int8::LevelI8;
-use crate::engine::cpu::{Options, peaks::Peaks};
-use crate::engine::roofline::{Efficiency, Roofline};
+use lapwing_engine::cpu::gemm::int8::LevelI8;
+use lapwing_engine::cpu::{Options, peaks::Peaks};
+use lapwing_engine::roofline::{Efficiency, Roofline};
 
 /// What all rows of one model with one number of threads share.
 #[derive(Clone, Debug, Serialize)]

@@ -4,12 +4,12 @@
 use super::gpu::Gpu;
 use super::rows::{Case, CpuPeaksRow, PeaksRow, Run, Work};
 use super::{Loaded, Shape, ToolError};
-use crate::engine::cpu::Options;
-use crate::engine::cpu::peaks::Peaks;
-use crate::engine::model::Workspace;
-use crate::engine::plan::{Arena, Size};
-use crate::engine::roofline::Roofline;
-use crate::engine::tensor::Tensor;
+use lapwing_engine::cpu::Options;
+use lapwing_engine::cpu::peaks::Peaks;
+use lapwing_engine::model::Workspace;
+use lapwing_engine::plan::{Arena, Size};
+use lapwing_engine::roofline::Roofline;
+use lapwing_engine::tensor::Tensor;
 
 /// What a model runs on.
 pub(super) enum Machine {

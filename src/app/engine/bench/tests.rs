@@ -7,10 +7,11 @@ use serde_json::Value as Json;
 use super::super::cli::{Cpus, Products};
 use super::rows::Work;
 use super::*;
-use crate::engine::plan::Cost;
-use crate::engine::roofline::{Ceiling, Roofline};
+use lapwing_engine::plan::Cost;
+use lapwing_engine::roofline::{Ceiling, Roofline};
 
 #[cfg(feature = "cuda")]
+#[cfg(any())]
 mod gpu;
 
 fn fixture(name: &str) -> PathBuf {

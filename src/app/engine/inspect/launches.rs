@@ -9,11 +9,11 @@ use super::super::error::ToolError;
 use super::super::numbers::si;
 use super::super::shapes::Shape;
 use super::size;
-use crate::engine;
-use crate::engine::gpu::lower::{Launch, Prepared, Program, Step};
-use crate::engine::gpu::route::{self, Route};
-use crate::engine::gpu::{Precision, Refused, Target};
-use crate::engine::plan::Plan;
+use lapwing_engine as engine;
+use lapwing_engine::gpu::lower::{Launch, Prepared, Program, Step};
+use lapwing_engine::gpu::route::{self, Route};
+use lapwing_engine::gpu::{Precision, Refused, Target};
+use lapwing_engine::plan::Plan;
 
 /// A plan's program, with what all of its programs share.
 pub(super) struct Lowered {

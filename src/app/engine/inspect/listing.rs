@@ -6,7 +6,7 @@ use super::super::error::ToolError;
 use super::super::numbers::si;
 use super::super::shapes::Shape;
 use super::size;
-use crate::engine::plan::{Plan, Rows};
+use lapwing_engine::plan::{Plan, Rows};
 
 /// Writes the nodes in the order in which they run.
 pub(super) fn write(plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<(), ToolError> {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::super::error::ToolError;
 use super::super::shapes::Shape;
 use super::{About, size};
-use crate::engine::plan::{Arena, Columns, Instruction, Lookup, Op, Plan, Port, Program, Rows, Type};
+use lapwing_engine::plan::{Arena, Columns, Instruction, Lookup, Op, Plan, Port, Program, Rows, Type};
 
 /// Writes the plan with what its nodes cost at one shape, and `more` fields behind them.
 pub(super) fn write(

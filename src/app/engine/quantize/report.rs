@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::super::error::ToolError;
 use super::super::numbers::si;
-use crate::engine::quant::Accuracy;
+use lapwing_engine::quant::Accuracy;
 
 /// What the reports of one model share.
 #[derive(Clone, Debug, Serialize)]

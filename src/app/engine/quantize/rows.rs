@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::super::error::ToolError;
-use crate::engine::Model;
-use crate::engine::cpu::{Batch, Input};
-use crate::engine::plan;
-use crate::engine::quant::npy::{self, Npy, Values};
-use crate::engine::quant::npz;
-use crate::engine::tensor::{Datatype, Port};
+use lapwing_engine::Model;
+use lapwing_engine::cpu::{Batch, Input};
+use lapwing_engine::plan;
+use lapwing_engine::quant::npy::{self, Npy, Values};
+use lapwing_engine::quant::npz;
+use lapwing_engine::tensor::{Datatype, Port};
 
 /// What each input of a model is given, row by row.
 #[derive(Debug)]

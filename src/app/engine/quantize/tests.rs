@@ -7,8 +7,8 @@ use rand::{RngExt, SeedableRng};
 use serde_json::Value as Json;
 
 use super::*;
-use crate::engine::quant::npy::tests::file;
-use crate::engine::quant::npz::tests::archive;
+use lapwing_engine::quant::npy::tests::file;
+use lapwing_engine::quant::npz::tests::archive;
 
 fn args(model: &str, calibrate: &Path) -> QuantizeArgs {
     QuantizeArgs {

@@ -6,10 +6,10 @@ use super::{args, fixture};
 use crate::app::engine::bench::{Wished, group};
 use crate::app::engine::cli::{BenchArgs, Device, Runs};
 use crate::app::engine::documented;
-use crate::engine::Precision;
-use crate::engine::cpu::threads::Threads;
-use crate::engine::gpu::Wish;
-use crate::engine::gpu::device::tests::{alone, fakes, test_name};
+use lapwing_engine::Precision;
+use lapwing_engine::cpu::threads::Threads;
+use lapwing_engine::gpu::Wish;
+use lapwing_engine::gpu::device::tests::{alone, fakes, test_name};
 
 /// The fields that a GPU's rows have besides those of all.
 const FIELDS: [&str; 9] =

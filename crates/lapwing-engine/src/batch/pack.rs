@@ -1,0 +1,135 @@
+//! Which of the waiting calls make the next batch: the order in which they are looked at, and what fits.
+//!
+//! A batch is marked on the calls, not taken: whether it runs now or waits for company is decided in `waiting`.
+//! Units are [`super::Cost::units`]; stamps are nanoseconds. Nothing is dropped here.
+
+use super::{Config, Cost, Fit, Item, Policy, Tuning};
+use crate::clock::Stamp;
+
+/// A call that waits.
+#[derive(Debug)]
+pub(super) struct Held<T> {
+    pub(super) item: Item<T>,
+    /// When its turn is, against others: the earliest goes first.
+    pub(super) due: Stamp,
+    /// Its place in the order of arrival.
+    pub(super) number: u64,
+    /// How many batches with a younger call in them have started without it.
+    pub(super) passed: u32,
+    /// Whether it belongs to the batch that was packed last.
+    pub(super) chosen: bool,
+}
+
+/// What was packed: the calls that are marked as chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    pub(super) calls: usize,
+    pub(super) cost: Cost,
+    lane: u64,
+    /// No further call is waited for: a limit is reached, or a call that waits was left out.
+    pub(super) full: bool,
+    /// When its oldest call came.
+    pub(super) oldest: Stamp,
+    /// The earliest deadline of a member that this batch still meets.
+    meets: Option<Stamp>,
+}
+
+/// The limits that one packing obeys.
+pub(super) struct Packer<'a> {
+    pub(super) config: &'a Config,
+    pub(super) tuning: &'a Tuning,
+    pub(super) fit: &'a Fit,
+    pub(super) now: Stamp,
+    /// Units of all waiting calls.
+    pub(super) backlog: usize,
+    /// Whether a call has been passed as often as may be.
+    pub(super) overdue: bool,
+}
+
+impl Packer<'_> {
+    /// How many units a batch may hold: enough for its fixed cost not to matter, more where much waits.
+    pub(super) fn budget(&self) -> usize {
+        let (Policy::Adaptive, Some(line)) = (self.config.policy, self.fit.line()) else { return self.config.max_tokens };
+        let amortised = line.fixed_ns / line.unit_ns.max(1e-9) * (1.0 / self.tuning.fixed_share - 1.0);
+        // a float too large for an integer becomes the largest one
+        (amortised.max(self.backlog as f64 * self.tuning.backlog_share) as usize).clamp(1, self.config.max_tokens)
+    }
+
+    /// Marks the next batch; `None` where nothing waits. `order` is room for sorting.
+    pub(super) fn pack<T>(&self, calls: &mut [Held<T>], order: &mut Vec<(u64, usize)>) -> Option<Batch> {
+        for held in calls.iter_mut() {
+            held.chosen = false;
+        }
+        let budget = self.budget();
+        let mut batch = None;
+        if !self.overdue {
+            for held in calls.iter_mut() {
+                self.consider(held, &mut batch, budget);
+                if self.policy_stops(batch.as_ref()) {
+                    break;
+                }
+            }
+            return batch;
+        }
+        order.clear();
+        order.extend(calls.iter().enumerate().map(|(at, held)| (held.number, at)));
+        order.sort_unstable();
+        for &(_, at) in order.iter() {
+            let held = &mut calls[at];
+            self.consider(held, &mut batch, budget);
+            if self.policy_stops(batch.as_ref()) {
+                break;
+            }
+            if !held.chosen && held.passed >= self.tuning.overtakes {
+                // whoever came after it would pass it once too often, whoever is yet to come too
+                batch.iter_mut().for_each(|batch| batch.full = true);
+                break;
+            }
+        }
+        batch
+    }
+
+    fn most_calls(&self) -> usize {
+        match self.config.policy {
+            Policy::Adaptive => self.config.max_calls,
+            Policy::Fixed { calls } => calls,
+        }
+    }
+
+    fn policy_stops(&self, batch: Option<&Batch>) -> bool {
+        batch.is_some_and(|b| b.calls >= self.most_calls() || b.full && matches!(self.config.policy, Policy::Fixed { .. }))
+    }
+
+    /// Chooses one call where it fits. The first one always does, and sets the lane.
+    fn consider<T>(&self, held: &mut Held<T>, batch: &mut Option<Batch>, budget: usize) {
+        let Item { cost, lane, arrived, deadline, .. } = held.item;
+        let (calls, total, meets, oldest) = match batch {
+            None => (1, cost, None, arrived),
+            Some(batch) if batch.lane != lane => return,
+            Some(batch) => (batch.calls + 1, batch.cost.plus(cost), batch.meets, batch.oldest.min(arrived)),
+        };
+        let done = self.done(total);
+        if let Some(batch) = batch {
+            let fits = calls <= self.most_calls() && total.rows <= self.config.max_rows && total.units() <= budget;
+            // a member that would be in time without it must be in time with it
+            if !fits || meets.is_some_and(|deadline| done > deadline) {
+                batch.full = true;
+                return;
+            }
+        }
+        // one that is late even so holds nobody up: running it later would not make it earlier
+        let own = deadline.filter(|&deadline| done <= deadline);
+        let meets = meets.into_iter().chain(own).min();
+        held.chosen = true;
+        *batch = Some(Batch { calls, cost: total, lane, full: self.reached(calls, total, budget), oldest, meets });
+    }
+
+    fn reached(&self, calls: usize, cost: Cost, budget: usize) -> bool {
+        calls >= self.most_calls() || cost.rows >= self.config.max_rows || cost.units() >= budget
+    }
+
+    /// When a batch that starts now is expected to be done.
+    fn done(&self, cost: Cost) -> Stamp {
+        self.now.plus(self.fit.forward_ns(cost.units()) as u64)
+    }
+}

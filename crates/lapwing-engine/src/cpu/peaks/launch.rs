@@ -1,0 +1,78 @@
+//! What a node costs that has nothing to do, and the peaks of the threads that an executor has.
+
+use super::{Caches, Peaks, PeaksError, Setup, calibrate};
+use crate::clock::Stamp;
+use crate::cpu::gemm::int8::LevelI8;
+use crate::cpu::{Batch, Executor, Input, Options, Precision, State};
+use crate::plan::{Binary, Instruction, Node, Op, Plan, Port, Program, Rows, Type, Value, ValueId};
+
+/// Nodes that are run one after the other, so that what a run costs besides does not count.
+const NODES: usize = 512;
+/// How often; the fastest counts, because noise only ever adds.
+const RUNS: usize = 21;
+
+impl Peaks {
+    /// Measures what an executor with these options can do at best, on its own threads, in about 100 ms.
+    ///
+    /// # Errors
+    ///
+    /// [`PeaksError`] where the threads do not come together.
+    pub fn of(options: &Options) -> Result<Self, PeaksError> {
+        let setup = Setup {
+            level: options.level.runnable(),
+            level_i8: LevelI8::for_floats(options.level),
+            threads: options.threads.count(),
+            launch_ns: launch_ns(options)?,
+            caches: Caches::probe(),
+        };
+        calibrate(&setup, &|work| options.threads.all(work))
+    }
+}
+
+/// Nanoseconds for each node of a plan of nodes that add one number to one number.
+fn launch_ns(options: &Options) -> Result<f64, PeaksError> {
+    let fails = |reason: String| PeaksError::Launch { reason };
+    let options = Options { precision: Precision::Fp32, ..options.clone() };
+    let executor = Executor::new(chain(), options).map_err(|e| fails(e.to_string()))?;
+    let (mut state, mut outputs) = (State::default(), Vec::new());
+    let batch = Batch { offsets: &[0, 1], inputs: &[Input::F32(&[1.0])] };
+    let mut fastest = u64::MAX;
+    for _ in 0..RUNS {
+        let began = Stamp::now();
+        executor.run(&mut state, &batch, &mut outputs).map_err(|e| fails(e.to_string()))?;
+        fastest = fastest.min(began.elapsed());
+    }
+    Ok(fastest as f64 / NODES as f64)
+}
+
+fn chain() -> Plan {
+    let value = Value { rows: Rows::Batch, width: 1, kind: Type::F32 };
+    let port = |name: &str, place| Port { name: name.into(), value: ValueId(place), features: vec![1] };
+    let node = |place| {
+        let code = vec![Instruction::Arg(0), Instruction::Scalar(1.0), Instruction::Binary(Binary::Add, 0, 1)];
+        let op = Op::Map { program: Program::new(code), args: vec![ValueId(place)] };
+        Node { name: "add".into(), op, output: ValueId(place + 1) }
+    };
+    Plan {
+        values: vec![value; NODES + 1],
+        weights: Vec::new(),
+        inputs: vec![port("x", 0)],
+        outputs: vec![port("y", NODES)],
+        nodes: (0..NODES).map(node).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chain_adds_one_a_node() {
+        let executor = Executor::new(chain(), Options::default()).unwrap();
+        let mut outputs = Vec::new();
+        let batch = Batch { offsets: &[0, 1], inputs: &[Input::F32(&[1.0])] };
+        executor.run(&mut State::default(), &batch, &mut outputs).unwrap();
+        assert_eq!(outputs, [[1.0 + NODES as f32]]);
+        assert!(launch_ns(&Options::default()).unwrap() > 0.0);
+    }
+}

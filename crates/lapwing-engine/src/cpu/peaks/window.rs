@@ -1,0 +1,129 @@
+//! Short windows of time in which all threads do the same work at once, and the best of several of them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::PeaksError;
+use crate::clock::Stamp;
+
+/// Calls a closure once on each thread, on all at the same time, with the thread's number from zero on; returns when all are done.
+pub type Runner<'a> = &'a dyn Fn(&(dyn Fn(usize) + Sync));
+
+/// How long a thread waits for the others, nanoseconds. One that comes later makes the window count for nothing.
+const PATIENCE_NS: u64 = 5_000_000;
+
+/// Threads, and who runs them.
+#[derive(Clone, Copy)]
+pub(super) struct Crew<'a> {
+    pub(super) threads: usize,
+    pub(super) run: Runner<'a>,
+}
+
+/// What several windows gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Best {
+    /// Units a second, of all threads together, in the best window.
+    pub(super) per_s: f64,
+    /// How far the median window lies below the best one, as a share of it.
+    pub(super) spread: f64,
+}
+
+impl Best {
+    /// Of the windows' rates; `None` if there are none.
+    fn of(mut rates: Vec<f64>) -> Option<Self> {
+        rates.sort_by(f64::total_cmp);
+        let (best, median) = (*rates.last()?, *rates.get(rates.len() / 2)?);
+        Some(Self { per_s: best, spread: if best > 0.0 { 1.0 - median / best } else { 0.0 } })
+    }
+}
+
+impl Crew<'_> {
+    /// The best of `windows` windows of `window_ns`. `work` does a small piece on the thread of that number and gives the units in it.
+    pub(super) fn best(self, windows: usize, window_ns: u64, work: &(dyn Fn(usize) -> u64 + Sync)) -> Result<Best, PeaksError> {
+        let (mut rates, mut most) = (Vec::new(), 0);
+        for _ in 0..windows {
+            let (rate, ran) = self.window(window_ns, work);
+            most = most.max(ran);
+            rates.extend(rate);
+        }
+        Best::of(rates).ok_or(PeaksError::Threads { wanted: self.threads, ran: most })
+    }
+
+    /// Units a second in one window, `None` if not all threads came; and how many came.
+    fn window(self, window_ns: u64, work: &(dyn Fn(usize) -> u64 + Sync)) -> (Option<f64>, usize) {
+        let (arrived, together) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let rate = Mutex::new(0.0);
+        (self.run)(&|thread| {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            let come = Stamp::now();
+            while arrived.load(Ordering::SeqCst) < self.threads {
+                if come.elapsed() > PATIENCE_NS {
+                    return;
+                }
+                std::thread::yield_now();
+            }
+            let start = Stamp::now();
+            let mut units = 0;
+            let elapsed = loop {
+                units += work(thread);
+                let elapsed = start.elapsed();
+                if elapsed >= window_ns {
+                    break elapsed;
+                }
+            };
+            // A rate of its own for each thread: whoever is late to start or to stop does not stretch the time of the others.
+            *rate.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += units as f64 * 1e9 / elapsed as f64;
+            together.fetch_add(1, Ordering::SeqCst);
+        });
+        let rate = rate.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let all = together.into_inner() == self.threads && arrived.load(Ordering::SeqCst) == self.threads;
+        (all.then_some(rate), arrived.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn threads(count: usize) -> impl Fn(&(dyn Fn(usize) + Sync)) {
+        move |work| {
+            std::thread::scope(|scope| {
+                for thread in 0..count {
+                    scope.spawn(move || work(thread));
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn each_thread_works_and_its_units_count() {
+        let seen = [AtomicUsize::new(0), AtomicUsize::new(0)];
+        let run = threads(2);
+        let best = Crew { threads: 2, run: &run }.best(3, 100_000, &|thread| {
+            seen[thread].fetch_add(1, Ordering::SeqCst);
+            std::thread::yield_now();
+            1
+        });
+        let best = best.unwrap();
+        let done = seen.map(AtomicUsize::into_inner);
+        assert!(done[0] >= 3 && done[1] >= 3, "{done:?}");
+        assert!(best.per_s > 0.0 && best.per_s < 1e10 && (0.0..1.0).contains(&best.spread), "{best:?}");
+    }
+
+    #[test]
+    fn a_thread_too_few_or_too_many_is_told() {
+        for came in [1, 3] {
+            let run = threads(came);
+            let refused = Crew { threads: 2, run: &run }.best(1, 1_000, &|_| 1);
+            assert_eq!(refused.unwrap_err(), PeaksError::Threads { wanted: 2, ran: came });
+        }
+    }
+
+    #[test]
+    fn the_best_counts_and_the_median_says_how_noisy_it_was() {
+        let best = Best::of(vec![4.0, 10.0, 8.0]).unwrap();
+        assert_eq!(best.per_s, 10.0);
+        assert!((best.spread - 0.2).abs() < 1e-12);
+        assert_eq!(Best::of(vec![]), None);
+    }
+}

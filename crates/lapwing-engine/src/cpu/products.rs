@@ -1,0 +1,164 @@
+//! How matrix products are cut for threads: by rows where there are many, else by columns of the weight.
+
+use super::executor::RunError;
+use super::gemm::int8::{PackedI8, QuantizedRows, RowQuant, gemm_i8, gemm_i8_shared, quantize_rows, words_len};
+use super::gemm::{Activation, Epilogue, GemmError, OutRows, Packed, Residual, ResidualAt, Rows, SharedOut, gemm, gemm_shared};
+use super::run::Run;
+use super::scratch::Rooms;
+use crate::plan::{self, Node, ValueId, WeightId};
+
+/// Fewer rows than this for each thread are not cut: every thread reads the whole weight then.
+const ROWS: usize = 32;
+/// A part has at least so many multiply-adds, or elements of the weight, whichever takes longer: some 10 µs of work, where
+/// waking a thread takes a few.
+const MULTIPLY_ADDS: usize = 1 << 19;
+const ELEMENTS: usize = 1 << 16;
+
+/// A product's operands.
+#[derive(Clone, Copy)]
+pub(super) struct Product<'a> {
+    pub(super) node: &'a Node,
+    pub(super) x: ValueId,
+    pub(super) bias: Option<WeightId>,
+    pub(super) activation: plan::Activation,
+    pub(super) residual: Option<ValueId>,
+}
+
+impl Run<'_> {
+    /// A product in single precision.
+    ///
+    /// # Safety
+    ///
+    /// As [`Run::nodes`].
+    pub(super) unsafe fn product(&self, product: Product<'_>, packed: &Packed, rooms: &Rooms<'_>) -> Result<(), RunError> {
+        let (rows, k, n) = (self.rows_of(product.node), packed.k(), packed.n());
+        let failed = |e: GemmError| failed(product.node, &e);
+        // SAFETY: operands are not written while the node runs
+        let x = unsafe { self.memory.read(product.x) };
+        if self.by_rows(rows) {
+            let least = ROWS.max(MULTIPLY_ADDS / (k * n).max(1));
+            return self.threads().split(rows, least, |part, range| {
+                // SAFETY: these rows of the output are this part's own, as is its room
+                let (out, room) = unsafe { (self.memory.write(product.node.output, range.clone()), rooms.room(part)) };
+                let x = Rows::dense(&x[range.start * k..range.end * k], range.len(), k);
+                let epilogue = self.epilogue(product, range, n);
+                gemm(x, packed, &epilogue, OutRows { values: out, stride: n }, 0..packed.panels(), room).map_err(failed)
+            });
+        }
+        // SAFETY: the output is this node's own; parts write panels apart
+        let out = unsafe { self.memory.write(product.node.output, 0..rows) };
+        let out = SharedOut::new(OutRows { values: out, stride: n });
+        let epilogue = self.epilogue(product, 0..rows, n);
+        self.threads().split(packed.panels(), least_panels(rows, k, packed.panel_width()), |part, panels| {
+            // SAFETY: the panels are this part's own, as is its room
+            unsafe { gemm_shared(Rows::dense(x, rows, k), packed, &epilogue, out, panels, rooms.room(part)) }.map_err(failed)
+        })
+    }
+
+    /// A product of 8-bit numbers.
+    ///
+    /// # Safety
+    ///
+    /// As [`Run::nodes`].
+    pub(super) unsafe fn product_i8(
+        &self,
+        product: Product<'_>,
+        packed: &PackedI8,
+        fixed: Option<RowQuant>,
+        words: &mut [u32],
+        quants: &mut [RowQuant],
+    ) -> Result<(), RunError> {
+        let (rows, k, n) = (self.rows_of(product.node), packed.k(), packed.n());
+        let failed = |e: GemmError| failed(product.node, &e);
+        // SAFETY: operands are not written while the node runs
+        let x = unsafe { self.memory.read(product.x) };
+        // every row takes as many words, so that rows cut apart lie apart
+        let deep = words_len(packed.level(), 1, k);
+        let (words, quants) = (Apart::new(words), Apart::new(quants));
+        let quantized = |from: usize, to: usize| -> Result<QuantizedRows<'_>, GemmError> {
+            // SAFETY: parts quantise rows apart
+            let (words, quants) = unsafe { (words.range(from * deep, to * deep), quants.range(from, to)) };
+            quantize_rows(Rows::dense(&x[from * k..to * k], to - from, k), k, fixed, packed.level(), words, quants)
+        };
+        if self.by_rows(rows) {
+            let least = ROWS.max(MULTIPLY_ADDS / (k * n).max(1));
+            return self.threads().split(rows, least, |_, range| {
+                let rows = quantized(range.start, range.end).map_err(failed)?;
+                // SAFETY: these rows of the output are this part's own
+                let out = unsafe { self.memory.write(product.node.output, range.clone()) };
+                let epilogue = self.epilogue(product, range, n);
+                gemm_i8(&rows, packed, &epilogue, OutRows { values: out, stride: n }, 0..packed.panels()).map_err(failed)
+            });
+        }
+        let all = quantized(0, rows).map_err(failed)?;
+        // SAFETY: the output is this node's own; parts write panels apart
+        let out = unsafe { self.memory.write(product.node.output, 0..rows) };
+        let out = SharedOut::new(OutRows { values: out, stride: n });
+        let epilogue = self.epilogue(product, 0..rows, n);
+        self.threads().split(packed.panels(), least_panels(rows, k, packed.panel_width()), |_, panels| {
+            // SAFETY: the panels are this part's own
+            unsafe { gemm_i8_shared(&all, packed, &epilogue, out, panels) }.map_err(failed)
+        })
+    }
+
+    fn by_rows(&self, rows: usize) -> bool {
+        rows >= ROWS * self.threads().count()
+    }
+
+    /// What follows a product, for some of its rows.
+    fn epilogue(&self, product: Product<'_>, rows: std::ops::Range<usize>, n: usize) -> Epilogue<'_> {
+        let residual = product.residual.map(|id| {
+            // SAFETY: operands are not written while the node runs
+            let values = unsafe { self.memory.read(id) };
+            let values = values.get(rows.start * n..rows.end * n).unwrap_or(&[]);
+            Residual { rows: Rows::dense(values, rows.len(), n), at: ResidualAt::AfterActivation }
+        });
+        Epilogue { bias: self.row(product.bias), activation: of(product.activation), residual }
+    }
+}
+
+fn least_panels(rows: usize, k: usize, panel_width: usize) -> usize {
+    let panel = (k * panel_width).max(1);
+    ELEMENTS.min(MULTIPLY_ADDS / rows.max(1)).div_ceil(panel)
+}
+
+fn failed(node: &Node, error: &GemmError) -> RunError {
+    RunError::Node { node: node.name.clone(), reason: error.to_string() }
+}
+
+/// A slice of which threads take ranges apart.
+struct Apart<'a, T> {
+    begin: *mut T,
+    len: usize,
+    of: std::marker::PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: it is a borrowed slice in other clothes; who takes a range promises that it is its own
+unsafe impl<T: Send> Sync for Apart<'_, T> {}
+
+impl<'a, T> Apart<'a, T> {
+    fn new(slice: &'a mut [T]) -> Self {
+        Self { begin: slice.as_mut_ptr(), len: slice.len(), of: std::marker::PhantomData }
+    }
+
+    /// # Safety
+    ///
+    /// Nobody else has any of it while the slice lives.
+    unsafe fn range(&self, from: usize, to: usize) -> &'a mut [T] {
+        assert!(from <= to && to <= self.len, "the range lies outside of the slice");
+        // SAFETY: as was just checked, and as the caller promises
+        unsafe { std::slice::from_raw_parts_mut(self.begin.wrapping_add(from), to - from) }
+    }
+}
+
+const fn of(activation: plan::Activation) -> Activation {
+    match activation {
+        plan::Activation::None => Activation::None,
+        plan::Activation::Relu => Activation::Relu,
+        plan::Activation::Gelu => Activation::GeluErf,
+        plan::Activation::GeluTanh => Activation::GeluTanh,
+        plan::Activation::Sigmoid => Activation::Sigmoid,
+        plan::Activation::Tanh => Activation::Tanh,
+        plan::Activation::Silu => Activation::Silu,
+    }
+}

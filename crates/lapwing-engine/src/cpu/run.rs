@@ -1,0 +1,315 @@
+//! One run of a plan: each node by its kernel, cut for the threads where it is large enough.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::attention::{Attention, Columns, ColumnsMut, Heads};
+use super::embed::{Pick, Table, embed};
+use super::executor::{Executor, Observer, RunError};
+use super::map::ArgData;
+use super::memory::{Input, Memory};
+use super::norm::{Norm, NormParams, norm_rows, norm_rows_in_place, softmax_rows};
+use super::pool::{cum_sum, mean_pool};
+use super::prepare::Ready;
+use super::products::Product;
+use super::program::Program;
+use super::reduce::{RowReduce, TokenReduce, reduce_rows, reduce_tokens};
+use super::scratch::{Rooms, Scratch};
+use super::threads::Threads;
+use crate::plan::{self, Fold, Lookup, Node, Op, Size, ValueId, WeightId};
+
+/// A part of an elementwise node has at least so many elements: some 10 µs of work.
+const ELEMENTS: usize = 1 << 15;
+
+/// One run.
+pub(super) struct Run<'a> {
+    pub(super) executor: &'a Executor,
+    pub(super) memory: Memory<'a>,
+    pub(super) size: Size,
+    pub(super) offsets: &'a [usize],
+    /// As `offsets`, where each row is a sequence of one token.
+    pub(super) rows: &'a [usize],
+}
+
+impl Run<'_> {
+    /// Runs every node.
+    ///
+    /// # Safety
+    ///
+    /// Nothing else reads or writes the run's memory, and the plan is sound.
+    pub(super) unsafe fn nodes(&self, scratch: &mut Scratch, mut observer: Option<&mut Observer<'_>>) -> Result<(), RunError> {
+        for (at, (node, ready)) in self.executor.plan.nodes.iter().zip(&self.executor.ready).enumerate() {
+            if let (Some(observer), Op::Gemm { x, .. }) = (&mut observer, &node.op) {
+                observer(at, self.read(*x), self.executor.plan.value(*x).width);
+            }
+            // SAFETY: the caller's promise
+            unsafe { self.node(node, ready, scratch)? };
+        }
+        Ok(())
+    }
+
+    pub(super) fn threads(&self) -> &Threads {
+        &self.executor.options.threads
+    }
+
+    /// How many rows a node makes.
+    pub(super) fn rows_of(&self, node: &Node) -> usize {
+        self.size.rows(self.executor.plan.value(node.output).rows)
+    }
+
+    /// A row of the model.
+    pub(super) fn row(&self, id: Option<WeightId>) -> Option<&[f32]> {
+        id.map(|id| &*self.executor.plan.weight(id).data)
+    }
+
+    fn read(&self, id: ValueId) -> &[f32] {
+        // SAFETY: operands are not written while a node runs, as the plan is sound
+        unsafe { self.memory.read(id) }
+    }
+
+    fn argument(&self, id: ValueId) -> ArgData<'_> {
+        // SAFETY: as in `read`
+        match unsafe { self.memory.any(id) } {
+            Input::F32(data) => ArgData::F32(data),
+            Input::I64(data) => ArgData::I64(data),
+            Input::I32(data) => ArgData::I32(data),
+            Input::Bool(data) => ArgData::Bool(data),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Run::nodes`].
+    unsafe fn node(&self, node: &Node, ready: &Ready, scratch: &mut Scratch) -> Result<(), RunError> {
+        let (rooms, words, quants) = scratch.share();
+        match (&node.op, ready) {
+            (Op::Gemm { x, bias, activation, residual, .. }, _) => {
+                let product = Product { node, x: *x, bias: *bias, activation: *activation, residual: *residual };
+                match ready {
+                    // SAFETY: the caller's promise
+                    Ready::Gemm(packed) => unsafe { self.product(product, packed, &rooms) },
+                    // SAFETY: the same
+                    Ready::GemmI8(packed, fixed) => unsafe { self.product_i8(product, packed, *fixed, words, quants) },
+                    _ => Err(failed(node, "was not prepared")),
+                }
+            }
+            (Op::Map { args, .. }, Ready::Map(program)) => self.map(node, program, args, &rooms),
+            (Op::Map { .. }, _) => Err(failed(node, "was not prepared")),
+            (Op::Embed { tables, norm }, _) => self.embed(node, tables, norm.as_ref()),
+            (Op::LayerNorm { x, residual, epsilon, scale, shift }, _) => {
+                let params = NormParams { norm: Norm::Layer, eps: *epsilon, gamma: self.row(*scale), beta: self.row(*shift) };
+                self.norm(node, &params, *x, *residual)
+            }
+            (Op::RmsNorm { x, epsilon, scale }, _) => {
+                let params = NormParams { norm: Norm::Rms, eps: *epsilon, gamma: self.row(*scale), beta: None };
+                self.norm(node, &params, *x, None)
+            }
+            (Op::Softmax(x), _) => {
+                let (x, width) = (self.read(*x), self.width(node));
+                self.by_row(node, |rows, out| {
+                    softmax_rows(self.executor.options.level, width, &x[rows.start * width..rows.end * width], out)
+                        .map_err(|e| failed(node, &e.to_string()))
+                })
+            }
+            (Op::Attention { q, k, v, heads, head, head_out, scale, bias }, _) => {
+                let shape = Heads { heads: *heads, head_size: *head, value_size: *head_out, scale: *scale };
+                self.attention(node, shape, [*q, *k, *v], *bias, &rooms)
+            }
+            (Op::Reduce { x, fold }, _) => self.reduce(node, *x, *fold),
+            (Op::Pool { x, fold }, _) => self.pool(node, *x, *fold),
+            (Op::MeanPool { x, weights, at_least }, _) => self.mean_pool(node, *x, *weights, *at_least),
+            (Op::CumSum(x), _) => {
+                // SAFETY: the output is this node's own
+                let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
+                cum_sum(self.width(node), self.offsets, self.read(*x), out);
+                Ok(())
+            }
+            (Op::Concat(parts), _) => self.by_row(node, |rows, out| {
+                let (width, mut from) = (self.width(node), 0);
+                for part in parts {
+                    let wide = self.executor.plan.value(*part).width;
+                    let pieces = self.read(*part)[rows.start * wide..rows.end * wide].chunks_exact(wide);
+                    for (row, piece) in out.chunks_exact_mut(width).zip(pieces) {
+                        row[from..from + wide].copy_from_slice(piece);
+                    }
+                    from += wide;
+                }
+                Ok(())
+            }),
+            (Op::Slice(columns), _) => self.by_row(node, |rows, out| {
+                let (width, wide) = (self.width(node), self.executor.plan.value(columns.value).width);
+                let read = self.read(columns.value)[rows.start * wide..rows.end * wide].chunks_exact(wide);
+                for (row, out) in read.zip(out.chunks_exact_mut(width)) {
+                    out.copy_from_slice(&row[columns.from..columns.from + width]);
+                }
+                Ok(())
+            }),
+        }
+    }
+
+    fn width(&self, node: &Node) -> usize {
+        self.executor.plan.value(node.output).width
+    }
+
+    /// Does a node by ranges of its rows; `work` gets a range and what it makes.
+    fn by_row(
+        &self,
+        node: &Node,
+        work: impl Fn(Range<usize>, &mut [f32]) -> Result<(), RunError> + Sync,
+    ) -> Result<(), RunError> {
+        self.threads().split(self.rows_of(node), ELEMENTS.div_ceil(self.width(node)), |_, rows| {
+            // SAFETY: these rows of the node's own output are this part's
+            let out = unsafe { self.memory.write(node.output, rows.clone()) };
+            work(rows, out)
+        })
+    }
+
+    fn map(&self, node: &Node, program: &Program, args: &[ValueId], rooms: &Rooms<'_>) -> Result<(), RunError> {
+        let args: SmallVec<[ArgData<'_>; 8]> = args.iter().map(|id| self.argument(*id)).collect();
+        self.threads().split(self.rows_of(node), ELEMENTS.div_ceil(self.width(node)), |part, rows| {
+            // SAFETY: these rows of the node's own output are this part's, as is its room
+            let (out, room) = unsafe { (self.memory.write(node.output, rows.clone()), rooms.room(part)) };
+            let ran = program.run(self.executor.options.level, &args, self.offsets, rows, room, &mut [out]);
+            ran.map_err(|e| failed(node, &e.to_string()))
+        })
+    }
+
+    fn embed(&self, node: &Node, tables: &[(WeightId, Lookup)], norm: Option<&plan::Norm>) -> Result<(), RunError> {
+        let tables: SmallVec<[Table<'_>; 4]> = tables
+            .iter()
+            .map(|(id, lookup)| {
+                let table = self.executor.plan.weight(*id);
+                // SAFETY: operands are not written while a node runs
+                let ids = |id: ValueId| unsafe { self.memory.any(id) };
+                let (pick, stride) = match lookup {
+                    Lookup::Position(from) => (Pick::Position(*from), 1),
+                    Lookup::Id(id) => {
+                        let pick = match ids(id.value) {
+                            Input::I32(ids) => Pick::I32(ids.get(id.from..).unwrap_or_default()),
+                            Input::I64(ids) => Pick::I64(ids.get(id.from..).unwrap_or_default()),
+                            Input::F32(ids) => Pick::F32(ids.get(id.from..).unwrap_or_default()),
+                            Input::Bool(_) => Pick::I64(&[]),
+                        };
+                        (pick, self.executor.plan.value(id.value).width)
+                    }
+                };
+                Table { name: &table.name, data: &table.data, pick, stride }
+            })
+            .collect();
+        let width = self.width(node);
+        let is_token = self.executor.plan.value(node.output).rows == plan::Rows::Token;
+        let offsets = if is_token { self.offsets } else { self.rows };
+        let sequences = offsets.len() - 1;
+        let least = (ELEMENTS * sequences).div_ceil(self.rows_of(node) * width);
+        self.threads().split(sequences, least, |_, range| {
+            // SAFETY: the rows of these sequences in the node's own output are this part's
+            let out = unsafe { self.memory.write(node.output, offsets[range.start]..offsets[range.end]) };
+            embed(self.executor.options.level, &tables, width, offsets, range, out)?;
+            let Some(norm) = norm else { return Ok(()) };
+            let (gamma, beta) = (self.row(norm.scale), self.row(norm.shift));
+            let params = NormParams { norm: Norm::Layer, eps: norm.epsilon, gamma, beta };
+            norm_rows_in_place(self.executor.options.level, &params, width, out, None).map_err(|e| failed(node, &e.to_string()))
+        })
+    }
+
+    fn norm(&self, node: &Node, params: &NormParams<'_>, x: ValueId, residual: Option<ValueId>) -> Result<(), RunError> {
+        let (width, x, residual) = (self.width(node), self.read(x), residual.map(|id| self.read(id)));
+        self.by_row(node, |rows, out| {
+            let of = |values: &'_ [f32]| -> Range<usize> {
+                (rows.start * width).min(values.len())..(rows.end * width).min(values.len())
+            };
+            let residual = residual.map(|residual| &residual[of(residual)]);
+            norm_rows(self.executor.options.level, params, width, &x[of(x)], residual, out)
+                .map_err(|e| failed(node, &e.to_string()))
+        })
+    }
+
+    fn attention(
+        &self,
+        node: &Node,
+        shape: Heads,
+        columns: [plan::Columns; 3],
+        bias: Option<ValueId>,
+        rooms: &Rooms<'_>,
+    ) -> Result<(), RunError> {
+        let failed = |e: super::shape::ShapeError| failed(node, &e.to_string());
+        let columns = columns.map(|columns| Columns {
+            data: self.read(columns.value),
+            offset: columns.from,
+            stride: self.executor.plan.value(columns.value).width,
+        });
+        let attention = Attention::new(shape, self.offsets, columns, bias.map(|id| self.read(id))).map_err(failed)?;
+        // SAFETY: the output is this node's own; parts write heads apart
+        let out = ColumnsMut::new(unsafe { self.memory.write(node.output, 0..self.rows_of(node)) }, 0, self.width(node));
+        // a head of a sequence costs the square of its length; parts are cut by cost
+        let cost = self.size.squares * shape.heads;
+        let least = (16 * ELEMENTS).div_ceil(shape.head_size + shape.value_size);
+        self.threads().split(cost, least, |part, range| {
+            let mut before = 0;
+            for (sequence, pair) in self.offsets.windows(2).enumerate() {
+                let each = (pair[1] - pair[0]) * (pair[1] - pair[0]);
+                let head = |cost: usize| cost.saturating_sub(before).div_ceil(each).min(shape.heads);
+                let heads = head(range.start)..head(range.end);
+                if !heads.is_empty() {
+                    // SAFETY: each head of each sequence begins in one part only, so it is written by that one; the room is its own
+                    let (mut out, room) = unsafe { (out.share(), rooms.room(part)) };
+                    let level = self.executor.options.level;
+                    attention.run(level, sequence..sequence + 1, heads, room, &mut out).map_err(failed)?;
+                }
+                before += each * shape.heads;
+            }
+            Ok(())
+        })
+    }
+
+    fn reduce(&self, node: &Node, x: ValueId, fold: Fold) -> Result<(), RunError> {
+        let (wide, x) = (self.executor.plan.value(x).width, self.read(x));
+        // SAFETY: the output is this node's own
+        let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
+        let fold = match fold {
+            Fold::First => {
+                out.iter_mut().enumerate().for_each(|(row, out)| *out = x[row * wide]);
+                return Ok(());
+            }
+            Fold::Max => RowReduce::Max,
+            Fold::Min => RowReduce::Min,
+            Fold::Mean => RowReduce::Mean,
+            Fold::Sum => RowReduce::Sum,
+        };
+        reduce_rows(self.executor.options.level, fold, wide, x, out).map_err(|e| failed(node, &e.to_string()))
+    }
+
+    fn pool(&self, node: &Node, x: ValueId, fold: Fold) -> Result<(), RunError> {
+        let fold = match fold {
+            Fold::Sum => TokenReduce::Sum,
+            Fold::Max => TokenReduce::Max,
+            Fold::Min => TokenReduce::Min,
+            Fold::First => TokenReduce::First,
+            Fold::Mean => TokenReduce::Mean,
+        };
+        let (width, x) = (self.width(node), self.read(x));
+        let sequences = self.offsets.len() - 1;
+        let least = (ELEMENTS * sequences).div_ceil(self.size.tokens * width);
+        self.threads().split(sequences, least, |_, range| {
+            // SAFETY: the rows of these sequences in the node's own output are this part's
+            let out = unsafe { self.memory.write(node.output, range.clone()) };
+            reduce_tokens(self.executor.options.level, fold, width, self.offsets, range, x, out)
+                .map_err(|e| failed(node, &e.to_string()))
+        })
+    }
+}
+
+impl Run<'_> {
+    fn mean_pool(&self, node: &Node, x: ValueId, weights: ValueId, least: f32) -> Result<(), RunError> {
+        // SAFETY: the output is this node's own
+        let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
+        let (level, width) = (self.executor.options.level, self.width(node));
+        mean_pool(level, width, self.offsets, self.read(x), self.argument(weights), least, out)
+            .map_err(|e| failed(node, &e.to_string()))
+    }
+}
+
+fn failed(node: &Node, reason: &str) -> RunError {
+    RunError::Node { node: node.name.clone(), reason: reason.to_owned() }
+}

@@ -1,0 +1,85 @@
+//! What kernels need besides the values: room for each thread, and one for rows of 8-bit numbers that all threads read.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::attention::{Attention, Heads};
+use super::executor::Executor;
+use super::gemm;
+use super::gemm::int8::{RowQuant, words_len};
+use super::prepare::Ready;
+use crate::plan::{Op, Size};
+
+/// The room, kept from run to run.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    floats: Vec<f32>,
+    each: usize,
+    words: Vec<u32>,
+    quants: Vec<RowQuant>,
+}
+
+impl Scratch {
+    /// Makes room for batches up to `size`.
+    pub(super) fn grow(&mut self, executor: &Executor, size: Size) {
+        let (mut words, mut quants) = (0, 0);
+        for (node, ready) in executor.plan.nodes.iter().zip(&executor.ready) {
+            let rows = size.rows(executor.plan.value(node.output).rows);
+            let floats = match (&node.op, ready) {
+                (Op::Gemm { .. }, Ready::GemmI8(packed, _)) => {
+                    words = words.max(words_len(packed.level(), rows, packed.k()));
+                    quants = quants.max(rows);
+                    0
+                }
+                (Op::Gemm { .. }, _) => gemm::scratch_len(rows),
+                (Op::Attention { heads, head, head_out, scale, .. }, _) => {
+                    let shape = Heads { heads: *heads, head_size: *head, value_size: *head_out, scale: *scale };
+                    Attention::scratch_len(&shape)
+                }
+                (_, Ready::Map(program)) => program.scratch_len(),
+                _ => 0,
+            };
+            self.each = self.each.max(floats);
+        }
+        // rows of cache lines, so that no two threads write to one
+        self.each = self.each.next_multiple_of(16);
+        self.floats.resize(self.each * executor.options.threads.count(), 0.0);
+        self.words.resize(words.max(self.words.len()), 0);
+        self.quants.resize(quants.max(self.quants.len()), RowQuant::default());
+    }
+
+    /// The room of each thread, and the one for 8-bit rows.
+    pub(super) fn share(&mut self) -> (Rooms<'_>, &mut [u32], &mut [RowQuant]) {
+        let rooms = Rooms { begin: self.floats.as_mut_ptr(), each: self.each, rooms: self.floats.len(), of: PhantomData };
+        (rooms, &mut self.words, &mut self.quants)
+    }
+}
+
+/// A room for each thread.
+#[derive(Clone, Copy)]
+pub(super) struct Rooms<'a> {
+    begin: *mut f32,
+    each: usize,
+    rooms: usize,
+    of: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: it is a borrowed slice in other clothes; who takes a room promises that it is its own
+unsafe impl Sync for Rooms<'_> {}
+// SAFETY: the same
+unsafe impl Send for Rooms<'_> {}
+
+impl Rooms<'_> {
+    /// The room of the thread at this place.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else has it while the slice lives.
+    #[allow(clippy::mut_from_ref, reason = "rooms lie apart; the caller promises that this one is its own")]
+    pub(super) unsafe fn room(&self, part: usize) -> &mut [f32] {
+        let Range { start, end } = part * self.each..(part + 1) * self.each;
+        assert!(end <= self.rooms, "there is no such room");
+        // SAFETY: the room lies in the borrowed slice, as was just checked; it is the caller's
+        unsafe { std::slice::from_raw_parts_mut(self.begin.wrapping_add(start), self.each) }
+    }
+}

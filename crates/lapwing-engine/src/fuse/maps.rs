@@ -1,0 +1,91 @@
+//! Maps that follow one another are one map; and a row that is folded only to be used in a map of the same row is folded there.
+
+use super::simple::{Simple, simple};
+use super::{makers, reader, uncopied, uses};
+use crate::plan::{Binary, Fold, Instruction, Op, Plan, Program, Unary, ValueId};
+
+/// A program of more steps stays as it is: its temporaries would not fit the executors' registers and caches.
+const STEPS: usize = 48;
+
+/// Lets maps read what is only the float32 of another value as that value: they read every type.
+pub(super) fn uncopy(plan: &mut Plan) {
+    for at in 0..plan.nodes.len() {
+        let sources: Vec<ValueId> = plan.nodes[at].op.reads().into_iter().map(|id| uncopied(plan, id)).collect();
+        if let Op::Map { program, .. } = &plan.nodes[at].op {
+            let code = program.code().to_vec();
+            plan.nodes[at].op = distinct(code, sources);
+        }
+    }
+}
+
+/// Writes `log(1 + exp(x))` so that it stays finite for every x, as the operator that it was does.
+pub(super) fn steady(plan: &mut Plan) {
+    use Instruction::{Arg, Binary as Two, Scalar, Unary as One};
+    let makers = makers(plan);
+    let made = |plan: &Plan, value: ValueId| makers[value.0].and_then(|at| simple(&plan.nodes[at]));
+    for at in 0..plan.nodes.len() {
+        let Some(Simple::Unary(Unary::Log, sum)) = simple(&plan.nodes[at]) else { continue };
+        let Some(Simple::Scalar(Binary::Add, power, 1.0, _)) = made(plan, sum) else { continue };
+        let Some(Simple::Unary(Unary::Exp, x)) = made(plan, power) else { continue };
+        // max(x, 0) + log(1 + exp(−|x|))
+        let small = [One(Unary::Abs, 0), One(Unary::Neg, 1), One(Unary::Exp, 2), Scalar(1.0), Two(Binary::Add, 3, 4)];
+        let sum = [One(Unary::Log, 5), Scalar(0.0), Two(Binary::Max, 0, 7), Two(Binary::Add, 6, 8)];
+        let program = Program::new([&[Arg(0)][..], &small, &sum].concat());
+        plan.nodes[at].op = Op::Map { program, args: vec![x] };
+    }
+}
+
+/// Puts one map or fold into the only map that reads it; `false` if there is none.
+pub(super) fn inline(plan: &mut Plan) -> bool {
+    let uses = uses(plan);
+    for at in 0..plan.nodes.len() {
+        let output = plan.nodes[at].output;
+        let Some(next) = reader(plan, &uses, output) else { continue };
+        let Op::Map { program, args } = &plan.nodes[next].op else { continue };
+        let (made, wanted) = (plan.value(output), plan.value(plan.nodes[next].output));
+        // what is the same for a sequence's tokens is not made again for each
+        if made.rows != wanted.rows {
+            continue;
+        }
+        let (inner, inner_args) = match &plan.nodes[at].op {
+            Op::Map { program, args } if made.width == wanted.width || made.width == 1 => (program.clone(), args.clone()),
+            Op::Reduce { x, fold } if *fold != Fold::First && is_row(plan, *x, wanted.width) => {
+                (Program::new(vec![Instruction::Arg(0), Instruction::Fold(*fold, 0)]), vec![*x])
+            }
+            _ => continue,
+        };
+        let Some(place) = args.iter().position(|arg| *arg == output) else { continue };
+        if inner.code().len() + program.code().len() > STEPS {
+            continue;
+        }
+        let joined = program.inline(place, &inner);
+        let mut all = args.clone();
+        all.remove(place);
+        all.extend(inner_args);
+        plan.nodes[next].op = distinct(joined.code().to_vec(), all);
+        plan.nodes.remove(at);
+        return true;
+    }
+    false
+}
+
+/// Whether a value's rows are as wide as those of a map, and not too wide to be folded there.
+fn is_row(plan: &Plan, value: ValueId, width: usize) -> bool {
+    plan.value(value).width == width && width > 1 && width <= Program::WIDEST_FOLD
+}
+
+/// The same with each argument and each step once.
+fn distinct(code: Vec<Instruction>, args: Vec<ValueId>) -> Op {
+    let mut kept = Vec::new();
+    let places: Vec<usize> = args
+        .iter()
+        .map(|arg| {
+            kept.iter().position(|known| known == arg).unwrap_or_else(|| {
+                kept.push(*arg);
+                kept.len() - 1
+            })
+        })
+        .collect();
+    let program = Program::new(code).renumbered(|place| places[place]);
+    Op::Map { program, args: kept }
+}

@@ -1,0 +1,127 @@
+//! Makes few nodes of many: what one kernel can do in one pass over its rows becomes one node. Every step keeps the plan
+//! sound and its meaning; none looks at names.
+
+mod embed;
+mod epilogue;
+mod maps;
+mod norm;
+mod pool;
+mod qkv;
+mod share;
+mod simple;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use super::plan::{Columns, Instruction, Node, Op, Plan, ValueId, Weight, WeightId};
+
+/// Fuses a plan as it was lowered.
+pub fn fuse(plan: &mut Plan) {
+    prune(plan);
+    share::merge(plan);
+    maps::steady(plan);
+    norm::find(plan);
+    pool::find(plan);
+    prune(plan);
+    while epilogue::absorb(plan) {}
+    while embed::merge(plan) {}
+    while norm::add(plan) {}
+    while embed::norm(plan) {}
+    qkv::merge(plan);
+    embed::uncut(plan);
+    maps::uncopy(plan);
+    prune(plan);
+    while maps::inline(plan) {}
+    prune(plan);
+    share::merge(plan);
+    prune(plan);
+}
+
+/// How often each value is read, outputs counted.
+fn uses(plan: &Plan) -> Vec<usize> {
+    let mut uses = vec![0; plan.values.len()];
+    let reads = plan.nodes.iter().flat_map(|node| node.op.reads()).chain(plan.outputs.iter().map(|port| port.value));
+    reads.for_each(|id| uses[id.0] += 1);
+    uses
+}
+
+/// Which node makes each value.
+fn makers(plan: &Plan) -> Vec<Option<usize>> {
+    let mut makers = vec![None; plan.values.len()];
+    for (at, node) in plan.nodes.iter().enumerate() {
+        makers[node.output.0] = Some(at);
+    }
+    makers
+}
+
+/// The only node that reads a value, if there is but one and it is no output.
+fn reader(plan: &Plan, uses: &[usize], value: ValueId) -> Option<usize> {
+    let reads = |node: &Node| node.op.reads().contains(&value);
+    if uses[value.0] == 1 { plan.nodes.iter().position(reads) } else { None }
+}
+
+/// What a value is the float32 of, if it is nothing but that; else itself.
+fn uncopied(plan: &Plan, value: ValueId) -> ValueId {
+    let Some(node) = plan.nodes.iter().find(|node| node.output == value) else { return value };
+    match &node.op {
+        Op::Map { program, args } if program.code() == [Instruction::Arg(0)] => match args[..] {
+            [source]
+                if plan.value(source).rows == plan.value(value).rows && plan.value(source).width == plan.value(value).width =>
+            {
+                source
+            }
+            _ => value,
+        },
+        _ => value,
+    }
+}
+
+/// The columns of the value that these were cut out of.
+fn uncut(plan: &Plan, columns: Columns) -> Columns {
+    match plan.nodes.iter().find(|node| node.output == columns.value).map(|node| &node.op) {
+        Some(Op::Slice(of)) => uncut(plan, Columns { value: of.value, from: of.from + columns.from }),
+        _ => columns,
+    }
+}
+
+/// A weight of the same shape, made of another element by element; the function is given the column.
+fn derived(plan: &mut Plan, id: WeightId, of: impl Fn(usize, f32) -> f32) -> WeightId {
+    let weight = plan.weight(id);
+    let data = weight.data.iter().enumerate().map(|(at, x)| of(at % weight.width, *x)).collect();
+    let made = Weight { data, ..weight.clone() };
+    plan.weights.push(made);
+    WeightId(plan.weights.len() - 1)
+}
+
+/// Leaves out nodes that no output needs, and values and weights that no node has.
+fn prune(plan: &mut Plan) {
+    let mut needed = vec![false; plan.values.len()];
+    plan.outputs.iter().for_each(|port| needed[port.value.0] = true);
+    for node in plan.nodes.iter().rev() {
+        if needed[node.output.0] {
+            node.op.reads().into_iter().for_each(|id| needed[id.0] = true);
+        }
+    }
+    plan.nodes.retain(|node| needed[node.output.0]);
+    plan.inputs.iter().for_each(|port| needed[port.value.0] = true);
+    let mut kept: BTreeMap<ValueId, ValueId> = BTreeMap::new();
+    let mut values = Vec::new();
+    for (at, value) in plan.values.iter().enumerate().filter(|(at, _)| needed[*at]) {
+        kept.insert(ValueId(at), ValueId(values.len()));
+        values.push(*value);
+    }
+    plan.values = values;
+    let moved = |id: ValueId| kept.get(&id).copied().unwrap_or(id);
+    for node in &mut plan.nodes {
+        node.op.replace(moved);
+        node.output = moved(node.output);
+    }
+    plan.inputs.iter_mut().chain(&mut plan.outputs).for_each(|port| port.value = moved(port.value));
+    let used: std::collections::BTreeSet<WeightId> = plan.nodes.iter().flat_map(|node| node.op.weights()).collect();
+    let places: BTreeMap<WeightId, WeightId> = used.iter().enumerate().map(|(at, id)| (*id, WeightId(at))).collect();
+    plan.weights = used.iter().map(|id| plan.weights[id.0].clone()).collect();
+    for node in &mut plan.nodes {
+        node.op.replace_weights(|id| places.get(&id).copied().unwrap_or(id));
+    }
+}

@@ -1,0 +1,81 @@
+//! Layer norms: `x − mean(x)`, normed by the root of its mean square, is one.
+
+use super::simple::{Simple, simple};
+use super::{makers, reader, uses};
+use crate::plan::{Binary, Fold, Op, Plan, ValueId};
+
+/// Finds layer norms, and gives norms their scale and shift.
+pub(super) fn find(plan: &mut Plan) {
+    for at in 0..plan.nodes.len() {
+        if let Op::RmsNorm { x, epsilon, scale } = plan.nodes[at].op
+            && let Some(centred) = centred(plan, x)
+        {
+            plan.nodes[at].op = Op::LayerNorm { x: centred, residual: None, epsilon, scale, shift: None };
+        }
+    }
+    while absorb(plan) {}
+}
+
+/// What `value` is less its own mean.
+fn centred(plan: &Plan, value: ValueId) -> Option<ValueId> {
+    let makers = makers(plan);
+    let node = |value: ValueId| makers[value.0].map(|at| &plan.nodes[at]);
+    let Simple::Both(Binary::Sub, x, mean) = simple(node(value)?)? else { return None };
+    let Simple::Scalar(op, sum, number, is_left) = simple(node(mean)?)? else { return None };
+    #[allow(clippy::cast_precision_loss, reason = "a width")]
+    let width = plan.value(x).width as f32;
+    let is_share = match op {
+        Binary::Mul => (number * width - 1.0).abs() < 1e-5,
+        Binary::Div => is_left && number.to_bits() == width.to_bits(),
+        _ => false,
+    };
+    let Op::Reduce { x: summed, fold: Fold::Sum } = node(sum)?.op else { return None };
+    (is_share && summed == x).then_some(x)
+}
+
+/// Takes one sum into the norm that alone reads it; `false` if there is none.
+pub(super) fn add(plan: &mut Plan) -> bool {
+    let uses = uses(plan);
+    for at in 0..plan.nodes.len() {
+        let Some(Simple::Both(Binary::Add, a, b)) = simple(&plan.nodes[at]) else { continue };
+        let output = plan.nodes[at].output;
+        let Some(next) = reader(plan, &uses, output) else { continue };
+        if [a, b].iter().any(|id| plan.value(*id) != plan.value(output)) {
+            continue;
+        }
+        if let Op::LayerNorm { x, residual: residual @ None, .. } = &mut plan.nodes[next].op {
+            (*x, *residual) = (a, Some(b));
+            plan.nodes.remove(at);
+            return true;
+        }
+    }
+    false
+}
+
+/// Takes one scale or shift into the norm before it.
+fn absorb(plan: &mut Plan) -> bool {
+    let uses = uses(plan);
+    for at in 0..plan.nodes.len() {
+        let output = plan.nodes[at].output;
+        let width = plan.value(output).width;
+        let Some(next) = reader(plan, &uses, output) else { continue };
+        let Some(Simple::Row(op, _, row)) = simple(&plan.nodes[next]) else { continue };
+        if plan.weight(row).width != width || plan.value(plan.nodes[next].output) != plan.value(output) {
+            continue;
+        }
+        let fused = match (&plan.nodes[at].op, op) {
+            (Op::LayerNorm { x, residual, epsilon, scale: None, shift: None }, Binary::Mul) => {
+                Op::LayerNorm { x: *x, residual: *residual, epsilon: *epsilon, scale: Some(row), shift: None }
+            }
+            (Op::LayerNorm { x, residual, epsilon, scale, shift: None }, Binary::Add) => {
+                Op::LayerNorm { x: *x, residual: *residual, epsilon: *epsilon, scale: *scale, shift: Some(row) }
+            }
+            (Op::RmsNorm { x, epsilon, scale: None }, Binary::Mul) => Op::RmsNorm { x: *x, epsilon: *epsilon, scale: Some(row) },
+            _ => continue,
+        };
+        plan.nodes[next].op = fused;
+        plan.nodes.remove(at);
+        return true;
+    }
+    false
+}

@@ -1,0 +1,36 @@
+//! Maps of one operation, which fusing looks for.
+
+use crate::plan::{Binary, Instruction, Node, Op, Unary, ValueId, WeightId};
+
+/// A map that does one thing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Simple {
+    /// To each element.
+    Unary(Unary, ValueId),
+    /// With a number: the value is on the left, or else the number.
+    Scalar(Binary, ValueId, f32, bool),
+    /// With a row of the model, which is on the right, or the operation has no sides.
+    Row(Binary, ValueId, WeightId),
+    /// With another value.
+    Both(Binary, ValueId, ValueId),
+}
+
+/// What a node does, if it is a map of one operation.
+pub(super) fn simple(node: &Node) -> Option<Simple> {
+    let Op::Map { program, args } = &node.op else { return None };
+    let arg = |at: usize| args.get(at).copied();
+    match *program.code() {
+        [Instruction::Arg(a), Instruction::Unary(op, 0)] => Some(Simple::Unary(op, arg(a)?)),
+        [first, second, Instruction::Binary(op, 0, 1)] => match (first, second) {
+            (Instruction::Arg(a), Instruction::Arg(b)) => Some(Simple::Both(op, arg(a)?, arg(b)?)),
+            (Instruction::Arg(a), Instruction::Scalar(number)) => Some(Simple::Scalar(op, arg(a)?, number, true)),
+            (Instruction::Scalar(number), Instruction::Arg(a)) => Some(Simple::Scalar(op, arg(a)?, number, false)),
+            (Instruction::Arg(a), Instruction::Weight(row)) => Some(Simple::Row(op, arg(a)?, row)),
+            (Instruction::Weight(row), Instruction::Arg(a)) if matches!(op, Binary::Add | Binary::Mul) => {
+                Some(Simple::Row(op, arg(a)?, row))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}

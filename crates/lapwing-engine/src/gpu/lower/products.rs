@@ -1,0 +1,153 @@
+//! Products: by rows in flight where they are few, by tiles where they are many.
+
+use super::{Launch, Lower, Step};
+use crate::gpu::Precision;
+use crate::gpu::args::{Address, Args, Mat};
+use crate::gpu::kernel::{self, Tile};
+use crate::gpu::layout::Kind;
+use crate::gpu::weights::{Piece, deep};
+use crate::plan::{Activation, Node, Op, Rows};
+
+/// So many rows at most are done by the kernels that read a weight once.
+const FEW: usize = 8;
+
+/// A product `y = activation(x · wᵀ + bias) + residual` of up to `rows` rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Product {
+    /// The plan's node.
+    pub node: usize,
+    /// Rows at most.
+    pub rows: usize,
+    /// Columns of x.
+    pub k: usize,
+    /// Columns of y.
+    pub n: usize,
+    /// The left side.
+    pub x: Mat,
+    /// The right side, `[n][k]`.
+    pub w: Mat,
+    /// A row.
+    pub bias: Option<Address>,
+    /// What is done to the sum.
+    pub activation: Activation,
+    /// What is added last.
+    pub residual: Option<Mat>,
+    /// What is made.
+    pub y: Mat,
+    /// What our own kernel is launched with.
+    pub own: Box<Launch>,
+}
+
+impl Lower<'_> {
+    pub(super) fn product(&mut self, node: &Node) -> Result<(), String> {
+        let Op::Gemm { x, weight, bias, activation, residual } = &node.op else { return Ok(()) };
+        let (out, weight_id) = (self.plan.value(node.output), *weight);
+        let weight = self.plan.weight(weight_id);
+        let (k, n, most) = (weight.rows, weight.width, self.most(out.rows));
+        if k.max(n) > (1 << 24) {
+            return Err(format!("a weight of [{k}, {n}] is too large"));
+        }
+        let is_few = most <= FEW;
+        let kind = self.kind_of(k, n);
+        let w = match (kind, self.prepared.precision.is_tf32()) {
+            (Kind::F32, true) => Piece::Rounded(weight_id),
+            _ => Piece::Product(weight_id, kind),
+        };
+        let w = Mat { at: self.piece(w), stride: deep(k), kind };
+        let w_scale = (kind == Kind::S8).then(|| self.piece(Piece::Scales(weight_id)));
+        // 8-bit rows are made first; a product of few rows reads them as they are
+        let (x, x_scale) = match (is_few, kind) {
+            (true, _) => (self.mat(*x), None),
+            (false, Kind::S8) => {
+                let (rows, scale) = self.in_bytes(node, *x, out.rows, k);
+                (rows, Some(scale))
+            }
+            (false, kind) => (self.as_kind(*x, kind), None),
+        };
+        // the library takes a bias of the matrices' own kind
+        let bias_of_library = bias.filter(|_| self.target.has_cublaslt).map(|id| match kind {
+            Kind::F16 => self.piece(Piece::Table(id, Kind::F16)),
+            _ => self.piece(Piece::Row(id)),
+        });
+        let (bias, residual, y) = (self.row(*bias), residual.map(|id| self.mat(id)), self.mat(node.output));
+        let (kernel, grid, split) = if is_few {
+            let split = split(most, n, k, kind, self.target.processors);
+            (kernel::gemv(kind, most), (n.div_ceil(kernel::gemv_columns(most, split)), 1), split)
+        } else {
+            let tile = best(kernel::tiles(kind, self.prepared.precision.is_tf32()), most, n, self.target.processors);
+            (&tile.kernel, (n.div_ceil(tile.columns), most.div_ceil(tile.rows)), 1)
+        };
+        let args = self.rows(Args::default(), out.rows);
+        let args = args.mat(Some(x)).mat(Some(w)).pointer(bias).pointer(w_scale).pointer(x_scale).mat(residual).mat(Some(y));
+        let args = args.tail().int(k).int(n).int(*activation as usize).int(split);
+        self.launch(kernel, grid, args);
+        // the library has no exact GELU, adds a residual before an activation, and wants one kind of number for all
+        let is_plain = match activation {
+            Activation::None => true,
+            Activation::Relu => residual.is_none(),
+            _ => false,
+        };
+        let is_one_kind = y.kind == kind && residual.is_none_or(|residual| residual.kind == kind);
+        if self.target.has_cublaslt
+            && !is_few
+            && kind != Kind::S8
+            && is_plain
+            && is_one_kind
+            && n > 1
+            && let Some(Step::Launch(own)) = self.steps.pop()
+        {
+            let (node, activation, bias, own) = (self.node, *activation, bias_of_library, Box::new(own));
+            self.steps.push(Step::Product(Product { node, rows: most, k, n, x, w, bias, activation, residual, y, own }));
+        }
+        Ok(())
+    }
+
+    /// In what a weight `[k, n]` is stored.
+    fn kind_of(&self, k: usize, n: usize) -> Kind {
+        match self.prepared.precision {
+            Precision::Fp32 | Precision::Tf32 => Kind::F32,
+            Precision::Int8(_) if k >= 32 && n >= 8 => Kind::S8,
+            Precision::Fp16 | Precision::Int8(_) => Kind::F16,
+        }
+    }
+
+    /// A value's rows in 8 bits, and what each is multiplied by.
+    fn in_bytes(&mut self, node: &Node, x: crate::plan::ValueId, rows: Rows, k: usize) -> (Mat, Address) {
+        let (from, most) = (self.mat(x), self.most(rows));
+        let made = Mat { stride: deep(k), ..self.scratch(most, deep(k), Kind::S8) };
+        let scale = self.scratch(most, 1, Kind::F32).at;
+        let fixed = self.prepared.precision.fixed(self.node).unwrap_or(0.0);
+        let args = self.rows(Args::default(), rows).mat(Some(from)).mat(Some(made)).pointer(Some(scale)).tail();
+        let args = args.int(k).float(fixed);
+        debug_assert_eq!(self.plan.nodes[self.node].name, node.name);
+        self.launch(&kernel::QUANTIZE, (most.div_ceil(4), 1), args);
+        (made, scale)
+    }
+}
+
+/// Warps that share a column of a product of few rows: so many that each lane reads its part of a column at once, four pieces
+/// of 16 bytes, and waits for memory only once; but not more than give every processor two blocks.
+fn split(rows: usize, n: usize, k: usize, kind: Kind, processors: usize) -> usize {
+    let columns = |split: usize| kernel::gemv_columns(rows, split);
+    let enough = |split: &usize| {
+        let pieces = 16 * 32 * split * 4 / kernel::gemv_columns(rows, 8);
+        k * kind.bytes() <= pieces || n.div_ceil(columns(*split)) >= 2 * processors
+    };
+    [1, 2, 4].into_iter().find(enough).unwrap_or(8)
+}
+
+/// The tile with which a product ends first: blocks go over the processors in waves, and a wave takes as long as its tile is
+/// large and slow.
+pub(super) fn best(tiles: &'static [Tile], rows: usize, n: usize, processors: usize) -> &'static Tile {
+    let cost = |tile: &Tile| {
+        let blocks = rows.div_ceil(tile.rows) * n.div_ceil(tile.columns);
+        blocks.div_ceil(processors) * tile.rows * tile.columns * 1000 / tile.worth
+    };
+    let mut best = &tiles[0];
+    for tile in tiles {
+        if cost(tile) < cost(best) {
+            best = tile;
+        }
+    }
+    best
+}

@@ -1,0 +1,83 @@
+//! What launches cost: graphs of kernels that do nothing, replayed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{EMPTY, args, function};
+use crate::gpu::device::{Capture, Device, DeviceError, Event, Function, Modules, Shape, Stream};
+
+/// Replays of a graph, the fastest of which counts.
+const REPLAYS: usize = 101;
+
+/// The times of empty graphs, each measured when it is first asked for.
+#[derive(Debug)]
+pub struct Floors {
+    stream: Stream,
+    empty: Arc<Function>,
+    known: BTreeMap<(usize, bool), Duration>,
+}
+
+impl Floors {
+    /// On this device.
+    ///
+    /// # Errors
+    ///
+    /// A fault of the device.
+    pub fn new(device: &Arc<Device>) -> Result<Self, DeviceError> {
+        let modules = Modules::new(device);
+        Ok(Self { stream: Stream::new(device)?, empty: function(&modules, &EMPTY)?, known: BTreeMap::new() })
+    }
+
+    /// How long so many kernels take that do nothing, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// A fault of the device.
+    pub fn of(&mut self, kernels: usize) -> Result<Duration, DeviceError> {
+        self.measured(kernels, false)
+    }
+
+    /// What an event behind each kernel adds to that, for each of them; nothing where it cannot be told.
+    ///
+    /// # Errors
+    ///
+    /// A fault of the device.
+    pub fn mark(&mut self, kernels: usize) -> Result<Duration, DeviceError> {
+        let (with, without) = (self.measured(kernels, true)?, self.measured(kernels, false)?);
+        Ok(with.saturating_sub(without) / u32::try_from(kernels).unwrap_or(u32::MAX).max(1))
+    }
+
+    fn measured(&mut self, kernels: usize, is_marked: bool) -> Result<Duration, DeviceError> {
+        if let Some(known) = self.known.get(&(kernels, is_marked)) {
+            return Ok(*known);
+        }
+        let time = self.measure(kernels, is_marked)?;
+        self.known.insert((kernels, is_marked), time);
+        Ok(time)
+    }
+
+    #[allow(unsafe_code, reason = "a launch hands addresses to the device")]
+    fn measure(&mut self, kernels: usize, is_marked: bool) -> Result<Duration, DeviceError> {
+        let device = Arc::clone(self.stream.device());
+        let (begin, end) = (Event::timed(&device)?, Event::timed(&device)?);
+        let marks = (0..kernels).filter(|_| is_marked).map(|_| Event::timed(&device)).collect::<Result<Vec<_>, _>>()?;
+        let capture = Capture::begin(&mut self.stream)?;
+        capture.record(&begin)?;
+        for at in 0..kernels {
+            let shape = Shape { grid: (1, 1), threads: EMPTY.threads, shared_bytes: 0 };
+            // SAFETY: these are the fields of PeakArgs, at none of which the kernel looks
+            unsafe { capture.launch(&self.empty, shape, &args(&[0; 3]))? };
+            marks.get(at).map_or(Ok(()), |mark| capture.record(mark))?;
+        }
+        capture.record(&end)?;
+        let graph = capture.end()?;
+        let mut least = Duration::MAX;
+        for _ in 0..REPLAYS {
+            graph.launch(&self.stream)?;
+            self.stream.wait()?;
+            least = least.min(end.since(&begin)?);
+        }
+        Ok(least)
+    }
+}

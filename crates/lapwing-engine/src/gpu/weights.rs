@@ -1,0 +1,159 @@
+//! A model's numbers as a device holds them: each in the form in which kernels read it, all in one block.
+
+use std::collections::BTreeMap;
+
+use half::f16;
+
+use super::args::{Address, Region};
+use super::layout::{Kind, stride};
+use crate::plan::{Plan, WeightId};
+
+/// A number of the model's in one form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Piece {
+    /// A product's right side, `[n][k]`, k padded with zeros to a multiple of 32.
+    Product(WeightId, Kind),
+    /// The same in single precision, rounded to the 10 bits of tf32.
+    Rounded(WeightId),
+    /// What each column of it in 8 bits is multiplied by.
+    Scales(WeightId),
+    /// A row, or a column of one number.
+    Row(WeightId),
+    /// A table that is looked up.
+    Table(WeightId, Kind),
+    /// The program of the node at this place.
+    Code(usize),
+}
+
+/// Which pieces a plan needs, and where each lies.
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    places: BTreeMap<Piece, usize>,
+    codes: BTreeMap<usize, Vec<i32>>,
+    bytes: usize,
+}
+
+impl Book {
+    /// Where a piece lies; it gets a place where it has none yet.
+    pub fn place(&mut self, plan: &Plan, piece: Piece) -> Address {
+        let length = self.length(plan, piece);
+        let end = &mut self.bytes;
+        let offset = *self.places.entry(piece).or_insert_with(|| {
+            let offset = *end;
+            *end += length.next_multiple_of(256);
+            offset
+        });
+        Address::new(Region::Weights, offset)
+    }
+
+    /// Where the program of a node lies, which is `code`.
+    pub fn code(&mut self, plan: &Plan, node: usize, code: Vec<i32>) -> Address {
+        self.codes.insert(node, code);
+        self.place(plan, Piece::Code(node))
+    }
+
+    /// How large the block is.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// As what a product's right side is stored; `None` of what is none.
+    #[must_use]
+    pub fn product(&self, id: WeightId) -> Option<Kind> {
+        if self.places.contains_key(&Piece::Rounded(id)) {
+            return Some(Kind::F32);
+        }
+        [Kind::F32, Kind::F16, Kind::S8].into_iter().find(|kind| self.places.contains_key(&Piece::Product(id, *kind)))
+    }
+
+    /// As what a table is stored that is looked up; `None` of what is none.
+    #[must_use]
+    pub fn table(&self, id: WeightId) -> Option<Kind> {
+        [Kind::F32, Kind::F16].into_iter().find(|kind| self.places.contains_key(&Piece::Table(id, *kind)))
+    }
+
+    fn length(&self, plan: &Plan, piece: Piece) -> usize {
+        match piece {
+            Piece::Product(id, kind) => plan.weight(id).width * deep(plan.weight(id).rows) * kind.bytes(),
+            Piece::Rounded(id) => plan.weight(id).width * deep(plan.weight(id).rows) * 4,
+            Piece::Scales(id) => 4 * plan.weight(id).width,
+            Piece::Row(id) => 4 * plan.weight(id).data.len(),
+            Piece::Table(id, kind) => plan.weight(id).rows * stride(plan.weight(id).width) * kind.bytes(),
+            Piece::Code(node) => 4 * self.codes.get(&node).map_or(0, Vec::len),
+        }
+    }
+
+    /// Gives each piece's bytes to `put`, with where they lie.
+    ///
+    /// # Errors
+    ///
+    /// What `put` ends with.
+    pub fn write<E>(&self, plan: &Plan, mut put: impl FnMut(usize, &[u8]) -> Result<(), E>) -> Result<(), E> {
+        self.places.iter().try_for_each(|(piece, offset)| put(*offset, &self.piece(plan, *piece)))
+    }
+
+    fn piece(&self, plan: &Plan, piece: Piece) -> Vec<u8> {
+        let floats = |values: &mut dyn Iterator<Item = f32>| values.flat_map(f32::to_le_bytes).collect();
+        match piece {
+            Piece::Product(id, Kind::S8) => columns(plan, id)
+                .flat_map(|(_, column)| {
+                    let scale = scale(&column);
+                    column.into_iter().map(move |x| (x / scale).round_ties_even().clamp(-127.0, 127.0) as i8 as u8)
+                })
+                .collect(),
+            Piece::Product(id, Kind::F16) => {
+                columns(plan, id).flat_map(|(_, column)| column).flat_map(|x| f16::from_f32(x).to_le_bytes()).collect()
+            }
+            Piece::Product(id, _) => floats(&mut columns(plan, id).flat_map(|(_, column)| column)),
+            Piece::Rounded(id) => floats(&mut columns(plan, id).flat_map(|(_, column)| column).map(tf32)),
+            Piece::Scales(id) => floats(&mut columns(plan, id).map(|(_, column)| scale(&column))),
+            Piece::Row(id) => floats(&mut plan.weight(id).data.iter().copied()),
+            Piece::Table(id, kind) => table(plan, id, kind),
+            Piece::Code(node) => self.codes.get(&node).into_iter().flatten().flat_map(|word| word.to_le_bytes()).collect(),
+        }
+    }
+}
+
+/// A product's depth as it is stored.
+#[must_use]
+pub const fn deep(k: usize) -> usize {
+    k.next_multiple_of(32)
+}
+
+/// The columns of a product's right side, padded.
+fn columns(plan: &Plan, id: WeightId) -> impl Iterator<Item = (usize, Vec<f32>)> {
+    let weight = plan.weight(id);
+    (0..weight.width).map(move |column| {
+        let mut values: Vec<f32> = (0..weight.rows).map(|row| weight.data[row * weight.width + column]).collect();
+        values.resize(deep(weight.rows), 0.0);
+        (column, values)
+    })
+}
+
+/// What a column in 8 bits is multiplied by; 1 where all of it is zero.
+fn scale(column: &[f32]) -> f32 {
+    let most = column.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+    if most > 0.0 { most / 127.0 } else { 1.0 }
+}
+
+/// Rounded to 10 bits of fraction, to the nearest, ties away from zero: cvt.rna.tf32.f32.
+fn tf32(x: f32) -> f32 {
+    if x.is_finite() { f32::from_bits((x.to_bits() + 0x1000) & !0x1fff) } else { x }
+}
+
+fn table(plan: &Plan, id: WeightId, kind: Kind) -> Vec<u8> {
+    let weight = plan.weight(id);
+    let stride = stride(weight.width);
+    let mut bytes = Vec::with_capacity(weight.rows * stride * kind.bytes());
+    for row in weight.data.chunks_exact(weight.width) {
+        for column in 0..stride {
+            let x = row.get(column).copied().unwrap_or(0.0);
+            match kind {
+                Kind::F16 => bytes.extend(f16::from_f32(x).to_le_bytes()),
+                _ => bytes.extend(x.to_le_bytes()),
+            }
+        }
+    }
+    bytes
+}

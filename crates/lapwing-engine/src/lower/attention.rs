@@ -1,0 +1,261 @@
+//! Attention, piece by piece: what has a row and a column for each token exists only between the product of queries and
+//! keys and that with the values, and only what a softmax of scaled and masked scores needs may happen to it.
+
+use tract_onnx::prelude::TypedNode;
+use tract_onnx::tract_core::ops::change_axes::AxisOp;
+
+use super::form::{Axis, Matrix};
+use super::linear::Mapped;
+use super::{Lowering, Tensors, scalar};
+use crate::plan::{Binary, Columns, Instruction, Op, Program, Rows, ValueId};
+
+/// One axis of scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Score {
+    Batch,
+    Head,
+    Query,
+    Key,
+    One,
+}
+
+/// Scores of queries against keys, or what a softmax made of them.
+#[derive(Clone, Debug)]
+pub(super) struct Scores {
+    q: ValueId,
+    k: ValueId,
+    heads: usize,
+    head: usize,
+    scale: f32,
+    /// Added to the scores of each key.
+    bias: Option<ValueId>,
+    axes: Vec<Score>,
+    is_softmax: bool,
+}
+
+/// Below this, a number that is added to a score leaves nothing of it.
+const ABSORBS: f32 = -1e30;
+
+impl Scores {
+    /// With other axes.
+    pub(super) fn changed(&self, op: &AxisOp) -> Result<Self, String> {
+        let mut axes = self.axes.clone();
+        match op {
+            AxisOp::Add(at) => axes.insert(*at, Score::One),
+            AxisOp::Rm(at) if axes[*at] == Score::One => {
+                axes.remove(*at);
+            }
+            AxisOp::Move(from, to) => {
+                let axis = axes.remove(*from);
+                axes.insert(*to, axis);
+            }
+            other => return Err(format!("changes the axes of scores by {other:?}")),
+        }
+        Ok(Self { axes, ..self.clone() })
+    }
+
+    /// Over the keys.
+    pub(super) fn softmax(&self, axis: usize) -> Result<Self, String> {
+        if self.axes.get(axis) != Some(&Score::Key) || self.is_softmax {
+            return Err("is not over the keys".into());
+        }
+        Ok(Self { is_softmax: true, ..self.clone() })
+    }
+
+    /// Whether a matrix has a number for each key, and the same for each query and head.
+    fn is_by_key(&self, matrix: &Matrix) -> bool {
+        let fits = |(axis, score): (&Axis, &Score)| match axis {
+            Axis::Batch => *score == Score::Batch,
+            Axis::Token => *score == Score::Key,
+            Axis::Column(_) => false,
+            Axis::One | Axis::Spread(_) => true,
+        };
+        matrix.axes.len() == self.axes.len() && matrix.axes.iter().zip(&self.axes).all(fits)
+    }
+}
+
+impl Lowering<'_> {
+    /// The product of queries and keys.
+    pub(super) fn scores(&mut self, node: &TypedNode, axes: &[Mapped], q: &Matrix, k: &Matrix) -> Result<Scores, String> {
+        let no = || "multiplies two matrices in a way that no attention does".to_owned();
+        let of = |matrix: &Matrix, place: Option<usize>| place.map(|place| matrix.axes[place]);
+        let rank = axes.iter().filter_map(|axis| axis.out).max().map_or(0, |last| last + 1);
+        let mut out = vec![Score::One; rank];
+        let (mut heads, mut head) = (None, None);
+        for axis in axes {
+            let (a, b) = (of(q, axis.a), of(k, axis.b));
+            let score = match (a, b, axis.out) {
+                (Some(Axis::Batch), Some(Axis::Batch), Some(_)) => Score::Batch,
+                (Some(Axis::Token), None, Some(_)) => Score::Query,
+                (None, Some(Axis::Token), Some(_)) => Score::Key,
+                (Some(Axis::Column(i)), Some(Axis::Column(j)), Some(_)) if heads.is_none() => {
+                    heads = Some((i, j));
+                    Score::Head
+                }
+                (Some(Axis::Column(i)), Some(Axis::Column(j)), None) if head.is_none() => {
+                    head = Some((i, j));
+                    continue;
+                }
+                (None | Some(Axis::One), None | Some(Axis::One), _) => Score::One,
+                _ => return Err(no()),
+            };
+            if let Some(place) = axis.out {
+                out[place] = score;
+            }
+        }
+        let has = |score: Score| out.iter().filter(|own| **own == score).count() == 1;
+        if !(has(Score::Batch) && has(Score::Query) && has(Score::Key)) {
+            return Err(no());
+        }
+        // in a row, the columns of a head are neighbours, and nothing else is there
+        let is_sound = |matrix: &Matrix, place: Option<usize>, of_head: Option<usize>| {
+            let all = usize::from(place.is_some()) + usize::from(of_head.is_some()) == matrix.sizes.len();
+            all && place.is_none_or(|place| of_head.is_none_or(|of_head| place < of_head))
+        };
+        let (in_q, in_k): (Vec<_>, Vec<_>) = [heads, head].into_iter().map(Option::unzip).unzip();
+        if !is_sound(q, in_q[0], in_q[1]) || !is_sound(k, in_k[0], in_k[1]) {
+            return Err("has heads whose columns are no neighbours".into());
+        }
+        let length = |place: Option<(usize, usize)>| place.map_or(1, |(place, _)| q.sizes[place]);
+        let (heads, head) = (length(heads), length(head));
+        let (q, first) = self.unscaled(node, q);
+        let (k, second) = self.unscaled(node, k);
+        Ok(Scores { q, k, heads, head, scale: first * second, bias: None, axes: out, is_softmax: false })
+    }
+
+    /// The value without a factor that it was multiplied by last, and that factor.
+    fn unscaled(&mut self, node: &TypedNode, matrix: &Matrix) -> (ValueId, f32) {
+        let value = self.float(node, matrix);
+        let Some(made) = self.plan.nodes.iter().find(|made| made.output == value) else { return (value, 1.0) };
+        let Op::Map { program, args } = &made.op else { return (value, 1.0) };
+        let [first, second, Instruction::Binary(op @ (Binary::Mul | Binary::Div), 0, 1)] = program.code() else {
+            return (value, 1.0);
+        };
+        let (arg, factor) = match (first, second, op, &args[..]) {
+            (Instruction::Arg(0), Instruction::Scalar(factor), Binary::Mul, [arg])
+            | (Instruction::Scalar(factor), Instruction::Arg(0), Binary::Mul, [arg]) => (*arg, *factor),
+            (Instruction::Arg(0), Instruction::Scalar(divisor), Binary::Div, [arg]) => (*arg, 1.0 / divisor),
+            _ => return (value, 1.0),
+        };
+        if self.plan.value(arg).width == matrix.width() { (arg, factor) } else { (value, 1.0) }
+    }
+
+    /// Scores that are multiplied by a number or have a mask added; `None` where no input is scores.
+    pub(super) fn scored(&mut self, node: &TypedNode, op: Binary) -> Result<Option<Scores>, String> {
+        let (scores, other, is_left) = match (self.input(node, 0)?, self.input(node, 1)?) {
+            (Tensors::Scores(scores), other) => (scores.clone(), other.clone(), true),
+            (other, Tensors::Scores(scores)) => (scores.clone(), other.clone(), false),
+            _ => return Ok(None),
+        };
+        let no = || format!("does {op:?} to scores in a way that no attention does");
+        if scores.is_softmax {
+            return Err(no());
+        }
+        let number = if let Tensors::Const(tensor) = &other { scalar(tensor) } else { None };
+        let made = match (op, number, other) {
+            (Binary::Mul, Some(factor), _) => self.times(node, scores, factor),
+            (Binary::Div, Some(divisor), _) if is_left => self.times(node, scores, 1.0 / divisor),
+            // the same for every key: the softmax takes it out
+            (Binary::Add, Some(_), _) => scores,
+            (Binary::Add, None, Tensors::Matrix(bias)) if scores.is_by_key(&bias) => {
+                let value = self.float(node, &bias);
+                self.biased(node, scores, value)
+            }
+            _ => return Err(no()),
+        };
+        Ok(Some(made))
+    }
+
+    fn times(&mut self, node: &TypedNode, scores: Scores, factor: f32) -> Scores {
+        let bias = scores.bias.map(|bias| {
+            let steps = vec![Instruction::Arg(0), Instruction::Scalar(factor), Instruction::Binary(Binary::Mul, 0, 1)];
+            self.push(&node.name, Rows::Token, 1, Op::Map { program: Program::new(steps), args: vec![bias] })
+        });
+        Scores { scale: scores.scale * factor, bias, ..scores }
+    }
+
+    fn biased(&mut self, node: &TypedNode, scores: Scores, more: ValueId) -> Scores {
+        let bias = match scores.bias {
+            None => more,
+            Some(bias) => {
+                let steps = vec![Instruction::Arg(0), Instruction::Arg(1), Instruction::Binary(Binary::Add, 0, 1)];
+                self.push(&node.name, Rows::Token, 1, Op::Map { program: Program::new(steps), args: vec![bias, more] })
+            }
+        };
+        Scores { bias: Some(bias), ..scores }
+    }
+
+    /// Scores of which some keys' are replaced by a number so low that nothing would be left of them if it were added.
+    pub(super) fn masked(&mut self, node: &TypedNode) -> Result<Option<Scores>, String> {
+        let (scores, other, is_kept_where_true) = match (self.input(node, 1)?, self.input(node, 2)?) {
+            (Tensors::Scores(scores), other) => (scores.clone(), other.clone(), true),
+            (other, Tensors::Scores(scores)) => (scores.clone(), other.clone(), false),
+            _ => return Ok(None),
+        };
+        let number = if let Tensors::Const(tensor) = &other { scalar(tensor) } else { None };
+        let number = number.filter(|number| *number <= ABSORBS).ok_or("replaces scores by what is no mask")?;
+        let mask = self.matrix(node, 0)?;
+        if !scores.is_by_key(&mask) || scores.is_softmax {
+            return Err("has a mask that is not the same for every query and head".into());
+        }
+        let mut steps = vec![Instruction::Arg(0), Instruction::Scalar(0.0), Instruction::Scalar(number)];
+        steps.push(if is_kept_where_true { Instruction::Where(0, 1, 2) } else { Instruction::Where(0, 2, 1) });
+        let more = self.push(&node.name, Rows::Token, 1, Op::Map { program: Program::new(steps), args: vec![mask.value] });
+        Ok(Some(self.biased(node, scores, more)))
+    }
+
+    /// The product with the values.
+    pub(super) fn attend(&mut self, node: &TypedNode, axes: &[Mapped], scores: &Scores, v: &Matrix) -> Result<Matrix, String> {
+        let no = || "multiplies scores in a way that no attention does".to_owned();
+        if !scores.is_softmax {
+            return Err("multiplies scores without a softmax".into());
+        }
+        let rank = axes.iter().filter_map(|axis| axis.out).max().map_or(0, |last| last + 1);
+        let mut out = vec![Axis::One; rank];
+        let (mut head, mut column) = (None, None);
+        for axis in axes {
+            let (score, own) = (axis.a.map(|place| scores.axes[place]), axis.b.map(|place| v.axes[place]));
+            let made = match (score, own, axis.out) {
+                (Some(Score::Batch), Some(Axis::Batch), Some(_)) => Axis::Batch,
+                (Some(Score::Query), None, Some(_)) => Axis::Token,
+                (Some(Score::Key), Some(Axis::Token), None) => continue,
+                (Some(Score::Head), Some(Axis::Column(place)), Some(_)) if v.sizes[place] == scores.heads => {
+                    head = Some(place);
+                    Axis::Column(0)
+                }
+                (None, Some(Axis::Column(place)), Some(_)) if column.is_none() => {
+                    column = Some(place);
+                    Axis::Column(usize::from(scores.heads > 1))
+                }
+                (None | Some(Score::One), None | Some(Axis::One), _) => Axis::One,
+                _ => return Err(no()),
+            };
+            if let Some(place) = axis.out {
+                out[place] = made;
+            }
+        }
+        let in_order = head.is_none_or(|head| column.is_none_or(|column| head < column));
+        if !in_order || (scores.heads > 1 && head.is_none()) {
+            return Err("has heads whose columns are no neighbours".into());
+        }
+        let head_out = column.map_or(1, |place| v.sizes[place]);
+        if scores.heads * head_out != v.width() {
+            return Err(no());
+        }
+        let v = self.float(node, v);
+        let columns = |value| Columns { value, from: 0 };
+        let op = Op::Attention {
+            q: columns(scores.q),
+            k: columns(scores.k),
+            v: columns(v),
+            heads: scores.heads,
+            head: scores.head,
+            head_out,
+            scale: scores.scale,
+            bias: scores.bias,
+        };
+        let value = self.push(&node.name, Rows::Token, scores.heads * head_out, op);
+        let sizes = if scores.heads > 1 { vec![scores.heads, head_out] } else { vec![head_out] };
+        Ok(Matrix { value, axes: out, sizes }.squeezed())
+    }
+}

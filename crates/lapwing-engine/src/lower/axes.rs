@@ -1,0 +1,210 @@
+//! Operators that only say otherwise how a tensor lies, or take parts of it: no arithmetic.
+
+use std::sync::Arc;
+
+use tract_onnx::prelude::{TDim, Tensor, TypedNode};
+use tract_onnx::tract_core::internal::DimLike;
+use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Slice, TypedConcat};
+use tract_onnx::tract_core::ops::change_axes::AxisOp;
+
+use super::form::{Axis, Matrix};
+use super::{Lowering, Made, Tensors};
+use crate::plan::{Columns, Fold, Instruction, Op, Program, Rows, Type};
+
+impl Lowering<'_> {
+    pub(super) fn change_axes(&mut self, node: &TypedNode, op: &AxisOp) -> Made {
+        let made = match self.input(node, 0)? {
+            Tensors::Matrix(matrix) => Tensors::Matrix(changed(matrix, op)?),
+            Tensors::Const(tensor) => Tensors::Const(changed_const(tensor, op)?),
+            Tensors::ByPosition(tensor, axis, from) => {
+                let axis = moved(*axis, op).ok_or("changes the axis of the tokens")?;
+                Tensors::ByPosition(changed_const(tensor, op)?, axis, *from)
+            }
+            Tensors::Positions { from, axis, rank } => {
+                let axis = moved(*axis, op).ok_or("changes the axis of the tokens")?;
+                let rank = if matches!(op, AxisOp::Add(_)) { rank + 1 } else { rank - 1 };
+                Tensors::Positions { from: *from, axis, rank }
+            }
+            Tensors::Scores(scores) => Tensors::Scores(scores.changed(op)?),
+            count @ Tensors::Count { .. } => count.clone(),
+        };
+        Ok(Some(made))
+    }
+
+    /// A part of an axis: of columns, of positions, or the first token.
+    pub(super) fn slice(&mut self, node: &TypedNode, op: &Slice) -> Made {
+        let from = op.start.to_usize().map_err(|_| format!("begins at {}", op.start))?;
+        let made = match self.input(node, 0)?.clone() {
+            Tensors::Const(tensor) => match op.end.to_usize() {
+                Ok(to) => {
+                    let part = tensor.slice(op.axis, from, to).map_err(|e| format!("{e:#}"))?;
+                    Tensors::Const(Arc::new(part))
+                }
+                Err(_) if self.is_tokens(&(op.end.clone() - from)) => Tensors::ByPosition(tensor, op.axis, from),
+                Err(_) => return Err(format!("ends at {}", op.end)),
+            },
+            Tensors::Matrix(matrix) => match (matrix.axes[op.axis], op.end.to_usize()) {
+                (Axis::Token, Ok(1)) if from == 0 => Tensors::Matrix(self.first_token(node, &matrix)),
+                (Axis::Column(column), Ok(to)) => Tensors::Matrix(self.columns(node, &matrix, column, from, to)?),
+                (Axis::One, Ok(1)) if from == 0 => Tensors::Matrix(matrix),
+                (axis, _) => return Err(format!("cuts {from}..{} out of {axis:?}", op.end)),
+            },
+            Tensors::ByPosition(..) | Tensors::Positions { .. } | Tensors::Count { .. } | Tensors::Scores(_) => {
+                return Err("cuts what is no matrix".into());
+            }
+        };
+        Ok(Some(made))
+    }
+
+    pub(super) fn is_tokens(&self, length: &TDim) -> bool {
+        self.token.as_ref() == Some(length)
+    }
+
+    pub(super) fn first_token(&mut self, node: &TypedNode, matrix: &Matrix) -> Matrix {
+        let x = self.float(node, matrix);
+        let op = Op::Pool { x, fold: Fold::First };
+        let value = self.push(&node.name, Rows::Batch, matrix.width(), op);
+        let axes = matrix.axes.iter().map(|axis| if *axis == Axis::Token { Axis::One } else { *axis }).collect();
+        Matrix { value, axes, sizes: matrix.sizes.clone() }
+    }
+
+    pub(super) fn columns(
+        &mut self,
+        node: &TypedNode,
+        matrix: &Matrix,
+        column: usize,
+        from: usize,
+        to: usize,
+    ) -> Result<Matrix, String> {
+        if column > 0 {
+            return Err("cuts columns that are no neighbours".into());
+        }
+        let each: usize = matrix.sizes[1..].iter().product();
+        let value = self.float(node, matrix);
+        let op = Op::Slice(Columns { value, from: from * each });
+        let value = self.push(&node.name, matrix.rows(), (to - from) * each, op);
+        let mut sizes = matrix.sizes.clone();
+        sizes[0] = to - from;
+        Ok(Matrix { value, axes: matrix.axes.clone(), sizes }.squeezed())
+    }
+
+    /// Spreads axes of length one, which arithmetic does by itself.
+    pub(super) fn broadcast(&mut self, node: &TypedNode, op: &MultiBroadcastTo) -> Made {
+        let made = match self.input(node, 0)?.clone() {
+            Tensors::Matrix(matrix) => {
+                let mut axes = vec![Axis::One; op.shape.rank() - matrix.axes.len()];
+                axes.extend(&matrix.axes);
+                for (axis, dim) in axes.iter_mut().zip(op.shape.iter()) {
+                    let length = dim.to_usize().ok();
+                    if *axis == Axis::One && length != Some(1) {
+                        *axis = Axis::Spread(length);
+                    }
+                }
+                Tensors::Matrix(matrix.with_axes(axes))
+            }
+            Tensors::ByPosition(tensor, axis, from) => {
+                let added = op.shape.rank() - tensor.rank();
+                let mut shape = vec![1; added];
+                shape.extend(tensor.shape());
+                let tensor = (*tensor).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
+                Tensors::ByPosition(Arc::new(tensor), axis + added, from)
+            }
+            Tensors::Positions { from, axis, rank } => {
+                let added = op.shape.rank() - rank;
+                Tensors::Positions { from, axis: axis + added, rank: rank + added }
+            }
+            // arithmetic spreads it again
+            Tensors::Const(tensor) => {
+                let mut shape = vec![1; op.shape.rank() - tensor.rank()];
+                shape.extend(tensor.shape());
+                let tensor = (*tensor).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
+                Tensors::Const(Arc::new(tensor))
+            }
+            count @ Tensors::Count { .. } => count,
+            Tensors::Scores(_) => return Err("spreads what is no matrix".into()),
+        };
+        Ok(Some(made))
+    }
+
+    /// Columns side by side: the outermost ones, so that each part stays whole.
+    pub(super) fn concat(&mut self, node: &TypedNode, op: &TypedConcat) -> Made {
+        let mut parts = Vec::with_capacity(node.inputs.len());
+        for slot in 0..node.inputs.len() {
+            parts.push(outermost(&self.matrix(node, slot)?, op.axis).ok_or("joins more than outermost columns")?);
+        }
+        let first = parts.first().ok_or("joins nothing")?.clone();
+        if parts.iter().any(|part| part.axes != first.axes || part.sizes[1..] != first.sizes[1..]) {
+            return Err("joins columns that lie differently".into());
+        }
+        let values: Vec<_> = parts.iter().map(|part| self.float(node, part)).collect();
+        let mut sizes = first.sizes.clone();
+        sizes[0] = parts.iter().map(|part| part.sizes[0]).sum();
+        let value = self.push(&node.name, first.rows(), sizes.iter().product(), Op::Concat(values));
+        Ok(Some(Tensors::Matrix(Matrix { value, axes: first.axes, sizes }.squeezed())))
+    }
+
+    /// The matrix's value as float32.
+    pub(super) fn float(&mut self, node: &TypedNode, matrix: &Matrix) -> crate::plan::ValueId {
+        if self.plan.value(matrix.value).kind == Type::F32 { matrix.value } else { self.copied(matrix, &node.name) }
+    }
+
+    /// The same as a value of its own, of float32.
+    pub(super) fn copied(&mut self, matrix: &Matrix, name: &str) -> crate::plan::ValueId {
+        let program = Program::new(vec![Instruction::Arg(0)]);
+        self.push(name, matrix.rows(), matrix.width(), Op::Map { program, args: vec![matrix.value] })
+    }
+}
+
+/// The matrix with the axis at `at` as its outermost columns, be it one of length one; `None` where it is another.
+fn outermost(matrix: &Matrix, at: usize) -> Option<Matrix> {
+    match matrix.axes[at] {
+        Axis::Column(0) => Some(matrix.clone()),
+        Axis::One => {
+            let inner = |axis: &Axis| if let Axis::Column(place) = axis { Axis::Column(place + 1) } else { *axis };
+            let mut axes: Vec<Axis> = matrix.axes.iter().map(inner).collect();
+            axes[at] = Axis::Column(0);
+            let sizes = std::iter::once(1).chain(matrix.sizes.iter().copied()).collect();
+            Some(Matrix { value: matrix.value, axes, sizes })
+        }
+        _ => None,
+    }
+}
+
+fn changed(matrix: &Matrix, op: &AxisOp) -> Result<Matrix, String> {
+    let mut axes = matrix.axes.clone();
+    match op {
+        AxisOp::Add(at) => axes.insert(*at, Axis::One),
+        AxisOp::Rm(at) if axes[*at] == Axis::One => {
+            axes.remove(*at);
+        }
+        AxisOp::Rm(at) => return Err(format!("takes away axis {at}, which is {:?}", axes[*at])),
+        AxisOp::Move(from, to) => {
+            let axis = axes.remove(*from);
+            axes.insert(*to, axis);
+        }
+        AxisOp::Reshape(at, from, to) => {
+            let lengths = |dims: &[TDim]| -> Option<Vec<usize>> { dims.iter().map(|dim| dim.to_usize().ok()).collect() };
+            let (Some(from), Some(to)) = (lengths(from), lengths(to)) else {
+                return Err("joins or splits batch or tokens".into());
+            };
+            return matrix.reshaped(*at, &from, &to).ok_or_else(|| "joins columns that are no neighbours".into());
+        }
+    }
+    Ok(matrix.with_axes(axes))
+}
+
+fn changed_const(tensor: &Tensor, op: &AxisOp) -> Result<Arc<Tensor>, String> {
+    let mut tensor = tensor.clone();
+    op.change_tensor(&mut tensor, false).map_err(|e| format!("{e:#}"))?;
+    Ok(Arc::new(tensor))
+}
+
+/// Where an axis is after the change.
+fn moved(axis: usize, op: &AxisOp) -> Option<usize> {
+    match op {
+        AxisOp::Add(at) => Some(if *at <= axis { axis + 1 } else { axis }),
+        AxisOp::Rm(at) if *at == axis => None,
+        AxisOp::Rm(at) => Some(if *at < axis { axis - 1 } else { axis }),
+        _ => None,
+    }
+}

@@ -1,0 +1,353 @@
+//! A model that is ready to answer calls: by its plan where it has one, else by tract as it is. Tensors in, tensors out; several
+//! calls at a time where it has a plan, because then their rows are known not to touch one another.
+
+#[cfg(feature = "cuda")]
+mod gpu;
+mod on;
+mod planned;
+mod ports;
+mod traced;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use self::on::On;
+use self::planned::Planned;
+use self::traced::Traced;
+use super::EngineError;
+use super::lower::{Refused, lower};
+use super::onnx::Graph;
+use super::plan::Plan;
+use super::standing::{Fallback, Standing};
+use super::tensor::{Port, Tensor};
+
+/// What may run a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Its plan where it has one, else tract.
+    #[default]
+    Auto,
+    /// Tract, plan or not: to compare with.
+    Tract,
+}
+
+/// What is wanted of a model besides that it runs.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What may run it.
+    pub by: By,
+    /// How its plan is run.
+    pub plan: super::cpu::Options,
+    /// What is asked of a GPU; nothing where models run on the processor.
+    #[cfg(feature = "cuda")]
+    pub gpu: Option<super::gpu::Wish>,
+}
+
+impl Options {
+    /// Threads of a forward pass.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.plan.threads.count()
+    }
+}
+
+/// What one call brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Sequences; rows where the model has none.
+    pub rows: usize,
+    /// Tokens of all of them, those that are masked out included; rows where the model has no sequences.
+    pub executed: usize,
+    /// Of those, how many are not masked out.
+    pub useful: usize,
+    /// FLOPs of executed tokens, and of useful ones; `None` where the model has no plan.
+    pub flops: Option<(u64, u64)>,
+}
+
+/// What came of a batch.
+#[derive(Clone, Debug, Default)]
+pub struct Ran {
+    /// For each call its outputs, in the model's order.
+    pub outputs: Vec<Vec<Tensor>>,
+    /// Laying inputs end to end, in nanoseconds.
+    pub preprocessing_ns: u64,
+    /// The model.
+    pub forward_ns: u64,
+    /// Cutting outputs apart.
+    pub postprocessing_ns: u64,
+}
+
+/// The memory of one thread that runs a model.
+#[derive(Debug, Default)]
+pub struct Workspace {
+    planned: planned::Buffers,
+}
+
+/// A loaded model. Any number of threads may run it, each with a [`Workspace`] of its own.
+#[derive(Debug)]
+pub struct Model {
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    refused: Option<Refused>,
+    runner: Runner,
+    standing: Mutex<Arc<Standing>>,
+}
+
+/// What runs a model, the node for which it has no plan, and why it is not on the GPU that was looked for.
+type Made = (Runner, Option<Refused>, Option<Fallback>);
+
+/// Which outputs somebody wants, in the model's order.
+pub type Wanted = SmallVec<[bool; 8]>;
+
+#[derive(Debug)]
+enum Runner {
+    Planned(Box<Planned>),
+    Traced(Traced),
+}
+
+impl Model {
+    /// Loads an ONNX file; weights that lie outside of it must be in its folder.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`] with the part of the model that is at fault.
+    pub fn read(path: &Path, options: &Options) -> Result<Self, EngineError> {
+        Self::new(Graph::read(path)?, options)
+    }
+
+    /// Loads an ONNX model from memory.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`] with the part of the model that is at fault.
+    pub fn parse(bytes: &[u8], options: &Options) -> Result<Self, EngineError> {
+        Self::new(Graph::parse(bytes, None)?, options)
+    }
+
+    /// Makes a graph ready: lowered to a plan and fused, or where that is refused, optimised by tract.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] where neither can be done; [`EngineError::NoPlan`] where only a plan would do.
+    pub fn new(graph: Graph, options: &Options) -> Result<Self, EngineError> {
+        let (inputs, outputs) = (ports::inputs(&graph)?, ports::outputs(&graph)?);
+        let (runner, refused, fallback) = match plan(&graph, options.by) {
+            Ok(plan) => Self::by_plan(plan, graph, options)?,
+            Err(refused) => Self::by_tract(graph, refused, options)?,
+        };
+        let standing = match &runner {
+            Runner::Planned(planned) => Arc::new(planned.on().standing()),
+            Runner::Traced(_) => Arc::new(Standing { fallback, ..(*Standing::cpu("fp32")).clone() }),
+        };
+        Ok(Self { inputs, outputs, refused, runner, standing: Mutex::new(standing) })
+    }
+
+    fn by_plan(plan: Plan, graph: Graph, options: &Options) -> Result<Made, EngineError> {
+        #[cfg(feature = "cuda")]
+        let (plan, fallback) = match gpu::on_gpu(plan, options)? {
+            gpu::Put::There(on) => return Ok((Runner::Planned(Box::new(Planned::new(on))), None, None)),
+            gpu::Put::Not(plan, fallback) => (plan, fallback),
+        };
+        #[cfg(not(feature = "cuda"))]
+        let fallback = None;
+        match super::cpu::Executor::new(plan, options.plan.clone()) {
+            Ok(executor) => Ok((Runner::Planned(Box::new(Planned::new(On::Cpu(Box::new(executor), fallback)))), None, None)),
+            Err(e) => Self::by_tract(graph, Refused { node: e.node, operator: "plan".into(), reason: e.reason }, options),
+        }
+    }
+
+    fn by_tract(graph: Graph, refused: Refused, options: &Options) -> Result<Made, EngineError> {
+        if matches!(options.plan.precision, super::cpu::Precision::Int8(_)) {
+            return Err(EngineError::NoPlan(refused));
+        }
+        #[cfg(feature = "cuda")]
+        let fallback = gpu::without_plan(&refused, options)?;
+        #[cfg(not(feature = "cuda"))]
+        let fallback = None;
+        let _ = options;
+        Ok((Runner::Traced(Traced::new(graph)?), Some(refused), fallback))
+    }
+
+    /// Its inputs, in its own order.
+    #[must_use]
+    pub fn inputs(&self) -> &[Port] {
+        &self.inputs
+    }
+
+    /// Its outputs, in its own order.
+    #[must_use]
+    pub fn outputs(&self) -> &[Port] {
+        &self.outputs
+    }
+
+    /// `plan` or `tract`.
+    #[must_use]
+    pub const fn executor(&self) -> &'static str {
+        match &self.runner {
+            Runner::Planned(_) => "plan",
+            Runner::Traced(_) => "tract",
+        }
+    }
+
+    /// `fp32`, `tf32`, `fp16` or `int8`.
+    #[must_use]
+    pub fn precision(&self) -> &'static str {
+        self.standing().precision
+    }
+
+    /// Where it runs now. It may change with a run, and with nothing else.
+    #[must_use]
+    pub fn standing(&self) -> Arc<Standing> {
+        let standing = self.standing.lock();
+        #[cfg(feature = "cuda")]
+        let mut standing = standing;
+        #[cfg(feature = "cuda")]
+        if let Runner::Planned(planned) = &self.runner
+            && planned.on().has_moved(&standing)
+        {
+            *standing = Arc::new(planned.on().standing());
+        }
+        Arc::clone(&standing)
+    }
+
+    /// Which node has no plan, and why; `None` where the model has one.
+    #[must_use]
+    pub const fn refused(&self) -> Option<&Refused> {
+        self.refused.as_ref()
+    }
+
+    /// The plan, if it is run by one.
+    #[must_use]
+    pub const fn plan(&self) -> Option<&Plan> {
+        match &self.runner {
+            Runner::Planned(planned) => Some(planned.plan()),
+            Runner::Traced(_) => None,
+        }
+    }
+
+    /// The executor of its plan on the processor, if that is what runs it.
+    #[must_use]
+    pub fn plan_executor(&self) -> Option<&super::cpu::Executor> {
+        match &self.runner {
+            Runner::Planned(planned) => planned.executor(),
+            Runner::Traced(_) => None,
+        }
+    }
+
+    /// The executor of its plan on a GPU, if that is what runs it.
+    #[cfg(feature = "cuda")]
+    #[must_use]
+    pub fn gpu_executor(&self) -> Option<&super::gpu::Executor> {
+        match &self.runner {
+            Runner::Planned(planned) => planned.on().on_gpu(),
+            Runner::Traced(_) => None,
+        }
+    }
+
+    /// How long the parts of `runs` runs of calls take on a GPU; `None` where the model is run by none.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Run`] with what is wrong about the calls or the device.
+    #[cfg(feature = "cuda")]
+    pub fn gpu_pieces(
+        &self,
+        workspace: &mut Workspace,
+        calls: &[&[Tensor]],
+        runs: usize,
+    ) -> Result<Option<super::gpu::Pieces>, EngineError> {
+        match &self.runner {
+            Runner::Planned(planned) => planned.pieces(&mut workspace.planned, calls, runs),
+            Runner::Traced(_) => Ok(None),
+        }
+    }
+
+    /// Looks whether a call fits the model, puts its inputs in the model's order, and says what it brings.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Input`] with the tensor that does not fit, what was expected and what came.
+    pub fn accept(&self, inputs: &mut [Tensor]) -> Result<Work, EngineError> {
+        ports::order(&self.inputs, inputs)?;
+        match &self.runner {
+            Runner::Planned(planned) => planned.accept(inputs),
+            Runner::Traced(_) => Ok(ports::rows(inputs)),
+        }
+    }
+
+    /// Whether several calls may be run as one batch: only where their rows are known not to touch one another.
+    #[must_use]
+    pub const fn batches(&self) -> bool {
+        self.plan().is_some()
+    }
+
+    /// Whether calls have sequences of tokens.
+    #[must_use]
+    pub fn has_tokens(&self) -> bool {
+        self.plan().is_some_and(Plan::has_tokens)
+    }
+
+    /// How many tokens a sequence may have; `None` where there is no end, or it is not known.
+    #[must_use]
+    pub fn longest(&self) -> Option<usize> {
+        self.plan().and_then(Plan::longest)
+    }
+
+    /// A call of so many rows, of so many tokens where the model has them, that means nothing: every number is one, every id
+    /// nought, and the mask leaves all tokens in.
+    #[must_use]
+    pub fn made_up(&self, rows: usize, length: usize) -> Vec<Tensor> {
+        ports::made_up(&self.inputs, self.plan().and_then(Plan::mask), rows, length)
+    }
+
+    /// Runs calls that were accepted. Where the model has no plan, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Input`] where a value of theirs has no meaning to the model (an id that a table does not have),
+    /// [`EngineError::Run`] where the executor fails. With several calls, either may be the fault of any of them.
+    /// [`EngineError::Device`] where the device fails for good.
+    pub fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]]) -> Result<Ran, EngineError> {
+        self.run_for(workspace, calls, &smallvec::smallvec![true; self.outputs.len()])
+    }
+
+    /// As [`Self::run`], where only some outputs are wanted; the others may come without elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::run`].
+    pub fn run_for(&self, workspace: &mut Workspace, calls: &[&[Tensor]], wanted: &Wanted) -> Result<Ran, EngineError> {
+        match &self.runner {
+            Runner::Planned(planned) => planned.run(&mut workspace.planned, &self.outputs, calls, wanted),
+            Runner::Traced(traced) => {
+                let _ = (workspace, wanted);
+                traced.run(&self.outputs, calls)
+            }
+        }
+    }
+}
+
+/// A graph's plan, fused.
+fn plan(graph: &Graph, by: By) -> Result<Plan, Refused> {
+    if by == By::Tract {
+        return Err(refused("tract was asked for"));
+    }
+    if let Some(open) = &graph.open {
+        let reason = format!("its shapes are not the same for all lengths: {}", open.reason);
+        return Err(Refused { node: open.node().to_owned(), operator: "graph".into(), reason });
+    }
+    let mut plan = lower(&graph.typed)?;
+    super::fuse::fuse(&mut plan);
+    Ok(plan)
+}
+
+/// The model as a whole.
+fn refused(reason: &str) -> Refused {
+    Refused { node: "model".into(), operator: "graph".into(), reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! What a model says about its inputs and outputs, and whether a call's tensors are those.
+
+use tract_onnx::prelude::{DatumType, OutletId, TractError, TypedFact};
+
+use super::Work;
+use crate::EngineError;
+use crate::onnx::Graph;
+use crate::tensor::{Datatype, Port, Tensor};
+
+/// The inputs, in the model's order.
+pub(super) fn inputs(graph: &Graph) -> Result<Vec<Port>, EngineError> {
+    let model = &graph.typed;
+    let port = |(at, outlet): (usize, &OutletId)| {
+        let name = model.node(outlet.node).name.clone();
+        let part = format!("input {name}");
+        let fails = |e: TractError| EngineError::part(&part, format!("{e:#}"));
+        let made = port(part.clone(), name, model.outlet_fact(*outlet).map_err(fails)?)?;
+        let open = graph.open.as_ref().map(|open| open.input(at)).transpose().map_err(fails)?;
+        Ok(Port { shape: open.unwrap_or(made.shape), ..made })
+    };
+    model.inputs.iter().enumerate().map(port).collect()
+}
+
+/// The outputs, in the model's order.
+pub(super) fn outputs(graph: &Graph) -> Result<Vec<Port>, EngineError> {
+    let model = &graph.typed;
+    // a model may take one length only: then its outputs have those of that
+    let open = graph.open.as_ref().and_then(|open| open.outputs().ok());
+    let port = |(at, outlet): (usize, &OutletId)| {
+        let name = model.outlet_label(*outlet).unwrap_or(&model.node(outlet.node).name).to_owned();
+        let part = format!("output {name}");
+        let fails = |e: TractError| EngineError::part(&part, format!("{e:#}"));
+        let made = port(part.clone(), name, model.outlet_fact(*outlet).map_err(fails)?)?;
+        let shape = open.as_ref().and_then(|open| open.get(at).cloned()).unwrap_or(made.shape);
+        Ok(Port { shape, ..made })
+    };
+    model.outputs.iter().enumerate().map(port).collect()
+}
+
+fn port(part: String, name: String, fact: &TypedFact) -> Result<Port, EngineError> {
+    let datatype = datatype(fact.datum_type)
+        .ok_or_else(|| EngineError::part(part, format!("its element type, {:?}, is not taken", fact.datum_type)))?;
+    let shape = fact.shape.iter().map(|dim| dim.to_i64().ok().and_then(|length| usize::try_from(length).ok())).collect();
+    Ok(Port { name, datatype, shape })
+}
+
+/// The protocol's type for tract's, if there is one.
+pub(super) fn datatype(kind: DatumType) -> Option<Datatype> {
+    Some(match kind {
+        DatumType::Bool => Datatype::Bool,
+        DatumType::U8 => Datatype::Uint8,
+        DatumType::U16 => Datatype::Uint16,
+        DatumType::U32 => Datatype::Uint32,
+        DatumType::U64 => Datatype::Uint64,
+        DatumType::I8 => Datatype::Int8,
+        DatumType::I16 => Datatype::Int16,
+        DatumType::I32 => Datatype::Int32,
+        DatumType::I64 | DatumType::TDim => Datatype::Int64,
+        DatumType::F16 => Datatype::Fp16,
+        DatumType::F32 => Datatype::Fp32,
+        DatumType::F64 => Datatype::Fp64,
+        _ => return None,
+    })
+}
+
+/// Puts a call's tensors in the order of the ports, and holds each against its port.
+pub(super) fn order(ports: &[Port], tensors: &mut [Tensor]) -> Result<(), EngineError> {
+    for (at, port) in ports.iter().enumerate() {
+        let Some(found) = tensors.iter().skip(at).position(|tensor| tensor.name == port.name) else {
+            let got: Vec<_> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+            return Err(EngineError::input(
+                &port.name,
+                format!("is an input of the model, and not among those that came: {got:?}"),
+            ));
+        };
+        tensors.swap(at, at + found);
+        fits(port, &tensors[at])?;
+    }
+    if let Some(more) = tensors.get(ports.len()) {
+        let known: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
+        return Err(EngineError::input(&more.name, format!("is no input of the model, or came twice; its inputs are {known:?}")));
+    }
+    Ok(())
+}
+
+fn fits(port: &Port, tensor: &Tensor) -> Result<(), EngineError> {
+    let fails = |reason: String| Err(EngineError::input(&tensor.name, reason));
+    if tensor.datatype != port.datatype {
+        return fails(format!("expected {}, got {}", port.datatype.name(), tensor.datatype.name()));
+    }
+    let is_fit = |(want, got): (&Option<usize>, &usize)| want.map_or(*got > 0, |want| want == *got);
+    if tensor.shape.len() != port.shape.len() || !port.shape.iter().zip(&tensor.shape).all(is_fit) {
+        return fails(format!("expected shape {}, got {:?}", shown(&port.shape), tensor.shape));
+    }
+    let elements = tensor.shape.iter().try_fold(1_usize, |product, length| product.checked_mul(*length));
+    let bytes = elements.and_then(|elements| elements.checked_mul(tensor.datatype.bytes()));
+    if bytes != Some(tensor.data.len()) {
+        let expected = bytes.map_or("more bytes than can be".to_owned(), |bytes| format!("{bytes} bytes"));
+        return fails(format!("shape {:?} asks for {expected}, got {}", tensor.shape, tensor.data.len()));
+    }
+    Ok(())
+}
+
+/// `[-1, 64]`, as the protocol writes it.
+fn shown(shape: &[Option<usize>]) -> String {
+    let lengths: Vec<String> = shape.iter().map(|length| length.map_or("-1".to_owned(), |length| length.to_string())).collect();
+    format!("[{}]", lengths.join(", "))
+}
+
+/// What a call brings to a model of which nothing is known: rows by its first tensor.
+pub(super) fn rows(tensors: &[Tensor]) -> Work {
+    let rows = tensors.first().and_then(|tensor| tensor.shape.first().copied()).unwrap_or(1);
+    Work { rows, executed: rows, useful: rows, flops: None }
+}
+
+/// A call of ones and, where numbers are whole, of noughts, but for the mask: the first open axis has `rows` of them, others
+/// `length`.
+pub(super) fn made_up(ports: &[Port], mask: Option<usize>, rows: usize, length: usize) -> Vec<Tensor> {
+    let tensor = |(at, port): (usize, &Port)| {
+        let open = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or(if axis == 0 { rows } else { length });
+        let shape: Vec<usize> = port.shape.iter().enumerate().map(open).collect();
+        let whole = [u8::from(mask == Some(at)), 0, 0, 0, 0, 0, 0, 0];
+        let one: &[u8] = match port.datatype {
+            Datatype::Fp16 => &[0, 0x3c],
+            Datatype::Bf16 => &[0x80, 0x3f],
+            Datatype::Fp32 => &[0, 0, 0x80, 0x3f],
+            Datatype::Fp64 => &[0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
+            other => &whole[..other.bytes()],
+        };
+        let data = one.repeat(shape.iter().product()).into();
+        Tensor { name: port.name.clone(), datatype: port.datatype, shape, data }
+    };
+    ports.iter().enumerate().map(tensor).collect()
+}

@@ -1,0 +1,179 @@
+//! The thread of a served model: warms it up, then takes batches and answers their calls. It ends when the queue is closed,
+//! which it does itself where the model's device fails for good.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::state::State;
+use super::{Waiter, told, warm};
+use crate::EngineError;
+use crate::batch::{Config, Cost, Item, Queue, Taken};
+use crate::clock::Stamp;
+use crate::model::{Model, Ran, Wanted, Workspace};
+use crate::service::{About, Answer, Batched, CallError, Stages, Standing};
+use crate::tensor::Tensor;
+
+pub(super) struct Worker {
+    about: About,
+    model: Arc<Model>,
+    queue: Arc<Queue<Waiter>>,
+    state: Arc<State>,
+    config: Config,
+    workspace: Workspace,
+    /// Where the last batch ran.
+    standing: Arc<Standing>,
+}
+
+impl Worker {
+    pub(super) fn new(about: About, model: Arc<Model>, queue: Arc<Queue<Waiter>>, state: Arc<State>, config: Config) -> Self {
+        let standing = model.standing();
+        Self { about, model, queue, state, config, workspace: Workspace::default(), standing }
+    }
+
+    /// Runs until the queue is closed and empty.
+    pub(super) fn run(mut self) {
+        let began = Stamp::now();
+        let (model, queue, config) = (self.model.clone(), self.queue.clone(), self.config);
+        let all: Wanted = model.outputs().iter().map(|_| true).collect();
+        match warm::up(&model, &config, |call| self.forward(&[call], &all), |cost, ns| queue.observe(cost, ns)) {
+            Ok(runs) => tracing::info!(
+                model = self.about.name,
+                version = self.about.version,
+                executor = self.about.executor,
+                device = self.standing.device,
+                precision = self.standing.precision,
+                runs,
+                ms = began.elapsed() / 1_000_000,
+                "warm"
+            ),
+            Err(EngineError::Device { reason }) => self.end(&reason),
+            Err(error) => tracing::warn!(model = self.about.name, %error, "cannot be warmed up; the first calls will be slow"),
+        }
+        self.state.set_warm(true);
+        let (mut batch, mut expired) = (Vec::new(), Vec::new());
+        while self.queue.take(&mut batch, &mut expired) == Taken::Calls {
+            for item in expired.drain(..) {
+                let waited_ns = item.arrived.elapsed();
+                answer(item.payload, Err(CallError::Deadline { waited_ns }));
+            }
+            if !batch.is_empty() {
+                self.batch(&mut batch, Stamp::now());
+            }
+        }
+    }
+
+    /// Runs a batch that was closed at `closed`, and answers its calls.
+    fn batch(&mut self, batch: &mut Vec<Item<Waiter>>, closed: Stamp) {
+        if let Some(fault) = self.state.fault() {
+            return refuse(batch, &fault);
+        }
+        let calls: Vec<&[Tensor]> = batch.iter().map(|item| &item.payload.inputs[..]).collect();
+        let wanted = self.wanted(batch);
+        match self.forward(&calls, &wanted) {
+            Ok(ran) => {
+                self.queue.observe(cost(batch), ran.forward_ns);
+                deliver(batch, ran, closed, &self.standing);
+            }
+            Err(EngineError::Device { reason }) => {
+                self.end(&reason);
+                refuse(batch, &CallError::Device { reason });
+            }
+            Err(error) if batch.len() == 1 => refuse(batch, &told(&error)),
+            // the fault of one of them must not be that of the others
+            Err(_) => {
+                for item in batch.drain(..) {
+                    self.batch(&mut vec![item], closed);
+                }
+            }
+        }
+    }
+
+    /// Nothing can be run any more: no call is taken from here on, and those that wait are told.
+    fn end(&self, reason: &str) {
+        if self.state.end(&self.standing, reason) {
+            let About { name, version, .. } = &self.about;
+            tracing::error!(model = name, version, reason, "the device failed; the model is not ready any more");
+        }
+        self.queue.close();
+    }
+
+    /// Looks where the model ran last, and tells of a move.
+    fn look(&mut self) {
+        let standing = self.model.standing();
+        if let Some(fallback) = standing.fallback.as_ref().filter(|fallback| self.standing.fallback.as_ref() != Some(fallback)) {
+            let About { name, version, .. } = &self.about;
+            tracing::warn!(
+                model = name,
+                version,
+                reason = fallback.reason.label(),
+                "runs on the processor now: {}",
+                fallback.told
+            );
+        }
+        self.standing = standing;
+    }
+
+    /// The outputs that any of these calls wants.
+    fn wanted(&self, batch: &[Item<Waiter>]) -> Wanted {
+        let mut wanted: Wanted = self.about.outputs.iter().map(|_| false).collect();
+        for at in batch.iter().flat_map(|item| &item.payload.outputs) {
+            if let Some(wanted) = wanted.get_mut(*at) {
+                *wanted = true;
+            }
+        }
+        wanted
+    }
+
+    /// Runs calls; a panic of an executor is an error of theirs.
+    fn forward(&mut self, calls: &[&[Tensor]], wanted: &Wanted) -> Result<Ran, EngineError> {
+        #[cfg(test)]
+        if let Some(reason) = self.state.breaks.lock().clone() {
+            return Err(EngineError::Device { reason });
+        }
+        let ran = catch_unwind(AssertUnwindSafe(|| self.model.run_for(&mut self.workspace, calls, wanted)));
+        self.look();
+        ran.unwrap_or_else(|_| {
+            self.workspace = Workspace::default();
+            Err(EngineError::Run { reason: "the executor panicked".into() })
+        })
+    }
+}
+
+fn cost(batch: &[Item<Waiter>]) -> Cost {
+    batch.iter().fold(Cost::default(), |sum, item| sum.plus(item.cost))
+}
+
+fn deliver(batch: &mut Vec<Item<Waiter>>, ran: Ran, closed: Stamp, standing: &Arc<Standing>) {
+    let batched = batch.iter().fold(Batched { calls: batch.len(), ..Batched::default() }, |sum, item| {
+        let work = item.payload.work;
+        let (flops, useful_flops) = work.flops.unzip();
+        Batched {
+            rows: sum.rows + work.rows,
+            executed: sum.executed + work.executed,
+            useful: sum.useful + work.useful,
+            flops: flops.map(|flops| sum.flops.unwrap_or(0) + flops),
+            useful_flops: useful_flops.map(|flops| sum.useful_flops.unwrap_or(0) + flops),
+            ..sum
+        }
+    });
+    for (item, outputs) in batch.drain(..).zip(ran.outputs) {
+        let outputs = item.payload.outputs.iter().filter_map(|at| outputs.get(*at).cloned()).collect();
+        let stages = Stages {
+            queue_ns: closed.since(item.arrived),
+            preprocessing_ns: ran.preprocessing_ns,
+            forward_ns: ran.forward_ns,
+            postprocessing_ns: ran.postprocessing_ns,
+        };
+        answer(item.payload, Ok(Answer { outputs, stages, batch: batched, standing: Arc::clone(standing) }));
+    }
+}
+
+/// Answers every call with the same fault.
+fn refuse(batch: &mut Vec<Item<Waiter>>, fault: &CallError) {
+    batch.drain(..).for_each(|item| answer(item.payload, Err(fault.clone())));
+}
+
+/// A caller that is gone is not missed.
+fn answer(waiter: Waiter, outcome: Result<Answer, CallError>) {
+    drop(waiter.answer.send(outcome));
+}

@@ -1,0 +1,146 @@
+//! What a served model is to whoever serves it: what it says about itself, and calls that are answered some time later.
+
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub use super::standing::{Fallback, Reason, Standing};
+use super::tensor::{Port, Tensor};
+use crate::clock::Stamp;
+
+/// What a model says about itself, and what never changes; where it runs may ([`Standing`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct About {
+    /// The name under which it is served.
+    pub name: String,
+    /// Its version; a number by custom, compared as one.
+    pub version: String,
+    /// What runs it: `plan` (the fused plan, on this engine's own kernels) or `tract` (the graph as it is, by tract).
+    pub executor: &'static str,
+    /// Why it has no plan, beginning with the node's name; `None` where it has one.
+    pub refused: Option<String>,
+    /// Its inputs, in the model's order.
+    pub inputs: Vec<Port>,
+    /// Its outputs, in the model's order.
+    pub outputs: Vec<Port>,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// One tensor for each input of the model, in any order.
+    pub inputs: Vec<Tensor>,
+    /// The names of the outputs that are wanted; all where there is none.
+    pub outputs: Vec<String>,
+    /// When an answer is of no use any more.
+    pub deadline: Option<Stamp>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The outputs that were wanted, in the order in which they were asked for (else in the model's).
+    pub outputs: Vec<Tensor>,
+    /// Where the time went.
+    pub stages: Stages,
+    /// With what it ran together.
+    pub batch: Batched,
+    /// Where that batch ran.
+    pub standing: Arc<Standing>,
+}
+
+/// Where the time of one call went, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// From the call to the moment at which its batch was closed: the wait for others, and for a free executor.
+    pub queue_ns: u64,
+    /// Inputs of the batch's calls laid end to end.
+    pub preprocessing_ns: u64,
+    /// The model.
+    pub forward_ns: u64,
+    /// Outputs cut into those of each call.
+    pub postprocessing_ns: u64,
+}
+
+/// The batch in which a call ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batched {
+    /// How many calls it held, this one included.
+    pub calls: usize,
+    /// Sequences of all of them; rows where the model has no sequences.
+    pub rows: usize,
+    /// Tokens that were executed, padding included; rows where the model has no sequences.
+    pub executed: usize,
+    /// Of those, how many were useful: not masked out.
+    pub useful: usize,
+    /// FLOPs of the batch; `None` where the model has no plan.
+    pub flops: Option<u64>,
+    /// FLOPs over the true lengths of its sequences.
+    pub useful_flops: Option<u64>,
+}
+
+impl Batched {
+    /// What part of the executed tokens was padding: at least 0, below 1.
+    #[must_use]
+    pub fn padding_waste(&self) -> f64 {
+        if self.executed == 0 { 0.0 } else { 1.0 - self.useful as f64 / self.executed as f64 }
+    }
+}
+
+/// Why a call got no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The caller's fault.
+    #[error("{tensor}: {reason}")]
+    Input {
+        /// The tensor's name, or `inputs` and `outputs` for the lists of them.
+        tensor: String,
+        /// What was expected, and what came.
+        reason: String,
+    },
+    /// As many calls wait as may.
+    #[error("queue: {waiting} calls are waiting, which is the limit")]
+    Full {
+        /// How many.
+        waiting: usize,
+    },
+    /// It would have been, or was, answered too late.
+    #[error("deadline: passed after {waited_ns} ns in the queue")]
+    Deadline {
+        /// How long it waited.
+        waited_ns: u64,
+    },
+    /// The model is not warm yet, or is being stopped.
+    #[error("model: {reason}")]
+    NotReady {
+        /// Which of them.
+        reason: String,
+    },
+    /// The model's device failed, and the model cannot run any more.
+    #[error("device: {reason}")]
+    Device {
+        /// What the device reported.
+        reason: String,
+    },
+    /// The engine's fault.
+    #[error("model: {reason}")]
+    Failed {
+        /// What the executor said.
+        reason: String,
+    },
+}
+
+/// An answer that is on its way.
+pub type Pending = Pin<Box<dyn Future<Output = Result<Answer, CallError>> + Send>>;
+
+/// A model that can be called.
+pub trait Servable: Debug + Send + Sync {
+    /// What it says about itself.
+    fn about(&self) -> &About;
+    /// Where it runs now.
+    fn standing(&self) -> Arc<Standing>;
+    /// Whether it is warm, and can run.
+    fn is_ready(&self) -> bool;
+    /// Calls it. Work begins at once, not when the answer is first asked for.
+    fn infer(&self, call: Call) -> Pending;
+}

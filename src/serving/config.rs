@@ -1,0 +1,318 @@
+//! What can be set about the engine: which models, where they are served, and how they are run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::{Bind, Checks, Cpus, File, Folder, Period, Size, Switch};
+use lapwing_engine::{Precision, batch};
+
+/// The version of a model that names none.
+const VERSION: &str = "1";
+
+/// The section `engine`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, expecting = "a section of keys")]
+pub struct Config {
+    /// An ONNX file, served under the file's name without its ending. Default off.
+    pub model: Switch<File>,
+    /// More of them, each under a name, or a name and a version: `fraud`, `fraud@2`.
+    pub models: BTreeMap<String, PathBuf>,
+    /// Where they are served: the Open Inference Protocol by REST and gRPC. Default `127.0.0.1:8081`.
+    pub listen: Bind,
+    /// What they run on. Default `auto`.
+    pub device: Device,
+    /// What runs them. Default `auto`.
+    pub executor: Executor,
+    /// In what numbers. Default `fp32`.
+    pub precision: Precision,
+    /// A folder in which the driver's and CUDA's libraries are looked for before the system's. Default off.
+    pub cuda_lib_dir: Switch<Folder>,
+    /// Ranges for 8 bits, as `lapwing engine quantize` writes them. Default off: each row its own range.
+    pub calibration: Switch<File>,
+    /// Threads of a forward pass. Default 0: as many as there are processors besides the data plane's; 0 to 1024.
+    pub threads: usize,
+    /// To which processors they are held. Default `auto`: beside the proxy, the last; alone, none.
+    pub cpus: Cpus,
+    /// How batches are formed. Default `adaptive`.
+    pub policy: Policy,
+    /// How long a call waits for others in any case. Default 0 s; 0 to 1 min.
+    pub min_wait: Period,
+    /// How long it waits for others at most. Default 5 ms; 0 to 1 min.
+    pub max_wait: Period,
+    /// Tokens of a batch, or rows where a model has none; a larger call runs alone. Default 16,384; 1 to 16,777,216.
+    pub max_batch_tokens: usize,
+    /// Calls of a batch. Default 256; 1 to 65,536.
+    pub max_batch_calls: usize,
+    /// Calls that may wait; more are refused. Default 1024; 1 to 1,000,000.
+    pub queue: usize,
+    /// A request's body. Default 64 MiB; 1 KiB to 4 GiB.
+    pub max_body: Size,
+    /// When a request that names no time of its own is given up. Default off.
+    pub timeout: Switch<Period>,
+}
+
+/// What models run on. Text: `auto`, `cpu`, `cuda` (the same as `cuda:0`), `cuda:1`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Device {
+    /// The first GPU where one takes the model, else the processor.
+    #[default]
+    Auto,
+    /// The processor.
+    Cpu,
+    /// The GPU of this number, 0 to 255, and nothing else.
+    Cuda(usize),
+}
+
+impl TryFrom<String> for Device {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        // u8 takes a sign, which is no number of a device
+        let number = text.strip_prefix("cuda:").filter(|number| number.bytes().all(|b| b.is_ascii_digit()));
+        match (text, number.and_then(|number| number.parse::<u8>().ok())) {
+            ("auto", _) => Ok(Self::Auto),
+            ("cpu", _) => Ok(Self::Cpu),
+            ("cuda", _) => Ok(Self::Cuda(0)),
+            (_, Some(number)) => Ok(Self::Cuda(number.into())),
+            _ => Err("must be auto, cpu, cuda, or cuda and a number up to 255, as in cuda:1".into()),
+        }
+    }
+}
+
+impl From<Device> for String {
+    fn from(device: Device) -> Self {
+        device.to_string()
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+/// What runs models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Executor {
+    /// A model's plan where it has one, else tract.
+    #[default]
+    Auto,
+    /// Tract, plan or not.
+    Tract,
+}
+
+/// How batches are formed. Text: `adaptive`, or `fixed:8`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Policy {
+    /// By what calls cost, and waiting only as long as it pays.
+    #[default]
+    Adaptive,
+    /// In order of arrival: so many calls, or what has come when the oldest has waited for `max_wait`.
+    Fixed(usize),
+}
+
+impl TryFrom<String> for Policy {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let calls =
+            text.trim().strip_prefix("fixed:").and_then(|calls| calls.parse().ok()).filter(|calls| (1..=65_536).contains(calls));
+        match (text.trim(), calls) {
+            ("adaptive", _) => Ok(Self::Adaptive),
+            (_, Some(calls)) => Ok(Self::Fixed(calls)),
+            _ => Err("must be adaptive, or fixed and a number of calls up to 65536, as in fixed:8".into()),
+        }
+    }
+}
+
+impl From<Policy> for String {
+    fn from(policy: Policy) -> Self {
+        policy.to_string()
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Adaptive => f.write_str("adaptive"),
+            Self::Fixed(calls) => write!(f, "fixed:{calls}"),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            model: Switch::Off,
+            models: BTreeMap::new(),
+            listen: Bind::loopback(8081),
+            device: Device::default(),
+            executor: Executor::default(),
+            precision: Precision::default(),
+            cuda_lib_dir: Switch::Off,
+            calibration: Switch::Off,
+            threads: 0,
+            cpus: Cpus::default(),
+            policy: Policy::default(),
+            min_wait: Period::from_secs(0),
+            max_wait: Period::from_millis(5),
+            max_batch_tokens: 16_384,
+            max_batch_calls: 256,
+            queue: 1024,
+            max_body: Size::mib(64),
+            timeout: Switch::Off,
+        }
+    }
+}
+
+/// A model that is to be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its file.
+    pub path: &'a Path,
+}
+
+impl Config {
+    /// Whether there is a model to serve.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.model.is_on() || !self.models.is_empty()
+    }
+
+    /// The models to serve.
+    pub fn wanted(&self) -> impl Iterator<Item = Wanted<'_>> {
+        let one = self.model.on().map(|file| Wanted { name: stem(file.path()), version: VERSION.to_owned(), path: file.path() });
+        let named = self.models.iter().map(|(key, path)| {
+            let (name, version) = versioned(key);
+            Wanted { name: name.to_owned(), version: version.to_owned(), path }
+        });
+        one.into_iter().chain(named)
+    }
+
+    /// The batcher's limits.
+    #[must_use]
+    pub fn batching(&self) -> batch::Config {
+        batch::Config {
+            policy: match self.policy {
+                Policy::Adaptive => batch::Policy::Adaptive,
+                Policy::Fixed(calls) => batch::Policy::Fixed { calls },
+            },
+            max_calls: self.max_batch_calls,
+            max_rows: self.max_batch_tokens,
+            max_tokens: self.max_batch_tokens,
+            min_wait_ns: self.min_wait.as_nanos(),
+            max_wait_ns: self.max_wait.as_nanos(),
+            queue_calls: self.queue,
+        }
+    }
+
+    /// Reports what is out of range, and models that have one name.
+    pub fn check(&self, checks: &mut Checks) {
+        checks.range("threads", &self.threads, 0..=1024);
+        checks.range("min_wait", &self.min_wait, Period::from_secs(0)..=Period::from_secs(60));
+        checks.range("max_wait", &self.max_wait, Period::from_secs(0)..=Period::from_secs(60));
+        if self.min_wait > self.max_wait && checks.is_sound("max_wait") {
+            checks.fault("min_wait", self.min_wait, format!("must be at most max_wait, which is {}", self.max_wait));
+        }
+        checks.range("max_batch_tokens", &self.max_batch_tokens, 1..=16_777_216);
+        checks.range("max_batch_calls", &self.max_batch_calls, 1..=65_536);
+        checks.range("queue", &self.queue, 1..=1_000_000);
+        checks.range("max_body", &self.max_body, Size::kib(1)..=Size::mib(4096));
+        if let Switch::On(timeout) = &self.timeout {
+            checks.range("timeout", timeout, Period::from_millis(1)..=Period::from_secs(3600));
+        }
+        self.check_where(checks);
+        if self.calibration.is_on() && self.precision != Precision::Int8 {
+            checks.fault("calibration", &self.calibration, "is of no use unless precision is int8");
+        }
+        if self.calibration.is_on() && self.wanted().count() > 1 {
+            checks.fault("calibration", &self.calibration, "is of one model, and there are several");
+        }
+        for (key, path) in &self.models {
+            let (name, version) = versioned(key);
+            let is_name = |text: &str| {
+                !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+            };
+            if !is_name(name) || version.parse::<u64>().is_err() {
+                let reason = "must be NAME or NAME@VERSION: letters, digits, _, - and dots, and a whole number";
+                checks.fault(&format!("models.{key}"), path.display(), reason);
+            }
+        }
+        let mut seen: Vec<Wanted<'_>> = Vec::new();
+        for wanted in self.wanted() {
+            if seen.iter().any(|other| (&other.name, &other.version) == (&wanted.name, &wanted.version)) {
+                let (name, version) = (&wanted.name, &wanted.version);
+                checks.fault("models", wanted.path.display(), format!("is a second model named {name}, version {version}"));
+            }
+            seen.push(wanted);
+        }
+    }
+}
+
+impl Config {
+    /// Reports what the device, the executor and the precision cannot do for one another.
+    fn check_where(&self, checks: &mut Checks) {
+        let (device, executor) = (self.device, self.executor);
+        let precision = self.precision.name();
+        if matches!(device, Device::Cuda(_)) && !cfg!(feature = "cuda") {
+            checks.fault("device", device, "is not in this build, which was made without the feature cuda");
+        }
+        if matches!(device, Device::Cuda(_)) && executor == Executor::Tract {
+            checks.fault("device", device, "is for plans alone, and executor is tract");
+        }
+        if executor == Executor::Tract && self.precision != Precision::Fp32 {
+            checks.fault("precision", precision, "is for plans alone, and executor is tract");
+        }
+        if self.precision.is_gpus() && !cfg!(feature = "cuda") {
+            checks.fault("precision", precision, "is for a GPU alone, and this build was made without the feature cuda");
+        }
+        if device == Device::Cpu && self.precision.is_gpus() {
+            checks.fault("precision", precision, "is for a GPU alone, and device is cpu");
+        }
+        if let Switch::On(folder) = &self.cuda_lib_dir {
+            if device == Device::Cpu {
+                checks.fault("cuda_lib_dir", folder, "is of no use while device is cpu");
+            } else if !folder.path().is_dir() {
+                checks.fault("cuda_lib_dir", folder, "is no folder that can be read");
+            }
+        }
+    }
+}
+
+/// The name and the version of `NAME` or `NAME@VERSION`.
+#[must_use]
+pub fn versioned(key: &str) -> (&str, &str) {
+    key.split_once('@').unwrap_or((key, VERSION))
+}
+
+/// The file's name without its ending, of letters, digits, `_`, `-` and dots only.
+#[must_use]
+pub fn stem(path: &Path) -> String {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' }).collect();
+    if plain.is_empty() { "model".to_owned() } else { plain }
+}
