@@ -3,15 +3,31 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// Paths that `src` includes, relative to the package, outside of test modules' own files.
+/// The folders of code that is built into the binary.
+const SOURCES: [&str; 2] = ["src", "crates/lapwing-engine/src"];
+
+/// `path` without its `..`.
+fn resolved(path: &Path) -> PathBuf {
+    let mut parts = Vec::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.into_iter().collect()
+}
+
+/// Paths that the code includes, relative to the package, outside of test modules' own files.
 fn included() -> Vec<PathBuf> {
-    let mut todo = vec![PathBuf::from("src")];
+    let mut todo = SOURCES.map(PathBuf::from).to_vec();
     let mut found = Vec::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     while let Some(at) = todo.pop() {
@@ -26,7 +42,7 @@ fn included() -> Vec<PathBuf> {
                 let code = text.split("#[cfg(test)]").next().unwrap_or("");
                 for at in code.match_indices("include_").map(|(at, _)| at) {
                     if let Some(name) = code[at..].lines().next().and_then(|l| l.split('"').nth(1)) {
-                        found.push(path.parent().unwrap().join(name));
+                        found.push(resolved(&path.parent().unwrap().join(name)));
                     }
                 }
             }
@@ -41,21 +57,31 @@ fn the_image_is_built_with_the_pinned_toolchain_from_locked_dependencies() {
     let channel = toolchain.lines().find_map(|l| l.strip_prefix("channel = ")).unwrap().trim_matches('"');
     let dockerfile = read("Dockerfile");
     assert!(dockerfile.contains(&format!("FROM rust:{channel}-")), "Dockerfile: not rust {channel}");
-    assert!(dockerfile.contains("cargo build --release --locked"));
+    assert!(dockerfile.contains("cargo build --profile dist --locked"));
     assert!(dockerfile.contains("USER 65532:65532"));
 }
 
 #[test]
 fn what_the_code_includes_is_in_the_images_context() {
     let included = included();
-    assert!(included.iter().any(|p| p.ends_with("digits.onnx")), "{included:?}");
+    assert!(included.iter().any(|p| p.extension().is_some_and(|e| e == "ptx")), "{included:?}");
     for path in included {
-        assert!(path.starts_with("src") && !path.to_string_lossy().contains(".."), "{} is not below src", path.display());
+        let is_in_context = path.starts_with("src") || path.starts_with("crates");
+        assert!(is_in_context, "{} is neither below src nor below crates", path.display());
     }
     let ignore = read(".dockerignore");
-    for kept in ["*", "!Cargo.toml", "!Cargo.lock", "!src", "!benches"] {
+    for kept in ["*", "!Cargo.toml", "!Cargo.lock", "!src", "!crates", "!benches"] {
         assert!(ignore.lines().any(|l| l == kept), ".dockerignore: {kept}");
     }
+}
+
+#[test]
+fn the_wheel_is_built_as_the_image_is() {
+    let project = read("pyproject.toml");
+    for line in ["bindings = \"bin\"", "profile = \"dist\"", "locked = true"] {
+        assert!(project.lines().any(|l| l == line), "pyproject.toml: {line}");
+    }
+    assert!(read("Cargo.toml").contains("\n[profile.dist]\n"));
 }
 
 #[test]
