@@ -6,14 +6,12 @@
 #![allow(unsafe_code, reason = "vector instructions, and one block of memory that values share")]
 
 pub mod attention;
-mod attention_core;
 pub mod embed;
 mod executor;
 pub mod gemm;
 mod held;
 pub mod level;
 pub mod map;
-mod map_ops;
 mod math;
 mod memory;
 pub mod norm;

@@ -1,10 +1,14 @@
 //! Runs elementwise programs (`program`) over blocks of rows that are small enough for temporaries to stay in the first-level cache.
 //! Nothing is allocated: temporaries lie in scratch of [`Program::scratch_len`] values.
 
+mod ops;
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 
+use self::ops::{Run, Splat, binary, choose, copy, unary};
 use super::level::Level;
-use super::map_ops::{Run, Splat, binary, choose, copy, unary};
 use super::program::{ArgShape, Instruction, MAX_INSTRUCTIONS, Program, Varies};
 use super::reduce::fold_row;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
@@ -305,6 +309,3 @@ unsafe fn once<S: Simd, const A: usize>(runs: [Run; A], to: *mut f32, n: usize, 
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

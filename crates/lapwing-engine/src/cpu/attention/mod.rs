@@ -1,12 +1,16 @@
 //! Multi-head attention over a ragged batch: each sequence's tokens attend to the keys of the same sequence only.
 //!
 //! Sizes are in values, not bytes. Nothing is allocated: the caller passes scratch of [`Attention::scratch_len`] values, which does not
-//! grow with a sequence's length. The arithmetic of one (sequence, head) is in `attention_core`.
+//! grow with a sequence's length. The arithmetic of one (sequence, head) is in `head`.
+
+mod head;
+#[cfg(test)]
+mod tests;
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::attention_core::{Head, scratch_len};
+use self::head::{Head, scratch_len};
 use super::level::Level;
 use super::shape::{ShapeError, at_least, inside, ragged};
 use super::simd::{Kernel, Simd, dispatch};
@@ -186,6 +190,3 @@ impl Kernel for Run<'_, '_, '_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

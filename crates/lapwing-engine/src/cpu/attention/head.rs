@@ -4,8 +4,8 @@
 //! broadcast. A block is up to two vectors of queries by [`KEYS`] keys; longer sequences take several key blocks with a running maximum
 //! (online softmax), so memory does not grow with their length.
 
-use super::math::exp;
-use super::simd::Simd;
+use crate::cpu::math::exp;
+use crate::cpu::simd::Simd;
 
 /// Queries in a block: two vectors of the widest level.
 pub(super) const QUERIES: usize = 32;

@@ -1,7 +1,7 @@
 //! The loops of elementwise programs: each function over runs of values, where a run is either consecutive or one value repeated.
 
-use super::math;
-use super::simd::Simd;
+use crate::cpu::math;
+use crate::cpu::simd::Simd;
 use crate::plan::{Binary, Unary};
 
 /// Where an operand's values come from: `step` 1 is consecutive values, 0 is the same vector again and again.

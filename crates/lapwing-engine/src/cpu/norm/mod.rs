@@ -2,6 +2,9 @@
 //! Sums are taken in two passes (mean first, then squares of what is left, which also corrects the mean), so that a large mean costs
 //! no precision.
 
+#[cfg(test)]
+mod tests;
+
 use super::level::Level;
 use super::math::exp;
 use super::shape::{ShapeError, exactly, rows_of};
@@ -329,6 +332,3 @@ impl Pass for Finish {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
