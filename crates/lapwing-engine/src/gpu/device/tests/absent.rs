@@ -1,4 +1,4 @@
-//! No driver, and drivers that cannot be used: an error in words each, and never a panic.
+//! No driver, and unusable drivers: each gives an error message and never a panic.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::super::{Device, DeviceError, Found};
 use super::super::{Modules, Version};
 use super::{alone, alone_with, fakes, test_name};
 
-/// What looking for the driver in the directory says.
+/// The error of looking for the driver in the directory.
 fn refusal(directory: Option<&Path>) -> String {
     Found::find(directory).unwrap_err().to_string()
 }
@@ -20,7 +20,7 @@ fn no_driver() {
             return eprintln!("SKIP: this machine has a driver");
         }
         assert_eq!(refusal(None), "no driver: libcuda.so.1 was not found");
-        // a directory that is not there, and one without a driver
+        // a directory that does not exist, and one without a driver
         assert_eq!(refusal(Some(Path::new("/nowhere"))), "no driver: libcuda.so.1 was not found");
         assert_eq!(refusal(Some(Path::new("/"))), "no driver: libcuda.so.1 was not found");
     });
@@ -51,7 +51,7 @@ fn a_driver_without_devices() {
     alone(test_name!(), || assert_eq!(refusal(Some(&fakes::driver("stub-no-device"))), "no device"));
 }
 
-/// Answers for a driver of one device that describes itself.
+/// Function bodies for a fake driver with one device and its properties.
 const DEVICE: [(&str, &str); 6] = [
     ("cuDriverGetVersion", "(int *version) { return *version = 12080, 0; }"),
     ("cuDeviceGetCount", "(int *count) { return *count = 1, 0; }"),
@@ -137,7 +137,7 @@ fn another_driver_than_the_one_in_use() {
     alone(test_name!(), || {
         let (first, second) = (fakes::driver("."), fakes::driver("old"));
         Found::find(Some(&first)).unwrap();
-        // the same again, and by the name under which it is open
+        // once more, and by the name under which it is open
         Found::find(Some(&first)).unwrap();
         assert_eq!(Found::find(None).unwrap().file, None);
         let path = second.join("libcuda.so.1");

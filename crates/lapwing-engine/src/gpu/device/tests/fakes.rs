@@ -1,5 +1,5 @@
-//! Drivers for tests: built when they are first needed, by make and the C compilers. `LAPWING_FAKES` names a folder where they
-//! are built already.
+//! Fake drivers for tests: built when they are first needed, by make and the C compilers. `LAPWING_FAKES` names a
+//! folder with prebuilt ones.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -9,12 +9,13 @@ use std::sync::OnceLock;
 
 use super::is_alone;
 
-/// Where their sources are, from the crate's folder.
+/// Their sources, relative to the crate's folder.
 const SOURCES: &str = "../../tests/gpu";
-/// What is built: the driver that runs kernels (of these files only), the same as an old one, those that do not start.
+/// What is built: the driver that runs kernels (of these files only), an old version of it, and the stubs that fail to
+/// start.
 const TARGETS: [&str; 4] = ["ONLY=moves", "fake", "fake-old", "stubs"];
 
-/// A folder of these tests', which stays.
+/// A persistent folder for these tests.
 pub(super) fn scratch(name: &str) -> PathBuf {
     let binary = std::env::current_exe().unwrap();
     // beside `deps`
@@ -23,7 +24,7 @@ pub(super) fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// The folder of a driver: ".", "old", "stub-…".
+/// The folder of a fake driver: ".", "old", "stub-…".
 pub(super) fn driver(kind: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let folder = BUILT.get_or_init(|| match std::env::var_os("LAPWING_FAKES") {
@@ -38,7 +39,7 @@ pub(super) fn driver(kind: &str) -> PathBuf {
 fn build() -> PathBuf {
     let folder = scratch("built");
     let lock = File::create(folder.join("lock")).unwrap();
-    // each situation is a process, and the first one builds for all
+    // each test case is a process; the first one builds for all
     lock.lock().unwrap();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(SOURCES);
     run(Command::new("make").arg("-s").arg("-C").arg(&sources).arg(format!("BUILD={}", folder.display())).args(TARGETS));
@@ -47,7 +48,7 @@ fn build() -> PathBuf {
     folder
 }
 
-/// The folder of a driver that runs the kernels of an MLP, and those that measure.
+/// The folder of a fake driver with the kernels of an MLP and those that measure peaks.
 #[allow(dead_code, reason = "the GPU tests of `engine bench`, which use it, have no access to it for now")]
 pub(crate) fn kernels() -> PathBuf {
     if let Some(folder) = std::env::var_os("LAPWING_FAKES") {
@@ -62,7 +63,8 @@ pub(crate) fn kernels() -> PathBuf {
     folder
 }
 
-/// A driver made of C: each of these functions answers 0, unless `bodies` has another answer of it (its parameters and body).
+/// Compiles a fake driver from C: each of these functions returns 0, unless `bodies` has another definition of it (its
+/// parameters and body).
 pub(super) fn made(name: &str, functions: &[&str], bodies: &[(&str, &str)]) -> PathBuf {
     let folder = scratch(name);
     if !is_alone() {
@@ -80,7 +82,7 @@ pub(super) fn made(name: &str, functions: &[&str], bodies: &[(&str, &str)]) -> P
     folder
 }
 
-/// Runs a command, which must succeed.
+/// Runs a command that must succeed.
 pub(super) fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));

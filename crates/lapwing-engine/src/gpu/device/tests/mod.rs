@@ -1,6 +1,6 @@
-//! Tests of the device layer: with no driver, with drivers that cannot be used, and with one that runs kernels on the host.
+//! Tests of the device layer: without a driver, with unusable drivers, and with one that runs kernels on the host.
 //!
-//! A library that was opened stays: so each situation runs in a process of its own, which is this test binary started again for
+//! An opened library stays open, so each test case runs in a process of its own: this test binary, started again for
 //! one test.
 
 mod absent;
@@ -11,17 +11,18 @@ mod products;
 
 use std::process::Command;
 
-/// Set in the process of one situation, to its test's name.
+/// Set in the process of a test case, to the test's name.
 const ALONE: &str = "LAPWING_TEST_ALONE";
 
-/// Runs `body` in a process of its own: here if this is it, else by starting this binary again for the test `name`.
+/// Runs `body` in a process of its own: here if this is that process, else by starting this binary again for the test
+/// `name`.
 pub(crate) fn alone(name: &str, body: impl FnOnce()) {
     alone_with(name, &[], body);
 }
 
-/// The same, with more in the process' environment.
+/// Like `alone`, with additional environment variables.
 fn alone_with(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
-    // the binary's names of tests do not begin with the crate's
+    // the binary's test names do not begin with the crate's
     let name = name.split_once("::").map_or(name, |(_, rest)| rest);
     if std::env::var(ALONE).is_ok_and(|this| this == name) {
         return body();
@@ -35,12 +36,12 @@ fn alone_with(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
     assert!(said.contains("1 passed"), "{name} was not run:\n{said}");
 }
 
-/// Whether this is a process of one situation.
+/// Whether this is the process of a test case.
 fn is_alone() -> bool {
     std::env::var_os(ALONE).is_some()
 }
 
-/// The name of the test that calls it.
+/// The name of the calling test.
 macro_rules! test_name {
     () => {{
         fn here() {}

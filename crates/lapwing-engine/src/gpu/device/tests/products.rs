@@ -1,4 +1,4 @@
-//! cublasLt: absent, refused, and, by a fake one that multiplies on the host, each precision and epilogue.
+//! cublasLt: absent, rejected, and, with a fake library that multiplies on the host, each precision and epilogue.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ fn open() -> (Arc<Device>, CublasLt, Stream) {
     (device, lt, stream)
 }
 
-/// One number of a matrix: eighths from -2 to 2, so that sums of products are exact in 32 bits.
+/// An element of a matrix: eighths from -2 to 2, so that sums of products are exact in fp32.
 fn number(seed: usize, row: usize, column: usize) -> f32 {
     ((seed * 31 + row * 17 + column * 13) % 33) as f32 / 8.0 - 2.0
 }
 
-/// A half, for numbers that are one.
+/// The bits of a float that fp16 represents exactly.
 fn half(number: f32) -> u16 {
     let bits = number.to_bits();
     if number == 0.0 {
@@ -45,7 +45,7 @@ fn whole(half: u16) -> f32 {
     f32::from_bits(u32::from(half & 0x8000) << 16 | ((u32::from(half & 0x7fff) << 13) + (112 << 23)))
 }
 
-/// A matrix on the device; what lies between its rows is no number.
+/// A matrix on the device, with NaN between its rows.
 fn matrix(stream: &Stream, product: &Product, seed: usize, rows: usize, width: usize, stride: u32) -> Block {
     let mut bytes = Vec::new();
     for row in 0..rows {
@@ -90,7 +90,7 @@ impl Case {
         Self { product, blocks, operands }
     }
 
-    /// What the device gives: rows of `y_stride`.
+    /// The result: rows of `y_stride`.
     fn result(&self, stream: &Stream) -> Vec<f32> {
         let mut bytes = vec![0; self.blocks[3].bytes()];
         self.blocks[3].download(stream, 0, &mut bytes).unwrap();
@@ -113,7 +113,7 @@ impl Case {
         for row in 0..self.product.rows as usize {
             let (row_of, rest) = result[row * self.product.y_stride as usize..][..self.product.y_stride as usize].split_at(N);
             let wanted: Vec<_> = (0..N).map(|column| self.wanted(row, column)).collect();
-            // halves have 11 bits: all sums here are eighths of eighths below 64
+            // fp16 has 11 significant bits: all sums here are multiples of 1/64 below 64
             let exact = row_of.iter().zip(&wanted).all(|(got, want)| match self.product.precision {
                 ProductPrecision::Fp16 => (got - want).abs() <= want.abs() / 1024.0,
                 _ => got == want,
@@ -190,7 +190,7 @@ fn every_precision_and_epilogue() {
 fn fp32_is_not_rounded_and_tf32_is() {
     alone(test_name!(), || {
         let (_device, lt, mut stream) = open();
-        // the last bit of fp32's fraction, which TF32 does not have
+        // the last bits of the fp32 significand, which TF32 does not have
         let (x, w) = (1.0_f32 + 2.0_f32.powi(-12), 1.0_f32);
         for (precision, wanted) in [(ProductPrecision::Fp32, x), (ProductPrecision::Tf32, 1.0)] {
             let shape = Product { rows: 1, n: 1, k: 1, x_stride: 8, w_stride: 8, y_stride: 8, ..product(precision) };
@@ -215,11 +215,11 @@ fn the_quickest_kernel_that_works_is_kept() {
     alone(test_name!(), || {
         let (_device, lt, mut stream) = open();
         let case = Case::new(&stream, product(ProductPrecision::Fp32));
-        // SAFETY: matrices of the shape, which live until the plan is made: nothing else is given.
+        // SAFETY: matrices of the shape, which live until the plan is made: nothing else is enqueued.
         let mut plan = || unsafe { lt.plan(&mut stream, case.product, &case.operands) }.unwrap();
         let first = plan().unwrap();
         let tuning = first.tuning();
-        // not the library's favourite, 21, nor 22, which it refuses
+        // not the library's preferred algorithm, 21, nor 22, which it rejects
         assert_eq!((tuning.algorithm, tuning.proposed, tuning.refused), (23, 3, 1));
         assert_eq!((tuning.tile, tuning.stages, tuning.split_k, tuning.workspace_bytes), (20, 8, 2, 1 << 20));
         assert!(tuning.time.as_micros() >= 200 && tuning.time.as_micros() < 2000, "{tuning:?}");
@@ -257,7 +257,7 @@ fn shapes_without_a_kernel_and_shapes_that_are_none() {
             Operands { y: 0, ..case.operands },
             Operands { bias, ..case.operands },
         ] {
-            // SAFETY: refused.
+            // SAFETY: rejected.
             let refused = unsafe { lt.give(&stream, &found, &wrong) };
             assert!(matches!(refused, Err(DeviceError::Lt { .. })), "{wrong:?}");
         }
@@ -276,9 +276,9 @@ fn a_product_in_a_graph() {
         // SAFETY: as above.
         unsafe { capture.give(&lt, &plan, &case.operands) }.unwrap();
         let graph = capture.end().unwrap();
-        // the fake one's products are functions of the host
+        // the fake library's products are host functions
         assert_eq!(graph.counts().total(), 1);
-        // the graph holds the workspace
+        // the graph keeps the workspace alive
         drop((lt, plan));
         for _ in 0..10 {
             stream.fill(&case.blocks[3], 0, case.blocks[3].bytes(), 0xff).unwrap();

@@ -1,4 +1,4 @@
-//! Graphs: captured, launched a thousand times, sent to another thread, given up.
+//! Graphs: captured, launched a thousand times, sent to another thread, discarded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,12 +31,12 @@ fn request(device: &Arc<Device>) -> Request {
     capture.copy_in(&input, 0, &x, 0, 64).unwrap();
     capture.fill(&y, 0, 64, 0).unwrap();
     let plain = Copy::row(x.address(), y.address(), 16);
-    // SAFETY: rows of 16 numbers, which the graph holds by its copies.
+    // SAFETY: rows of 16 floats, which the graph keeps alive through its copies.
     unsafe { capture.launch(&kernel, SHAPE, plain.bytes()) }.unwrap();
     capture.copy_out(&y, 0, &output, 0, 64).unwrap();
     capture.record(&events[1]).unwrap();
     let last = Copy { flag: control.mapped() + 4, counter: counter.address(), ..plain };
-    // SAFETY: as above; the counter is held below, the control by who launches.
+    // SAFETY: as above; the counter is kept below, the control memory by the caller that launches.
     unsafe { capture.launch(&kernel, SHAPE, last.bytes()) }.unwrap();
     capture.keep(Arc::new(counter));
     let graph = capture.end().unwrap();
@@ -62,7 +62,7 @@ fn a_graph_does_a_thousand_requests() {
                 request.output.read(0, &mut output).unwrap();
                 assert_eq!(output, input, "request {i}");
             }
-            // the flag can be there before the stream is done with its last node
+            // the flag may be set before the stream has finished its last node
             request.stream.wait().unwrap();
             assert!(request.events[1].since(&request.events[0]).unwrap() > Duration::ZERO);
             assert_eq!(request.events[0].since(&request.events[1]).unwrap(), Duration::ZERO);
@@ -107,7 +107,7 @@ fn a_capture_can_be_given_up() {
         let capture = Capture::begin(&mut stream).unwrap();
         capture.fill(&block, 0, 64, 2).unwrap();
         drop(capture);
-        // what was written down was not done, and the stream can be used
+        // recorded work was not executed, and the stream is usable
         let mut back = [0; 64];
         block.download(&stream, 0, &mut back).unwrap();
         assert_eq!(back, [1; 64]);
@@ -136,7 +136,7 @@ fn a_request_is_one_launch_and_allocates_nothing() {
     let lines: Vec<_> = said.lines().collect();
     let first = lines.iter().position(|line| line.starts_with("graph launch")).unwrap();
     assert_eq!(&lines[first..first + 10], ["graph launch nodes 7"; 10], "{said}");
-    // afterwards only what is given back
+    // afterwards only frees
     assert!(!lines[first + 10..].iter().any(|line| line.starts_with("graph launch") || line.starts_with("alloc")), "{said}");
     assert!(!said.contains("leak"), "{said}");
 }
@@ -154,7 +154,7 @@ fn waiting_while_capturing_spoils_the_capture() {
         let error = capture.end().unwrap_err();
         assert!(error.to_string().contains("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"), "{error}");
         assert!(!error.is_fatal());
-        // and nothing else
+        // no other effect
         stream.wait().unwrap();
         device.check().unwrap();
     });
@@ -200,7 +200,7 @@ fn a_graph_waits_for_its_work_before_it_goes() {
         let graph = capture.end().unwrap();
         graph.launch(&stream).unwrap();
         drop(graph);
-        // nothing was freed, so that nothing else waited
+        // nothing was freed yet, so nothing else waited
         let mut back = [0; 64];
         output.read(0, &mut back).unwrap();
         assert_eq!(back, [9; 64]);

@@ -1,4 +1,4 @@
-//! Memory: counted, given back, copied to and from, and held as long as work names it.
+//! Memory: counted, freed, copied to and from, and kept alive as long as work uses it.
 
 use super::super::super::{Block, Device, DeviceError, Found, Pinned, Stream, Toward, Version};
 use super::super::{alone, fakes, test_name};
@@ -42,7 +42,7 @@ fn memory_is_counted_and_given_back() {
         assert_eq!(after.free_bytes, before.free_bytes);
         assert!(matches!(Block::new(&device, 0), Err(DeviceError::Range { .. })));
         assert!(Block::new(&device, 1 << 50).unwrap_err().is_out_of_memory());
-        // not a fault of the device
+        // not a device failure
         device.check().unwrap();
     });
 }

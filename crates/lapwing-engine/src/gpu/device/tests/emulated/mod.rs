@@ -1,4 +1,4 @@
-//! The whole layer against a driver that runs kernels on the host, and work only when it is waited for.
+//! The whole layer against a driver that runs kernels on the host, and executes work only when it is waited for.
 
 mod graphs;
 mod memory;
@@ -16,7 +16,7 @@ use super::fakes;
 const PTX: &str = include_str!("../copy.ptx");
 const SHAPE: Shape = Shape { grid: (1, 1), threads: 256, shared_bytes: 0 };
 
-/// CopyArgs of the kernels' sources.
+/// CopyArgs of the kernel sources.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Copy {
@@ -38,7 +38,7 @@ struct Copy {
 }
 
 impl Copy {
-    /// One row of as many numbers.
+    /// One row of `width` floats.
     fn row(x: u64, y: u64, width: i32) -> Self {
         let stride = (width + 7) / 8 * 8;
         let (dims, which, rows, x_kind, y_kind) = (0, 0, 1, 0, 0);
@@ -63,12 +63,12 @@ impl Copy {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: a struct of numbers without gaps.
+        // SAFETY: a struct of integers without padding.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
 }
 
-/// The device that runs kernels on the host.
+/// The emulated device.
 fn open() -> Arc<Device> {
     Device::open(&Found::find(Some(&fakes::driver("."))).unwrap(), 0).unwrap()
 }

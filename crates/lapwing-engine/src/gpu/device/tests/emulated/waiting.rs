@@ -1,4 +1,4 @@
-//! Waiting: for flags, for events, and for what never comes.
+//! Waiting: for flags, for events, and for flags that are never set.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn a_fault_is_told_by_every_way_to_wait() {
         let control = Pinned::new(&device, 4, Toward::Host).unwrap();
         let block = Block::new(&device, 64).unwrap();
         let args = Copy::row(block.address(), block.address(), 16);
-        // SAFETY: copies a row onto itself, but for the fault.
+        // SAFETY: copies a row onto itself, except for the fault.
         unsafe { stream.launch(&kernel(&device), SHAPE, args.bytes()) }.unwrap();
         let error = stream.wait_flag(&control, 0, &PATIENCE).unwrap_err();
         assert!(error.is_fatal(), "{error}");
@@ -75,11 +75,11 @@ fn a_wait_for_a_flag_has_an_end() {
 fn what_goes_wrong_in_a_drop_is_told_once() {
     alone_with(test_name!(), &[("LAPWING_FAKE_FAULT", "sync:1")], || {
         let device = open();
-        // its work's end is the first wait
+        // the first wait is the one in drop
         drop(Stream::new(&device).unwrap());
         let error = device.check().unwrap_err();
         assert!(matches!(&error, DeviceError::Call { call: "cuStreamSynchronize", code: 719, .. }), "{error}");
-        // not by the drop any more, but the context is lost
+        // no longer by the drop, but the context is lost
         assert!(matches!(device.check(), Err(DeviceError::Call { call: "cuStreamQuery", .. })));
     });
 }
