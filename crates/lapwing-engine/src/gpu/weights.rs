@@ -1,4 +1,4 @@
-//! A model's numbers as a device holds them: each in the form in which kernels read it, all in one block.
+//! A model's weights on a device: each in the form in which kernels read it, all in one buffer.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use super::args::{Address, Region};
 use super::layout::{Kind, stride};
 use crate::plan::{Plan, WeightId};
 
-/// A number of the model's in one form.
+/// A weight in one of its stored forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Piece {
-    /// A product's right side, `[n][k]`, k padded with zeros to a multiple of 32.
+    /// The right operand of a product, `[n][k]`, with k padded with zeros to a multiple of 32.
     Product(WeightId, Kind),
-    /// The same in single precision, rounded to the 10 bits of tf32.
+    /// The same in single precision, rounded to the 10 fraction bits of tf32.
     Rounded(WeightId),
-    /// What each column of it in 8 bits is multiplied by.
+    /// The scale of each column of an 8-bit product.
     Scales(WeightId),
-    /// A row, or a column of one number.
+    /// A row, or a column of single elements.
     Row(WeightId),
-    /// A table that is looked up.
+    /// A lookup table.
     Table(WeightId, Kind),
-    /// The program of the node at this place.
+    /// The encoded map program of the node with this index.
     Code(usize),
 }
 
-/// Which pieces a plan needs, and where each lies.
+/// The weights that a plan needs, and the offset of each.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     places: BTreeMap<Piece, usize>,
@@ -34,7 +34,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// Where a piece lies; it gets a place where it has none yet.
+    /// The address of a weight; assigned when it is first requested.
     pub fn place(&mut self, plan: &Plan, piece: Piece) -> Address {
         let length = self.length(plan, piece);
         let end = &mut self.bytes;
@@ -46,19 +46,19 @@ impl Book {
         Address::new(Region::Weights, offset)
     }
 
-    /// Where the program of a node lies, which is `code`.
+    /// The address of a node's encoded program, `code`.
     pub fn code(&mut self, plan: &Plan, node: usize, code: Vec<i32>) -> Address {
         self.codes.insert(node, code);
         self.place(plan, Piece::Code(node))
     }
 
-    /// How large the block is.
+    /// Size of the buffer in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// As what a product's right side is stored; `None` of what is none.
+    /// The element type of a product's right operand; `None` for any other weight.
     #[must_use]
     pub fn product(&self, id: WeightId) -> Option<Kind> {
         if self.places.contains_key(&Piece::Rounded(id)) {
@@ -67,7 +67,7 @@ impl Book {
         [Kind::F32, Kind::F16, Kind::S8].into_iter().find(|kind| self.places.contains_key(&Piece::Product(id, *kind)))
     }
 
-    /// As what a table is stored that is looked up; `None` of what is none.
+    /// The element type of a lookup table; `None` for any other weight.
     #[must_use]
     pub fn table(&self, id: WeightId) -> Option<Kind> {
         [Kind::F32, Kind::F16].into_iter().find(|kind| self.places.contains_key(&Piece::Table(id, *kind)))
@@ -84,11 +84,11 @@ impl Book {
         }
     }
 
-    /// Gives each piece's bytes to `put`, with where they lie.
+    /// Calls `put` with the offset and bytes of each weight.
     ///
     /// # Errors
     ///
-    /// What `put` ends with.
+    /// The first error that `put` returns.
     pub fn write<E>(&self, plan: &Plan, mut put: impl FnMut(usize, &[u8]) -> Result<(), E>) -> Result<(), E> {
         self.places.iter().try_for_each(|(piece, offset)| put(*offset, &self.piece(plan, *piece)))
     }
@@ -115,13 +115,13 @@ impl Book {
     }
 }
 
-/// A product's depth as it is stored.
+/// The stored depth of a product.
 #[must_use]
 pub const fn deep(k: usize) -> usize {
     k.next_multiple_of(32)
 }
 
-/// The columns of a product's right side, padded.
+/// The columns of a product's right operand, padded.
 fn columns(plan: &Plan, id: WeightId) -> impl Iterator<Item = (usize, Vec<f32>)> {
     let weight = plan.weight(id);
     (0..weight.width).map(move |column| {
@@ -131,13 +131,13 @@ fn columns(plan: &Plan, id: WeightId) -> impl Iterator<Item = (usize, Vec<f32>)>
     })
 }
 
-/// What a column in 8 bits is multiplied by; 1 where all of it is zero.
+/// The scale of an 8-bit column; 1 if the column is all zeros.
 fn scale(column: &[f32]) -> f32 {
     let most = column.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
     if most > 0.0 { most / 127.0 } else { 1.0 }
 }
 
-/// Rounded to 10 bits of fraction, to the nearest, ties away from zero: cvt.rna.tf32.f32.
+/// Rounds to 10 fraction bits, to nearest, ties away from zero: cvt.rna.tf32.f32.
 fn tf32(x: f32) -> f32 {
     if x.is_finite() { f32::from_bits((x.to_bits() + 0x1000) & !0x1fff) } else { x }
 }

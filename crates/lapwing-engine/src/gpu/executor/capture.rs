@@ -1,4 +1,4 @@
-//! A program as a CUDA graph: copies in, kernels, copies out; with events in between where somebody wants to know the times.
+//! Captures a program as a CUDA graph: input copies, kernels, output copies, and optionally timing events in between.
 
 use super::choice::Chosen;
 use super::state::Held;
@@ -10,27 +10,27 @@ use crate::gpu::route::{Route, Way};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A program whose memory is known.
+/// A program bound to memory addresses.
 pub(super) struct Bound<'a> {
     pub(super) executor: &'a Executor,
     pub(super) program: &'a Program,
     pub(super) route: Route,
     pub(super) bases: Bases,
-    /// What does each step.
+    /// The kernel selected for each step.
     pub(super) chosen: &'a [Chosen],
 }
 
-/// Events at the borders of a run's parts. Where nothing is copied there is none: two without anything between are up to two
-/// microseconds apart.
+/// Timing events at the boundaries of a run's phases. There is none around a phase without copies, because two events
+/// without work in between are up to two microseconds apart.
 #[derive(Debug)]
 pub(super) struct Marks {
-    /// Before the copy in, if there is one.
+    /// Before the input copy, if there is one.
     begin: Option<Event>,
     copied_in: Event,
     computed: Event,
-    /// Behind the copy out, if there is one.
+    /// After the output copy, if there is one.
     end: Option<Event>,
-    /// Behind each step, where somebody wants to know.
+    /// After each step, if steps are timed.
     steps: Vec<Event>,
 }
 
@@ -47,19 +47,19 @@ impl Marks {
         })
     }
 
-    /// With one behind each of so many steps.
+    /// Also with an event after each of `count` steps.
     pub(super) fn with_steps(device: &Arc<Device>, route: Route, count: usize) -> Result<Self, DeviceError> {
         let steps = (0..count).map(|_| Event::timed(device)).collect::<Result<_, _>>()?;
         Ok(Self { steps, ..Self::new(device, route)? })
     }
 
-    /// How long each step of the last run took, which is done.
+    /// The duration of each step of the last run, which must be done.
     pub(super) fn steps(&self) -> Result<Vec<Duration>, DeviceError> {
         let before = std::iter::once(&self.copied_in).chain(&self.steps);
         before.zip(&self.steps).map(|(before, behind)| behind.since(before)).collect()
     }
 
-    /// Of the last run, which is done.
+    /// The durations of the last run's phases; the run must be done.
     pub(super) fn times(&self) -> Result<Times, DeviceError> {
         let (begin, end) = (self.begin.as_ref().unwrap_or(&self.copied_in), self.end.as_ref().unwrap_or(&self.computed));
         Ok(Times {
@@ -71,12 +71,12 @@ impl Marks {
     }
 }
 
-/// Writes the program down on the memory that is held.
-#[allow(unsafe_code, reason = "a launch hands addresses to the device")]
+/// Captures the program on the given memory.
+#[allow(unsafe_code, reason = "a launch passes addresses to the device")]
 pub(super) fn capture(bound: &Bound<'_>, held: &mut Held, marks: Option<&Marks>) -> Result<Graph, GpuError> {
     let Bound { executor, program, route, bases, chosen } = bound;
     let places = &program.places;
-    // functions are looked up before: a capture must not load anything
+    // kernels are looked up before: a capture must not load modules
     let mut functions = Vec::with_capacity(program.steps.len());
     for step in &program.steps {
         let launch = match step {
@@ -96,7 +96,8 @@ pub(super) fn capture(bound: &Bound<'_>, held: &mut Held, marks: Option<&Marks>)
     let last = functions.len().saturating_sub(1);
     for (at, (launch, function)) in functions.iter().enumerate() {
         if let (Some(Chosen::Library(plan, operands)), Some(lt)) = (chosen.get(at), lt.as_ref()) {
-            // SAFETY: the operands lie in the weights and in this thread's memory, as those of our own kernels do (below)
+            // SAFETY: the operands lie in the weights and in this thread's memory, like those of our own kernels (see
+            // below)
             unsafe { capture.give(lt, plan, operands)? };
             mark(marks.and_then(|marks| marks.steps.get(at)))?;
             continue;
@@ -104,9 +105,9 @@ pub(super) fn capture(bound: &Bound<'_>, held: &mut Held, marks: Option<&Marks>)
         let is_last = at == last && route.outputs == Way::Mapped;
         let args = launch.args.bytes(bases, is_last);
         let shape = Shape { grid: launch.grid, threads: launch.kernel.threads, shared_bytes: launch.shared };
-        // SAFETY: the arguments are the fields of the kernel's structure; their addresses lie in the weights, which the executor
-        // holds, and in this thread's memory, in regions as large as the program says that they are; graphs are forgotten
-        // before either goes
+        // SAFETY: the arguments are the fields of the kernel's parameter struct. Their addresses lie in the weights,
+        // which the executor owns, and in this thread's memory, in regions that are as large as the program requires.
+        // Graphs are dropped before either of them
         unsafe { capture.launch(function, shape, &args)? };
         mark(marks.and_then(|marks| marks.steps.get(at)))?;
     }

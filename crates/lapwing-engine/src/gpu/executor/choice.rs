@@ -1,5 +1,5 @@
-//! Which kernel does a product of many rows: one that cublasLt proposes, where the library is there, or ours. Both are timed when
-//! the size first comes, and the quicker one stays for as long as its graph does.
+//! Selects the kernel of a product of many rows: cublasLt's, if the library is there, or ours. Both are timed when a
+//! size is first used, and the faster one is kept as long as its graph.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::gpu::header;
 use crate::gpu::lower::{Launch, Product, Program, Step};
 use crate::plan::Activation;
 
-/// Who does products of many rows.
+/// Which kernels compute products of many rows.
 #[derive(Clone, Debug, Default)]
 pub enum Gemm {
     /// Our own kernels.
     #[default]
     Own,
-    /// Of ours and of what cublasLt proposes, the quicker, where the library is found.
+    /// The faster one of ours and cublasLt's, if the library is found.
     Quicker(Found),
-    /// cublasLt, wherever it has a kernel: to compare with.
+    /// cublasLt wherever it has a kernel; for comparisons.
     Library(Found),
 }
 
 impl Gemm {
-    /// Where the library is looked for.
+    /// Where to look for the library.
     pub(super) const fn libraries(&self) -> Option<&Found> {
         match self {
             Self::Own => None,
@@ -34,7 +34,7 @@ impl Gemm {
         }
     }
 
-    /// The name in reports.
+    /// The name used in reports.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -45,16 +45,16 @@ impl Gemm {
     }
 }
 
-/// What does a product.
+/// The kernel selected for a step.
 #[derive(Clone, Debug)]
 pub(super) enum Chosen {
     /// Our own kernel.
     Own,
-    /// One of cublasLt's.
+    /// A cublasLt kernel.
     Library(Arc<device::Plan>, Operands),
 }
 
-/// Chooses for each step of a program; steps that are no products are our own.
+/// Selects a kernel for each step of a program; steps that are not products use our own.
 pub(super) fn choose(
     executor: &Executor,
     held: &mut Held,
@@ -65,8 +65,8 @@ pub(super) fn choose(
     let mut chosen = vec![Chosen::Own; program.steps.len()];
     let Some(lt) = &held.lt else { return Ok(chosen) };
     if program.has_header {
-        // kernels that are timed read how many rows there are; a batch fills its capacity to five sixths on the whole, while the
-        // library does all of it in any case
+        // our timed kernels read the number of rows from the header: batches fill five sixths of their capacity on
+        // average, while the library always computes the full capacity
         let tokens = (capacity.tokens * 5).div_ceil(6).max(capacity.batch);
         let offsets: Vec<usize> = (0..=capacity.batch).map(|at| at * tokens / capacity.batch).collect();
         let mut words = Vec::new();
@@ -82,14 +82,14 @@ pub(super) fn choose(
             *chosen = Chosen::Library(plan, operands);
             continue;
         }
-        // layers are alike: one is timed for all
+        // layers have the same shapes: each shape is timed once
         let known = executor.own_times.lock().get(&(shape, product.own.kernel.name)).copied();
         let own = match known {
             Some(own) => own,
             None => {
                 let own = time(executor, &mut held.stream, &product.own, bases)?;
                 let cublaslt = plan.tuning().time;
-                tracing::debug!(rows = product.rows, k = product.k, n = product.n, ?own, ?cublaslt, "a product timed");
+                tracing::debug!(rows = product.rows, k = product.k, n = product.n, ?own, ?cublaslt, "timed a product");
                 executor.own_times.lock().insert((shape, product.own.kernel.name), own);
                 own
             }
@@ -101,7 +101,7 @@ pub(super) fn choose(
     Ok(chosen)
 }
 
-/// A product as the library is asked for it.
+/// The product in the form of a cublasLt call.
 fn asked(executor: &Executor, product: &Product, bases: &Bases) -> (device::Product, Operands) {
     let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let at = |mat: Mat| bases.at(mat.at);
@@ -131,31 +131,32 @@ fn asked(executor: &Executor, product: &Product, bases: &Bases) -> (device::Prod
     (shape, operands)
 }
 
-/// The library's quickest kernel for a product; `None` where it has none, or refuses.
-#[allow(unsafe_code, reason = "a product hands addresses to the device")]
+/// The library's fastest kernel for a product; `None` if it has none, or rejects the product.
+#[allow(unsafe_code, reason = "a product passes addresses to the device")]
 fn by_library(
     lt: &CublasLt,
     stream: &mut Stream,
     shape: device::Product,
     operands: &Operands,
 ) -> Result<Option<Arc<device::Plan>>, DeviceError> {
-    // SAFETY: the operands lie in the weights and in this thread's memory, which hold matrices of this shape and outlive the
-    // stream's work; the library was made for this stream
+    // SAFETY: the operands lie in the weights and in this thread's memory, which hold matrices of this shape and
+    // outlive the stream's work; the library was created for this stream
     match unsafe { lt.plan(stream, shape, operands) } {
         Err(DeviceError::Lt { call, text }) => {
-            tracing::debug!(?shape, call, text, "cublasLt refuses a product; it is done by our own kernel");
+            tracing::debug!(?shape, call, text, "cublasLt rejected a product; using our own kernel");
             Ok(None)
         }
         other => other,
     }
 }
 
-/// How long our own kernel takes, the median.
-#[allow(unsafe_code, reason = "a launch hands addresses to the device")]
+/// The median time of our own kernel.
+#[allow(unsafe_code, reason = "a launch passes addresses to the device")]
 fn time(executor: &Executor, stream: &mut Stream, launch: &Launch, bases: &Bases) -> Result<Duration, DeviceError> {
     let function = executor.function(launch.kernel)?;
     let args = launch.args.bytes(bases, false);
     let shape = Shape { grid: launch.grid, threads: launch.kernel.threads, shared_bytes: launch.shared };
-    // SAFETY: as in a capture: the arguments are the kernel's structure, and lead to the executor's and this thread's memory
+    // SAFETY: as in a capture: the arguments are the kernel's parameter struct, and refer to the executor's and this
+    // thread's memory
     stream.time(|stream| unsafe { stream.launch(&function, shape, &args) })
 }

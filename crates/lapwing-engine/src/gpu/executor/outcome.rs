@@ -1,4 +1,4 @@
-//! What came of a batch: the outputs that were wanted, or the id that a table does not have.
+//! The result of a batch: the wanted outputs, or an id that is out of its table's range.
 
 use super::GpuError;
 use super::state::Run;
@@ -10,7 +10,7 @@ use crate::gpu::lower::Slot;
 use crate::plan::{Op, Size};
 
 impl Run<'_> {
-    /// Looks whether a lookup was told an id that its table does not have.
+    /// Checks whether a lookup reported an id that is out of its table's range.
     pub(super) fn told(&mut self) -> Result<(), GpuError> {
         let Self { executor, held, .. } = self;
         if held.control.flag(Control::FAULT)? == 0 {
@@ -32,7 +32,7 @@ impl Run<'_> {
         Err(RunError::Id(error).into())
     }
 
-    /// Reads the outputs that are wanted.
+    /// Reads the wanted outputs.
     pub(super) fn read(
         &mut self,
         batch: &Batch<'_>,
@@ -60,7 +60,7 @@ impl Run<'_> {
             bytes.resize(4 * stride * size.rows(value.rows), 0);
             held.to_host.read(offset, bytes)?;
             let (numbers, _) = bytes.as_chunks::<4>();
-            // rows without gaps are one
+            // rows without gaps are copied as one row
             let (width, stride) = if stride == width { (numbers.len(), numbers.len()) } else { (width, stride) };
             for row in numbers.chunks_exact(stride.max(1)) {
                 output.extend(row[..width].iter().map(|x| f32::from_le_bytes(*x)));

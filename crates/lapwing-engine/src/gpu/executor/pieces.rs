@@ -1,5 +1,6 @@
-//! How long a run's parts take: on the device by events, on the host by its clock. The device is looked at in two ways, since an
-//! event between two kernels costs some time itself: once with events at the borders alone, and once with one behind every step.
+//! Measures the phases and steps of a run: on the device by events, on the host by its clock. Device times are measured
+//! twice, because an event between two kernels takes time itself: once with events at the phase boundaries only, and
+//! once with an event after every step.
 
 use std::time::Duration;
 
@@ -11,41 +12,41 @@ use crate::cpu::Batch;
 use crate::gpu::args::Control;
 use crate::gpu::lower::Step;
 
-/// What stands for the name of a kernel of cublasLt's.
+/// The name used for cublasLt kernels.
 pub const LIBRARY: &str = "cublaslt";
 
-/// One step of a program.
+/// The time of one step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The plan's node that it is of.
+    /// The index of the step's node in the plan.
     pub node: usize,
-    /// The kernel's name; [`LIBRARY`] where that is cublasLt's.
+    /// The kernel's name; [`LIBRARY`] for cublasLt.
     pub kernel: &'static str,
-    /// The median time from the event before it to the one behind it.
+    /// The median time between the events before and after it.
     pub time: Duration,
 }
 
-/// The parts of a run: medians of several.
+/// The times of a run: medians of several runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
-    /// On the device, with events at the borders alone.
+    /// Device times, with events at the phase boundaries only.
     pub times: Times,
-    /// Writing the batch into staging memory.
+    /// Time to write the batch to staging memory.
     pub stage: Duration,
-    /// Handing the graph over to the driver.
+    /// Time to launch the graph.
     pub launch: Duration,
-    /// Each step of the program, with events in between.
+    /// The time of each step, with an event after each.
     pub steps: Vec<Piece>,
-    /// All steps, with events in between: by so much more than `times.kernels` do they cost.
+    /// All steps with events in between; the excess over `times.kernels` is the cost of the events.
     pub marked: Duration,
 }
 
 impl Executor {
-    /// Looks at `runs` runs of a batch, at least one.
+    /// Measures `runs` runs of a batch, at least one.
     ///
     /// # Errors
     ///
-    /// As [`Self::run`].
+    /// Like [`Self::run`].
     pub fn pieces(&self, state: &mut State, batch: &Batch<'_>, wanted: &[bool], runs: usize) -> Result<Pieces, GpuError> {
         let size = batch.size(self.plan())?;
         let mut run = state.ready(self, size, wanted)?;
@@ -103,7 +104,7 @@ impl Executor {
     }
 }
 
-/// The one in the middle; nothing of none.
+/// The median; zero if there are none.
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()

@@ -1,4 +1,5 @@
-//! A batch into staging memory: its header, then each input with rows as far apart, and of the numbers, that kernels expect.
+//! Writes a batch to staging memory: its header, then each input with the row stride and element type that the kernels
+//! expect.
 
 use half::f16;
 
@@ -10,7 +11,7 @@ use crate::gpu::layout::Kind;
 use crate::gpu::lower::Slot;
 
 impl Run<'_> {
-    /// Writes the batch where the graph, or its kernels, will read it.
+    /// Writes the batch to the memory that the graph, or its kernels, will read.
     pub(super) fn stage(&mut self, batch: &Batch<'_>) -> Result<(), GpuError> {
         let Self { held, sized, words, bytes, .. } = self;
         if sized.program.has_header {
@@ -33,9 +34,9 @@ impl Run<'_> {
     }
 }
 
-/// Rows of `width` elements as rows of `stride`; what lies between is zero.
+/// Lays out rows of `width` elements at `stride`; the padding is zero.
 fn lay<T: Copy, const N: usize>(bytes: &mut Vec<u8>, data: &[T], width: usize, stride: usize, of: impl Fn(T) -> [u8; N]) {
-    // rows without gaps are one
+    // rows without gaps are copied as one row
     let (width, stride) = if stride == width { (data.len(), data.len()) } else { (width, stride) };
     bytes.clear();
     bytes.resize(data.len() / width.max(1) * stride * N, 0);

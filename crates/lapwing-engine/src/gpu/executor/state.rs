@@ -1,4 +1,5 @@
-//! What one thread needs to run a plan: a stream, memory for the largest batch so far, and the graphs of the sizes that came.
+//! The state of one thread that runs a plan: a stream, memory for the largest batch so far, and the graphs of the batch
+//! sizes used so far.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,33 +15,33 @@ use crate::gpu::lower::{Places, Program};
 use crate::gpu::route::{self, Completion, Route, Way};
 use crate::plan::Size;
 
-/// So many sizes have their graphs at a time; the one that came longest ago is forgotten then.
+/// The most graphs kept at a time; beyond that, the least recently used one is dropped.
 const GRAPHS: usize = 64;
-/// Bytes that any memory has.
+/// The least size of an allocation, in bytes.
 const LEAST: usize = 256;
-/// A batch that takes longer is given up: the device hangs.
+/// The longest a batch may take; beyond that the device is considered hung.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A size that is ready.
+/// A batch size with its captured graph.
 #[derive(Debug)]
 pub(super) struct Sized {
-    /// For which batches it is: how large they are at most, and the outputs that are wanted.
+    /// The largest batch of this graph.
     pub(super) capacity: Capacity,
     wanted: Vec<bool>,
     pub(super) program: Program,
     pub(super) route: Route,
     pub(super) chosen: Vec<Chosen>,
     graph: Graph,
-    /// The same with marks in between, made when it is first asked for.
+    /// The same graph with timing events, captured when it is first requested.
     timed: Option<(Graph, Marks)>,
-    /// The number of the run that used it last.
+    /// The number of the last run that used it.
     used: u64,
 }
 
-/// The memory of one thread, which grows to the largest batch so far.
+/// The memory and graphs of one thread. The memory grows to the largest batch so far.
 #[derive(Debug, Default)]
 pub struct State {
-    // before the memory, which they name
+    // dropped before the memory that the graphs refer to
     sizes: Vec<Sized>,
     held: Option<Held>,
     runs: u64,
@@ -48,19 +49,19 @@ pub struct State {
     bytes: Vec<u8>,
 }
 
-/// One batch's way: the graph for its size, and the memory on which that works.
+/// One run: the graph of its batch size, and the memory that the graph uses.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     pub(super) executor: &'a Executor,
     pub(super) held: &'a mut Held,
     pub(super) sized: &'a mut Sized,
-    /// Room for a header.
+    /// A buffer for a header.
     pub(super) words: &'a mut Vec<i32>,
-    /// Room for an input or an output.
+    /// A buffer for an input or an output.
     pub(super) bytes: &'a mut Vec<u8>,
 }
 
-/// Memory on both sides.
+/// The device and host memory of one thread.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) stream: Stream,
@@ -68,7 +69,7 @@ pub(super) struct Held {
     pub(super) inputs: Block,
     pub(super) outputs: Block,
     counter: Block,
-    /// The library, where products may be its own: its workspace serves one stream.
+    /// cublasLt, if products may use it: its workspace serves one stream.
     pub(super) lt: Option<CublasLt>,
     pub(super) control: Pinned,
     pub(super) to_device: Pinned,
@@ -76,7 +77,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Without room for any batch.
+    /// The minimum of memory, too small for any batch.
     fn new(executor: &Executor) -> Result<Self, DeviceError> {
         let device = executor.device();
         let stream = Stream::new(device)?;
@@ -96,14 +97,14 @@ impl Held {
         })
     }
 
-    /// Whether there is room for a program.
+    /// Whether the memory is large enough for a program.
     fn holds(&self, places: &Places) -> bool {
         places.arena_bytes() <= self.arena.bytes()
             && places.input_bytes <= self.inputs.bytes()
             && places.output_bytes <= self.outputs.bytes()
     }
 
-    /// Makes room for a program. What was there goes before more comes: both may not fit.
+    /// Grows the memory to a program. The old memory is freed first, because both may not fit.
     fn grow(&mut self, device: &Arc<Device>, places: &Places) -> Result<(), DeviceError> {
         let (arena, inputs, outputs) = (places.arena_bytes(), places.input_bytes, places.output_bytes);
         for (block, bytes) in [(&mut self.arena, arena), (&mut self.inputs, inputs), (&mut self.outputs, outputs)] {
@@ -133,7 +134,7 @@ impl Held {
 }
 
 impl State {
-    /// What a batch of this size runs with; its graph is made where it is not there.
+    /// Prepares the run of a batch of this size; captures its graph if there is none.
     pub(super) fn ready<'a>(&'a mut self, executor: &'a Executor, size: Size, wanted: &[bool]) -> Result<Run<'a>, GpuError> {
         let Self { sizes, held, runs, words, bytes } = self;
         let held = match held {
@@ -151,7 +152,7 @@ impl State {
         Ok(Run { executor, held, sized: &mut sizes[at], words, bytes })
     }
 
-    /// How many products of the last batch were the library's.
+    /// Number of products in the last batch that used cublasLt.
     #[must_use]
     pub fn library_products(&self) -> usize {
         let last = self.sizes.iter().max_by_key(|sized| sized.used);
@@ -160,7 +161,7 @@ impl State {
     }
 }
 
-/// Makes the graph of a size. Gives its place.
+/// Captures the graph of a batch size and returns its index.
 fn add(
     sizes: &mut Vec<Sized>,
     held: &mut Held,
@@ -168,15 +169,15 @@ fn add(
     capacity: Capacity,
     wanted: &[bool],
 ) -> Result<usize, GpuError> {
-    // a device that was lost meanwhile is found here; what else failed, and was another model's, is only told
+    // a lost device is detected here; any other failure belongs to another model and is only logged
     match executor.device().check() {
         Err(error) if error.is_fatal() => return Err(error.into()),
-        Err(error) => tracing::warn!(%error, "something of the device's failed when it was let go"),
+        Err(error) => tracing::warn!(%error, "releasing a device resource failed earlier"),
         Ok(()) => {}
     }
     let program = executor.program_for(capacity, wanted)?;
     if !held.holds(&program.places) {
-        // graphs know the places of memory, which moves
+        // graphs contain memory addresses, which change
         sizes.clear();
         held.grow(executor.device(), &program.places)?;
     }
@@ -187,7 +188,7 @@ fn add(
     let graph = match capture(&bound, held, None) {
         // the library failed, not the device
         Err(GpuError::Device(error @ DeviceError::Lt { .. })) => {
-            tracing::warn!(%error, "cublasLt fails; products of this size are done by our own kernels");
+            tracing::warn!(%error, "cublasLt failed; products of this batch size run on Lapwing's own kernels");
             chosen = vec![Chosen::Own; program.steps.len()];
             capture(&Bound { executor, program: &program, route, bases, chosen: &chosen }, held, None)?
         }
@@ -202,7 +203,7 @@ fn add(
 }
 
 impl Run<'_> {
-    /// Launches the graph, and waits until it is done.
+    /// Launches the graph and waits until it is done.
     pub(super) fn launch(&mut self) -> Result<(), DeviceError> {
         let Self { held, sized, .. } = self;
         held.control.set_flag(Control::FLAG, 0)?;
@@ -213,7 +214,7 @@ impl Run<'_> {
         }
     }
 
-    /// The same with marks in between.
+    /// Like `launch`, with timing events.
     pub(super) fn launch_timed(&mut self) -> Result<Times, GpuError> {
         let Self { executor, held, sized, .. } = self;
         let (graph, marks) = match &sized.timed {
@@ -233,13 +234,15 @@ impl Run<'_> {
     }
 }
 
-/// The library for one stream; without it, our own kernels do all products.
+/// cublasLt for one stream; without it, our own kernels compute all products.
 fn library(found: &Found, device: &Arc<Device>) -> Option<CublasLt> {
-    CublasLt::find(found, device).inspect_err(|error| tracing::warn!(%error, "products are done by our own kernels")).ok()
+    CublasLt::find(found, device)
+        .inspect_err(|error| tracing::warn!(%error, "cublasLt cannot be used; products run on Lapwing's own kernels"))
+        .ok()
 }
 
-/// A flag is looked at some thousand times before the driver is asked whether anything is wrong; after two milliseconds, where it
-/// no longer matters to the answer, the thread sleeps in between and leaves the processor to others.
+/// The flag is read some thousand times between two checks of the device. After two milliseconds, when latency matters
+/// less, the thread sleeps between reads and leaves the processor to others.
 fn patience() -> Patience {
     fn clock() -> Duration {
         Duration::from_nanos(Stamp::now().as_ns())

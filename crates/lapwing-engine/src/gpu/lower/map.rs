@@ -1,4 +1,5 @@
-//! Maps: a program's steps as words that a kernel reads, each step's number in a slot that is free by then.
+//! Lowers maps: encodes an elementwise program as words that the map kernel interprets, with a slot assigned to each
+//! live value.
 
 use super::Lower;
 use super::rows::number;
@@ -8,20 +9,20 @@ use crate::gpu::layout::Kind;
 use crate::gpu::weights::Piece;
 use crate::plan::{Binary, Instruction, Node, Program, Rows, Unary, ValueId, WeightId};
 
-/// Arguments and rows of the model that a map may have, each.
+/// The most arguments of a map, and the most weight rows.
 const OPERANDS: usize = 8;
-/// Words of a step.
+/// Words of an encoded step.
 const WORDS: usize = 5;
 
-/// A program's words.
+/// An encoded program.
 #[derive(Debug, PartialEq)]
 pub(super) struct Code {
     pub(super) words: Vec<i32>,
-    /// How many numbers are held at once.
+    /// Number of slots: the most values live at once.
     pub(super) slots: usize,
-    /// Where the result is.
+    /// The slot of the result.
     pub(super) result: usize,
-    /// The rows of the model, in the order of their places.
+    /// The weight rows, in the order of their indices.
     pub(super) weights: Vec<WeightId>,
 }
 
@@ -38,7 +39,7 @@ impl Code {
         let mut made = Self { words: Vec::with_capacity(WORDS * code.len()), slots: 0, result: 0, weights: Vec::new() };
         let (mut slots, mut free): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
         for (at, step) in code.iter().enumerate() {
-            // a step may write where an operand lies that nobody needs any more
+            // a step may write to the slot of an operand whose last use it is
             let mut ended: Vec<usize> = step.operands().filter(|operand| last_use[*operand] == at).collect();
             ended.sort_unstable();
             ended.dedup();
@@ -60,7 +61,7 @@ impl Code {
         made
     }
 
-    /// The opcode, as args.cu numbers it, and what it works on.
+    /// The opcode, as numbered in args.cu, and its operands.
     fn step(&mut self, step: &Instruction, slots: &[usize]) -> (i32, [i32; 3]) {
         let slot = |at: usize| word(slots[at]);
         match *step {

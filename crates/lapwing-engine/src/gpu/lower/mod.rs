@@ -1,9 +1,9 @@
-//! From a plan's nodes to the launches of kernels: which kernel, how many blocks, and what it is given. Nothing of a device is
-//! touched here; the outcome names memory by region and offset.
+//! Lowers a plan's nodes to kernel launches: which kernel, how many blocks, and with which arguments. Nothing here
+//! touches a device; the result names memory by region and offset.
 //!
-//! A program is made for a [`Capacity`]: grids are as large as its batch may be, kernels read from the batch's header how
-//! large it is, and blocks that have nothing to do end at once. So one program serves all batches up to its capacity, and
-//! none is padded.
+//! A program is made for a [`Capacity`]: grids are as large as the batch may be, kernels read the batch's actual size
+//! from its header, and surplus blocks exit at once. So one program serves all batches up to its capacity, without
+//! padding.
 
 mod map;
 mod places;
@@ -24,45 +24,45 @@ use crate::plan::{Node, Op, Plan, Rows, Value, ValueId, WeightId};
 pub use self::places::{Places, Slot};
 pub use self::products::Product;
 
-/// Words of the header before its lists.
+/// Fixed words at the beginning of the header, before its lists.
 pub const HEADER_WORDS: usize = 8;
-/// Sequences (or rows of a table) that a batch may have.
+/// The most sequences (or rows of a table) in a batch.
 pub const MOST_SEQUENCES: usize = 65_535;
-/// Query rows that one block of attention has.
+/// Query rows per block of attention.
 pub const QUERIES: usize = 64;
 
-/// Bytes of the header of batches up to this size, at a multiple of 256.
+/// Size in bytes of the header of batches up to this size, rounded up to a multiple of 256.
 #[must_use]
 pub const fn header_bytes(capacity: Capacity) -> usize {
     (4 * (HEADER_WORDS + 2 * (capacity.batch + 1))).next_multiple_of(256)
 }
 
-/// One kernel, launched.
+/// A kernel launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    /// The plan's node that it is of.
+    /// The index of its node in the plan.
     pub node: usize,
     /// The kernel.
     pub kernel: &'static Kernel,
-    /// Blocks.
+    /// Grid dimensions in blocks.
     pub grid: (u32, u32),
-    /// Bytes of shared memory of a block.
+    /// Dynamic shared memory per block, in bytes.
     pub shared: u32,
-    /// What it is given.
+    /// Its arguments.
     pub args: Args,
 }
 
 /// A step of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// One of our kernels.
+    /// A launch of one of our kernels.
     Launch(Launch),
-    /// A product that cublasLt does.
+    /// A product that cublasLt may compute.
     Product(Product),
 }
 
 impl Step {
-    /// The plan's node that it is of.
+    /// The index of its node in the plan.
     #[must_use]
     pub const fn node(&self) -> usize {
         match self {
@@ -72,33 +72,33 @@ impl Step {
     }
 }
 
-/// A plan for batches up to a capacity.
+/// A plan, lowered for batches up to a capacity.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What is done, in order.
+    /// The steps in order.
     pub steps: Vec<Step>,
-    /// Where its values lie.
+    /// Where its values are stored.
     pub places: Places,
-    /// Whether kernels read the batch's size from its header.
+    /// Whether kernels read the batch's size from a header.
     pub has_header: bool,
 }
 
-/// What every program of a plan shares: how values are stored, and where the model's numbers lie.
+/// What all programs of a plan share: how values are stored, and where the weights lie.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// Of each value.
+    /// The storage of each value.
     pub stored: Vec<Stored>,
-    /// The model's numbers.
+    /// The layout of the weights.
     pub book: Book,
     precision: Precision,
 }
 
 impl Prepared {
-    /// Finds the kernels of every node once, for one row and for many, so that every number of the model's has its place.
+    /// Lowers every node once for one row and once for many, so that every weight gets its place in memory.
     ///
     /// # Errors
     ///
-    /// [`Refused`] with the first node that no kernel does.
+    /// [`Refused`] names the first node that no kernel supports.
     pub fn new(plan: &Plan, precision: &Precision, target: &Target) -> Result<Self, Refused> {
         let mut prepared = Self { stored: stored(plan, precision), book: Book::default(), precision: precision.clone() };
         let all = vec![true; plan.outputs.len()];
@@ -108,11 +108,11 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// The program for batches up to `capacity` that makes the outputs that are `wanted`.
+    /// Lowers the plan for batches up to `capacity`; the program computes the `wanted` outputs.
     ///
     /// # Errors
     ///
-    /// [`Refused`] with the first node that no kernel does at this size.
+    /// [`Refused`] names the first node that no kernel supports at this size.
     pub fn lower(&mut self, plan: &Plan, capacity: Capacity, wanted: &[bool], target: &Target) -> Result<Program, Refused> {
         too_large(plan, capacity)?;
         let needed = needed(plan, wanted);
@@ -129,18 +129,18 @@ impl Prepared {
     }
 }
 
-/// Kernels count a matrix's elements in 32 bits, and sequences in the grid's second dimension.
+/// Checks the kernels' limits: 32-bit element indices, and sequences in the grid's second dimension.
 fn too_large(plan: &Plan, capacity: Capacity) -> Result<(), Refused> {
     let elements = |value: &Value| capacity.rows(value.rows) as u64 * stride(value.width) as u64;
     let most = plan.values.iter().map(elements).max().unwrap_or(0);
     if most > u64::from(u32::MAX) || capacity.batch > MOST_SEQUENCES {
-        let reason = format!("a batch of {} sequences and {most} elements is more than kernels count", capacity.batch);
+        let reason = format!("a batch of {} sequences and {most} elements exceeds the kernels' limits", capacity.batch);
         return Err(Refused { node: "model".into(), operator: "batch".into(), reason });
     }
     Ok(())
 }
 
-/// The nodes without which what is wanted cannot be made.
+/// The nodes that the wanted outputs depend on.
 fn needed(plan: &Plan, wanted: &[bool]) -> BTreeSet<usize> {
     let mut values: BTreeSet<ValueId> =
         plan.outputs.iter().zip(wanted).filter(|(_, wanted)| **wanted).map(|(port, _)| port.value).collect();
@@ -154,7 +154,7 @@ fn needed(plan: &Plan, wanted: &[bool]) -> BTreeSet<usize> {
     needed
 }
 
-/// One pass over a plan.
+/// One pass of lowering.
 struct Lower<'a> {
     plan: &'a Plan,
     prepared: &'a mut Prepared,
@@ -162,7 +162,7 @@ struct Lower<'a> {
     places: Places,
     target: &'a Target,
     steps: Vec<Step>,
-    /// Bytes of memory that the node needs for itself.
+    /// Scratch memory of the current node, in bytes.
     scratch: usize,
     has_header: bool,
     node: usize,
@@ -196,7 +196,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Adds a launch; shared memory is the kernel's own.
+    /// Adds a launch with the kernel's own shared memory.
     fn launch(&mut self, kernel: &'static Kernel, grid: (usize, usize), args: Args) {
         self.launch_with(kernel, grid, kernel.shared, args);
     }
@@ -207,24 +207,24 @@ impl Lower<'_> {
         self.steps.push(Step::Launch(Launch { node: self.node, kernel, grid, shared, args }));
     }
 
-    /// How many rows such values have at most.
+    /// The most rows that a value can have.
     const fn most(&self, rows: Rows) -> usize {
         self.capacity.rows(rows)
     }
 
-    /// The header, for kernels that look at sequences.
+    /// The address of the header, for kernels that need the sequences.
     fn header(&mut self) -> Address {
         self.has_header = true;
         Address::new(Region::Inputs, 0)
     }
 
-    /// The field of how many rows there are.
+    /// Adds the field with the number of rows.
     fn rows(&mut self, args: Args, rows: Rows) -> Args {
         let header = if self.capacity.is_exact { None } else { Some(self.header()) };
         args.rows(header, usize::from(rows == Rows::Token), self.most(rows))
     }
 
-    /// Where a value lies, and how.
+    /// The address and layout of a value.
     fn mat(&self, id: ValueId) -> Mat {
         let Stored { kind, stride, home } = self.prepared.stored[id.0];
         let at = match home {
@@ -238,7 +238,7 @@ impl Lower<'_> {
         Mat { at, stride, kind }
     }
 
-    /// A value as another kind: itself where it is that already, else a copy that is made first.
+    /// A value with the given element type: the value itself, or a converted copy, for which a launch is added.
     fn as_kind(&mut self, id: ValueId, kind: Kind) -> Mat {
         let (mat, value) = (self.mat(id), self.plan.value(id));
         if mat.kind == kind {
@@ -249,7 +249,7 @@ impl Lower<'_> {
         copy
     }
 
-    /// Memory that this node alone needs, behind what values lie in.
+    /// Scratch memory for this node only, after the memory of the values.
     fn scratch(&mut self, rows: usize, width: usize, kind: Kind) -> Mat {
         let stored = Stored { home: Home::Arena, kind, stride: stride(width) };
         let at = Address::new(Region::Arena, self.places.scratch_from() + self.scratch);

@@ -1,4 +1,4 @@
-//! Products: by rows in flight where they are few, by tiles where they are many.
+//! Lowers products: matrix-vector kernels for few rows, tiled kernels for many.
 
 use super::{Launch, Lower, Step};
 use crate::gpu::Precision;
@@ -8,33 +8,33 @@ use crate::gpu::layout::Kind;
 use crate::gpu::weights::{Piece, deep};
 use crate::plan::{Activation, Node, Op, Rows};
 
-/// So many rows at most are done by the kernels that read a weight once.
+/// Up to this many rows use the matrix-vector kernels, which read each weight once.
 const FEW: usize = 8;
 
 /// A product `y = activation(x · wᵀ + bias) + residual` of up to `rows` rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Product {
-    /// The plan's node.
+    /// The index of its node in the plan.
     pub node: usize,
-    /// Rows at most.
+    /// The most rows.
     pub rows: usize,
     /// Columns of x.
     pub k: usize,
     /// Columns of y.
     pub n: usize,
-    /// The left side.
+    /// The left operand.
     pub x: Mat,
-    /// The right side, `[n][k]`.
+    /// The right operand, `[n][k]`.
     pub w: Mat,
-    /// A row.
+    /// A row of n elements.
     pub bias: Option<Address>,
-    /// What is done to the sum.
+    /// The activation.
     pub activation: Activation,
-    /// What is added last.
+    /// Added last.
     pub residual: Option<Mat>,
-    /// What is made.
+    /// The result.
     pub y: Mat,
-    /// What our own kernel is launched with.
+    /// The launch of our own kernel.
     pub own: Box<Launch>,
 }
 
@@ -55,7 +55,7 @@ impl Lower<'_> {
         };
         let w = Mat { at: self.piece(w), stride: deep(k), kind };
         let w_scale = (kind == Kind::S8).then(|| self.piece(Piece::Scales(weight_id)));
-        // 8-bit rows are made first; a product of few rows reads them as they are
+        // quantise the input first; a product of few rows reads the float rows instead
         let (x, x_scale) = match (is_few, kind) {
             (true, _) => (self.mat(*x), None),
             (false, Kind::S8) => {
@@ -64,7 +64,7 @@ impl Lower<'_> {
             }
             (false, kind) => (self.as_kind(*x, kind), None),
         };
-        // the library takes a bias of the matrices' own kind
+        // the library takes a bias of the matrices' element type
         let bias_of_library = bias.filter(|_| self.target.has_cublaslt).map(|id| match kind {
             Kind::F16 => self.piece(Piece::Table(id, Kind::F16)),
             _ => self.piece(Piece::Row(id)),
@@ -81,7 +81,8 @@ impl Lower<'_> {
         let args = args.mat(Some(x)).mat(Some(w)).pointer(bias).pointer(w_scale).pointer(x_scale).mat(residual).mat(Some(y));
         let args = args.tail().int(k).int(n).int(*activation as usize).int(split);
         self.launch(kernel, grid, args);
-        // the library has no exact GELU, adds a residual before an activation, and wants one kind of number for all
+        // the library has no exact GELU, adds the residual before the activation, and needs one element type for all
+        // matrices
         let is_plain = match activation {
             Activation::None => true,
             Activation::Relu => residual.is_none(),
@@ -102,7 +103,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// In what a weight `[k, n]` is stored.
+    /// The element type in which a weight `[k, n]` is stored.
     fn kind_of(&self, k: usize, n: usize) -> Kind {
         match self.prepared.precision {
             Precision::Fp32 | Precision::Tf32 => Kind::F32,
@@ -111,7 +112,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A value's rows in 8 bits, and what each is multiplied by.
+    /// Quantises a value's rows; returns the 8-bit rows and their scales.
     fn in_bytes(&mut self, node: &Node, x: crate::plan::ValueId, rows: Rows, k: usize) -> (Mat, Address) {
         let (from, most) = (self.mat(x), self.most(rows));
         let made = Mat { stride: deep(k), ..self.scratch(most, deep(k), Kind::S8) };
@@ -125,8 +126,9 @@ impl Lower<'_> {
     }
 }
 
-/// Warps that share a column of a product of few rows: so many that each lane reads its part of a column at once, four pieces
-/// of 16 bytes, and waits for memory only once; but not more than give every processor two blocks.
+/// Number of warps that share a column of a product of few rows. It is chosen so that each lane reads its part of a
+/// column at once, in four loads of 16 bytes, and waits for memory only once; but there are at most two blocks per
+/// multiprocessor.
 fn split(rows: usize, n: usize, k: usize, kind: Kind, processors: usize) -> usize {
     let columns = |split: usize| kernel::gemv_columns(rows, split);
     let enough = |split: &usize| {
@@ -136,8 +138,8 @@ fn split(rows: usize, n: usize, k: usize, kind: Kind, processors: usize) -> usiz
     [1, 2, 4].into_iter().find(enough).unwrap_or(8)
 }
 
-/// The tile with which a product ends first: blocks go over the processors in waves, and a wave takes as long as its tile is
-/// large and slow.
+/// The tile with which a product finishes first. Blocks are scheduled over the multiprocessors in waves; a wave takes
+/// time in proportion to the tile's size and slowness.
 pub(super) fn best(tiles: &'static [Tile], rows: usize, n: usize, processors: usize) -> &'static Tile {
     let cost = |tile: &Tile| {
         let blocks = rows.div_ceil(tile.rows) * n.div_ceil(tile.columns);

@@ -1,4 +1,4 @@
-//! What works on rows: attention, norms, lookups, folds, and moves of columns.
+//! Lowers row operations: attention, norms, lookups, folds, and column copies.
 
 use super::{Lower, QUERIES};
 use crate::gpu::args::{Address, Args, Control, Mat, Region};
@@ -7,16 +7,16 @@ use crate::gpu::layout::{Kind, stride};
 use crate::gpu::weights::Piece;
 use crate::plan::{Columns, Fold, Lookup, Node, Norm, Op, Rows, ValueId, WeightId};
 
-/// Rows of a block whose warps have one each.
+/// Rows per block of kernels with one warp per row.
 const WARPS: usize = 4;
-/// Tables that a lookup may have.
+/// The most tables of a lookup.
 const TABLES: usize = 4;
 
 impl Lower<'_> {
     pub(super) fn attention(&mut self, node: &Node) -> Result<(), String> {
         let Op::Attention { q, k, v, heads, head, head_out, scale, bias } = &node.op else { return Ok(()) };
         if (*head).max(*head_out) > kernel::WIDEST_HEAD {
-            return Err(format!("heads of {} columns; at most {} are done", head.max(head_out), kernel::WIDEST_HEAD));
+            return Err(format!("heads of {} columns; at most {} are supported", head.max(head_out), kernel::WIDEST_HEAD));
         }
         let parts = [q, k, v];
         let is_half = parts.iter().all(|part| self.mat(part.value).kind == Kind::F16);
@@ -59,7 +59,7 @@ impl Lower<'_> {
 
     pub(super) fn embed(&mut self, node: &Node, tables: &[(WeightId, Lookup)], norm: Option<&Norm>) -> Result<(), String> {
         if tables.len() > TABLES {
-            return Err(format!("looks up {} tables; at most {TABLES} are done at once", tables.len()));
+            return Err(format!("looks up {} tables; at most {TABLES} are supported", tables.len()));
         }
         let out = self.plan.value(node.output);
         let kind = if self.prepared.precision.is_half() { Kind::F16 } else { Kind::F32 };
@@ -88,7 +88,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// A row to a row, or to one number.
+    /// Reduces or maps each row to a row or a single value.
     pub(super) fn folded(&mut self, node: &Node, kernel: &'static Kernel, x: ValueId, fold: Option<Fold>) -> Result<(), String> {
         let (rows, width) = (self.plan.value(node.output).rows, self.plan.value(x).width);
         let args = self.rows(Args::default(), rows).pointer(None).mat(Some(self.mat(x))).mat(Some(self.mat(node.output)));
@@ -97,7 +97,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// The tokens of each sequence to a row, or to as many.
+    /// Reduces the tokens of each sequence to one row, or maps them to as many.
     pub(super) fn pooled(&mut self, node: &Node, kernel: &'static Kernel, x: ValueId, fold: Option<Fold>) -> Result<(), String> {
         let width = self.plan.value(x).width;
         let header = self.header();
@@ -127,7 +127,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// Columns of one matrix into columns of another.
+    /// Copies columns of one matrix into columns of another.
     pub(super) fn copy(&mut self, rows: Rows, (x, x_from): (Mat, usize), (y, y_from): (Mat, usize), width: usize) {
         let args = self.rows(Args::default(), rows).mat(Some(x)).mat(Some(y)).tail();
         let args = args.int(x_from).int(y_from).int(width).int(0);
@@ -136,7 +136,7 @@ impl Lower<'_> {
     }
 }
 
-/// As kernels number folds.
+/// A fold's number in the kernels.
 pub(super) const fn number(fold: Fold) -> usize {
     match fold {
         Fold::Sum => 0,

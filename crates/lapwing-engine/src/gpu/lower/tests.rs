@@ -1,4 +1,4 @@
-//! Programs of the fixtures' plans: that every node gets kernels, how many, and that nothing lies where something else does.
+//! Programs of the fixtures' plans: every node has kernels, their number, and memory ranges do not overlap.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ fn every_node_of_every_fixture_has_kernels() {
     }
 }
 
-/// Each kernel writes memory that is its own: behind what it is told to, no other region begins.
+/// Each kernel writes its own memory only: no other region begins inside the range that it writes.
 #[test]
 fn regions_hold_what_lies_in_them() {
     for name in every() {
@@ -97,7 +97,7 @@ fn only_what_is_asked_for_is_made() {
     assert!(count([true, false]) < count([true, true]));
     assert_eq!(count([false, true]), count([true, true]));
     assert_eq!(count([false, false]), 0);
-    // what is made on the way to another output stays on the device
+    // an intermediate result for another output stays on the device
     let bytes = |wanted: [bool; 2]| {
         let program = prepared.clone().lower(&plan, capacity, &wanted, &Target::ASSUMED).unwrap();
         (program.places.output_bytes, program.places.unwanted_bytes)
