@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lapwing_engine::cpu::Batch;
 use lapwing_engine::gpu::peaks::{Floors, Peaks, Setup};
-use lapwing_engine::gpu::{Executor, Gemm, Precision, State};
+use lapwing_engine::gpu::{Executor, GemmPolicy, Precision, State};
 use lapwing_engine::plan::Size;
 
 use super::common::{Made, Random, device, fake, is_real, plan};
@@ -44,7 +44,7 @@ fn a_runs_parts_are_told_and_sum_up() {
         ("mlp-3", &[1; 2], Precision::Fp16),
     ] {
         let plan = plan(name);
-        let executor = Executor::new(plan.clone(), &device(), precision, Gemm::Own).unwrap();
+        let executor = Executor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap();
         let (mut state, mut outputs) = (State::default(), Vec::new());
         let made = Made::new(&plan, lengths, &mut Random::new(5));
         let (inputs, wanted) = (made.inputs(), vec![true; plan.outputs.len()]);
@@ -75,7 +75,7 @@ fn a_runs_parts_are_told_and_sum_up() {
 fn an_account_holds_what_the_executor_does() {
     let plan = plan("bert-post-1");
     let size = Size::uniform(9, 9);
-    let of = |precision| Executor::new(plan.clone(), &device(), precision, Gemm::Own).unwrap().account(size).unwrap();
+    let of = |precision| Executor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap().account(size).unwrap();
     let (exact, half) = (of(Precision::Fp32), of(Precision::Fp16));
     assert_eq!(exact.total, plan.total(size));
     assert!(half.weight_bytes < exact.weight_bytes && half.arena_bytes < exact.arena_bytes);

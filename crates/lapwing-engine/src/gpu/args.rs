@@ -52,7 +52,7 @@ impl Address {
 
 /// A matrix in device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mat {
+pub struct MatrixRef {
     /// Its first element.
     pub at: Address,
     /// Elements from one row to the next.
@@ -63,7 +63,7 @@ pub struct Mat {
 
 /// One field of a parameter struct.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Field {
+pub enum ArgField {
     /// 8 bytes; `None` is null.
     Pointer(Option<Address>),
     /// 4 bytes.
@@ -76,13 +76,13 @@ pub enum Field {
 
 /// The fields of a parameter struct.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Args {
-    fields: Vec<Field>,
+pub struct KernelArgs {
+    fields: Vec<ArgField>,
 }
 
 /// The base addresses of the regions, as the device sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bases {
+pub struct BaseAddresses {
     /// Of [`Region::Weights`].
     pub weights: u64,
     /// Of [`Region::Arena`].
@@ -97,7 +97,7 @@ pub struct Bases {
     pub counter: u64,
 }
 
-impl Bases {
+impl BaseAddresses {
     /// The device address of a location.
     #[must_use]
     pub const fn at(&self, address: Address) -> u64 {
@@ -113,23 +113,23 @@ impl Bases {
     }
 }
 
-impl Args {
+impl KernelArgs {
     /// The fields.
     #[must_use]
-    pub fn fields(&self) -> &[Field] {
+    pub fn fields(&self) -> &[ArgField] {
         &self.fields
     }
 
     /// Adds a pointer.
     #[must_use]
     pub fn pointer(mut self, address: Option<Address>) -> Self {
-        self.fields.push(Field::Pointer(address));
+        self.fields.push(ArgField::Pointer(address));
         self
     }
 
     /// Adds a matrix (pointer, stride and type), or a null matrix.
     #[must_use]
-    pub fn mat(self, mat: Option<Mat>) -> Self {
+    pub fn mat(self, mat: Option<MatrixRef>) -> Self {
         let (stride, kind) = mat.map_or((0, 0), |mat| (mat.stride, mat.kind as i32));
         self.pointer(mat.map(|mat| mat.at)).int(stride).whole(kind)
     }
@@ -149,34 +149,34 @@ impl Args {
     /// Adds a signed integer.
     #[must_use]
     pub fn whole(mut self, number: i32) -> Self {
-        self.fields.push(Field::I32(number));
+        self.fields.push(ArgField::I32(number));
         self
     }
 
     /// Adds a float.
     #[must_use]
     pub fn float(mut self, number: f32) -> Self {
-        self.fields.push(Field::F32(number));
+        self.fields.push(ArgField::F32(number));
         self
     }
 
     /// Adds the pointers of the last kernel.
     #[must_use]
     pub fn tail(mut self) -> Self {
-        self.fields.push(Field::Tail);
+        self.fields.push(ArgField::Tail);
         self
     }
 
     /// Serialises the struct; `is_last` for the kernel that notifies the host.
     #[must_use]
-    pub fn bytes(&self, bases: &Bases, is_last: bool) -> Vec<u8> {
+    pub fn bytes(&self, bases: &BaseAddresses, is_last: bool) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(8 * self.fields.len());
         for field in &self.fields {
             match *field {
-                Field::Pointer(address) => wide(&mut bytes, address.map_or(0, |address| bases.at(address))),
-                Field::I32(number) => bytes.extend(number.to_le_bytes()),
-                Field::F32(number) => bytes.extend(number.to_le_bytes()),
-                Field::Tail => {
+                ArgField::Pointer(address) => wide(&mut bytes, address.map_or(0, |address| bases.at(address))),
+                ArgField::I32(number) => bytes.extend(number.to_le_bytes()),
+                ArgField::F32(number) => bytes.extend(number.to_le_bytes()),
+                ArgField::Tail => {
                     let flag = Address::new(Region::Control, 4 * Control::FLAG);
                     let counter = Address::new(Region::Counter, 0);
                     for address in [flag, counter] {

@@ -47,7 +47,7 @@ impl Kind {
 
 /// Where a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum ValueLocation {
     /// The input with this index.
     Input(usize),
     /// The output with this index; the first such index if several outputs name it.
@@ -58,16 +58,16 @@ pub enum Home {
 
 /// How a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredValue {
     /// Where.
-    pub home: Home,
+    pub location: ValueLocation,
     /// Its element type.
     pub kind: Kind,
     /// Elements from one row to the next.
     pub stride: usize,
 }
 
-impl Stored {
+impl StoredValue {
     /// Size in bytes of so many rows, rounded up to a multiple of 256.
     #[must_use]
     pub const fn bytes(&self, rows: usize) -> usize {
@@ -88,21 +88,21 @@ pub const fn stride(width: usize) -> usize {
 /// inputs of products, are half precision if the precision says so. Exceptions are single columns (masks, counts),
 /// which may exceed its range, and results of maps and folds that no product reads.
 #[must_use]
-pub fn stored(plan: &Plan, precision: &Precision) -> Vec<Stored> {
-    let mut homes = vec![Home::Arena; plan.values.len()];
+pub fn stored(plan: &Plan, precision: &Precision) -> Vec<StoredValue> {
+    let mut homes = vec![ValueLocation::Arena; plan.values.len()];
     for (at, port) in plan.outputs.iter().enumerate().rev() {
-        homes[port.value.0] = Home::Output(at);
+        homes[port.value.0] = ValueLocation::Output(at);
     }
     for (at, port) in plan.inputs.iter().enumerate() {
-        homes[port.value.0] = Home::Input(at);
+        homes[port.value.0] = ValueLocation::Input(at);
     }
     let halves = if precision.is_half() { halves(plan) } else { vec![false; plan.values.len()] };
     let of = |(at, value): (usize, &Value)| {
         let kind = match homes[at] {
-            Home::Arena | Home::Input(_) if halves[at] && value.kind == Type::F32 => Kind::F16,
+            ValueLocation::Arena | ValueLocation::Input(_) if halves[at] && value.kind == Type::F32 => Kind::F16,
             _ => Kind::of(value.kind),
         };
-        Stored { home: homes[at], kind, stride: stride(value.width) }
+        StoredValue { location: homes[at], kind, stride: stride(value.width) }
     };
     plan.values.iter().enumerate().map(of).collect()
 }

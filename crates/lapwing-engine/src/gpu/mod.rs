@@ -22,7 +22,7 @@ pub mod weights;
 mod wish;
 
 pub use capacity::Capacity;
-pub use executor::{Executor, Gemm, GpuError, LIBRARY, Piece, Pieces, State, Times};
+pub use executor::{DeviceTimes, Executor, GemmPolicy, GpuError, LIBRARY, RunTimings, State, StepTiming};
 pub use held::Account;
 pub use precision::Precision;
 pub use wish::{Wish, fallback};

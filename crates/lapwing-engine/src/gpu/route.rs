@@ -1,6 +1,6 @@
 //! How a batch's data is transferred to the device and back, and how the host is notified of its completion.
 
-use super::lower::{Prepared, Program};
+use super::lower::{PreparedPlan, Program};
 use super::{Capacity, Refused, Target};
 use crate::plan::{Plan, Rows, Size};
 
@@ -11,7 +11,7 @@ const EXACT: usize = 8;
 
 /// How a payload is transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Transfer {
     /// Kernels access it in host memory.
     Mapped,
     /// It is copied as a whole, before the first kernel or after the last.
@@ -29,14 +29,14 @@ pub enum Completion {
 
 /// How a program's batches are transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct TransferPlan {
     /// For the header and the inputs. With a header they are always copied, because every kernel reads it.
-    pub inputs: Way,
+    pub inputs: Transfer,
     /// For the outputs.
-    pub outputs: Way,
+    pub outputs: Transfer,
 }
 
-impl Way {
+impl Transfer {
     /// The name used in listings.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -58,17 +58,17 @@ impl Completion {
     }
 }
 
-impl Route {
+impl TransferPlan {
     /// The transfers of this program's batches.
     #[must_use]
     pub fn of(program: &Program) -> Self {
-        let way = |is_mapped: bool| if is_mapped { Way::Mapped } else { Way::Copied };
-        let places = &program.places;
+        let way = |is_mapped: bool| if is_mapped { Transfer::Mapped } else { Transfer::Copied };
+        let layout = &program.layout;
         // only our own kernels set the flag
         let tells = program.steps.last().is_some_and(|step| matches!(step, super::lower::Step::Launch(_)));
         Self {
-            inputs: way(!program.has_header && places.input_bytes <= MAPPED_BYTES),
-            outputs: way(tells && places.output_bytes <= MAPPED_BYTES),
+            inputs: way(!program.has_header && layout.input_bytes <= MAPPED_BYTES),
+            outputs: way(tells && layout.output_bytes <= MAPPED_BYTES),
         }
     }
 
@@ -76,8 +76,8 @@ impl Route {
     #[must_use]
     pub const fn completion(self) -> Completion {
         match self.outputs {
-            Way::Mapped => Completion::Flag,
-            Way::Copied => Completion::Wait,
+            Transfer::Mapped => Completion::Flag,
+            Transfer::Copied => Completion::Wait,
         }
     }
 }
@@ -95,7 +95,7 @@ pub fn capacity(plan: &Plan, size: Size) -> Capacity {
 ///
 /// [`Refused`] names a node that no kernel supports at this size.
 pub fn program(
-    prepared: &mut Prepared,
+    prepared: &mut PreparedPlan,
     plan: &Plan,
     capacity: Capacity,
     wanted: &[bool],

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUevent_record_flags, CUgraph, CUstreamCaptureMode};
 
-use super::block::Block;
+use super::buffer::DeviceBuffer;
 use super::error::{DeviceError, Result, check};
 use super::event::Event;
 use super::function::Function;
-use super::graph::{Graph, Template};
-use super::launch::Shape;
-use super::lt::{CublasLt, Operands, Plan};
-use super::pinned::Pinned;
+use super::graph::{CapturedGraph, Graph};
+use super::launch::LaunchShape;
+use super::lt::{CublasLt, MatmulOperands, MatmulPlan};
+use super::pinned::PinnedBuffer;
 use super::stream::Stream;
 
 /// A capture in progress. Dropping it without [`Capture::end`] discards it.
@@ -48,7 +48,7 @@ impl<'stream> Capture<'stream> {
     ///
     /// # Safety
     /// As there, for as long as the graph lives.
-    pub unsafe fn launch(&self, function: &Function, shape: Shape, args: &[u8]) -> Result<()> {
+    pub unsafe fn launch(&self, function: &Function, shape: LaunchShape, args: &[u8]) -> Result<()> {
         // SAFETY: the caller gives the same guarantees.
         unsafe { self.stream.launch(function, shape, args) }
     }
@@ -57,7 +57,7 @@ impl<'stream> Capture<'stream> {
     ///
     /// # Errors
     /// As there.
-    pub fn copy_in(&self, from: &Pinned, offset: usize, to: &Block, to_offset: usize, bytes: usize) -> Result<()> {
+    pub fn copy_in(&self, from: &PinnedBuffer, offset: usize, to: &DeviceBuffer, to_offset: usize, bytes: usize) -> Result<()> {
         self.stream.copy_in(from, offset, to, to_offset, bytes)
     }
 
@@ -65,7 +65,7 @@ impl<'stream> Capture<'stream> {
     ///
     /// # Errors
     /// As there.
-    pub fn copy_out(&self, from: &Block, offset: usize, to: &Pinned, to_offset: usize, bytes: usize) -> Result<()> {
+    pub fn copy_out(&self, from: &DeviceBuffer, offset: usize, to: &PinnedBuffer, to_offset: usize, bytes: usize) -> Result<()> {
         self.stream.copy_out(from, offset, to, to_offset, bytes)
     }
 
@@ -73,7 +73,7 @@ impl<'stream> Capture<'stream> {
     ///
     /// # Errors
     /// As there.
-    pub fn copy(&self, from: &Block, offset: usize, to: &Block, to_offset: usize, bytes: usize) -> Result<()> {
+    pub fn copy(&self, from: &DeviceBuffer, offset: usize, to: &DeviceBuffer, to_offset: usize, bytes: usize) -> Result<()> {
         self.stream.copy(from, offset, to, to_offset, bytes)
     }
 
@@ -81,7 +81,7 @@ impl<'stream> Capture<'stream> {
     ///
     /// # Errors
     /// As there.
-    pub fn fill(&self, block: &Block, offset: usize, bytes: usize, byte: u8) -> Result<()> {
+    pub fn fill(&self, block: &DeviceBuffer, offset: usize, bytes: usize, byte: u8) -> Result<()> {
         self.stream.fill(block, offset, bytes, byte)
     }
 
@@ -93,16 +93,16 @@ impl<'stream> Capture<'stream> {
         self.stream.record_as(event, CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL)
     }
 
-    /// Records a [`CublasLt::give`].
+    /// Records a [`CublasLt::enqueue`].
     ///
     /// # Errors
     /// As there.
     ///
     /// # Safety
     /// As there, for as long as the graph lives.
-    pub unsafe fn give(&self, lt: &CublasLt, plan: &Plan, operands: &Operands) -> Result<()> {
+    pub unsafe fn enqueue(&self, lt: &CublasLt, plan: &MatmulPlan, operands: &MatmulOperands) -> Result<()> {
         // SAFETY: the caller gives the same guarantees.
-        unsafe { lt.give(self.stream, plan, operands) }
+        unsafe { lt.enqueue(self.stream, plan, operands) }
     }
 
     pub(super) const fn stream(&self) -> &Stream {
@@ -123,13 +123,13 @@ impl<'stream> Capture<'stream> {
         Graph::new(self.stream, &template)
     }
 
-    fn stop(&mut self) -> Result<Template> {
+    fn stop(&mut self) -> Result<CapturedGraph> {
         self.ended = true;
         self.stream.device().bind()?;
         let mut graph: CUgraph = std::ptr::null_mut();
         // SAFETY: this thread began the capture; `graph` is valid for writing a handle.
         let ended = check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(self.stream.raw.handle, &mut graph) });
-        match (ended, Template::of(self.stream.device(), graph)) {
+        match (ended, CapturedGraph::from_handle(self.stream.device(), graph)) {
             (Ok(()), Some(template)) => Ok(template),
             (Err(error), _) => Err(error),
             (Ok(()), None) => Err(DeviceError::Call { call: "cuStreamEndCapture", code: 0, text: "it gave no graph".to_owned() }),
@@ -141,8 +141,8 @@ impl Drop for Capture<'_> {
     fn drop(&mut self) {
         if !self.ended {
             let given_up = self.stop().map(drop);
-            self.stream.device().note("a capture", given_up);
-            self.stream.held();
+            self.stream.device().record_drop_error("a capture", given_up);
+            self.stream.take_kept();
         }
     }
 }

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use super::account::{Account, MemoryUse};
 use super::error::{DeviceError, Result, check};
 use super::info::DeviceInfo;
-use super::module::Loaded;
-use super::probe::{Found, Version};
+use super::module::LoadedModules;
+use super::probe::{Driver, Version};
 use super::symbols;
 
 /// An open device. Everything created on it holds a reference; the context is released with the last one.
@@ -24,7 +24,7 @@ pub struct Device {
     pulse: sys::CUstream,
     pub(super) memory: Account,
     pub(super) pinned: Account,
-    pub(super) modules: Loaded,
+    pub(super) modules: LoadedModules,
     /// The first failure while dropping a resource, until [`Device::check`] reports it.
     dropped: Mutex<Option<DeviceError>>,
     /// Whether the loss of the context was logged.
@@ -43,7 +43,7 @@ impl Device {
     /// # Errors
     /// There is no such device, it is too old, or its context cannot be created (another process may hold it
     /// exclusively).
-    pub fn open(found: &Found, ordinal: usize) -> Result<Arc<Self>> {
+    pub fn open(found: &Driver, ordinal: usize) -> Result<Arc<Self>> {
         let info = found.device(ordinal)?.clone();
         info.supported()?;
         let context = CudaContext::new(ordinal).map_err(|error| call("cuDevicePrimaryCtxRetain", error))?;
@@ -57,7 +57,7 @@ impl Device {
             pulse: std::ptr::null_mut(),
             memory: Account::default(),
             pinned: Account::default(),
-            modules: Loaded::default(),
+            modules: LoadedModules::default(),
             dropped: Mutex::new(None),
             lost: AtomicBool::new(false),
         };
@@ -131,7 +131,7 @@ impl Device {
 
     /// Records a failure while dropping a resource, where no caller can receive it: in the log, and for
     /// [`Self::check`].
-    pub(super) fn note(&self, what: &'static str, result: Result<()>) {
+    pub(super) fn record_drop_error(&self, what: &'static str, result: Result<()>) {
         let Err(error) = result else { return };
         if error.is_fatal() && self.lost.swap(true, Ordering::Relaxed) {
             // once a context is lost, every drop fails for the same reason
@@ -143,12 +143,12 @@ impl Device {
     }
 
     /// Whether the driver has an optional function.
-    pub(super) fn has(&self, symbol: &str) -> bool {
+    pub(super) fn has_symbol(&self, symbol: &str) -> bool {
         symbols::driver_has(symbol)
     }
 
     /// Checks that a resource created on `other` may be used here.
-    pub(super) fn own(&self, what: &'static str, other: &Self) -> Result<()> {
+    pub(super) fn check_owner(&self, what: &'static str, other: &Self) -> Result<()> {
         if std::ptr::eq(self, other) { Ok(()) } else { Err(DeviceError::OtherDevice { what }) }
     }
 }
@@ -158,7 +158,7 @@ impl Drop for Device {
         if !self.pulse.is_null() {
             // SAFETY: the stream belongs to this device and is not used any more.
             let ended = self.bind().and_then(|()| check("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(self.pulse) }));
-            self.note("a stream", ended);
+            self.record_drop_error("a stream", ended);
         }
         let bytes = self.memory.now();
         if bytes != 0 {

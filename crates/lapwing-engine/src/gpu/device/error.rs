@@ -30,7 +30,7 @@ pub enum DeviceError {
     /// This process already uses another file of the same library, or another file comes first on the system's library
     /// path.
     #[error("{} is not the {library} that this process uses: another one came first; name its folder in LD_LIBRARY_PATH", path.display())]
-    Twice {
+    DuplicateLibrary {
         /// The requested file.
         path: PathBuf,
         /// The library's name.

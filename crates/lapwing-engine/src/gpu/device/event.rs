@@ -27,7 +27,7 @@ impl Drop for RawEvent {
     fn drop(&mut self) {
         // SAFETY: this owns the handle, and no references remain. The driver waits for work that records it.
         let ended = self.device.bind().and_then(|()| check("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(self.handle) }));
-        self.device.note("an event", ended);
+        self.device.record_drop_error("an event", ended);
     }
 }
 
@@ -99,11 +99,11 @@ impl Event {
     /// One of them is not done, was never recorded or has no timestamp; the work between them failed.
     pub fn since(&self, earlier: &Self) -> Result<Duration> {
         let device = &self.raw.device;
-        device.own("an event", &earlier.raw.device)?;
+        device.check_owner("an event", &earlier.raw.device)?;
         device.bind()?;
         let mut milliseconds = 0_f32;
         let (start, end) = (earlier.raw.handle, self.raw.handle);
-        if device.driver() >= RENAMED && device.has("cuEventElapsedTime_v2") {
+        if device.driver() >= RENAMED && device.has_symbol("cuEventElapsedTime_v2") {
             // SAFETY: the driver has the function (looked up above); both handles are events of this context.
             check("cuEventElapsedTime", unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, start, end) })?;
         } else {

@@ -63,7 +63,7 @@ impl Function {
             local_bytes: attribute(handle, CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
             shared_bytes: attribute(handle, CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
             threads: attribute(handle, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-            argument_bytes: if raw.device.has("cuFuncGetParamInfo") { argument(handle) } else { None },
+            argument_bytes: if raw.device.has_symbol("cuFuncGetParamInfo") { argument(handle) } else { None },
         };
         Ok(Self { raw: raw.clone(), handle, name: name.to_owned(), info, allowed: AtomicU32::new(0) })
     }

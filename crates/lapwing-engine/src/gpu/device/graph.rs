@@ -7,7 +7,7 @@ use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeTy
 
 use super::context::Device;
 use super::error::{Result, check};
-use super::stream::{Keep, RawStream, Stream};
+use super::stream::{KeptResource, RawStream, Stream};
 
 /// Number of nodes of each kind in a graph.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,14 +33,14 @@ impl NodeCounts {
 }
 
 /// A captured graph before it is instantiated.
-pub(super) struct Template {
+pub(super) struct CapturedGraph {
     device: Arc<Device>,
     handle: CUgraph,
 }
 
-impl Template {
+impl CapturedGraph {
     /// Takes ownership of a graph handle of the driver; `None` if it is null.
-    pub(super) fn of(device: &Arc<Device>, handle: CUgraph) -> Option<Self> {
+    pub(super) fn from_handle(device: &Arc<Device>, handle: CUgraph) -> Option<Self> {
         (!handle.is_null()).then(|| Self { device: device.clone(), handle })
     }
 
@@ -71,11 +71,11 @@ impl Template {
     }
 }
 
-impl Drop for Template {
+impl Drop for CapturedGraph {
     fn drop(&mut self) {
         // SAFETY: this owns the handle; graphs instantiated from it do not need it.
         let ended = self.device.bind().and_then(|()| check("cuGraphDestroy", unsafe { sys::cuGraphDestroy(self.handle) }));
-        self.device.note("a captured graph", ended);
+        self.device.record_drop_error("a captured graph", ended);
     }
 }
 
@@ -90,7 +90,7 @@ pub struct Graph {
     /// `!Sync`.
     launched: RefCell<Vec<Arc<RawStream>>>,
     /// Released after the launched work is done, because drop waits first.
-    _kept: Vec<Keep>,
+    _kept: Vec<KeptResource>,
 }
 
 // SAFETY: the driver allows any thread to use a graph's handle, as long as no two do at once, which `!Sync` ensures. No
@@ -98,9 +98,9 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    pub(super) fn new(stream: &Stream, template: &Template) -> Result<Self> {
+    pub(super) fn new(stream: &Stream, template: &CapturedGraph) -> Result<Self> {
         let device = stream.device().clone();
-        let kept = stream.held();
+        let kept = stream.take_kept();
         let counts = template.count()?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: a graph of the current context (the end of the capture made it current); `handle` is valid for
@@ -119,7 +119,7 @@ impl Graph {
     /// # Errors
     /// The device failed.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
-        self.device.own("a stream", stream.device())?;
+        self.device.check_owner("a stream", stream.device())?;
         self.device.bind()?;
         let mut launched = self.launched.borrow_mut();
         if !launched.iter().any(|known| Arc::ptr_eq(known, &stream.raw)) {
@@ -145,11 +145,11 @@ impl std::fmt::Debug for Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         for stream in self.launched.take() {
-            self.device.note("a graph's work", stream.drain());
+            self.device.record_drop_error("a graph's work", stream.drain());
         }
         // SAFETY: this owns the handle, and no launch of it is running.
         let ended =
             self.device.bind().and_then(|()| check("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(self.handle) }));
-        self.device.note("a graph", ended);
+        self.device.record_drop_error("a graph", ended);
     }
 }

@@ -17,7 +17,7 @@ const ALIGNMENT: usize = 8;
 
 /// Grid, block size and dynamic shared memory of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct LaunchShape {
     /// Blocks in x and y, each at least 1.
     pub grid: (u32, u32),
     /// Threads per block.
@@ -28,8 +28,8 @@ pub struct Shape {
 
 impl Function {
     /// Checks a launch, and raises the kernel's shared memory limit if needed.
-    pub(super) fn prepare(&self, shape: Shape, args: &[u8]) -> Result<()> {
-        let Shape { grid: (x, y), threads, shared_bytes } = shape;
+    pub(super) fn prepare(&self, shape: LaunchShape, args: &[u8]) -> Result<()> {
+        let LaunchShape { grid: (x, y), threads, shared_bytes } = shape;
         if x == 0 || x > i32::MAX as u32 || y == 0 || y > MOST_IN_Y {
             return self.refuse(format!("a grid of {x} × {y} blocks"));
         }

@@ -34,7 +34,7 @@ pub(super) fn same(directory: &Path, name: &'static str, symbol: &str, used: &Li
     };
     // SAFETY: the addresses are only compared, never called.
     let (ours, theirs) = unsafe { (address(&library, symbol), address(used, symbol)) };
-    if ours.is_some() && ours == theirs { Ok(()) } else { Err(DeviceError::Twice { path, library: name }) }
+    if ours.is_some() && ours == theirs { Ok(()) } else { Err(DeviceError::DuplicateLibrary { path, library: name }) }
 }
 
 fn open(directory: &Path, name: &str) -> Result<Option<Library>> {

@@ -32,13 +32,13 @@ impl Drop for RawModule {
         // SAFETY: this owns the handle; streams and graphs that run its kernels hold a reference until their work is
         // done.
         let ended = self.device.bind().and_then(|()| check("cuModuleUnload", unsafe { sys::cuModuleUnload(self.handle) }));
-        self.device.note("a module", ended);
+        self.device.record_drop_error("a module", ended);
     }
 }
 
 /// The modules that are loaded on a device, by name, for later users.
 #[derive(Default)]
-pub(super) struct Loaded(Mutex<HashMap<String, Weak<Module>>>);
+pub(super) struct LoadedModules(Mutex<HashMap<String, Weak<Module>>>);
 
 /// The modules that a user of the device holds, by name. A module stays loaded as long as anyone holds it.
 pub struct Modules {
@@ -75,7 +75,7 @@ impl Modules {
     }
 }
 
-impl Loaded {
+impl LoadedModules {
     fn load(&self, device: &Arc<Device>, file: &str, ptx: &str) -> Result<Arc<Module>> {
         // locked while compiling: otherwise another thread would compile the same module again
         let mut loaded = self.0.lock();

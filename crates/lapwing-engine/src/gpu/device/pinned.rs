@@ -10,66 +10,66 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::sys::{self, CUdeviceptr};
 
-use super::block::within;
+use super::buffer::within;
 use super::context::Device;
 use super::error::{DeviceError, Result, check};
 
 /// The direction in which staging memory is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Toward {
+pub enum Direction {
     /// The host writes, the device reads.
-    Device,
+    ToDevice,
     /// The device writes, the host reads. Also for flags, which both write.
-    Host,
+    ToHost,
 }
 
 /// The allocation, shared with everything that may still use it.
-pub(super) struct RawPinned {
+pub(super) struct RawPinnedBuffer {
     pub(super) device: Arc<Device>,
     pub(super) host: NonNull<u8>,
     pub(super) mapped: CUdeviceptr,
     pub(super) bytes: usize,
-    pub(super) toward: Toward,
+    pub(super) direction: Direction,
 }
 
-// SAFETY: an address of memory that this owns. All accesses go through `Pinned`, which follows its own rules.
-unsafe impl Send for RawPinned {}
+// SAFETY: an address of memory that this owns. All accesses go through `PinnedBuffer`, which follows its own rules.
+unsafe impl Send for RawPinnedBuffer {}
 // SAFETY: as above.
-unsafe impl Sync for RawPinned {}
+unsafe impl Sync for RawPinnedBuffer {}
 
-impl Drop for RawPinned {
+impl Drop for RawPinnedBuffer {
     fn drop(&mut self) {
         let host = self.host.as_ptr().cast();
         // SAFETY: this owns the allocation; streams and graphs that may use it hold a reference until their work is
         // done.
         let ended = self.device.bind().and_then(|()| check("cuMemFreeHost", unsafe { sys::cuMemFreeHost(host) }));
         self.device.pinned.remove(self.bytes);
-        self.device.note("staging memory", ended);
+        self.device.record_drop_error("staging memory", ended);
     }
 }
 
 /// Staging memory, initially zero.
-pub struct Pinned {
-    pub(super) raw: Arc<RawPinned>,
+pub struct PinnedBuffer {
+    pub(super) raw: Arc<RawPinnedBuffer>,
 }
 
-impl std::fmt::Debug for Pinned {
+impl std::fmt::Debug for PinnedBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pinned({} bytes toward the {:?})", self.raw.bytes, self.raw.toward)
+        write!(f, "PinnedBuffer({} bytes, {:?})", self.raw.bytes, self.raw.direction)
     }
 }
 
-impl Pinned {
+impl PinnedBuffer {
     /// Allocates `bytes` (above zero), aligned to at least 256.
     ///
     /// # Errors
     /// No more memory can be pinned, or `bytes` is 0.
-    pub fn new(device: &Arc<Device>, bytes: usize, toward: Toward) -> Result<Self> {
+    pub fn new(device: &Arc<Device>, bytes: usize, direction: Direction) -> Result<Self> {
         if bytes == 0 {
             return Err(DeviceError::Range { what: "staging memory", offset: 0, bytes, size: 0 });
         }
         let mut flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
-        if toward == Toward::Device {
+        if direction == Direction::ToDevice {
             flags |= sys::CU_MEMHOSTALLOC_WRITECOMBINED;
         }
         device.bind()?;
@@ -82,7 +82,7 @@ impl Pinned {
         // SAFETY: the driver allocated `bytes` bytes there, and no one else has access yet.
         unsafe { host.write_bytes(0, bytes) };
         device.pinned.add(bytes);
-        let mut raw = RawPinned { device: device.clone(), host, mapped: 0, bytes, toward };
+        let mut raw = RawPinnedBuffer { device: device.clone(), host, mapped: 0, bytes, direction };
         // SAFETY: the memory was allocated as mapped; `mapped` is valid for writing an address. On failure `raw` frees
         // it.
         check("cuMemHostGetDevicePointer", unsafe {
@@ -105,8 +105,8 @@ impl Pinned {
 
     /// The direction of its use.
     #[must_use]
-    pub fn toward(&self) -> Toward {
-        self.raw.toward
+    pub fn direction(&self) -> Direction {
+        self.raw.direction
     }
 
     /// Copies `from` into the memory. Device work that is still reading the range sees a mix of old and new bytes.
@@ -185,7 +185,7 @@ impl Pinned {
     }
 
     fn readable(&self, what: &'static str, offset: usize, bytes: usize) -> Result<()> {
-        if self.raw.toward == Toward::Device {
+        if self.raw.direction == Direction::ToDevice {
             return Err(DeviceError::WriteOnly);
         }
         within(what, offset, bytes, self.raw.bytes)

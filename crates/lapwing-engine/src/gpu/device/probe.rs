@@ -24,7 +24,7 @@ pub struct Version(
 
 impl Version {
     /// Decodes the driver's number: 1000 · major + 10 · minor.
-    pub(super) fn of(number: i32) -> Self {
+    pub(super) fn from_number(number: i32) -> Self {
         let number = u32::try_from(number).unwrap_or(0);
         Self(number / 1000, number % 1000 / 10)
     }
@@ -39,7 +39,7 @@ impl fmt::Display for Version {
 /// A usable driver. A value of this type proves that every function that this layer calls exists; it is the only way to
 /// a [`super::Device`].
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct Driver {
     /// The newest CUDA version that the driver supports.
     pub driver: Version,
     /// Its devices, in the driver's order; at least one.
@@ -50,7 +50,7 @@ pub struct Found {
     directory: Option<PathBuf>,
 }
 
-impl Found {
+impl Driver {
     /// Looks for the driver: first in `directory` (the user's `cuda_lib_dir`), then on the system's library path. A
     /// driver stays loaded until the process ends, even if it is rejected.
     ///
@@ -101,7 +101,7 @@ fn version() -> Result<Version> {
     let mut number = 0;
     // SAFETY: the function exists and may be called before cuInit; `number` is valid for writing an integer.
     check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut number) })?;
-    let found = Version::of(number);
+    let found = Version::from_number(number);
     if found < LEAST_DRIVER {
         return Err(DeviceError::OldDriver { found, needed: LEAST_DRIVER });
     }

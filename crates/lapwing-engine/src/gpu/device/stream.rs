@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUresult, CUstream};
 
-use super::block::RawBlock;
+use super::buffer::RawBuffer;
 use super::context::Device;
 use super::error::{Result, check};
 use super::event::{Event, RawEvent};
 use super::module::RawModule;
-use super::pinned::RawPinned;
+use super::pinned::RawPinnedBuffer;
 
 /// A resource that a stream or a graph keeps alive.
-pub(super) enum Keep {
-    Block(#[expect(dead_code, reason = "keeps it alive")] Arc<RawBlock>),
-    Pinned(#[expect(dead_code, reason = "keeps it alive")] Arc<RawPinned>),
+pub(super) enum KeptResource {
+    Buffer(#[expect(dead_code, reason = "keeps it alive")] Arc<RawBuffer>),
+    Pinned(#[expect(dead_code, reason = "keeps it alive")] Arc<RawPinnedBuffer>),
     Event(#[expect(dead_code, reason = "keeps it alive")] Arc<RawEvent>),
     Module(#[expect(dead_code, reason = "keeps it alive")] Arc<RawModule>),
     Other(#[expect(dead_code, reason = "keeps it alive")] Arc<dyn Any + Send + Sync>),
@@ -48,7 +48,7 @@ impl Drop for RawStream {
     fn drop(&mut self) {
         // SAFETY: this owns the handle, and no references remain.
         let ended = self.device.bind().and_then(|()| check("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(self.handle) }));
-        self.device.note("a stream", ended);
+        self.device.record_drop_error("a stream", ended);
     }
 }
 
@@ -56,7 +56,7 @@ impl Drop for RawStream {
 pub struct Stream {
     pub(super) raw: Arc<RawStream>,
     done: Event,
-    kept: RefCell<Vec<Keep>>,
+    kept: RefCell<Vec<KeptResource>>,
 }
 
 impl std::fmt::Debug for Stream {
@@ -115,15 +115,15 @@ impl Stream {
 
     /// Keeps `what` alive until all work enqueued so far is done.
     pub fn keep(&self, what: Arc<dyn Any + Send + Sync>) {
-        self.hold(Keep::Other(what));
+        self.keep_alive(KeptResource::Other(what));
     }
 
-    pub(super) fn hold(&self, what: Keep) {
+    pub(super) fn keep_alive(&self, what: KeptResource) {
         self.kept.borrow_mut().push(what);
     }
 
     /// Takes the resources that are kept alive, to move them to a graph.
-    pub(super) fn held(&self) -> Vec<Keep> {
+    pub(super) fn take_kept(&self) -> Vec<KeptResource> {
         self.kept.take()
     }
 
@@ -137,6 +137,6 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // before the resources are released
-        self.raw.device.note("a stream's work", self.raw.drain());
+        self.raw.device.record_drop_error("a stream's work", self.raw.drain());
     }
 }

@@ -19,17 +19,17 @@ const SAMPLES_OF_LONG: usize = 3;
 const LONG: Duration = Duration::from_millis(1);
 
 impl Stream {
-    /// Median device time of the work that `give` enqueues, after two warm-up runs.
+    /// Median device time of the work that `work` enqueues, after two warm-up runs.
     ///
     /// # Errors
-    /// The error of `give`, or of the device.
-    pub fn time(&mut self, give: impl Fn(&Self) -> Result<()>) -> Result<Duration> {
+    /// The error of `work`, or of the device.
+    pub fn time(&mut self, work: impl Fn(&Self) -> Result<()>) -> Result<Duration> {
         let (begin, end) = (Event::timed(self.device())?, Event::timed(self.device())?);
         // first without a capture: the driver, or a library, may load something
-        give(self)?;
+        work(self)?;
         self.wait()?;
         self.record(&begin)?;
-        give(self)?;
+        work(self)?;
         self.record(&end)?;
         self.wait()?;
         let about = end.since(&begin)?;
@@ -37,7 +37,7 @@ impl Stream {
         let capture = Capture::begin(self)?;
         capture.record(&begin)?;
         for _ in 0..count {
-            give(capture.stream())?;
+            work(capture.stream())?;
         }
         capture.record(&end)?;
         let graph = capture.end()?;

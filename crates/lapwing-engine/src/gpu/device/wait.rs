@@ -5,18 +5,18 @@
 use std::time::Duration;
 
 use super::error::{DeviceError, Result};
-use super::pinned::Pinned;
+use super::pinned::PinnedBuffer;
 use super::stream::Stream;
 
 /// How to wait for a flag.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct WaitPolicy {
     /// Number of reads of the flag between two checks of the device and the clock; at least one.
     pub reads: u32,
     /// Duration after which the thread sleeps before each further read, and checks the device each time.
-    pub awake: Duration,
+    pub spin_for: Duration,
     /// Duration of each sleep.
-    pub nap: Duration,
+    pub sleep: Duration,
     /// The longest wait.
     pub limit: Duration,
     /// A monotonic clock: the time since some fixed moment.
@@ -30,15 +30,15 @@ impl Stream {
     /// # Errors
     /// The device failed; the stream's work ended without setting the flag ([`DeviceError::NoFlag`]); the limit passed
     /// ([`DeviceError::TimedOut`]: the work may still be running); the flag is outside of the memory.
-    pub fn wait_flag(&self, control: &Pinned, index: usize, patience: &Patience) -> Result<u32> {
+    pub fn wait_flag(&self, control: &PinnedBuffer, index: usize, policy: &WaitPolicy) -> Result<u32> {
         let mut began = None;
         let mut waited = Duration::ZERO;
         loop {
-            let is_long = waited > patience.awake;
+            let is_long = waited > policy.spin_for;
             if is_long {
-                std::thread::sleep(patience.nap);
+                std::thread::sleep(policy.sleep);
             }
-            for _ in 0..if is_long { 1 } else { patience.reads.max(1) } {
+            for _ in 0..if is_long { 1 } else { policy.reads.max(1) } {
                 match control.flag(index)? {
                     0 => std::hint::spin_loop(),
                     value => return Ok(value),
@@ -52,9 +52,9 @@ impl Stream {
                 };
             }
             // only long waits read the clock
-            let now = (patience.clock)();
+            let now = (policy.clock)();
             waited = now.saturating_sub(*began.get_or_insert(now));
-            if waited > patience.limit {
+            if waited > policy.limit {
                 return Err(DeviceError::TimedOut { after: waited });
             }
         }

@@ -3,11 +3,11 @@
 //! are read. Between the first and the last kernel nothing is allocated and nothing waits for the host.
 
 mod capture;
-mod choice;
-mod outcome;
-mod pieces;
+mod results;
+mod selection;
 mod stage;
 mod state;
+mod timings;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::device::{Block, CublasLt, Device, DeviceError, Function, Modules, Stream};
+use super::device::{CublasLt, Device, DeviceBuffer, DeviceError, Function, Modules, Stream};
 use super::kernel::Kernel;
-use super::lower::{Prepared, Program, Step};
+use super::lower::{PreparedPlan, Program, Step};
 use super::route;
 use super::{Capacity, Precision, Refused, Target, ptx};
 use crate::cpu::{Batch, RunError};
 use crate::plan::{Plan, Size};
 
-pub use self::choice::Gemm;
-pub use self::pieces::{LIBRARY, Piece, Pieces};
+pub use self::selection::GemmPolicy;
 pub use self::state::State;
+pub use self::timings::{LIBRARY, RunTimings, StepTiming};
 
 /// Why a plan cannot run on a device, or a batch failed there.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum GpuError {
 
 /// Durations of the phases of a run, by the device's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct DeviceTimes {
     /// From the first copied byte to the last, kernels included.
     pub all: Duration,
     /// Input copies; zero if kernels read the inputs in host memory.
@@ -60,14 +60,14 @@ pub struct Executor {
     plan: Plan,
     device: Arc<Device>,
     modules: Modules,
-    prepared: Prepared,
-    weights: Block,
+    prepared: PreparedPlan,
+    weights: DeviceBuffer,
     target: Target,
     precision: Precision,
     /// Which kernels compute products; `Own` if the library was looked for and not found.
-    gemm: Gemm,
+    gemm: GemmPolicy,
     /// Times of our own kernels for products that cublasLt supports too.
-    own_times: Mutex<HashMap<(super::device::Product, &'static str), Duration>>,
+    own_times: Mutex<HashMap<(super::device::MatmulShape, &'static str), Duration>>,
 }
 
 impl Executor {
@@ -77,7 +77,7 @@ impl Executor {
     ///
     /// [`GpuError::Refused`] names the first node that no kernel supports; [`GpuError::Device`] if the device fails or
     /// has too little memory.
-    pub fn new(plan: Plan, device: &Arc<Device>, precision: Precision, gemm: Gemm) -> Result<Self, GpuError> {
+    pub fn new(plan: Plan, device: &Arc<Device>, precision: Precision, gemm: GemmPolicy) -> Result<Self, GpuError> {
         let refused = |e: crate::plan::PlanError| Refused { node: e.node, operator: "plan".into(), reason: e.reason };
         plan.check().map_err(refused)?;
         let info = device.info();
@@ -89,7 +89,7 @@ impl Executor {
             }
             Some(Err(error)) => {
                 tracing::info!(%error, "cublasLt cannot be used; products run on Lapwing's own kernels");
-                Gemm::Own
+                GemmPolicy::Own
             }
         };
         let target = Target {
@@ -97,11 +97,11 @@ impl Executor {
             shared_bytes: info.shared_bytes as usize,
             has_cublaslt: gemm.libraries().is_some(),
         };
-        let prepared = Prepared::new(&plan, &precision, &target)?;
-        let weights = Block::new(device, prepared.book.bytes().max(256))?;
+        let prepared = PreparedPlan::new(&plan, &precision, &target)?;
+        let weights = DeviceBuffer::new(device, prepared.weights.bytes().max(256))?;
         let stream = Stream::new(device)?;
         prepared
-            .book
+            .weights
             .write(&plan, |offset, bytes| if bytes.is_empty() { Ok(()) } else { weights.upload(&stream, offset, bytes) })?;
         let modules = Modules::new(device);
         let executor = Self {
@@ -152,7 +152,7 @@ impl Executor {
     }
 
     /// The layout of the plan's weights and values.
-    pub(in crate::gpu) const fn prepared(&self) -> &Prepared {
+    pub(in crate::gpu) const fn prepared(&self) -> &PreparedPlan {
         &self.prepared
     }
 
@@ -176,7 +176,7 @@ impl Executor {
         // all weights were laid out at the beginning: lowering into this copy adds none
         let mut prepared = self.prepared.clone();
         let program = route::program(&mut prepared, &self.plan, capacity, wanted, &self.target)?;
-        debug_assert_eq!(prepared.book.bytes(), self.prepared.book.bytes());
+        debug_assert_eq!(prepared.weights.bytes(), self.prepared.weights.bytes());
         Ok(program)
     }
 
@@ -193,10 +193,10 @@ impl Executor {
         outputs: &mut Vec<Vec<f32>>,
     ) -> Result<(), GpuError> {
         let size = batch.size(&self.plan)?;
-        let mut run = state.ready(self, size, wanted)?;
+        let mut run = state.prepare(self, size, wanted)?;
         run.stage(batch)?;
         run.launch()?;
-        run.told()?;
+        run.check_fault()?;
         run.read(batch, size, wanted, outputs)
     }
 
@@ -211,12 +211,12 @@ impl Executor {
         batch: &Batch<'_>,
         wanted: &[bool],
         outputs: &mut Vec<Vec<f32>>,
-    ) -> Result<Times, GpuError> {
+    ) -> Result<DeviceTimes, GpuError> {
         let size = batch.size(&self.plan)?;
-        let mut run = state.ready(self, size, wanted)?;
+        let mut run = state.prepare(self, size, wanted)?;
         run.stage(batch)?;
         let times = run.launch_timed()?;
-        run.told()?;
+        run.check_fault()?;
         run.read(batch, size, wanted, outputs)?;
         Ok(times)
     }

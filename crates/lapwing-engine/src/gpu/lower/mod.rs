@@ -5,8 +5,8 @@
 //! from its header, and surplus blocks exit at once. So one program serves all batches up to its capacity, without
 //! padding.
 
+mod layout;
 mod map;
-mod places;
 mod products;
 mod rows;
 #[cfg(test)]
@@ -14,14 +14,14 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use super::args::{Address, Args, Mat, Region};
+use super::args::{Address, KernelArgs, MatrixRef, Region};
 use super::kernel::{self, Kernel};
-use super::layout::{Home, Kind, Stored, stored, stride};
-use super::weights::{Book, Piece};
+use super::layout::{Kind, StoredValue, ValueLocation, stored, stride};
+use super::weights::{WeightForm, WeightLayout};
 use super::{Capacity, Precision, Refused, Target};
 use crate::plan::{Node, Op, Plan, Rows, Value, ValueId, WeightId};
 
-pub use self::places::{Places, Slot};
+pub use self::layout::{MemoryLayout, PortSlot};
 pub use self::products::Product;
 
 /// Fixed words at the beginning of the header, before its lists.
@@ -49,7 +49,7 @@ pub struct Launch {
     /// Dynamic shared memory per block, in bytes.
     pub shared: u32,
     /// Its arguments.
-    pub args: Args,
+    pub args: KernelArgs,
 }
 
 /// A step of a program.
@@ -78,29 +78,30 @@ pub struct Program {
     /// The steps in order.
     pub steps: Vec<Step>,
     /// Where its values are stored.
-    pub places: Places,
+    pub layout: MemoryLayout,
     /// Whether kernels read the batch's size from a header.
     pub has_header: bool,
 }
 
 /// What all programs of a plan share: how values are stored, and where the weights lie.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedPlan {
     /// The storage of each value.
-    pub stored: Vec<Stored>,
+    pub stored: Vec<StoredValue>,
     /// The layout of the weights.
-    pub book: Book,
+    pub weights: WeightLayout,
     precision: Precision,
 }
 
-impl Prepared {
+impl PreparedPlan {
     /// Lowers every node once for one row and once for many, so that every weight gets its place in memory.
     ///
     /// # Errors
     ///
     /// [`Refused`] names the first node that no kernel supports.
     pub fn new(plan: &Plan, precision: &Precision, target: &Target) -> Result<Self, Refused> {
-        let mut prepared = Self { stored: stored(plan, precision), book: Book::default(), precision: precision.clone() };
+        let mut prepared =
+            Self { stored: stored(plan, precision), weights: WeightLayout::default(), precision: precision.clone() };
         let all = vec![true; plan.outputs.len()];
         for capacity in [Capacity { batch: 1, tokens: 1, is_exact: false }, Capacity { batch: 16, tokens: 64, is_exact: false }] {
             prepared.lower(plan, capacity, &all, target)?;
@@ -116,16 +117,25 @@ impl Prepared {
     pub fn lower(&mut self, plan: &Plan, capacity: Capacity, wanted: &[bool], target: &Target) -> Result<Program, Refused> {
         too_large(plan, capacity)?;
         let needed = needed(plan, wanted);
-        let places = Places::new(plan, &self.stored, capacity, &needed, wanted);
-        let mut lower =
-            Lower { plan, prepared: self, capacity, places, target, steps: Vec::new(), scratch: 0, has_header: false, node: 0 };
+        let layout = MemoryLayout::new(plan, &self.stored, capacity, &needed, wanted);
+        let mut lower = Lowering {
+            plan,
+            prepared: self,
+            capacity,
+            layout,
+            target,
+            steps: Vec::new(),
+            scratch: 0,
+            has_header: false,
+            node: 0,
+        };
         for (at, node) in plan.nodes.iter().enumerate().filter(|(at, _)| needed.contains(at)) {
             lower.node = at;
             lower.scratch = 0;
             lower.op(node).map_err(|reason| Refused { node: node.name.clone(), operator: node.op.name().into(), reason })?;
         }
-        let Lower { steps, places, has_header, .. } = lower;
-        Ok(Program { steps, places, has_header })
+        let Lowering { steps, layout, has_header, .. } = lower;
+        Ok(Program { steps, layout, has_header })
     }
 }
 
@@ -155,11 +165,11 @@ fn needed(plan: &Plan, wanted: &[bool]) -> BTreeSet<usize> {
 }
 
 /// One pass of lowering.
-struct Lower<'a> {
+struct Lowering<'a> {
     plan: &'a Plan,
-    prepared: &'a mut Prepared,
+    prepared: &'a mut PreparedPlan,
     capacity: Capacity,
-    places: Places,
+    layout: MemoryLayout,
     target: &'a Target,
     steps: Vec<Step>,
     /// Scratch memory of the current node, in bytes.
@@ -168,7 +178,7 @@ struct Lower<'a> {
     node: usize,
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     fn op(&mut self, node: &Node) -> Result<(), String> {
         match &node.op {
             Op::Gemm { .. } => self.product(node),
@@ -197,11 +207,11 @@ impl Lower<'_> {
     }
 
     /// Adds a launch with the kernel's own shared memory.
-    fn launch(&mut self, kernel: &'static Kernel, grid: (usize, usize), args: Args) {
+    fn launch(&mut self, kernel: &'static Kernel, grid: (usize, usize), args: KernelArgs) {
         self.launch_with(kernel, grid, kernel.shared, args);
     }
 
-    fn launch_with(&mut self, kernel: &'static Kernel, grid: (usize, usize), shared: u32, args: Args) {
+    fn launch_with(&mut self, kernel: &'static Kernel, grid: (usize, usize), shared: u32, args: KernelArgs) {
         let blocks = |count: usize| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         let grid = (blocks(grid.0), blocks(grid.1));
         self.steps.push(Step::Launch(Launch { node: self.node, kernel, grid, shared, args }));
@@ -219,27 +229,27 @@ impl Lower<'_> {
     }
 
     /// Adds the field with the number of rows.
-    fn rows(&mut self, args: Args, rows: Rows) -> Args {
+    fn rows(&mut self, args: KernelArgs, rows: Rows) -> KernelArgs {
         let header = if self.capacity.is_exact { None } else { Some(self.header()) };
         args.rows(header, usize::from(rows == Rows::Token), self.most(rows))
     }
 
     /// The address and layout of a value.
-    fn mat(&self, id: ValueId) -> Mat {
-        let Stored { kind, stride, home } = self.prepared.stored[id.0];
-        let at = match home {
-            Home::Input(at) => Address::new(Region::Inputs, self.places.inputs[at].offset),
-            Home::Output(at) => match self.places.unwanted[at] {
-                Some(offset) => Address::new(Region::Arena, self.places.arena.bytes() + offset),
-                None => Address::new(Region::Outputs, self.places.outputs[at].offset),
+    fn mat(&self, id: ValueId) -> MatrixRef {
+        let StoredValue { kind, stride, location } = self.prepared.stored[id.0];
+        let at = match location {
+            ValueLocation::Input(at) => Address::new(Region::Inputs, self.layout.inputs[at].offset),
+            ValueLocation::Output(at) => match self.layout.unwanted[at] {
+                Some(offset) => Address::new(Region::Arena, self.layout.arena.bytes() + offset),
+                None => Address::new(Region::Outputs, self.layout.outputs[at].offset),
             },
-            Home::Arena => Address::new(Region::Arena, self.places.arena.place(id).map_or(0, |place| place.offset)),
+            ValueLocation::Arena => Address::new(Region::Arena, self.layout.arena.place(id).map_or(0, |place| place.offset)),
         };
-        Mat { at, stride, kind }
+        MatrixRef { at, stride, kind }
     }
 
     /// A value with the given element type: the value itself, or a converted copy, for which a launch is added.
-    fn as_kind(&mut self, id: ValueId, kind: Kind) -> Mat {
+    fn as_kind(&mut self, id: ValueId, kind: Kind) -> MatrixRef {
         let (mat, value) = (self.mat(id), self.plan.value(id));
         if mat.kind == kind {
             return mat;
@@ -250,19 +260,19 @@ impl Lower<'_> {
     }
 
     /// Scratch memory for this node only, after the memory of the values.
-    fn scratch(&mut self, rows: usize, width: usize, kind: Kind) -> Mat {
-        let stored = Stored { home: Home::Arena, kind, stride: stride(width) };
-        let at = Address::new(Region::Arena, self.places.scratch_from() + self.scratch);
+    fn scratch(&mut self, rows: usize, width: usize, kind: Kind) -> MatrixRef {
+        let stored = StoredValue { location: ValueLocation::Arena, kind, stride: stride(width) };
+        let at = Address::new(Region::Arena, self.layout.scratch_from() + self.scratch);
         self.scratch += stored.bytes(rows);
-        self.places.scratch = self.places.scratch.max(self.scratch);
-        Mat { at, stride: stored.stride, kind }
+        self.layout.scratch = self.layout.scratch.max(self.scratch);
+        MatrixRef { at, stride: stored.stride, kind }
     }
 
     fn row(&mut self, id: Option<WeightId>) -> Option<Address> {
-        id.map(|id| self.piece(Piece::Row(id)))
+        id.map(|id| self.form(WeightForm::Row(id)))
     }
 
-    fn piece(&mut self, piece: Piece) -> Address {
-        self.prepared.book.place(self.plan, piece)
+    fn form(&mut self, form: WeightForm) -> Address {
+        self.prepared.weights.place(self.plan, form)
     }
 }

@@ -1,11 +1,11 @@
 //! Lowers products: matrix-vector kernels for few rows, tiled kernels for many.
 
-use super::{Launch, Lower, Step};
+use super::{Launch, Lowering, Step};
 use crate::gpu::Precision;
-use crate::gpu::args::{Address, Args, Mat};
+use crate::gpu::args::{Address, KernelArgs, MatrixRef};
 use crate::gpu::kernel::{self, Tile};
 use crate::gpu::layout::Kind;
-use crate::gpu::weights::{Piece, deep};
+use crate::gpu::weights::{WeightForm, deep};
 use crate::plan::{Activation, Node, Op, Rows};
 
 /// Up to this many rows use the matrix-vector kernels, which read each weight once.
@@ -23,22 +23,22 @@ pub struct Product {
     /// Columns of y.
     pub n: usize,
     /// The left operand.
-    pub x: Mat,
+    pub x: MatrixRef,
     /// The right operand, `[n][k]`.
-    pub w: Mat,
+    pub w: MatrixRef,
     /// A row of n elements.
     pub bias: Option<Address>,
     /// The activation.
     pub activation: Activation,
     /// Added last.
-    pub residual: Option<Mat>,
+    pub residual: Option<MatrixRef>,
     /// The result.
-    pub y: Mat,
+    pub y: MatrixRef,
     /// The launch of our own kernel.
     pub own: Box<Launch>,
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn product(&mut self, node: &Node) -> Result<(), String> {
         let Op::Gemm { x, weight, bias, activation, residual } = &node.op else { return Ok(()) };
         let (out, weight_id) = (self.plan.value(node.output), *weight);
@@ -50,11 +50,11 @@ impl Lower<'_> {
         let is_few = most <= FEW;
         let kind = self.kind_of(k, n);
         let w = match (kind, self.prepared.precision.is_tf32()) {
-            (Kind::F32, true) => Piece::Rounded(weight_id),
-            _ => Piece::Product(weight_id, kind),
+            (Kind::F32, true) => WeightForm::Rounded(weight_id),
+            _ => WeightForm::Product(weight_id, kind),
         };
-        let w = Mat { at: self.piece(w), stride: deep(k), kind };
-        let w_scale = (kind == Kind::S8).then(|| self.piece(Piece::Scales(weight_id)));
+        let w = MatrixRef { at: self.form(w), stride: deep(k), kind };
+        let w_scale = (kind == Kind::S8).then(|| self.form(WeightForm::Scales(weight_id)));
         // quantise the input first; a product of few rows reads the float rows instead
         let (x, x_scale) = match (is_few, kind) {
             (true, _) => (self.mat(*x), None),
@@ -66,8 +66,8 @@ impl Lower<'_> {
         };
         // the library takes a bias of the matrices' element type
         let bias_of_library = bias.filter(|_| self.target.has_cublaslt).map(|id| match kind {
-            Kind::F16 => self.piece(Piece::Table(id, Kind::F16)),
-            _ => self.piece(Piece::Row(id)),
+            Kind::F16 => self.form(WeightForm::Table(id, Kind::F16)),
+            _ => self.form(WeightForm::Row(id)),
         });
         let (bias, residual, y) = (self.row(*bias), residual.map(|id| self.mat(id)), self.mat(node.output));
         let (kernel, grid, split) = if is_few {
@@ -77,7 +77,7 @@ impl Lower<'_> {
             let tile = best(kernel::tiles(kind, self.prepared.precision.is_tf32()), most, n, self.target.processors);
             (&tile.kernel, (n.div_ceil(tile.columns), most.div_ceil(tile.rows)), 1)
         };
-        let args = self.rows(Args::default(), out.rows);
+        let args = self.rows(KernelArgs::default(), out.rows);
         let args = args.mat(Some(x)).mat(Some(w)).pointer(bias).pointer(w_scale).pointer(x_scale).mat(residual).mat(Some(y));
         let args = args.tail().int(k).int(n).int(*activation as usize).int(split);
         self.launch(kernel, grid, args);
@@ -113,12 +113,12 @@ impl Lower<'_> {
     }
 
     /// Quantises a value's rows; returns the 8-bit rows and their scales.
-    fn in_bytes(&mut self, node: &Node, x: crate::plan::ValueId, rows: Rows, k: usize) -> (Mat, Address) {
+    fn in_bytes(&mut self, node: &Node, x: crate::plan::ValueId, rows: Rows, k: usize) -> (MatrixRef, Address) {
         let (from, most) = (self.mat(x), self.most(rows));
-        let made = Mat { stride: deep(k), ..self.scratch(most, deep(k), Kind::S8) };
+        let made = MatrixRef { stride: deep(k), ..self.scratch(most, deep(k), Kind::S8) };
         let scale = self.scratch(most, 1, Kind::F32).at;
         let fixed = self.prepared.precision.fixed(self.node).unwrap_or(0.0);
-        let args = self.rows(Args::default(), rows).mat(Some(from)).mat(Some(made)).pointer(Some(scale)).tail();
+        let args = self.rows(KernelArgs::default(), rows).mat(Some(from)).mat(Some(made)).pointer(Some(scale)).tail();
         let args = args.int(k).float(fixed);
         debug_assert_eq!(self.plan.nodes[self.node].name, node.name);
         self.launch(&kernel::QUANTIZE, (most.div_ceil(4), 1), args);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{EMPTY, args, function};
-use crate::gpu::device::{Capture, Device, DeviceError, Event, Function, Modules, Shape, Stream};
+use crate::gpu::device::{Capture, Device, DeviceError, Event, Function, LaunchShape, Modules, Stream};
 
 /// Number of replays of a graph; the fastest one counts.
 const REPLAYS: usize = 101;
@@ -65,7 +65,7 @@ impl Floors {
         let capture = Capture::begin(&mut self.stream)?;
         capture.record(&begin)?;
         for at in 0..kernels {
-            let shape = Shape { grid: (1, 1), threads: EMPTY.threads, shared_bytes: 0 };
+            let shape = LaunchShape { grid: (1, 1), threads: EMPTY.threads, shared_bytes: 0 };
             // SAFETY: the fields of PeakArgs, none of which the kernel reads
             unsafe { capture.launch(&self.empty, shape, &args(&[0; 3]))? };
             marks.get(at).map_or(Ok(()), |mark| capture.record(mark))?;

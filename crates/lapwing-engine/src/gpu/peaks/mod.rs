@@ -14,7 +14,7 @@ mod floor;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::device::{Block, Device, DeviceError, Event, Function, Modules, Shape, Stream};
+use super::device::{Device, DeviceBuffer, DeviceError, Event, Function, LaunchShape, Modules, Stream};
 use super::kernel::Kernel;
 use super::ptx;
 use crate::clock::Stamp;
@@ -235,8 +235,8 @@ impl Bench {
         let pieces = (bytes / 16).clamp(1, MOST_PIECES);
         let grid = self.setup.processors * READERS;
         let device = self.stream.device();
-        let block = Block::new(device, 16 * pieces)?;
-        let sums = Block::new(device, 4 * (grid * READ.threads / 32) as usize)?;
+        let block = DeviceBuffer::new(device, 16 * pieces)?;
+        let sums = DeviceBuffer::new(device, 4 * (grid * READ.threads / 32) as usize)?;
         self.stream.fill(&block, 0, block.bytes(), 1)?;
         self.rates(block.bytes() as f64, |passes| {
             self.time(&function, &READ, grid, &args(&[block.address(), sums.address(), pieces as u64, passes]))
@@ -260,7 +260,7 @@ impl Bench {
     /// The duration of one launch.
     #[allow(unsafe_code, reason = "a launch passes addresses to the device")]
     fn time(&self, function: &Function, kernel: &Kernel, blocks: u32, args: &[u8]) -> Result<Duration, DeviceError> {
-        let shape = Shape { grid: (blocks, 1), threads: kernel.threads, shared_bytes: kernel.shared };
+        let shape = LaunchShape { grid: (blocks, 1), threads: kernel.threads, shared_bytes: kernel.shared };
         self.stream.record(&self.begin)?;
         // SAFETY: the fields of PeakArgs, which refer to no memory, or of PeakReadArgs: a buffer of 16 bytes per load
         // and a word for each warp, both of which outlive the wait below

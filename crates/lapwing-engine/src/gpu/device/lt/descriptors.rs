@@ -4,7 +4,7 @@ use cudarc::cublaslt::sys;
 
 use super::super::error::Result;
 use super::check;
-use super::plan::{Product, ProductPrecision};
+use super::plan::{MatmulPrecision, MatmulShape};
 
 /// CUBLAS_OP_N and CUBLAS_OP_T, which cudarc's cublasLt bindings do not define.
 const AS_IT_IS: i32 = 0;
@@ -28,7 +28,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    pub(super) fn new(product: &Product) -> Result<Self> {
+    pub(super) fn new(product: &MatmulShape) -> Result<Self> {
         let kind = product.precision.kind();
         let (rows, n, k) = (product.rows, product.n, product.k);
         let operation = Operation::new(product.precision.compute())?;
@@ -45,7 +45,7 @@ impl Descriptors {
     }
 }
 
-impl ProductPrecision {
+impl MatmulPrecision {
     fn kind(self) -> sys::cudaDataType {
         match self {
             Self::Fp32 | Self::Tf32 => sys::cudaDataType::CUDA_R_32F,

@@ -16,14 +16,14 @@ use std::sync::Arc;
 use cudarc::cublaslt::sys;
 use parking_lot::Mutex;
 
-use super::block::Block;
+use super::buffer::DeviceBuffer;
 use super::context::Device;
 use super::error::{DeviceError, Result};
-use super::probe::{Found, Version};
+use super::probe::{Driver, Version};
 use super::stream::Stream;
 
-pub use plan::{Operands, Plan, Product, ProductPrecision};
-pub use tune::Tuning;
+pub use plan::{MatmulOperands, MatmulPlan, MatmulPrecision, MatmulShape};
+pub use tune::SelectedAlgorithm;
 
 /// Workspace for compute capability 9.0 and newer, as NVIDIA recommends.
 const WORKSPACE_BYTES: usize = 32 << 20;
@@ -34,9 +34,9 @@ const WORKSPACE_BYTES_BEFORE_9: usize = 4 << 20;
 /// graphs that are launched on one stream.
 pub struct CublasLt {
     library: Arc<Library>,
-    workspace: Arc<Block>,
+    workspace: Arc<DeviceBuffer>,
     version: Version,
-    plans: Mutex<HashMap<Product, Option<Arc<Plan>>>>,
+    plans: Mutex<HashMap<MatmulShape, Option<Arc<MatmulPlan>>>>,
 }
 
 /// The library's handle, shared with its plans.
@@ -54,7 +54,7 @@ impl Drop for Library {
     fn drop(&mut self) {
         // SAFETY: this owns the handle; no product is being enqueued with it.
         let ended = self.device.bind().and_then(|()| check("cublasLtDestroy", unsafe { sys::cublasLtDestroy(self.handle) }));
-        self.device.note("cublasLt", ended);
+        self.device.record_drop_error("cublasLt", ended);
     }
 }
 
@@ -75,7 +75,7 @@ impl CublasLt {
     /// # Errors
     /// [`DeviceError::NoLt`] with the reason: the library is missing, is older than 12.0, lacks a function, or would
     /// change a precision by itself. Any other error is the device's.
-    pub fn find(found: &Found, device: &Arc<Device>) -> Result<Self> {
+    pub fn find(found: &Driver, device: &Arc<Device>) -> Result<Self> {
         let version = library::find(found.directory())?;
         device.bind()?;
         let mut handle = std::ptr::null_mut();
@@ -84,7 +84,7 @@ impl CublasLt {
         check("cublasLtCreate", unsafe { sys::cublasLtCreate(&mut handle) })?;
         let library = Arc::new(Library { device: device.clone(), handle });
         let bytes = if device.info().capability.0 >= 9 { WORKSPACE_BYTES } else { WORKSPACE_BYTES_BEFORE_9 };
-        let workspace = Arc::new(Block::new(device, bytes)?);
+        let workspace = Arc::new(DeviceBuffer::new(device, bytes)?);
         Ok(Self { library, workspace, version, plans: Mutex::default() })
     }
 
@@ -101,14 +101,19 @@ impl CublasLt {
     /// The contents of `operands.y` are undefined afterwards.
     ///
     /// # Errors
-    /// The shape is invalid ([`Product::check`]), or the device failed. An algorithm that the library rejects is
+    /// The shape is invalid ([`MatmulShape::check`]), or the device failed. An algorithm that the library rejects is
     /// skipped.
     ///
     /// # Safety
-    /// As for [`CublasLt::give`].
-    pub unsafe fn plan(&self, stream: &mut Stream, product: Product, operands: &Operands) -> Result<Option<Arc<Plan>>> {
+    /// As for [`CublasLt::enqueue`].
+    pub unsafe fn plan(
+        &self,
+        stream: &mut Stream,
+        product: MatmulShape,
+        operands: &MatmulOperands,
+    ) -> Result<Option<Arc<MatmulPlan>>> {
         product.check()?;
-        self.library.device.own("a stream", stream.device())?;
+        self.library.device.check_owner("a stream", stream.device())?;
         // locked while timing: two timings at once would disturb each other
         let mut plans = self.plans.lock();
         if let Some(known) = plans.get(&product) {
@@ -128,8 +133,8 @@ impl CublasLt {
     /// # Safety
     /// The addresses refer to matrices of the plan's shape on this device, which live until the work is done
     /// ([`Stream::keep`]). Products of this library are enqueued on one stream only.
-    pub unsafe fn give(&self, stream: &Stream, plan: &Plan, operands: &Operands) -> Result<()> {
-        self.library.device.own("a stream", stream.device())?;
+    pub unsafe fn enqueue(&self, stream: &Stream, plan: &MatmulPlan, operands: &MatmulOperands) -> Result<()> {
+        self.library.device.check_owner("a stream", stream.device())?;
         self.library.device.bind()?;
         // SAFETY: guaranteed by the caller; the workspace has the size that the plan's algorithm was selected for, and
         // the stream keeps it alive.
@@ -141,7 +146,7 @@ impl CublasLt {
 
     /// All plans so far, for reports: shapes with the selected algorithm, in no order.
     #[must_use]
-    pub fn plans(&self) -> Vec<(Product, Option<Tuning>)> {
+    pub fn plans(&self) -> Vec<(MatmulShape, Option<SelectedAlgorithm>)> {
         self.plans.lock().iter().map(|(product, plan)| (*product, plan.as_ref().map(|plan| plan.tuning()))).collect()
     }
 }

@@ -5,19 +5,19 @@ use std::ffi::c_void;
 use cudarc::cublaslt::sys;
 use parking_lot::Mutex;
 
-use super::super::block::Block;
+use super::super::buffer::DeviceBuffer;
 use super::super::error::{DeviceError, Result};
 use super::super::stream::Stream;
 use super::check;
 use super::descriptors::Descriptors;
-use super::tune::Tuning;
+use super::tune::SelectedAlgorithm;
 
 /// Alignment of matrices and vectors, in bytes.
 pub(super) const ALIGNMENT: u64 = 16;
 
 /// The precision of a cublasLt product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ProductPrecision {
+pub enum MatmulPrecision {
     /// fp32 factors and fp32 sums.
     Fp32,
     /// fp32 factors rounded to TF32, fp32 sums.
@@ -28,9 +28,9 @@ pub enum ProductPrecision {
 
 /// y = activation(x · wᵀ + bias) or y = x · wᵀ + bias + residual. Strides are distances between rows, in elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Product {
+pub struct MatmulShape {
     /// The precision; it also determines the element type of all matrices and of the bias.
-    pub precision: ProductPrecision,
+    pub precision: MatmulPrecision,
     /// Rows of x, y and the residual.
     pub rows: u32,
     /// Rows of w, columns of y and the residual.
@@ -53,7 +53,7 @@ pub struct Product {
 
 /// The device addresses of a product's matrices, all multiples of 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Operands {
+pub struct MatmulOperands {
     /// `[rows][k]`.
     pub x: u64,
     /// `[n][k]`.
@@ -66,7 +66,7 @@ pub struct Operands {
     pub y: u64,
 }
 
-impl Product {
+impl MatmulShape {
     /// Checks that the library supports the shape.
     ///
     /// # Errors
@@ -102,12 +102,12 @@ impl Product {
         }
     }
 
-    fn accepts(&self, operands: &Operands) -> Result<()> {
+    fn accepts(&self, operands: &MatmulOperands) -> Result<()> {
         let no = |text: &str| Err(DeviceError::Lt { call: "a product", text: text.to_owned() });
         if self.bias != operands.bias.is_some() || self.residual_stride.is_some() != operands.residual.is_some() {
             return no("its bias or residual is not as its shape says");
         }
-        let Operands { x, w, bias, residual, y } = *operands;
+        let MatmulOperands { x, w, bias, residual, y } = *operands;
         if [x, w, y, bias.unwrap_or(ALIGNMENT), residual.unwrap_or(ALIGNMENT)]
             .iter()
             .any(|at| *at == 0 || !at.is_multiple_of(ALIGNMENT))
@@ -119,40 +119,45 @@ impl Product {
 }
 
 /// A shape with the algorithm selected for it.
-pub struct Plan {
-    product: Product,
+pub struct MatmulPlan {
+    product: MatmulShape,
     /// The bias address is part of the descriptors, so they are locked while a product is enqueued.
     descriptors: Mutex<Descriptors>,
     kernel: sys::cublasLtMatmulAlgo_t,
-    tuning: Tuning,
+    tuning: SelectedAlgorithm,
 }
 
 // SAFETY: descriptors are plain memory of the library, used by one thread at a time behind the lock; the other fields
 // are plain values.
-unsafe impl Send for Plan {}
+unsafe impl Send for MatmulPlan {}
 // SAFETY: as above.
-unsafe impl Sync for Plan {}
+unsafe impl Sync for MatmulPlan {}
 
-impl std::fmt::Debug for Plan {
+impl std::fmt::Debug for MatmulPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plan").field("product", &self.product).field("tuning", &self.tuning).finish_non_exhaustive()
+        f.debug_struct("MatmulPlan").field("product", &self.product).field("tuning", &self.tuning).finish_non_exhaustive()
     }
 }
 
-impl Plan {
-    pub(super) fn new(product: Product, descriptors: Descriptors, kernel: sys::cublasLtMatmulAlgo_t, tuning: Tuning) -> Self {
+impl MatmulPlan {
+    pub(super) fn new(
+        product: MatmulShape,
+        descriptors: Descriptors,
+        kernel: sys::cublasLtMatmulAlgo_t,
+        tuning: SelectedAlgorithm,
+    ) -> Self {
         Self { product, descriptors: Mutex::new(descriptors), kernel, tuning }
     }
 
     /// Its shape.
     #[must_use]
-    pub fn product(&self) -> Product {
+    pub fn product(&self) -> MatmulShape {
         self.product
     }
 
     /// The selected algorithm and its time.
     #[must_use]
-    pub fn tuning(&self) -> Tuning {
+    pub fn tuning(&self) -> SelectedAlgorithm {
         self.tuning
     }
 
@@ -165,8 +170,8 @@ impl Plan {
         &self,
         handle: sys::cublasLtHandle_t,
         stream: &Stream,
-        operands: &Operands,
-        workspace: &Block,
+        operands: &MatmulOperands,
+        workspace: &DeviceBuffer,
     ) -> Result<()> {
         let descriptors = self.descriptors.lock();
         // SAFETY: guaranteed by the caller.
@@ -177,15 +182,15 @@ impl Plan {
 /// Enqueues a product on the stream, with one of the library's algorithms.
 ///
 /// # Safety
-/// As for [`Plan::enqueue`]; the library proposed the algorithm for this shape and workspace size.
+/// As for [`MatmulPlan::enqueue`]; the library proposed the algorithm for this shape and workspace size.
 pub(super) unsafe fn enqueue(
     handle: sys::cublasLtHandle_t,
     stream: &Stream,
-    product: &Product,
+    product: &MatmulShape,
     descriptors: &Descriptors,
-    operands: &Operands,
+    operands: &MatmulOperands,
     kernel: &sys::cublasLtMatmulAlgo_t,
-    workspace: &Block,
+    workspace: &DeviceBuffer,
 ) -> Result<()> {
     product.accepts(operands)?;
     if let Some(bias) = operands.bias {

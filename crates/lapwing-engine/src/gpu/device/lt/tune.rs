@@ -8,7 +8,7 @@ use cudarc::cublaslt::sys::{self, cublasLtMatmulAlgoConfigAttributes_t as Config
 use super::super::error::{DeviceError, Result};
 use super::super::stream::Stream;
 use super::descriptors::{Descriptors, Preference};
-use super::plan::{ALIGNMENT, Operands, Plan, Product, enqueue};
+use super::plan::{ALIGNMENT, MatmulOperands, MatmulPlan, MatmulShape, enqueue};
 use super::{CublasLt, check};
 
 /// Number of algorithms requested from the library.
@@ -18,7 +18,7 @@ const REDUCTIONS: u32 = 2;
 
 /// The algorithm selected for a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tuning {
+pub struct SelectedAlgorithm {
     /// The library's algorithm id.
     pub algorithm: i32,
     /// The library's tile id.
@@ -40,8 +40,13 @@ pub struct Tuning {
 /// Times the algorithms that the library proposes and returns the fastest; `None` if none works.
 ///
 /// # Safety
-/// As for [`CublasLt::give`].
-pub(super) unsafe fn pick(lt: &CublasLt, stream: &mut Stream, product: Product, operands: &Operands) -> Result<Option<Plan>> {
+/// As for [`CublasLt::enqueue`].
+pub(super) unsafe fn pick(
+    lt: &CublasLt,
+    stream: &mut Stream,
+    product: MatmulShape,
+    operands: &MatmulOperands,
+) -> Result<Option<MatmulPlan>> {
     let device = stream.device();
     device.bind()?;
     let descriptors = Descriptors::new(&product)?;
@@ -54,10 +59,10 @@ pub(super) unsafe fn pick(lt: &CublasLt, stream: &mut Stream, product: Product, 
     let mut refused = 0;
     for candidate in &proposed {
         // SAFETY: guaranteed by the caller; the library proposed the algorithm for this shape and workspace.
-        let give = |to: &Stream| unsafe {
+        let work = |to: &Stream| unsafe {
             enqueue(lt.library.handle, to, &product, &descriptors, operands, &candidate.algo, &lt.workspace)
         };
-        match stream.time(give) {
+        match stream.time(work) {
             Ok(time) if best.is_none_or(|(quickest, _)| time < quickest) => best = Some((time, candidate)),
             Ok(_) => {}
             Err(error @ DeviceError::Lt { .. }) => {
@@ -70,7 +75,7 @@ pub(super) unsafe fn pick(lt: &CublasLt, stream: &mut Stream, product: Product, 
         }
     }
     let Some((time, picked)) = best else { return Ok(None) };
-    let tuning = Tuning {
+    let tuning = SelectedAlgorithm {
         algorithm: config(&picked.algo, Config::CUBLASLT_ALGO_CONFIG_ID).unwrap_or(-1),
         tile: config(&picked.algo, Config::CUBLASLT_ALGO_CONFIG_TILE_ID).unwrap_or(0),
         stages: config(&picked.algo, Config::CUBLASLT_ALGO_CONFIG_STAGES_ID).unwrap_or(0),
@@ -81,7 +86,7 @@ pub(super) unsafe fn pick(lt: &CublasLt, stream: &mut Stream, product: Product, 
         refused,
     };
     let kernel = picked.algo;
-    Ok(Some(Plan::new(product, descriptors, kernel, tuning)))
+    Ok(Some(MatmulPlan::new(product, descriptors, kernel, tuning)))
 }
 
 /// The algorithms that the library proposes, its preferred one first.

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use super::super::symbols::{FIRST, NEEDED};
-use super::super::{Device, DeviceError, Found};
+use super::super::{Device, DeviceError, Driver};
 use super::super::{Modules, Version};
 use super::{alone, alone_with, fakes, test_name};
 
 /// The error of looking for the driver in the directory.
 fn refusal(directory: Option<&Path>) -> String {
-    Found::find(directory).unwrap_err().to_string()
+    Driver::find(directory).unwrap_err().to_string()
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn what_the_drivers_compiler_says_is_told() {
             return 218;
         }";
         let bodies: Vec<_> = DEVICE.into_iter().chain([("cuModuleLoadDataEx", load)]).collect();
-        let found = Found::find(Some(&fakes::made("says", &all, &bodies))).unwrap();
+        let found = Driver::find(Some(&fakes::made("says", &all, &bodies))).unwrap();
         assert_eq!(found.driver, Version(12, 8));
         let device = Device::open(&found, 0).unwrap();
         assert!(!device.is_emulated());
@@ -124,7 +124,7 @@ fn what_the_drivers_compiler_says_is_told() {
 #[test]
 fn a_device_that_is_too_old() {
     alone_with(test_name!(), &[("LAPWING_FAKE_CAPABILITY", "7.5")], || {
-        let found = Found::find(Some(&fakes::driver("."))).unwrap();
+        let found = Driver::find(Some(&fakes::driver("."))).unwrap();
         let error = Device::open(&found, 0).unwrap_err();
         assert_eq!(error.to_string(), "compute capability 7.5: 8.0 or newer is needed");
         assert_eq!(Device::open(&found, 3).unwrap_err().to_string(), "device 3: there is 1");
@@ -136,11 +136,11 @@ fn a_device_that_is_too_old() {
 fn another_driver_than_the_one_in_use() {
     alone(test_name!(), || {
         let (first, second) = (fakes::driver("."), fakes::driver("old"));
-        Found::find(Some(&first)).unwrap();
+        Driver::find(Some(&first)).unwrap();
         // once more, and by the name under which it is open
-        Found::find(Some(&first)).unwrap();
-        assert_eq!(Found::find(None).unwrap().file, None);
+        Driver::find(Some(&first)).unwrap();
+        assert_eq!(Driver::find(None).unwrap().file, None);
         let path = second.join("libcuda.so.1");
-        assert_eq!(Found::find(Some(&second)).unwrap_err(), DeviceError::Twice { path, library: "libcuda.so.1" });
+        assert_eq!(Driver::find(Some(&second)).unwrap_err(), DeviceError::DuplicateLibrary { path, library: "libcuda.so.1" });
     });
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::super::{Block, Capture, Device, Event, Graph, NodeCounts, Pinned, Stream, Toward};
+use super::super::super::{Capture, Device, DeviceBuffer, Direction, Event, Graph, NodeCounts, PinnedBuffer, Stream};
 use super::super::{alone, alone_with, fakes, test_name};
 use super::{Copy, PATIENCE, SHAPE, kernel, numbers, open};
 
@@ -11,20 +11,21 @@ use super::{Copy, PATIENCE, SHAPE, kernel, numbers, open};
 struct Request {
     stream: Stream,
     graph: Graph,
-    input: Pinned,
-    output: Pinned,
-    control: Pinned,
+    input: PinnedBuffer,
+    output: PinnedBuffer,
+    control: PinnedBuffer,
     events: [Event; 2],
 }
 
 fn request(device: &Arc<Device>) -> Request {
     let mut stream = Stream::new(device).unwrap();
     let kernel = kernel(device);
-    let (x, y, counter) = (Block::new(device, 64).unwrap(), Block::new(device, 64).unwrap(), Block::new(device, 4).unwrap());
+    let (x, y, counter) =
+        (DeviceBuffer::new(device, 64).unwrap(), DeviceBuffer::new(device, 64).unwrap(), DeviceBuffer::new(device, 4).unwrap());
     counter.upload(&stream, 0, &[0; 4]).unwrap();
-    let input = Pinned::new(device, 64, Toward::Device).unwrap();
-    let output = Pinned::new(device, 64, Toward::Host).unwrap();
-    let control = Pinned::new(device, 8, Toward::Host).unwrap();
+    let input = PinnedBuffer::new(device, 64, Direction::ToDevice).unwrap();
+    let output = PinnedBuffer::new(device, 64, Direction::ToHost).unwrap();
+    let control = PinnedBuffer::new(device, 8, Direction::ToHost).unwrap();
     let events = [Event::timed(device).unwrap(), Event::timed(device).unwrap()];
     let capture = Capture::begin(&mut stream).unwrap();
     capture.record(&events[0]).unwrap();
@@ -102,7 +103,7 @@ fn a_capture_can_be_given_up() {
     alone(test_name!(), || {
         let device = open();
         let mut stream = Stream::new(&device).unwrap();
-        let block = Block::new(&device, 64).unwrap();
+        let block = DeviceBuffer::new(&device, 64).unwrap();
         block.upload(&stream, 0, &[1; 64]).unwrap();
         let capture = Capture::begin(&mut stream).unwrap();
         capture.fill(&block, 0, 64, 2).unwrap();
@@ -146,7 +147,7 @@ fn waiting_while_capturing_spoils_the_capture() {
     alone(test_name!(), || {
         let device = open();
         let mut stream = Stream::new(&device).unwrap();
-        let block = Block::new(&device, 64).unwrap();
+        let block = DeviceBuffer::new(&device, 64).unwrap();
         let other = Stream::new(&device).unwrap();
         let capture = Capture::begin(&mut stream).unwrap();
         capture.fill(&block, 0, 64, 2).unwrap();
@@ -192,8 +193,8 @@ fn a_graph_waits_for_its_work_before_it_goes() {
     alone(test_name!(), || {
         let device = open();
         let mut stream = Stream::new(&device).unwrap();
-        let block = Block::new(&device, 64).unwrap();
-        let output = Pinned::new(&device, 64, Toward::Host).unwrap();
+        let block = DeviceBuffer::new(&device, 64).unwrap();
+        let output = PinnedBuffer::new(&device, 64, Direction::ToHost).unwrap();
         let capture = Capture::begin(&mut stream).unwrap();
         capture.fill(&block, 0, 64, 9).unwrap();
         capture.copy_out(&block, 0, &output, 0, 64).unwrap();

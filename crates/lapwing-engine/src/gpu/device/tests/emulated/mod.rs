@@ -9,12 +9,12 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{Device, Found, Function, Modules, Patience, Shape};
+use super::super::{Device, Driver, Function, LaunchShape, Modules, WaitPolicy};
 use super::fakes;
 
 /// A module with the kernel that these tests launch.
 const PTX: &str = include_str!("../copy.ptx");
-const SHAPE: Shape = Shape { grid: (1, 1), threads: 256, shared_bytes: 0 };
+const SHAPE: LaunchShape = LaunchShape { grid: (1, 1), threads: 256, shared_bytes: 0 };
 
 /// CopyArgs of the kernel sources.
 #[repr(C)]
@@ -70,7 +70,7 @@ impl Copy {
 
 /// The emulated device.
 fn open() -> Arc<Device> {
-    Device::open(&Found::find(Some(&fakes::driver("."))).unwrap(), 0).unwrap()
+    Device::open(&Driver::find(Some(&fakes::driver("."))).unwrap(), 0).unwrap()
 }
 
 fn kernel(device: &Arc<Device>) -> Arc<Function> {
@@ -87,10 +87,10 @@ fn now() -> Duration {
     now.duration_since(std::time::UNIX_EPOCH).unwrap()
 }
 
-const PATIENCE: Patience = Patience {
+const PATIENCE: WaitPolicy = WaitPolicy {
     reads: 4,
-    awake: Duration::from_micros(20),
-    nap: Duration::from_micros(50),
+    spin_for: Duration::from_micros(20),
+    sleep: Duration::from_micros(50),
     limit: Duration::from_secs(10),
     clock: now,
 };

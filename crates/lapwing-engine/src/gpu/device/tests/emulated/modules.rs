@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::super::{Block, DeviceError, Modules, Shape, Stream};
+use super::super::super::{DeviceBuffer, DeviceError, LaunchShape, Modules, Stream};
 use super::super::{alone, test_name};
 use super::{Copy, PTX, SHAPE, kernel, open};
 
@@ -51,18 +51,18 @@ fn a_launch_that_does_not_fit_is_refused() {
         let device = open();
         let stream = Stream::new(&device).unwrap();
         let kernel = kernel(&device);
-        let block = Block::new(&device, 64).unwrap();
+        let block = DeviceBuffer::new(&device, 64).unwrap();
         let args = Copy::row(block.address(), block.address(), 16);
         // SAFETY: rejected, or copies a row onto itself.
         let launch = |shape, args: &[u8]| unsafe { stream.launch(&kernel, shape, args) };
         let most = device.info().shared_bytes;
         for shape in [
-            Shape { grid: (0, 1), ..SHAPE },
-            Shape { grid: (1, 0), ..SHAPE },
-            Shape { grid: (1, 65_536), ..SHAPE },
-            Shape { threads: 0, ..SHAPE },
-            Shape { threads: 4096, ..SHAPE },
-            Shape { shared_bytes: most + 1, ..SHAPE },
+            LaunchShape { grid: (0, 1), ..SHAPE },
+            LaunchShape { grid: (1, 0), ..SHAPE },
+            LaunchShape { grid: (1, 65_536), ..SHAPE },
+            LaunchShape { threads: 0, ..SHAPE },
+            LaunchShape { threads: 4096, ..SHAPE },
+            LaunchShape { shared_bytes: most + 1, ..SHAPE },
         ] {
             assert!(matches!(launch(shape, args.bytes()), Err(DeviceError::Launch { .. })), "{shape:?}");
         }
@@ -75,7 +75,7 @@ fn a_launch_that_does_not_fit_is_refused() {
             assert!(error.ends_with(&format!("it takes {}", size_of::<Copy>())), "{error}");
         }
         // more than the default limit
-        launch(Shape { shared_bytes: most, ..SHAPE }, args.bytes()).unwrap();
+        launch(LaunchShape { shared_bytes: most, ..SHAPE }, args.bytes()).unwrap();
         stream.wait().unwrap();
     });
 }

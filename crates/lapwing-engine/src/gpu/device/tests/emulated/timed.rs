@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use super::super::super::{Block, DeviceError, Stream};
+use super::super::super::{DeviceBuffer, DeviceError, Stream};
 use super::super::{alone, test_name};
 use super::{Copy, SHAPE, kernel, open};
 
@@ -12,7 +12,7 @@ fn short_work_is_timed_many_at_once_and_what_fails_leaves_the_stream_as_it_was()
     alone(test_name!(), || {
         let device = open();
         let mut stream = Stream::new(&device).unwrap();
-        let (kernel, block) = (kernel(&device), Block::new(&device, 64).unwrap());
+        let (kernel, block) = (kernel(&device), DeviceBuffer::new(&device, 64).unwrap());
         let args = Copy::row(block.address(), block.address(), 16);
         let given = Cell::new(0);
         let refused = DeviceError::NoFlag;

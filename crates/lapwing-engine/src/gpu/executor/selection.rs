@@ -4,30 +4,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::Held;
+use super::state::ThreadMemory;
 use super::{Executor, GpuError};
 use crate::gpu::Capacity;
-use crate::gpu::args::{Bases, Mat};
-use crate::gpu::device::{self, CublasLt, DeviceError, Found, Operands, ProductPrecision, Shape, Stream};
+use crate::gpu::args::{BaseAddresses, MatrixRef};
+use crate::gpu::device::{self, CublasLt, DeviceError, Driver, LaunchShape, MatmulOperands, MatmulPrecision, Stream};
 use crate::gpu::header;
 use crate::gpu::lower::{Launch, Product, Program, Step};
 use crate::plan::Activation;
 
 /// Which kernels compute products of many rows.
 #[derive(Clone, Debug, Default)]
-pub enum Gemm {
+pub enum GemmPolicy {
     /// Our own kernels.
     #[default]
     Own,
     /// The faster one of ours and cublasLt's, if the library is found.
-    Quicker(Found),
+    Quicker(Driver),
     /// cublasLt wherever it has a kernel; for comparisons.
-    Library(Found),
+    Library(Driver),
 }
 
-impl Gemm {
+impl GemmPolicy {
     /// Where to look for the library.
-    pub(super) const fn libraries(&self) -> Option<&Found> {
+    pub(super) const fn libraries(&self) -> Option<&Driver> {
         match self {
             Self::Own => None,
             Self::Quicker(found) | Self::Library(found) => Some(found),
@@ -47,23 +47,23 @@ impl Gemm {
 
 /// The kernel selected for a step.
 #[derive(Clone, Debug)]
-pub(super) enum Chosen {
+pub(super) enum SelectedKernel {
     /// Our own kernel.
     Own,
     /// A cublasLt kernel.
-    Library(Arc<device::Plan>, Operands),
+    Library(Arc<device::MatmulPlan>, MatmulOperands),
 }
 
 /// Selects a kernel for each step of a program; steps that are not products use our own.
-pub(super) fn choose(
+pub(super) fn select_kernels(
     executor: &Executor,
-    held: &mut Held,
+    memory: &mut ThreadMemory,
     program: &Program,
     capacity: Capacity,
-    bases: &Bases,
-) -> Result<Vec<Chosen>, GpuError> {
-    let mut chosen = vec![Chosen::Own; program.steps.len()];
-    let Some(lt) = &held.lt else { return Ok(chosen) };
+    bases: &BaseAddresses,
+) -> Result<Vec<SelectedKernel>, GpuError> {
+    let mut selected = vec![SelectedKernel::Own; program.steps.len()];
+    let Some(lt) = &memory.lt else { return Ok(selected) };
     if program.has_header {
         // our timed kernels read the number of rows from the header: batches fill five sixths of their capacity on
         // average, while the library always computes the full capacity
@@ -72,14 +72,14 @@ pub(super) fn choose(
         let mut words = Vec::new();
         header::write(capacity, &offsets, &mut words);
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        held.inputs.upload(&held.stream, 0, &bytes)?;
+        memory.inputs.upload(&memory.stream, 0, &bytes)?;
     }
-    for (step, chosen) in program.steps.iter().zip(&mut chosen) {
+    for (step, selected) in program.steps.iter().zip(&mut selected) {
         let Step::Product(product) = step else { continue };
-        let (shape, operands) = asked(executor, product, bases);
-        let Some(plan) = by_library(lt, &mut held.stream, shape, &operands)? else { continue };
-        if matches!(executor.gemm, Gemm::Library(_)) {
-            *chosen = Chosen::Library(plan, operands);
+        let (shape, operands) = as_matmul(executor, product, bases);
+        let Some(plan) = library_kernel(lt, &mut memory.stream, shape, &operands)? else { continue };
+        if matches!(executor.gemm, GemmPolicy::Library(_)) {
+            *selected = SelectedKernel::Library(plan, operands);
             continue;
         }
         // layers have the same shapes: each shape is timed once
@@ -87,7 +87,7 @@ pub(super) fn choose(
         let own = match known {
             Some(own) => own,
             None => {
-                let own = time(executor, &mut held.stream, &product.own, bases)?;
+                let own = time(executor, &mut memory.stream, &product.own, bases)?;
                 let cublaslt = plan.tuning().time;
                 tracing::debug!(rows = product.rows, k = product.k, n = product.n, ?own, ?cublaslt, "timed a product");
                 executor.own_times.lock().insert((shape, product.own.kernel.name), own);
@@ -95,21 +95,21 @@ pub(super) fn choose(
             }
         };
         if plan.tuning().time < own {
-            *chosen = Chosen::Library(plan, operands);
+            *selected = SelectedKernel::Library(plan, operands);
         }
     }
-    Ok(chosen)
+    Ok(selected)
 }
 
 /// The product in the form of a cublasLt call.
-fn asked(executor: &Executor, product: &Product, bases: &Bases) -> (device::Product, Operands) {
+fn as_matmul(executor: &Executor, product: &Product, bases: &BaseAddresses) -> (device::MatmulShape, MatmulOperands) {
     let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let at = |mat: Mat| bases.at(mat.at);
-    let shape = device::Product {
+    let at = |mat: MatrixRef| bases.at(mat.at);
+    let shape = device::MatmulShape {
         precision: match (executor.precision.is_half(), executor.precision.is_tf32()) {
-            (true, _) => ProductPrecision::Fp16,
-            (false, true) => ProductPrecision::Tf32,
-            (false, false) => ProductPrecision::Fp32,
+            (true, _) => MatmulPrecision::Fp16,
+            (false, true) => MatmulPrecision::Tf32,
+            (false, false) => MatmulPrecision::Fp32,
         },
         rows: word(product.rows),
         n: word(product.n),
@@ -121,7 +121,7 @@ fn asked(executor: &Executor, product: &Product, bases: &Bases) -> (device::Prod
         bias: product.bias.is_some(),
         relu: product.activation == Activation::Relu,
     };
-    let operands = Operands {
+    let operands = MatmulOperands {
         x: at(product.x),
         w: at(product.w),
         bias: product.bias.map(|bias| bases.at(bias)),
@@ -133,12 +133,12 @@ fn asked(executor: &Executor, product: &Product, bases: &Bases) -> (device::Prod
 
 /// The library's fastest kernel for a product; `None` if it has none, or rejects the product.
 #[allow(unsafe_code, reason = "a product passes addresses to the device")]
-fn by_library(
+fn library_kernel(
     lt: &CublasLt,
     stream: &mut Stream,
-    shape: device::Product,
-    operands: &Operands,
-) -> Result<Option<Arc<device::Plan>>, DeviceError> {
+    shape: device::MatmulShape,
+    operands: &MatmulOperands,
+) -> Result<Option<Arc<device::MatmulPlan>>, DeviceError> {
     // SAFETY: the operands lie in the weights and in this thread's memory, which hold matrices of this shape and
     // outlive the stream's work; the library was created for this stream
     match unsafe { lt.plan(stream, shape, operands) } {
@@ -152,10 +152,10 @@ fn by_library(
 
 /// The median time of our own kernel.
 #[allow(unsafe_code, reason = "a launch passes addresses to the device")]
-fn time(executor: &Executor, stream: &mut Stream, launch: &Launch, bases: &Bases) -> Result<Duration, DeviceError> {
+fn time(executor: &Executor, stream: &mut Stream, launch: &Launch, bases: &BaseAddresses) -> Result<Duration, DeviceError> {
     let function = executor.function(launch.kernel)?;
     let args = launch.args.bytes(bases, false);
-    let shape = Shape { grid: launch.grid, threads: launch.kernel.threads, shared_bytes: launch.shared };
+    let shape = LaunchShape { grid: launch.grid, threads: launch.kernel.threads, shared_bytes: launch.shared };
     // SAFETY: as in a capture: the arguments are the kernel's parameter struct, and refer to the executor's and this
     // thread's memory
     stream.time(|stream| unsafe { stream.launch(&function, shape, &args) })

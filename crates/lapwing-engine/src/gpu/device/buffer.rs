@@ -10,34 +10,34 @@ use super::error::{DeviceError, Result, check};
 use super::stream::Stream;
 
 /// The allocation, shared with everything that may still use it.
-pub(super) struct RawBlock {
+pub(super) struct RawBuffer {
     pub(super) device: Arc<Device>,
     pub(super) address: CUdeviceptr,
     pub(super) bytes: usize,
 }
 
-impl Drop for RawBlock {
+impl Drop for RawBuffer {
     fn drop(&mut self) {
         // SAFETY: this owns the allocation; streams and graphs that may use it hold a reference until their work is
         // done.
         let ended = self.device.bind().and_then(|()| check("cuMemFree", unsafe { sys::cuMemFree_v2(self.address) }));
         self.device.memory.remove(self.bytes);
-        self.device.note("device memory", ended);
+        self.device.record_drop_error("device memory", ended);
     }
 }
 
 /// Device memory. Its initial contents are undefined.
-pub struct Block {
-    pub(super) raw: Arc<RawBlock>,
+pub struct DeviceBuffer {
+    pub(super) raw: Arc<RawBuffer>,
 }
 
-impl std::fmt::Debug for Block {
+impl std::fmt::Debug for DeviceBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Block({} bytes at {:#x})", self.raw.bytes, self.raw.address)
+        write!(f, "DeviceBuffer({} bytes at {:#x})", self.raw.bytes, self.raw.address)
     }
 }
 
-impl Block {
+impl DeviceBuffer {
     /// Allocates `bytes` (above zero), aligned to 256.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Block {
         // SAFETY: the context is current; `address` is valid for writing an address.
         check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut address, bytes) })?;
         device.memory.add(bytes);
-        Ok(Self { raw: Arc::new(RawBlock { device: device.clone(), address, bytes }) })
+        Ok(Self { raw: Arc::new(RawBuffer { device: device.clone(), address, bytes }) })
     }
 
     /// The device address, for a kernel's arguments.
@@ -72,7 +72,7 @@ impl Block {
     /// The range is outside of the buffer, or the device failed.
     pub fn upload(&self, stream: &Stream, offset: usize, from: &[u8]) -> Result<()> {
         let address = self.place("upload", offset, from.len())?;
-        stream.device().own("a block", &self.raw.device)?;
+        stream.device().check_owner("a block", &self.raw.device)?;
         stream.device().bind()?;
         // SAFETY: both ranges are in bounds (checked above), and the stream is synchronised before `from` can be freed.
         // The copy is made on the stream, because copies on the default stream are not ordered with a stream that does
@@ -89,7 +89,7 @@ impl Block {
     /// The range is outside of the buffer, or the device failed.
     pub fn download(&self, stream: &Stream, offset: usize, to: &mut [u8]) -> Result<()> {
         let address = self.place("download", offset, to.len())?;
-        stream.device().own("a block", &self.raw.device)?;
+        stream.device().check_owner("a block", &self.raw.device)?;
         stream.device().bind()?;
         // SAFETY: both ranges are in bounds (checked above), and the stream is synchronised before `to` can be freed or
         // read.

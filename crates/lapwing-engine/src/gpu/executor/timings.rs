@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use super::capture::{Bound, Marks, capture};
-use super::choice::Chosen;
-use super::{Executor, GpuError, State, Times};
+use super::capture::{BoundProgram, TimingEvents, capture};
+use super::selection::SelectedKernel;
+use super::{DeviceTimes, Executor, GpuError, State};
 use crate::clock::Stamp;
 use crate::cpu::Batch;
 use crate::gpu::args::Control;
@@ -17,7 +17,7 @@ pub const LIBRARY: &str = "cublaslt";
 
 /// The time of one step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct StepTiming {
     /// The index of the step's node in the plan.
     pub node: usize,
     /// The kernel's name; [`LIBRARY`] for cublasLt.
@@ -28,15 +28,15 @@ pub struct Piece {
 
 /// The times of a run: medians of several runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pieces {
+pub struct RunTimings {
     /// Device times, with events at the phase boundaries only.
-    pub times: Times,
+    pub times: DeviceTimes,
     /// Time to write the batch to staging memory.
     pub stage: Duration,
     /// Time to launch the graph.
     pub launch: Duration,
     /// The time of each step, with an event after each.
-    pub steps: Vec<Piece>,
+    pub steps: Vec<StepTiming>,
     /// All steps with events in between; the excess over `times.kernels` is the cost of the events.
     pub marked: Duration,
 }
@@ -47,16 +47,17 @@ impl Executor {
     /// # Errors
     ///
     /// Like [`Self::run`].
-    pub fn pieces(&self, state: &mut State, batch: &Batch<'_>, wanted: &[bool], runs: usize) -> Result<Pieces, GpuError> {
+    pub fn time_steps(&self, state: &mut State, batch: &Batch<'_>, wanted: &[bool], runs: usize) -> Result<RunTimings, GpuError> {
         let size = batch.size(self.plan())?;
-        let mut run = state.ready(self, size, wanted)?;
-        let (program, chosen, route) = (run.sized.program.clone(), run.sized.chosen.clone(), run.sized.route);
-        let bound = Bound { executor: self, program: &program, route, bases: run.held.bases(self, route), chosen: &chosen };
-        let borders = Marks::new(self.device(), route)?;
-        let every = Marks::with_steps(self.device(), route, program.steps.len())?;
-        let plain = capture(&bound, run.held, None)?;
-        let bordered = capture(&bound, run.held, Some(&borders))?;
-        let marked = capture(&bound, run.held, Some(&every))?;
+        let mut run = state.prepare(self, size, wanted)?;
+        let (program, selected, route) = (run.sized.program.clone(), run.sized.selected.clone(), run.sized.route);
+        let bound =
+            BoundProgram { executor: self, program: &program, route, bases: run.memory.bases(self, route), selected: &selected };
+        let borders = TimingEvents::new(self.device(), route)?;
+        let every = TimingEvents::with_steps(self.device(), route, program.steps.len())?;
+        let plain = capture(&bound, run.memory, None)?;
+        let bordered = capture(&bound, run.memory, Some(&borders))?;
+        let marked = capture(&bound, run.memory, Some(&every))?;
         let (mut stage, mut launch, mut times, mut all) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut steps = vec![Vec::new(); program.steps.len()];
         for _ in 0..runs.max(1) {
@@ -64,33 +65,33 @@ impl Executor {
             run.stage(batch)?;
             stage.push(Duration::from_nanos(began.elapsed()));
             for graph in [&plain, &bordered, &marked] {
-                run.held.control.set_flag(Control::FLAG, 0)?;
+                run.memory.control.set_flag(Control::FLAG, 0)?;
                 let began = Stamp::now();
-                graph.launch(&run.held.stream)?;
+                graph.launch(&run.memory.stream)?;
                 if std::ptr::eq(graph, &plain) {
                     launch.push(Duration::from_nanos(began.elapsed()));
                 }
-                run.held.stream.wait()?;
+                run.memory.stream.wait()?;
             }
             times.push(borders.times()?);
             for (known, time) in steps.iter_mut().zip(every.steps()?) {
                 known.push(time);
             }
             all.push(every.times()?.kernels);
-            run.told()?;
+            run.check_fault()?;
         }
-        let part = |of: fn(&Times) -> Duration| median(times.iter().map(of).collect());
+        let part = |of: fn(&DeviceTimes) -> Duration| median(times.iter().map(of).collect());
         let piece = |(at, times): (usize, Vec<Duration>)| {
             let step = &program.steps[at];
-            let kernel = match (chosen.get(at), step) {
-                (Some(Chosen::Library(..)), _) => LIBRARY,
+            let kernel = match (selected.get(at), step) {
+                (Some(SelectedKernel::Library(..)), _) => LIBRARY,
                 (_, Step::Launch(launch)) => launch.kernel.name,
                 (_, Step::Product(product)) => product.own.kernel.name,
             };
-            Piece { node: step.node(), kernel, time: median(times) }
+            StepTiming { node: step.node(), kernel, time: median(times) }
         };
-        Ok(Pieces {
-            times: Times {
+        Ok(RunTimings {
+            times: DeviceTimes {
                 all: part(|times| times.all),
                 to_device: part(|times| times.to_device),
                 kernels: part(|times| times.kernels),

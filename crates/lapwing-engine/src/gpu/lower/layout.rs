@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use super::header_bytes;
 use crate::gpu::Capacity;
-use crate::gpu::layout::{Kind, Stored};
+use crate::gpu::layout::{Kind, StoredValue};
 use crate::plan::{Arena, Plan, Port, ValueId};
 
 /// The location of an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct PortSlot {
     /// Bytes from the beginning of the region.
     pub offset: usize,
     /// Elements of a row.
@@ -23,7 +23,7 @@ pub struct Slot {
 
 /// The memory layout of a program.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct MemoryLayout {
     /// The nodes' results.
     pub arena: Arena,
     /// For each output that is computed only because another one depends on it: its offset after the arena.
@@ -33,19 +33,19 @@ pub struct Places {
     /// The nodes' scratch memory after them, in bytes; nodes use it one at a time.
     pub scratch: usize,
     /// The location of each input.
-    pub inputs: Vec<Slot>,
+    pub inputs: Vec<PortSlot>,
     /// Size of the header and all inputs, in bytes.
     pub input_bytes: usize,
     /// The location of each wanted output; an output under a second name has the location of the first.
-    pub outputs: Vec<Slot>,
+    pub outputs: Vec<PortSlot>,
     /// Total size of the wanted outputs, in bytes.
     pub output_bytes: usize,
 }
 
-impl Places {
+impl MemoryLayout {
     /// Lays out the values of the needed nodes.
     #[must_use]
-    pub fn new(plan: &Plan, stored: &[Stored], capacity: Capacity, needed: &BTreeSet<usize>, wanted: &[bool]) -> Self {
+    pub fn new(plan: &Plan, stored: &[StoredValue], capacity: Capacity, needed: &BTreeSet<usize>, wanted: &[bool]) -> Self {
         let bytes = |id: ValueId| {
             let is_made = needed.iter().any(|at| plan.nodes[*at].output == id);
             if is_made { stored[id.0].bytes(capacity.rows(plan.value(id).rows)) } else { 0 }
@@ -82,20 +82,20 @@ impl Places {
 fn line(
     plan: &Plan,
     ports: &[Port],
-    stored: &[Stored],
+    stored: &[StoredValue],
     capacity: Capacity,
     from: usize,
     is_in: impl Fn(ValueId) -> bool,
-) -> (Vec<Slot>, usize) {
+) -> (Vec<PortSlot>, usize) {
     let mut end = from;
-    let mut slots: Vec<Slot> = Vec::with_capacity(ports.len());
+    let mut slots: Vec<PortSlot> = Vec::with_capacity(ports.len());
     for (at, port) in ports.iter().enumerate() {
         if let Some(first) = ports[..at].iter().position(|other| other.value == port.value) {
             slots.push(slots[first]);
             continue;
         }
         let (value, how) = (plan.value(port.value), stored[port.value.0]);
-        slots.push(Slot { offset: end, width: value.width, stride: how.stride, kind: how.kind });
+        slots.push(PortSlot { offset: end, width: value.width, stride: how.stride, kind: how.kind });
         if is_in(port.value) {
             end += how.bytes(capacity.rows(value.rows));
         }
