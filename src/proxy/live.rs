@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::amended::Habits;
 use super::config::Config;
+use super::layer::trace::Tracing;
 use super::meter::Meter;
 use super::reading::Reading;
 use super::waits::Waits;
@@ -33,13 +34,17 @@ pub trait Observer: Send + Sync {
     fn closed(&self, ledger: Ledger);
 }
 
-/// What every request of a data plane shares.
+/// What every request of a connection shares: the settings in force when the connection was accepted, and the observer.
 pub(crate) struct Recorder {
     pub(crate) config: Config,
+    /// Whether responses carry `Server-Timing`.
+    pub(crate) respond_server_timing: bool,
+    /// How spans are asked for.
+    pub(crate) tracing: Tracing,
     pub(crate) counters: Arc<Counters>,
     pub(crate) observer: Arc<dyn Observer>,
-    /// What was learnt of the upstream.
-    pub(crate) habits: Habits,
+    /// What was learnt of the upstream: by the worker, not by the connection.
+    pub(crate) habits: Arc<Habits>,
 }
 
 impl std::fmt::Debug for Recorder {

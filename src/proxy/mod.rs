@@ -25,7 +25,7 @@ mod watch;
 pub use config::{Config, TraceSampling, UpstreamProtocol};
 pub use error::Error;
 pub use layer::trace::Tracing;
-pub use listen::{Parts, bind, serve};
+pub use listen::{ConnectionSettings, Parts, bind, serve};
 pub use live::Observer;
 pub use profiler::{Profiler, Reports};
 pub use rescue::{ERROR_FIELD, Verdict};
