@@ -50,7 +50,7 @@ fn a_runs_parts_are_told_and_sum_up() {
         let (inputs, wanted) = (made.inputs(), vec![true; plan.outputs.len()]);
         let batch = Batch { offsets: &made.offsets, inputs: &inputs };
         // of one run, each step's time is what is said
-        let pieces = executor.pieces(&mut state, &batch, &wanted, 1).unwrap();
+        let pieces = executor.time_steps(&mut state, &batch, &wanted, 1).unwrap();
         let program = executor.program(Size::of(lengths.iter().copied()), &wanted).unwrap();
         let nodes: Vec<usize> = program.steps.iter().map(|step| step.node()).collect();
         assert_eq!(pieces.steps.iter().map(|piece| piece.node).collect::<Vec<_>>(), nodes, "{name}");
@@ -65,7 +65,7 @@ fn a_runs_parts_are_told_and_sum_up() {
         // looking leaves nothing behind
         executor.run(&mut state, &batch, &wanted, &mut outputs).unwrap();
         let first = outputs.clone();
-        executor.pieces(&mut state, &batch, &wanted, 3).unwrap();
+        executor.time_steps(&mut state, &batch, &wanted, 3).unwrap();
         executor.run(&mut state, &batch, &wanted, &mut outputs).unwrap();
         assert_eq!(outputs, first, "{name}");
     }
