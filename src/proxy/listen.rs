@@ -15,15 +15,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::amended::Habits;
 use super::config::Config;
-use super::io::{Metered, Socket};
 use super::layer::trace::Tracing;
-use super::live::{Observer, Recorder};
-use super::meter::Meter;
 use super::stack::{Door, stack};
 use super::upstream::{CONNECTION_WINDOW, Pool, STREAM_WINDOW, Shared, Target};
 use crate::metrics::{Counter, Counters};
+use crate::proxy::body::rewrite::Habits;
+use crate::proxy::connection::meter::Meter;
+use crate::proxy::connection::metered::{Metered, Socket};
+use crate::proxy::exchange::in_flight::{Observer, Recorder};
 
 /// What a data plane is made of.
 #[derive(Clone)]

@@ -11,15 +11,15 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 
-use super::amended::Habits;
-use super::config::Config;
-use super::meter::Meter;
-use super::reading::Reading;
-use super::waits::Waits;
 use crate::ledger::clock::unix_ns;
 use crate::ledger::{Event, Ledger, Outcome, Stage, Stamp, Window};
 use crate::metrics::{Counter, Counters};
 use crate::protocol::Tap;
+use crate::proxy::body::rewrite::Habits;
+use crate::proxy::config::Config;
+use crate::proxy::connection::client_waits::Waits;
+use crate::proxy::connection::meter::Meter;
+use crate::proxy::exchange::body_reader::Reading;
 
 /// Who looks at the traffic. Called on the request path: must be quick, must not wait.
 pub trait Observer: Send + Sync {
