@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::symbols::{FIRST, NEEDED};
 use super::super::{Device, DeviceError, Driver};
 use super::super::{Modules, Version};
-use super::{alone, alone_with, fakes, test_name};
+use lapwing_testing::{alone, alone_with, fakes, test_name};
 
 /// The error of looking for the driver in the directory.
 fn refusal(directory: Option<&Path>) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::{
     Capture, CublasLt, Device, DeviceBuffer, DeviceError, Driver, MatmulOperands, MatmulPrecision, MatmulShape, Stream, Version,
 };
-use super::{alone, alone_with, fakes, test_name};
+use lapwing_testing::{alone, alone_with, fakes, test_name};
 
 const ROWS: usize = 3;
 const N: usize = 5;

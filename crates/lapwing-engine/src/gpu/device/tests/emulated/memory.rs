@@ -1,8 +1,8 @@
 //! Memory: counted, freed, copied to and from, and kept alive as long as work uses it.
 
 use super::super::super::{Device, DeviceBuffer, DeviceError, Direction, Driver, PinnedBuffer, Stream, Version};
-use super::super::{alone, fakes, test_name};
 use super::open;
+use lapwing_testing::{alone, fakes, test_name};
 
 #[test]
 fn a_device_is_found_and_described() {

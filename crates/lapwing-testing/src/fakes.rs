@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::is_alone;
+use crate::is_alone;
 
 /// Their sources, relative to the crate's folder.
 const SOURCES: &str = "../../tests/gpu";
@@ -16,7 +16,8 @@ const SOURCES: &str = "../../tests/gpu";
 const TARGETS: [&str; 4] = ["ONLY=moves", "fake", "fake-old", "stubs"];
 
 /// A persistent folder for these tests.
-pub(super) fn scratch(name: &str) -> PathBuf {
+#[must_use]
+pub fn scratch(name: &str) -> PathBuf {
     let binary = std::env::current_exe().unwrap();
     // beside `deps`
     let folder = binary.parent().and_then(Path::parent).unwrap().join("gpu-fakes").join(name);
@@ -25,7 +26,8 @@ pub(super) fn scratch(name: &str) -> PathBuf {
 }
 
 /// The folder of a fake driver: ".", "old", "stub-…".
-pub(super) fn driver(kind: &str) -> PathBuf {
+#[must_use]
+pub fn driver(kind: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let folder = BUILT.get_or_init(|| match std::env::var_os("LAPWING_FAKES") {
         Some(folder) => folder.into(),
@@ -49,8 +51,8 @@ fn build() -> PathBuf {
 }
 
 /// The folder of a fake driver with the kernels of an MLP and those that measure peaks.
-#[allow(dead_code, reason = "the GPU tests of `engine bench`, which use it, have no access to it for now")]
-pub(crate) fn kernels() -> PathBuf {
+#[must_use]
+pub fn kernels() -> PathBuf {
     if let Some(folder) = std::env::var_os("LAPWING_FAKES") {
         return folder.into();
     }
@@ -65,7 +67,8 @@ pub(crate) fn kernels() -> PathBuf {
 
 /// Compiles a fake driver from C: each of these functions returns 0, unless `bodies` has another definition of it (its
 /// parameters and body).
-pub(super) fn made(name: &str, functions: &[&str], bodies: &[(&str, &str)]) -> PathBuf {
+#[must_use]
+pub fn made(name: &str, functions: &[&str], bodies: &[(&str, &str)]) -> PathBuf {
     let folder = scratch(name);
     if !is_alone() {
         return folder;
@@ -83,7 +86,7 @@ pub(super) fn made(name: &str, functions: &[&str], bodies: &[(&str, &str)]) -> P
 }
 
 /// Runs a command that must succeed.
-pub(super) fn run(command: &mut Command) {
+pub fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
 }
