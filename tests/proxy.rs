@@ -25,7 +25,7 @@ use http::{HeaderMap, Method};
 use lapwing::attribution::merge;
 use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing::metrics::{Counter, Counters, Labels};
-use lapwing::protocol::Tap;
+use lapwing::protocol::ExchangeReader;
 use lapwing::proxy::{self, Config, Observer, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing::settings::{Size, Switch};
 use proptest::prelude::*;
@@ -83,7 +83,7 @@ impl Proxy {
 struct Watching(Mutex<Sender<Ledger>>);
 
 impl Observer for Watching {
-    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
         None
     }
     fn model(&self, _: &str, _: &mut Ledger) {}
@@ -221,7 +221,7 @@ impl Panicking {
 }
 
 impl Observer for Panicking {
-    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
         self.at(0);
         None
     }

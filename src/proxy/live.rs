@@ -19,12 +19,12 @@ use super::waits::Waits;
 use crate::ledger::clock::unix_ns;
 use crate::ledger::{Event, Ledger, Outcome, Stage, Stamp, Window};
 use crate::metrics::{Counter, Counters};
-use crate::protocol::Tap;
+use crate::protocol::ExchangeReader;
 
 /// Who looks at the traffic. Called on the request path: must be quick, must not wait.
 pub trait Observer: Send + Sync {
     /// Names route and model of a request by its head; gives a reader of the bodies, where there is anything to read.
-    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<Tap>;
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader>;
     /// Reads what the upstream reports of itself in a response's head, or (`trailing`) in its trailers.
     fn response(&self, fields: &HeaderMap, trailing: bool, ledger: &mut Ledger);
     /// Names the model that the bodies name.
@@ -143,7 +143,7 @@ impl Live {
     }
 
     /// Reads the bodies by `tap` from here on.
-    pub(crate) fn read_by(&self, tap: Tap) {
+    pub(crate) fn read_by(&self, tap: ExchangeReader) {
         self.state.lock().reading = Some(Reading::new(tap));
     }
 

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::live::Observer;
 use crate::ledger::{Ledger, Name};
 use crate::metrics::{Counter, Counters, Labels};
-use crate::protocol::{Protocols, Spoken, Tap, route};
+use crate::protocol::{ExchangeReader, Protocols, Spoken, route};
 
 /// How many distinct paths are remembered with their route; others are folded anew each time.
 const PATHS: usize = 4096;
@@ -60,7 +60,7 @@ impl Profiler {
     }
 
     /// Names the series by the path, and opens a reader for what it speaks.
-    fn open(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<Tap> {
+    fn open(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader> {
         let mut hasher = FxHasher::default();
         (method, path).hash(&mut hasher);
         let key = hasher.finish();
@@ -92,7 +92,7 @@ impl Profiler {
 }
 
 impl Observer for Profiler {
-    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<Tap> {
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader> {
         ledger.series.upstream = self.upstream;
         self.open(method, path, headers, ledger)
     }

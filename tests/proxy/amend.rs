@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use lapwing::ledger::{Basis, Ledger, Outcome, Unit};
 use lapwing::metrics::Counter;
 use lapwing::protocol::amend::Options;
-use lapwing::protocol::{Protocols, Tap};
+use lapwing::protocol::{ExchangeReader, Protocols};
 use lapwing::proxy::{Config, Observer, UpstreamProtocol};
 use tokio_util::task::TaskTracker;
 
@@ -120,7 +120,7 @@ fn usage_is_asked_for_and_taken_out_again() {
 struct Reading(Mutex<Sender<Ledger>>);
 
 impl Observer for Reading {
-    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
         let protocols = Protocols::default();
         protocols.open(&protocols.spoken(method, path), headers)
     }

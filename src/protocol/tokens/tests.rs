@@ -1,4 +1,4 @@
-//! Prompts through a tap and a tokenizer. Every count is written out by hand: see `tests/fixtures/tokenizers/`.
+//! Prompts through an `ExchangeReader` and a tokenizer. Every count is written out by hand: see `tests/fixtures/tokenizers/`.
 
 use std::path::PathBuf;
 
@@ -22,12 +22,12 @@ fn config(tokenizers: &[(&str, &str)]) -> Config {
 fn ledger(config: &Config, path: &str, request: &str, status: u16, response: &str) -> Ledger {
     let head = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
     let protocols = Protocols::new(config);
-    let mut tap = protocols.open(&protocols.spoken(&Method::POST, path), &head).unwrap();
-    request.as_bytes().chunks(7).for_each(|piece| tap.request(piece));
-    tap.response_head(status, &head);
-    response.as_bytes().chunks(7).for_each(|piece| tap.response(piece, 1));
+    let mut reader = protocols.open(&protocols.spoken(&Method::POST, path), &head).unwrap();
+    request.as_bytes().chunks(7).for_each(|piece| reader.request(piece));
+    reader.response_head(status, &head);
+    response.as_bytes().chunks(7).for_each(|piece| reader.response(piece, 1));
     let mut ledger = Ledger::open(Stamp::now(), 0);
-    tap.close(&mut ledger);
+    reader.close(&mut ledger);
     ledger
 }
 

@@ -2,11 +2,11 @@
 //! a fixed, small memory, allocate at construction only, run in time linear in the bytes, and never panic; what is broken
 //! goes quiet and says so. They know formats and nothing of servers: which places mean what is said by the protocols.
 
-#[doc(hidden)]
-pub mod check;
 pub mod grpc;
 pub mod json;
 pub mod proto;
+#[doc(hidden)]
+pub mod reader_properties;
 pub mod sse;
 
 pub use grpc::{Frame, Frames};
