@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 
 use super::config::{Flops, Side};
 use super::inputs::Inputs;
-use super::servers::Said;
+use super::servers::ReportedValues;
 use super::tag::{Seen, Tag};
 use crate::ledger::{Basis, Generation, Ledger, Place, Unit, Work};
 
@@ -29,7 +29,7 @@ pub(super) struct Facts {
     /// Whose body is being read. Both may come at once.
     side: Side,
     /// Units of which this document already told an amount, by side.
-    told: [u8; 2],
+    units_seen: [u8; 2],
     /// How many sequences are asked for with each row.
     asked_sequences: u64,
     /// How many sequences the answer was seen to have.
@@ -46,7 +46,7 @@ pub(super) struct Facts {
     /// The answer said that it is whole.
     is_complete: bool,
     generation: Option<Box<Generation>>,
-    said: Said,
+    reported: ReportedValues,
 }
 
 /// A tensor whose dimensions are being read.
@@ -133,10 +133,10 @@ impl Facts {
             (Tag::Amount(unit, _), Seen::Text { .. } | Seen::Group) => self.add(unit, 1, Basis::Counted),
             (Tag::Tokens(Unit::OutputToken, _), Seen::Text { bytes: 1.., .. }) => self.wrote(seen),
             (Tag::Tokens(..), Seen::Text { bytes, .. }) => self.inputs.text(bytes),
-            (Tag::Report(row), Seen::Number(n)) => self.said.note(row, n),
+            (Tag::Report(row), Seen::Number(n)) => self.reported.note(row, n),
             (Tag::Report(row), Seen::Text { head, .. }) => {
                 if let Ok(text) = std::str::from_utf8(head) {
-                    self.said.note_text(row, text);
+                    self.reported.note_text(row, text);
                 }
             }
             _ => {}
@@ -146,7 +146,7 @@ impl Facts {
     /// A document is complete, `at_ns` from the request's start. What the next one says of an amount replaces what this one
     /// said.
     pub(super) fn end_document(&mut self, at_ns: u64) {
-        self.told[self.side as usize] = 0;
+        self.units_seen[self.side as usize] = 0;
         self.end_message(at_ns);
     }
 
@@ -168,7 +168,7 @@ impl Facts {
         }
     }
 
-    /// Says an amount that stands in no body.
+    /// Quantity an amount that stands in no body.
     pub(super) fn set(&mut self, unit: Unit, amount: u64, basis: Basis) {
         match unit {
             Unit::Row => self.rows = Some(amount),
@@ -198,9 +198,9 @@ impl Facts {
 
     fn add(&mut self, unit: Unit, amount: u64, basis: Basis) {
         let bit = 1 << unit.index();
-        let told = &mut self.told[self.side as usize];
-        let before = if *told & bit == 0 { 0 } else { self.work.get(unit).map_or(0, |(amount, _)| amount) };
-        *told |= bit;
+        let units_seen = &mut self.units_seen[self.side as usize];
+        let before = if *units_seen & bit == 0 { 0 } else { self.work.get(unit).map_or(0, |(amount, _)| amount) };
+        *units_seen |= bit;
         self.work.set(unit, before.saturating_add(amount), basis);
     }
 
@@ -224,7 +224,7 @@ impl Facts {
         if let Some(generation) = self.generation.take() {
             ledger.generation = Some(generation);
         }
-        std::mem::take(&mut self.said).write(Place::Body, ledger);
+        std::mem::take(&mut self.reported).write(Place::Body, ledger);
         // what the traffic itself shows; what the server says in so many words stands above it
         let work = &mut ledger.work;
         if let Some(rows) = self.known_rows() {

@@ -1,6 +1,6 @@
 //! What a watched place in a body means, and the values that stand there.
 
-use super::servers::Row;
+use super::servers::ReportedField;
 use super::wire::Elements;
 use crate::ledger::{Basis, Unit};
 
@@ -47,7 +47,7 @@ pub(super) enum Tag {
     /// As `Amount`, but a text stands for the tokens that its bytes make.
     Tokens(Unit, Basis),
     /// What a server reports.
-    Report(&'static Row),
+    Report(&'static ReportedField),
 }
 
 /// A value, from whichever format.

@@ -7,7 +7,7 @@ use http::header::SERVER;
 use http::{HeaderMap, HeaderName};
 
 use crate::ledger::{Ledger, Place, Server};
-use crate::protocol::servers::{Said, table};
+use crate::protocol::servers::{ReportedValues, table};
 
 /// TEI and TGI send it with every answer, and nobody else does.
 const COMPUTE_TYPE: HeaderName = HeaderName::from_static("x-compute-type");
@@ -30,13 +30,13 @@ pub fn report(headers: &HeaderMap, place: Place, ledger: &mut Ledger) -> usize {
     }
     let Some(server) = text_server(headers) else { return 0 };
     ledger.server = ledger.server.or(Some(server));
-    let mut said = Said::default();
+    let mut values = ReportedValues::default();
     for (name, row) in table::headers(server) {
         if let Some(value) = headers.get(name) {
-            said.note_text(row, value.to_str().unwrap_or_default());
+            values.note_text(row, value.to_str().unwrap_or_default());
         }
     }
-    let malformed = said.write(place, ledger);
+    let malformed = values.write(place, ledger);
     if headers.contains_key(COMPUTE_TIME) {
         // TGI leaves it out where it sums over prompts
         ledger.reports.iter_mut().for_each(|report| report.is_sum = false);

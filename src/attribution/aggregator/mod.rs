@@ -111,10 +111,10 @@ struct Finish<M> {
 impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Finish<M> {
     fn one(&self, mut ledger: Ledger, spans: Vec<IncomingSpan>, sink: &mut impl FnMut(Exchange)) {
         let finished = catch_unwind(AssertUnwindSafe(|| {
-            let (traced, told) = tree::below(ledger.span, ledger.anchor_unix_ns, &spans);
-            told.note(&mut ledger);
+            let (traced, report) = tree::below(ledger.span, ledger.anchor_unix_ns, &spans);
+            report.note(&mut ledger);
             divide_sums(&mut ledger);
-            if !told.work.is_empty() {
+            if !report.work.is_empty() {
                 choose_primary(&mut ledger.work);
             }
             let exchange = (self.merge)(ledger, traced);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ledger::{Basis, Place, Report, SpanId, Stage, TraceId, Window};
-use crate::protocol::servers::Told;
+use crate::protocol::servers::ServerReport;
 
 use super::super::adapters::spans::ServerSpan;
 use super::super::span::SpanKind;
@@ -101,15 +101,15 @@ fn sums_over_prompts_become_the_mean_of_one() {
 #[test]
 fn tokens_that_only_spans_tell_choose_the_primary_unit() {
     let primary = |work: &[(Unit, u64)], known: Option<Unit>| {
-        let mut told = Told::default();
-        told.work.extend(work.iter().copied());
-        let told = Some(Box::new(ServerSpan { told, ..ServerSpan::default() }));
+        let mut report = ServerReport::default();
+        report.work.extend(work.iter().copied());
+        let report = Some(Box::new(ServerSpan { report, ..ServerSpan::default() }));
         let mut aggregator = Aggregator::new(Join::default(), Arc::default());
         let mut out = Vec::new();
         let mut one = ledger(1, 1);
         one.work.primary = known;
         aggregator.ledger(one, at(0), &mut |e| out.push(e));
-        aggregator.spans(vec![IncomingSpan { server: told, ..server(1, 10, 1) }], at(1), &mut |e| out.push(e));
+        aggregator.spans(vec![IncomingSpan { server: report, ..server(1, 10, 1) }], at(1), &mut |e| out.push(e));
         aggregator.tick(at(6_100), &mut |e| out.push(e));
         out[0].ledger.work.primary
     };

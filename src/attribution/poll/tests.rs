@@ -13,13 +13,13 @@ const STATS: &str = include_str!("../../../tests/fixtures/triton/triton_2.51_sta
 
 /// What the server answers by path, and what it was asked.
 #[derive(Clone, Default)]
-struct Told {
+struct FakeServer {
     answers: Arc<Mutex<HashMap<String, String>>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Told {
-    fn tell(&self, path: &str, answer: &str) {
+impl FakeServer {
+    fn answer(&self, path: &str, answer: &str) {
         self.answers.lock().insert(path.to_owned(), answer.to_owned());
     }
 
@@ -27,17 +27,17 @@ impl Told {
         self.answers.lock().clear();
     }
 
-    fn asked(&self) -> Vec<String> {
+    fn requests(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock())
     }
 }
 
 /// A server until the set is dropped, and its address.
-async fn serve() -> (Told, Upstream, JoinSet<()>) {
-    let told = Told::default();
+async fn serve() -> (FakeServer, Upstream, JoinSet<()>) {
+    let server = FakeServer::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let upstream = Upstream::Http { authority: listener.local_addr().unwrap().to_string(), h2: false };
-    let answering = told.clone();
+    let answering = server.clone();
     let router = axum::Router::new().fallback(move |request: axum::extract::Request| async move {
         let agent = request.headers()["user-agent"].to_str().unwrap().to_owned();
         assert!(agent.starts_with("lapwing/"));
@@ -48,7 +48,7 @@ async fn serve() -> (Told, Upstream, JoinSet<()>) {
     });
     let mut serving = JoinSet::new();
     serving.spawn(async move { axum::serve(listener, router).await.unwrap() });
-    (told, upstream, serving)
+    (server, upstream, serving)
 }
 
 /// A poller, and its state.
@@ -96,14 +96,14 @@ impl Polling {
 
 #[tokio::test]
 async fn a_server_is_found_by_its_metrics_and_polled() {
-    let (told, upstream, _serving) = serve().await;
+    let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
     let (first, second) = TEXT.split_once("# --- second poll\n").unwrap();
-    told.tell("/metrics", first);
+    server.answer("/metrics", first);
     assert_eq!([polling.step().await, polling.step().await], [polling.poller.interval; 2]);
-    assert_eq!(told.asked(), ["/v2", "/metrics"]);
+    assert_eq!(server.requests(), ["/v2", "/metrics"]);
     assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
-    told.tell("/metrics", second);
+    server.answer("/metrics", second);
     let model = polling.model("org/m");
     assert_eq!(polling.polled(model), None, "one poll makes no mean");
     polling.step().await;
@@ -111,7 +111,7 @@ async fn a_server_is_found_by_its_metrics_and_polled() {
     assert_eq!(means[0], (Stage::Queue, None, 10_000_000));
     assert_eq!(means[1], (Stage::Forward, Some(Phase::Prefill), 50_000_000));
     assert_eq!(polling.polled(Name::OTHER).unwrap(), means, "the only model stands for requests that name none");
-    assert_eq!((told.asked(), polling.counted()), (vec!["/metrics".to_owned()], (1, 0)));
+    assert_eq!((server.requests(), polling.counted()), (vec!["/metrics".to_owned()], (1, 0)));
     // nothing came in between: what is known stays
     polling.step().await;
     assert_eq!(polling.polled(model), Some(means));
@@ -119,20 +119,20 @@ async fn a_server_is_found_by_its_metrics_and_polled() {
 
 #[tokio::test]
 async fn a_server_that_goes_and_comes_back_as_another_is_found_anew() {
-    let (told, upstream, _serving) = serve().await;
+    let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
-    told.tell("/metrics", TEXT);
+    server.answer("/metrics", TEXT);
     polling.step().await;
     polling.step().await;
-    told.forget();
+    server.forget();
     for _ in 0..PATIENCE - 1 {
         polling.step().await;
         assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
     }
-    told.tell("/metrics", "<html>who is there?</html>");
+    server.answer("/metrics", "<html>who is there?</html>");
     polling.step().await;
     assert_eq!((polling.poller.statistics.server(), polling.counted()), (None, (0, 3)));
-    told.tell("/metrics", "# TYPE te_queue_size gauge\n");
+    server.answer("/metrics", "# TYPE te_queue_size gauge\n");
     polling.step().await;
     polling.step().await;
     assert_eq!(polling.poller.statistics.server(), Some(Server::Tei));
@@ -140,17 +140,17 @@ async fn a_server_that_goes_and_comes_back_as_another_is_found_anew() {
 
 #[tokio::test]
 async fn a_restarted_server_is_left_out_for_one_poll() {
-    let (told, upstream, _serving) = serve().await;
+    let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
     let poll = |ms: u32, count: u32| {
         format!("te_request_queue_duration_sum {}\nte_request_queue_duration_count {count}\n", f64::from(ms) / 1e3)
     };
-    told.tell("/metrics", &poll(900, 9));
+    server.answer("/metrics", &poll(900, 9));
     polling.step().await;
     polling.step().await;
     let mut means = Vec::new();
     for (ms, count) in [(3, 1), (9, 3), (29, 4)] {
-        told.tell("/metrics", &poll(ms, count));
+        server.answer("/metrics", &poll(ms, count));
         polling.step().await;
         means.push(polling.polled(Name::OTHER).map(|reports| reports[0].2));
     }
@@ -159,24 +159,24 @@ async fn a_restarted_server_is_left_out_for_one_poll() {
 
 #[tokio::test]
 async fn triton_is_asked_for_its_statistics_and_once_for_the_steps_of_models_in_use() {
-    let (told, upstream, _serving) = serve().await;
+    let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
-    told.tell("/v2", r#"{"name":"triton","version":"2.51.0","extensions":["statistics"]}"#);
-    told.tell(triton::STATS, r#"{"model_stats":[]}"#);
+    server.answer("/v2", r#"{"name":"triton","version":"2.51.0","extensions":["statistics"]}"#);
+    server.answer(triton::STATS, r#"{"model_stats":[]}"#);
     let config = r#"{"platform":"ensemble","ensemble_scheduling":{"step":[{"model_name":"pre"},{"model_name":"fwd"}]}}"#;
-    told.tell("/v2/models/pipe/config", config);
+    server.answer("/v2/models/pipe/config", config);
     let pipe = polling.model("pipe");
     polling.step().await;
     polling.step().await;
-    told.tell(triton::STATS, STATS);
+    server.answer(triton::STATS, STATS);
     polling.step().await;
-    assert_eq!(told.asked(), ["/v2", triton::STATS, triton::STATS]);
+    assert_eq!(server.requests(), ["/v2", triton::STATS, triton::STATS]);
     assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 4_852), "its own");
     polling.step().await;
-    told.tell(triton::STATS, &STATS.replace(r#""count":2,"ns":9703"#, r#""count":3,"ns":10703"#));
+    server.answer(triton::STATS, &STATS.replace(r#""count":2,"ns":9703"#, r#""count":3,"ns":10703"#));
     polling.step().await;
     polling.step().await;
-    assert_eq!(told.asked(), ["/v2/models/pipe/config", triton::STATS, triton::STATS], "once, and of no other model");
+    assert_eq!(server.requests(), ["/v2/models/pipe/config", triton::STATS, triton::STATS], "once, and of no other model");
     assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 1_000));
     assert_eq!(polling.poller.labels.models.find("fwd"), None, "no label for a model that no client asks for");
     assert_eq!(polling.polled(Name::OTHER), None);
@@ -185,7 +185,7 @@ async fn triton_is_asked_for_its_statistics_and_once_for_the_steps_of_models_in_
 
 #[tokio::test]
 async fn a_server_that_tells_nothing_is_asked_ever_more_rarely() {
-    let (told, upstream, serving) = serve().await;
+    let (server, upstream, serving) = serve().await;
     let mut polling = Polling::of(upstream);
     let mut pauses = Vec::new();
     for _ in 0..7 {
@@ -195,7 +195,7 @@ async fn a_server_that_tells_nothing_is_asked_ever_more_rarely() {
         pauses.push(polling.step().await.as_secs());
     }
     assert_eq!(pauses, [60, 120, 240, 480, 960, 960, 960]);
-    assert_eq!(told.asked()[..4], ["/v2", "/metrics", "/monitoring/prometheus/metrics", "/prometheus/metrics"]);
+    assert_eq!(server.requests()[..4], ["/v2", "/metrics", "/monitoring/prometheus/metrics", "/prometheus/metrics"]);
     drop(serving); // nobody listens: no answer either, and no harm
     tokio::task::yield_now().await;
     polling.step().await;
@@ -204,9 +204,9 @@ async fn a_server_that_tells_nothing_is_asked_ever_more_rarely() {
 
 #[tokio::test]
 async fn what_is_too_large_or_no_text_is_no_answer() {
-    let (told, upstream, _serving) = serve().await;
-    told.tell("/large", &"x".repeat(http::MAX_BYTES + 1));
-    told.tell("/fits", &"x".repeat(http::MAX_BYTES));
+    let (server, upstream, _serving) = serve().await;
+    server.answer("/large", &"x".repeat(http::MAX_BYTES + 1));
+    server.answer("/fits", &"x".repeat(http::MAX_BYTES));
     assert!(matches!(http::get(&upstream, "/large").await, Err(http::Error::Body(_))));
     assert_eq!(http::get(&upstream, "/fits").await.unwrap().len(), http::MAX_BYTES);
     assert!(matches!(http::get(&upstream, "/none").await, Err(http::Error::Status(::http::StatusCode::NOT_FOUND))));
@@ -225,13 +225,13 @@ async fn a_server_that_does_not_answer_costs_two_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_asked_while_nobody_uses_the_server() {
-    let (told, upstream, _serving) = serve().await;
+    let (server, upstream, _serving) = serve().await;
     let poller = Polling::of(upstream).poller;
     let (statistics, stop) = (poller.statistics.clone(), CancellationToken::new());
     let mut running = JoinSet::new();
     running.spawn(poller.run(stop.clone()));
     sleep(Duration::from_secs(3600)).await;
-    assert_eq!(told.asked(), [""; 0]);
+    assert_eq!(server.requests(), [""; 0]);
     statistics.note_request();
     sleep(START * 2).await;
     assert!(!statistics.take_requested(), "the request was seen");

@@ -2,7 +2,7 @@
 //! Units: nanoseconds from the request's start.
 
 use crate::ledger::{SpanId, Stage, TracedSpan};
-use crate::protocol::servers::Told;
+use crate::protocol::servers::ServerReport;
 
 use super::adapters::spans::Resolver;
 use super::span::{IncomingSpan, SpanKind};
@@ -31,7 +31,7 @@ struct Above {
 /// with it, so that it stays the inner one. The pieces of model servers' spans follow at the end; with them comes what
 /// those servers say of the request as a whole.
 #[must_use]
-pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) -> (Vec<TracedSpan>, Told) {
+pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) -> (Vec<TracedSpan>, ServerReport) {
     let mut resolver = Resolver::default();
     let mut placed = Vec::with_capacity(spans.len());
     let mut is_seen = vec![false; spans.len()];
@@ -66,8 +66,8 @@ pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) ->
         let under = Above { parent: Some(i), depth: above.depth.saturating_add(1), staged_ns, server };
         todo.extend(children(span.span).rev().map(|child| (child, under)));
     }
-    let told = resolver.finish(spans, |at| offset(at, anchor_unix_ns), &mut placed);
-    (placed, told)
+    let report = resolver.finish(spans, |at| offset(at, anchor_unix_ns), &mut placed);
+    (placed, report)
 }
 
 fn is_other_service(parent: &IncomingSpan, span: &IncomingSpan) -> bool {

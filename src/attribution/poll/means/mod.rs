@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::reading::{Model, Parts, Reading};
 use crate::ledger::{Batch, Place, Report, Stage};
-use crate::protocol::servers::{Row, Says, Scale};
+use crate::protocol::servers::{Quantity, ReportedField, Scale};
 
 /// Longer means are no durations of requests.
 const ABSURD_NS: f64 = 24.0 * 3600.0 * 1e9;
@@ -21,7 +21,7 @@ pub(super) struct Means {
 
 /// What was added between `before` and `after`, by model; only models of which something is known. Both were read with
 /// the same `rows`, whose order is that of a request's stages.
-pub(super) fn between(before: &Reading, after: &Reading, rows: &[&'static Row]) -> BTreeMap<Model, Means> {
+pub(super) fn between(before: &Reading, after: &Reading, rows: &[&'static ReportedField]) -> BTreeMap<Model, Means> {
     let whole = Interval::of(before, after, &None);
     let mut means = BTreeMap::new();
     for model in after.by_model.keys() {
@@ -29,17 +29,18 @@ pub(super) fn between(before: &Reading, after: &Reading, rows: &[&'static Row]) 
         let Some(decides) = own.as_ref().or(whole.as_ref().filter(|_| model.is_none())) else { continue };
         // what the server says of no model in particular holds of each of its models
         let intervals: Vec<&Interval<'_>> = own.iter().chain(&whole).collect();
-        let said = Means { reports: reports(&intervals, rows, tells_queue(after, model, rows)), batch: batch(&intervals, rows) };
-        if decides.is_used() && said != Means::default() {
-            means.insert(model.clone(), said);
+        let model_means =
+            Means { reports: reports(&intervals, rows, has_queue_metric(after, model, rows)), batch: batch(&intervals, rows) };
+        if decides.is_used() && model_means != Means::default() {
+            means.insert(model.clone(), model_means);
         }
     }
     means
 }
 
 /// Whether there is any figure of how long requests of the model queued, be it old.
-fn tells_queue(after: &Reading, model: &Model, rows: &[&'static Row]) -> bool {
-    let is_queue = |row: &usize| rows.get(*row).is_some_and(|row| row.says == Says::Stage(Stage::Queue));
+fn has_queue_metric(after: &Reading, model: &Model, rows: &[&'static ReportedField]) -> bool {
+    let is_queue = |row: &usize| rows.get(*row).is_some_and(|row| row.quantity == Quantity::Stage(Stage::Queue));
     [model, &None].into_iter().any(|of| after.by_model.get(of).is_some_and(|parts| parts.keys().any(is_queue)))
 }
 
@@ -105,13 +106,13 @@ fn mean(intervals: &[&Interval<'_>], row: usize) -> Option<f64> {
     intervals.iter().find_map(|interval| interval.mean(row))
 }
 
-fn reports(intervals: &[&Interval<'_>], rows: &[&'static Row], tells_queue: bool) -> Vec<Report> {
+fn reports(intervals: &[&Interval<'_>], rows: &[&'static ReportedField], has_queue_metric: bool) -> Vec<Report> {
     let mut reports: Vec<Report> = Vec::new();
     let mut with_queue: Vec<usize> = Vec::new();
     for (at, row) in rows.iter().enumerate() {
-        let (stage, phase) = match row.says {
-            Says::Stage(stage) => (stage, None),
-            Says::Phase(phase) => (Stage::Forward, Some(phase)),
+        let (stage, phase) = match row.quantity {
+            Quantity::Stage(stage) => (stage, None),
+            Quantity::Phase(phase) => (Stage::Forward, Some(phase)),
             _ => continue,
         };
         let Some(duration_ns) = mean(intervals, at).and_then(|mean| ns(mean, row.scale)) else { continue };
@@ -119,7 +120,7 @@ fn reports(intervals: &[&Interval<'_>], rows: &[&'static Row], tells_queue: bool
             Some(report) if row.flags.adds_up => report.duration_ns = report.duration_ns.saturating_add(duration_ns),
             Some(_) => {}
             None => {
-                if row.flags.includes_queue && (tells_queue || !row.flags.queue_if_told) {
+                if row.flags.includes_queue && (has_queue_metric || !row.flags.queue_if_reported) {
                     with_queue.push(reports.len());
                 }
                 reports.push(Report { phase, ..Report::of(stage, duration_ns, Place::Head) });
@@ -158,20 +159,20 @@ fn ns(mean: f64, scale: Scale) -> Option<u64> {
 
 /// Padding counts rows of an execution that nobody asked for, and the row on the batch's size counts them too; the size
 /// given is without them.
-fn batch(intervals: &[&Interval<'_>], rows: &[&'static Row]) -> Option<Batch> {
-    let of = |says: Says| rows.iter().enumerate().filter(move |(_, row)| row.says == says);
+fn batch(intervals: &[&Interval<'_>], rows: &[&'static ReportedField]) -> Option<Batch> {
+    let of = |quantity: Quantity| rows.iter().enumerate().filter(move |(_, row)| row.quantity == quantity);
     let level = |row| intervals.iter().find_map(|i| i.mean(row).or_else(|| i.gauge(row)));
-    let sum = |says| {
-        let mut known = of(says).filter_map(|(at, row)| Some((level(at)?, row)));
+    let sum = |quantity| {
+        let mut known = of(quantity).filter_map(|(at, row)| Some((level(at)?, row)));
         let (first, _) = known.next()?;
         Some(known.filter(|(_, row)| row.flags.adds_up).fold(first, |sum, (level, _)| sum + level))
     };
-    let padded = of(Says::Padding).find_map(|(at, _)| mean(intervals, at));
-    let (size, padding) = match (sum(Says::BatchSize), padded) {
+    let padded = of(Quantity::Padding).find_map(|(at, _)| mean(intervals, at));
+    let (size, padding) = match (sum(Quantity::BatchSize), padded) {
         (Some(executed), Some(padded)) if padded < executed => (Some(executed - padded), Some(padded / executed)),
         (executed, _) => (executed, None),
     };
-    let batch = Batch { size, padding, running: sum(Says::Running), waiting: sum(Says::Waiting) };
+    let batch = Batch { size, padding, running: sum(Quantity::Running), waiting: sum(Quantity::Waiting) };
     (batch != Batch::default()).then_some(batch)
 }
 

@@ -15,7 +15,7 @@ fn polls(text: &str) -> (&str, &str) {
 }
 
 fn means(server: Server, before: &str, after: &str) -> BTreeMap<Model, Means> {
-    let rows: Vec<&'static Row> = table::metrics(server).map(|(_, row)| row).collect();
+    let rows: Vec<&'static ReportedField> = table::metrics(server).map(|(_, row)| row).collect();
     let wants = Wants::of(server, &rows);
     let [before, after] = [before, after].map(|text| wants.read(text));
     assert_eq!([before.malformed, after.malformed], [0, 0]);
@@ -26,7 +26,7 @@ fn named(name: &str) -> Model {
     Some(name.into())
 }
 
-fn said(means: &Means) -> Vec<(Stage, Option<Phase>, u64)> {
+fn reports(means: &Means) -> Vec<(Stage, Option<Phase>, u64)> {
     means.reports.iter().map(|r| (r.stage, r.phase, r.duration_ns)).collect()
 }
 
@@ -42,7 +42,7 @@ macro_rules! fixture {
         let all = means($server, before, after);
         let model: Model = $model;
         let means = all.get(&model).unwrap_or_else(|| panic!("{all:?}")).clone();
-        (said(&means), means.batch.unwrap_or_default())
+        (reports(&means), means.batch.unwrap_or_default())
     }};
 }
 
@@ -102,7 +102,7 @@ fn tensorflow_serving_without_batching_has_no_queue_in_its_runtime() {
     let without = |text: &str, families: &str| {
         text.lines().filter(|line| !line.contains(families)).map(|line| format!("{line}\n")).collect::<String>()
     };
-    let of_half = |before: &str, after: &str| said(&means(Server::TfServing, before, after)[&named("half_plus_two")]);
+    let of_half = |before: &str, after: &str| reports(&means(Server::TfServing, before, after)[&named("half_plus_two")]);
     let [first, second] = [before, after].map(|text| without(text, "batching_session"));
     assert_eq!(of_half(&first, &second), [of(Stage::Forward, 600 * US)]); // 2400 µs of 4
     // a queue that is told, but not of these requests: nobody knows what of the 600 was waiting
@@ -111,7 +111,7 @@ fn tensorflow_serving_without_batching_has_no_queue_in_its_runtime() {
         format!("{}\n", old.unwrap_or(line))
     });
     let all = means(Server::TfServing, before, &idle.collect::<String>());
-    assert_eq!(said(&all[&named("half_plus_two")]), []);
+    assert_eq!(reports(&all[&named("half_plus_two")]), []);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn tritons_counters_do_where_only_its_metrics_are_known() {
     assert_eq!(detect::by_metrics(text), Some(Server::Triton));
     let all = means(Server::Triton, "", text); // since its start
     // nv_inference_queue_duration_us{model="fwd"} 4713 over 2 requests, and so on
-    let fwd = said(&all[&named("fwd")]);
+    let fwd = reports(&all[&named("fwd")]);
     assert_eq!(fwd[0], of(Stage::Queue, 2_356_500));
     assert_eq!(fwd[1], of(Stage::Preprocessing, 38_500));
     assert!(!all.contains_key(&named("rowsum")), "no request, no mean");
@@ -176,7 +176,7 @@ fn a_counter_that_fell_says_nothing_until_the_next_poll() {
     let later = "te_request_queue_duration_sum 0.5\nte_request_queue_duration_count 4\n";
     assert_eq!(means(Server::Tei, ONE, restarted), BTreeMap::new());
     assert_eq!(means(Server::Tei, ONE, "te_queue_size 3\n"), BTreeMap::new(), "gone is fallen");
-    assert_eq!(said(&means(Server::Tei, restarted, later)[&None]), [of(Stage::Queue, 150 * MS)]);
+    assert_eq!(reports(&means(Server::Tei, restarted, later)[&None]), [of(Stage::Queue, 150 * MS)]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::means::Means;
 use super::reading::{Model, Reading};
 use crate::attribution::Rules;
 use crate::ledger::{Batch, Place, Report, Stage};
-use crate::protocol::servers::{Carrier, Row, Says};
+use crate::protocol::servers::{FieldLocation, Quantity, ReportedField};
 
 /// The statistics of all models.
 pub(super) const STATS: &str = "/v2/models/stats";
@@ -77,16 +77,16 @@ impl<'de> Deserialize<'de> for Number {
 }
 
 /// Reads the statistics of all models, the versions of one model together.
-pub(super) fn read(body: &[u8], rows: &[&'static Row]) -> Result<Reading, serde_json::Error> {
+pub(super) fn read(body: &[u8], rows: &[&'static ReportedField]) -> Result<Reading, serde_json::Error> {
     let stats: Stats = serde_json::from_slice(body)?;
     let mut reading = Reading::default();
     for model in stats.model_stats {
         let requests = model.requests();
         let name: Model = Some(model.name);
         for (at, row) in rows.iter().enumerate() {
-            let (sum, count) = match (row.says, timed(row).and_then(|name| model.inference_stats.get(name))) {
-                (Says::BatchSize, _) => (model.inference_count, model.execution_count),
-                (Says::Stage(Stage::Queue), Some(timed)) => (timed.ns, timed.count),
+            let (sum, count) = match (row.quantity, timed(row).and_then(|name| model.inference_stats.get(name))) {
+                (Quantity::BatchSize, _) => (model.inference_count, model.execution_count),
+                (Quantity::Stage(Stage::Queue), Some(timed)) => (timed.ns, timed.count),
                 // what never ran has no mean; what ran has one over all requests, those that the cache answered too
                 (_, Some(timed)) if timed.count.0 > 0.0 => (timed.ns, requests.unwrap_or(timed.count)),
                 _ => continue,
@@ -101,8 +101,8 @@ pub(super) fn read(body: &[u8], rows: &[&'static Row]) -> Result<Reading, serde_
 }
 
 /// The name under `inference_stats` of what a row stands for.
-fn timed(row: &Row) -> Option<&'static str> {
-    let Carrier::Statistics(path) = row.carrier else { return None };
+fn timed(row: &ReportedField) -> Option<&'static str> {
+    let FieldLocation::Statistics(path) = row.location else { return None };
     path.strip_prefix("model_stats[].inference_stats.")?.strip_suffix(".ns")
 }
 

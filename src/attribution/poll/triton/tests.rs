@@ -7,7 +7,7 @@ use crate::protocol::servers::table;
 
 const REAL: &[u8] = include_bytes!("../../../../tests/fixtures/triton/triton_2.51_stats.json");
 
-fn rows() -> Vec<&'static Row> {
+fn rows() -> Vec<&'static ReportedField> {
     table::statistics(Server::Triton).map(|(_, row)| row).collect()
 }
 
