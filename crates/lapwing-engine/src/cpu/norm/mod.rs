@@ -1,13 +1,16 @@
-//! Layer norm, RMS norm and softmax over the rows of [rows, width] values. A thread's range of rows is the slice it passes; nothing is allocated.
-//! Sums are taken in two passes (mean first, then squares of what is left, which also corrects the mean), so that a large mean costs
-//! no precision.
+//! Layer norm, RMS norm and softmax over the rows of [rows, width] values. A thread passes the slice of its own rows;
+//! nothing is allocated. Layer norm takes two passes (the mean first, then the squared deviations, which also correct
+//! the mean), so that a large mean costs no precision.
+
+#[cfg(test)]
+mod tests;
 
 use super::level::Level;
 use super::math::exp;
 use super::shape::{ShapeError, exactly, rows_of};
 use super::simd::{Kernel, Simd, dispatch};
 
-/// How rows are normed.
+/// How rows are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Norm {
     /// `(x - mean) / sqrt(variance + eps)`, the variance over all of the row.
@@ -16,10 +19,10 @@ pub enum Norm {
     Rms,
 }
 
-/// The numbers of one norm node: `out = normed * gamma + beta`.
+/// The parameters of one norm node: `out = normed * gamma + beta`.
 #[derive(Debug, Clone, Copy)]
 pub struct NormParams<'a> {
-    /// Which one.
+    /// The kind of norm.
     pub norm: Norm,
     /// Added under the square root.
     pub eps: f32,
@@ -29,10 +32,11 @@ pub struct NormParams<'a> {
     pub beta: Option<&'a [f32]>,
 }
 
-/// Norms each row of `x`, after adding `residual` where there is one. `x`, `residual` and `out` hold the same rows of `width` values.
+/// Normalises each row of `x`, after adding `residual` if there is one. `x`, `residual` and `out` hold the same rows of
+/// `width` values.
 ///
 /// # Errors
-/// Names the slice whose length does not fit; then nothing was written.
+/// Names the slice whose length does not fit; nothing was written then.
 pub fn norm_rows(
     level: Level,
     params: &NormParams<'_>,
@@ -48,10 +52,10 @@ pub fn norm_rows(
     Ok(())
 }
 
-/// [`norm_rows`] with `x` as the output too.
+/// Like [`norm_rows`], with `x` as the output too.
 ///
 /// # Errors
-/// Names the slice whose length does not fit; then nothing was written.
+/// Names the slice whose length does not fit; nothing was written then.
 pub fn norm_rows_in_place(
     level: Level,
     params: &NormParams<'_>,
@@ -68,11 +72,11 @@ pub fn norm_rows_in_place(
 /// `out = e^x / sum of e^x` over each row. A row of -inf only gives equal shares.
 ///
 /// # Errors
-/// Names the slice whose length does not fit; then nothing was written.
+/// Names the slice whose length does not fit; nothing was written then.
 pub fn softmax_rows(level: Level, width: usize, x: &[f32], out: &mut [f32]) -> Result<(), ShapeError> {
     rows_of("x", x.len(), width)?;
     exactly("out", x.len(), out.len())?;
-    // SAFETY: all access is through slices.
+    // SAFETY: all memory is accessed through slices.
     unsafe { dispatch(level, SoftmaxRows { width, x, out }) };
     Ok(())
 }
@@ -87,7 +91,7 @@ fn check(params: &NormParams<'_>, width: usize, len: usize, residual: Option<&[f
 struct NormRows<'a> {
     params: &'a NormParams<'a>,
     width: usize,
-    /// None: `out` holds it already.
+    /// `None` if `out` already holds it.
     x: Option<&'a [f32]>,
     residual: Option<&'a [f32]>,
     out: &'a mut [f32],
@@ -102,9 +106,9 @@ impl Kernel for NormRows<'_> {
         for (i, row) in out.chunks_exact_mut(width).enumerate() {
             let part = i * width..(i + 1) * width;
             let to = row.as_mut_ptr();
-            // SAFETY: all slices have the same rows, gamma and beta one row; the level is the caller's promise.
+            // SAFETY: all slices have the same rows, gamma and beta one row; the caller guarantees the level.
             unsafe {
-                // the row is brought to `out` first, which stays in the first-level cache for the passes after
+                // the row is copied to `out` first, where it stays in the first-level cache for the later passes
                 let from = x.map_or(to.cast_const(), |x| x[part.clone()].as_ptr());
                 let sum = match residual {
                     Some(r) => over::<S, _>(width, AddInto { a: from, b: r[part].as_ptr(), to }),
@@ -113,7 +117,7 @@ impl Kernel for NormRows<'_> {
                 };
                 let mean = if params.norm == Norm::Layer { sum / width as f32 } else { 0.0 };
                 let (rest, squares) = deviations::<S>(to, width, mean);
-                // what rounding left of the mean; at a mean of 20 and small deviations it is all of the error
+                // the rounding error of the mean; at a mean of 20 and small deviations it dominates the error
                 let rest = if params.norm == Norm::Layer { rest / width as f32 } else { 0.0 };
                 let factor = 1.0 / (squares / width as f32 - rest * rest + params.eps).sqrt();
                 let gamma = params.gamma.map_or(std::ptr::null(), <[f32]>::as_ptr);
@@ -137,7 +141,7 @@ impl Kernel for SoftmaxRows<'_> {
     unsafe fn run<S: Simd>(self) {
         let SoftmaxRows { width, x, out } = self;
         for (from, row) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
-            // SAFETY: both rows have `width` values; the level is the caller's promise.
+            // SAFETY: both rows have `width` values; the caller guarantees the level.
             unsafe {
                 let mut most = S::splat(f32::MIN);
                 let mut wholes = from.chunks_exact(S::LANES);
@@ -155,7 +159,8 @@ impl Kernel for SoftmaxRows<'_> {
     }
 }
 
-/// One pass over a row: what to do with the `n` lanes from `i` on, and what to add to the sum (0 in the lanes past `n`).
+/// One pass over a row: processes the `n` lanes from `i` on, and returns what to add to the sum (0 in the lanes past
+/// `n`).
 trait Pass: Copy {
     unsafe fn at<S: Simd>(self, i: usize, n: usize) -> S::V;
 }
@@ -166,7 +171,7 @@ trait Pass: Copy {
 /// The pass's pointers are valid for `width` values.
 #[inline(always)]
 unsafe fn over<S: Simd, P: Pass>(width: usize, pass: P) -> f32 {
-    // SAFETY: the caller's promise; `n` never reaches past the row.
+    // SAFETY: guaranteed by the caller; `n` never reaches past the row.
     unsafe {
         let mut acc = [S::splat(0.0); 4];
         let mut i = 0;
@@ -187,14 +192,14 @@ unsafe fn over<S: Simd, P: Pass>(width: usize, pass: P) -> f32 {
 /// Reads `n` lanes.
 #[inline(always)]
 unsafe fn get<S: Simd>(from: *const f32, n: usize) -> S::V {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { if n >= S::LANES { S::load(from) } else { S::load_n(from, n) } }
 }
 
 /// Writes `n` lanes.
 #[inline(always)]
 unsafe fn put<S: Simd>(to: *mut f32, n: usize, v: S::V) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { if n >= S::LANES { S::store(to, v) } else { S::store_n(to, n, v) } }
 }
 
@@ -217,7 +222,7 @@ struct AddInto {
 impl Pass for AddInto {
     #[inline(always)]
     unsafe fn at<S: Simd>(self, i: usize, n: usize) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let v = S::add(get::<S>(self.a.add(i), n), get::<S>(self.b.add(i), n));
             put::<S>(self.to.add(i), n, v);
@@ -236,7 +241,7 @@ struct CopyInto {
 impl Pass for CopyInto {
     #[inline(always)]
     unsafe fn at<S: Simd>(self, i: usize, n: usize) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let v = get::<S>(self.from.add(i), n);
             put::<S>(self.to.add(i), n, v);
@@ -248,7 +253,7 @@ impl Pass for CopyInto {
 /// Sums of `from - mean` and of its square.
 #[inline(always)]
 unsafe fn deviations<S: Simd>(from: *const f32, width: usize, mean: f32) -> (f32, f32) {
-    // SAFETY: the caller promises `width` values; `n` never reaches past them.
+    // SAFETY: the caller guarantees `width` values; `n` never reaches past them.
     unsafe {
         let (mut sum, mut square) = ([S::splat(0.0); 4], [S::splat(0.0); 4]);
         let mut i = 0;
@@ -271,7 +276,7 @@ unsafe fn deviations<S: Simd>(from: *const f32, width: usize, mean: f32) -> (f32
     }
 }
 
-/// Four vectors added up.
+/// The sum of four vectors.
 #[inline(always)]
 unsafe fn total<S: Simd>(v: [S::V; 4]) -> S::V {
     // SAFETY: arithmetic only.
@@ -289,7 +294,7 @@ struct Exponentials {
 impl Pass for Exponentials {
     #[inline(always)]
     unsafe fn at<S: Simd>(self, i: usize, n: usize) -> S::V {
-        // SAFETY: the caller's promise; lanes past `n` are taken out of the sum again.
+        // SAFETY: guaranteed by the caller; lanes past `n` are subtracted from the sum again.
         unsafe {
             let x = S::max(S::splat(f32::MIN), get::<S>(self.from.add(i), n));
             let v = exp::<S>(S::sub(x, S::splat(self.most)));
@@ -313,7 +318,7 @@ struct Finish {
 impl Pass for Finish {
     #[inline(always)]
     unsafe fn at<S: Simd>(self, i: usize, n: usize) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let to = self.to.add(i);
             let centred = S::sub(S::sub(get::<S>(to, n), S::splat(self.mean)), S::splat(self.rest));
@@ -329,6 +334,3 @@ impl Pass for Finish {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,6 +4,9 @@
 //! A step of `s` inside the range costs `s²/12` a value, on average; a value outside costs its squared distance from the range.
 //! Zero stands exactly at a byte and costs nothing.
 
+#[cfg(test)]
+mod tests;
+
 use super::super::cpu::gemm::int8::RowQuant;
 use super::histogram::Histogram;
 
@@ -224,6 +227,3 @@ impl Sums {
         (at(low), at(high.saturating_sub(1)))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,10 +1,14 @@
-//! Runs elementwise programs (`program`) over blocks of rows that are small enough for temporaries to stay in the first-level cache.
-//! Nothing is allocated: temporaries lie in scratch of [`Program::scratch_len`] values.
+//! Runs elementwise programs (`program`) over blocks of rows that are small enough for temporaries to stay in the
+//! first-level cache. Nothing is allocated: temporaries lie in scratch of [`Program::scratch_len`] values.
+
+mod ops;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 
+use self::ops::{Run, Splat, binary, choose, copy, unary};
 use super::level::Level;
-use super::map_ops::{Run, Splat, binary, choose, copy, unary};
 use super::program::{ArgShape, Instruction, MAX_INSTRUCTIONS, Program, Varies};
 use super::reduce::fold_row;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
@@ -17,10 +21,11 @@ const BLOCK: usize = 2048;
 // a fold needs a whole row in one block
 const _: () = assert!(plan::Program::WIDEST_FOLD <= BLOCK);
 
-/// The values of one argument, all rows of the batch (or all sequences). Integers become the nearest f32, true 1 and false 0.
+/// The values of one argument, for all rows of the batch (or all sequences). Integers are converted to the nearest f32;
+/// true is 1 and false is 0.
 #[derive(Debug, Clone, Copy)]
 pub enum ArgData<'a> {
-    /// Taken as they are.
+    /// Used without conversion.
     F32(&'a [f32]),
     /// Masks and ids; exact below 2^24.
     I64(&'a [i64]),
@@ -40,7 +45,7 @@ impl ArgData<'_> {
         }
     }
 
-    /// Writes values `from..from + to.len()` as f32.
+    /// Copies values `from..from + to.len()` to `to` as f32.
     #[inline(always)]
     pub(super) fn read(&self, from: usize, to: &mut [f32]) {
         let part = from..from + to.len();
@@ -54,17 +59,18 @@ impl ArgData<'_> {
 }
 
 impl Program {
-    /// Values of scratch that one call of [`Program::run`] needs, for any number of rows.
+    /// The scratch length, in values, that one call of [`Program::run`] needs, for any number of rows.
     #[must_use]
     pub fn scratch_len(&self) -> usize {
         self.slot_count * BLOCK + 16
     }
 
-    /// Runs the program for a range of rows. Arguments hold the whole batch; each of `outs` holds the range's rows only, as wide as
-    /// [`Program::output_widths`] says. `offsets` say which sequence a row belongs to and may be empty if no argument is per sequence.
+    /// Runs the program for a range of rows. Arguments hold the whole batch; each of `outs` holds the range's rows
+    /// only, as wide as [`Program::output_widths`] says. `offsets` map rows to sequences and may be empty if no
+    /// argument is per sequence.
     ///
     /// # Errors
-    /// Names the argument whose length does not fit; then nothing was written.
+    /// Names the argument whose length does not fit; nothing was written then.
     pub fn run(
         &self,
         level: Level,
@@ -106,7 +112,8 @@ struct Map<'a, 'o> {
     outs: &'a mut [&'o mut [f32]],
 }
 
-/// The part of the rows that is computed at a time. Either all columns, or columns of a single row: so it is always contiguous.
+/// The part that is computed at a time: either all columns of some rows, or some columns of a single row, so that it is
+/// always contiguous.
 #[derive(Clone, Copy)]
 struct Part {
     row: usize,
@@ -115,7 +122,7 @@ struct Part {
     columns: usize,
 }
 
-/// A value in this part: as many values as it varies, contiguous.
+/// A value within this part, contiguous; its length depends on how the value varies.
 #[derive(Clone, Copy)]
 struct View {
     from: *const f32,
@@ -153,7 +160,7 @@ impl Map<'_, '_> {
         let program = self.program;
         let skip = self.scratch.as_ptr().align_offset(64).min(15);
         let mut views = [NOWHERE; MAX_INSTRUCTIONS];
-        // SAFETY: slots lie in the scratch, outputs have the range's rows, views are of values made before.
+        // SAFETY: slots lie in the scratch, outputs have the range's rows, and views are of values computed before.
         unsafe {
             for (i, instruction) in program.instructions.iter().enumerate() {
                 let varies = program.varies[i];
@@ -196,7 +203,7 @@ impl Map<'_, '_> {
         unsafe { self.outs[out].as_mut_ptr().add(at) }
     }
 
-    /// An argument's values: where they are if they can stay there, else brought to `slot`.
+    /// Returns an argument's values: in place if possible, else copied to `slot`.
     #[inline(always)]
     unsafe fn arg(&self, shape: ArgShape, data: &ArgData<'_>, part: Part, slot: *mut f32) -> *const f32 {
         let columns = if shape.width > 1 { part.columns } else { 1 };
@@ -205,7 +212,7 @@ impl Map<'_, '_> {
             // SAFETY: the argument has all rows of the range.
             return unsafe { x.as_ptr().add(at(part.row)) };
         }
-        // SAFETY: rows x columns is at most BLOCK, and no other value lives in this slot now.
+        // SAFETY: rows x columns is at most BLOCK, and no other live value uses this slot.
         let to = unsafe { std::slice::from_raw_parts_mut(slot, part.rows * columns) };
         if shape.per_sequence {
             let mut sequence = self.offsets.partition_point(|&o| o <= part.row).saturating_sub(1);
@@ -230,12 +237,12 @@ enum Step {
     Where,
 }
 
-/// Takes the values of each row of the part together; the part has all columns. Returns where the results are.
+/// Folds each row of the part to one value; the part has all columns. Returns where the results are.
 #[inline(always)]
 unsafe fn fold_rows<S: Simd>(fold: Fold, of: View, width: usize, part: Part, to: *mut f32) -> *const f32 {
     let rows = if of.varies.by_row { part.rows } else { 1 };
     for row in 0..rows {
-        // SAFETY: a view has as many values as it varies in this part, and `to` has room for a value of each row.
+        // SAFETY: a view covers this part, and `to` has room for a value of each row.
         unsafe {
             let value = if of.varies.by_column {
                 fold_row::<S>(fold, std::slice::from_raw_parts(of.from.add(row * width), width))
@@ -250,20 +257,20 @@ unsafe fn fold_rows<S: Simd>(fold: Fold, of: View, width: usize, part: Part, to:
     to
 }
 
-/// Does a step for the part: in one run where the operands allow it, else row by row. Returns where the result is.
+/// Runs a step for the part: as one run where the operands allow it, else row by row. Returns where the result is.
 #[inline(always)]
 unsafe fn each_run<S: Simd, const A: usize>(args: [View; A], varies: Varies, part: Part, to: *mut f32, step: Step) -> *const f32 {
     let n = if varies.by_column { part.columns } else { 1 };
     let rows = if varies.by_row { part.rows } else { 1 };
     let splat = |x: f32| -> Splat { [x; 16] };
-    // SAFETY: a view has as many values as it varies in this part, and `to` has room for rows x n of them.
+    // SAFETY: a view covers this part, and `to` has room for rows x n values.
     unsafe {
         let mut splats = [splat(0.0); A];
         let mut runs = [Run { from: std::ptr::null(), step: 0 }; A];
         let nowhere = |v: &View| !v.varies.by_row && !v.varies.by_column;
         if rows == 1 || n == 1 || args.iter().all(|v| v.varies == varies || nowhere(v)) {
             for (i, v) in args.iter().enumerate() {
-                // with one row a value may vary by row only and still be a single one
+                // in a part of one row, a value that varies by row only is a single value
                 let single = (!v.varies.by_column || n == 1) && (!v.varies.by_row || rows == 1);
                 if single {
                     splats[i] = splat(*v.from);
@@ -291,10 +298,10 @@ unsafe fn each_run<S: Simd, const A: usize>(args: [View; A], varies: Varies, par
     }
 }
 
-/// Does a step for one run.
+/// Runs a step for one run of values.
 #[inline(always)]
 unsafe fn once<S: Simd, const A: usize>(runs: [Run; A], to: *mut f32, n: usize, step: Step) {
-    // SAFETY: the caller's promise; a step is only ever made with as many operands as it has.
+    // SAFETY: guaranteed by the caller; a step always has the number of operands that it takes.
     unsafe {
         match step {
             Step::Copy => copy::<S>(runs[0], to, n),
@@ -305,6 +312,3 @@ unsafe fn once<S: Simd, const A: usize>(runs: [Run; A], to: *mut f32, n: usize, 
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

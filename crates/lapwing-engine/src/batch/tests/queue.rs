@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use super::{Config, Cost, Item, Policy, Queue, Refused, Taken};
+use super::super::{Config, Cost, Item, Policy, Queue, Refused, Taken};
 use crate::clock::Stamp;
 
 fn item<T>(payload: T, deadline: Option<Stamp>) -> Item<T> {

@@ -1,7 +1,8 @@
 //! The batcher under simulated traffic: nothing lost, nobody starved, and better than fixed batches.
 
-use super::sim::{Gaps, Lengths, Outcome, Scenario, Server, fixed};
-use super::{Config, Cost, Item, Next, Stamp, Tuning, Waiting};
+use super::super::{Config, Cost, Item, Next, Tuning, Waiting};
+use super::simulator::{Gaps, Lengths, Outcome, Scenario, Server, fixed};
+use crate::clock::Stamp;
 
 /// MiniLM on one core, about: 0.125 ms a token.
 const CORE: Server = Server { fixed_ns: 1e6, unit_ns: 125e3, padded: false };
@@ -95,7 +96,7 @@ fn a_long_call_in_a_flood_of_short_ones_is_passed_by_few_batches() {
     for call in &out.calls {
         youngest[call.batch] = youngest[call.batch].max(call.arrived);
     }
-    let passed = |call: &super::sim::Call| {
+    let passed = |call: &super::simulator::Call| {
         let there = |at: &&Stamp| **at > call.arrived;
         youngest[..call.batch].iter().filter(there).count()
     };

@@ -10,10 +10,11 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use tract_onnx::prelude::{Framework, InferenceModelExt, TypedModel};
 
-use super::cpu::level::Level;
-use super::cpu::{Batch, Executor, Input, Options, RunError, State};
-use super::plan::{Activation, Arena, Node, Op, Plan, Port, Rows, Size, Type, Value, ValueId, Weight, WeightId};
-use super::{fuse, lower, naive};
+use super::naive;
+use crate::cpu::level::Level;
+use crate::cpu::{Batch, Executor, Input, Options, RunError, State};
+use crate::plan::{Activation, Arena, Node, Op, Plan, Port, Rows, Size, Type, Value, ValueId, Weight, WeightId};
+use crate::{fuse, lower};
 
 /// |y − r| ≤ this · (1 + |r|).
 const TOLERANCE: f64 = 1e-5;
@@ -42,7 +43,7 @@ fn folder() -> PathBuf {
 }
 
 /// The names of all fixtures with a plan.
-pub(super) fn every() -> Vec<String> {
+pub(crate) fn every() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(folder())
         .unwrap()
         .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".json")?.to_owned()))
@@ -66,7 +67,7 @@ fn load(name: &str) -> TypedModel {
 }
 
 /// As it was lowered, and fused.
-pub(super) fn plans(name: &str) -> (Plan, Plan) {
+pub(crate) fn plans(name: &str) -> (Plan, Plan) {
     let raw = lower::lower(&load(name)).unwrap();
     raw.check().unwrap();
     let mut fused = raw.clone();
@@ -276,7 +277,7 @@ fn work_is_counted_exactly() {
     let dense: u64 = layer.iter().map(|(k, n)| products(Rows::Token, &[(*k, *n)]).total(Size::uniform(32, 128)).cost.flops).sum();
     let mut attention = products(Rows::Token, &[(384, 1152)]);
     attention.values.push(Value { rows: Rows::Token, width: 384, kind: Type::F32 });
-    let columns = |from| super::plan::Columns { value: ValueId(1), from };
+    let columns = |from| crate::plan::Columns { value: ValueId(1), from };
     let (q, k, v) = (columns(0), columns(384), columns(768));
     let op = Op::Attention { q, k, v, heads: 12, head: 32, head_out: 32, scale: 0.1, bias: None };
     let node = Node { name: "attention".into(), op, output: ValueId(2) };

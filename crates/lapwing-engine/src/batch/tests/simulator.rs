@@ -1,10 +1,11 @@
 //! A simulated executor and simulated callers: virtual time, seeded arrivals, a forward of a fixed part and a part per token.
 //!
-//! It drives [`Waiting`] alone. Shared by the tests and by `examples/batching.rs`, so it names its types through `super`.
+//! It drives [`Waiting`] alone.
 
 use std::collections::BTreeSet;
 
-use super::{Config, Cost, Item, Next, Policy, Stamp, Tuning, Waiting};
+use super::super::{Config, Cost, Item, Next, Policy, Tuning, Waiting};
+use crate::clock::Stamp;
 
 /// Numbers that look random, the same for the same seed (splitmix64).
 #[derive(Clone, Debug)]

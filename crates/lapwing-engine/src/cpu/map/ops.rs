@@ -1,24 +1,25 @@
-//! The loops of elementwise programs: each function over runs of values, where a run is either consecutive or one value repeated.
+//! The loops of elementwise programs: each function over runs of values, where a run is either consecutive values or
+//! one value repeated.
 
-use super::math;
-use super::simd::Simd;
+use crate::cpu::math;
+use crate::cpu::simd::Simd;
 use crate::plan::{Binary, Unary};
 
-/// Where an operand's values come from: `step` 1 is consecutive values, 0 is the same vector again and again.
+/// An operand's values: `step` 1 means consecutive values, 0 the same vector repeated.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
     pub(crate) from: *const f32,
     pub(crate) step: usize,
 }
 
-/// One value in as many lanes as any level has, to be read with step 0.
+/// One value in as many lanes as the widest level has, to be read with step 0.
 pub(crate) type Splat = [f32; 16];
 
 impl Run {
-    /// Lanes from the i-th value on; `n` of them are real.
+    /// Loads the lanes from the i-th value on; `n` of them are valid.
     #[inline(always)]
     unsafe fn get<S: Simd>(self, i: usize, n: usize) -> S::V {
-        // SAFETY: the caller promises `n` values from i on, or 16 with step 0.
+        // SAFETY: the caller guarantees `n` values from i on, or 16 with step 0.
         unsafe {
             let from = self.from.add(i * self.step);
             if n >= S::LANES { S::load(from) } else { S::load_n(from, n) }
@@ -63,7 +64,7 @@ macro_rules! functions {
         impl Function<$arity> for $name {
             #[inline(always)]
             unsafe fn of<S: Simd>(self, [$($x),+]: [S::V; $arity]) -> S::V {
-                // SAFETY: arithmetic only; the level is the caller's promise.
+                // SAFETY: arithmetic only; the caller guarantees the level.
                 unsafe { $body }
             }
         }
@@ -109,17 +110,17 @@ functions! {
 /// The run has `n` values (16 with step 0), `to` room for `n`, and the processor the level's instructions.
 #[inline(always)]
 pub(crate) unsafe fn copy<S: Simd>(x: Run, to: *mut f32, n: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { apply::<S, _, 1>(Copied, [x], to, n) }
 }
 
 /// `to[..n] = op(x)`.
 ///
 /// # Safety
-/// As [`copy`].
+/// Like [`copy`].
 #[inline(always)]
 pub(crate) unsafe fn unary<S: Simd>(op: Unary, x: Run, to: *mut f32, n: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match op {
             Unary::Neg => apply::<S, _, 1>(Neg, [x], to, n),
@@ -141,7 +142,7 @@ pub(crate) unsafe fn unary<S: Simd>(op: Unary, x: Run, to: *mut f32, n: usize) {
             Unary::Ceil => apply::<S, _, 1>(Ceil, [x], to, n),
             Unary::Round => apply::<S, _, 1>(Round, [x], to, n),
             Unary::Not => apply::<S, _, 1>(Not, [x], to, n),
-            // the powers that exporters write for squares and roots; all others are rare
+            // the exponents that exporters write for squares and roots; all others are rare
             Unary::Pow(2.0) => apply::<S, _, 1>(Square, [x], to, n),
             Unary::Pow(3.0) => apply::<S, _, 1>(Cube, [x], to, n),
             Unary::Pow(0.5) => apply::<S, _, 1>(Sqrt, [x], to, n),
@@ -155,10 +156,10 @@ pub(crate) unsafe fn unary<S: Simd>(op: Unary, x: Run, to: *mut f32, n: usize) {
 /// `to[..n] = op(a, b)`.
 ///
 /// # Safety
-/// As [`copy`].
+/// Like [`copy`].
 #[inline(always)]
 pub(crate) unsafe fn binary<S: Simd>(op: Binary, [a, b]: [Run; 2], to: *mut f32, n: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match op {
             Binary::Add => apply::<S, _, 2>(Add, [a, b], to, n),
@@ -179,17 +180,17 @@ pub(crate) unsafe fn binary<S: Simd>(op: Binary, [a, b]: [Run; 2], to: *mut f32,
 /// `to[..n] = condition != 0 ? yes : no`.
 ///
 /// # Safety
-/// As [`copy`].
+/// Like [`copy`].
 #[inline(always)]
 pub(crate) unsafe fn choose<S: Simd>(args: [Run; 3], to: *mut f32, n: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { apply::<S, _, 3>(Where, args, to, n) }
 }
 
-/// Functions that the vector mathematics does not have, by the standard library.
+/// Applies a function that has no vector implementation, one value at a time, by the standard library.
 unsafe fn one_by_one(x: Run, to: *mut f32, n: usize, f: impl Fn(f32) -> f32) {
     for i in 0..n {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *to.add(i) = f(*x.from.add(i * x.step)) };
     }
 }

@@ -1,17 +1,17 @@
-//! Attention of one head of one sequence: the loops, on raw pointers that `attention` has checked.
+//! Attention of one head of one sequence: the inner loops, on raw pointers whose bounds `attention` has checked.
 //!
-//! Scores are kept transposed, one vector of queries for each key, so that the softmax needs no sums across lanes and a key's bias is one
-//! broadcast. A block is up to two vectors of queries by [`KEYS`] keys; longer sequences take several key blocks with a running maximum
-//! (online softmax), so memory does not grow with their length.
+//! Scores are stored transposed, one vector of queries for each key. The softmax then needs no horizontal sums, and a
+//! key's bias is one broadcast. A block is up to two vectors of queries by [`KEYS`] keys. Longer sequences take several
+//! key blocks with a running maximum (online softmax), so memory does not grow with sequence length.
 
-use super::math::exp;
-use super::simd::Simd;
+use crate::cpu::math::exp;
+use crate::cpu::simd::Simd;
 
 /// Queries in a block: two vectors of the widest level.
 pub(super) const QUERIES: usize = 32;
 /// Keys in a block; 128 x 32 scores are 16 KB, half of a first-level cache.
 pub(super) const KEYS: usize = 128;
-/// Values of scratch: queries transposed, scores, two statistics, and room to align them.
+/// Scratch length in values: transposed queries, scores, two statistics per query, and padding for alignment.
 pub(super) fn scratch_len(head_size: usize) -> usize {
     QUERIES * (head_size.next_multiple_of(8) + KEYS + 2) + 16
 }
@@ -34,16 +34,16 @@ pub(super) struct Head {
     pub(super) out_stride: usize,
 }
 
-/// The scratch, cut up.
+/// The scratch, divided into its buffers.
 #[derive(Clone, Copy)]
 struct Parts {
     /// [head_size, lanes] queries, transposed.
     queries: *mut f32,
     /// [keys of the block, lanes] scores, then their exponentials.
     scores: *mut f32,
-    /// What the sums so far must be multiplied with, for each query.
+    /// The factor by which the partial sums so far must be multiplied, for each query.
     rescale: *mut f32,
-    /// One over the sum of the exponentials, or 1 while there are more keys to come.
+    /// One over the sum of the exponentials, or 1 while key blocks remain.
     finish: *mut f32,
 }
 
@@ -56,13 +56,13 @@ struct Block {
 }
 
 impl Head {
-    /// Computes all queries.
+    /// Computes the output rows of all queries.
     ///
     /// # Safety
-    /// All pointers are valid for `keys` rows of their width; `scratch` for [`scratch_len`] values less 16.
+    /// All pointers are valid for `keys` rows of their width, and `scratch` for [`scratch_len`] values less 16.
     #[inline(always)]
     pub(super) unsafe fn run<S: Simd>(self, scratch: *mut f32) {
-        // SAFETY: the parts lie in the scratch one after the other; the rest is the caller's promise.
+        // SAFETY: the buffers lie in the scratch one after the other; the caller guarantees the rest.
         unsafe {
             let scores = scratch.add(QUERIES * self.head_size.next_multiple_of(8));
             let rescale = scores.add(QUERIES * KEYS);
@@ -85,7 +85,7 @@ impl Head {
     /// Computes `queries` queries, at most `W` vectors of them.
     #[inline(always)]
     unsafe fn queries<S: Simd, const W: usize>(self, first: usize, queries: usize, parts: Parts) {
-        // SAFETY: the caller's promise, and blocks that lie in the sequence.
+        // SAFETY: guaranteed by the caller; blocks lie inside the sequence.
         unsafe {
             self.transpose::<S, W>(first, queries, parts.queries);
             let mut most = [S::splat(f32::MIN); W];
@@ -96,7 +96,7 @@ impl Head {
                 let block = Block { first: done, keys, is_last: done + keys == self.keys };
                 let before = most;
                 self.scores::<S, W>(block, parts, &mut most);
-                // nothing is summed yet before the first block
+                // the first block has no partial sums to rescale
                 for w in 0..if done > 0 { W } else { 0 } {
                     let rescale = exp::<S>(S::sub(before[w], most[w]));
                     sum[w] = S::mul(sum[w], rescale);
@@ -113,7 +113,8 @@ impl Head {
         }
     }
 
-    /// `to[c][lane] = q[first + lane][c]`. Lanes past the last query repeat it, so that nothing undefined is computed with.
+    /// `to[c][lane] = q[first + lane][c]`. Lanes past the last query repeat it, so that every lane holds defined
+    /// values.
     #[inline(always)]
     unsafe fn transpose<S: Simd, const W: usize>(self, first: usize, queries: usize, to: *mut f32) {
         let stride = W * S::LANES;
@@ -139,7 +140,7 @@ impl Head {
         }
     }
 
-    /// Scores of a block of keys, and the greatest of each query.
+    /// Computes the scores of a block of keys and updates the maximum of each query.
     #[inline(always)]
     unsafe fn scores<S: Simd, const W: usize>(self, block: Block, parts: Parts, most: &mut [S::V; W]) {
         let mut key = 0;
@@ -168,7 +169,7 @@ impl Head {
         }
     }
 
-    /// Scores of `R` keys from `key` on, stored at row `row` of the block.
+    /// Computes the scores of `R` keys from `key` on and stores them from row `row` of the block on.
     #[inline(always)]
     unsafe fn score_rows<S: Simd, const W: usize, const R: usize>(
         self,
@@ -197,7 +198,7 @@ impl Head {
             for (r, acc) in acc.iter().enumerate() {
                 let bias = S::splat(if self.bias.is_null() { 0.0 } else { *self.bias.add(key + r) });
                 for w in 0..W {
-                    // the limit turns -inf into a number, or -inf - -inf would be NaN below
+                    // clamp -inf to a finite number: -inf - -inf below would be NaN
                     let score = S::max(S::splat(f32::MIN), S::fma(acc[w], scale, bias));
                     most[w] = S::max(most[w], score);
                     S::store(parts.scores.add(((row + r) * W + w) * S::LANES), score);
@@ -206,7 +207,7 @@ impl Head {
         }
     }
 
-    /// Adds the block's share of the output, by groups of queries and one or two vectors of columns.
+    /// Adds the block's contribution to the output, by groups of queries and one or two vectors of columns.
     #[inline(always)]
     unsafe fn values<S: Simd, const W: usize>(self, first: usize, queries: usize, block: Block, parts: Parts) {
         let mut query = 0;
@@ -215,7 +216,8 @@ impl Head {
             while column < self.value_size {
                 let left = self.value_size - column;
                 let at = Tile { query, rows: (queries - query).min(S::ROWS), first, column, columns: left, block };
-                // SAFETY: the tile lies in the queries and columns; a group of ROWS lanes never crosses the vectors, ROWS divides LANES.
+                // SAFETY: the tile lies inside the queries and columns; a group of ROWS lanes never crosses a vector,
+                // because ROWS divides LANES.
                 unsafe {
                     if left >= 2 * S::LANES {
                         self.value_group::<S, W, 2>(at, parts);
@@ -232,7 +234,7 @@ impl Head {
 
     #[inline(always)]
     unsafe fn value_group<S: Simd, const W: usize, const C: usize>(self, at: Tile, parts: Parts) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match S::ROWS {
                 8 => self.value_rows::<S, W, C, 8>(at, parts),
@@ -242,10 +244,10 @@ impl Head {
         }
     }
 
-    /// `R` queries by `C` vectors of columns; of the rows only `at.rows` are real.
+    /// Accumulates `R` queries by `C` vectors of columns; only the first `at.rows` rows are stored.
     #[inline(always)]
     unsafe fn value_rows<S: Simd, const W: usize, const C: usize, const R: usize>(self, at: Tile, parts: Parts) {
-        // SAFETY: the caller's promise; partial vectors are read and written by `columns` values only.
+        // SAFETY: guaranteed by the caller; partial vectors are read and written by `columns` values only.
         unsafe {
             let whole = at.columns >= C * S::LANES;
             let out = self.out.add((at.first + at.query) * self.out_stride + at.column);
@@ -290,10 +292,10 @@ impl Head {
     }
 }
 
-/// A group of queries by a group of columns of the output, and the keys that it sums over.
+/// A group of queries by a group of columns of the output.
 #[derive(Clone, Copy)]
 struct Tile {
-    /// First query in the block of queries; rows that are real.
+    /// First query in the block of queries, and how many rows are valid.
     query: usize,
     rows: usize,
     /// First query of the block in the sequence.
@@ -308,7 +310,7 @@ struct Tile {
 #[inline(always)]
 unsafe fn step<S: Simd, const C: usize, const R: usize>(p: *const f32, value: [S::V; C], acc: &mut [[S::V; C]; R]) {
     for (r, acc) in acc.iter_mut().enumerate() {
-        // SAFETY: R values can be read at `p`, by the caller's promise.
+        // SAFETY: the caller guarantees that R values can be read at `p`.
         unsafe {
             let x = S::splat(*p.add(r));
             for (acc, value) in acc.iter_mut().zip(value) {

@@ -1,17 +1,21 @@
 //! Multi-head attention over a ragged batch: each sequence's tokens attend to the keys of the same sequence only.
 //!
-//! Sizes are in values, not bytes. Nothing is allocated: the caller passes scratch of [`Attention::scratch_len`] values, which does not
-//! grow with a sequence's length. The arithmetic of one (sequence, head) is in `attention_core`.
+//! Sizes are in values, not bytes. Nothing is allocated: the caller passes scratch of [`Attention::scratch_len`]
+//! values, which does not grow with a sequence's length. The arithmetic of one (sequence, head) pair is in `head`.
+
+mod head;
+#[cfg(test)]
+mod tests;
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::attention_core::{Head, scratch_len};
+use self::head::{Head, scratch_len};
 use super::level::Level;
 use super::shape::{ShapeError, at_least, inside, ragged};
 use super::simd::{Kernel, Simd, dispatch};
 
-/// Columns of a row-major buffer, as merged Q/K/V output has them: row r's are `data[r * stride + offset ..]`.
+/// Columns of a row-major buffer, as a merged Q/K/V projection lays them out: row r is `data[r * stride + offset ..]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a> {
     /// The buffer.
@@ -22,7 +26,8 @@ pub struct Columns<'a> {
     pub stride: usize,
 }
 
-/// Where attention writes: columns of a row-major buffer that threads may share as long as their (sequence, head) pairs differ.
+/// The output columns of a row-major buffer. Several threads may share the buffer as long as their (sequence, head)
+/// pairs differ.
 #[derive(Debug)]
 pub struct ColumnsMut<'a> {
     data: *mut f32,
@@ -32,41 +37,42 @@ pub struct ColumnsMut<'a> {
     of: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: it is a `&mut [f32]` in other clothes.
+// SAFETY: equivalent to a `&mut [f32]`, which is `Send`.
 unsafe impl Send for ColumnsMut<'_> {}
-// SAFETY: all that can be done with a shared one is to ask for a second handle, which is `unsafe`.
+// SAFETY: a shared reference only allows asking for a second handle, which is `unsafe`.
 unsafe impl Sync for ColumnsMut<'_> {}
 
 impl<'a> ColumnsMut<'a> {
-    /// Columns from `offset` on of the rows of `data`, `stride` values apart.
+    /// The columns from `offset` on of rows that are `stride` values apart in `data`.
     pub fn new(data: &'a mut [f32], offset: usize, stride: usize) -> Self {
         ColumnsMut { data: data.as_mut_ptr(), len: data.len(), offset, stride, of: PhantomData }
     }
 
-    /// A second handle on the same columns, for another thread.
+    /// Returns a second handle on the same columns, for another thread.
     ///
     /// # Safety
-    /// Two handles are never passed at the same time to calls whose ranges share a (sequence, head) pair, and the buffer is not read
-    /// before all such calls have returned.
+    /// Two handles are never passed at the same time to calls whose ranges share a (sequence, head) pair, and the
+    /// buffer is not read before all such calls have returned.
     pub unsafe fn share(&self) -> ColumnsMut<'a> {
         ColumnsMut { ..*self }
     }
 }
 
-/// The numbers of one attention node.
+/// The dimensions of one attention node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Heads {
-    /// Heads; head h has columns `h * head_size ..` of q and k, and `h * value_size ..` of v and of the output.
+    /// Number of heads. Head h has columns `h * head_size ..` of q and k, and `h * value_size ..` of v and of the
+    /// output.
     pub heads: usize,
     /// Width of a head of q and k.
     pub head_size: usize,
     /// Width of a head of v and of the output.
     pub value_size: usize,
-    /// Each q·k is multiplied by it.
+    /// The factor applied to each q·k.
     pub scale: f32,
 }
 
-/// One attention node's input, checked: `out = softmax(scale * q kᵀ + bias) v` for each sequence and head.
+/// The validated input of one attention node: `out = softmax(scale * q kᵀ + bias) v` for each sequence and head.
 #[derive(Debug, Clone, Copy)]
 pub struct Attention<'a> {
     shape: Heads,
@@ -77,7 +83,7 @@ pub struct Attention<'a> {
     bias: Option<&'a [f32]>,
 }
 
-/// The columns fit their stride, and the rows the buffer.
+/// Checks that the columns fit their stride, and the rows the buffer.
 fn fits(what: &'static str, offset: usize, stride: usize, len: usize, width: usize, rows: usize) -> Result<(), ShapeError> {
     if offset.checked_add(width).is_none_or(|end| end > stride) {
         return Err(ShapeError::Columns { what, need: offset.saturating_add(width), got: stride });
@@ -89,8 +95,8 @@ fn fits(what: &'static str, offset: usize, stride: usize, len: usize, width: usi
 }
 
 impl<'a> Attention<'a> {
-    /// Checks the input once. `offsets[s]..offsets[s + 1]` are sequence s's rows; `bias` has one value for each token, which is added to
-    /// every score of that token as a key (the mask: 0 or a large negative number).
+    /// Validates the input once. `offsets[s]..offsets[s + 1]` are the rows of sequence s. `bias` has one value for each
+    /// token, which is added to every score of that token as a key (the mask: 0 or a large negative number).
     ///
     /// # Errors
     /// Names the argument whose length, columns or offsets do not fit.
@@ -111,17 +117,18 @@ impl<'a> Attention<'a> {
         Ok(Attention { shape, offsets, q, k, v, bias })
     }
 
-    /// Values of scratch that one call of [`Attention::run`] needs, for sequences of any length.
+    /// The scratch length, in values, that one call of [`Attention::run`] needs; the same for sequences of any length.
     #[must_use]
     pub fn scratch_len(shape: &Heads) -> usize {
         scratch_len(shape.head_size)
     }
 
-    /// Computes these heads of these sequences; the other columns and rows of `out` stay as they are. Bias values of -inf count as the
-    /// lowest finite number, so a sequence whose keys are all masked gets the mean of its values, never NaN.
+    /// Computes the given heads of the given sequences; the other columns and rows of `out` keep their values. Bias
+    /// values of -inf count as the lowest finite number, so a sequence whose keys are all masked gets the mean of its
+    /// values, never NaN.
     ///
     /// # Errors
-    /// Names the range, scratch or output that does not fit; then nothing was written.
+    /// Names the range, scratch or output that does not fit; nothing was written then.
     pub fn run(
         &self,
         level: Level,
@@ -135,7 +142,7 @@ impl<'a> Attention<'a> {
         at_least("scratch", Self::scratch_len(&self.shape), scratch.len())?;
         let rows = self.offsets[sequences.end];
         fits("out", out.offset, out.stride, out.len, self.shape.heads * self.shape.value_size, rows)?;
-        // SAFETY: `new` and the checks above cover every row and column that the kernel touches.
+        // SAFETY: `new` and the checks above cover every row and column that the kernel accesses.
         unsafe { dispatch(level, Run { of: self, sequences, heads, scratch, out }) };
         Ok(())
     }
@@ -155,7 +162,7 @@ impl Kernel for Run<'_, '_, '_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Attention { shape, offsets, q, k, v, bias } = *self.of;
-        // whole cache lines: half of all loads would straddle two otherwise
+        // align to whole cache lines: otherwise half of all loads would straddle two
         let skip = self.scratch.as_ptr().align_offset(64).min(15);
         for s in self.sequences {
             let (first, keys) = (offsets[s], offsets[s + 1] - offsets[s]);
@@ -186,6 +193,3 @@ impl Kernel for Run<'_, '_, '_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Config, Cost, Item, Next, Policy, Tuning, Waiting};
+use super::super::{Config, Cost, Item, Next, Policy, Tuning, Waiting};
 use crate::clock::Stamp;
 
 #[derive(Clone, Debug)]

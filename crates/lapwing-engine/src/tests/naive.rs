@@ -1,13 +1,13 @@
 //! Runs a plan by its definition, slowly, in double precision: what the executors are held against, and what shows a fault
 //! of lowering where there is one.
 
-use super::plan::{Activation, Binary, Columns, Fold, Instruction, Lookup, Norm, Op, Plan, Rows, Unary, ValueId};
+use crate::plan::{Activation, Binary, Columns, Fold, Instruction, Lookup, Norm, Op, Plan, Rows, Unary, ValueId};
 
 /// Values by their place; rows end to end.
-pub(super) type Values = Vec<Vec<f64>>;
+pub(crate) type Values = Vec<Vec<f64>>;
 
 /// The outputs for a batch of sequences of these lengths. Inputs in the order of the plan's.
-pub(super) fn run(plan: &Plan, lengths: &[usize], inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
+pub(crate) fn run(plan: &Plan, lengths: &[usize], inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mut values: Values = vec![Vec::new(); plan.values.len()];
     for (port, input) in plan.inputs.iter().zip(inputs) {
         values[port.value.0].clone_from(input);
@@ -35,7 +35,7 @@ impl Naive<'_> {
         if rows == Rows::Token { self.sequence.len() } else { self.lengths.len() }
     }
 
-    fn weight(&self, id: super::plan::WeightId, row: usize, column: usize) -> f64 {
+    fn weight(&self, id: crate::plan::WeightId, row: usize, column: usize) -> f64 {
         let weight = self.plan.weight(id);
         f64::from(weight.data[row * weight.width + if weight.width == 1 { 0 } else { column }])
     }
