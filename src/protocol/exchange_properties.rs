@@ -62,7 +62,7 @@ fn told(
 ) -> String {
     let (path, asked, answered) = exchange;
     let head = |kind: &'static str| HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
-    let spoken = protocols.spoken(&Method::POST, path);
+    let spoken = protocols.detect(&Method::POST, path);
     let Some(mut reader) = protocols.open(&spoken, &head(asked)) else { return String::new() };
     request.chunks(length).for_each(|piece| reader.request(piece));
     reader.response_head(200, &head(answered));

@@ -6,7 +6,7 @@
 use http::header::SERVER;
 use http::{HeaderMap, HeaderName};
 
-use crate::ledger::{Ledger, Place, Server};
+use crate::ledger::{Ledger, ReportPlace, Server};
 use crate::protocol::servers::{ReportedValues, table};
 
 /// TEI and TGI send it with every answer, and nobody else does.
@@ -19,7 +19,7 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 
 /// Puts what `headers` report into the ledger: stages, work, and whose they are. Gives the number of fields whose value
 /// is not what its server writes there. Two look-ups where nothing is reported.
-pub fn report(headers: &HeaderMap, place: Place, ledger: &mut Ledger) -> usize {
+pub fn report(headers: &HeaderMap, place: ReportPlace, ledger: &mut Ledger) -> usize {
     if !headers.contains_key(COMPUTE_TYPE) {
         if ledger.server.is_none()
             && let Some(value) = headers.get(SERVER)
@@ -87,7 +87,7 @@ mod tests {
 
     fn read(headers: &HeaderMap) -> (Ledger, usize) {
         let mut ledger = Ledger::open(Stamp::now(), 0);
-        let malformed = report(headers, Place::Head, &mut ledger);
+        let malformed = report(headers, ReportPlace::Head, &mut ledger);
         (ledger, malformed)
     }
 

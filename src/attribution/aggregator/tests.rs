@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::{Basis, Place, Report, SpanId, Stage, TraceId, Window};
+use crate::ledger::{Basis, Report, ReportPlace, SpanId, Stage, TraceId, UpstreamWindow};
 use crate::protocol::servers::ServerReport;
 
 use super::super::adapters::spans::ServerSpan;
@@ -29,7 +29,7 @@ fn ledger(trace: u8, own: u64) -> Ledger {
     let mut ledger = Ledger::open(at(0), WALL);
     (ledger.trace, ledger.span, ledger.parent) = (TraceId([trace; 16]), id(own), id(own + 5_000));
     (ledger.traced, ledger.total_ns) = (true, TOTAL);
-    ledger.window = Some(Window { start_ns: 10 * MS, head_ns: 90 * MS, end_ns: 90 * MS });
+    ledger.window = Some(UpstreamWindow { start_ns: 10 * MS, head_ns: 90 * MS, end_ns: 90 * MS });
     ledger
 }
 
@@ -83,7 +83,7 @@ fn of_sums(prompts: Option<u64>) -> (u64, u64, u32) {
         sums.work.set(Unit::Row, prompts, Basis::Counted);
     }
     for (stage, ms) in [(Stage::Queue, 160), (Stage::Forward, 400)] {
-        sums.report(Report { is_sum: true, resolution_ns: 1_000_000, ..Report::of(stage, ms * MS, Place::Head) });
+        sums.report(Report { is_sum: true, resolution_ns: 1_000_000, ..Report::of(stage, ms * MS, ReportPlace::Head) });
     }
     let mut out = Vec::new();
     Aggregator::new(Join::default(), Arc::default()).ledger(sums, at(0), &mut |e| out.push(e));
@@ -210,7 +210,7 @@ proptest! {
     ) {
         let counters = Arc::new(Counters::default());
         let mut aggregator = Aggregator::new(join, counters.clone());
-        let names = crate::ledger::Names::new(4);
+        let names = crate::ledger::LabelTable::new(4);
         let (mut now, mut n_in, mut n_spans) = (0, HashMap::new(), 0_u64);
         let mut out = Vec::new();
         let mut sink = |e: Exchange| out.push(e);

@@ -19,7 +19,9 @@
 use smallvec::SmallVec;
 
 use super::polled::Polled;
-use crate::ledger::{Account, Claim, Exchange, Ledger, Phase, Place, Report, Source, Stage, TracedSpan, Window, each_instant};
+use crate::ledger::{
+    Account, Claim, Exchange, Ledger, Phase, Report, ReportPlace, Source, Stage, TracedSpan, UpstreamWindow, each_instant,
+};
 
 /// Placed claims; in place up to 32.
 pub type Claims = SmallVec<[Claim; 32]>;
@@ -71,15 +73,15 @@ pub fn placed(ledger: &Ledger, traced: &[TracedSpan]) -> (Claims, u32) {
 }
 
 /// The upstream window inside the request, with its points in order; empty if there is none.
-fn bounds(ledger: &Ledger) -> Window {
+fn bounds(ledger: &Ledger) -> UpstreamWindow {
     let w = ledger.window.unwrap_or_default();
     let start_ns = w.start_ns.min(ledger.total_ns);
     let end_ns = w.end_ns.clamp(start_ns, ledger.total_ns);
-    Window { start_ns, head_ns: w.head_ns.clamp(start_ns, end_ns), end_ns }
+    UpstreamWindow { start_ns, head_ns: w.head_ns.clamp(start_ns, end_ns), end_ns }
 }
 
 /// First and last content of a streamed generated answer, inside the window.
-fn content(ledger: &Ledger, window: Window) -> Option<(u64, u64)> {
+fn content(ledger: &Ledger, window: UpstreamWindow) -> Option<(u64, u64)> {
     let generation = ledger.generation.as_ref()?;
     let first_ns = generation.first_ns?.clamp(window.start_ns, window.end_ns);
     Some((first_ns, generation.last_ns.unwrap_or(first_ns).clamp(first_ns, window.end_ns)))
@@ -133,7 +135,7 @@ impl Placing {
     }
 
     /// Nobody said anything.
-    fn opaque(&mut self, window: Window, content: Option<(u64, u64)>) {
+    fn opaque(&mut self, window: UpstreamWindow, content: Option<(u64, u64)>) {
         let mut forward = |phase, start_ns, end_ns| {
             if start_ns < end_ns {
                 self.claim(Stage::Forward, phase, Source::Opaque, start_ns, end_ns, 0);
@@ -154,7 +156,7 @@ impl Placing {
     }
 
     /// Claims the part of a traced span that lies in the window.
-    fn trace(&mut self, window: Window, i: usize, span: &TracedSpan, stage: Stage) {
+    fn trace(&mut self, window: UpstreamWindow, i: usize, span: &TracedSpan, stage: Stage) {
         let clip = |at: i64| u64::try_from(at).unwrap_or(0).clamp(window.start_ns, window.end_ns);
         let (start_ns, end_ns) = (clip(span.start_ns), clip(span.end_ns));
         let is_whole = i64::try_from(start_ns) == Ok(span.start_ns) && i64::try_from(end_ns) == Ok(span.end_ns);
@@ -168,8 +170,8 @@ impl Placing {
     }
 
     /// Lays the reports into the window's free time.
-    fn report(&mut self, window: Window, content: Option<(u64, u64)>, reports: &[Report], source: Source) {
-        let mut latest = [Place::Head; Stage::COUNT];
+    fn report(&mut self, window: UpstreamWindow, content: Option<(u64, u64)>, reports: &[Report], source: Source) {
+        let mut latest = [ReportPlace::Head; Stage::COUNT];
         reports.iter().for_each(|r| latest[r.stage.index()] = latest[r.stage.index()].max(r.place));
         let valid = || reports.iter().filter(|r| says(r) && r.place == latest[r.stage.index()]);
         let free = self.free(window);
@@ -180,8 +182,8 @@ impl Placing {
             self.lay(before, valid().rev().filter(|r| !is_decode(r)), source);
             return;
         }
-        let head = || valid().filter(|r| r.place == Place::Head);
-        let tail = || valid().filter(|r| r.place != Place::Head);
+        let head = || valid().filter(|r| r.place == ReportPlace::Head);
+        let tail = || valid().filter(|r| r.place != ReportPlace::Head);
         let before = within(&free, window.start_ns, window.head_ns);
         let sum_ns = head().chain(tail()).fold(0_u64, |sum, r| sum.saturating_add(r.duration_ns));
         if sum_ns <= before.iter().map(|(from, to)| to - from).sum() {
@@ -194,7 +196,7 @@ impl Placing {
     }
 
     /// The window's time that no claim placed so far owns.
-    fn free(&self, window: Window) -> Pieces {
+    fn free(&self, window: UpstreamWindow) -> Pieces {
         let mut free = Pieces::new();
         each_instant(window.start_ns, window.end_ns, &self.claims, |from, to, owner| match (owner, free.last_mut()) {
             (Some(_), _) => {}

@@ -1,7 +1,7 @@
 //! The pending join, event by event: who gets which span, when it ends, what is counted, and that nothing grows.
 
 use super::*;
-use crate::ledger::{Names, SeriesKey, Window};
+use crate::ledger::{LabelTable, SeriesKey, UpstreamWindow};
 
 /// Units of the tests' clock; the wall clock stands [`WALL`] ahead of the stamps.
 const MS: u64 = 1_000_000;
@@ -25,7 +25,7 @@ fn id(n: u64) -> SpanId {
 fn ledger(n: u8, own: u64) -> Ledger {
     let mut ledger = Ledger::open(at(0), WALL);
     (ledger.trace, ledger.span, ledger.parent) = (trace(n), id(own), id(own + 1000));
-    (ledger.traced, ledger.total_ns, ledger.window) = (true, TOTAL, Some(Window::default()));
+    (ledger.traced, ledger.total_ns, ledger.window) = (true, TOTAL, Some(UpstreamWindow::default()));
     ledger
 }
 
@@ -53,7 +53,7 @@ fn root(n: u8, s: u64) -> IncomingSpan {
 
 /// The series of another route, by number.
 fn other(route: u32) -> SeriesKey {
-    let names = Names::new(64);
+    let names = LabelTable::new(64);
     let name = (0..=route).map(|n| names.intern(&n.to_string())).last().unwrap_or_default();
     SeriesKey { route: name, ..SeriesKey::default() }
 }

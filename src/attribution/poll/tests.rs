@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::ledger::{Name, Phase, Stage, Stamp};
+use crate::ledger::{LabelId, Phase, Stage, Stamp};
 
 const TEXT: &str = include_str!("../../../tests/fixtures/vllm/metrics.txt");
 const STATS: &str = include_str!("../../../tests/fixtures/triton/triton_2.51_stats.json");
@@ -80,11 +80,11 @@ impl Polling {
         pause
     }
 
-    fn model(&self, name: &str) -> Name {
+    fn model(&self, name: &str) -> LabelId {
         self.poller.labels.models.intern(name)
     }
 
-    fn polled(&self, model: Name) -> Option<Vec<(Stage, Option<Phase>, u64)>> {
+    fn polled(&self, model: LabelId) -> Option<Vec<(Stage, Option<Phase>, u64)>> {
         let polled = self.poller.statistics.get(model, Stamp::now(), u64::MAX)?;
         Some(polled.reports.iter().map(|r| (r.stage, r.phase, r.duration_ns)).collect())
     }
@@ -110,7 +110,7 @@ async fn a_server_is_found_by_its_metrics_and_polled() {
     let means = polling.polled(model).unwrap();
     assert_eq!(means[0], (Stage::Queue, None, 10_000_000));
     assert_eq!(means[1], (Stage::Forward, Some(Phase::Prefill), 50_000_000));
-    assert_eq!(polling.polled(Name::OTHER).unwrap(), means, "the only model stands for requests that name none");
+    assert_eq!(polling.polled(LabelId::OTHER).unwrap(), means, "the only model stands for requests that name none");
     assert_eq!((server.requests(), polling.counted()), (vec!["/metrics".to_owned()], (1, 0)));
     // nothing came in between: what is known stays
     polling.step().await;
@@ -152,7 +152,7 @@ async fn a_restarted_server_is_left_out_for_one_poll() {
     for (ms, count) in [(3, 1), (9, 3), (29, 4)] {
         server.answer("/metrics", &poll(ms, count));
         polling.step().await;
-        means.push(polling.polled(Name::OTHER).map(|reports| reports[0].2));
+        means.push(polling.polled(LabelId::OTHER).map(|reports| reports[0].2));
     }
     assert_eq!(means, [None, Some(3_000_000), Some(20_000_000)]);
 }
@@ -179,7 +179,7 @@ async fn triton_is_asked_for_its_statistics_and_once_for_the_steps_of_models_in_
     assert_eq!(server.requests(), ["/v2/models/pipe/config", triton::STATS, triton::STATS], "once, and of no other model");
     assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 1_000));
     assert_eq!(polling.poller.labels.models.find("fwd"), None, "no label for a model that no client asks for");
-    assert_eq!(polling.polled(Name::OTHER), None);
+    assert_eq!(polling.polled(LabelId::OTHER), None);
     assert_eq!(polling.counted(), (4, 0));
 }
 

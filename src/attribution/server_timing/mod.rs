@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use http::{HeaderMap, HeaderName};
 
 use super::rules::Rules;
-use crate::ledger::{Ledger, Place, Report};
+use crate::ledger::{Ledger, Report, ReportPlace};
 
 /// The field's name.
 pub const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -18,7 +18,7 @@ const NS_PER_MS: f64 = 1e6;
 
 /// Puts what `headers` report into the ledger: entries that have a duration and a name that `rules` map to a stage.
 /// `place` says whether these are the head's or trailers. Gives the number of malformed entries.
-pub fn report(headers: &HeaderMap, rules: &Rules, place: Place, ledger: &mut Ledger) -> usize {
+pub fn report(headers: &HeaderMap, rules: &Rules, place: ReportPlace, ledger: &mut Ledger) -> usize {
     let read = |value: &http::HeaderValue| {
         parse(value.as_bytes(), |name, dur_ns| {
             if let Some((duration_ns, stage)) = dur_ns.zip(rules.server_timing(name)) {

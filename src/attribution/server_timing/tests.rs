@@ -57,8 +57,8 @@ fn only_mapped_names_with_a_duration_reach_the_ledger() {
     headers.append(SERVER_TIMING, "total;dur=9, queue;dur=1, preprocess".parse().unwrap());
     headers.append(SERVER_TIMING, "model_forward;dur=2;desc=\"a, b\", forward;dur=x".parse().unwrap());
     let mut ledger = Ledger::open(Stamp::now(), 0);
-    assert_eq!(report(&headers, &Rules::default(), Place::Trailer, &mut ledger), 1);
-    let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.place == Place::Trailer)).collect();
+    assert_eq!(report(&headers, &Rules::default(), ReportPlace::Trailer, &mut ledger), 1);
+    let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.place == ReportPlace::Trailer)).collect();
     assert_eq!(found, [(Stage::Queue, 1_000_000, true), (Stage::Forward, 2_000_000, true)]);
 }
 

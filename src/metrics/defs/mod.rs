@@ -1,11 +1,11 @@
 //! Every metric family of `/metrics`, defined once: the ones with values of their own here, the counters and gauges of
 //! the profiler itself in [`Counter`]'s table. docs/METRICS.md is checked against both.
 
-use super::counters::{Counter, RowKind};
+use super::counters::{Counter, CounterKind};
 
 /// What kind of metric a family is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows; its samples have the suffix `_total`.
     Counter,
     /// Goes up and down.
@@ -14,7 +14,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// The name in `# TYPE` lines.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -28,11 +28,11 @@ impl Kind {
 
 /// The definition of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Family {
+pub struct MetricFamily {
     /// The name without `_total`; ends in the unit if there is one.
     pub name: &'static str,
     /// The kind.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The unit, for `# UNIT`.
     pub unit: Option<&'static str>,
     /// The labels, in order.
@@ -45,11 +45,11 @@ macro_rules! families {
     ($($id:ident: $kind:ident $name:literal $unit:expr, $labels:expr, $help:literal;)*) => {
         $(
             #[doc = $help]
-            pub const $id: Family =
-                Family { name: $name, kind: Kind::$kind, unit: $unit, labels: &$labels, help: $help };
+            pub const $id: MetricFamily =
+                MetricFamily { name: $name, kind: MetricKind::$kind, unit: $unit, labels: &$labels, help: $help };
         )*
         /// The families of the table above.
-        pub const FAMILIES: &[Family] = &[$($id,)*];
+        pub const FAMILIES: &[MetricFamily] = &[$($id,)*];
     };
 }
 
@@ -120,7 +120,7 @@ pub struct RowFamily {
     /// The name without `_total`.
     pub name: &'static str,
     /// The kind.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// What the rows share of their help texts.
     pub help: String,
     /// The rows.
@@ -139,8 +139,8 @@ pub fn row_families() -> Vec<RowFamily> {
             continue;
         }
         let kind = match row.kind {
-            RowKind::Counter => Kind::Counter,
-            RowKind::Gauge => Kind::Gauge,
+            CounterKind::Counter => MetricKind::Counter,
+            CounterKind::Gauge => MetricKind::Gauge,
         };
         families.push(RowFamily { name: row.metric, kind, help: row.help.to_owned(), rows: vec![*counter] });
     }

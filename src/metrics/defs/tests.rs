@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// The row that a family must have in docs/METRICS.md.
-fn row(name: &str, kind: Kind, labels: &[&str], help: &str) -> String {
-    let suffix = if kind == Kind::Counter { "_total" } else { "" };
+fn row(name: &str, kind: MetricKind, labels: &[&str], help: &str) -> String {
+    let suffix = if kind == MetricKind::Counter { "_total" } else { "" };
     let labels = labels.iter().map(|l| format!("`{l}`")).collect::<Vec<_>>().join(", ");
     format!("| `{name}{suffix}` | {} | {labels} | {help} |", kind.name())
 }

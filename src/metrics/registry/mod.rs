@@ -16,7 +16,7 @@ use super::series::{Recorded, Series};
 use super::slowest::Slowest;
 use super::snapshot::{SeriesSnapshot, Snapshot};
 use super::window::{Calendar, Selection, Window};
-use crate::ledger::{Exchange, Kind, SeriesKey, Stamp};
+use crate::ledger::{Exchange, ExchangeKind, SeriesKey, Stamp};
 
 /// How [`Registry::exchanges`] orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl Registry {
     /// exchanges are known to follow at once: where they would push it out of the recent anyway, it is not put there.
     pub fn keep(&mut self, exchange: Exchange, now: Stamp, behind: usize) {
         self.record(&exchange);
-        let is_slow = exchange.ledger.kind == Kind::Request && self.slowest.wants(exchange.ledger.total_ns, now);
+        let is_slow = exchange.ledger.kind == ExchangeKind::Request && self.slowest.wants(exchange.ledger.total_ns, now);
         let is_recent = behind < self.config.recent_exchanges;
         if !is_slow && !is_recent {
             return;

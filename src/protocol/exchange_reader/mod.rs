@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 
+use super::body_reader::BodyReader;
 use super::config::{Config, Flops, Side};
 use super::detect::{Family, detect, detect_grpc};
-use super::facts::Facts;
+use super::facts::ExchangeFacts;
 use super::families::custom::Rule;
 use super::families::spec;
 use super::media::Media;
-use super::plan::{Plan, Source};
-use super::reader::Reader;
+use super::plan::{ReadPlan, WatchedFields};
 use super::tokens::Keep;
-use crate::ledger::{Basis, Body, Ledger, Unit};
+use crate::ledger::{Basis, Ledger, PromptBody, Unit};
 
 /// How traffic is read: built once from the configuration, shared by all requests.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Protocols(Arc<Tables>);
 struct Tables {
     read_bodies: bool,
     /// By [`Family`].
-    plans: Vec<Plan>,
+    plans: Vec<ReadPlan>,
     rules: Vec<Rule>,
     flops: BTreeMap<String, Flops>,
     keep: Option<Keep>,
@@ -44,7 +44,7 @@ impl Protocols {
     pub fn new(config: &Config) -> Self {
         Self(Arc::new(Tables {
             read_bodies: config.read_bodies,
-            plans: Family::ALL.iter().map(|family| Plan::new(spec(*family))).collect(),
+            plans: Family::ALL.iter().map(|family| ReadPlan::new(spec(*family))).collect(),
             rules: config.custom.iter().map(Rule::new).collect(),
             flops: config.flops.clone(),
             keep: Keep::new(config),
@@ -53,48 +53,48 @@ impl Protocols {
 
     /// What requests to this path speak. `path` has no query.
     #[must_use]
-    pub fn spoken(&self, method: &Method, path: &str) -> Spoken {
-        let nothing = Spoken { plain: None, grpc: None, model: None };
+    pub fn detect(&self, method: &Method, path: &str) -> DetectedProtocol {
+        let nothing = DetectedProtocol { plain: None, grpc: None, model: None };
         if !self.0.read_bodies {
             return nothing;
         }
         if let Some(rule) = self.0.rules.iter().position(|rule| rule.fits(method, path)) {
             let rule = Some(Protocol::Custom(rule));
-            return Spoken { plain: rule, grpc: rule, model: None };
+            return DetectedProtocol { plain: rule, grpc: rule, model: None };
         }
         if method != Method::POST {
             return nothing;
         }
         let (plain, model) = detect(path).unzip();
         let grpc = detect_grpc(path).map(Protocol::Known);
-        Spoken { plain: plain.map(Protocol::Known), grpc, model: model.flatten().map(Into::into) }
+        DetectedProtocol { plain: plain.map(Protocol::Known), grpc, model: model.flatten().map(Into::into) }
     }
 
     /// A reader for a request to such a path, with this head; `None` where there is nothing to read in its bodies.
     #[must_use]
-    pub fn open(&self, spoken: &Spoken, headers: &HeaderMap) -> Option<ExchangeReader> {
+    pub fn open(&self, spoken: &DetectedProtocol, headers: &HeaderMap) -> Option<ExchangeReader> {
         if spoken.is_nothing() {
             return None;
         }
         let media = Media::of(headers);
         let protocol = if media == Media::Grpc { spoken.grpc } else { spoken.plain }?;
         let plan = self.0.plan(protocol);
-        let mut facts = Facts::default();
+        let mut facts = ExchangeFacts::default();
         if let Some(model) = spoken.model.as_ref().filter(|_| media != Media::Grpc) {
             facts.name_model(model.as_bytes());
         }
         if let Some(rule) = self.0.rule(protocol) {
             rule.head(Side::Request, headers, &mut facts);
         }
-        let request = Reader::new(&plan.request, media);
+        let request = BodyReader::new(&plan.request, media);
         let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
         let tables = Arc::clone(&self.0);
-        Some(ExchangeReader(Box::new(Inner { protocol, request, response: Reader::Off, facts, kept, at_ns: 0, tables })))
+        Some(ExchangeReader(Box::new(Inner { protocol, request, response: BodyReader::Off, facts, kept, at_ns: 0, tables })))
     }
 }
 
 impl Tables {
-    fn plan(&self, protocol: Protocol) -> &Plan {
+    fn plan(&self, protocol: Protocol) -> &ReadPlan {
         match protocol {
             Protocol::Known(family) => &self.plans[family as usize],
             Protocol::Custom(at) => &self.rules[at].plan,
@@ -131,7 +131,7 @@ impl Protocol {
 
 /// What a path speaks: the same for every request to it.
 #[derive(Clone, Debug)]
-pub struct Spoken {
+pub struct DetectedProtocol {
     plain: Option<Protocol>,
     /// What it speaks where the body is one of gRPC.
     grpc: Option<Protocol>,
@@ -139,7 +139,7 @@ pub struct Spoken {
     model: Option<Box<str>>,
 }
 
-impl Spoken {
+impl DetectedProtocol {
     const fn is_nothing(&self) -> bool {
         self.plain.is_none() && self.grpc.is_none()
     }
@@ -153,11 +153,11 @@ pub struct ExchangeReader(Box<Inner>);
 struct Inner {
     tables: Arc<Tables>,
     protocol: Protocol,
-    request: Reader,
-    response: Reader,
-    facts: Facts,
+    request: BodyReader,
+    response: BodyReader,
+    facts: ExchangeFacts,
     /// The request's body, as long as its tokens may have to be counted.
-    kept: Option<Body>,
+    kept: Option<PromptBody>,
     /// When the last piece of the response was read.
     at_ns: u64,
 }
@@ -176,7 +176,7 @@ impl ExchangeReader {
     /// The response's head. An error's body is not read.
     pub fn response_head(&mut self, status: u16, headers: &HeaderMap) {
         let this = &mut *self.0;
-        this.response = Reader::Off;
+        this.response = BodyReader::Off;
         if !(200..300).contains(&status) {
             this.kept = None; // what was refused was not read by the model
             return;
@@ -185,8 +185,8 @@ impl ExchangeReader {
             rule.head(Side::Response, headers, &mut this.facts);
         }
         let plan = this.tables.plan(this.protocol);
-        if !matches!(plan.response, Source::Nothing) {
-            this.response = Reader::new(&plan.response, Media::of(headers));
+        if !matches!(plan.response, WatchedFields::Nothing) {
+            this.response = BodyReader::new(&plan.response, Media::of(headers));
             if this.response.streams() {
                 this.facts.streams();
             }

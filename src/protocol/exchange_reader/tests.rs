@@ -69,7 +69,7 @@ impl Message {
 fn play(fixture: &Fixture, mut cut: impl FnMut(usize) -> usize) -> Value {
     let protocols = Protocols::new(&fixture.config);
     let method: Method = fixture.request.method.as_deref().unwrap_or("POST").parse().unwrap();
-    let spoken = protocols.spoken(&method, &fixture.request.path);
+    let spoken = protocols.detect(&method, &fixture.request.path);
     let Some(mut reader) = protocols.open(&spoken, &fixture.request.head()) else { return json!(null) };
     let mut each = |pieces: &[Piece], feed: &mut dyn FnMut(&[u8], u64)| {
         for (at, piece) in pieces.iter().enumerate() {

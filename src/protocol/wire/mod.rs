@@ -9,7 +9,7 @@ pub mod proto;
 pub mod reader_properties;
 pub mod sse;
 
-pub use grpc::{Frame, Frames};
-pub use json::{Elements, Item, Json, Paths, Step, TEXT_BYTES, Value};
-pub use proto::{Fields, Proto, ProtoValue, Shape};
-pub use sse::{Sse, SsePiece};
+pub use grpc::{Frame, FrameReader};
+pub use json::{ElementMode, JsonItem, JsonPaths, JsonReader, JsonValue, PathStep, TEXT_BYTES};
+pub use proto::{ProtoFields, ProtoReader, ProtoShape, ProtoValue};
+pub use sse::{SsePiece, SseReader};

@@ -3,27 +3,30 @@
 
 use std::sync::Arc;
 
-use super::{Elements, Fields, Frame, Frames, Item, Json, Paths, Proto, ProtoValue, Shape, Sse, SsePiece, Value};
+use super::{
+    ElementMode, Frame, FrameReader, JsonItem, JsonPaths, JsonReader, JsonValue, ProtoFields, ProtoReader, ProtoShape,
+    ProtoValue, SsePiece, SseReader,
+};
 
 /// What one reader handed over, as text, and how it stood at the end.
-pub type Seen = Vec<String>;
+pub type Transcript = Vec<String>;
 
 /// Reads the pieces with a fresh reader.
-pub type Read = fn(&mut dyn Iterator<Item = &[u8]>) -> Seen;
+pub type ReadFn = fn(&mut dyn Iterator<Item = &[u8]>) -> Transcript;
 
 /// Whether reading `bytes` whole, byte by byte, and in pieces whose lengths the first byte chooses, is the same.
 #[must_use]
-pub fn same_in_pieces(bytes: &[u8], read: Read) -> bool {
+pub fn same_in_pieces(bytes: &[u8], read: ReadFn) -> bool {
     let whole = read(&mut std::iter::once(bytes));
     let some = usize::from(bytes.first().copied().unwrap_or(0)) + 2;
     [1, some].into_iter().all(|length| read(&mut bytes.chunks(length)) == whole)
 }
 
 /// A JSON document, with places of every kind watched.
-pub fn json(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
-    let mut seen = Seen::new();
-    let mut reader = Json::new(Arc::new(json_places()));
-    let mut on = |tag: &str, value: Value<'_>| seen.push(format!("{tag} {value:?}"));
+pub fn json(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
+    let mut seen = Transcript::new();
+    let mut reader = JsonReader::new(Arc::new(json_places()));
+    let mut on = |tag: &str, value: JsonValue<'_>| seen.push(format!("{tag} {value:?}"));
     for piece in pieces {
         reader.feed(piece, &mut on);
     }
@@ -33,41 +36,41 @@ pub fn json(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
 }
 
 /// JSON documents one behind another.
-pub fn json_many(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
-    let mut seen = Seen::new();
-    let mut reader = Json::new(Arc::new(json_places()));
+pub fn json_many(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
+    let mut seen = Transcript::new();
+    let mut reader = JsonReader::new(Arc::new(json_places()));
     for piece in pieces {
         reader.feed_many(piece, &mut |item| match item {
-            Item::Value(tag, value) => seen.push(format!("{tag} {value:?}")),
-            Item::End => seen.push("end".to_owned()),
+            JsonItem::Value(tag, value) => seen.push(format!("{tag} {value:?}")),
+            JsonItem::End => seen.push("end".to_owned()),
         });
     }
     seen.push(format!("broken {}", reader.is_broken()));
     seen
 }
 
-fn json_places() -> Paths<&'static str> {
+fn json_places() -> JsonPaths<&'static str> {
     let patterns = ["", "a", "b[]", "b[0].c", "c.*", "c.a.b", "d[].a[].c", "d[].a[]", "f[]", "[]", "[][1]", "*.model", "e[][].b"];
-    let how = |tag| if tag == "d[].a[]" { Elements::First(2) } else { Elements::Counted };
-    Paths::new(patterns.map(|p| (p, p))).with_elements(how)
+    let how = |tag| if tag == "d[].a[]" { ElementMode::First(2) } else { ElementMode::Counted };
+    JsonPaths::new(patterns.map(|p| (p, p))).with_elements(how)
 }
 
 /// A protobuf message, with fields of every shape watched.
-pub fn proto(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
-    let mut seen = Seen::new();
-    let fields = Fields::new([
-        (&[1][..], "1", Shape::Varint),
-        (&[2], "2", Shape::PackedVarints),
-        (&[3], "3", Shape::Text),
-        (&[4], "4", Shape::Double),
-        (&[5], "5", Shape::Message),
-        (&[5, 1], "5.1", Shape::Text),
-        (&[5, 5, 1], "5.5.1", Shape::Fixed32),
-        (&[5, 5], "5.5", Shape::Message),
-        (&[6, 2], "6.2", Shape::Message),
-        (&[7], "7", Shape::Fixed64),
+pub fn proto(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
+    let mut seen = Transcript::new();
+    let fields = ProtoFields::new([
+        (&[1][..], "1", ProtoShape::Varint),
+        (&[2], "2", ProtoShape::PackedVarints),
+        (&[3], "3", ProtoShape::Text),
+        (&[4], "4", ProtoShape::Double),
+        (&[5], "5", ProtoShape::Message),
+        (&[5, 1], "5.1", ProtoShape::Text),
+        (&[5, 5, 1], "5.5.1", ProtoShape::Fixed32),
+        (&[5, 5], "5.5", ProtoShape::Message),
+        (&[6, 2], "6.2", ProtoShape::Message),
+        (&[7], "7", ProtoShape::Fixed64),
     ]);
-    let mut reader = Proto::new(Arc::new(fields));
+    let mut reader = ProtoReader::new(Arc::new(fields));
     for piece in pieces {
         reader.feed(piece, &mut |tag, value| {
             seen.push(match value {
@@ -82,9 +85,9 @@ pub fn proto(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
 }
 
 /// A gRPC body; pieces of a message are put together again.
-pub fn grpc(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
-    let mut seen = Seen::new();
-    let (mut reader, mut message) = (Frames::new(), Vec::new());
+pub fn grpc(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
+    let mut seen = Transcript::new();
+    let (mut reader, mut message) = (FrameReader::new(), Vec::new());
     for piece in pieces {
         reader.feed(piece, &mut |frame| match frame {
             Frame::Piece(bytes) => message.extend_from_slice(bytes),
@@ -97,9 +100,9 @@ pub fn grpc(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
 }
 
 /// An event stream; pieces of an event's data are put together again.
-pub fn sse(pieces: &mut dyn Iterator<Item = &[u8]>) -> Seen {
-    let mut seen = Seen::new();
-    let (mut reader, mut data) = (Sse::new(), Vec::new());
+pub fn sse(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
+    let mut seen = Transcript::new();
+    let (mut reader, mut data) = (SseReader::new(), Vec::new());
     for piece in pieces {
         reader.feed(piece, &mut |piece| match piece {
             SsePiece::Data(bytes) => data.extend_from_slice(bytes),

@@ -30,7 +30,7 @@ use super::grpc::grpc_outcome;
 use super::live::{Live, Recorder};
 use super::request::{Gate, RequestBody};
 use super::response::ResponseBody;
-use crate::ledger::{Kind, Outcome, Stamp};
+use crate::ledger::{ExchangeKind, Outcome, Stamp};
 use mux::Mux;
 
 /// What the requests of one worker share.
@@ -167,7 +167,7 @@ fn on_head(live: &Arc<Live>, status: StatusCode, headers: &HeaderMap) {
         if is_grpc {
             ledger.outcome = grpc_outcome(headers).unwrap_or(ledger.outcome);
             if still_asking {
-                ledger.kind = Kind::Stream;
+                ledger.kind = ExchangeKind::Stream;
             }
         }
     });

@@ -9,14 +9,14 @@ use crate::ledger::{Generation, Stamp};
 fn streamed() -> Ledger {
     let mut ledger = Ledger::open(Stamp::default(), 0);
     ledger.total_ns = 1_000;
-    ledger.window = Some(Window { start_ns: 100, head_ns: 150, end_ns: 900 });
+    ledger.window = Some(UpstreamWindow { start_ns: 100, head_ns: 150, end_ns: 900 });
     let mut generation = Generation::default();
     [400, 600, 850].into_iter().for_each(|at_ns| generation.content(at_ns));
     ledger.generation = Some(Box::new(generation));
     ledger
 }
 
-fn phase(phase: Phase, duration_ns: u64, place: Place) -> Report {
+fn phase(phase: Phase, duration_ns: u64, place: ReportPlace) -> Report {
     Report { phase: Some(phase), ..Report::of(Stage::Forward, duration_ns, place) }
 }
 
@@ -40,9 +40,9 @@ fn an_unreported_stream_is_decode_from_the_first_content_to_the_last() {
 #[test]
 fn of_a_reported_stream_decode_ends_at_the_end_and_the_rest_at_the_first_content() {
     let mut l = streamed();
-    l.report(Report::of(Stage::Queue, 80, Place::Body));
-    l.report(phase(Phase::Prefill, 150, Place::Body));
-    l.report(phase(Phase::Decode, 470, Place::Body));
+    l.report(Report::of(Stage::Queue, 80, ReportPlace::Body));
+    l.report(phase(Phase::Prefill, 150, ReportPlace::Body));
+    l.report(phase(Phase::Decode, 470, ReportPlace::Body));
     let expected = [
         (Stage::Queue, None, 170, 250),
         (Stage::Forward, Some(Phase::Prefill), 250, 400),
@@ -57,8 +57,8 @@ fn of_a_reported_stream_decode_ends_at_the_end_and_the_rest_at_the_first_content
 #[test]
 fn a_decode_longer_than_the_stream_takes_of_the_time_before_it() {
     let mut l = streamed();
-    l.report(phase(Phase::Prefill, 150, Place::Body));
-    l.report(phase(Phase::Decode, 520, Place::Body));
+    l.report(phase(Phase::Prefill, 150, ReportPlace::Body));
+    l.report(phase(Phase::Decode, 520, ReportPlace::Body));
     let expected = [(Stage::Forward, Some(Phase::Prefill), 230, 380), (Stage::Forward, Some(Phase::Decode), 380, 900)];
     assert_eq!(pieces(&l, &[]), expected);
 }
@@ -66,12 +66,12 @@ fn a_decode_longer_than_the_stream_takes_of_the_time_before_it() {
 #[test]
 fn the_body_knows_more_than_trailers_and_trailers_more_than_the_head() {
     let mut l = streamed();
-    (l.generation, l.window) = (None, Some(Window { start_ns: 100, head_ns: 900, end_ns: 900 }));
-    l.report(Report::of(Stage::Forward, 500, Place::Head));
-    l.report(Report::of(Stage::Queue, 50, Place::Head));
-    l.report(Report::of(Stage::Forward, 400, Place::Trailer));
-    l.report(phase(Phase::Prefill, 100, Place::Body));
-    l.report(phase(Phase::Decode, 200, Place::Body));
+    (l.generation, l.window) = (None, Some(UpstreamWindow { start_ns: 100, head_ns: 900, end_ns: 900 }));
+    l.report(Report::of(Stage::Forward, 500, ReportPlace::Head));
+    l.report(Report::of(Stage::Queue, 50, ReportPlace::Head));
+    l.report(Report::of(Stage::Forward, 400, ReportPlace::Trailer));
+    l.report(phase(Phase::Prefill, 100, ReportPlace::Body));
+    l.report(phase(Phase::Decode, 200, ReportPlace::Body));
     let e = merge(l, vec![]);
     assert_eq!((e.account.stage_ns(Stage::Forward), e.account.stage_ns(Stage::Queue)), (300, 50));
     assert_eq!((e.account.phase_ns(Phase::Prefill), e.account.phase_ns(Phase::Decode)), (100, 200));
@@ -80,14 +80,14 @@ fn the_body_knows_more_than_trailers_and_trailers_more_than_the_head() {
 #[test]
 fn statistics_fill_the_stages_that_nobody_names_and_claim_no_coverage() {
     let mut l = streamed();
-    (l.generation, l.window) = (None, Some(Window { start_ns: 100, head_ns: 900, end_ns: 900 }));
-    let means = [Report::of(Stage::Queue, 200, Place::Head), Report::of(Stage::Forward, 300, Place::Head)];
+    (l.generation, l.window) = (None, Some(UpstreamWindow { start_ns: 100, head_ns: 900, end_ns: 900 }));
+    let means = [Report::of(Stage::Queue, 200, ReportPlace::Head), Report::of(Stage::Forward, 300, ReportPlace::Head)];
     let polled = |reports: &[Report]| Polled { reports: reports.to_vec(), ..Polled::default() };
     let e = merge_polled(l.clone(), vec![], polled(&means));
     assert_eq!(e.stage(Stage::Forward), Some((300, Source::Polled)));
     assert_eq!((e.stage(Stage::Queue), e.coverage()), (Some((200, Source::Polled)), Some(0.0)));
 
-    l.report(Report::of(Stage::Forward, 700, Place::Head));
+    l.report(Report::of(Stage::Forward, 700, ReportPlace::Head));
     let e = merge_polled(l.clone(), vec![], polled(&means));
     assert_eq!(e.stage(Stage::Forward), Some((700, Source::Reported)));
     assert_eq!(e.stage(Stage::Queue), Some((100, Source::Polled)), "a mean takes what is left");
@@ -98,8 +98,8 @@ fn statistics_fill_the_stages_that_nobody_names_and_claim_no_coverage() {
 fn a_stage_below_its_reports_resolution_is_there_with_nothing() {
     let mut l = streamed();
     l.generation = None;
-    l.report(Report { resolution_ns: 1_000_000, ..Report::of(Stage::Queue, 0, Place::Head) });
-    l.report(Report { resolution_ns: 1_000_000, ..Report::of(Stage::Forward, 40, Place::Head) });
+    l.report(Report { resolution_ns: 1_000_000, ..Report::of(Stage::Queue, 0, ReportPlace::Head) });
+    l.report(Report { resolution_ns: 1_000_000, ..Report::of(Stage::Forward, 40, ReportPlace::Head) });
     let e = merge(l, vec![]);
     assert_eq!((e.stage(Stage::Queue), e.resolution_ns(Stage::Queue)), (Some((0, Source::Reported)), Some(1_000_000)));
     assert_eq!(e.stage(Stage::Preprocessing), None);
@@ -109,7 +109,7 @@ fn a_stage_below_its_reports_resolution_is_there_with_nothing() {
 fn a_coarse_stage_that_found_no_room_is_not_below_its_resolution() {
     let mut l = streamed();
     l.generation = None;
-    let ms = |stage, ms: u64| Report { resolution_ns: 1_000_000, ..Report::of(stage, ms * 1_000_000, Place::Head) };
+    let ms = |stage, ms: u64| Report { resolution_ns: 1_000_000, ..Report::of(stage, ms * 1_000_000, ReportPlace::Head) };
     l.report(ms(Stage::Queue, 40));
     l.report(ms(Stage::Forward, 90));
     let e = merge(l, vec![]);
@@ -131,16 +131,16 @@ proptest! {
             _ => phase(Phase::Decode, ns, place),
         };
         let mut l = streamed();
-        l.window = Some(Window { start_ns: window.0, head_ns: window.1, end_ns: window.2 });
+        l.window = Some(UpstreamWindow { start_ns: window.0, head_ns: window.1, end_ns: window.2 });
         l.generation = content.map(|ats| {
             let mut generation = Generation::default();
             ats.into_iter().for_each(|at_ns| generation.content(at_ns));
             Box::new(generation)
         });
         for (k, ns, place) in reports {
-            l.report(kind(k, ns, [Place::Head, Place::Trailer, Place::Body][place]));
+            l.report(kind(k, ns, [ReportPlace::Head, ReportPlace::Trailer, ReportPlace::Body][place]));
         }
-        let polled = means.into_iter().map(|(k, ns)| kind(k, ns, Place::Head)).collect();
+        let polled = means.into_iter().map(|(k, ns)| kind(k, ns, ReportPlace::Head)).collect();
         let e = merge_polled(l, vec![], Polled { reports: polled, ..Polled::default() });
         prop_assert_eq!(e.account.total_ns(), e.ledger.total_ns);
         let phases: u64 = Phase::ALL.into_iter().map(|p| e.account.phase_ns(p)).sum();

@@ -5,21 +5,21 @@ mod generation;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::{Event, Place, Span, Stamp};
+use crate::ledger::{ObservedEvent, ReportPlace, Span, Stamp};
 
 fn ledger(total_ns: u64, window: Option<(u64, u64, u64)>) -> Ledger {
     let mut ledger = Ledger::open(Stamp::default(), 0);
     ledger.total_ns = total_ns;
-    ledger.window = window.map(|(start_ns, head_ns, end_ns)| Window { start_ns, head_ns, end_ns });
+    ledger.window = window.map(|(start_ns, head_ns, end_ns)| UpstreamWindow { start_ns, head_ns, end_ns });
     ledger
 }
 
 fn observed(stage: Stage, start_ns: u64, end_ns: u64) -> Span {
-    Span { stage, event: Event::Request, start_ns, end_ns }
+    Span { stage, event: ObservedEvent::Request, start_ns, end_ns }
 }
 
 fn report(stage: Stage, duration_ns: u64, trailing: bool) -> Report {
-    Report::of(stage, duration_ns, if trailing { Place::Trailer } else { Place::Head })
+    Report::of(stage, duration_ns, if trailing { ReportPlace::Trailer } else { ReportPlace::Head })
 }
 
 fn traced(stage: Stage, start_ns: i64, end_ns: i64, depth: u32) -> TracedSpan {
@@ -276,8 +276,8 @@ proptest! {
             let timed = [Source::Traced, Source::Observed].map(|s| (e.account.by_source_ns(stage, s), without.account.by_source_ns(stage, s)));
             prop_assert_eq!(timed[0].0, timed[0].1);
             prop_assert!(stage == Stage::Unattributed || timed[1].0 == timed[1].1);
-            let trailing = l.reports.iter().any(|r| r.stage == stage && r.place == Place::Trailer);
-            let said = l.reports.iter().filter(|r| says(r) && r.stage == stage && (r.place == Place::Trailer) == trailing).fold(0_u64, |n, r| n.saturating_add(r.duration_ns));
+            let trailing = l.reports.iter().any(|r| r.stage == stage && r.place == ReportPlace::Trailer);
+            let said = l.reports.iter().filter(|r| says(r) && r.stage == stage && (r.place == ReportPlace::Trailer) == trailing).fold(0_u64, |n, r| n.saturating_add(r.duration_ns));
             let got = e.account.by_source_ns(stage, Source::Reported);
             prop_assert!(got <= said);
             let spans_clipped = placed(&Ledger { reports: Default::default(), ..l.clone() }, &spans).1;

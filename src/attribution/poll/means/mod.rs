@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::reading::{Model, Parts, Reading};
-use crate::ledger::{Batch, Place, Report, Stage};
+use crate::ledger::{BatchStatistics, Report, ReportPlace, Stage};
 use crate::protocol::servers::{Quantity, ReportedField, Scale};
 
 /// Longer means are no durations of requests.
@@ -16,7 +16,7 @@ pub(super) struct Means {
     /// Mean durations per request, in the order of the rows.
     pub(super) reports: Vec<Report>,
     /// The batches.
-    pub(super) batch: Option<Batch>,
+    pub(super) batch: Option<BatchStatistics>,
 }
 
 /// What was added between `before` and `after`, by model; only models of which something is known. Both were read with
@@ -123,7 +123,7 @@ fn reports(intervals: &[&Interval<'_>], rows: &[&'static ReportedField], has_que
                 if row.flags.includes_queue && (has_queue_metric || !row.flags.queue_if_reported) {
                     with_queue.push(reports.len());
                 }
-                reports.push(Report { phase, ..Report::of(stage, duration_ns, Place::Head) });
+                reports.push(Report { phase, ..Report::of(stage, duration_ns, ReportPlace::Head) });
             }
         }
     }
@@ -159,7 +159,7 @@ fn ns(mean: f64, scale: Scale) -> Option<u64> {
 
 /// Padding counts rows of an execution that nobody asked for, and the row on the batch's size counts them too; the size
 /// given is without them.
-fn batch(intervals: &[&Interval<'_>], rows: &[&'static ReportedField]) -> Option<Batch> {
+fn batch(intervals: &[&Interval<'_>], rows: &[&'static ReportedField]) -> Option<BatchStatistics> {
     let of = |quantity: Quantity| rows.iter().enumerate().filter(move |(_, row)| row.quantity == quantity);
     let level = |row| intervals.iter().find_map(|i| i.mean(row).or_else(|| i.gauge(row)));
     let sum = |quantity| {
@@ -172,8 +172,8 @@ fn batch(intervals: &[&Interval<'_>], rows: &[&'static ReportedField]) -> Option
         (Some(executed), Some(padded)) if padded < executed => (Some(executed - padded), Some(padded / executed)),
         (executed, _) => (executed, None),
     };
-    let batch = Batch { size, padding, running: sum(Quantity::Running), waiting: sum(Quantity::Waiting) };
-    (batch != Batch::default()).then_some(batch)
+    let batch = BatchStatistics { size, padding, running: sum(Quantity::Running), waiting: sum(Quantity::Waiting) };
+    (batch != BatchStatistics::default()).then_some(batch)
 }
 
 #[cfg(test)]

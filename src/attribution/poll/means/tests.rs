@@ -53,7 +53,7 @@ fn vllm() {
     let prefill = (Stage::Forward, Some(Phase::Prefill), 50 * MS);
     let decode = (Stage::Forward, Some(Phase::Decode), 1500 * MS);
     assert_eq!(stages, [of(Stage::Queue, 10 * MS), prefill, decode]);
-    assert_eq!(batch, Batch { running: Some(8.0), waiting: Some(3.0), ..Batch::default() });
+    assert_eq!(batch, BatchStatistics { running: Some(8.0), waiting: Some(3.0), ..BatchStatistics::default() });
 }
 
 #[test]
@@ -63,28 +63,28 @@ fn sglang() {
     let prefill = (Stage::Forward, Some(Phase::Prefill), 250 * MS);
     let decode = (Stage::Forward, Some(Phase::Decode), 1500 * MS);
     assert_eq!(stages, [of(Stage::Queue, 15 * MS), prefill, decode]);
-    assert_eq!(batch, Batch { running: Some(4.0), waiting: Some(1.0), ..Batch::default() });
+    assert_eq!(batch, BatchStatistics { running: Some(4.0), waiting: Some(1.0), ..BatchStatistics::default() });
 }
 
 #[test]
 fn tei() {
     let (stages, batch) = fixture!(Server::Tei, "tei", None);
     assert_eq!(stages, [of(Stage::Preprocessing, 400 * US), of(Stage::Queue, 2 * MS), of(Stage::Forward, 20 * MS)]);
-    assert_eq!(batch, Batch { size: Some(2.5), waiting: Some(2.0), ..Batch::default() });
+    assert_eq!(batch, BatchStatistics { size: Some(2.5), waiting: Some(2.0), ..BatchStatistics::default() });
 }
 
 #[test]
 fn tgi() {
     let (stages, batch) = fixture!(Server::Tgi, "tgi", None);
     assert_eq!(stages, [of(Stage::Preprocessing, MS), of(Stage::Queue, 50 * MS), of(Stage::Forward, 1500 * MS)]);
-    assert_eq!(batch, Batch { size: Some(3.0), running: Some(4.0), waiting: Some(7.0), ..Batch::default() });
+    assert_eq!(batch, BatchStatistics { size: Some(3.0), running: Some(4.0), waiting: Some(7.0), ..BatchStatistics::default() });
 }
 
 #[test]
 fn llama_cpp_counts_no_requests_so_its_seconds_are_of_nobody() {
     let (stages, batch) = fixture!(Server::LlamaCpp, "llama.cpp", None);
     assert_eq!(stages, []);
-    assert_eq!(batch, Batch { size: Some(2.5), running: Some(2.0), waiting: Some(1.0), ..Batch::default() });
+    assert_eq!(batch, BatchStatistics { size: Some(2.5), running: Some(2.0), waiting: Some(1.0), ..BatchStatistics::default() });
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn torchserve() {
 fn mlserver_tells_no_queue_so_its_duration_is_no_forward() {
     let (stages, batch) = fixture!(Server::MlServer, "mlserver", named("iris"));
     assert_eq!(stages, []);
-    assert_eq!(batch, Batch { waiting: Some(4.0), ..Batch::default() }); // 6/4 + 10/4
+    assert_eq!(batch, BatchStatistics { waiting: Some(4.0), ..BatchStatistics::default() }); // 6/4 + 10/4
 }
 
 #[test]
@@ -139,21 +139,21 @@ fn ray_serve() {
     let (stages, batch) = fixture!(Server::RayServe, "ray-serve", None);
     // waits for a replica and for a batch add up: 8/4 + 12/4
     assert_eq!(stages, [of(Stage::Queue, 5 * MS), of(Stage::Forward, 40 * MS)]);
-    assert_eq!(batch, Batch { size: Some(2.0), running: Some(3.0), waiting: Some(5.0), ..Batch::default() });
+    assert_eq!(batch, BatchStatistics { size: Some(2.0), running: Some(3.0), waiting: Some(5.0), ..BatchStatistics::default() });
 }
 
 #[test]
 fn bentoml() {
     let (stages, batch) = fixture!(Server::BentoMl, "bentoml", None);
     assert_eq!(stages, []);
-    assert_eq!(batch, Batch { size: Some(3.5), running: Some(3.0), ..Batch::default() });
+    assert_eq!(batch, BatchStatistics { size: Some(3.5), running: Some(3.0), ..BatchStatistics::default() });
 }
 
 #[test]
 fn tensorrt_llm() {
     let (stages, batch) = fixture!(Server::TensorRtLlm, "tensorrt-llm", named("m"));
     assert_eq!(stages, [of(Stage::Queue, 50 * MS)]);
-    assert_eq!(batch, Batch { running: Some(4.0), waiting: Some(9.0), ..Batch::default() });
+    assert_eq!(batch, BatchStatistics { running: Some(4.0), waiting: Some(9.0), ..BatchStatistics::default() });
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::means::Means;
 use super::reading::{Model, Reading};
 use crate::attribution::Rules;
-use crate::ledger::{Batch, Place, Report, Stage};
+use crate::ledger::{BatchStatistics, Report, ReportPlace, Stage};
 use crate::protocol::servers::{FieldLocation, Quantity, ReportedField};
 
 /// The statistics of all models.
@@ -141,7 +141,7 @@ pub(super) fn ensembles(means: &mut BTreeMap<Model, Means>, steps: &Steps, rules
     for (ensemble, steps) in steps.iter().filter(|(_, steps)| !steps.is_empty()) {
         let of = |step: &str| means.get(&Some(Box::from(step))).map_or(&[][..], |m| m.reports.as_slice());
         let mut added: Vec<(Stage, u64)> = Vec::new();
-        let mut forward: Option<(u64, Option<Batch>)> = None;
+        let mut forward: Option<(u64, Option<BatchStatistics>)> = None;
         for step in steps {
             let role = rules
                 .span(step, |name| (name == MODEL_NAME).then(|| step.as_ref().into()))
@@ -180,7 +180,7 @@ fn give(reports: &mut Vec<Report>, stage: Stage, ns: u64) {
         Some(report) => report.duration_ns = report.duration_ns.saturating_add(ns),
         None if ns > 0 => {
             let at = reports.iter().position(|r| r.stage > stage).unwrap_or(reports.len());
-            reports.insert(at, Report::of(stage, ns, Place::Head));
+            reports.insert(at, Report::of(stage, ns, ReportPlace::Head));
         }
         None => {}
     }

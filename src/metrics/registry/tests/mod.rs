@@ -5,10 +5,10 @@ mod work;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::{Account, Ledger, Name, Outcome, Source, Stage, Window as UpstreamWindow};
+use crate::ledger::{Account, LabelId, Ledger, Outcome, Source, Stage, UpstreamWindow};
 use crate::metrics::layout::{HIGH_NS, Layout};
 use crate::metrics::measure::Measure;
-use crate::metrics::snapshot::Scratch;
+use crate::metrics::snapshot::HistogramScratch;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -109,7 +109,7 @@ fn each_exchange_is_in_the_histogram_of_its_fate() {
     let mut registry = registry(Config::default());
     Outcome::ALL.into_iter().for_each(|outcome| registry.record(&with_outcome(outcome, 8_000)));
     let mut stream = with_outcome(Outcome::Cancelled, 9_000);
-    (stream.ledger.kind, stream.ledger.request_bytes, stream.ledger.response_bytes) = (Kind::Stream, 3, 4);
+    (stream.ledger.kind, stream.ledger.request_bytes, stream.ledger.response_bytes) = (ExchangeKind::Stream, 3, 4);
     registry.record(&stream);
     let snapshot = registry.snapshot(Window::All);
     let figures = &snapshot.series[0].figures;
@@ -126,7 +126,7 @@ fn what_is_above_the_bounds_is_clipped_and_counted() {
     registry.record(&exchange(SeriesKey::default(), 3 * HIGH_NS));
     assert_eq!(registry.counters.get(Counter::ValuesClipped), 2, "the total and one of two stages");
     let series = registry.snapshot(Window::All).series.remove(0);
-    let total = series.distribution(Measure::Total, &mut Scratch::default());
+    let total = series.distribution(Measure::Total, &mut HistogramScratch::default());
     assert_eq!((total.max_ns, total.mean_ns), (3 * HIGH_NS, 3 * HIGH_NS));
 }
 
@@ -137,7 +137,7 @@ fn the_latest_are_kept_in_order_and_streams_are_not_among_the_slowest() {
         registry.keep(exchange(SeriesKey::default(), total), Stamp::now(), 0);
     }
     let mut stream = exchange(SeriesKey::default(), 100);
-    stream.ledger.kind = Kind::Stream;
+    stream.ledger.kind = ExchangeKind::Stream;
     registry.keep(stream, Stamp::now(), 0);
     let totals = |order, limit| registry.exchanges(order, limit).iter().map(|e| e.ledger.total_ns).collect::<Vec<_>>();
     assert_eq!((totals(Order::Recent, 9), totals(Order::Recent, 2)), (vec![100, 7, 1], vec![100, 7]));
@@ -173,7 +173,7 @@ proptest! {
             match step {
                 Step::Record(series, ns) => {
                     let name = key(&registry, &series.to_string()).route;
-                    prop_assert!(*series == 0 || name != Name::OTHER);
+                    prop_assert!(*series == 0 || name != LabelId::OTHER);
                     registry.record(&exchange(SeriesKey { route: name, ..SeriesKey::default() }, *ns));
                     sum += u128::from(*ns);
                     since.push(now);
@@ -220,14 +220,14 @@ proptest! {
             }
         }
         let series = registry.snapshot(Window::All).series.remove(0);
-        let total = series.distribution(Measure::Total, &mut Scratch::default());
+        let total = series.distribution(Measure::Total, &mut HistogramScratch::default());
         let max = values.iter().copied().max().unwrap_or(0);
         for (q, said) in [(0.5, total.p50_ns), (0.9, total.p90_ns), (0.99, total.p99_ns), (0.999, total.p999_ns)] {
             prop_assert_eq!(said, plain.value_at_quantile(q).min(max), "quantile {}", q);
         }
         prop_assert_eq!((total.count, total.max_ns), (values.len() as u64, max));
         prop_assert_eq!(u128::from(total.mean_ns), values.iter().map(|v| u128::from(*v)).sum::<u128>() / values.len() as u128);
-        let mut scratch = Scratch::default();
+        let mut scratch = HistogramScratch::default();
         let restored = series.fill(Measure::Total, &mut scratch);
         prop_assert!(restored.iter_recorded().eq(plain.iter_recorded()));
     }

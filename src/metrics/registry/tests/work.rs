@@ -5,10 +5,11 @@ use proptest::prelude::*;
 
 use super::super::*;
 use crate::ledger::{
-    Account, Basis, Batch, Generation, Ledger, Outcome, PerUnit, Phase, Place, Report, Server, Source, Stage, Unit, Work,
+    Account, Basis, BatchStatistics, Generation, Ledger, Outcome, PerUnit, Phase, Report, ReportPlace, Server, Source, Stage,
+    Unit, Work,
 };
 use crate::metrics::measure::Measure;
-use crate::metrics::snapshot::{Scratch, UnitDistribution, Units};
+use crate::metrics::snapshot::{HistogramScratch, UnitDistribution, Units};
 
 const SECOND: u64 = 1_000_000_000;
 const US: u64 = 1_000;
@@ -44,11 +45,11 @@ fn two_populations_separate_by_class_and_agree_per_row() {
         registry.record(&rows(1, 31 * US)); // 31 µs per row
         registry.record(&rows(256, 2_304 * US)); // 9 µs per row
     }
-    let (series, mut scratch) = (only(&registry), Scratch::default());
+    let (series, mut scratch) = (only(&registry), HistogramScratch::default());
     let total = series.distribution(Measure::Total, &mut scratch);
     assert!(total.p99_ns > 70 * total.p50_ns, "one quantile tells nothing of the other population: {total:?}");
     let (small, large) = (Measure::Class(0), Measure::Class(8));
-    let of = |measure, scratch: &mut Scratch| series.distribution(measure, scratch);
+    let of = |measure, scratch: &mut HistogramScratch| series.distribution(measure, scratch);
     let (small, large) = (of(small, &mut scratch), of(large, &mut scratch));
     assert_eq!((small.count, small.mean_ns, small.max_ns), (300, 31 * US, 31 * US));
     assert_eq!((large.count, large.mean_ns, large.max_ns), (300, 2_304 * US, 2_304 * US));
@@ -73,7 +74,7 @@ fn each_slot_is_in_its_own_unit() {
     (one.ledger.request_bytes, one.ledger.response_bytes) = (640, 0);
     one.ledger.total_ns = 171 * MS + 67 * US;
     registry.record(&one);
-    let (series, mut scratch) = (only(&registry), Scratch::default());
+    let (series, mut scratch) = (only(&registry), HistogramScratch::default());
     let slots: Vec<_> = PerUnit::ALL.iter().filter_map(|s| Some((*s, series.per_unit(*s, &mut scratch)?))).collect();
     let seen: Vec<_> = slots.iter().map(|(slot, d)| (*slot, d.unit, d.units, d.max_ps)).collect();
     let expected = [
@@ -102,7 +103,7 @@ fn the_pace_of_an_answer_is_measured_at_the_proxy_and_told_by_the_server() {
     registry.rotate(Stamp::now().plus(2 * SECOND));
     one.ledger.outcome = Outcome::Cancelled;
     registry.record(&one); // not answered: in none of these
-    let (series, mut scratch) = (only(&registry), Scratch::default());
+    let (series, mut scratch) = (only(&registry), HistogramScratch::default());
     let means = Measure::GENERATIVE.map(|m| series.distribution(m, &mut scratch)).map(|d| (d.count, d.mean_ns));
     let mean_gap = (8 * MS + u64::from(u32::MAX) * US) / 3;
     assert_eq!(means, [(1, MS), (1, 2 * MS), (3, mean_gap), (1, 700 * US), (1, 1_900 * US)]);
@@ -140,13 +141,13 @@ fn flops_as_primary_unit_are_in_one_slot() {
 fn servers_batches_and_resolutions_are_kept() {
     let mut registry = registry();
     let opened = Stamp::now();
-    let batch = |size, padding, running| Some(Batch { size, padding, running, waiting: None });
+    let batch = |size, padding, running| Some(BatchStatistics { size, padding, running, waiting: None });
     let batches = [batch(Some(2.0), None, None), None, batch(Some(5.0), Some(0.25), Some(3.0))];
     for (batch, resolution_ns) in batches.into_iter().zip([1_000_000, 1, 1_000]) {
         let mut one = rows(1, MS);
         one.batch = batch;
         one.ledger.server = batch.map(|_| Server::Triton);
-        one.ledger.report(Report { resolution_ns, ..Report::of(Stage::Queue, 0, Place::Head) });
+        one.ledger.report(Report { resolution_ns, ..Report::of(Stage::Queue, 0, ReportPlace::Head) });
         registry.record(&one);
     }
     let series = only(&registry);
@@ -168,7 +169,7 @@ fn what_is_above_an_hour_per_unit_is_clipped_and_counted() {
     assert_eq!(registry.counters.get(Counter::ValuesClipped), 0);
     registry.record(&rows(1, 3_601 * SECOND));
     assert_eq!(registry.counters.get(Counter::ValuesClipped), 4, "total, stage, class and forward per row");
-    let per_row = only(&registry).per_unit(PerUnit::Forward, &mut Scratch::default()).unwrap();
+    let per_row = only(&registry).per_unit(PerUnit::Forward, &mut HistogramScratch::default()).unwrap();
     assert_eq!(per_row.max_ps, 3_601 * SECOND * 1_000);
 }
 

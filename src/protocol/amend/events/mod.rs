@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use super::usage::{Habit, Verdict, judge, shows};
+use super::usage::{ChunkAction, UsageStyle, judge, shows};
 
 /// The largest event that is looked at, in bytes.
 pub const MAX_EVENT_BYTES: usize = 1 << 20;
@@ -15,7 +15,7 @@ const DONE: &str = "[DONE]";
 
 /// Why the rest of a stream cannot be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum EventStreamError {
     /// A chunk is no JSON object.
     #[error("a chunk is no JSON object")]
     NotJson,
@@ -29,22 +29,22 @@ pub enum Fault {
 
 /// Takes out of a stream what usage was asked for.
 #[derive(Debug)]
-pub struct Cutter {
+pub struct UsageRemover {
     events: Events,
-    habit: Habit,
+    habit: UsageStyle,
 }
 
-impl Cutter {
+impl UsageRemover {
     /// For a server of that habit.
     #[must_use]
-    pub fn new(habit: Habit) -> Self {
+    pub fn new(habit: UsageStyle) -> Self {
         Self { events: Events::default(), habit }
     }
 
     /// Takes the next bytes; gives what passes now, which may be nothing. After a fault all that was held is given, and
     /// the rest of the stream must pass as it is.
     #[must_use]
-    pub fn push(&mut self, bytes: &[u8]) -> (Bytes, Option<Fault>) {
+    pub fn push(&mut self, bytes: &[u8]) -> (Bytes, Option<EventStreamError>) {
         self.events.held.extend_from_slice(bytes);
         let mut passed = Passed::default();
         let fault = loop {
@@ -87,19 +87,19 @@ struct Passed {
 }
 
 impl Passed {
-    fn put(&mut self, event: &[u8], habit: Habit) -> Result<(), Fault> {
+    fn put(&mut self, event: &[u8], habit: UsageStyle) -> Result<(), EventStreamError> {
         let Some((at, json)) = chunk(event) else {
             self.bytes.extend_from_slice(event);
             return Ok(());
         };
         let Some(verdict) = judge(json, habit) else {
             self.bytes.extend_from_slice(event);
-            return Err(Fault::NotJson);
+            return Err(EventStreamError::NotJson);
         };
         let cut = match verdict {
-            Verdict::Keep => at.end..at.end,
-            Verdict::Cut(cut) => at.start + cut.start..at.start + cut.end,
-            Verdict::Drop(carried) => {
+            ChunkAction::Keep => at.end..at.end,
+            ChunkAction::Cut(cut) => at.start + cut.start..at.start + cut.end,
+            ChunkAction::Drop(carried) => {
                 self.carry(carried);
                 return Ok(());
             }
@@ -122,19 +122,19 @@ impl Passed {
 
 /// Learns a server's habit from a stream for which nobody asked for usage.
 #[derive(Debug, Default)]
-pub struct Learner {
+pub struct UsageStyleDetector {
     events: Events,
-    seen: Option<Habit>,
+    seen: Option<UsageStyle>,
     is_done: bool,
 }
 
-impl Learner {
+impl UsageStyleDetector {
     /// Looks at the next bytes. Gives the habit once the stream has come to its end.
     ///
     /// # Errors
     ///
     /// If the stream cannot be read: it teaches nothing.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Habit>, Fault> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<UsageStyle>, EventStreamError> {
         if self.is_done {
             return Ok(None);
         }
@@ -143,7 +143,7 @@ impl Learner {
             if let Some((_, json)) = chunk(&event) {
                 let shown = shows(json);
                 // the strongest that was seen: an unasked chunk, then a mark
-                let rank = |habit: Option<Habit>| habit.map(|habit| habit as u8);
+                let rank = |habit: Option<UsageStyle>| habit.map(|habit| habit as u8);
                 if rank(shown) > rank(self.seen) {
                     self.seen = shown;
                 }
@@ -195,7 +195,7 @@ struct Events {
 
 impl Events {
     /// The next whole event, its blank line included; a comment before an event is one by itself, as is a blank line.
-    fn next(&mut self) -> Result<Option<BytesMut>, Fault> {
+    fn next(&mut self) -> Result<Option<BytesMut>, EventStreamError> {
         loop {
             let rest = self.held.get(self.at..).unwrap_or_default();
             let Some(found) = rest.iter().position(|b| matches!(b, b'\n' | b'\r')) else {
@@ -206,7 +206,7 @@ impl Events {
             let end = match (self.held.get(self.at), self.held.get(self.at + 1)) {
                 (Some(b'\r'), None) => break,
                 (Some(b'\r'), Some(b'\n')) => self.at + 2,
-                (Some(b'\r'), Some(_)) => return Err(Fault::LoneReturn),
+                (Some(b'\r'), Some(_)) => return Err(EventStreamError::LoneReturn),
                 _ => self.at + 1,
             };
             let is_blank = self.at == self.line;
@@ -214,13 +214,13 @@ impl Events {
             (self.at, self.line) = (end, end);
             if is_blank || is_comment {
                 if end > MAX_EVENT_BYTES {
-                    return Err(Fault::TooLarge);
+                    return Err(EventStreamError::TooLarge);
                 }
                 (self.at, self.line) = (0, 0);
                 return Ok(Some(self.held.split_to(end)));
             }
         }
-        if self.held.len() > MAX_EVENT_BYTES { Err(Fault::TooLarge) } else { Ok(None) }
+        if self.held.len() > MAX_EVENT_BYTES { Err(EventStreamError::TooLarge) } else { Ok(None) }
     }
 
     /// All that is held.

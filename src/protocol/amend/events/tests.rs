@@ -88,20 +88,20 @@ impl Sample {
         text.into_bytes()
     }
 
-    fn habit(&self) -> Habit {
+    fn habit(&self) -> UsageStyle {
         match self.server {
-            Server::OpenAi | Server::Vllm | Server::Zeros => Habit::Plain,
-            Server::Sglang | Server::Ignoring => Habit::Marked,
-            Server::Unasked => Habit::Unasked,
+            Server::OpenAi | Server::Vllm | Server::Zeros => UsageStyle::Plain,
+            Server::Sglang | Server::Ignoring => UsageStyle::Marked,
+            Server::Unasked => UsageStyle::Unasked,
         }
     }
 }
 
 /// What passes of `stream`, sent in pieces that end at `cuts`; checks that nothing is held beyond an event.
-fn cut(stream: &[u8], habit: Habit, cuts: &[prop::sample::Index]) -> (Vec<u8>, Option<Fault>) {
+fn cut(stream: &[u8], habit: UsageStyle, cuts: &[prop::sample::Index]) -> (Vec<u8>, Option<EventStreamError>) {
     let mut at: Vec<_> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).chain([0, stream.len()]).collect();
     at.sort_unstable();
-    let (mut cutter, mut passed) = (Cutter::new(habit), Vec::new());
+    let (mut cutter, mut passed) = (UsageRemover::new(habit), Vec::new());
     for ends in at.windows(2) {
         let (bytes, fault) = cutter.push(&stream[ends[0]..ends[1]]);
         passed.extend_from_slice(&bytes);
@@ -118,8 +118,8 @@ fn cut(stream: &[u8], habit: Habit, cuts: &[prop::sample::Index]) -> (Vec<u8>, O
     (passed, None)
 }
 
-fn learnt(stream: &[u8], size: usize) -> Option<Habit> {
-    let mut learner = Learner::default();
+fn learnt(stream: &[u8], size: usize) -> Option<UsageStyle> {
+    let mut learner = UsageStyleDetector::default();
     stream.chunks(size).find_map(|piece| learner.push(piece).unwrap())
 }
 
@@ -149,11 +149,11 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
         let stream = parts.concat().into_bytes();
-        let (whole, _) = cut(&stream, Habit::Plain, &[]);
-        let (split, _) = cut(&stream, Habit::Plain, &cuts);
+        let (whole, _) = cut(&stream, UsageStyle::Plain, &[]);
+        let (split, _) = cut(&stream, UsageStyle::Plain, &cuts);
         prop_assert_eq!(split, whole);
-        let _ = Learner::default().push(&stream);
-        let unchanged = cut(&stream, Habit::Unasked, &cuts).0;
+        let _ = UsageStyleDetector::default().push(&stream);
+        let unchanged = cut(&stream, UsageStyle::Unasked, &cuts).0;
         prop_assert_eq!(unchanged, stream);
     }
 }
@@ -164,32 +164,32 @@ fn the_timings_of_llama_cpp_stay_in_the_last_chunk() {
                  data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1},\"timings\":{\"prompt_ms\":2.5}}\n\ndata: [DONE]\n\n";
     let plain = "data: {\"choices\":[{\"finish_reason\":\"stop\"}],\"object\":\"chunk\",\"timings\":{\"prompt_ms\":2.5}}\n\n\
                  data: [DONE]\n\n";
-    assert_eq!(cut(asked.as_bytes(), Habit::Plain, &[]).0, plain.as_bytes());
+    assert_eq!(cut(asked.as_bytes(), UsageStyle::Plain, &[]).0, plain.as_bytes());
     // with nulls to cut before it
     let asked = asked.replace(",\"object\"", ",\"usage\":null,\"object\"");
-    assert_eq!(cut(asked.as_bytes(), Habit::Plain, &[]).0, plain.as_bytes());
+    assert_eq!(cut(asked.as_bytes(), UsageStyle::Plain, &[]).0, plain.as_bytes());
 }
 
 #[test]
 fn what_cannot_be_read_passes_with_all_behind_it() {
     let after = "data: {\"choices\":[],\"usage\":{}}\n\n";
     for (before, expected) in [
-        ("data: {\"choices\":\n\n", Fault::NotJson),
-        ("data: hello\n\n", Fault::NotJson),
-        ("data: {}\r\rdata: {}\n\n", Fault::LoneReturn),
+        ("data: {\"choices\":\n\n", EventStreamError::NotJson),
+        ("data: hello\n\n", EventStreamError::NotJson),
+        ("data: {}\r\rdata: {}\n\n", EventStreamError::LoneReturn),
     ] {
         let stream = format!("{before}{after}");
-        assert_eq!(cut(stream.as_bytes(), Habit::Plain, &[]), (stream.clone().into_bytes(), Some(expected)));
+        assert_eq!(cut(stream.as_bytes(), UsageStyle::Plain, &[]), (stream.clone().into_bytes(), Some(expected)));
     }
     let large = format!("data: {{\"a\":\"{}\"}}\n\n{after}", "x".repeat(MAX_EVENT_BYTES));
-    assert_eq!(cut(large.as_bytes(), Habit::Plain, &[]).1, Some(Fault::TooLarge));
-    assert!(cut(large.as_bytes(), Habit::Plain, &[]).0 == large.as_bytes());
-    assert_eq!(Learner::default().push(large.as_bytes()), Err(Fault::TooLarge));
+    assert_eq!(cut(large.as_bytes(), UsageStyle::Plain, &[]).1, Some(EventStreamError::TooLarge));
+    assert!(cut(large.as_bytes(), UsageStyle::Plain, &[]).0 == large.as_bytes());
+    assert_eq!(UsageStyleDetector::default().push(large.as_bytes()), Err(EventStreamError::TooLarge));
 }
 
 #[test]
 fn only_what_may_be_cut_is_held() {
-    let mut cutter = Cutter::new(Habit::Plain);
+    let mut cutter = UsageRemover::new(UsageStyle::Plain);
     let mut passes = |bytes: &str| String::from_utf8(cutter.push(bytes.as_bytes()).0.to_vec()).unwrap();
     assert_eq!(passes(": ping\n"), ": ping\n");
     assert_eq!(passes("\n"), "\n");
@@ -200,5 +200,5 @@ fn only_what_may_be_cut_is_held() {
     assert_eq!(passes("event: x\n"), "");
     assert_eq!(cutter.end(), "event: x\n");
     assert!(cutter.is_empty());
-    assert_eq!(Cutter::new(Habit::Plain).end(), "");
+    assert_eq!(UsageRemover::new(UsageStyle::Plain).end(), "");
 }

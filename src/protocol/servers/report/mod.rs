@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 
 use super::debug_duration::parse;
 use super::field::{Flags, Quantity, ReportedField, Scale};
-use crate::ledger::{Basis, Ledger, Phase, Place, Report, Server, Stage, Unit};
+use crate::ledger::{Basis, Ledger, Phase, Report, ReportPlace, Server, Stage, Unit};
 
 /// Most values kept of one response; further values are ignored.
 const VALUES: usize = 16;
@@ -202,7 +202,7 @@ impl ReportedValues {
 
     /// Writes the summary into the ledger: reports, amounts of work that are not known better, token timing and the server.
     /// Returns the number of values that could not be used.
-    pub fn write(self, place: Place, ledger: &mut Ledger) -> usize {
+    pub fn write(self, place: ReportPlace, ledger: &mut Ledger) -> usize {
         let report = self.summarize();
         for ReportPart { stage, phase, duration_ns, resolution_ns, is_sum } in report.parts.iter().copied() {
             ledger.report(Report { stage, phase, duration_ns, resolution_ns, place, is_sum });

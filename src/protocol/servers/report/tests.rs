@@ -185,7 +185,7 @@ fn impossible_values_are_counted_and_not_used() {
     }
     assert!(values.is_empty());
     let mut ledger = Ledger::open(Stamp::now(), 0);
-    assert_eq!(values.write(Place::Body, &mut ledger), 8);
+    assert_eq!(values.write(ReportPlace::Body, &mut ledger), 8);
     assert!(ledger.reports.is_empty() && ledger.server.is_none() && ledger.generation.is_none());
 }
 
@@ -203,9 +203,9 @@ fn the_ledger_gets_reports_work_timing_and_server_and_keeps_better_values() {
             ("gen_ai.latency.time_in_queue", 0.004),
         ],
     );
-    assert_eq!(values.write(Place::Trailer, &mut ledger), 0);
+    assert_eq!(values.write(ReportPlace::Trailer, &mut ledger), 0);
     let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.phase, r.duration_ns, r.place)).collect();
-    let expected = [(Stage::Queue, None, 4 * MS, Place::Trailer), (Stage::Forward, PREFILL, 26 * MS, Place::Trailer)];
+    let expected = [(Stage::Queue, None, 4 * MS, ReportPlace::Trailer), (Stage::Forward, PREFILL, 26 * MS, ReportPlace::Trailer)];
     assert_eq!(found, expected);
     assert_eq!(ledger.work.get(Unit::InputToken), Some((100, Basis::Reported)));
     assert_eq!(ledger.work.get(Unit::OutputToken), Some((4, Basis::Reported)));
@@ -236,7 +236,7 @@ proptest! {
         let report = values.summarize();
         prop_assert!(report.parts.iter().all(|p| p.duration_ns <= 4 * 86_400_000_000_000));
         let mut ledger = Ledger::open(Stamp::now(), 0);
-        values.write(Place::Body, &mut ledger);
+        values.write(ReportPlace::Body, &mut ledger);
         prop_assert_eq!(ledger.reports.len(), report.parts.len());
     }
 }

@@ -31,20 +31,20 @@ enum State {
 
 /// A reader of gRPC bodies.
 #[derive(Clone, Debug)]
-pub struct Frames {
+pub struct FrameReader {
     state: State,
     is_compressed: bool,
     /// The length so far, in the head; in the body, what is left of it.
     left: u32,
 }
 
-impl Default for Frames {
+impl Default for FrameReader {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Frames {
+impl FrameReader {
     /// A reader at the start of a body.
     #[must_use]
     pub fn new() -> Self {

@@ -6,7 +6,7 @@ use super::*;
 use crate::protocol::wire::reader_properties;
 
 fn seen(pieces: &[&[u8]]) -> Vec<String> {
-    let (mut seen, mut reader) = (Vec::new(), Frames::new());
+    let (mut seen, mut reader) = (Vec::new(), FrameReader::new());
     for piece in pieces {
         reader.feed(piece, &mut |frame| {
             seen.push(match frame {

@@ -14,14 +14,14 @@ mod value;
 use std::sync::Arc;
 
 use numbers::{Numbers, Run};
-pub use paths::{DEPTH, Elements, Paths, Step};
+pub use paths::{DEPTH, ElementMode, JsonPaths, PathStep};
 use paths::{NOWHERE, Node};
 use skip::{Skip, Skipped};
 use smallvec::SmallVec;
 pub use text::TEXT_BYTES;
 use text::Text;
 use value::word;
-pub use value::{Item, Value};
+pub use value::{JsonItem, JsonValue};
 
 /// Longer keys match nothing.
 const KEY_BYTES: usize = 64;
@@ -57,14 +57,14 @@ enum State {
 struct Frame {
     node: Node,
     is_object: bool,
-    /// Elements or keys that began.
+    /// ElementMode or keys that began.
     len: u64,
 }
 
 /// A reader of JSON, for one document at a time.
 #[derive(Clone, Debug)]
-pub struct Json<T> {
-    paths: Arc<Paths<T>>,
+pub struct JsonReader<T> {
+    paths: Arc<JsonPaths<T>>,
     state: State,
     frames: SmallVec<[Frame; 8]>,
     /// Where the value is that is awaited or being read.
@@ -76,10 +76,10 @@ pub struct Json<T> {
     skips_object: bool,
 }
 
-impl<T: Copy> Json<T> {
+impl<T: Copy> JsonReader<T> {
     /// A reader that watches these places.
     #[must_use]
-    pub fn new(paths: Arc<Paths<T>>) -> Self {
+    pub fn new(paths: Arc<JsonPaths<T>>) -> Self {
         let frames = SmallVec::with_capacity(paths.depth());
         let (text, skip, numbers) = (Text::new(), Skip::new(false, 0), Numbers::default());
         Self { paths, state: State::Value, frames, node: 0, text, skip, numbers, skips_object: false }
@@ -105,7 +105,7 @@ impl<T: Copy> Json<T> {
 
     /// Reads the next piece of one document and hands each watched value to `on` when its last byte was read. Nothing but
     /// white space may come behind the document.
-    pub fn feed(&mut self, bytes: &[u8], on: &mut impl FnMut(T, Value<'_>)) {
+    pub fn feed(&mut self, bytes: &[u8], on: &mut impl FnMut(T, JsonValue<'_>)) {
         let read = self.read(bytes, on);
         if self.is_done() && !bytes[read..].iter().all(|b| is_space(*b)) {
             self.state = State::Broken;
@@ -114,12 +114,12 @@ impl<T: Copy> Json<T> {
 
     /// Reads the next piece of documents that come one behind another, with or without white space between them (NDJSON).
     /// A broken document ends the reading.
-    pub fn feed_many(&mut self, bytes: &[u8], on: &mut impl FnMut(Item<'_, T>)) {
+    pub fn feed_many(&mut self, bytes: &[u8], on: &mut impl FnMut(JsonItem<'_, T>)) {
         let mut at = 0;
         while at < bytes.len() && !self.is_broken() {
-            at += self.read(&bytes[at..], &mut |tag, value| on(Item::Value(tag, value)));
+            at += self.read(&bytes[at..], &mut |tag, value| on(JsonItem::Value(tag, value)));
             if self.is_done() {
-                on(Item::End);
+                on(JsonItem::End);
                 self.restart();
             }
         }
@@ -127,7 +127,7 @@ impl<T: Copy> Json<T> {
 
     /// No more bytes come: ends a document that is a bare number or word, which nothing else ends. Returns whether the
     /// document is complete.
-    pub fn end(&mut self, on: &mut impl FnMut(T, Value<'_>)) -> bool {
+    pub fn end(&mut self, on: &mut impl FnMut(T, JsonValue<'_>)) -> bool {
         if self.state == State::InScalar && self.frames.is_empty() {
             self.scalar(None, on);
         }
@@ -135,7 +135,7 @@ impl<T: Copy> Json<T> {
     }
 
     /// Reads up to the end of the document or of the bytes; returns how many were read.
-    fn read(&mut self, bytes: &[u8], on: &mut impl FnMut(T, Value<'_>)) -> usize {
+    fn read(&mut self, bytes: &[u8], on: &mut impl FnMut(T, JsonValue<'_>)) -> usize {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             at += match self.state {
@@ -181,7 +181,7 @@ impl<T: Copy> Json<T> {
     }
 
     /// A byte outside of strings, numbers and words. Returns whether it was taken; if not, the state has changed.
-    fn mark(&mut self, byte: u8, on: &mut impl FnMut(T, Value<'_>)) -> bool {
+    fn mark(&mut self, byte: u8, on: &mut impl FnMut(T, JsonValue<'_>)) -> bool {
         match (self.state, byte) {
             (State::Value, _) => return self.begin(byte),
             (State::FirstElement | State::After, b']') => self.close(false, on),
@@ -268,7 +268,7 @@ impl<T: Copy> Json<T> {
     }
 
     /// A container that was looked into ends.
-    fn close(&mut self, is_object: bool, on: &mut impl FnMut(T, Value<'_>)) {
+    fn close(&mut self, is_object: bool, on: &mut impl FnMut(T, JsonValue<'_>)) {
         match self.frames.pop() {
             Some(frame) if frame.is_object == is_object => self.container(frame.node, is_object, frame.len, on),
             _ => self.state = State::Broken,
@@ -276,7 +276,7 @@ impl<T: Copy> Json<T> {
     }
 
     /// A container that was passed over ends with this byte.
-    fn skipped(&mut self, byte: u8, on: &mut impl FnMut(T, Value<'_>)) {
+    fn skipped(&mut self, byte: u8, on: &mut impl FnMut(T, JsonValue<'_>)) {
         if self.skips_object == (byte == b'}') {
             self.container(self.node, self.skips_object, self.skip.count(), on);
         } else {
@@ -284,9 +284,9 @@ impl<T: Copy> Json<T> {
         }
     }
 
-    fn container(&mut self, node: Node, is_object: bool, len: u64, on: &mut impl FnMut(T, Value<'_>)) {
+    fn container(&mut self, node: Node, is_object: bool, len: u64, on: &mut impl FnMut(T, JsonValue<'_>)) {
         if let Some(tag) = self.paths.tag(node) {
-            on(tag, if is_object { Value::Object { len } } else { Value::Array { len } });
+            on(tag, if is_object { JsonValue::Object { len } } else { JsonValue::Array { len } });
         }
         self.ended();
     }
@@ -296,7 +296,7 @@ impl<T: Copy> Json<T> {
     }
 
     /// The closing quote of a key or a text came.
-    fn text_ended(&mut self, on: &mut impl FnMut(T, Value<'_>)) {
+    fn text_ended(&mut self, on: &mut impl FnMut(T, JsonValue<'_>)) {
         if self.state == State::InKey {
             let parent = self.frames.last().map_or(NOWHERE, |f| f.node);
             self.node = self.text.whole(KEY_BYTES).map_or(NOWHERE, |key| self.paths.key(parent, key));
@@ -304,13 +304,13 @@ impl<T: Copy> Json<T> {
             return;
         }
         if let Some(tag) = self.paths.tag(self.node) {
-            on(tag, Value::Text { head: self.text.head(), bytes: self.text.bytes() });
+            on(tag, JsonValue::Text { head: self.text.head(), bytes: self.text.bytes() });
         }
         self.ended();
     }
 
     /// Numbers of an array ended before this byte, which may begin another element of it.
-    fn numbers_ended(&mut self, byte: u8, on: &mut impl FnMut(T, Value<'_>)) {
+    fn numbers_ended(&mut self, byte: u8, on: &mut impl FnMut(T, JsonValue<'_>)) {
         let (commas, is_after_comma) = (self.numbers.commas(), self.numbers.is_after_comma());
         // of `-Infinity` the word, which is none of the numbers
         let is_word = !is_after_comma && is_scalar(byte);
@@ -330,12 +330,12 @@ impl<T: Copy> Json<T> {
             frame.len += commas; // its first element was counted when it began
         }
         if let Some(tag) = self.paths.tag(self.node).filter(|_| len > 0) {
-            on(tag, Value::Numbers { len });
+            on(tag, JsonValue::Numbers { len });
         }
     }
 
     /// A number or a word ended: `last` are its last bytes, before which others may have been kept.
-    fn scalar(&mut self, last: Option<&[u8]>, on: &mut impl FnMut(T, Value<'_>)) {
+    fn scalar(&mut self, last: Option<&[u8]>, on: &mut impl FnMut(T, JsonValue<'_>)) {
         self.ended();
         let Some(tag) = self.paths.tag(self.node) else { return };
         let token = match last {
@@ -346,7 +346,7 @@ impl<T: Copy> Json<T> {
             }
         };
         match token.map(word) {
-            Some(Some(Value::Number(n))) if !n.is_finite() => {}
+            Some(Some(JsonValue::Number(n))) if !n.is_finite() => {}
             Some(Some(value)) => on(tag, value),
             Some(None) => self.state = State::Broken,
             None => {}

@@ -7,7 +7,7 @@ mod fields;
 
 use std::sync::Arc;
 
-pub use fields::{DEPTH, Fields, Shape};
+pub use fields::{DEPTH, ProtoFields, ProtoShape};
 use fields::{Field, Node, ROOT};
 
 use super::json::TEXT_BYTES;
@@ -68,8 +68,8 @@ struct Open<T> {
 
 /// A reader of protobuf, for one message at a time.
 #[derive(Clone, Debug)]
-pub struct Proto<T> {
-    fields: Arc<Fields<T>>,
+pub struct ProtoReader<T> {
+    fields: Arc<ProtoFields<T>>,
     state: State,
     open: Vec<Open<T>>,
     /// The field that is being read, if it or something in it is watched.
@@ -86,10 +86,10 @@ pub struct Proto<T> {
     head: [u8; TEXT_BYTES],
 }
 
-impl<T: Copy> Proto<T> {
+impl<T: Copy> ProtoReader<T> {
     /// A reader that watches these fields.
     #[must_use]
-    pub fn new(fields: Arc<Fields<T>>) -> Self {
+    pub fn new(fields: Arc<ProtoFields<T>>) -> Self {
         let open = Vec::with_capacity(fields.depth());
         let (state, head) = (State::Tag, [0; TEXT_BYTES]);
         Self { fields, state, open, field: None, packed_end: None, at: 0, value: 0, bits: 0, bytes: 0, head }
@@ -162,7 +162,7 @@ impl<T: Copy> Proto<T> {
             let kept = usize::try_from(self.bytes).unwrap_or(usize::MAX).min(TEXT_BYTES);
             match (self.state, shape) {
                 (State::Text(_), _) => on(tag, ProtoValue::Text { head: &self.head[..kept], bytes: self.bytes }),
-                (_, Shape::Message) => on(tag, ProtoValue::Message { bytes: self.bytes }),
+                (_, ProtoShape::Message) => on(tag, ProtoValue::Message { bytes: self.bytes }),
                 _ => {}
             }
         }
@@ -193,7 +193,7 @@ impl<T: Copy> Proto<T> {
                 State::Tag => self.tag(value),
                 State::Length => self.length(value, on),
                 _ => {
-                    if let Some((tag, Shape::Varint | Shape::PackedVarints)) = self.field.and_then(|f| f.watched) {
+                    if let Some((tag, ProtoShape::Varint | ProtoShape::PackedVarints)) = self.field.and_then(|f| f.watched) {
                         on(tag, ProtoValue::Varint(value));
                     }
                     self.ended(on);
@@ -225,9 +225,9 @@ impl<T: Copy> Proto<T> {
         let of = self.state;
         if let Some((tag, shape)) = self.field.and_then(|f| f.watched) {
             match (of, shape) {
-                (State::Fixed(4), Shape::Fixed32) => on(tag, ProtoValue::Fixed32(value as u32)),
-                (State::Fixed(8), Shape::Fixed64) => on(tag, ProtoValue::Fixed64(value)),
-                (State::Fixed(8), Shape::Double) => on(tag, ProtoValue::Double(f64::from_bits(value))),
+                (State::Fixed(4), ProtoShape::Fixed32) => on(tag, ProtoValue::Fixed32(value as u32)),
+                (State::Fixed(8), ProtoShape::Fixed64) => on(tag, ProtoValue::Fixed64(value)),
+                (State::Fixed(8), ProtoShape::Double) => on(tag, ProtoValue::Double(f64::from_bits(value))),
                 _ => {}
             }
         }
@@ -244,17 +244,17 @@ impl<T: Copy> Proto<T> {
         self.bytes = bytes;
         let watched = self.field.and_then(|f| f.watched);
         if let Some(node) = self.field.and_then(|f| f.inside) {
-            let tag = watched.filter(|(_, shape)| *shape == Shape::Message).map(|(tag, _)| tag);
+            let tag = watched.filter(|(_, shape)| *shape == ProtoShape::Message).map(|(tag, _)| tag);
             self.open.push(Open { node, start: self.at, end, tag });
             return self.ended(on);
         }
         let packed = |state| if bytes > 0 { (Some(end), state) } else { (None, State::Skip(0)) };
         (self.packed_end, self.state) = match watched.map(|(_, shape)| shape) {
-            Some(Shape::Varint | Shape::PackedVarints) => packed(State::Varint),
-            Some(Shape::Fixed32) => packed(State::Fixed(4)),
-            Some(Shape::Fixed64 | Shape::Double) => packed(State::Fixed(8)),
-            Some(Shape::Text) => (None, State::Text(bytes)),
-            Some(Shape::Message) | None => (None, State::Skip(bytes)),
+            Some(ProtoShape::Varint | ProtoShape::PackedVarints) => packed(State::Varint),
+            Some(ProtoShape::Fixed32) => packed(State::Fixed(4)),
+            Some(ProtoShape::Fixed64 | ProtoShape::Double) => packed(State::Fixed(8)),
+            Some(ProtoShape::Text) => (None, State::Text(bytes)),
+            Some(ProtoShape::Message) | None => (None, State::Skip(bytes)),
         };
         if bytes == 0 {
             self.run_ended(on);

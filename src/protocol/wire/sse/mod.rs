@@ -39,7 +39,7 @@ const MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// A reader of event streams.
 #[derive(Clone, Debug)]
-pub struct Sse {
+pub struct SseReader {
     state: State,
     /// The name of the field so far.
     field: [u8; 5],
@@ -53,13 +53,13 @@ pub struct Sse {
     name_len: usize,
 }
 
-impl Default for Sse {
+impl Default for SseReader {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Sse {
+impl SseReader {
     /// A reader at the start of a stream.
     #[must_use]
     pub fn new() -> Self {

@@ -15,7 +15,7 @@ fn seen(stream: &str) -> Vec<String> {
 }
 
 fn pieces(pieces: &mut dyn Iterator<Item = &[u8]>) -> Vec<String> {
-    let (mut seen, mut data, mut reader) = (Vec::new(), Vec::new(), Sse::new());
+    let (mut seen, mut data, mut reader) = (Vec::new(), Vec::new(), SseReader::new());
     for piece in pieces {
         reader.feed(piece, &mut |piece| match piece {
             SsePiece::Name(name) => seen.push(format!("name {}", String::from_utf8_lossy(name))),

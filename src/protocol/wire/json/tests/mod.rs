@@ -8,22 +8,22 @@ use super::*;
 
 /// Everything that comes out of a document, in one piece and byte by byte.
 fn read(patterns: &[&'static str], document: &str) -> Vec<String> {
-    read_by(Paths::new(patterns.iter().map(|p| (*p, *p))), document)
+    read_by(JsonPaths::new(patterns.iter().map(|p| (*p, *p))), document)
 }
 
-fn read_by(paths: Paths<&'static str>, document: &str) -> Vec<String> {
+fn read_by(paths: JsonPaths<&'static str>, document: &str) -> Vec<String> {
     let paths = Arc::new(paths);
     let run = |length: usize| {
-        let (mut seen, mut reader) = (Vec::new(), Json::new(paths.clone()));
-        let mut on = |tag: &str, value: Value<'_>| {
+        let (mut seen, mut reader) = (Vec::new(), JsonReader::new(paths.clone()));
+        let mut on = |tag: &str, value: JsonValue<'_>| {
             seen.push(match value {
-                Value::Null => format!("{tag}=null"),
-                Value::Bool(b) => format!("{tag}={b}"),
-                Value::Number(n) => format!("{tag}={n}"),
-                Value::Numbers { len } => format!("{tag}=#{len}"),
-                Value::Text { head, bytes } => format!("{tag}={:?}/{bytes}", String::from_utf8_lossy(head)),
-                Value::Array { len } => format!("{tag}=[{len}]"),
-                Value::Object { len } => format!("{tag}={{{len}}}"),
+                JsonValue::Null => format!("{tag}=null"),
+                JsonValue::Bool(b) => format!("{tag}={b}"),
+                JsonValue::Number(n) => format!("{tag}={n}"),
+                JsonValue::Numbers { len } => format!("{tag}=#{len}"),
+                JsonValue::Text { head, bytes } => format!("{tag}={:?}/{bytes}", String::from_utf8_lossy(head)),
+                JsonValue::Array { len } => format!("{tag}=[{len}]"),
+                JsonValue::Object { len } => format!("{tag}={{{len}}}"),
             });
         };
         document.as_bytes().chunks(length).for_each(|piece| reader.feed(piece, &mut on));
@@ -113,9 +113,9 @@ fn elements_are_counted_whatever_they_are() {
 #[test]
 fn numbers_are_counted_in_runs_and_dimensions_only_so_far() {
     let how = |tag: &str| match tag {
-        "shape[]" => Elements::First(3),
-        "each[]" => Elements::Each,
-        _ => Elements::Counted,
+        "shape[]" => ElementMode::First(3),
+        "each[]" => ElementMode::Each,
+        _ => ElementMode::Counted,
     };
     for (document, expected) in [
         (r#"{"ids":[]}"#, &["ids=[0]"][..]),
@@ -137,13 +137,13 @@ fn numbers_are_counted_in_runs_and_dimensions_only_so_far() {
         (r#"{"ids":[1}"#, &["broken"]),
     ] {
         let places = ["ids", "ids[]", "each[]", "shape", "shape[]", "deep", "deep[].a"].map(|p| (p, p));
-        assert_eq!(read_by(Paths::new(places).with_elements(how), document), expected, "{document}");
+        assert_eq!(read_by(JsonPaths::new(places).with_elements(how), document), expected, "{document}");
     }
     // two places in one array are told apart
-    let some = Paths::new(["[]", "[1]"].map(|p| (p, p))).with_elements(how);
+    let some = JsonPaths::new(["[]", "[1]"].map(|p| (p, p))).with_elements(how);
     assert_eq!(read_by(some, "[1,2,3]"), ["[]=1", "[1]=2", "[]=3"]);
     let many = format!("{{\"ids\":[{}]}}", vec!["128000"; 1000].join(", "));
-    let ids = Paths::new(["ids", "ids[]"].map(|p| (p, p))).with_elements(how);
+    let ids = JsonPaths::new(["ids", "ids[]"].map(|p| (p, p))).with_elements(how);
     assert_eq!(read_by(ids, &many), ["ids[]=#1000", "ids=[1000]"]);
 }
 
@@ -210,13 +210,13 @@ fn nesting_is_bounded() {
 
 #[test]
 fn documents_one_behind_another() {
-    let mut reader = Json::new(Arc::new(Paths::new([("a", ())])));
+    let mut reader = JsonReader::new(Arc::new(JsonPaths::new([("a", ())])));
     let (mut seen, mut ends) = (Vec::new(), 0);
     for piece in [&b"{\"a\":1}\n{\"a\":"[..], b"2,\"done\":false}\r\n\n", b"{}{\"a\":3", b"}"] {
         reader.feed_many(piece, &mut |item| match item {
-            Item::Value((), Value::Number(n)) => seen.push(n),
-            Item::Value((), other) => panic!("{other:?}"),
-            Item::End => ends += 1,
+            JsonItem::Value((), JsonValue::Number(n)) => seen.push(n),
+            JsonItem::Value((), other) => panic!("{other:?}"),
+            JsonItem::End => ends += 1,
         });
     }
     assert_eq!((seen, ends), (vec![1.0, 2.0, 3.0], 4));
@@ -225,7 +225,7 @@ fn documents_one_behind_another() {
 
 #[test]
 fn a_reader_starts_anew_after_anything() {
-    let mut reader = Json::new(Arc::new(Paths::new([("a.b", ())])));
+    let mut reader = JsonReader::new(Arc::new(JsonPaths::new([("a.b", ())])));
     for before in ["{\"a\":{\"b\":", "{\"x\":[[\"", "{\"a\\", "}", "{}", "{\"a\":{\"b\":\"\\ud83d"] {
         reader.feed(before.as_bytes(), &mut |(), value| panic!("{value:?}"));
         reader.restart();

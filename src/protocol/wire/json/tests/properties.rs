@@ -11,11 +11,11 @@ use crate::protocol::wire::reader_properties;
 
 /// Writes a tree as text, with white space and escapes as `noise` has it, and notes what a reader must hand over.
 struct Writer<'a> {
-    patterns: &'a [Vec<Step>],
+    patterns: &'a [Vec<PathStep>],
     noise: &'a [u8],
     at: usize,
     out: String,
-    way: Vec<Step>,
+    way: Vec<PathStep>,
     seen: Vec<String>,
 }
 
@@ -58,13 +58,14 @@ impl Writer<'_> {
 
     /// The pattern that matches where the writer is.
     fn tag(&self) -> Option<usize> {
-        let names =
-            |pattern: &[Step]| pattern.iter().rev().map(|s| matches!(s, Step::Key(_) | Step::Index(_))).collect::<Vec<_>>();
-        let matches = |pattern: &[Step]| {
+        let names = |pattern: &[PathStep]| {
+            pattern.iter().rev().map(|s| matches!(s, PathStep::Key(_) | PathStep::Index(_))).collect::<Vec<_>>()
+        };
+        let matches = |pattern: &[PathStep]| {
             pattern.len() == self.way.len()
                 && pattern.iter().zip(&self.way).all(|(step, here)| match step {
-                    Step::AnyKey => matches!(here, Step::Key(_)),
-                    Step::Element => matches!(here, Step::Index(_)),
+                    PathStep::AnyKey => matches!(here, PathStep::Key(_)),
+                    PathStep::Element => matches!(here, PathStep::Index(_)),
                     step => step == here,
                 })
         };
@@ -72,7 +73,7 @@ impl Writer<'_> {
         found.max_by_key(|(_, p)| names(p)).map(|(i, _)| i)
     }
 
-    fn note(&mut self, value: Value<'_>) {
+    fn note(&mut self, value: JsonValue<'_>) {
         if let Some(tag) = self.tag() {
             self.seen.push(format!("{tag} {value:?}"));
         }
@@ -83,13 +84,13 @@ impl Writer<'_> {
             Tree::Null | Tree::Bool(_) | Tree::Number(_) => {
                 self.out += &tree.to_string();
                 self.note(match tree {
-                    Tree::Bool(b) => Value::Bool(*b),
-                    other => other.as_f64().map_or(Value::Null, Value::Number),
+                    Tree::Bool(b) => JsonValue::Bool(*b),
+                    other => other.as_f64().map_or(JsonValue::Null, JsonValue::Number),
                 });
             }
             Tree::String(text) => {
                 let bytes = self.text(text) as u64;
-                self.note(Value::Text { head: &text.as_bytes()[..text.len().min(TEXT_BYTES)], bytes });
+                self.note(JsonValue::Text { head: &text.as_bytes()[..text.len().min(TEXT_BYTES)], bytes });
             }
             Tree::Array(elements) => {
                 self.mark('[');
@@ -97,12 +98,12 @@ impl Writer<'_> {
                     if i > 0 {
                         self.mark(',');
                     }
-                    self.way.push(Step::Index(i as u64));
+                    self.way.push(PathStep::Index(i as u64));
                     self.write(element);
                     self.way.pop();
                 }
                 self.mark(']');
-                self.note(Value::Array { len: elements.len() as u64 });
+                self.note(JsonValue::Array { len: elements.len() as u64 });
             }
             Tree::Object(values) => {
                 self.mark('{');
@@ -112,12 +113,12 @@ impl Writer<'_> {
                     }
                     self.text(key);
                     self.mark(':');
-                    self.way.push(Step::Key(key.clone()));
+                    self.way.push(PathStep::Key(key.clone()));
                     self.write(value);
                     self.way.pop();
                 }
                 self.mark('}');
-                self.note(Value::Object { len: values.len() as u64 });
+                self.note(JsonValue::Object { len: values.len() as u64 });
             }
         }
     }
@@ -158,15 +159,15 @@ fn any_numbers() -> impl Strategy<Value = Tree> {
     (array, any::<bool>()).prop_map(|(array, inside)| if inside { serde_json::json!({"a": array, "c": 1}) } else { array })
 }
 
-fn any_patterns() -> impl Strategy<Value = Vec<Vec<Step>>> {
+fn any_patterns() -> impl Strategy<Value = Vec<Vec<PathStep>>> {
     let step = prop_oneof![
-        4 => "[abc]".prop_map(Step::Key),
-        3 => Just(Step::AnyKey),
-        4 => Just(Step::Element),
-        2 => (0..3_u64).prop_map(Step::Index),
+        4 => "[abc]".prop_map(PathStep::Key),
+        3 => Just(PathStep::AnyKey),
+        4 => Just(PathStep::Element),
+        2 => (0..3_u64).prop_map(PathStep::Index),
     ];
     vec(vec(step, 0..4), 0..8).prop_map(|mut patterns| {
-        let mut kept: Vec<Vec<Step>> = Vec::new();
+        let mut kept: Vec<Vec<PathStep>> = Vec::new();
         for pattern in patterns.drain(..) {
             if !kept.contains(&pattern) {
                 kept.push(pattern);
@@ -199,11 +200,11 @@ proptest! {
         let mut writer = Writer { patterns: &patterns, noise: &noise, at: 0, out: String::new(), way: vec![], seen: vec![] };
         writer.write(&tree);
         prop_assert_eq!(&serde_json::from_str::<Tree>(&writer.out).unwrap(), &tree, "the writer");
-        let paths = Arc::new(Paths::from_steps(patterns.iter().cloned().enumerate().map(|(i, p)| (p, i))));
+        let paths = Arc::new(JsonPaths::from_steps(patterns.iter().cloned().enumerate().map(|(i, p)| (p, i))));
         for lengths in [&[][..], &lengths] {
-            let (mut seen, mut reader) = (Vec::new(), Json::new(paths.clone()));
+            let (mut seen, mut reader) = (Vec::new(), JsonReader::new(paths.clone()));
             let capacity = reader.frames.capacity();
-            let mut on = |tag: usize, value: Value<'_>| seen.push(format!("{tag} {value:?}"));
+            let mut on = |tag: usize, value: JsonValue<'_>| seen.push(format!("{tag} {value:?}"));
             for piece in pieces(writer.out.as_bytes(), lengths) {
                 reader.feed(piece, &mut on);
             }
@@ -221,14 +222,14 @@ proptest! {
     ) {
         let mut writer = Writer { patterns: &[], noise: &noise, at: 0, out: String::new(), way: vec![], seen: vec![] };
         writer.write(&tree);
-        let paths = Paths::new(["", "[]", "[][]", "a", "a[]", "a[].b"].map(|p| (p, p)));
-        let counting = Arc::new(paths.clone().with_elements(|_| Elements::Counted));
+        let paths = JsonPaths::new(["", "[]", "[][]", "a", "a[]", "a[].b"].map(|p| (p, p)));
+        let counting = Arc::new(paths.clone().with_elements(|_| ElementMode::Counted));
         // a number stands for itself: what else there is must come between the same numbers
-        let read = |paths: &Arc<Paths<&'static str>>, lengths: &[usize]| {
-            let (mut seen, mut reader) = (Vec::new(), Json::new(paths.clone()));
-            let mut on = |tag: &str, value: Value<'_>| match value {
-                Value::Number(_) => seen.push(format!("{tag} number")),
-                Value::Numbers { len } => seen.extend((0..len).map(|_| format!("{tag} number"))),
+        let read = |paths: &Arc<JsonPaths<&'static str>>, lengths: &[usize]| {
+            let (mut seen, mut reader) = (Vec::new(), JsonReader::new(paths.clone()));
+            let mut on = |tag: &str, value: JsonValue<'_>| match value {
+                JsonValue::Number(_) => seen.push(format!("{tag} number")),
+                JsonValue::Numbers { len } => seen.extend((0..len).map(|_| format!("{tag} number"))),
                 value => seen.push(format!("{tag} {value:?}")),
             };
             for piece in pieces(writer.out.as_bytes(), lengths) {

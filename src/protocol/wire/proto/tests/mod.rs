@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::*;
 
-type Pattern = (&'static [u32], &'static str, Shape);
+type Pattern = (&'static [u32], &'static str, ProtoShape);
 
 /// Everything that comes out of a message; the same in one piece and byte by byte.
 fn read(patterns: &[Pattern], message: &[u8]) -> Vec<String> {
-    let fields = Arc::new(Fields::new(patterns.iter().copied()));
+    let fields = Arc::new(ProtoFields::new(patterns.iter().copied()));
     let run = |length: usize| {
-        let (mut seen, mut reader) = (Vec::new(), Proto::new(fields.clone()));
+        let (mut seen, mut reader) = (Vec::new(), ProtoReader::new(fields.clone()));
         for piece in message.chunks(length) {
             reader.feed(piece, &mut |tag, value| {
                 seen.push(match value {
@@ -55,12 +55,12 @@ fn an_infer_request() {
         b"\x3a\x04\0\0\0\0",
     ];
     let patterns: [Pattern; 6] = [
-        (&[1], "model", Shape::Text),
-        (&[4, 1], "key", Shape::Text),
-        (&[4, 2, 2], "int", Shape::Varint),
-        (&[5], "input", Shape::Message),
-        (&[5, 3], "shape", Shape::PackedVarints),
-        (&[7], "raw", Shape::Text),
+        (&[1], "model", ProtoShape::Text),
+        (&[4, 1], "key", ProtoShape::Text),
+        (&[4, 2, 2], "int", ProtoShape::Varint),
+        (&[5], "input", ProtoShape::Message),
+        (&[5, 3], "shape", ProtoShape::PackedVarints),
+        (&[7], "raw", ProtoShape::Text),
     ];
     let mut sound = message;
     sound[5] = b"\x2a\x05\x18\xac\x02\x50\x01";
@@ -76,11 +76,11 @@ fn an_infer_request() {
 #[test]
 fn every_shape_packed_or_not() {
     let patterns: [Pattern; 5] = [
-        (&[1], "v", Shape::Varint),
-        (&[2], "p", Shape::PackedVarints),
-        (&[3], "f", Shape::Fixed32),
-        (&[4], "x", Shape::Fixed64),
-        (&[5], "d", Shape::Double),
+        (&[1], "v", ProtoShape::Varint),
+        (&[2], "p", ProtoShape::PackedVarints),
+        (&[3], "f", ProtoShape::Fixed32),
+        (&[4], "x", ProtoShape::Fixed64),
+        (&[5], "d", ProtoShape::Double),
     ];
     let message = [
         &b"\x08\x96\x01"[..],
@@ -114,10 +114,10 @@ fn every_shape_packed_or_not() {
 #[test]
 fn another_wire_type_than_the_shapes_is_passed_over() {
     let patterns: [Pattern; 4] = [
-        (&[1], "text", Shape::Text),
-        (&[2], "double", Shape::Double),
-        (&[3], "message", Shape::Message),
-        (&[4], "v", Shape::Varint),
+        (&[1], "text", ProtoShape::Text),
+        (&[2], "double", ProtoShape::Double),
+        (&[3], "message", ProtoShape::Message),
+        (&[4], "v", ProtoShape::Varint),
     ];
     let message = b"\x08\x01\x10\x01\x18\x01\x25\0\0\0\0\x20\x07";
     assert_eq!(read(&patterns, message), ["v=7"]);
@@ -126,10 +126,10 @@ fn another_wire_type_than_the_shapes_is_passed_over() {
 #[test]
 fn messages_end_together() {
     let patterns: [Pattern; 4] = [
-        (&[1], "a", Shape::Message),
-        (&[1, 1], "b", Shape::Message),
-        (&[1, 1, 1], "c", Shape::Message),
-        (&[1, 1, 1, 2], "t", Shape::Text),
+        (&[1], "a", ProtoShape::Message),
+        (&[1, 1], "b", ProtoShape::Message),
+        (&[1, 1, 1], "c", ProtoShape::Message),
+        (&[1, 1, 1, 2], "t", ProtoShape::Text),
     ];
     assert_eq!(read(&patterns, b"\x0a\x06\x0a\x04\x0a\x02\x12\x00"), ["t=\"\"/0", "c={2}", "b={4}", "a={6}"]);
     assert_eq!(read(&patterns, b"\x0a\x02\x0a\x00\x0a\x00"), ["b={0}", "a={2}", "a={0}"]);
@@ -139,12 +139,13 @@ fn messages_end_together() {
 fn texts_keep_their_first_bytes() {
     let text = "0123456789".repeat(30);
     let message = [b"\x0a\xac\x02", text.as_bytes()].concat();
-    assert_eq!(read(&[(&[1], "t", Shape::Text)], &message), [format!("t={:?}/300", &text[..TEXT_BYTES])]);
+    assert_eq!(read(&[(&[1], "t", ProtoShape::Text)], &message), [format!("t={:?}/300", &text[..TEXT_BYTES])]);
 }
 
 #[test]
 fn a_message_that_is_cut_or_broken_says_so() {
-    let patterns: [Pattern; 3] = [(&[1], "a", Shape::Varint), (&[2, 1], "b", Shape::Text), (&[3], "c", Shape::Fixed32)];
+    let patterns: [Pattern; 3] =
+        [(&[1], "a", ProtoShape::Varint), (&[2, 1], "b", ProtoShape::Text), (&[3], "c", ProtoShape::Fixed32)];
     for (message, end) in [
         (&b"\x08"[..], "cut"),
         (b"\x08\x80", "cut"),
@@ -172,7 +173,7 @@ fn a_message_that_is_cut_or_broken_says_so() {
 
 #[test]
 fn a_reader_starts_anew_after_anything() {
-    let mut reader = Proto::new(Arc::new(Fields::new([(&[1, 1][..], (), Shape::PackedVarints)])));
+    let mut reader = ProtoReader::new(Arc::new(ProtoFields::new([(&[1, 1][..], (), ProtoShape::PackedVarints)])));
     for before in [&b"\x0a\x05\x0a\x03\x80"[..], b"\x00", b"\x0a\x05\x0a", b"\x18", b"\x19\0\0"] {
         reader.feed(before, &mut |(), value| panic!("{value:?}"));
         reader.restart();

@@ -1,37 +1,39 @@
 //! One body that is being read, whatever its format: pieces go in, facts come out.
 
-use super::facts::Facts;
+use super::facts::ExchangeFacts;
 use super::media::Media;
-use super::plan::Source;
-use super::tag::{Seen, Tag};
-use super::wire::{Frame, Frames, Item, Json, Proto, ProtoValue, Sse, SsePiece, Value};
+use super::plan::WatchedFields;
+use super::tag::{Tag, TagValue};
+use super::wire::{Frame, FrameReader, JsonItem, JsonReader, JsonValue, ProtoReader, ProtoValue, SsePiece, SseReader};
 
 /// A reader of one body.
 #[derive(Debug)]
-pub(super) enum Reader {
+pub(super) enum BodyReader {
     /// Nothing is read.
     Off,
     /// One document.
-    Json(Json<Tag>),
+    Json(JsonReader<Tag>),
     /// One document of this many bytes, then tensors.
-    JsonBefore(Json<Tag>, u64),
+    JsonBefore(JsonReader<Tag>, u64),
     /// A document an event.
-    Events(Sse, Json<Tag>, Mark),
+    Events(SseReader, JsonReader<Tag>, Mark),
     /// Documents one behind another.
-    Lines(Json<Tag>),
+    Lines(JsonReader<Tag>),
     /// A protobuf message each.
-    Grpc(Frames, Proto<Tag>),
+    Grpc(FrameReader, ProtoReader<Tag>),
 }
 
-impl Reader {
+impl BodyReader {
     /// A reader for a body of this format that watches `source`.
-    pub(super) fn new(source: &Source, media: Media) -> Self {
+    pub(super) fn new(source: &WatchedFields, media: Media) -> Self {
         match (source, media) {
-            (Source::Json(paths), Media::Json) => Self::Json(Json::new(paths.clone())),
-            (Source::Json(paths), Media::JsonBefore(bytes)) => Self::JsonBefore(Json::new(paths.clone()), bytes),
-            (Source::Json(paths), Media::Events) => Self::Events(Sse::new(), Json::new(paths.clone()), Mark::default()),
-            (Source::Json(paths), Media::Lines) => Self::Lines(Json::new(paths.clone())),
-            (Source::Proto(fields), Media::Grpc) => Self::Grpc(Frames::new(), Proto::new(fields.clone())),
+            (WatchedFields::Json(paths), Media::Json) => Self::Json(JsonReader::new(paths.clone())),
+            (WatchedFields::Json(paths), Media::JsonBefore(bytes)) => Self::JsonBefore(JsonReader::new(paths.clone()), bytes),
+            (WatchedFields::Json(paths), Media::Events) => {
+                Self::Events(SseReader::new(), JsonReader::new(paths.clone()), Mark::default())
+            }
+            (WatchedFields::Json(paths), Media::Lines) => Self::Lines(JsonReader::new(paths.clone())),
+            (WatchedFields::Proto(fields), Media::Grpc) => Self::Grpc(FrameReader::new(), ProtoReader::new(fields.clone())),
             _ => Self::Off,
         }
     }
@@ -47,7 +49,7 @@ impl Reader {
     }
 
     /// The next piece, read `at_ns` after the request's start.
-    pub(super) fn feed(&mut self, bytes: &[u8], at_ns: u64, facts: &mut Facts) {
+    pub(super) fn feed(&mut self, bytes: &[u8], at_ns: u64, facts: &mut ExchangeFacts) {
         match self {
             Self::Off => {}
             Self::Json(json) => {
@@ -81,8 +83,8 @@ impl Reader {
                 SsePiece::Name(_) => {}
             }),
             Self::Lines(json) => json.feed_many(bytes, &mut |item| match item {
-                Item::Value(tag, value) => note_json(facts, tag, value),
-                Item::End => facts.end_document(at_ns),
+                JsonItem::Value(tag, value) => note_json(facts, tag, value),
+                JsonItem::End => facts.end_document(at_ns),
             }),
             Self::Grpc(frames, proto) => frames.feed(bytes, &mut |frame| match frame {
                 Frame::Begin { .. } => proto.restart(),
@@ -94,7 +96,7 @@ impl Reader {
     }
 
     /// No more bytes come; the last ones were read at `at_ns`.
-    pub(super) fn end(&mut self, at_ns: u64, facts: &mut Facts) {
+    pub(super) fn end(&mut self, at_ns: u64, facts: &mut ExchangeFacts) {
         match self {
             Self::Json(json) | Self::JsonBefore(json, _) | Self::Events(_, json, _) | Self::Lines(json) => {
                 json.end(&mut |tag, value| note_json(facts, tag, value));
@@ -127,28 +129,28 @@ impl Mark {
     }
 }
 
-fn note_json(facts: &mut Facts, tag: Tag, value: Value<'_>) {
+fn note_json(facts: &mut ExchangeFacts, tag: Tag, value: JsonValue<'_>) {
     let seen = match value {
         // what is null is not there
-        Value::Null => return,
-        Value::Bool(is_true) => Seen::Bool(is_true),
-        Value::Number(n) => Seen::Number(n),
-        Value::Numbers { len } => Seen::Numbers(len),
-        Value::Text { head, bytes } => Seen::Text { head, bytes },
-        Value::Array { len } => Seen::List(len),
-        Value::Object { .. } => Seen::Group,
+        JsonValue::Null => return,
+        JsonValue::Bool(is_true) => TagValue::Bool(is_true),
+        JsonValue::Number(n) => TagValue::Number(n),
+        JsonValue::Numbers { len } => TagValue::Numbers(len),
+        JsonValue::Text { head, bytes } => TagValue::Text { head, bytes },
+        JsonValue::Array { len } => TagValue::List(len),
+        JsonValue::Object { .. } => TagValue::Group,
     };
     facts.note(tag, seen);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "beyond 2^53 it is no count, and not taken for one")]
-fn note_proto(facts: &mut Facts, tag: Tag, value: ProtoValue<'_>) {
+fn note_proto(facts: &mut ExchangeFacts, tag: Tag, value: ProtoValue<'_>) {
     let seen = match value {
-        ProtoValue::Varint(n) | ProtoValue::Fixed64(n) => Seen::Number(n as f64),
-        ProtoValue::Fixed32(bits) => Seen::Number(f64::from(f32::from_bits(bits))),
-        ProtoValue::Double(n) => Seen::Number(n),
-        ProtoValue::Text { head, bytes } => Seen::Text { head, bytes },
-        ProtoValue::Message { .. } => Seen::Group,
+        ProtoValue::Varint(n) | ProtoValue::Fixed64(n) => TagValue::Number(n as f64),
+        ProtoValue::Fixed32(bits) => TagValue::Number(f64::from(f32::from_bits(bits))),
+        ProtoValue::Double(n) => TagValue::Number(n),
+        ProtoValue::Text { head, bytes } => TagValue::Text { head, bytes },
+        ProtoValue::Message { .. } => TagValue::Group,
     };
     facts.note(tag, seen);
 }

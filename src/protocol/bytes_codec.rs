@@ -7,9 +7,9 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 /// Bytes in, bytes out.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Raw;
+pub struct BytesCodec;
 
-impl Codec for Raw {
+impl Codec for BytesCodec {
     type Encode = Bytes;
     type Decode = Bytes;
     type Encoder = Self;
@@ -24,7 +24,7 @@ impl Codec for Raw {
     }
 }
 
-impl Encoder for Raw {
+impl Encoder for BytesCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -34,7 +34,7 @@ impl Encoder for Raw {
     }
 }
 
-impl Decoder for Raw {
+impl Decoder for BytesCodec {
     type Item = Bytes;
     type Error = Status;
 

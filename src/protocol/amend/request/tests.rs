@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::super::samples::{any_spacing, any_value, spaced};
 use super::*;
 
-const BOTH: Options = Options { include_usage: true, return_meta_info: true };
+const BOTH: AmendOptions = AmendOptions { include_usage: true, return_meta_info: true };
 
 fn asked(body: &str) -> Option<String> {
-    ask(body.as_bytes(), BOTH).map(|edit| String::from_utf8(edit.apply(body.as_bytes())).unwrap())
+    amend_request(body.as_bytes(), BOTH).map(|edit| String::from_utf8(edit.apply(body.as_bytes())).unwrap())
 }
 
 #[test]
@@ -35,10 +35,10 @@ fn meta_info_is_asked_for_where_nothing_streams() {
     assert_eq!(asked(r#"{"model":"m"}"#).unwrap(), r#"{"return_meta_info":true,"model":"m"}"#);
     assert_eq!(asked(r#"{"stream":false,"a":1}"#).unwrap(), r#"{"return_meta_info":true,"stream":false,"a":1}"#);
     assert_eq!(asked(r#"{"return_meta_info":false}"#).unwrap(), r#"{"return_meta_info":true}"#);
-    let usage_only = Options { include_usage: true, ..Options::default() };
-    let meta_only = Options { return_meta_info: true, ..Options::default() };
-    assert_eq!(ask(br#"{"model":"m"}"#, usage_only), None);
-    assert_eq!(ask(br#"{"stream":true}"#, meta_only), None);
+    let usage_only = AmendOptions { include_usage: true, ..AmendOptions::default() };
+    let meta_only = AmendOptions { return_meta_info: true, ..AmendOptions::default() };
+    assert_eq!(amend_request(br#"{"model":"m"}"#, usage_only), None);
+    assert_eq!(amend_request(br#"{"stream":true}"#, meta_only), None);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn what_is_unusual_or_asked_already_is_left_alone() {
     ] {
         assert_eq!(asked(body), None, "{body}");
     }
-    assert_eq!(ask(b"{\"stream\":true,\"a\":\"\xff\"}", BOTH), None);
+    assert_eq!(amend_request(b"{\"stream\":true,\"a\":\"\xff\"}", BOTH), None);
 }
 
 proptest! {
@@ -110,7 +110,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_without_harm(body in prop::collection::vec(any::<u8>(), 0..200), json in "[{}\\[\\]\",:a-u_ 0-9]{0,80}") {
         for body in [body.as_slice(), json.as_bytes()] {
-            if let Some(edit) = ask(body, BOTH) {
+            if let Some(edit) = amend_request(body, BOTH) {
                 prop_assert!(serde_json::from_slice::<Value>(&edit.apply(body)).is_ok());
             }
         }
