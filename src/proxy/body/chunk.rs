@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
-use super::live::Live;
+use crate::proxy::exchange::in_flight::Live;
 
 /// A piece of a body.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ const WAITING_PIECES: usize = 64;
 
 /// The reader of one exchange, and what it has not read yet.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     tap: ExchangeReader,
     waiting: SmallVec<[Piece; 2]>,
     bytes: usize,
@@ -29,24 +29,24 @@ enum Piece {
 
 impl Reading {
     /// Reads by `tap`.
-    pub(super) fn new(tap: ExchangeReader) -> Self {
+    pub(crate) fn new(tap: ExchangeReader) -> Self {
         Self { tap, waiting: SmallVec::new(), bytes: 0 }
     }
 
     /// Some of the request passed.
-    pub(super) fn request(&mut self, bytes: &Bytes) {
+    pub(crate) fn request(&mut self, bytes: &Bytes) {
         if self.tap.wants_request() {
             self.keep(bytes.len(), Piece::Request(bytes.clone()));
         }
     }
 
     /// The response's head came.
-    pub(super) fn head(&mut self, status: u16, headers: &HeaderMap) {
+    pub(crate) fn head(&mut self, status: u16, headers: &HeaderMap) {
         self.tap.response_head(status, headers);
     }
 
     /// Some of the response passed; it was read `at`, the exchange began at `started`.
-    pub(super) fn response(&mut self, bytes: &Bytes, at: Stamp, started: Stamp) {
+    pub(crate) fn response(&mut self, bytes: &Bytes, at: Stamp, started: Stamp) {
         if self.tap.wants_response() {
             self.keep(bytes.len(), Piece::Response(bytes.clone(), at.since(started)));
         }
@@ -64,12 +64,12 @@ impl Reading {
     }
 
     /// Whether anything waits.
-    pub(super) fn is_behind(&self) -> bool {
+    pub(crate) fn is_behind(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Reads what waits.
-    pub(super) fn read(&mut self) {
+    pub(crate) fn read(&mut self) {
         for piece in self.waiting.drain(..) {
             match piece {
                 Piece::Request(bytes) => self.tap.request(&bytes),
@@ -80,13 +80,13 @@ impl Reading {
     }
 
     /// Reads the rest; whether the answer says of itself that it is whole.
-    pub(super) fn is_complete(&mut self) -> bool {
+    pub(crate) fn is_complete(&mut self) -> bool {
         self.read();
         self.tap.is_complete()
     }
 
     /// Reads the rest, and writes what was found into the ledger; `model` is given the model's name, if there is one.
-    pub(super) fn close(mut self, ledger: &mut Ledger, model: impl FnOnce(&mut Ledger, &str)) {
+    pub(crate) fn close(mut self, ledger: &mut Ledger, model: impl FnOnce(&mut Ledger, &str)) {
         self.read();
         if let Some(named) = self.tap.close(ledger) {
             model(ledger, named);

@@ -1,4 +1,6 @@
-//! What can go wrong between a client and the upstream. `rescue.rs` alone decides how it looks to the client.
+//! What can go wrong between a client and the upstream. `response.rs` alone decides how it looks to the client.
+
+pub(crate) mod response;
 
 use std::io;
 use std::time::Duration;

@@ -7,9 +7,9 @@ use std::task::{Context, Waker};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::live::Live;
-use super::waits::Waits;
 use crate::ledger::Stamp;
+use crate::proxy::connection::client_waits::Waits;
+use crate::proxy::exchange::in_flight::Live;
 
 /// Stamps of one connection. One task writes them; others read them a moment later, so relaxed order will do.
 #[derive(Debug, Default)]

@@ -13,15 +13,15 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use super::amended::Undo;
-use super::chunk::Chunk;
-use super::error::Error;
-use super::grpc::grpc_outcome;
-use super::live::{Guard, Live};
-use super::timing;
-use super::upstream::{Link, Pool};
-use super::watch::Watch;
 use crate::ledger::{Outcome, Stamp};
+use crate::proxy::body::chunk::Chunk;
+use crate::proxy::body::rewrite::Undo;
+use crate::proxy::connection::lazy_deadline::Watch;
+use crate::proxy::error::Error;
+use crate::proxy::exchange::grpc::grpc_outcome;
+use crate::proxy::exchange::in_flight::{Guard, Live};
+use crate::proxy::exchange::server_timing;
+use crate::proxy::upstream::{Link, Pool};
 
 /// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
 const SCHEDULING_NS: u64 = 50_000;
@@ -309,7 +309,7 @@ impl ResponseBody {
     fn add_timing(&mut self, trailers: &mut HeaderMap) -> bool {
         let timed = std::mem::take(&mut self.timed);
         if let Some(live) = self.live().filter(|_| timed) {
-            timing::append(trailers, live);
+            server_timing::append(trailers, live);
         }
         timed
     }

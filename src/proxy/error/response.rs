@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
-use super::error::Error;
 use crate::ledger::Outcome;
+use crate::proxy::error::Error;
 
 /// The field that marks a response as Lapwing's own.
 pub const ERROR_FIELD: &str = "x-lapwing-error";
@@ -52,7 +52,7 @@ impl Error {
 
 /// The response that stands for `error`, and how it is counted.
 #[must_use]
-pub(super) fn rescue(error: &Error) -> (Response<Bytes>, Outcome) {
+pub(crate) fn rescue(error: &Error) -> (Response<Bytes>, Outcome) {
     let verdict = error.verdict();
     (respond(verdict.status, verdict.token, &error.to_string()), verdict.outcome)
 }
@@ -71,7 +71,7 @@ fn respond(status: StatusCode, token: &'static str, reason: &str) -> Response<By
 
 /// The bytes that answer a head which is no request: hyper chooses the status as it parses, the words are ours.
 #[must_use]
-pub(super) fn refusal(status: u16) -> Vec<u8> {
+pub(crate) fn refusal(status: u16) -> Vec<u8> {
     let (phrase, token, reason) = match status {
         431 => (
             "Request Header Fields Too Large",

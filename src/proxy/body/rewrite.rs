@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use bytes::Bytes;
 use http_body::Frame;
 
-use super::live::Recorder;
 use crate::metrics::Counter;
 use crate::protocol::amend::{CompletionsRoute, UsageRemover, UsageStyle, UsageStyleDetector, without_meta_info};
+use crate::proxy::exchange::in_flight::Recorder;
 
 /// The largest response that is put together to be cut, in bytes.
-pub(super) const MAX_WHOLE_BYTES: usize = 4 << 20;
+pub(crate) const MAX_WHOLE_BYTES: usize = 4 << 20;
 
 /// What is known of the upstream's streams, by route.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Habits([AtomicU8; CompletionsRoute::COUNT]);
 
 impl Habits {
     /// What the streams of `route` are like; `None` until one was seen that had not been asked for usage.
-    pub(super) fn get(&self, route: CompletionsRoute) -> Option<UsageStyle> {
+    pub(crate) fn get(&self, route: CompletionsRoute) -> Option<UsageStyle> {
         match self.0.get(route.index())?.load(Relaxed) {
             1 => Some(UsageStyle::Plain),
             2 => Some(UsageStyle::Marked),
@@ -65,22 +65,22 @@ impl Undo {
     }
 
     /// Takes usage out of a stream that was asked for it, of a server of that habit.
-    pub(super) fn usage(recorder: Arc<Recorder>, habit: UsageStyle) -> Self {
+    pub(crate) fn usage(recorder: Arc<Recorder>, habit: UsageStyle) -> Self {
         Self::new(recorder, Work::Cut(UsageRemover::new(habit)))
     }
 
     /// Learns the server's habit from a stream that was not asked for usage, and changes nothing.
-    pub(super) fn learning(recorder: Arc<Recorder>, route: CompletionsRoute) -> Self {
+    pub(crate) fn learning(recorder: Arc<Recorder>, route: CompletionsRoute) -> Self {
         Self::new(recorder, Work::Learn(UsageStyleDetector::default(), route))
     }
 
     /// Takes `meta_info` out of the choices.
-    pub(super) fn meta_info(recorder: Arc<Recorder>) -> Self {
+    pub(crate) fn meta_info(recorder: Arc<Recorder>) -> Self {
         Self::new(recorder, Work::Gather(Vec::new(), 0))
     }
 
     /// Takes a frame of the upstream's, its `last` perhaps.
-    pub(super) fn push(&mut self, frame: Frame<Bytes>, last: bool) {
+    pub(crate) fn push(&mut self, frame: Frame<Bytes>, last: bool) {
         match frame.into_data() {
             Ok(bytes) => self.take(bytes),
             Err(trailers) => {
@@ -127,7 +127,7 @@ impl Undo {
     }
 
     /// The upstream's body is over, and `whole` or broken off.
-    pub(super) fn end(&mut self, whole: bool) {
+    pub(crate) fn end(&mut self, whole: bool) {
         self.is_over = true;
         match &mut self.work {
             Work::Cut(cutter) => {
@@ -175,27 +175,27 @@ impl Undo {
     }
 
     /// The next frame for the client.
-    pub(super) fn pop(&mut self) -> Option<Frame<Bytes>> {
+    pub(crate) fn pop(&mut self) -> Option<Frame<Bytes>> {
         if self.is_gathering() { None } else { self.out.pop_front() }
     }
 
     /// Whether the body is being put together: the length is not known before it is whole.
-    pub(super) fn is_gathering(&self) -> bool {
+    pub(crate) fn is_gathering(&self) -> bool {
         matches!(self.work, Work::Gather(..))
     }
 
     /// The body's length in bytes, where it was cut.
-    pub(super) fn length(&self) -> Option<u64> {
+    pub(crate) fn length(&self) -> Option<u64> {
         self.length
     }
 
     /// Whether the upstream's body has come to its end.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
     /// Whether nothing is held back.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let holds = match &self.work {
             Work::Cut(cutter) => !cutter.is_empty(),
             Work::Gather(..) => true,

@@ -14,11 +14,11 @@ use arrayvec::ArrayVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::live::Recorder;
-use super::meter::Meter;
-use super::rescue;
-use super::watch::Watch;
 use crate::ledger::Stamp;
+use crate::proxy::connection::lazy_deadline::Watch;
+use crate::proxy::connection::meter::Meter;
+use crate::proxy::error::response::refusal;
+use crate::proxy::exchange::in_flight::Recorder;
 
 /// A message up to this size is copied together: one `send` costs less than a `writev` of head and body.
 const SMALL: usize = 2048;
@@ -138,7 +138,7 @@ impl Metered {
     fn begin_refusal(&mut self, status: u16) {
         if let Some(client) = &mut self.client {
             client.refusing = Some(status);
-            client.ahead = Some((rescue::refusal(status), 0));
+            client.ahead = Some((refusal(status), 0));
             client.recorder.refused(status, &self.meter);
         }
     }

@@ -9,10 +9,10 @@ use http::{HeaderMap, Method};
 use parking_lot::RwLock;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::live::Observer;
 use crate::ledger::{LabelId, Ledger};
 use crate::metrics::{Counter, Counters, Labels};
 use crate::protocol::{DetectedProtocol, ExchangeReader, Protocols, fold_route};
+use crate::proxy::exchange::in_flight::Observer;
 
 /// How many distinct paths are remembered with their route; others are folded anew each time.
 const PATHS: usize = 4096;

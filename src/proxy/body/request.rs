@@ -15,9 +15,9 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 
-use super::live::Live;
-use super::watch::Watch;
 use crate::ledger::Stamp;
+use crate::proxy::connection::lazy_deadline::Watch;
+use crate::proxy::exchange::in_flight::Live;
 
 /// How long a body waits for the upstream's "100 Continue".
 const CONTINUE_WITHIN: Duration = Duration::from_secs(1);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http::Request;
 
-use super::live::Live;
-use super::request::RequestBody;
+use crate::proxy::body::request::RequestBody;
+use crate::proxy::exchange::in_flight::Live;
 
 /// A request with its open ledger.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::proxy::response::ResponseBody;
+use crate::proxy::body::response::ResponseBody;
 
 /// Applies [`Whole`].
 #[derive(Clone, Debug)]

@@ -10,15 +10,15 @@ use http::header::{CONTENT_LENGTH, TE, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use http_body::Body;
 
-use super::live::Live;
-use super::response::ResponseBody;
 use crate::attribution::merge;
 use crate::ledger::{Stage, Stamp};
+use crate::proxy::body::response::ResponseBody;
+use crate::proxy::exchange::in_flight::Live;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Adds what is known at the head. Whether a trailer shall follow: the body is a stream, and the client takes trailers.
-pub(super) fn announce(response: &mut Response<ResponseBody>, live: &Arc<Live>, takes_trailers: bool) -> bool {
+pub(crate) fn announce(response: &mut Response<ResponseBody>, live: &Arc<Live>, takes_trailers: bool) -> bool {
     append(response.headers_mut(), live);
     let is_stream = !response.headers().contains_key(CONTENT_LENGTH) && !response.body().is_end_stream();
     if !is_stream || !takes_trailers {
@@ -31,13 +31,13 @@ pub(super) fn announce(response: &mut Response<ResponseBody>, live: &Arc<Live>, 
 }
 
 /// Whether the client can take trailers: by HTTP/2 always, else by its own word (RFC 9110, 6.5.1).
-pub(super) fn takes_trailers<B>(request: &Request<B>) -> bool {
+pub(crate) fn takes_trailers<B>(request: &Request<B>) -> bool {
     let says_so = |value: &HeaderValue| value.to_str().is_ok_and(|te| te.to_ascii_lowercase().contains("trailers"));
     request.version() == Version::HTTP_2 || request.headers().get_all(TE).iter().any(says_so)
 }
 
 /// Adds what is known now. An account without time is left out.
-pub(super) fn append(fields: &mut HeaderMap, live: &Live) {
+pub(crate) fn append(fields: &mut HeaderMap, live: &Live) {
     let Some(ledger) = live.until(Stamp::now()) else { return };
     let exchange = merge(ledger, Vec::new());
     let mut text = String::with_capacity(160);
