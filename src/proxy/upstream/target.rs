@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::proxy::connection::metered::Socket;
 use crate::proxy::error::Error;
-use crate::proxy::io::Socket;
 
 /// The upstream's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
