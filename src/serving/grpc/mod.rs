@@ -19,6 +19,8 @@ use tonic::server::Grpc;
 use tonic::{Code, Status};
 
 use self::messages as m;
+use self::messages::model_metadata_response::TensorMetadata;
+use self::messages::repository_index_response::ModelIndex;
 use super::deadline::Patience;
 use super::flight::Flight;
 use super::metrics::Spent;
@@ -147,7 +149,7 @@ fn tell(shared: &Shared, method: Method, body: Bytes) -> Result<Vec<u8>, Refusal
         }
         Method::RepositoryIndex => {
             let asked: m::RepositoryIndexRequest = read(body)?;
-            let models = catalogue.index(asked.ready).map(|(about, state, reason)| m::ModelIndex {
+            let models = catalogue.index(asked.ready).map(|(about, state, reason)| ModelIndex {
                 name: about.name.clone(),
                 version: about.version.clone(),
                 state: state.to_owned(),
@@ -159,9 +161,9 @@ fn tell(shared: &Shared, method: Method, body: Bytes) -> Result<Vec<u8>, Refusal
     })
 }
 
-fn ports(ports: &[Port]) -> Vec<m::TensorMetadata> {
+fn ports(ports: &[Port]) -> Vec<TensorMetadata> {
     let port =
-        |port: &Port| m::TensorMetadata { name: port.name.clone(), datatype: port.datatype.name().to_owned(), shape: axes(port) };
+        |port: &Port| TensorMetadata { name: port.name.clone(), datatype: port.datatype.name().to_owned(), shape: axes(port) };
     ports.iter().map(port).collect()
 }
 
