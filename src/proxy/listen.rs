@@ -24,20 +24,30 @@ use crate::proxy::body::rewrite::Habits;
 use crate::proxy::connection::meter::Meter;
 use crate::proxy::connection::metered::{Metered, Socket};
 use crate::proxy::exchange::in_flight::{Observer, Recorder};
+use crate::settings::ConfigHandle;
 
 /// What a data plane is made of.
 #[derive(Clone)]
 pub struct Parts {
-    /// Limits and timeouts.
-    pub config: Config,
+    /// Loaded once for each connection, when it is accepted: a connection keeps what it began with.
+    pub settings: ConfigHandle<ConnectionSettings>,
     /// Where requests go.
     pub target: Target,
-    /// How spans are asked for.
-    pub tracing: Tracing,
-    /// Who looks.
-    pub observer: Arc<dyn Observer>,
     /// The profiler's account of itself.
     pub counters: Arc<Counters>,
+}
+
+/// What a client connection goes by, from accept to close.
+#[derive(Clone)]
+pub struct ConnectionSettings {
+    /// Limits and timeouts.
+    pub config: Config,
+    /// Whether responses carry `Server-Timing`: the top-level key `respond_server_timing`.
+    pub respond_server_timing: bool,
+    /// How spans are asked for.
+    pub tracing: Tracing,
+    /// Sees every request.
+    pub observer: Arc<dyn Observer>,
 }
 
 /// Runs hyper's tasks where their owner can wait for them.
@@ -78,14 +88,9 @@ pub fn bind(address: SocketAddr, backlog: u32, shared: bool) -> io::Result<std::
 pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: CancellationToken) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let tasks = TaskTracker::new();
-    let recorder = Arc::new(Recorder {
-        config: parts.config.clone(),
-        counters: parts.counters.clone(),
-        observer: parts.observer.clone(),
-        habits: Habits::default(),
-    });
-    let pool = Arc::new(Pool::new(parts.config.pool_idle_timeout.get()));
-    let shared = Arc::new(Shared { target: parts.target, pool: pool.clone(), recorder: recorder.clone(), tasks: tasks.clone() });
+    let recorder = recorder(&parts);
+    let pool = Arc::new(Pool::new(recorder.load().config.pool_idle_timeout.get()));
+    let shared = Arc::new(Shared { target: parts.target, pool: pool.clone(), tasks: tasks.clone() });
     let mut sweep = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
@@ -93,7 +98,7 @@ pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: Cancella
             () = stop.cancelled() => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let connection = connection(stream, &recorder, parts.tracing.clone(), shared.clone(), stop.clone());
+                    let connection = connection(stream, &recorder.load(), shared.clone(), stop.clone());
                     tasks.spawn(connection);
                 }
                 Err(error) => {
@@ -102,7 +107,7 @@ pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: Cancella
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             },
-            _ = sweep.tick() => pool.sweep(),
+            _ = sweep.tick() => pool.sweep(recorder.load().config.pool_idle_timeout.get()),
         }
     }
     drop(listener);
@@ -111,16 +116,28 @@ pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: Cancella
     Ok(())
 }
 
+/// The recorder of connections that are accepted now: one for each value of the settings.
+fn recorder(parts: &Parts) -> ConfigHandle<Recorder> {
+    let (counters, habits) = (parts.counters.clone(), Arc::new(Habits::default()));
+    parts.settings.map(move |settings| Recorder {
+        config: settings.config.clone(),
+        respond_server_timing: settings.respond_server_timing,
+        tracing: settings.tracing.clone(),
+        counters: counters.clone(),
+        observer: settings.observer.clone(),
+        habits: habits.clone(),
+    })
+}
+
 fn connection(
     stream: TcpStream,
     recorder: &Arc<Recorder>,
-    tracing: Tracing,
     shared: Arc<Shared>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static {
     recorder.counters.bump(Counter::ConnectionsAccepted);
     let meter = Arc::new(Meter::default());
-    let service = Door::new(stack(recorder, meter.clone(), tracing, shared.clone()));
+    let service = Door::new(stack(recorder, meter.clone(), shared.clone()));
     let recorder = recorder.clone();
     async move {
         if let Err(error) = stream.set_nodelay(true) {

@@ -16,5 +16,5 @@ pub use error::response::{ERROR_FIELD, Verdict};
 pub use exchange::in_flight::Observer;
 pub use exchange::profiler::{Profiler, Reports};
 pub use layer::trace::Tracing;
-pub use listen::{Parts, bind, serve};
+pub use listen::{ConnectionSettings, Parts, bind, serve};
 pub use upstream::Target;

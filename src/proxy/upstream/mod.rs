@@ -29,7 +29,7 @@ use crate::ledger::{Kind, Outcome, Stamp};
 use crate::proxy::body::request::{Gate, RequestBody};
 use crate::proxy::body::response::ResponseBody;
 use crate::proxy::exchange::grpc::grpc_outcome;
-use crate::proxy::exchange::in_flight::{Live, Recorder};
+use crate::proxy::exchange::in_flight::Live;
 use crate::proxy::exchange::tracked_request::Call;
 use mux::Mux;
 
@@ -38,7 +38,6 @@ use mux::Mux;
 pub(crate) struct Shared {
     pub(crate) target: Target,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) recorder: Arc<Recorder>,
     pub(crate) tasks: TaskTracker,
 }
 
@@ -55,9 +54,9 @@ impl Upstream {
         Self { shared, mux: Arc::default() }
     }
 
-    fn speaks_h2(&self, version: Version) -> bool {
-        match self.shared.recorder.config.upstream_protocol {
-            UpstreamProtocol::Auto => version == Version::HTTP_2,
+    fn speaks_h2(call: &Call) -> bool {
+        match call.live.recorder.config.upstream_protocol {
+            UpstreamProtocol::Auto => call.request.version() == Version::HTTP_2,
             UpstreamProtocol::H1 => false,
             UpstreamProtocol::H2 => true,
         }
@@ -75,11 +74,7 @@ impl tower::Service<Call> for Upstream {
 
     fn call(&mut self, call: Call) -> Self::Future {
         let Self { shared, mux } = self.clone();
-        if self.speaks_h2(call.request.version()) {
-            Box::pin(over_h2(shared, mux, call))
-        } else {
-            Box::pin(over_h1(shared, call))
-        }
+        if Self::speaks_h2(&call) { Box::pin(over_h2(shared, mux, call)) } else { Box::pin(over_h1(shared, call)) }
     }
 }
 
