@@ -67,7 +67,7 @@ fn only_variables_of_lapwing_are_kept_and_one_names_the_file() {
 
 #[test]
 fn the_demo_has_defaults_and_bounds() {
-    let defaults = DemoArgs { seconds: None, rate: 200.0, clients: 4, listen: None, admin: None };
+    let defaults = DemoArgs { seconds: None, rate: 50.0, clients: 4, listen: None, admin: None };
     assert_eq!(parsed("lapwing demo").unwrap(), Command::Demo(defaults));
     assert_eq!((defaults.rate, defaults.clients), (Demo::default().rate, Demo::default().clients));
     assert_eq!(

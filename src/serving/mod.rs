@@ -25,4 +25,5 @@ pub use catalogue::{Catalogue, CatalogueError};
 pub use config::Config;
 pub use limits::Limits;
 pub use metrics::FAMILIES;
-pub use server::serve;
+pub use router::router;
+pub use server::{serve, serve_router};

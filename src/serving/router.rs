@@ -24,8 +24,8 @@ pub(super) struct Shared {
     pub(super) room: Arc<Semaphore>,
 }
 
-/// Every path.
-pub(super) fn router(catalogue: Arc<Catalogue>, limits: Limits) -> Router {
+/// Every path of the Open Inference Protocol, health and metrics, to be served by [`serve_router`](super::serve_router).
+pub fn router(catalogue: Arc<Catalogue>, limits: Limits) -> Router {
     let room = Arc::new(Semaphore::new(limits.max_in_flight.min(Semaphore::MAX_PERMITS)));
     rest::routes()
         .merge(grpc::routes())

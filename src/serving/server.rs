@@ -38,7 +38,15 @@ const CONNECTION_WINDOW: u32 = 8 << 20;
 ///
 /// None after the start: a connection's failure is its own, and one that cannot be accepted is waited for.
 pub async fn serve(listener: TcpListener, catalogue: Arc<Catalogue>, limits: Limits, stop: CancellationToken) -> io::Result<()> {
-    let router = router(catalogue, limits);
+    serve_router(listener, router(catalogue, limits), limits, stop).await
+}
+
+/// As [`serve`], with a router that may have layers of the caller's own.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub async fn serve_router(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) -> io::Result<()> {
     let owner = Owner::new();
     let tasks = owner.tasks();
     loop {

@@ -16,7 +16,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 
-use super::spans::resource_spans;
+use super::resource_spans;
 
 /// Requests whose spans may wait for the next batch: ten times what the demo's default load makes in 200 ms, and more.
 const QUEUE: usize = 4096;
@@ -29,14 +29,14 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The handler's end of the queue.
 #[derive(Clone, Debug)]
-pub(super) struct SpanQueue {
+pub(in crate::app::demo) struct SpanQueue {
     sender: mpsc::Sender<Vec<Span>>,
     dropped: Arc<AtomicU64>,
 }
 
 impl SpanQueue {
     /// Hands over one request's spans, or drops them where the queue is full.
-    pub(super) fn offer(&self, spans: Vec<Span>) {
+    pub(in crate::app::demo) fn offer(&self, spans: Vec<Span>) {
         if let Err(mpsc::error::TrySendError::Full(spans) | mpsc::error::TrySendError::Closed(spans)) =
             self.sender.try_send(spans)
         {
@@ -47,7 +47,7 @@ impl SpanQueue {
 
 /// The exporter's end.
 #[derive(Debug)]
-pub(super) struct Exporter {
+pub(in crate::app::demo) struct Exporter {
     receiver: mpsc::Receiver<Vec<Span>>,
     dropped: Arc<AtomicU64>,
     client: TraceServiceClient<Channel>,
@@ -58,7 +58,10 @@ pub(super) struct Exporter {
 /// # Errors
 ///
 /// Where the address makes no URI.
-pub(super) fn pair(to: SocketAddr, dropped: Arc<AtomicU64>) -> Result<(SpanQueue, Exporter), tonic::transport::Error> {
+pub(in crate::app::demo) fn pair(
+    to: SocketAddr,
+    dropped: Arc<AtomicU64>,
+) -> Result<(SpanQueue, Exporter), tonic::transport::Error> {
     let endpoint = Endpoint::from_shared(format!("http://{to}"))?.connect_timeout(TIMEOUT).timeout(TIMEOUT);
     let client = TraceServiceClient::new(endpoint.connect_lazy());
     let (sender, receiver) = mpsc::channel(QUEUE);
@@ -67,7 +70,7 @@ pub(super) fn pair(to: SocketAddr, dropped: Arc<AtomicU64>) -> Result<(SpanQueue
 
 impl Exporter {
     /// Exports until `stop`, then once more what is left.
-    pub(super) async fn run(mut self, stop: CancellationToken) {
+    pub(in crate::app::demo) async fn run(mut self, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !stop.is_cancelled() {
