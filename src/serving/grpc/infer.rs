@@ -10,28 +10,30 @@ use super::messages::infer_parameter::ParameterChoice;
 use super::messages::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use super::messages::model_infer_response::InferOutputTensor;
 use super::messages::{InferParameter, ModelInferRequest, ModelInferResponse};
-use crate::serving::deadline::Patience;
-use crate::serving::flight::Asked;
-use crate::serving::refusal::Refusal;
+use crate::serving::deadline::RequestTimeout;
+use crate::serving::error::RequestError;
+use crate::serving::in_flight::InferenceRequest;
 use lapwing_engine::service::{About, Answer};
 use lapwing_engine::tensor::{Datatype, Tensor};
 
-/// Bytes of the message before what serving asks of the model.
-pub(super) fn decode(message: ModelInferRequest, patience: Patience) -> Result<Asked, Refusal> {
+/// Decodes the message into what the model is asked; raw tensors share the message's memory.
+pub(super) fn decode(message: ModelInferRequest, timeout: RequestTimeout) -> Result<InferenceRequest, RequestError> {
     let raw = message.raw_input_contents;
     if !raw.is_empty() && raw.len() != message.inputs.len() {
         let (given, wanted) = (raw.len(), message.inputs.len());
-        return Err(Refusal::Input(format!("raw_input_contents: {given} are given for {wanted} inputs; all come so, or none")));
+        return Err(RequestError::Input(format!(
+            "raw_input_contents: {given} are given for {wanted} inputs; all come so, or none"
+        )));
     }
     let mut raw = raw.into_iter();
     let mut inputs = Vec::with_capacity(message.inputs.len());
     for (i, input) in message.inputs.into_iter().enumerate() {
         let place = format!("inputs[{i}] ({})", input.name);
-        inputs.push(tensor(input, raw.next()).map_err(|reason| Refusal::Input(format!("{place}: {reason}")))?);
+        inputs.push(tensor(input, raw.next()).map_err(|reason| RequestError::Input(format!("{place}: {reason}")))?);
     }
     let outputs = message.outputs.into_iter().enumerate().map(|(i, output)| wanted(i, output)).collect::<Result<_, _>>()?;
-    let patience = patience.and(timeout(&message.parameters)?);
-    Ok(Asked { inputs, outputs, patience })
+    let timeout = timeout.shorter_of(timeout_parameter(&message.parameters)?);
+    Ok(InferenceRequest { inputs, outputs, timeout })
 }
 
 fn tensor(input: InferInputTensor, raw: Option<Bytes>) -> Result<Tensor, String> {
@@ -56,25 +58,25 @@ fn tensor(input: InferInputTensor, raw: Option<Bytes>) -> Result<Tensor, String>
     Ok(Tensor { name: input.name, datatype, shape, data })
 }
 
-fn wanted(i: usize, output: InferRequestedOutputTensor) -> Result<String, Refusal> {
+fn wanted(i: usize, output: InferRequestedOutputTensor) -> Result<String, RequestError> {
     for refused in ["classification", "shared_memory_region"] {
         if output.parameters.contains_key(refused) {
-            return Err(Refusal::Input(format!("outputs[{i}] ({}): {refused}: is not served here", output.name)));
+            return Err(RequestError::Input(format!("outputs[{i}] ({}): {refused}: is not served here", output.name)));
         }
     }
     Ok(output.name)
 }
 
-/// Triton's parameter, in microseconds.
-fn timeout(parameters: &HashMap<String, InferParameter>) -> Result<Patience, Refusal> {
-    let Some(given) = parameters.get("timeout") else { return Ok(Patience::default()) };
+/// Reads Triton's parameter `timeout`, in microseconds.
+fn timeout_parameter(parameters: &HashMap<String, InferParameter>) -> Result<RequestTimeout, RequestError> {
+    let Some(given) = parameters.get("timeout") else { return Ok(RequestTimeout::default()) };
     let micros = match given.parameter_choice {
         Some(ParameterChoice::Int64Param(micros)) => u64::try_from(micros).ok(),
         Some(ParameterChoice::Uint64Param(micros)) => Some(micros),
         _ => None,
     };
-    let fault = || Refusal::Input(format!("parameters.timeout: {:?} is no number of microseconds", given.parameter_choice));
-    micros.map(Patience::of_micros).ok_or_else(fault)
+    let fault = || RequestError::Input(format!("parameters.timeout: {:?} is no number of microseconds", given.parameter_choice));
+    micros.map(RequestTimeout::from_micros).ok_or_else(fault)
 }
 
 /// The answer's message, encoded.
@@ -96,7 +98,7 @@ pub(super) fn encode(about: &About, id: String, answer: &Answer) -> Bytes {
     response.encode_to_vec().into()
 }
 
-/// Who ran it, and with what: as in REST.
+/// The parameters that say which executor and device ran the request, and in which batch; the same as in REST.
 fn parameters(about: &About, answer: &Answer) -> HashMap<String, InferParameter> {
     let text = |text: &str| ParameterChoice::StringParam(text.to_owned());
     let count = |count: usize| ParameterChoice::Int64Param(i64::try_from(count).unwrap_or(i64::MAX));

@@ -272,8 +272,8 @@ async fn the_shorter_of_both_deadlines_counts() {
         // the client's own clock may be the first to say so, by another code
         let code = call::<ModelInferResponse>(&c, "ModelInfer", late).await.unwrap_err().code();
         assert!([Code::DeadlineExceeded, Code::Cancelled].contains(&code), "{code:?}");
-        let patience = model.patience_ns.load(Ordering::SeqCst);
-        assert!((20_000_001..=300_000_000).contains(&patience), "{patience}");
+        let timeout = model.timeout_ns.load(Ordering::SeqCst);
+        assert!((20_000_001..=300_000_000).contains(&timeout), "{timeout}");
         let mut odd = tonic::Request::new(request().encode_to_vec());
         odd.metadata_mut().insert("grpc-timeout", "soon".parse().unwrap());
         let status = call::<ModelInferResponse>(&c, "ModelInfer", odd).await.unwrap_err();
