@@ -56,7 +56,7 @@ const TOKENS: Family = Family {
     labels: &["model", "kind"],
     help: "Tokens (rows, where a model has no sequences) of answered requests: executed with padding, or useful; each request adds its batch's over the calls in it.",
 };
-const in_flightIGHT: Family = Family {
+const IN_FLIGHT: Family = Family {
     name: "lapwing_engine_requests_in_flight",
     kind: Kind::Gauge,
     unit: None,
@@ -87,7 +87,7 @@ pub(super) const FALLBACK: Family = Family {
 };
 
 /// Every family of `/metrics`.
-pub const FAMILIES: &[Family] = &[REQUESTS, STAGES, BATCH_CALLS, BATCH_TOKENS, TOKENS, in_flightIGHT, READY, DEVICE, FALLBACK];
+pub const FAMILIES: &[Family] = &[REQUESTS, STAGES, BATCH_CALLS, BATCH_TOKENS, TOKENS, IN_FLIGHT, READY, DEVICE, FALLBACK];
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +216,7 @@ impl Default for Metrics {
             registry.register(BATCH_CALLS.name, trimmed(BATCH_CALLS.help), metrics.batch_calls.clone());
             registry.register(BATCH_TOKENS.name, trimmed(BATCH_TOKENS.help), metrics.batch_tokens.clone());
             registry.register(TOKENS.name, trimmed(TOKENS.help), metrics.tokens.clone());
-            registry.register(in_flightIGHT.name, trimmed(in_flightIGHT.help), metrics.in_flight.clone());
+            registry.register(IN_FLIGHT.name, trimmed(IN_FLIGHT.help), metrics.in_flight.clone());
             registry.register(READY.name, trimmed(READY.help), metrics.ready.clone());
             registry.register(DEVICE.name, trimmed(DEVICE.help), metrics.device.clone());
             registry.register(FALLBACK.name, trimmed(FALLBACK.help), metrics.fallback.clone());
