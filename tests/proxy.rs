@@ -25,8 +25,9 @@ use http::{HeaderMap, Method};
 use lapwing::attribution::merge;
 use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing::metrics::{Counter, Counters, Labels};
+use lapwing::net::{self, Target};
 use lapwing::protocol::Tap;
-use lapwing::proxy::{self, Config, Observer, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
+use lapwing::proxy::{self, Config, Observer, Parts, Profiler, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing::settings::{Size, Switch};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -44,7 +45,7 @@ struct Proxy {
 
 impl Proxy {
     fn start(upstream: SocketAddr, config: Config, observer: Arc<dyn Observer>, counters: Arc<Counters>) -> Self {
-        let listener = proxy::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
+        let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
         let address = listener.local_addr().unwrap();
         let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), forced: Arc::new(|_| ()) };
         let target = Target::Tcp(upstream.to_string());

@@ -21,8 +21,8 @@ use crate::config::Loaded;
 use crate::export::{self, Surfaces};
 use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry};
+use crate::net::Target;
 use crate::protocol::Tokenizers;
-use crate::proxy::Target;
 use crate::serving::Catalogue;
 
 /// How long the last telemetry may take to be passed on at the end.
@@ -191,6 +191,6 @@ fn probe(target: Target, models: Option<Arc<Catalogue>>) -> export::Probing {
         if let Some(models) = models {
             models.readiness()?;
         }
-        target.probe(PROBE).await
+        target.probe(PROBE).await.map_err(|error| format!("cannot connect to the upstream {target}: {error}"))
     })
 }

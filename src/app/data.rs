@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::net;
 use crate::proxy::{self, Parts};
 
 /// Binds the workers' listeners: all on one address, of which the first may choose the port.
 pub(super) fn bind(address: SocketAddr, workers: usize, backlog: u32) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
-    let first = proxy::bind(address, backlog, workers > 1)?;
+    let first = net::bind(address, backlog, workers > 1)?;
     let address = first.local_addr()?;
     let mut listeners = vec![first];
     for _ in 1..workers {
-        listeners.push(proxy::bind(address, backlog, true)?);
+        listeners.push(net::bind(address, backlog, true)?);
     }
     Ok((address, listeners))
 }

@@ -15,8 +15,9 @@ use crate::attribution::{Rules, adapters};
 use crate::config::{Config, Loaded};
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
+use crate::net::{self, Target};
 use crate::protocol::{Protocols, TokenizerError, Tokenizers};
-use crate::proxy::{self, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
+use crate::proxy::{self, Parts, Profiler, TraceSampling, Tracing, UpstreamProtocol};
 use crate::settings::{Bind, Switch, Upstream};
 
 /// Closed ledgers that may wait for the aggregator, which looks every 20 ms: enough for 200,000 requests a second.
@@ -187,7 +188,7 @@ fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
 }
 
 fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {
-    proxy::bind(to.get(), 128, false).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
+    net::bind(to.get(), 128, false).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
 }
 
 fn receiver(key: &'static str, to: &Switch<Bind>) -> Result<Option<TcpListener>, StartError> {

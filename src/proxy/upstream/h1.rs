@@ -51,7 +51,7 @@ pub(crate) async fn exchange(
 async fn connect(shared: &Shared, live: &Arc<Live>) -> Result<Link, Error> {
     let began = Stamp::now();
     let config = &shared.recorder.config;
-    let connected = shared.target.connect(config.connect_timeout.get()).await;
+    let connected = super::connect(shared).await;
     live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
     let socket = connected?;
     shared.recorder.counters.bump(Counter::UpstreamConnected);

@@ -15,9 +15,10 @@ use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 
 use crate::ledger::Stamp;
+use crate::net::Socket;
 use crate::proxy::config::Config;
 use crate::proxy::error::Error;
-use crate::proxy::io::{Metered, Socket};
+use crate::proxy::io::Metered;
 use crate::proxy::meter::Meter;
 use crate::proxy::request::RequestBody;
 use crate::proxy::watch::Watch;

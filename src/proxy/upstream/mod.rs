@@ -5,7 +5,6 @@ mod h1;
 mod link;
 mod mux;
 mod pool;
-mod target;
 mod upgrade;
 
 use std::future::Future;
@@ -15,13 +14,11 @@ use std::task::{Context, Poll};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use hyper::upgrade::OnUpgrade;
-use tokio_util::task::TaskTracker;
 
 pub(crate) use h1::explain_body;
 pub(crate) use link::Link;
 pub(crate) use mux::{CONNECTION_WINDOW, STREAM_WINDOW};
 pub(crate) use pool::Pool;
-pub use target::Target;
 
 use super::call::Call;
 use super::config::UpstreamProtocol;
@@ -31,6 +28,7 @@ use super::live::{Live, Recorder};
 use super::request::{Gate, RequestBody};
 use super::response::ResponseBody;
 use crate::ledger::{Kind, Outcome, Stamp};
+use crate::net::{ConnectError, Socket, Target, Tasks};
 use mux::Mux;
 
 /// What the requests of one worker share.
@@ -39,7 +37,7 @@ pub(crate) struct Shared {
     pub(crate) target: Target,
     pub(crate) pool: Arc<Pool>,
     pub(crate) recorder: Arc<Recorder>,
-    pub(crate) tasks: TaskTracker,
+    pub(crate) tasks: Tasks,
 }
 
 /// The upstream as one client connection sees it.
@@ -113,6 +111,15 @@ async fn over_h1(shared: Arc<Shared>, call: Call) -> Result<Response<ResponseBod
         return Ok(response.map(|body| ResponseBody::upstream(body, None, head)));
     }
     Ok(response.map(|body| ResponseBody::upstream(body, Some((link, shared.pool.clone())), head)))
+}
+
+/// Connects to the upstream, within `connect_timeout`.
+async fn connect(shared: &Shared) -> Result<Socket, Error> {
+    let (target, limit) = (&shared.target, shared.recorder.config.connect_timeout.get());
+    target.connect(limit).await.map_err(|error| match error {
+        ConnectError::Io(cause) => Error::Connect { upstream: target.to_string(), cause },
+        ConnectError::Timeout(limit) => Error::ConnectTimeout { upstream: target.to_string(), limit },
+    })
 }
 
 fn refuse_tunnel(request: &Request<RequestBody>) -> Result<(), Error> {

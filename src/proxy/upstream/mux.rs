@@ -11,13 +11,12 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
-use super::Shared;
 use super::h1::{explain, overdue, patience};
+use super::{Shared, connect};
 use crate::ledger::{Event, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::proxy::error::Error;
 use crate::proxy::io::Metered;
-use crate::proxy::listen::Tasks;
 use crate::proxy::live::Live;
 use crate::proxy::meter::Meter;
 use crate::proxy::request::RequestBody;
@@ -80,12 +79,12 @@ impl Mux {
             return Ok((sender.clone(), true));
         }
         let began = Stamp::now();
-        let connected = shared.target.connect(limit).await;
+        let connected = connect(shared).await;
         live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
         let socket = connected?;
         shared.recorder.counters.bump(Counter::UpstreamConnected);
         let io = TokioIo::new(Metered::upstream(socket, Arc::new(Meter::default())));
-        let (sender, connection) = http2::Builder::new(Tasks(shared.tasks.clone()))
+        let (sender, connection) = http2::Builder::new(shared.tasks.clone())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(u32::try_from(shared.recorder.config.max_header_bytes.get()).unwrap_or(u32::MAX))

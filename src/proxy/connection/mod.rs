@@ -1,0 +1,5 @@
+//! The clients' connections.
+
+mod serve;
+
+pub use serve::{Parts, serve};
