@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use tower::{Service, ServiceBuilder};
 
 use super::layer::trace::Tracing;
-use super::layer::{admit, amend, classify, ledger, rescue, trace, whole};
-use super::live::Recorder;
-use super::meter::Meter;
-use super::response::ResponseBody;
+use super::layer::{admit, amend, buffered_response, classify, ledger, rescue, trace};
 use super::upstream::{Shared, Upstream};
+use crate::proxy::body::response::ResponseBody;
+use crate::proxy::connection::meter::Meter;
+use crate::proxy::exchange::in_flight::Recorder;
 
 /// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive: a lock that is never contended (a
 /// connection's requests are dispatched by one task) costs less than a clone of the stack for each request.
@@ -45,7 +45,7 @@ pub(crate) fn stack(
     shared: Arc<Shared>,
 ) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static {
     ServiceBuilder::new()
-        .layer(whole::WholeLayer) // waits for bodies whose length is still to be known; outside ledger, whose guard they need
+        .layer(buffered_response::WholeLayer) // waits for bodies whose length is still to be known; outside ledger, whose guard they need
         .layer(ledger::layer(recorder.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
         .layer(rescue::RescueLayer) // any error below becomes a response that says whose it is
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name

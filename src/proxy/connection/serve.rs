@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Counter, Counters};
 use crate::net::{self, AcceptLimits, Accepted, Target, Tasks};
-use crate::proxy::amended::Habits;
+use crate::proxy::body::rewrite::Habits;
 use crate::proxy::config::Config;
-use crate::proxy::io::Metered;
+use crate::proxy::connection::meter::Meter;
+use crate::proxy::connection::metered::Metered;
+use crate::proxy::exchange::in_flight::{Observer, Recorder};
 use crate::proxy::layer::trace::Tracing;
-use crate::proxy::live::{Observer, Recorder};
-use crate::proxy::meter::Meter;
 use crate::proxy::stack::{Door, stack};
 use crate::proxy::upstream::{CONNECTION_WINDOW, Pool, STREAM_WINDOW, Shared};
 

@@ -19,14 +19,14 @@ use tower::Service;
 use crate::ledger::{Event, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::protocol::amend::{Added, Habit, Route, ask};
-use crate::proxy::amended::{MAX_WHOLE_BYTES, Undo};
-use crate::proxy::call::Call;
+use crate::proxy::body::request::RequestBody;
+use crate::proxy::body::response::ResponseBody;
+use crate::proxy::body::rewrite::{MAX_WHOLE_BYTES, Undo};
+use crate::proxy::connection::lazy_deadline::Watch;
 use crate::proxy::error::Error;
-use crate::proxy::live::{Live, Recorder};
-use crate::proxy::request::RequestBody;
-use crate::proxy::response::ResponseBody;
+use crate::proxy::exchange::in_flight::{Live, Recorder};
+use crate::proxy::exchange::tracked_request::Call;
 use crate::proxy::upstream::explain_body;
-use crate::proxy::watch::Watch;
 
 /// The largest request body that may be changed, in bytes.
 const MAX_BODY_BYTES: usize = 1 << 20;

@@ -15,9 +15,9 @@ use super::Shared;
 use super::link::Link;
 use crate::ledger::{Event, Stage, Stamp};
 use crate::metrics::Counter;
+use crate::proxy::body::request::{RequestBody, RequestBodyError};
 use crate::proxy::error::Error;
-use crate::proxy::live::Live;
-use crate::proxy::request::{RequestBody, RequestBodyError};
+use crate::proxy::exchange::in_flight::Live;
 
 /// Carries `request` to the upstream and waits for the response's head.
 pub(crate) async fn exchange(

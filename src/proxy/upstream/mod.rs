@@ -20,15 +20,15 @@ pub(crate) use link::Link;
 pub(crate) use mux::{CONNECTION_WINDOW, STREAM_WINDOW};
 pub(crate) use pool::Pool;
 
-use super::call::Call;
 use super::config::UpstreamProtocol;
 use super::error::Error;
-use super::grpc::grpc_outcome;
-use super::live::{Live, Recorder};
-use super::request::{Gate, RequestBody};
-use super::response::ResponseBody;
 use crate::ledger::{Kind, Outcome, Stamp};
 use crate::net::{ConnectError, Socket, Target, Tasks};
+use crate::proxy::body::request::{Gate, RequestBody};
+use crate::proxy::body::response::ResponseBody;
+use crate::proxy::exchange::grpc::grpc_outcome;
+use crate::proxy::exchange::in_flight::{Live, Recorder};
+use crate::proxy::exchange::tracked_request::Call;
 use mux::Mux;
 
 /// What the requests of one worker share.

@@ -15,12 +15,12 @@ use super::h1::{explain, overdue, patience};
 use super::{Shared, connect};
 use crate::ledger::{Event, Stage, Stamp};
 use crate::metrics::Counter;
+use crate::proxy::body::request::RequestBody;
+use crate::proxy::connection::lazy_deadline::Watch;
+use crate::proxy::connection::meter::Meter;
+use crate::proxy::connection::metered::Metered;
 use crate::proxy::error::Error;
-use crate::proxy::io::Metered;
-use crate::proxy::live::Live;
-use crate::proxy::meter::Meter;
-use crate::proxy::request::RequestBody;
-use crate::proxy::watch::Watch;
+use crate::proxy::exchange::in_flight::Live;
 
 /// A stream's window: what a slow reader lets the other side send ahead.
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;

@@ -15,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::Shared;
 use super::link::Link;
 use crate::ledger::{Kind, Outcome, Stamp};
-use crate::proxy::live::Live;
-use crate::proxy::watch::Watch;
+use crate::proxy::connection::lazy_deadline::Watch;
+use crate::proxy::exchange::in_flight::Live;
 
 /// Closes the ledger as cancelled if the splice is dropped, or fails, before the stream has ended.
 struct Spliced(Arc<Live>);

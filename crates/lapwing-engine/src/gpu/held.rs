@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::gpu::{Target, route};
     use crate::plan::Rows;
-    use crate::plan_tests::{every, plans};
+    use crate::tests::plans::{every, plans};
 
     fn account(name: &str, precision: &Precision, size: Size) -> (Plan, Account) {
         let (_, plan) = plans(name);

@@ -7,7 +7,7 @@ use crate::gpu::args::{Bases, Field};
 use crate::gpu::kernel;
 use crate::gpu::route::{self, Route, Way};
 use crate::plan::Size;
-use crate::plan_tests::{every, plans};
+use crate::tests::plans::{every, plans};
 
 fn precisions() -> [Precision; 4] {
     [Precision::Fp32, Precision::Tf32, Precision::Fp16, Precision::Int8(Vec::new())]

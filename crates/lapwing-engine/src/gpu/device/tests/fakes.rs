@@ -48,6 +48,7 @@ fn build() -> PathBuf {
 }
 
 /// The folder of a driver that runs the kernels of an MLP, and those that measure.
+#[allow(dead_code, reason = "the GPU tests of `engine bench`, which use it, have no access to it for now")]
 pub(crate) fn kernels() -> PathBuf {
     if let Some(folder) = std::env::var_os("LAPWING_FAKES") {
         return folder.into();
