@@ -10,7 +10,7 @@ mod stack;
 mod upstream;
 
 pub use config::{Config, TraceSampling, UpstreamProtocol};
-pub use connection::{Parts, serve};
+pub use connection::{ConnectionSettings, Parts, serve};
 pub use error::Error;
 pub use error::response::{ERROR_FIELD, Verdict};
 pub use exchange::in_flight::Observer;

@@ -8,7 +8,6 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tower::{Service, ServiceBuilder};
 
-use super::layer::trace::Tracing;
 use super::layer::{admit, amend, buffered_response, classify, ledger, rescue, trace};
 use super::upstream::{Shared, Upstream};
 use crate::proxy::body::response::ResponseBody;
@@ -41,7 +40,6 @@ impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> f
 pub(crate) fn stack(
     recorder: &Arc<Recorder>,
     meter: Arc<Meter>,
-    tracing: Tracing,
     shared: Arc<Shared>,
 ) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static {
     ServiceBuilder::new()
@@ -50,7 +48,7 @@ pub(crate) fn stack(
         .layer(rescue::RescueLayer) // any error below becomes a response that says whose it is
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
-        .layer(trace::layer(tracing)) // the key of late attribution; after admission, for only what goes on needs a span
+        .layer(trace::layer(recorder.tracing.clone())) // the key of late attribution; after admission, for only what goes on needs a span
         .layer(amend::AmendLayer) // asks for more, if configured; last, for only what goes on is worth reading first
         .service(Upstream::new(shared)) // the upstream window; reads reports off head and trailers
 }

@@ -6,4 +6,4 @@ pub(crate) mod meter;
 pub(crate) mod metered;
 mod serve;
 
-pub use serve::{Parts, serve};
+pub use serve::{ConnectionSettings, Parts, serve};

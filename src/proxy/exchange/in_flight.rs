@@ -20,6 +20,7 @@ use crate::proxy::config::Config;
 use crate::proxy::connection::client_waits::Waits;
 use crate::proxy::connection::meter::Meter;
 use crate::proxy::exchange::body_reader::Reading;
+use crate::proxy::layer::trace::Tracing;
 
 /// Who looks at the traffic. Called on the request path: must be quick, must not wait.
 pub trait Observer: Send + Sync {
@@ -33,13 +34,17 @@ pub trait Observer: Send + Sync {
     fn closed(&self, ledger: Ledger);
 }
 
-/// What every request of a data plane shares.
+/// What every request of a connection shares: the settings in force when the connection was accepted, and the observer.
 pub(crate) struct Recorder {
     pub(crate) config: Config,
+    /// Whether responses carry `Server-Timing`.
+    pub(crate) respond_server_timing: bool,
+    /// How spans are asked for.
+    pub(crate) tracing: Tracing,
     pub(crate) counters: Arc<Counters>,
     pub(crate) observer: Arc<dyn Observer>,
-    /// What was learnt of the upstream.
-    pub(crate) habits: Habits,
+    /// What was learnt of the upstream: by the worker, not by the connection.
+    pub(crate) habits: Arc<Habits>,
 }
 
 impl std::fmt::Debug for Recorder {

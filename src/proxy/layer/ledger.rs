@@ -73,7 +73,7 @@ where
             live.with(|ledger| ledger.observe(Stage::Queue, Event::Pipelined, began, before));
         }
         let guard = Some(Guard(live.clone()));
-        let takes_trailers = self.recorder.config.respond_server_timing && server_timing::takes_trailers(&request);
+        let takes_trailers = self.recorder.respond_server_timing && server_timing::takes_trailers(&request);
         let request = request.map(|body| RequestBody::new(body, live.clone()));
         ResponseFuture { answer: self.inner.call(Call { request, live }), guard, takes_trailers }
     }
@@ -107,8 +107,8 @@ where
             return Poll::Ready(Ok(response));
         }
         let mut response = response;
-        let timed = guard.0.recorder.config.respond_server_timing
-            && server_timing::announce(&mut response, &guard.0, *this.takes_trailers);
+        let timed =
+            guard.0.recorder.respond_server_timing && server_timing::announce(&mut response, &guard.0, *this.takes_trailers);
         Poll::Ready(Ok(response.map(|body| body.guarded(guard, timed))))
     }
 }

@@ -38,7 +38,7 @@ pub(crate) async fn exchange(
             Ok(response) => return Ok((response, link)),
             Err((_, Some(unwritten))) if reused => {
                 // the upstream closed the idle connection just now: nothing was written, so nothing can happen twice
-                shared.recorder.counters.bump(Counter::UpstreamRetried);
+                live.recorder.counters.bump(Counter::UpstreamRetried);
                 live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Attempt, attempt, Stamp::now()));
                 attempt = Stamp::now();
                 request = *unwritten;
@@ -50,12 +50,11 @@ pub(crate) async fn exchange(
 
 async fn connect(shared: &Shared, live: &Arc<Live>) -> Result<Link, Error> {
     let began = Stamp::now();
-    let config = &shared.recorder.config;
-    let connected = super::connect(shared).await;
+    let connected = super::connect(shared, live).await;
     live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
     let socket = connected?;
-    shared.recorder.counters.bump(Counter::UpstreamConnected);
-    Link::open(socket, config).await
+    live.recorder.counters.bump(Counter::UpstreamConnected);
+    Link::open(socket, &live.recorder.config).await
 }
 
 type Failed = (Error, Option<Box<Request<RequestBody>>>);
