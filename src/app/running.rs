@@ -16,7 +16,7 @@ use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
 use crate::net::{self, Target};
 use crate::protocol::{TokenizerError, Tokenizers};
-use crate::proxy::{self, Parts};
+use crate::proxy::Parts;
 use crate::settings::{Bind, ConfigCell, Switch};
 
 /// Closed ledgers that may wait for the aggregator, which looks every 20 ms: enough for 200,000 requests a second.
@@ -122,7 +122,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         queue: queue.clone(),
         target: target.clone(),
         tokenizers,
-        models: engine.as_ref().map(|engine| engine.catalogue().clone()),
+        models: engine.as_ref().map(Hosted::models),
         phases: phases.clone(),
     };
     let control = control.spawn()?;

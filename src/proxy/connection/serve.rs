@@ -62,7 +62,7 @@ pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: Cancella
     let shared = Arc::new(Shared { target: parts.target, pool: pool.clone(), tasks: tasks.clone() });
     let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, ..AcceptLimits::default() };
     let accepting = net::accept(listener, limits, &tasks, &stop, |accepted| {
-        connection(accepted, &recorder.load(), shared.clone(), stop.clone())
+        connection(accepted, recorder.load(), shared.clone(), stop.clone())
     });
     tokio::select! {
         biased;
@@ -97,14 +97,13 @@ fn recorder(parts: &Parts) -> ConfigHandle<Recorder> {
 
 fn connection(
     accepted: Accepted,
-    recorder: &Arc<Recorder>,
+    recorder: Arc<Recorder>,
     shared: Arc<Shared>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static {
     recorder.counters.bump(Counter::ConnectionsAccepted);
     let meter = Arc::new(Meter::default());
-    let service = Door::new(stack(recorder, meter.clone(), shared.clone()));
-    let recorder = recorder.clone();
+    let service = Door::new(stack(&recorder, meter.clone(), shared.clone()));
     async move {
         let Accepted { socket, peer, permit: _permit } = accepted;
         let io = TokioIo::new(Metered::client(socket, meter, recorder.clone()));
