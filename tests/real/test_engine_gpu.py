@@ -237,7 +237,7 @@ def test_without_cublaslt_our_own_kernels_do_all_products(drivers, mlp, tmp_path
     assert gpu.share(reply.outputs["y"], Reference(mlp)(feeds)["y"], "fp32") <= 1
     engine.process.stop()
     (line,) = [line for line in engine.process.output().splitlines() if "cannot be loaded" in line]
-    assert "products are done by our own kernels" in line and f"{tmp_path}/libcublasLt.so.12" in line
+    assert "products run on Lapwing's own kernels" in line and f"{tmp_path}/libcublasLt.so.12" in line
 
 
 @pytest.mark.parametrize("model", ["mlp", "encoder"])
