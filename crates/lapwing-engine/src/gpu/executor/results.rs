@@ -1,25 +1,25 @@
-//! What came of a batch: the outputs that were wanted, or the id that a table does not have.
+//! The result of a batch: the wanted outputs, or an id that is out of its table's range.
 
 use super::GpuError;
-use super::state::Run;
+use super::state::PreparedRun;
 use crate::cpu::embed::EmbedError;
 use crate::cpu::{Batch, Input, RunError};
 use crate::gpu::args::Control;
-use crate::gpu::layout::Home;
-use crate::gpu::lower::Slot;
+use crate::gpu::layout::ValueLocation;
+use crate::gpu::lower::PortSlot;
 use crate::plan::{Op, Size};
 
-impl Run<'_> {
-    /// Looks whether a lookup was told an id that its table does not have.
-    pub(super) fn told(&mut self) -> Result<(), GpuError> {
-        let Self { executor, held, .. } = self;
-        if held.control.flag(Control::FAULT)? == 0 {
+impl PreparedRun<'_> {
+    /// Checks whether a lookup reported an id that is out of its table's range.
+    pub(super) fn check_fault(&mut self) -> Result<(), GpuError> {
+        let Self { executor, memory, .. } = self;
+        if memory.control.flag(Control::FAULT)? == 0 {
             return Ok(());
         }
         let mut words = [0_u32; 4];
         for (at, word) in words.iter_mut().enumerate() {
-            *word = held.control.flag(Control::FAULT + at)?;
-            held.control.set_flag(Control::FAULT + at, 0)?;
+            *word = memory.control.flag(Control::FAULT + at)?;
+            memory.control.set_flag(Control::FAULT + at, 0)?;
         }
         let [node, table, token, value] = words;
         let plan = executor.plan();
@@ -32,7 +32,7 @@ impl Run<'_> {
         Err(RunError::Id(error).into())
     }
 
-    /// Reads the outputs that are wanted.
+    /// Reads the wanted outputs.
     pub(super) fn read(
         &mut self,
         batch: &Batch<'_>,
@@ -40,7 +40,7 @@ impl Run<'_> {
         wanted: &[bool],
         outputs: &mut Vec<Vec<f32>>,
     ) -> Result<(), GpuError> {
-        let Self { executor, held, sized, bytes, .. } = self;
+        let Self { executor, memory, sized, bytes, .. } = self;
         let plan = executor.plan();
         outputs.resize_with(plan.outputs.len(), Vec::new);
         for (at, port) in plan.outputs.iter().enumerate() {
@@ -50,17 +50,17 @@ impl Run<'_> {
                 continue;
             }
             let value = plan.value(port.value);
-            if let Home::Input(input) = executor.prepared.stored[port.value.0].home {
+            if let ValueLocation::Input(input) = executor.prepared.stored[port.value.0].location {
                 if let Input::F32(data) = batch.inputs[input] {
                     output.extend_from_slice(data);
                 }
                 continue;
             }
-            let Slot { offset, width, stride, .. } = sized.program.places.outputs[at];
+            let PortSlot { offset, width, stride, .. } = sized.program.layout.outputs[at];
             bytes.resize(4 * stride * size.rows(value.rows), 0);
-            held.to_host.read(offset, bytes)?;
+            memory.to_host.read(offset, bytes)?;
             let (numbers, _) = bytes.as_chunks::<4>();
-            // rows without gaps are one
+            // rows without gaps are copied as one row
             let (width, stride) = if stride == width { (numbers.len(), numbers.len()) } else { (width, stride) };
             for row in numbers.chunks_exact(stride.max(1)) {
                 output.extend(row[..width].iter().map(|x| f32::from_le_bytes(*x)));

@@ -1,50 +1,51 @@
-//! Where a program's values lie: inputs behind the header, outputs that are wanted one behind another, and all else in the arena.
+//! The memory layout of a program: inputs after the header, the wanted outputs one after another, and everything else
+//! in the arena.
 
 use std::collections::BTreeSet;
 
 use super::header_bytes;
 use crate::gpu::Capacity;
-use crate::gpu::layout::{Kind, Stored};
+use crate::gpu::layout::{Kind, StoredValue};
 use crate::plan::{Arena, Plan, Port, ValueId};
 
-/// An input's or output's place.
+/// The location of an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// From the region's beginning, in bytes.
+pub struct PortSlot {
+    /// Bytes from the beginning of the region.
     pub offset: usize,
     /// Elements of a row.
     pub width: usize,
-    /// Elements from row to row.
+    /// Elements from one row to the next.
     pub stride: usize,
-    /// What they are.
+    /// The type of the elements.
     pub kind: Kind,
 }
 
-/// The places of a program.
+/// The memory layout of a program.
 #[derive(Clone, Debug)]
-pub struct Places {
-    /// Of what nodes make.
+pub struct MemoryLayout {
+    /// The nodes' results.
     pub arena: Arena,
-    /// Of each output that nobody wants, but that is made for another one: its place behind the arena.
+    /// For each output that is computed only because another one depends on it: its offset after the arena.
     pub unwanted: Vec<Option<usize>>,
-    /// Bytes of these.
+    /// Total size of these, in bytes.
     pub unwanted_bytes: usize,
-    /// Bytes behind them that nodes need for themselves, one at a time.
+    /// The nodes' scratch memory after them, in bytes; nodes use it one at a time.
     pub scratch: usize,
-    /// Of each input.
-    pub inputs: Vec<Slot>,
-    /// Bytes of the header and all inputs.
+    /// The location of each input.
+    pub inputs: Vec<PortSlot>,
+    /// Size of the header and all inputs, in bytes.
     pub input_bytes: usize,
-    /// Of each output that is wanted; one that has two names has its first one's.
-    pub outputs: Vec<Slot>,
-    /// Bytes of all that are wanted.
+    /// The location of each wanted output; an output under a second name has the location of the first.
+    pub outputs: Vec<PortSlot>,
+    /// Total size of the wanted outputs, in bytes.
     pub output_bytes: usize,
 }
 
-impl Places {
-    /// Lays out the values of the nodes that are needed.
+impl MemoryLayout {
+    /// Lays out the values of the needed nodes.
     #[must_use]
-    pub fn new(plan: &Plan, stored: &[Stored], capacity: Capacity, needed: &BTreeSet<usize>, wanted: &[bool]) -> Self {
+    pub fn new(plan: &Plan, stored: &[StoredValue], capacity: Capacity, needed: &BTreeSet<usize>, wanted: &[bool]) -> Self {
         let bytes = |id: ValueId| {
             let is_made = needed.iter().any(|at| plan.nodes[*at].output == id);
             if is_made { stored[id.0].bytes(capacity.rows(plan.value(id).rows)) } else { 0 }
@@ -64,37 +65,37 @@ impl Places {
         Self { arena, unwanted, unwanted_bytes, scratch: 0, inputs, input_bytes, outputs, output_bytes }
     }
 
-    /// Where in the arena nodes have what they need for themselves.
+    /// The offset of the scratch memory in the arena region.
     #[must_use]
     pub const fn scratch_from(&self) -> usize {
         self.arena.bytes() + self.unwanted_bytes
     }
 
-    /// Bytes of the arena with what nodes need for themselves.
+    /// Size of the arena region in bytes, scratch included.
     #[must_use]
     pub const fn arena_bytes(&self) -> usize {
         self.scratch_from() + self.scratch
     }
 }
 
-/// Ports one behind another; those that are not in have no room.
+/// Lays out ports one after another; ports that `is_in` excludes take no space.
 fn line(
     plan: &Plan,
     ports: &[Port],
-    stored: &[Stored],
+    stored: &[StoredValue],
     capacity: Capacity,
     from: usize,
     is_in: impl Fn(ValueId) -> bool,
-) -> (Vec<Slot>, usize) {
+) -> (Vec<PortSlot>, usize) {
     let mut end = from;
-    let mut slots: Vec<Slot> = Vec::with_capacity(ports.len());
+    let mut slots: Vec<PortSlot> = Vec::with_capacity(ports.len());
     for (at, port) in ports.iter().enumerate() {
         if let Some(first) = ports[..at].iter().position(|other| other.value == port.value) {
             slots.push(slots[first]);
             continue;
         }
         let (value, how) = (plan.value(port.value), stored[port.value.0]);
-        slots.push(Slot { offset: end, width: value.width, stride: how.stride, kind: how.kind });
+        slots.push(PortSlot { offset: end, width: value.width, stride: how.stride, kind: how.kind });
         if is_in(port.value) {
             end += how.bytes(capacity.rows(value.rows));
         }
