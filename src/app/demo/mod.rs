@@ -4,6 +4,7 @@
 //! The model is served by `serving/` and run by the engine. The parts know one another by socket addresses only: [`run`] starts the
 //! server ([`start_server`]), puts Lapwing in front of it, and lets [`Demo::drive`] send the load and draw the table.
 
+mod cli;
 mod client;
 mod load;
 mod report;
@@ -18,6 +19,8 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub use cli::DemoArgs;
+pub(super) use cli::run_command;
 pub use load::run_load;
 pub use report::Report;
 pub use run::{DemoError, Places, run};
