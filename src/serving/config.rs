@@ -265,7 +265,7 @@ impl Config {
             };
             if !is_name(name) || version.parse::<u64>().is_err() {
                 let reason = "must be NAME or NAME@VERSION: letters, digits, _, - and dots, and a whole number";
-                checks.error_response(&format!("models.{key}"), path.display(), reason);
+                checks.fault(&format!("models.{key}"), path.display(), reason);
             }
         }
         let mut seen: Vec<Wanted<'_>> = Vec::new();

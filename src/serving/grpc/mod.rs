@@ -110,7 +110,7 @@ async fn answer(
     if let Method::ModelInfer = method {
         return model_infer(shared, arrival, came, metadata.into_headers(), body).await;
     }
-    metadata(shared, method, body).map(|body| tonic::Response::new(body.into())).map_err(|error| error.to_grpc())
+    answer_metadata(shared, method, body).map(|body| tonic::Response::new(body.into())).map_err(|error| error.to_grpc())
 }
 
 fn read<M: Message + Default>(body: Bytes) -> Result<M, RequestError> {
@@ -118,7 +118,7 @@ fn read<M: Message + Default>(body: Bytes) -> Result<M, RequestError> {
 }
 
 /// Every method but the one that runs a model.
-fn metadata(shared: &ServerState, method: Method, body: Bytes) -> Result<Vec<u8>, RequestError> {
+fn answer_metadata(shared: &ServerState, method: Method, body: Bytes) -> Result<Vec<u8>, RequestError> {
     let catalogue = &shared.catalogue;
     let find = |name: &str, version: &str| catalogue.find(name, Some(version).filter(|version| !version.is_empty()));
     Ok(match method {
