@@ -174,13 +174,13 @@ mod tests {
         let (to, server) = start_server(SocketAddr::from(([127, 0, 0, 1], 1))).unwrap();
         let stop = CancellationToken::new();
         let end = async {
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
             stop.cancel();
         };
-        let (report, ()) = tokio::join!(run_load(to, 200.0, 3, stop.clone()), end);
+        let (report, ()) = tokio::join!(run_load(to, 50.0, 3, stop.clone()), end);
         server.stop();
         assert_eq!((report.errors, report.first_error.as_deref()), (0, None));
-        assert!(report.requests > 20, "{report}");
+        assert!(report.requests > 10, "{report}");
         assert!(report.accuracy() > 0.8, "{report}");
         assert_eq!(report.latency.len(), report.requests);
     }

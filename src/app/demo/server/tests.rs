@@ -84,7 +84,7 @@ async fn faults_are_answered_with_400_and_the_reason() {
     };
     let floats = r#"{"inputs":[{"name":"ticket_ids","shape":[1],"datatype":"FP32","data":[1]}]}"#;
     for (body, reason) in [
-        ("{".to_owned(), "EOF while parsing"),
+        ("{".to_owned(), "?: EOF while parsing"),
         (by_ids(&[-3]), "ticket_ids: -3 is not in the feature table"),
         (by_ids(&[]), "ticket_ids: expected shape [N] with 1 to 256 rows, got [0]"),
         (by_ids(&[id(0); 257]), "ticket_ids: expected shape [N] with 1 to 256 rows, got [257]"),

@@ -144,7 +144,10 @@ mod tests {
         let features = features(30, 10);
         let ids: Vec<i64> = (0..30).map(id).collect();
         features.hydrate(&ids).unwrap();
-        assert_eq!((features.cache.lock().by_id.len(), features.cache.lock().oldest_first.len()), (10, 10));
+        {
+            let cache = features.cache.lock();
+            assert_eq!((cache.by_id.len(), cache.oldest_first.len()), (10, 10));
+        }
         assert_eq!(features.hydrate(&ids[20..]).unwrap().1, 10);
         assert_eq!(features.hydrate(&ids[..1]).unwrap().1, 0);
     }

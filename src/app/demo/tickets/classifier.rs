@@ -16,6 +16,10 @@ const TRAINING_SEED: u64 = 11;
 const HEAD_TICKETS: usize = 256;
 const CALIBRATION_TICKETS: usize = 512;
 
+/// Bytes of stack to read the model with: tract follows the shapes of an attention layer by recursion, deeper than 2 MiB allow in a
+/// build with few optimisations.
+const STACK: usize = 32 << 20;
+
 /// Why there is no classifier: a fault in the demo.
 pub(super) type FitError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -29,12 +33,17 @@ pub(super) struct Classifier {
 }
 
 impl Classifier {
-    /// Builds and fits all of it.
+    /// Builds and fits all of it, on a thread of its own for the sake of its stack.
     ///
     /// # Errors
     ///
     /// What the tokenizer or the engine says of it.
     pub(super) fn fit() -> Result<Self, FitError> {
+        let thread = std::thread::Builder::new().name("demo-fit".to_owned()).stack_size(STACK);
+        thread.spawn(Self::fit_here)?.join().map_err(|_| "the thread that fits the model panicked")?
+    }
+
+    fn fit_here() -> Result<Self, FitError> {
         let tokenizer = Tokenizer::new()?;
         let tickets = corpus::tickets(TRAINING_SEED, HEAD_TICKETS + CALIBRATION_TICKETS);
         let texts: Vec<&str> = tickets.iter().map(|ticket| ticket.text.as_str()).collect();

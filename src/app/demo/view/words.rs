@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(
             opening(&demo, (LOCAL, 8080).into(), (LOCAL, 9464).into()),
             "lapwing demo: where does an inference request's time go? (ends after 15 s, or with Ctrl-C)\n\
-             \x20 model server  http://127.0.0.1:5000, model {MODEL} (ONNX on the CPU), reports by Server-Timing and OTLP\n\
+             \x20 model server  http://127.0.0.1:5000, model tickets (ONNX on the CPU), reports by Server-Timing and OTLP\n\
              \x20 lapwing       http://127.0.0.1:8080, in front of it\n\
              \x20 admin         http://127.0.0.1:9464\n\
              \x20 load          50 requests/s from 4 clients, 1 to 128 rows each\n\
