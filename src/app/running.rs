@@ -10,7 +10,7 @@ use crossbeam_queue::ArrayQueue;
 use super::control::{self, Control, Phases};
 use super::data;
 use super::hosted::{HostError, Hosted};
-use crate::attribution::otlp::Ours;
+use crate::attribution::otlp::OwnTraces;
 use crate::attribution::{Rules, adapters};
 use crate::config::{Config, Loaded};
 use crate::ledger::TraceMark;
@@ -104,7 +104,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let counters = Arc::new(Counters::default());
     let labels = Arc::new(Labels::new(config.metrics.max_routes, config.metrics.max_models, UPSTREAMS));
     let rules = Arc::new(rules(config));
-    let ours = Arc::new(Ours::new(TraceMark::random()));
+    let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
     let (target, protocol) = target(config);
@@ -202,15 +202,15 @@ fn rules(config: &Config) -> Rules {
 }
 
 fn target(config: &Config) -> (Target, UpstreamProtocol) {
-    match &config.upstream {
-        Upstream::Http { authority, h2: true } => (Target::Tcp(authority.clone()), UpstreamProtocol::H2),
-        Upstream::Http { authority, h2: false } => (Target::Tcp(authority.clone()), config.proxy.upstream_protocol),
-        Upstream::Unix { path } => (Target::Unix(path.clone()), config.proxy.upstream_protocol),
-    }
+    let protocol = match &config.upstream {
+        Upstream::Http { h2: true, .. } => UpstreamProtocol::H2,
+        Upstream::Http { .. } | Upstream::Unix { .. } => config.proxy.upstream_protocol,
+    };
+    (Target::from(&config.upstream), protocol)
 }
 
 /// Without a receiver no span can come: then requests keep the fields that they have.
-fn tracing(config: &Config, addresses: &Addresses, ours: Arc<Ours>) -> Tracing {
+fn tracing(config: &Config, addresses: &Addresses, ours: Arc<OwnTraces>) -> Tracing {
     let listens = addresses.otlp_grpc.is_some() || addresses.otlp_http.is_some();
     let sampling = if listens { config.trace_sampling } else { TraceSampling::Off };
     Tracing { sampling, mark: ours.mark(), forced: Arc::new(move |trace| ours.force(trace)) }

@@ -9,6 +9,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::socket::Socket;
+use crate::settings::Upstream;
 
 /// The address of a server that Lapwing asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,15 @@ pub enum ConnectError {
     /// The limit passed first.
     #[error("no connection within {0:?}")]
     Timeout(Duration),
+}
+
+impl From<&Upstream> for Target {
+    fn from(upstream: &Upstream) -> Self {
+        match upstream {
+            Upstream::Http { authority, .. } => Self::Tcp(authority.clone()),
+            Upstream::Unix { path } => Self::Unix(path.clone()),
+        }
+    }
 }
 
 impl fmt::Display for Target {

@@ -16,7 +16,6 @@ mod rest;
 mod router;
 mod server;
 mod standing;
-mod tasks;
 #[cfg(test)]
 mod tests;
 mod timing;

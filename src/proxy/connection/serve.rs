@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Counter, Counters};
@@ -45,7 +44,7 @@ pub struct Parts {
 ///
 /// If the listener cannot be registered with the runtime.
 pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: CancellationToken) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
+    let listener = net::registered(listener)?;
     let tasks = Tasks::default();
     let recorder = Arc::new(Recorder {
         config: parts.config.clone(),
