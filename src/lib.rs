@@ -22,5 +22,10 @@ pub mod metrics;
 pub mod net;
 pub mod protocol;
 pub mod proxy;
+#[cfg(feature = "engine")]
 pub mod serving;
 pub mod settings;
+#[cfg(not(feature = "engine"))]
+pub mod without_engine;
+#[cfg(not(feature = "engine"))]
+pub use without_engine as serving;

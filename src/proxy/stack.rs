@@ -8,12 +8,11 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tower::{Service, ServiceBuilder};
 
-use super::layer::trace::Tracing;
-use super::layer::{admit, amend, classify, ledger, rescue, trace, whole};
-use super::live::Recorder;
-use super::meter::Meter;
-use super::response::ResponseBody;
+use super::layer::{admit, amend, buffered_response, classify, ledger, rescue, trace};
 use super::upstream::{Shared, Upstream};
+use crate::proxy::body::response::ResponseBody;
+use crate::proxy::connection::meter::Meter;
+use crate::proxy::exchange::in_flight::Recorder;
 
 /// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive: a lock that is never contended (a
 /// connection's requests are dispatched by one task) costs less than a clone of the stack for each request.
@@ -41,16 +40,15 @@ impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> f
 pub(crate) fn stack(
     recorder: &Arc<Recorder>,
     meter: Arc<Meter>,
-    tracing: Tracing,
     shared: Arc<Shared>,
-) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static {
+) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + use<> {
     ServiceBuilder::new()
-        .layer(whole::WholeLayer) // waits for bodies whose length is still to be known; outside ledger, whose guard they need
+        .layer(buffered_response::WholeLayer) // waits for bodies whose length is still to be known; outside ledger, whose guard they need
         .layer(ledger::layer(recorder.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
         .layer(rescue::RescueLayer) // any error below becomes a response that says whose it is
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
-        .layer(trace::layer(tracing)) // the key of late attribution; after admission, for only what goes on needs a span
+        .layer(trace::layer(recorder.tracing.clone())) // the key of late attribution; after admission, for only what goes on needs a span
         .layer(amend::AmendLayer) // asks for more, if configured; last, for only what goes on is worth reading first
         .service(Upstream::new(shared)) // the upstream window; reads reports off head and trailers
 }

@@ -12,12 +12,8 @@ pub mod fuse;
 pub mod gpu;
 pub mod lower;
 pub mod model;
-#[cfg(test)]
-mod naive;
 pub mod onnx;
 pub mod plan;
-#[cfg(test)]
-mod plan_tests;
 mod precision;
 pub mod quant;
 pub mod roofline;
@@ -25,6 +21,8 @@ pub mod served;
 pub mod service;
 mod standing;
 pub mod tensor;
+#[cfg(test)]
+mod tests;
 
 pub use error::EngineError;
 pub use model::Model;

@@ -18,7 +18,7 @@ use super::inbox::{Inbox, TIME_LIMIT};
 use super::limits;
 use super::signal::{Encoding, Signal};
 use crate::net;
-use crate::protocol::Raw;
+use crate::protocol::BytesCodec;
 
 const STATUS: &str = "grpc-status";
 
@@ -59,7 +59,7 @@ async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request
         });
         let mut accepted = EnabledCompressionEncodings::default();
         accepted.enable(CompressionEncoding::Gzip);
-        Grpc::new(Raw)
+        Grpc::new(BytesCodec)
             .apply_compression_config(accepted, EnabledCompressionEncodings::default())
             .apply_max_message_size_config(Some(max_body), None)
             .unary(take, request)

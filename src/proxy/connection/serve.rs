@@ -11,14 +11,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Counter, Counters};
 use crate::net::{self, AcceptLimits, Accepted, Target, Tasks};
-use crate::proxy::amended::Habits;
+use crate::proxy::body::rewrite::Habits;
 use crate::proxy::config::Config;
-use crate::proxy::io::Metered;
+use crate::proxy::connection::meter::Meter;
+use crate::proxy::connection::metered::Metered;
+use crate::proxy::exchange::in_flight::{Observer, Recorder};
 use crate::proxy::layer::trace::Tracing;
-use crate::proxy::live::{Observer, Recorder};
-use crate::proxy::meter::Meter;
 use crate::proxy::stack::{Door, stack};
 use crate::proxy::upstream::{CONNECTION_WINDOW, Pool, STREAM_WINDOW, Shared};
+use crate::settings::ConfigHandle;
 
 /// The pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
@@ -26,16 +27,25 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
 /// What a data plane is made of.
 #[derive(Clone)]
 pub struct Parts {
-    /// Limits and timeouts.
-    pub config: Config,
+    /// Loaded once for each connection, when it is accepted: a connection keeps what it began with.
+    pub settings: ConfigHandle<ConnectionSettings>,
     /// Where requests go.
     pub target: Target,
-    /// How spans are asked for.
-    pub tracing: Tracing,
-    /// Who looks.
-    pub observer: Arc<dyn Observer>,
     /// The profiler's account of itself.
     pub counters: Arc<Counters>,
+}
+
+/// What a client connection goes by, from accept to close.
+#[derive(Clone)]
+pub struct ConnectionSettings {
+    /// Limits and timeouts.
+    pub config: Config,
+    /// Whether responses carry `Server-Timing`: the top-level key `respond_server_timing`.
+    pub respond_server_timing: bool,
+    /// How spans are asked for.
+    pub tracing: Tracing,
+    /// Sees every request.
+    pub observer: Arc<dyn Observer>,
 }
 
 /// Serves `listener` until `stop`, then lets requests in flight end. Dropping the future ends them at once.
@@ -46,47 +56,53 @@ pub struct Parts {
 pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: CancellationToken) -> io::Result<()> {
     let listener = net::registered(listener)?;
     let tasks = Tasks::default();
-    let recorder = Arc::new(Recorder {
-        config: parts.config.clone(),
-        counters: parts.counters.clone(),
-        observer: parts.observer.clone(),
-        habits: Habits::default(),
-    });
-    let pool = Arc::new(Pool::new(parts.config.pool_idle_timeout.get()));
-    let shared = Arc::new(Shared { target: parts.target, pool: pool.clone(), recorder: recorder.clone(), tasks: tasks.clone() });
+    let recorder = recorder(&parts);
+    let pool = Arc::new(Pool::new(recorder.load().config.pool_idle_timeout.get()));
+    let shared = Arc::new(Shared { target: parts.target, pool: pool.clone(), tasks: tasks.clone() });
     let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, ..AcceptLimits::default() };
     let accepting = net::accept(listener, limits, &tasks, &stop, |accepted| {
-        connection(accepted, &recorder, parts.tracing.clone(), shared.clone(), stop.clone())
+        connection(accepted, recorder.load(), shared.clone(), stop.clone())
     });
     tokio::select! {
         biased;
         () = accepting => {}
-        () = sweep(&pool) => {}
+        () = sweep(&pool, &recorder) => {}
     }
     tasks.finished().await;
     Ok(())
 }
 
 /// Closes upstream connections that have been idle for too long; never ends.
-async fn sweep(pool: &Pool) {
+async fn sweep(pool: &Pool, recorder: &ConfigHandle<Recorder>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {
         ticks.tick().await;
-        pool.sweep();
+        pool.sweep(recorder.load().config.pool_idle_timeout.get());
     }
+}
+
+/// The recorder of connections that are accepted now: one for each value of the settings.
+fn recorder(parts: &Parts) -> ConfigHandle<Recorder> {
+    let (counters, habits) = (parts.counters.clone(), Arc::new(Habits::default()));
+    parts.settings.map(move |settings| Recorder {
+        config: settings.config.clone(),
+        respond_server_timing: settings.respond_server_timing,
+        tracing: settings.tracing.clone(),
+        counters: counters.clone(),
+        observer: settings.observer.clone(),
+        habits: habits.clone(),
+    })
 }
 
 fn connection(
     accepted: Accepted,
-    recorder: &Arc<Recorder>,
-    tracing: Tracing,
+    recorder: Arc<Recorder>,
     shared: Arc<Shared>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static {
     recorder.counters.bump(Counter::ConnectionsAccepted);
     let meter = Arc::new(Meter::default());
-    let service = Door::new(stack(recorder, meter.clone(), tracing, shared.clone()));
-    let recorder = recorder.clone();
+    let service = Door::new(stack(&recorder, meter.clone(), shared.clone()));
     async move {
         let Accepted { socket, peer, permit: _permit } = accepted;
         let io = TokioIo::new(Metered::client(socket, meter, recorder.clone()));

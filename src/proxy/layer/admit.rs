@@ -10,8 +10,8 @@ use http::Request;
 use tower::Service;
 
 use crate::metrics::Counter;
-use crate::proxy::call::Call;
 use crate::proxy::error::Error;
+use crate::proxy::exchange::tracked_request::Call;
 
 /// Applies [`Admitted`].
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use tower::Service;
 
-use crate::proxy::call::Call;
+use crate::proxy::exchange::tracked_request::Call;
 
 /// Applies [`Classified`].
 #[derive(Clone, Debug)]

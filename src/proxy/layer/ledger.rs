@@ -13,13 +13,13 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::ledger::{Event, Kind, Stage};
-use crate::proxy::call::Call;
-use crate::proxy::live::{Guard, Live, Recorder};
-use crate::proxy::meter::Meter;
-use crate::proxy::request::RequestBody;
-use crate::proxy::response::ResponseBody;
-use crate::proxy::timing;
+use crate::ledger::{ExchangeKind, ObservedEvent, Stage};
+use crate::proxy::body::request::RequestBody;
+use crate::proxy::body::response::ResponseBody;
+use crate::proxy::connection::meter::Meter;
+use crate::proxy::exchange::in_flight::{Guard, Live, Recorder};
+use crate::proxy::exchange::server_timing;
+use crate::proxy::exchange::tracked_request::Call;
 
 /// Applies [`Opened`].
 #[derive(Clone, Debug)]
@@ -70,10 +70,10 @@ where
         }
         if !multiplexed && let Some(before) = self.meter.last_closed().filter(|closed| *closed > began) {
             // pipelined: it came while the request before it was still being answered
-            live.with(|ledger| ledger.observe(Stage::Queue, Event::Pipelined, began, before));
+            live.with(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Pipelined, began, before));
         }
         let guard = Some(Guard(live.clone()));
-        let takes_trailers = self.recorder.config.respond_server_timing && timing::takes_trailers(&request);
+        let takes_trailers = self.recorder.respond_server_timing && server_timing::takes_trailers(&request);
         let request = request.map(|body| RequestBody::new(body, live.clone()));
         ResponseFuture { answer: self.inner.call(Call { request, live }), guard, takes_trailers }
     }
@@ -102,13 +102,15 @@ where
             Err(never) => match never {},
         };
         let Some(guard) = this.guard.take() else { return Poll::Ready(Ok(response)) };
-        if response.status() == http::StatusCode::SWITCHING_PROTOCOLS && guard.0.with(|ledger| ledger.kind) == Kind::Stream {
+        if response.status() == http::StatusCode::SWITCHING_PROTOCOLS
+            && guard.0.with(|ledger| ledger.kind) == ExchangeKind::Stream
+        {
             guard.0.detach(); // the splice holds a guard of its own
             return Poll::Ready(Ok(response));
         }
         let mut response = response;
         let timed =
-            guard.0.recorder.config.respond_server_timing && timing::announce(&mut response, &guard.0, *this.takes_trailers);
+            guard.0.recorder.respond_server_timing && server_timing::announce(&mut response, &guard.0, *this.takes_trailers);
         Poll::Ready(Ok(response.map(|body| body.guarded(guard, timed))))
     }
 }

@@ -2,8 +2,8 @@
 
 pub(crate) mod admit;
 pub(crate) mod amend;
+pub(crate) mod buffered_response;
 pub(crate) mod classify;
 pub(crate) mod ledger;
 pub(crate) mod rescue;
 pub(crate) mod trace;
-pub(crate) mod whole;

@@ -1,4 +1,4 @@
-//! Turns every error below into a response, by `proxy/rescue.rs`, and writes its outcome in the ledger.
+//! Turns every error below into a response, by `proxy/error/response.rs`, and writes its outcome in the ledger.
 //!
 //! Stage: none. It never touches a response of the upstream's.
 
@@ -12,11 +12,11 @@ use http::Response;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::proxy::call::Call;
+use crate::proxy::body::response::ResponseBody;
 use crate::proxy::error::Error;
-use crate::proxy::live::Live;
-use crate::proxy::rescue;
-use crate::proxy::response::ResponseBody;
+use crate::proxy::error::response::rescue;
+use crate::proxy::exchange::in_flight::Live;
+use crate::proxy::exchange::tracked_request::Call;
 
 /// Applies [`Rescued`].
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ where
             Ok(response) => response,
             Err(error) => {
                 tracing::debug!(%error, "rescued");
-                let (response, outcome) = rescue::rescue(&error);
+                let (response, outcome) = rescue(&error);
                 this.live.with(|ledger| {
                     ledger.status = response.status().as_u16();
                     ledger.outcome = outcome;

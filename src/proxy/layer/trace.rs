@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tower::Service;
 
 use crate::ledger::{Ledger, SpanId, TraceContext, TraceId, TraceMark};
-use crate::proxy::call::Call;
 use crate::proxy::config::TraceSampling;
+use crate::proxy::exchange::tracked_request::Call;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");

@@ -13,11 +13,11 @@ use hyper::body::Incoming;
 
 use super::Shared;
 use super::link::Link;
-use crate::ledger::{Event, Stage, Stamp};
+use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
+use crate::proxy::body::request::{RequestBody, RequestBodyError};
 use crate::proxy::error::Error;
-use crate::proxy::live::Live;
-use crate::proxy::request::{RequestBody, RequestBodyError};
+use crate::proxy::exchange::in_flight::Live;
 
 /// Carries `request` to the upstream and waits for the response's head.
 pub(crate) async fn exchange(
@@ -38,8 +38,8 @@ pub(crate) async fn exchange(
             Ok(response) => return Ok((response, link)),
             Err((_, Some(unwritten))) if reused => {
                 // the upstream closed the idle connection just now: nothing was written, so nothing can happen twice
-                shared.recorder.counters.bump(Counter::UpstreamRetried);
-                live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Attempt, attempt, Stamp::now()));
+                live.recorder.counters.bump(Counter::UpstreamRetried);
+                live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                 attempt = Stamp::now();
                 request = *unwritten;
             }
@@ -50,12 +50,11 @@ pub(crate) async fn exchange(
 
 async fn connect(shared: &Shared, live: &Arc<Live>) -> Result<Link, Error> {
     let began = Stamp::now();
-    let config = &shared.recorder.config;
-    let connected = super::connect(shared).await;
-    live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
+    let connected = super::connect(shared, live).await;
+    live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
     let socket = connected?;
-    shared.recorder.counters.bump(Counter::UpstreamConnected);
-    Link::open(socket, config).await
+    live.recorder.counters.bump(Counter::UpstreamConnected);
+    Link::open(socket, &live.recorder.config).await
 }
 
 type Failed = (Error, Option<Box<Request<RequestBody>>>);

@@ -16,12 +16,12 @@ use hyper_util::rt::TokioIo;
 
 use crate::ledger::Stamp;
 use crate::net::Socket;
+use crate::proxy::body::request::RequestBody;
 use crate::proxy::config::Config;
+use crate::proxy::connection::lazy_deadline::Watch;
+use crate::proxy::connection::meter::Meter;
+use crate::proxy::connection::metered::Metered;
 use crate::proxy::error::Error;
-use crate::proxy::io::Metered;
-use crate::proxy::meter::Meter;
-use crate::proxy::request::RequestBody;
-use crate::proxy::watch::Watch;
 
 /// A connection that carries one request at a time.
 pub(crate) struct Link {

@@ -20,15 +20,15 @@ pub(crate) use link::Link;
 pub(crate) use mux::{CONNECTION_WINDOW, STREAM_WINDOW};
 pub(crate) use pool::Pool;
 
-use super::call::Call;
 use super::config::UpstreamProtocol;
 use super::error::Error;
-use super::grpc::grpc_outcome;
-use super::live::{Live, Recorder};
-use super::request::{Gate, RequestBody};
-use super::response::ResponseBody;
-use crate::ledger::{Kind, Outcome, Stamp};
+use crate::ledger::{ExchangeKind, Outcome, Stamp};
 use crate::net::{ConnectError, Socket, Target, Tasks};
+use crate::proxy::body::request::{Gate, RequestBody};
+use crate::proxy::body::response::ResponseBody;
+use crate::proxy::exchange::grpc::grpc_outcome;
+use crate::proxy::exchange::in_flight::Live;
+use crate::proxy::exchange::tracked_request::Call;
 use mux::Mux;
 
 /// What the requests of one worker share.
@@ -36,7 +36,6 @@ use mux::Mux;
 pub(crate) struct Shared {
     pub(crate) target: Target,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) recorder: Arc<Recorder>,
     pub(crate) tasks: Tasks,
 }
 
@@ -53,9 +52,9 @@ impl Upstream {
         Self { shared, mux: Arc::default() }
     }
 
-    fn speaks_h2(&self, version: Version) -> bool {
-        match self.shared.recorder.config.upstream_protocol {
-            UpstreamProtocol::Auto => version == Version::HTTP_2,
+    fn speaks_h2(call: &Call) -> bool {
+        match call.live.recorder.config.upstream_protocol {
+            UpstreamProtocol::Auto => call.request.version() == Version::HTTP_2,
             UpstreamProtocol::H1 => false,
             UpstreamProtocol::H2 => true,
         }
@@ -73,11 +72,7 @@ impl tower::Service<Call> for Upstream {
 
     fn call(&mut self, call: Call) -> Self::Future {
         let Self { shared, mux } = self.clone();
-        if self.speaks_h2(call.request.version()) {
-            Box::pin(over_h2(shared, mux, call))
-        } else {
-            Box::pin(over_h1(shared, call))
-        }
+        if Self::speaks_h2(&call) { Box::pin(over_h2(shared, mux, call)) } else { Box::pin(over_h1(shared, call)) }
     }
 }
 
@@ -114,8 +109,8 @@ async fn over_h1(shared: Arc<Shared>, call: Call) -> Result<Response<ResponseBod
 }
 
 /// Connects to the upstream, within `connect_timeout`.
-async fn connect(shared: &Shared) -> Result<Socket, Error> {
-    let (target, limit) = (&shared.target, shared.recorder.config.connect_timeout.get());
+async fn connect(shared: &Shared, live: &Live) -> Result<Socket, Error> {
+    let (target, limit) = (&shared.target, live.recorder.config.connect_timeout.get());
     target.connect(limit).await.map_err(|error| match error {
         ConnectError::Io(cause) => Error::Connect { upstream: target.to_string(), cause },
         ConnectError::Timeout(limit) => Error::ConnectTimeout { upstream: target.to_string(), limit },
@@ -174,7 +169,7 @@ fn on_head(live: &Arc<Live>, status: StatusCode, headers: &HeaderMap) {
         if is_grpc {
             ledger.outcome = grpc_outcome(headers).unwrap_or(ledger.outcome);
             if still_asking {
-                ledger.kind = Kind::Stream;
+                ledger.kind = ExchangeKind::Stream;
             }
         }
     });

@@ -13,14 +13,14 @@ use hyper_util::rt::TokioIo;
 
 use super::h1::{explain, overdue, patience};
 use super::{Shared, connect};
-use crate::ledger::{Event, Stage, Stamp};
+use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
+use crate::proxy::body::request::RequestBody;
+use crate::proxy::connection::lazy_deadline::Watch;
+use crate::proxy::connection::meter::Meter;
+use crate::proxy::connection::metered::Metered;
 use crate::proxy::error::Error;
-use crate::proxy::io::Metered;
-use crate::proxy::live::Live;
-use crate::proxy::meter::Meter;
-use crate::proxy::request::RequestBody;
-use crate::proxy::watch::Watch;
+use crate::proxy::exchange::in_flight::Live;
 
 /// A stream's window: what a slow reader lets the other side send ahead.
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
@@ -52,8 +52,8 @@ impl Mux {
                 Err(mut failed) => match failed.take_message() {
                     Some(unwritten) if reused && may_retry => {
                         may_retry = false;
-                        shared.recorder.counters.bump(Counter::UpstreamRetried);
-                        live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Attempt, attempt, Stamp::now()));
+                        live.recorder.counters.bump(Counter::UpstreamRetried);
+                        live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                         attempt = Stamp::now();
                         self.sender.lock().await.take();
                         request = unwritten;
@@ -65,7 +65,7 @@ impl Mux {
     }
 
     async fn sender(&self, shared: &Shared, live: &Arc<Live>) -> Result<(SendRequest<RequestBody>, bool), Error> {
-        let limit = shared.recorder.config.connect_timeout.get();
+        let limit = live.recorder.config.connect_timeout.get();
         // others of this client may be connecting: their wait is ours, but not one after the other
         let mut slot = match self.sender.try_lock() {
             Ok(slot) => slot,
@@ -79,15 +79,15 @@ impl Mux {
             return Ok((sender.clone(), true));
         }
         let began = Stamp::now();
-        let connected = connect(shared).await;
-        live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
+        let connected = connect(shared, live).await;
+        live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
         let socket = connected?;
-        shared.recorder.counters.bump(Counter::UpstreamConnected);
+        live.recorder.counters.bump(Counter::UpstreamConnected);
         let io = TokioIo::new(Metered::upstream(socket, Arc::new(Meter::default())));
         let (sender, connection) = http2::Builder::new(shared.tasks.clone())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(u32::try_from(shared.recorder.config.max_header_bytes.get()).unwrap_or(u32::MAX))
+            .max_header_list_size(u32::try_from(live.recorder.config.max_header_bytes.get()).unwrap_or(u32::MAX))
             .handshake(io)
             .await
             .map_err(Error::Reset)?;

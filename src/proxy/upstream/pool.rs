@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -20,20 +21,20 @@ const KEPT: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Pool {
     idle: Mutex<VecDeque<Link>>,
-    limit_ns: u64,
+    limit_ns: AtomicU64,
 }
 
 impl Pool {
     /// An empty pool that lets go of links idle for longer than `limit`.
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { idle: Mutex::default(), limit_ns: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX) }
+        Self { idle: Mutex::default(), limit_ns: nanos(limit).into() }
     }
 
     /// A live link, if there is one at `now`.
     pub(crate) async fn take(&self, now: Stamp) -> Option<Link> {
         loop {
             let mut link = self.idle.lock().pop_back()?;
-            let is_fresh = link.idle_since.is_some_and(|since| now.since(since) < self.limit_ns);
+            let is_fresh = link.idle_since.is_some_and(|since| now.since(since) < self.limit_ns.load(Relaxed));
             poll_fn(|cx| {
                 link.drive(cx);
                 Poll::Ready(())
@@ -57,12 +58,17 @@ impl Pool {
         }
     }
 
-    /// Closes what has been idle for too long.
-    pub(crate) fn sweep(&self) {
-        let now = Stamp::now();
+    /// Closes what has been idle for `limit`, which is the pool's limit from now on.
+    pub(crate) fn sweep(&self, limit: Duration) {
+        let (now, limit_ns) = (Stamp::now(), nanos(limit));
+        self.limit_ns.store(limit_ns, Relaxed);
         let mut idle = self.idle.lock();
-        while idle.front().is_some_and(|l| l.idle_since.is_none_or(|since| now.since(since) >= self.limit_ns)) {
+        while idle.front().is_some_and(|l| l.idle_since.is_none_or(|since| now.since(since) >= limit_ns)) {
             idle.pop_front();
         }
     }
+}
+
+fn nanos(limit: Duration) -> u64 {
+    u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -18,13 +18,7 @@ mod queue;
 mod waiting;
 
 #[cfg(test)]
-mod laws;
-#[cfg(test)]
-mod queue_tests;
-#[cfg(test)]
-mod sim;
-#[cfg(test)]
-mod sim_tests;
+mod tests;
 
 pub use fit::{Fit, Line};
 pub use queue::{Queue, Taken};

@@ -1,5 +1,6 @@
-//! Embeddings: each token's row is the sum of one row from each table, chosen by an id, by the token's place in its sequence, or fixed.
-//! Ids are checked against the table as they are read; nothing is allocated unless an id is wrong.
+//! Embeddings: each token's row is the sum of one row from each table. The row is selected by an id, by the token's
+//! position in its sequence, or is fixed. Ids are checked against the table as they are read; nothing is allocated
+//! unless an id is out of range.
 
 use std::ops::Range;
 
@@ -7,35 +8,35 @@ use super::level::Level;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged, rows_of};
 use super::simd::{Kernel, Simd, dispatch};
 
-/// Which row of a table a token takes.
+/// How the row of a table is selected for a token.
 #[derive(Debug, Clone, Copy)]
 pub enum Pick<'a> {
-    /// One id for each token of the batch; negative ones count from the table's end.
+    /// By one id for each token of the batch; negative ids count from the table's end.
     I64(&'a [i64]),
-    /// One id for each token of the batch; negative ones count from the table's end.
+    /// By one id for each token of the batch; negative ids count from the table's end.
     I32(&'a [i32]),
-    /// One id for each token of the batch, computed: a whole number.
+    /// By one computed id for each token of the batch: a whole number.
     F32(&'a [f32]),
-    /// This row for a sequence's first token, the next one for its second, and so on.
+    /// By position: this row for a sequence's first token, the next one for its second, and so on.
     Position(usize),
-    /// This row for each token.
+    /// Always this row.
     Row(usize),
 }
 
 /// One summand.
 #[derive(Debug, Clone, Copy)]
 pub struct Table<'a> {
-    /// What the model calls it, for errors.
+    /// The table's name in the model, for errors.
     pub name: &'a str,
     /// [rows, width] values.
     pub data: &'a [f32],
-    /// Which row.
+    /// How the row is selected.
     pub pick: Pick<'a>,
-    /// How far the ids of neighbouring tokens lie apart.
+    /// The distance between the ids of neighbouring tokens, in elements.
     pub stride: usize,
 }
 
-/// Embedding failed.
+/// Why an embedding failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EmbedError {
     /// An argument does not fit the others.
@@ -46,20 +47,21 @@ pub enum EmbedError {
     Id {
         /// The table's name.
         table: String,
-        /// Its rows.
+        /// How many rows it has.
         rows: usize,
-        /// The token in the batch that asks.
+        /// The token's index in the batch.
         token: usize,
         /// The id, or the position.
         value: i64,
     },
 }
 
-/// Writes the tokens of a range of sequences: `out[t] = sum of table[pick(t)]`. `out` begins with the range's first token and ends with
-/// its last; ids are indexed by the token in the whole batch, times the stride.
+/// Writes the tokens of a range of sequences: `out[t] = sum of table[pick(t)]`. `out` begins with the range's first
+/// token and ends with its last; ids are indexed by the token's index in the whole batch, times the stride.
 ///
 /// # Errors
-/// Names the argument that does not fit, or table, token and value of a wrong id. After a wrong id `out` is partly written.
+/// Names the argument that does not fit, or the table, token and value of an id that is out of range. In the second
+/// case `out` is partly written.
 pub fn embed(
     level: Level,
     tables: &[Table<'_>],
@@ -82,12 +84,12 @@ pub fn embed(
             Pick::Position(_) | Pick::Row(_) => {}
         }
     }
-    // SAFETY: all access is through slices.
+    // SAFETY: all memory is accessed through slices.
     unsafe { dispatch(level, Embed { tables, width, offsets, sequences, out }) }
 }
 
 impl Table<'_> {
-    /// The row that a token takes.
+    /// The table row selected for a token.
     #[inline(always)]
     fn row(&self, width: usize, token: usize, position: usize) -> Result<&[f32], EmbedError> {
         let rows = self.data.len() / width;
@@ -127,14 +129,14 @@ impl Kernel for Embed<'_> {
                 match *tables {
                     [] => to.fill(0.0),
                     [ref one] => to.copy_from_slice(one.row(width, token, position)?),
-                    // SAFETY: slices and arithmetic only; the level is the caller's promise.
+                    // SAFETY: slices and arithmetic only; the caller guarantees the level.
                     [ref a, ref b] => unsafe {
                         sum2::<S>(to, a.row(width, token, position)?, b.row(width, token, position)?);
                     },
                     [ref a, ref b, ref c, ref more @ ..] => {
                         let from =
                             [a.row(width, token, position)?, b.row(width, token, position)?, c.row(width, token, position)?];
-                        // SAFETY: slices and arithmetic only; the level is the caller's promise.
+                        // SAFETY: slices and arithmetic only; the caller guarantees the level.
                         unsafe { sum3::<S>(to, from) };
                         for table in more {
                             let row = table.row(width, token, position)?;
@@ -153,7 +155,7 @@ impl Kernel for Embed<'_> {
 #[inline(always)]
 unsafe fn sum2<S: Simd>(to: &mut [f32], a: &[f32], b: &[f32]) {
     for ((to, a), b) in to.chunks_mut(S::LANES).zip(a.chunks(S::LANES)).zip(b.chunks(S::LANES)) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { S::store_slice(to, S::add(S::load_slice(a), S::load_slice(b))) };
     }
 }
@@ -162,7 +164,7 @@ unsafe fn sum2<S: Simd>(to: &mut [f32], a: &[f32], b: &[f32]) {
 unsafe fn sum3<S: Simd>(to: &mut [f32], [a, b, c]: [&[f32]; 3]) {
     let parts = to.chunks_mut(S::LANES).zip(a.chunks(S::LANES)).zip(b.chunks(S::LANES)).zip(c.chunks(S::LANES));
     for (((to, a), b), c) in parts {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { S::store_slice(to, S::add(S::add(S::load_slice(a), S::load_slice(b)), S::load_slice(c))) };
     }
 }

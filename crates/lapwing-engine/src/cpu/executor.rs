@@ -1,5 +1,5 @@
-//! The executor: a plan's nodes in order, each by its kernel, shared among threads. A run with a state that has held a batch as
-//! large before, and with outputs that have, allocates nothing.
+//! The CPU executor: runs a plan's nodes in order, each by its kernel, with the work of a node divided among threads. A
+//! run allocates nothing once its state and its outputs have served a batch of the same size or larger.
 
 use std::sync::Arc;
 
@@ -17,47 +17,48 @@ use crate::plan::{Arena, Plan, Size, Type};
 /// Why a batch could not be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// An input has another length or type than the batch asks for.
+    /// An input's length or type is not the one that the batch requires.
     #[error("{input}: expected {expected} elements of {kind:?}, got {got}")]
     Input {
         /// The input's name.
         input: String,
-        /// Elements that the batch asks for.
+        /// Number of elements required.
         expected: usize,
-        /// Their type.
+        /// Element type required.
         kind: Type,
-        /// Elements that came.
+        /// Number of elements given.
         got: usize,
     },
-    /// The batch has no sequences, or one without tokens, or other inputs than the model.
+    /// The batch has no sequences, has a sequence without tokens, or has the wrong number of inputs.
     #[error("batch: {reason}")]
     Batch {
-        /// What about it.
+        /// The reason.
         reason: String,
     },
-    /// An id that a table does not have.
+    /// An id is out of its table's range.
     #[error(transparent)]
     Id(#[from] EmbedError),
-    /// A kernel refused its node: a fault of the plan's.
+    /// A kernel rejected its node, which means that the plan is wrong.
     #[error("{node}: {reason}")]
     Node {
         /// The node's name in the model.
         node: String,
-        /// What the kernel said.
+        /// The kernel's error.
         reason: String,
     },
 }
 
-/// What is run.
+/// The input of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// Where each sequence's tokens begin, and behind the last one where they end. In a model without sequences, of a row each.
+    /// Where each sequence's tokens begin, followed by the end of the last one. In a model without sequences each row
+    /// counts as one token.
     pub offsets: &'a [usize],
-    /// What each input brings, in the plan's order; rows end to end.
+    /// The data of each input, in the plan's order; rows are contiguous.
     pub inputs: &'a [Input<'a>],
 }
 
-/// The memory that runs need, which grows to the largest batch so far.
+/// The working memory of runs. It grows to the largest batch so far.
 #[derive(Debug, Default)]
 pub struct State {
     arena: Option<(Size, Arena)>,
@@ -66,21 +67,21 @@ pub struct State {
     rows: Vec<usize>,
 }
 
-/// In what numbers matrix products are done. It is never chosen but by who asks for it.
+/// The precision of matrix products. Only an explicit setting selects `Int8`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Precision {
     /// Single precision.
     #[default]
     Fp32,
-    /// Products of 8-bit whole numbers where a node is fit for it: weights by column. A node's input has the range that
-    /// stands here for it (by its place in the plan); where none does, each row its own.
+    /// 8-bit integer products where a node is suited to it, with weights quantised by column. The vector has one entry
+    /// for each node of the plan: the static range of the node's input, or `None` for a range per row (dynamic).
     Int8(Vec<Option<RowQuant>>),
 }
 
 impl From<crate::Precision> for Precision {
     fn from(precision: crate::Precision) -> Self {
         match precision {
-            // two are a GPU's: a model that is left to the processor has nothing narrower than fp32 there
+            // tf32 and fp16 exist on GPUs only; a model that falls back to the CPU runs in fp32
             crate::Precision::Fp32 | crate::Precision::Tf32 | crate::Precision::Fp16 => Self::Fp32,
             crate::Precision::Int8 => Self::Int8(Vec::new()),
         }
@@ -88,7 +89,7 @@ impl From<crate::Precision> for Precision {
 }
 
 impl Precision {
-    /// The name in listings.
+    /// The name used in listings.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -98,14 +99,14 @@ impl Precision {
     }
 }
 
-/// How a plan is to be run.
+/// How a plan is executed.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The vector instructions; the best that there are where these are not.
+    /// The vector instructions; if the machine lacks them, the best level that it has.
     pub level: Level,
-    /// What shares the work of a batch.
+    /// The thread pool that shares the work of a batch.
     pub threads: Arc<Threads>,
-    /// In what numbers.
+    /// The precision of matrix products.
     pub precision: Precision,
 }
 
@@ -115,10 +116,10 @@ impl Default for Options {
     }
 }
 
-/// Sees what each matrix product is given: its node's place in the plan, its rows, and how long one is.
+/// Called with the input of each matrix product: the node's index in the plan, the rows, and the length of one row.
 pub type Observer<'a> = dyn FnMut(usize, &[f32], usize) + Send + 'a;
 
-/// A plan that is ready to run on any number of threads, each with a [`State`] of its own.
+/// A plan that is ready to run, on any number of threads, each with a [`State`] of its own.
 #[derive(Debug)]
 pub struct Executor {
     pub(super) plan: Plan,
@@ -132,7 +133,7 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// [`PrepareError`] with a node that cannot run here.
+    /// [`PrepareError`] names a node that cannot run here.
     pub fn new(mut plan: Plan, options: Options) -> Result<Self, PrepareError> {
         plan.check().map_err(|e| PrepareError { node: e.node, reason: e.reason })?;
         let options = Options { level: options.level.runnable(), ..options };
@@ -141,38 +142,38 @@ impl Executor {
         Ok(Self { plan, ready, options, homes })
     }
 
-    /// What is run; weights of matrix products are no longer in it.
+    /// The plan. It no longer holds the weights of matrix products.
     #[must_use]
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// How it is run.
+    /// The options that it was created with.
     #[must_use]
     pub const fn options(&self) -> &Options {
         &self.options
     }
 
-    /// How many of its nodes are done in 8 bits.
+    /// The number of nodes that run in 8 bits.
     #[must_use]
     pub fn quantized_nodes(&self) -> usize {
         self.ready.iter().filter(|ready| matches!(ready, Ready::GemmI8(..))).count()
     }
 
-    /// Runs a batch: each output gets its rows, end to end.
+    /// Runs a batch and writes the rows of each output contiguously into `outputs`.
     ///
     /// # Errors
     ///
-    /// [`RunError`] with what is wrong about the batch; then the outputs hold nothing of use.
+    /// [`RunError`] says what is wrong with the batch; the outputs are then undefined.
     pub fn run(&self, state: &mut State, batch: &Batch<'_>, outputs: &mut Vec<Vec<f32>>) -> Result<(), RunError> {
         self.observed(state, batch, outputs, None)
     }
 
-    /// As [`Self::run`], with somebody who looks on.
+    /// Like [`Self::run`], and calls `observer` with the input of each matrix product.
     ///
     /// # Errors
     ///
-    /// As [`Self::run`].
+    /// Like [`Self::run`].
     pub fn observed(
         &self,
         state: &mut State,
@@ -186,14 +187,14 @@ impl Executor {
         let State { arena: Some((_, arena)), block, scratch, rows } = state else { return Ok(()) };
         let memory = Memory::new(&self.plan, &self.homes, arena, size, batch.inputs, block, outputs);
         let run = Run { executor: self, memory, size, offsets: batch.offsets, rows: &rows[..=size.batch] };
-        // SAFETY: the plan was checked: a node reads what was made before and makes what is its own; and the arena gives a
-        // value that is being made no place that one holds which is still read
+        // SAFETY: the plan was checked: a node reads values that were computed before and writes only its own; the
+        // arena never assigns a value being written to memory that a value still to be read occupies
         self.options.threads.enter(|| unsafe { run.nodes(scratch, observer) })?;
         self.copy_twins(batch.inputs, outputs);
         Ok(())
     }
 
-    /// Makes room for a batch of this size.
+    /// Grows the working memory to a batch of this size.
     fn grow(&self, state: &mut State, size: Size) {
         let held = state.arena.as_ref().map_or(Size::uniform(0, 0), |(held, _)| *held);
         if size.batch <= held.batch && size.tokens <= held.tokens {
@@ -208,7 +209,7 @@ impl Executor {
         state.arena = Some((size, arena));
     }
 
-    /// Outputs that are an input, or another output under a second name.
+    /// Copies outputs that are an input, or another output under a second name.
     fn copy_twins(&self, inputs: &[Input<'_>], outputs: &mut [Vec<f32>]) {
         for (at, port) in self.plan.outputs.iter().enumerate() {
             match self.homes[port.value.0] {
@@ -228,11 +229,11 @@ impl Executor {
 }
 
 impl Batch<'_> {
-    /// How large it is, if it fits the plan.
+    /// Returns the batch's size if it fits the plan.
     ///
     /// # Errors
     ///
-    /// [`RunError::Batch`] or [`RunError::Input`] with what does not fit.
+    /// [`RunError::Batch`] or [`RunError::Input`] says what does not fit.
     pub fn size(&self, plan: &Plan) -> Result<Size, RunError> {
         let fails = |reason: &str| Err(RunError::Batch { reason: reason.to_owned() });
         if self.offsets.len() < 2 || self.offsets[0] != 0 {

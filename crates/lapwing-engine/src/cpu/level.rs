@@ -1,9 +1,9 @@
-//! Which vector instructions this processor has. Asked once, then cached: kernels are chosen by a `Level`, never by a cfg at build time.
-//! It knows nothing about kernels.
+//! Which vector instructions this processor has. Detected once and cached: kernels are selected at run time by a
+//! `Level`, never by a cfg at build time.
 
 use std::sync::OnceLock;
 
-/// A family of vector instructions; later ones are wider.
+/// A family of vector instructions, narrowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Plain Rust, vectorised by the compiler with whatever the target guarantees (SSE2 on x86-64).
@@ -28,13 +28,14 @@ impl Level {
         [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|level| *level <= Self::best()).collect()
     }
 
-    /// This level, or the widest one that the machine has if this one is too wide for it. What kernels hold is always a runnable level.
+    /// This level, or the widest level of the machine if this one is too wide for it. The level stored in a kernel is
+    /// always a runnable one.
     #[must_use]
     pub fn runnable(self) -> Self {
         self.min(Self::best())
     }
 
-    /// The name that tables and JSON lines print.
+    /// The name used in tables and JSON lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

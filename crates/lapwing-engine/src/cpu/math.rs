@@ -1,6 +1,6 @@
-//! exp, erf, tanh, sigmoid and the activations made of them, on one vector of any level (`simd`). Relative error about 2e-7
-//! (where a result is near zero by cancellation: absolute, scaled by the input). Finite input never gives NaN or infinity: large
-//! magnitudes saturate; a NaN passes through.
+//! exp, erf, tanh, sigmoid and the activations built from them, on one vector of any level (`simd`). The relative error
+//! is about 2e-7 (where a result is near zero by cancellation: absolute, scaled by the input). Finite input never gives
+//! NaN or infinity: large magnitudes saturate; NaN propagates.
 
 use super::simd::Simd;
 
@@ -15,7 +15,7 @@ const EXP_LEAST: f32 = -104.0;
 /// c[0] + x (c[1] + x (c[2] + ...)).
 #[inline(always)]
 unsafe fn polynomial<S: Simd, const N: usize>(x: S::V, c: [f32; N]) -> S::V {
-    // SAFETY: arithmetic only; the level is the caller's promise.
+    // SAFETY: arithmetic only; the caller guarantees the level.
     unsafe {
         let mut sum = S::splat(c[N - 1]);
         let mut i = N - 1;
@@ -27,20 +27,20 @@ unsafe fn polynomial<S: Simd, const N: usize>(x: S::V, c: [f32; N]) -> S::V {
     }
 }
 
-/// e^x. Above 88.7228 it stays at the largest finite power, below -86.9 it may be zero.
+/// e^x. Above 88.7228 the result stays at the largest finite power; below -86.9 it may be zero.
 ///
 /// # Safety
 /// The processor has the instructions of `S`.
 #[inline(always)]
 pub(crate) unsafe fn exp<S: Simd>(x: S::V) -> S::V {
-    // SAFETY: arithmetic only; the level is the caller's promise.
+    // SAFETY: arithmetic only; the caller guarantees the level.
     unsafe { exp_in_range::<S>(S::min(S::splat(EXP_MOST), S::max(S::splat(EXP_LEAST), x))) }
 }
 
-/// `exp` without the limits: for x that is known to lie between them.
+/// `exp` without the clamping, for x within the limits.
 #[inline(always)]
 unsafe fn exp_in_range<S: Simd>(x: S::V) -> S::V {
-    // SAFETY: arithmetic only; the level is the caller's promise.
+    // SAFETY: arithmetic only; the caller guarantees the level.
     unsafe {
         let n = S::round(S::mul(x, S::splat(LOG2_E)));
         let r = S::fnma(n, S::splat(LN2_LOW), S::fnma(n, S::splat(LN2_HIGH), x));
@@ -57,9 +57,9 @@ unsafe fn exp_in_range<S: Simd>(x: S::V) -> S::V {
 /// The processor has the instructions of `S`.
 #[inline(always)]
 pub(crate) unsafe fn erf<S: Simd>(x: S::V) -> S::V {
-    // SAFETY: arithmetic only; the level is the caller's promise.
+    // SAFETY: arithmetic only; the caller guarantees the level.
     unsafe {
-        // erf(4) is 1 in f32; the limit also keeps the squares finite.
+        // erf(4) is 1 in f32; the clamp also keeps the squares finite.
         let t = S::min(S::splat(4.0), S::abs(x));
         let s = S::mul(t, t);
         let q = polynomial::<S, 7>(
@@ -80,7 +80,7 @@ pub(crate) unsafe fn erf<S: Simd>(x: S::V) -> S::V {
 /// The processor has the instructions of `S`.
 #[inline(always)]
 pub(crate) unsafe fn sigmoid<S: Simd>(x: S::V) -> S::V {
-    // SAFETY: arithmetic only; the level is the caller's promise.
+    // SAFETY: arithmetic only; the caller guarantees the level.
     unsafe {
         // e^-|x| cannot overflow, so x * sigmoid(x) tends to zero and not to a constant for large negative x.
         let z = exp::<S>(S::sub(S::splat(0.0), S::abs(x)));
@@ -95,9 +95,9 @@ pub(crate) unsafe fn sigmoid<S: Simd>(x: S::V) -> S::V {
 /// The processor has the instructions of `S`.
 #[inline(always)]
 pub(crate) unsafe fn tanh<S: Simd>(x: S::V) -> S::V {
-    // SAFETY: arithmetic only; the level is the caller's promise.
+    // SAFETY: arithmetic only; the caller guarantees the level.
     unsafe {
-        // tanh(10) is 1 in f32; the limit keeps the square finite.
+        // tanh(10) is 1 in f32; the clamp keeps the square finite.
         let t = S::min(S::splat(10.0), S::abs(x));
         let s = S::mul(t, t);
         // Cephes' tanhf for |x| < 0.625.
@@ -115,7 +115,7 @@ pub(crate) unsafe fn tanh<S: Simd>(x: S::V) -> S::V {
 /// The processor has the instructions of `S`.
 #[inline(always)]
 pub(crate) unsafe fn silu<S: Simd>(x: S::V) -> S::V {
-    // SAFETY: arithmetic only; the level is the caller's promise.
+    // SAFETY: arithmetic only; the caller guarantees the level.
     unsafe { S::mul(x, sigmoid::<S>(x)) }
 }
 
@@ -125,7 +125,7 @@ pub(crate) unsafe fn silu<S: Simd>(x: S::V) -> S::V {
 /// The processor has the instructions of `S`.
 #[inline(always)]
 pub(crate) unsafe fn gelu_erf<S: Simd>(x: S::V) -> S::V {
-    // SAFETY: arithmetic only; the level is the caller's promise.
+    // SAFETY: arithmetic only; the caller guarantees the level.
     unsafe {
         let half = S::mul(x, S::splat(0.5));
         S::fma(half, erf::<S>(S::mul(x, S::splat(std::f32::consts::FRAC_1_SQRT_2))), half)
@@ -138,7 +138,7 @@ pub(crate) unsafe fn gelu_erf<S: Simd>(x: S::V) -> S::V {
 /// The processor has the instructions of `S`.
 #[inline(always)]
 pub(crate) unsafe fn gelu_tanh<S: Simd>(x: S::V) -> S::V {
-    // SAFETY: arithmetic only; the level is the caller's promise.
+    // SAFETY: arithmetic only; the caller guarantees the level.
     unsafe {
         let inner = S::fma(S::mul(S::mul(x, x), S::splat(0.044_715)), x, x);
         let twice_u = S::mul(inner, S::splat(1.595_769));
@@ -239,7 +239,8 @@ mod tests {
                 for (&x, &y) in inputs.iter().zip(&y) {
                     let r = reference(f, f64::from(x));
                     assert!(y.is_finite(), "{level:?} {f:?}({x}) = {y}");
-                    // Gelu cancels for negative x, so its error is relative to the input; exp to f32's smallest normal number.
+                    // Gelu cancels for negative x, so its error is relative to the input; exp is checked down to f32's
+                    // smallest normal number.
                     let scale =
                         if matches!(f, F::GeluErf | F::GeluTanh) { r.abs().max(0.5 * f64::from(x.abs())) } else { r.abs() };
                     let error = (f64::from(y) - r).abs() / (scale + 1e-29);

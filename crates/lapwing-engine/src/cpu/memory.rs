@@ -1,4 +1,4 @@
-//! The memory of one run: what a batch brings, the block in which the plan's values lie, and the outputs.
+//! The memory of one run: the batch's inputs, the arena block that holds the plan's values, and the outputs.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -7,21 +7,21 @@ use smallvec::SmallVec;
 
 use crate::plan::{Arena, Plan, Size, ValueId};
 
-/// What a batch brings for one input.
+/// The data of one input.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// Float32.
     F32(&'a [f32]),
-    /// Whole numbers of 64 bits.
+    /// 64-bit integers.
     I64(&'a [i64]),
-    /// Whole numbers of 32 bits.
+    /// 32-bit integers.
     I32(&'a [i32]),
-    /// True or false.
+    /// Booleans.
     Bool(&'a [bool]),
 }
 
 impl Input<'_> {
-    /// How many elements.
+    /// Number of elements.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self {
@@ -32,25 +32,25 @@ impl Input<'_> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no elements.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Where a value of a plan lies in every run.
+/// Where the executor stores a value of the plan, the same in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Home {
-    /// In the block, at its place in the arena.
+    /// In the arena block, at the offset that the arena assigned.
     Block,
-    /// It is the input at this place.
+    /// It is the input with this index.
     Input(usize),
-    /// It is the output at this place, the first one if it is several.
+    /// It is the output with this index; the first such index if several outputs name it.
     Output(usize),
 }
 
-/// The home of every value.
+/// The location of every value.
 pub(super) fn homes(plan: &Plan) -> Vec<Home> {
     let mut homes = vec![Home::Block; plan.values.len()];
     for (at, port) in plan.outputs.iter().enumerate().rev() {
@@ -74,14 +74,14 @@ pub(super) struct Memory<'a> {
     borrowed: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: it is borrowed slices in other clothes; who reads or writes through it promises to keep apart
+// SAFETY: equivalent to borrowed slices; callers of `read` and `write` guarantee that accesses do not overlap
 unsafe impl Sync for Memory<'_> {}
-// SAFETY: the same
+// SAFETY: as above
 unsafe impl Send for Memory<'_> {}
 
 impl<'a> Memory<'a> {
-    /// Values lie as `arena` says in `block`, which is as long as it asks for; outputs in `outputs`, which are made as long as
-    /// they must be.
+    /// Values lie in `block` at the offsets of `arena`; `block` has the length that the arena requires. `outputs` are
+    /// resized to the batch.
     pub(super) fn new(
         plan: &'a Plan,
         homes: &'a [Home],
@@ -101,7 +101,7 @@ impl<'a> Memory<'a> {
         Self { plan, homes, arena, size, inputs, block, outputs, borrowed: PhantomData }
     }
 
-    /// Where a value that the plan makes begins, and how many elements it has.
+    /// Where a computed value begins, and how many elements it has.
     fn own(&self, id: ValueId) -> (*mut f32, usize) {
         let value = self.plan.value(id);
         let count = self.size.rows(value.rows) * value.width;
@@ -116,17 +116,17 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// A value of float32; empty where it is none.
+    /// A float32 value; empty if the value has another type.
     ///
     /// # Safety
     ///
-    /// Nothing writes the value while the slice lives.
+    /// The value is not written while the slice lives.
     pub(super) unsafe fn read(&self, id: ValueId) -> &[f32] {
         if let Home::Input(at) = self.homes[id.0] {
             return if let Input::F32(data) = self.inputs[at] { data } else { &[] };
         }
         let (begin, count) = self.own(id);
-        // SAFETY: the place lies in a slice that this borrows; the caller sees to it that nobody writes there
+        // SAFETY: the range lies in a slice that this borrows; the caller guarantees that no code writes it
         unsafe { std::slice::from_raw_parts(begin, count) }
     }
 
@@ -134,28 +134,28 @@ impl<'a> Memory<'a> {
     ///
     /// # Safety
     ///
-    /// Nothing writes the value while the slice lives.
+    /// The value is not written while the slice lives.
     pub(super) unsafe fn any(&self, id: ValueId) -> Input<'_> {
         match self.homes[id.0] {
             Home::Input(at) => self.inputs[at],
-            // SAFETY: as the caller promises
+            // SAFETY: guaranteed by the caller
             _ => Input::F32(unsafe { self.read(id) }),
         }
     }
 
-    /// Some rows of a value that is being made.
+    /// Some rows of a value that is being computed.
     ///
     /// # Safety
     ///
-    /// Nothing else reads or writes these rows, or what shares their place, while the slice lives.
-    #[allow(clippy::mut_from_ref, reason = "values lie apart from one another; the caller promises that these rows are its own")]
+    /// No other code reads or writes these rows, or values that share their memory, while the slice lives.
+    #[allow(clippy::mut_from_ref, reason = "values do not overlap; the caller guarantees exclusive access to these rows")]
     pub(super) unsafe fn write(&self, id: ValueId, rows: Range<usize>) -> &mut [f32] {
         let (begin, count) = self.own(id);
         let width = self.plan.value(id).width;
         let (from, to) = (rows.start * width, rows.end * width);
         assert!(from <= to && to <= count, "rows lie outside of the value");
-        // SAFETY: the rows lie in the value, as was just checked, and that in a slice that this borrows alone; the caller sees
-        // to it that nobody else is there
+        // SAFETY: the rows lie in the value, as checked above, and the value lies in a slice that this borrows; the
+        // caller guarantees exclusive access
         unsafe { std::slice::from_raw_parts_mut(begin.wrapping_add(from), to - from) }
     }
 }

@@ -1,19 +1,18 @@
-//! Runs plans on the CPU: kernels for every node, chosen once for the processor's vector instructions, and an executor that
-//! calls them in order on one block of memory.
+//! Runs plans on the CPU: a kernel for every node, selected once for the processor's vector instructions, and an
+//! executor that calls them in order on one block of memory.
 //!
-//! `unsafe` is here because vector instructions and memory that values share ask for it; every block says why it is sound.
+//! `unsafe` is used for vector instructions and for memory that several values share; every block states why it is
+//! sound.
 
-#![allow(unsafe_code, reason = "vector instructions, and one block of memory that values share")]
+#![allow(unsafe_code, reason = "vector instructions, and one block of memory shared by all values")]
 
 pub mod attention;
-mod attention_core;
 pub mod embed;
 mod executor;
 pub mod gemm;
 mod held;
 pub mod level;
 pub mod map;
-mod map_ops;
 mod math;
 mod memory;
 pub mod norm;

@@ -1,14 +1,15 @@
-//! The mean over the tokens of each sequence that a mask leaves, and sums over the tokens so far. Nothing is allocated.
+//! Mean over the unmasked tokens of each sequence, and cumulative sums over tokens. Nothing is allocated.
 
 use super::level::Level;
 use super::map::ArgData;
 use super::shape::{ShapeError, at_least, exactly, ragged};
 use super::simd::{Kernel, Simd, dispatch};
 
-/// `out[s] = Σ weight · x / max(Σ weight, least)` over the tokens of each sequence; `x` is [tokens, width], and each token has a weight.
+/// `out[s] = Σ weight · x / max(Σ weight, least)` over the tokens of each sequence; `x` is [tokens, width], and each
+/// token has a weight.
 ///
 /// # Errors
-/// Names the argument that does not fit; then nothing was written.
+/// Names the argument that does not fit; nothing was written then.
 pub fn mean_pool(
     level: Level,
     width: usize,
@@ -23,12 +24,13 @@ pub fn mean_pool(
     exactly("x", tokens.saturating_mul(width), x.len())?;
     exactly("weights", tokens, weights.len())?;
     exactly("out", count.saturating_mul(width), out.len())?;
-    // SAFETY: all access is through slices.
+    // SAFETY: all memory is accessed through slices.
     unsafe { dispatch(level, MeanPool { width, offsets, x, weights, least, out }) };
     Ok(())
 }
 
-/// `out[t] = Σ x` over the tokens of its sequence up to `t`. What of `x` and `out` is no whole row of a sequence is left as it is.
+/// `out[t] = Σ x` over the tokens of its sequence up to `t`. Elements behind the last whole row of a sequence are left
+/// as they are.
 pub fn cum_sum(width: usize, offsets: &[usize], x: &[f32], out: &mut [f32]) {
     for ends in offsets.windows(2) {
         for at in ends[0] * width..ends[1] * width {
@@ -61,7 +63,7 @@ impl Kernel for MeanPool<'_> {
                 weights.read(token, &mut weight);
                 sum += weight[0];
                 let row = &x[token * width..(token + 1) * width];
-                // SAFETY: slices and arithmetic only; the level is the caller's promise.
+                // SAFETY: slices and arithmetic only; the caller guarantees the level.
                 unsafe { add_times::<S>(out, row, weight[0]) };
             }
             let share = 1.0 / sum.max(least);
@@ -74,7 +76,7 @@ impl Kernel for MeanPool<'_> {
 #[inline(always)]
 unsafe fn add_times<S: Simd>(to: &mut [f32], x: &[f32], factor: f32) {
     for (to, x) in to.chunks_mut(S::LANES).zip(x.chunks(S::LANES)) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let sum = S::fma(S::load_slice(x), S::splat(factor), S::load_slice(to));
             S::store_slice(to, sum);

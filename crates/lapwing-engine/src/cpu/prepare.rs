@@ -1,4 +1,5 @@
-//! What is done once for a plan: weights packed for the processor, programs put into the form in which they run.
+//! Prepares a plan once, when its executor is created: packs weights for the processor and compiles elementwise
+//! programs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,30 +10,30 @@ use super::gemm::int8::{LevelI8, PackedI8, RowQuant};
 use super::program::{self, ArgShape};
 use crate::plan::{self, Instruction, Node, Op, Plan, Rows, ValueId, WeightId};
 
-/// Why a plan cannot run here.
+/// Why a plan cannot run on this CPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{node}: {reason}")]
 pub struct PrepareError {
-    /// The node.
+    /// The node's name.
     pub node: String,
-    /// What about it cannot be run.
+    /// Why it cannot run.
     pub reason: String,
 }
 
-/// What a node has besides its description.
+/// What the executor precomputes for a node.
 #[derive(Debug)]
 pub(super) enum Ready {
-    /// A product's weight, packed; shared by the nodes that have the same.
+    /// The packed weight of a product; shared by the nodes that use the same weight.
     Gemm(Arc<Packed>),
-    /// The same in 8 bits, and the range of its input, if it is the same for all rows.
+    /// The packed 8-bit weight of a product, and the static range of its input if it has one.
     GemmI8(Arc<PackedI8>, Option<RowQuant>),
-    /// A map's program.
+    /// The compiled program of a map.
     Map(program::Program),
-    /// Nothing.
+    /// Nothing to precompute.
     Plain,
 }
 
-/// Prepares every node. Weights that are packed leave the plan: they are held once.
+/// Prepares every node. Packed weights are removed from the plan, so that they are in memory once.
 pub(super) fn prepare(plan: &mut Plan, options: &Options) -> Result<Vec<Ready>, PrepareError> {
     let mut ready = Vec::with_capacity(plan.nodes.len());
     let mut store = Store::default();
@@ -45,7 +46,7 @@ pub(super) fn prepare(plan: &mut Plan, options: &Options) -> Result<Vec<Ready>, 
         });
     }
     for id in store.packed() {
-        // a row may be a product's weight and a bias too, even of the same product
+        // a one-row weight may serve as a product's weight and as a bias, even of the same product
         let others = plan.nodes.iter().any(|node| match &node.op {
             Op::Gemm { bias, .. } => *bias == Some(id),
             op => op.weights().contains(&id),
@@ -57,7 +58,7 @@ pub(super) fn prepare(plan: &mut Plan, options: &Options) -> Result<Vec<Ready>, 
     Ok(ready)
 }
 
-/// Packed weights: each once, however many nodes have it.
+/// Packed weights, each stored once however many nodes use it.
 #[derive(Default)]
 struct Store {
     floats: BTreeMap<WeightId, Arc<Packed>>,
@@ -87,9 +88,9 @@ impl Store {
     }
 }
 
-/// Whether a product of a weight `[rows, width]` is done in bytes. Below, the rows' own quantisation costs as much as the product
-/// saves, and heads of few columns (a score, two classes) lose accuracy for nothing. The last product is no exception: on a
-/// sentence encoder it changed the cosine by 0.00003.
+/// Whether a product with a weight of `[rows, width]` runs in 8 bits. Below these limits, quantising the rows costs as
+/// much as the product saves, and heads of few columns (a score, two classes) lose accuracy without gain. The last
+/// product is no exception: on a sentence encoder it changed the cosine by 0.00003.
 pub(super) const fn fits_int8(rows: usize, width: usize) -> bool {
     rows >= 32 && width >= 8
 }

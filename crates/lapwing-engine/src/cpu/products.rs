@@ -1,4 +1,4 @@
-//! How matrix products are cut for threads: by rows where there are many, else by columns of the weight.
+//! Divides matrix products among threads: by rows where there are many, else by columns of the weight.
 
 use super::executor::RunError;
 use super::gemm::int8::{PackedI8, QuantizedRows, RowQuant, gemm_i8, gemm_i8_shared, quantize_rows, words_len};
@@ -7,9 +7,9 @@ use super::run::Run;
 use super::scratch::Rooms;
 use crate::plan::{self, Node, ValueId, WeightId};
 
-/// Fewer rows than this for each thread are not cut: every thread reads the whole weight then.
+/// A product with fewer rows than this per thread is not divided by rows: every thread would read the whole weight.
 const ROWS: usize = 32;
-/// A part has at least so many multiply-adds, or elements of the weight, whichever takes longer: some 10 µs of work, where
+/// The least work of a part, in multiply-adds or elements of the weight, whichever takes longer: about 10 µs, where
 /// waking a thread takes a few.
 const MULTIPLY_ADDS: usize = 1 << 19;
 const ELEMENTS: usize = 1 << 16;
@@ -29,7 +29,7 @@ impl Run<'_> {
     ///
     /// # Safety
     ///
-    /// As [`Run::nodes`].
+    /// Like [`Run::nodes`].
     pub(super) unsafe fn product(&self, product: Product<'_>, packed: &Packed, rooms: &Rooms<'_>) -> Result<(), RunError> {
         let (rows, k, n) = (self.rows_of(product.node), packed.k(), packed.n());
         let failed = |e: GemmError| failed(product.node, &e);
@@ -38,28 +38,28 @@ impl Run<'_> {
         if self.by_rows(rows) {
             let least = ROWS.max(MULTIPLY_ADDS / (k * n).max(1));
             return self.threads().split(rows, least, |part, range| {
-                // SAFETY: these rows of the output are this part's own, as is its room
+                // SAFETY: only this part accesses these rows of the output and its thread's scratch
                 let (out, room) = unsafe { (self.memory.write(product.node.output, range.clone()), rooms.room(part)) };
                 let x = Rows::dense(&x[range.start * k..range.end * k], range.len(), k);
                 let epilogue = self.epilogue(product, range, n);
                 gemm(x, packed, &epilogue, OutRows { values: out, stride: n }, 0..packed.panels(), room).map_err(failed)
             });
         }
-        // SAFETY: the output is this node's own; parts write panels apart
+        // SAFETY: only this node accesses its output; its parts write different panels
         let out = unsafe { self.memory.write(product.node.output, 0..rows) };
         let out = SharedOut::new(OutRows { values: out, stride: n });
         let epilogue = self.epilogue(product, 0..rows, n);
         self.threads().split(packed.panels(), least_panels(rows, k, packed.panel_width()), |part, panels| {
-            // SAFETY: the panels are this part's own, as is its room
+            // SAFETY: only this part accesses its panels and its thread's scratch
             unsafe { gemm_shared(Rows::dense(x, rows, k), packed, &epilogue, out, panels, rooms.room(part)) }.map_err(failed)
         })
     }
 
-    /// A product of 8-bit numbers.
+    /// A product in 8-bit integers.
     ///
     /// # Safety
     ///
-    /// As [`Run::nodes`].
+    /// Like [`Run::nodes`].
     pub(super) unsafe fn product_i8(
         &self,
         product: Product<'_>,
@@ -72,11 +72,11 @@ impl Run<'_> {
         let failed = |e: GemmError| failed(product.node, &e);
         // SAFETY: operands are not written while the node runs
         let x = unsafe { self.memory.read(product.x) };
-        // every row takes as many words, so that rows cut apart lie apart
+        // every row takes the same number of words, so that disjoint rows have disjoint words
         let deep = words_len(packed.level(), 1, k);
         let (words, quants) = (Apart::new(words), Apart::new(quants));
         let quantized = |from: usize, to: usize| -> Result<QuantizedRows<'_>, GemmError> {
-            // SAFETY: parts quantise rows apart
+            // SAFETY: parts quantise disjoint rows
             let (words, quants) = unsafe { (words.range(from * deep, to * deep), quants.range(from, to)) };
             quantize_rows(Rows::dense(&x[from * k..to * k], to - from, k), k, fixed, packed.level(), words, quants)
         };
@@ -84,19 +84,19 @@ impl Run<'_> {
             let least = ROWS.max(MULTIPLY_ADDS / (k * n).max(1));
             return self.threads().split(rows, least, |_, range| {
                 let rows = quantized(range.start, range.end).map_err(failed)?;
-                // SAFETY: these rows of the output are this part's own
+                // SAFETY: only this part accesses these rows of the output
                 let out = unsafe { self.memory.write(product.node.output, range.clone()) };
                 let epilogue = self.epilogue(product, range, n);
                 gemm_i8(&rows, packed, &epilogue, OutRows { values: out, stride: n }, 0..packed.panels()).map_err(failed)
             });
         }
         let all = quantized(0, rows).map_err(failed)?;
-        // SAFETY: the output is this node's own; parts write panels apart
+        // SAFETY: only this node accesses its output; its parts write different panels
         let out = unsafe { self.memory.write(product.node.output, 0..rows) };
         let out = SharedOut::new(OutRows { values: out, stride: n });
         let epilogue = self.epilogue(product, 0..rows, n);
         self.threads().split(packed.panels(), least_panels(rows, k, packed.panel_width()), |_, panels| {
-            // SAFETY: the panels are this part's own
+            // SAFETY: only this part accesses its panels
             unsafe { gemm_i8_shared(&all, packed, &epilogue, out, panels) }.map_err(failed)
         })
     }
@@ -105,7 +105,7 @@ impl Run<'_> {
         rows >= ROWS * self.threads().count()
     }
 
-    /// What follows a product, for some of its rows.
+    /// The epilogue of a product for some of its rows.
     fn epilogue(&self, product: Product<'_>, rows: std::ops::Range<usize>, n: usize) -> Epilogue<'_> {
         let residual = product.residual.map(|id| {
             // SAFETY: operands are not written while the node runs
@@ -126,14 +126,14 @@ fn failed(node: &Node, error: &GemmError) -> RunError {
     RunError::Node { node: node.name.clone(), reason: error.to_string() }
 }
 
-/// A slice of which threads take ranges apart.
+/// A slice of which threads take disjoint ranges.
 struct Apart<'a, T> {
     begin: *mut T,
     len: usize,
     of: std::marker::PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: it is a borrowed slice in other clothes; who takes a range promises that it is its own
+// SAFETY: equivalent to a borrowed slice; callers of `range` guarantee disjoint ranges
 unsafe impl<T: Send> Sync for Apart<'_, T> {}
 
 impl<'a, T> Apart<'a, T> {
@@ -143,10 +143,10 @@ impl<'a, T> Apart<'a, T> {
 
     /// # Safety
     ///
-    /// Nobody else has any of it while the slice lives.
+    /// No other code accesses any part of the range while the slice lives.
     unsafe fn range(&self, from: usize, to: usize) -> &'a mut [T] {
         assert!(from <= to && to <= self.len, "the range lies outside of the slice");
-        // SAFETY: as was just checked, and as the caller promises
+        // SAFETY: checked above, and guaranteed by the caller
         unsafe { std::slice::from_raw_parts_mut(self.begin.wrapping_add(from), to - from) }
     }
 }

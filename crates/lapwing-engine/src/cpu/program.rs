@@ -1,17 +1,17 @@
-//! Elementwise programs: a chain of operators as one list of instructions, each naming the values it reads. A [`Program`] exists only if
-//! it is sound, so running it (`map`) has nothing left to refuse but the lengths of what it is given.
+//! Elementwise programs: a chain of operators as one list of instructions, each naming the values it reads. A
+//! [`Program`] is validated when it is created, so running it (`map`) only has to check the lengths of its arguments.
 
 use std::sync::Arc;
 
 use crate::plan::{self, Binary, Fold, Unary};
 
-/// Instructions in a program at most; a longer chain is two programs.
+/// The most instructions of a program; a longer chain is split into two programs.
 pub const MAX_INSTRUCTIONS: usize = 64;
 
 /// One step. Values are named by the index of the instruction that makes them, which must be an earlier one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Instruction {
-    /// The program's argument of this index, as f32.
+    /// The program's argument with this index, as f32.
     Arg(usize),
     /// The same values in each row: as many as the program's width, or one.
     Row(Arc<[f32]>),
@@ -21,9 +21,9 @@ pub enum Instruction {
     Unary(Unary, usize),
     /// A function of two values, broadcast to one another.
     Binary(Binary, usize, usize),
-    /// `[condition, yes, no]`: yes where the condition is not 0, else no.
+    /// `[condition, yes, no]`: `yes` where the condition is not 0, else `no`.
     Where([usize; 3]),
-    /// All values of a row taken together.
+    /// A reduction over all values of a row.
     Fold(Fold, usize),
 }
 
@@ -36,7 +36,7 @@ pub struct ArgShape {
     pub per_sequence: bool,
 }
 
-/// Why a list of instructions is no program.
+/// Why a list of instructions is not a valid program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
     /// The width is 0.
@@ -45,7 +45,7 @@ pub enum ProgramError {
     /// Too many instructions.
     #[error("{got} instructions, a program has {MAX_INSTRUCTIONS} at most")]
     TooLong {
-        /// How many there are.
+        /// Number of instructions.
         got: usize,
     },
     /// A value is read before it is made.
@@ -56,17 +56,17 @@ pub enum ProgramError {
         /// The value.
         value: usize,
     },
-    /// No such argument.
+    /// An argument does not exist.
     #[error("instruction {at} reads argument {arg} of {args}")]
     Arg {
         /// The instruction.
         at: usize,
         /// The argument's index.
         arg: usize,
-        /// How many there are.
+        /// Number of arguments.
         args: usize,
     },
-    /// An argument or constant is neither one value wide nor as wide as the program.
+    /// The width of an argument or constant is neither 1 nor the program's width.
     #[error("{what} {at} has width {got}, not 1 or {width}")]
     Broadcast {
         /// `argument` or `instruction`.
@@ -78,7 +78,7 @@ pub enum ProgramError {
         /// The program's width.
         width: usize,
     },
-    /// A row is too wide to be taken together.
+    /// The rows are too wide for a fold.
     #[error("instruction {at} takes rows of {width} together, {} is the most", plan::Program::WIDEST_FOLD)]
     Fold {
         /// The instruction.
@@ -86,7 +86,7 @@ pub enum ProgramError {
         /// The program's width.
         width: usize,
     },
-    /// An output is no value, or there is none.
+    /// An output names a value that does not exist, or there is no output.
     #[error("output {at} is not the value of an instruction")]
     Output {
         /// The output's index.
@@ -94,7 +94,7 @@ pub enum ProgramError {
     },
 }
 
-/// How a value varies; both: one for each element, neither: one for all.
+/// How a value varies. Both: one value for each element; neither: one value for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Varies {
     pub(crate) by_row: bool,
@@ -107,7 +107,7 @@ impl Varies {
     }
 }
 
-/// A sound elementwise program over rows of a fixed width.
+/// A validated elementwise program over rows of a fixed width.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
     pub(crate) width: usize,
@@ -116,15 +116,15 @@ pub struct Program {
     pub(crate) outputs: Vec<usize>,
     /// How each instruction's value varies.
     pub(crate) varies: Vec<Varies>,
-    /// The temporary that holds each instruction's value; shared by values that are never needed together.
+    /// The index of the temporary that holds each instruction's value; values whose lifetimes do not overlap share one.
     pub(crate) slots: Vec<usize>,
     pub(crate) slot_count: usize,
-    /// Where an instruction writes its value if not to its slot: the output that is just this value.
+    /// The output that an instruction writes directly instead of its slot, if its value is exactly that output.
     pub(crate) direct: Vec<Option<usize>>,
 }
 
 impl Program {
-    /// Checks the instructions. `outputs` are the values to write out, in this order.
+    /// Validates the instructions. `outputs` are the values to write out, in this order.
     ///
     /// # Errors
     /// Names the first instruction, argument or output that is wrong.
@@ -193,7 +193,7 @@ impl Program {
         self.outputs.iter().map(|&o| if self.varies[o].by_column { self.width } else { 1 })
     }
 
-    /// Values that each instruction computes for each row, summed: what accounting counts as other operations.
+    /// Number of values that all instructions compute for each row; counted as other operations.
     #[must_use]
     pub fn ops_per_row(&self) -> usize {
         let computed = self.instructions.iter().zip(&self.varies).filter(|(i, v)| reads(i).next().is_some() && v.by_row);
@@ -217,7 +217,7 @@ pub(crate) fn reads(instruction: &Instruction) -> impl Iterator<Item = usize> + 
     values.into_iter().flatten()
 }
 
-/// A temporary for each value, taken again once the value was read for the last time; outputs live to the end.
+/// Assigns a temporary to each value. It is reused after the value's last read; outputs live to the end.
 fn assign(instructions: &[Instruction], outputs: &[usize]) -> (Vec<usize>, usize) {
     let mut last: Vec<usize> = (0..instructions.len()).collect();
     for (at, instruction) in instructions.iter().enumerate() {
@@ -228,7 +228,8 @@ fn assign(instructions: &[Instruction], outputs: &[usize]) -> (Vec<usize>, usize
     for &output in outputs {
         last[output] = usize::MAX;
     }
-    // when each temporary is free again: an instruction never writes where it reads, so that its loops may run in any order
+    // when each temporary is free again: an instruction never writes what it reads, so that its loops may run in any
+    // order
     let mut busy_until: Vec<usize> = Vec::new();
     let mut slots = Vec::with_capacity(instructions.len());
     for (at, &end) in last.iter().enumerate() {

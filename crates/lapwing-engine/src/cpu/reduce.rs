@@ -1,5 +1,6 @@
-//! Reductions: over the width of each row to one value, and over the tokens of each sequence to one row. A thread's range of rows is the
-//! slice it passes; nothing is allocated. Sums over a row keep many partial sums, sums over tokens one for each column.
+//! Reductions: over the width of each row to one value, and over the tokens of each sequence to one row. A thread
+//! passes the slice of its own rows; nothing is allocated. Sums over a row keep many partial sums; sums over tokens
+//! keep one for each column.
 
 use std::ops::Range;
 
@@ -13,11 +14,11 @@ use crate::plan;
 pub enum RowReduce {
     /// The sum.
     Sum,
-    /// The sum over the width.
+    /// The sum divided by the width.
     Mean,
-    /// The greatest value.
+    /// The largest value.
     Max,
-    /// The least value.
+    /// The smallest value.
     Min,
     /// The sum of squares.
     SumSquare,
@@ -28,24 +29,24 @@ pub enum RowReduce {
 pub enum TokenReduce {
     /// The sum.
     Sum,
-    /// The sum over the number of tokens.
+    /// The sum divided by the number of tokens.
     Mean,
-    /// The greatest value.
+    /// The largest value.
     Max,
-    /// The least value.
+    /// The smallest value.
     Min,
-    /// The first token's row (where BERT-class models put their class).
+    /// The first token's row (the class token of BERT-like models).
     First,
 }
 
 /// `out[r] = reduction of row r of x`; as many rows as `out` has values.
 ///
 /// # Errors
-/// If `x` does not hold `out.len()` rows of `width`, or `width` is 0; then nothing was written.
+/// `x` does not hold `out.len()` rows of `width`, or `width` is 0; nothing was written then.
 pub fn reduce_rows(level: Level, reduce: RowReduce, width: usize, x: &[f32], out: &mut [f32]) -> Result<(), ShapeError> {
     at_least("width", 1, width)?;
     exactly("x", out.len().saturating_mul(width), x.len())?;
-    // SAFETY: all access is through slices.
+    // SAFETY: all memory is accessed through slices.
     unsafe { dispatch(level, Rows { reduce, width, x, out }) };
     Ok(())
 }
@@ -53,7 +54,7 @@ pub fn reduce_rows(level: Level, reduce: RowReduce, width: usize, x: &[f32], out
 /// `out[s - sequences.start] = reduction over the tokens of sequence s`; `x` is the whole batch, [tokens, width].
 ///
 /// # Errors
-/// Names the argument that does not fit; then nothing was written.
+/// Names the argument that does not fit; nothing was written then.
 pub fn reduce_tokens(
     level: Level,
     reduce: TokenReduce,
@@ -68,18 +69,18 @@ pub fn reduce_tokens(
     at_least("width", 1, width)?;
     exactly("x", tokens.saturating_mul(width), x.len())?;
     exactly("out", sequences.len().saturating_mul(width), out.len())?;
-    // SAFETY: all access is through slices.
+    // SAFETY: all memory is accessed through slices.
     unsafe { dispatch(level, Tokens { reduce, width, offsets: &offsets[sequences.start..=sequences.end], x, out }) };
     Ok(())
 }
 
-/// All values of one row taken together.
+/// Folds one row to one value.
 ///
 /// # Safety
 /// The processor has the level's instructions.
 #[inline(always)]
 pub(crate) unsafe fn fold_row<S: Simd>(fold: plan::Fold, row: &[f32]) -> f32 {
-    // SAFETY: slices and arithmetic only; the level is the caller's promise.
+    // SAFETY: slices and arithmetic only; the caller guarantees the level.
     unsafe {
         match fold {
             plan::Fold::Sum => self::fold::<S, Sum>(row),
@@ -105,7 +106,7 @@ impl Kernel for Rows<'_> {
     unsafe fn run<S: Simd>(self) {
         let Rows { reduce, width, x, out } = self;
         for (row, out) in x.chunks_exact(width).zip(out) {
-            // SAFETY: slices and arithmetic only; the level is the caller's promise.
+            // SAFETY: slices and arithmetic only; the caller guarantees the level.
             *out = unsafe {
                 match reduce {
                     RowReduce::Sum => fold::<S, Sum>(row),
@@ -119,7 +120,7 @@ impl Kernel for Rows<'_> {
     }
 }
 
-/// How two partial results become one.
+/// How two partial results are combined.
 trait Fold {
     const START: f32;
     unsafe fn join<S: Simd>(a: S::V, b: S::V) -> S::V;
@@ -135,17 +136,17 @@ macro_rules! folds {
             const START: f32 = $start;
             #[inline(always)]
             unsafe fn join<S: Simd>(a: S::V, b: S::V) -> S::V {
-                // SAFETY: arithmetic only; the level is the caller's promise.
+                // SAFETY: arithmetic only; the caller guarantees the level.
                 unsafe { S::$join(a, b) }
             }
             #[inline(always)]
             unsafe fn take<S: Simd>($a: S::V, $x: S::V) -> S::V {
-                // SAFETY: arithmetic only; the level is the caller's promise.
+                // SAFETY: arithmetic only; the caller guarantees the level.
                 unsafe { $take }
             }
             #[inline(always)]
             unsafe fn across<S: Simd>(a: S::V) -> f32 {
-                // SAFETY: arithmetic only; the level is the caller's promise.
+                // SAFETY: arithmetic only; the caller guarantees the level.
                 unsafe { S::$across(a) }
             }
             #[inline(always)]
@@ -165,7 +166,7 @@ folds! {
 
 #[inline(always)]
 unsafe fn fold<S: Simd, F: Fold>(row: &[f32]) -> f32 {
-    // SAFETY: slices and arithmetic only; the level is the caller's promise.
+    // SAFETY: slices and arithmetic only; the caller guarantees the level.
     unsafe {
         let mut acc = [S::splat(F::START); 4];
         let mut blocks = row.chunks_exact(4 * S::LANES);
@@ -203,7 +204,7 @@ impl Kernel for Tokens<'_> {
                 out.fill(0.0);
                 continue;
             }
-            // SAFETY: slices and arithmetic only; the level is the caller's promise.
+            // SAFETY: slices and arithmetic only; the caller guarantees the level.
             unsafe {
                 match reduce {
                     TokenReduce::Sum => columns::<S, Sum>(rows, 1.0, out),
@@ -217,13 +218,13 @@ impl Kernel for Tokens<'_> {
     }
 }
 
-/// Folds all rows into one, four vectors of columns at a time so that the sums stay in registers, and divides.
+/// Folds all rows to one, four vectors of columns at a time so that the sums stay in registers, and divides.
 #[inline(always)]
 unsafe fn columns<S: Simd, F: Fold>(rows: &[f32], divisor: f32, out: &mut [f32]) {
     let width = out.len();
     for (i, to) in out.chunks_mut(4 * S::LANES).enumerate() {
         let from = i * 4 * S::LANES;
-        // SAFETY: slices and arithmetic only; the level is the caller's promise.
+        // SAFETY: slices and arithmetic only; the caller guarantees the level.
         unsafe {
             let divisor = S::splat(divisor);
             let mut acc = [S::splat(F::START); 4];

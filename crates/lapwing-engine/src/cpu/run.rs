@@ -1,4 +1,4 @@
-//! One run of a plan: each node by its kernel, cut for the threads where it is large enough.
+//! One run of a plan: calls the kernel of each node, divided among the threads if the node is large enough.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use super::scratch::{Rooms, Scratch};
 use super::threads::Threads;
 use crate::plan::{self, Fold, Lookup, Node, Op, Size, ValueId, WeightId};
 
-/// A part of an elementwise node has at least so many elements: some 10 µs of work.
+/// The least number of elements in a part of an elementwise node: about 10 µs of work.
 const ELEMENTS: usize = 1 << 15;
 
 /// One run.
@@ -28,7 +28,7 @@ pub(super) struct Run<'a> {
     pub(super) memory: Memory<'a>,
     pub(super) size: Size,
     pub(super) offsets: &'a [usize],
-    /// As `offsets`, where each row is a sequence of one token.
+    /// Like `offsets`, with each row as a sequence of one token.
     pub(super) rows: &'a [usize],
 }
 
@@ -37,13 +37,13 @@ impl Run<'_> {
     ///
     /// # Safety
     ///
-    /// Nothing else reads or writes the run's memory, and the plan is sound.
+    /// No other code reads or writes the run's memory, and the plan is valid.
     pub(super) unsafe fn nodes(&self, scratch: &mut Scratch, mut observer: Option<&mut Observer<'_>>) -> Result<(), RunError> {
         for (at, (node, ready)) in self.executor.plan.nodes.iter().zip(&self.executor.ready).enumerate() {
             if let (Some(observer), Op::Gemm { x, .. }) = (&mut observer, &node.op) {
                 observer(at, self.read(*x), self.executor.plan.value(*x).width);
             }
-            // SAFETY: the caller's promise
+            // SAFETY: guaranteed by the caller
             unsafe { self.node(node, ready, scratch)? };
         }
         Ok(())
@@ -53,18 +53,18 @@ impl Run<'_> {
         &self.executor.options.threads
     }
 
-    /// How many rows a node makes.
+    /// Number of rows of a node's output.
     pub(super) fn rows_of(&self, node: &Node) -> usize {
         self.size.rows(self.executor.plan.value(node.output).rows)
     }
 
-    /// A row of the model.
+    /// A one-row weight of the model.
     pub(super) fn row(&self, id: Option<WeightId>) -> Option<&[f32]> {
         id.map(|id| &*self.executor.plan.weight(id).data)
     }
 
     fn read(&self, id: ValueId) -> &[f32] {
-        // SAFETY: operands are not written while a node runs, as the plan is sound
+        // SAFETY: operands are not written while a node runs, because the plan is valid
         unsafe { self.memory.read(id) }
     }
 
@@ -80,16 +80,16 @@ impl Run<'_> {
 
     /// # Safety
     ///
-    /// As [`Run::nodes`].
+    /// Like [`Run::nodes`].
     unsafe fn node(&self, node: &Node, ready: &Ready, scratch: &mut Scratch) -> Result<(), RunError> {
         let (rooms, words, quants) = scratch.share();
         match (&node.op, ready) {
             (Op::Gemm { x, bias, activation, residual, .. }, _) => {
                 let product = Product { node, x: *x, bias: *bias, activation: *activation, residual: *residual };
                 match ready {
-                    // SAFETY: the caller's promise
+                    // SAFETY: guaranteed by the caller
                     Ready::Gemm(packed) => unsafe { self.product(product, packed, &rooms) },
-                    // SAFETY: the same
+                    // SAFETY: guaranteed by the caller
                     Ready::GemmI8(packed, fixed) => unsafe { self.product_i8(product, packed, *fixed, words, quants) },
                     _ => Err(failed(node, "was not prepared")),
                 }
@@ -120,7 +120,7 @@ impl Run<'_> {
             (Op::Pool { x, fold }, _) => self.pool(node, *x, *fold),
             (Op::MeanPool { x, weights, at_least }, _) => self.mean_pool(node, *x, *weights, *at_least),
             (Op::CumSum(x), _) => {
-                // SAFETY: the output is this node's own
+                // SAFETY: only this node accesses its output
                 let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
                 cum_sum(self.width(node), self.offsets, self.read(*x), out);
                 Ok(())
@@ -152,14 +152,14 @@ impl Run<'_> {
         self.executor.plan.value(node.output).width
     }
 
-    /// Does a node by ranges of its rows; `work` gets a range and what it makes.
+    /// Runs a node in parts of consecutive rows; `work` gets a range of rows and the output rows of that range.
     fn by_row(
         &self,
         node: &Node,
         work: impl Fn(Range<usize>, &mut [f32]) -> Result<(), RunError> + Sync,
     ) -> Result<(), RunError> {
         self.threads().split(self.rows_of(node), ELEMENTS.div_ceil(self.width(node)), |_, rows| {
-            // SAFETY: these rows of the node's own output are this part's
+            // SAFETY: only this part accesses these rows of the node's output
             let out = unsafe { self.memory.write(node.output, rows.clone()) };
             work(rows, out)
         })
@@ -168,7 +168,7 @@ impl Run<'_> {
     fn map(&self, node: &Node, program: &Program, args: &[ValueId], rooms: &Rooms<'_>) -> Result<(), RunError> {
         let args: SmallVec<[ArgData<'_>; 8]> = args.iter().map(|id| self.argument(*id)).collect();
         self.threads().split(self.rows_of(node), ELEMENTS.div_ceil(self.width(node)), |part, rows| {
-            // SAFETY: these rows of the node's own output are this part's, as is its room
+            // SAFETY: only this part accesses these rows of the node's output and its thread's scratch
             let (out, room) = unsafe { (self.memory.write(node.output, rows.clone()), rooms.room(part)) };
             let ran = program.run(self.executor.options.level, &args, self.offsets, rows, room, &mut [out]);
             ran.map_err(|e| failed(node, &e.to_string()))
@@ -203,7 +203,7 @@ impl Run<'_> {
         let sequences = offsets.len() - 1;
         let least = (ELEMENTS * sequences).div_ceil(self.rows_of(node) * width);
         self.threads().split(sequences, least, |_, range| {
-            // SAFETY: the rows of these sequences in the node's own output are this part's
+            // SAFETY: only this part accesses the rows of these sequences in the node's output
             let out = unsafe { self.memory.write(node.output, offsets[range.start]..offsets[range.end]) };
             embed(self.executor.options.level, &tables, width, offsets, range, out)?;
             let Some(norm) = norm else { return Ok(()) };
@@ -240,9 +240,9 @@ impl Run<'_> {
             stride: self.executor.plan.value(columns.value).width,
         });
         let attention = Attention::new(shape, self.offsets, columns, bias.map(|id| self.read(id))).map_err(failed)?;
-        // SAFETY: the output is this node's own; parts write heads apart
+        // SAFETY: only this node accesses its output; its parts write different heads
         let out = ColumnsMut::new(unsafe { self.memory.write(node.output, 0..self.rows_of(node)) }, 0, self.width(node));
-        // a head of a sequence costs the square of its length; parts are cut by cost
+        // a head of a sequence costs the square of its length; the parts have about equal cost
         let cost = self.size.squares * shape.heads;
         let least = (16 * ELEMENTS).div_ceil(shape.head_size + shape.value_size);
         self.threads().split(cost, least, |part, range| {
@@ -252,7 +252,8 @@ impl Run<'_> {
                 let head = |cost: usize| cost.saturating_sub(before).div_ceil(each).min(shape.heads);
                 let heads = head(range.start)..head(range.end);
                 if !heads.is_empty() {
-                    // SAFETY: each head of each sequence begins in one part only, so it is written by that one; the room is its own
+                    // SAFETY: each head of each sequence begins in exactly one part, which alone writes it; the scratch
+                    // is this thread's own
                     let (mut out, room) = unsafe { (out.share(), rooms.room(part)) };
                     let level = self.executor.options.level;
                     attention.run(level, sequence..sequence + 1, heads, room, &mut out).map_err(failed)?;
@@ -265,7 +266,7 @@ impl Run<'_> {
 
     fn reduce(&self, node: &Node, x: ValueId, fold: Fold) -> Result<(), RunError> {
         let (wide, x) = (self.executor.plan.value(x).width, self.read(x));
-        // SAFETY: the output is this node's own
+        // SAFETY: only this node accesses its output
         let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
         let fold = match fold {
             Fold::First => {
@@ -292,7 +293,7 @@ impl Run<'_> {
         let sequences = self.offsets.len() - 1;
         let least = (ELEMENTS * sequences).div_ceil(self.size.tokens * width);
         self.threads().split(sequences, least, |_, range| {
-            // SAFETY: the rows of these sequences in the node's own output are this part's
+            // SAFETY: only this part accesses the rows of these sequences in the node's output
             let out = unsafe { self.memory.write(node.output, range.clone()) };
             reduce_tokens(self.executor.options.level, fold, width, self.offsets, range, x, out)
                 .map_err(|e| failed(node, &e.to_string()))
@@ -302,7 +303,7 @@ impl Run<'_> {
 
 impl Run<'_> {
     fn mean_pool(&self, node: &Node, x: ValueId, weights: ValueId, least: f32) -> Result<(), RunError> {
-        // SAFETY: the output is this node's own
+        // SAFETY: only this node accesses its output
         let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
         let (level, width) = (self.executor.options.level, self.width(node));
         mean_pool(level, width, self.offsets, self.read(x), self.argument(weights), least, out)

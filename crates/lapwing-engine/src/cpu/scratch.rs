@@ -1,4 +1,4 @@
-//! What kernels need besides the values: room for each thread, and one for rows of 8-bit numbers that all threads read.
+//! Scratch memory of the kernels: a buffer for each thread, and one for quantised rows that all threads read.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use super::gemm::int8::{RowQuant, words_len};
 use super::prepare::Ready;
 use crate::plan::{Op, Size};
 
-/// The room, kept from run to run.
+/// The scratch buffers, reused from run to run.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     floats: Vec<f32>,
@@ -20,7 +20,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes room for batches up to `size`.
+    /// Grows the buffers to batches of up to `size`.
     pub(super) fn grow(&mut self, executor: &Executor, size: Size) {
         let (mut words, mut quants) = (0, 0);
         for (node, ready) in executor.plan.nodes.iter().zip(&executor.ready) {
@@ -41,21 +41,21 @@ impl Scratch {
             };
             self.each = self.each.max(floats);
         }
-        // rows of cache lines, so that no two threads write to one
+        // rounded up to whole cache lines, so that no two threads write to the same line
         self.each = self.each.next_multiple_of(16);
         self.floats.resize(self.each * executor.options.threads.count(), 0.0);
         self.words.resize(words.max(self.words.len()), 0);
         self.quants.resize(quants.max(self.quants.len()), RowQuant::default());
     }
 
-    /// The room of each thread, and the one for 8-bit rows.
+    /// The scratch of each thread, and the shared buffers of quantised rows.
     pub(super) fn share(&mut self) -> (Rooms<'_>, &mut [u32], &mut [RowQuant]) {
         let rooms = Rooms { begin: self.floats.as_mut_ptr(), each: self.each, rooms: self.floats.len(), of: PhantomData };
         (rooms, &mut self.words, &mut self.quants)
     }
 }
 
-/// A room for each thread.
+/// A scratch buffer for each thread.
 #[derive(Clone, Copy)]
 pub(super) struct Rooms<'a> {
     begin: *mut f32,
@@ -64,22 +64,22 @@ pub(super) struct Rooms<'a> {
     of: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: it is a borrowed slice in other clothes; who takes a room promises that it is its own
+// SAFETY: equivalent to a borrowed slice; callers of `room` guarantee that no two threads use the same buffer
 unsafe impl Sync for Rooms<'_> {}
-// SAFETY: the same
+// SAFETY: as above
 unsafe impl Send for Rooms<'_> {}
 
 impl Rooms<'_> {
-    /// The room of the thread at this place.
+    /// The scratch buffer of the thread with this index.
     ///
     /// # Safety
     ///
-    /// Nobody else has it while the slice lives.
-    #[allow(clippy::mut_from_ref, reason = "rooms lie apart; the caller promises that this one is its own")]
+    /// No other code uses it while the slice lives.
+    #[allow(clippy::mut_from_ref, reason = "the buffers are disjoint; the caller guarantees exclusive access to this one")]
     pub(super) unsafe fn room(&self, part: usize) -> &mut [f32] {
         let Range { start, end } = part * self.each..(part + 1) * self.each;
         assert!(end <= self.rooms, "there is no such room");
-        // SAFETY: the room lies in the borrowed slice, as was just checked; it is the caller's
+        // SAFETY: the buffer lies in the borrowed slice, as checked above; the caller guarantees exclusive access
         unsafe { std::slice::from_raw_parts_mut(self.begin.wrapping_add(start), self.each) }
     }
 }

@@ -1,5 +1,5 @@
-//! What all row kernels check before they run: lengths of slices, ranges, and the offsets of a ragged batch. Checked once a call, so
-//! that no kernel can index out of bounds; nothing is computed here.
+//! The checks that all row kernels make before they run: lengths of slices, ranges, and the offsets of a ragged batch.
+//! They run once a call, so that no kernel can index out of bounds.
 
 use std::ops::Range;
 
@@ -11,52 +11,52 @@ pub enum ShapeError {
     Length {
         /// The argument.
         what: &'static str,
-        /// Values needed.
+        /// Number of values required.
         need: usize,
-        /// Values there.
+        /// Number of values given.
         got: usize,
     },
-    /// A range does not lie inside what it ranges over.
+    /// A range lies outside of the values that it indexes.
     #[error("range {start}..{end} of {what} does not lie in 0..{len}")]
     Range {
-        /// What it counts.
+        /// What the range counts.
         what: &'static str,
         /// First of the range.
         start: usize,
         /// One past its last.
         end: usize,
-        /// How many there are.
+        /// The length.
         len: usize,
     },
-    /// The offsets of a ragged batch fall, or are missing.
+    /// The offsets of a ragged batch decrease, or there are none.
     #[error("offset {index} of the batch is lower than the one before it, or there is none")]
     Offsets {
-        /// The first wrong one.
+        /// The index of the first wrong one.
         index: usize,
     },
-    /// Columns do not fit between two rows.
+    /// The columns do not fit within the row stride.
     #[error("{what} needs {need} columns, its rows have {got}")]
     Columns {
         /// The argument.
         what: &'static str,
-        /// Columns needed, with the offset.
+        /// Columns required, including the offset.
         need: usize,
         /// Row stride.
         got: usize,
     },
 }
 
-/// The slice has exactly so many values.
+/// Checks that a slice has exactly `need` values.
 pub(crate) fn exactly(what: &'static str, need: usize, got: usize) -> Result<(), ShapeError> {
     if need == got { Ok(()) } else { Err(ShapeError::Length { what, need, got }) }
 }
 
-/// The slice has at least so many values.
+/// Checks that a slice has at least `need` values.
 pub(crate) fn at_least(what: &'static str, need: usize, got: usize) -> Result<(), ShapeError> {
     if need <= got { Ok(()) } else { Err(ShapeError::Length { what, need, got }) }
 }
 
-/// The range lies in 0..len.
+/// Checks that the range lies in 0..len.
 pub(crate) fn inside(what: &'static str, range: &Range<usize>, len: usize) -> Result<(), ShapeError> {
     if range.start <= range.end && range.end <= len {
         Ok(())
@@ -65,7 +65,7 @@ pub(crate) fn inside(what: &'static str, range: &Range<usize>, len: usize) -> Re
     }
 }
 
-/// The offsets never fall; returns the number of sequences and of tokens.
+/// Checks that the offsets never decrease; returns the number of sequences and of tokens.
 pub(crate) fn ragged(offsets: &[usize]) -> Result<(usize, usize), ShapeError> {
     let Some(last) = offsets.last() else {
         return Err(ShapeError::Offsets { index: 0 });
@@ -76,7 +76,7 @@ pub(crate) fn ragged(offsets: &[usize]) -> Result<(usize, usize), ShapeError> {
     }
 }
 
-/// Rows of a [rows, width] slice, which must divide evenly.
+/// Number of rows of a [rows, width] slice, whose length must be a multiple of `width`.
 pub(crate) fn rows_of(what: &'static str, len: usize, width: usize) -> Result<usize, ShapeError> {
     if width == 0 || !len.is_multiple_of(width) {
         return Err(ShapeError::Length { what, need: len.next_multiple_of(width.max(1)), got: len });

@@ -1,22 +1,23 @@
-//! One vocabulary of f32 vector operations, and the one place that enters a level. Kernels are written once, generic over `Simd`,
-//! and run through `dispatch`, which compiles them again for each level.
+//! The f32 vector operations behind one trait, and the single entry point of each level. Kernels are written once,
+//! generic over `Simd`, and called through `dispatch`, which compiles them again for each level.
 //!
-//! Every generic function on that way is `#[inline(always)]`, and no closure holds vector code: what is not inlined into the
-//! entry of its level is compiled without that level's instructions and is slow (never wrong).
+//! Every generic function between `dispatch` and an operation is `#[inline(always)]`, and no closure contains vector
+//! code: code that is not inlined into the entry point of its level is compiled without that level's instructions and
+//! is slow (never wrong).
 
 use super::level::Level;
 
-/// f32 vector operations of one level.
+/// The f32 vector operations of one level.
 ///
 /// # Safety
-/// Every method may only run on a processor that has the level's instructions; `dispatch` sees to that. Pointers must be valid for
-/// `LANES` (or `n`) elements; no alignment is asked for.
+/// Every method may only run on a processor that has the level's instructions; `dispatch` ensures that. Pointers must
+/// be valid for `LANES` (or `n`) elements; no alignment is required.
 pub(crate) unsafe trait Simd: Copy {
     /// One vector register of `LANES` f32.
     type V: Copy;
     /// f32 per vector.
     const LANES: usize;
-    /// Vector registers that a kernel may count on.
+    /// Number of vector registers that a kernel may use.
     const REGISTERS: usize;
     /// Rows of accumulators that fit the registers beside two columns of vectors; divides `LANES`.
     const ROWS: usize;
@@ -43,9 +44,9 @@ pub(crate) unsafe trait Simd: Copy {
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// c - a * b.
     unsafe fn fnma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// The larger; `b` where either is NaN (so `max(limit, x)` lets a NaN in `x` through).
+    /// The larger; `b` if either is NaN (so `max(limit, x)` propagates a NaN in `x`).
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
-    /// The smaller; `b` where either is NaN.
+    /// The smaller; `b` if either is NaN.
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     /// |a|.
     unsafe fn abs(a: Self::V) -> Self::V;
@@ -65,25 +66,25 @@ pub(crate) unsafe trait Simd: Copy {
     unsafe fn prefetch_to_write(p: *const f32);
     /// The sum of all lanes.
     unsafe fn sum(v: Self::V) -> f32;
-    /// The largest lane (no NaN in it).
+    /// The largest lane; no lane may be NaN.
     unsafe fn largest(v: Self::V) -> f32;
     /// The square root.
     unsafe fn sqrt(a: Self::V) -> Self::V;
-    /// The greatest integer not above.
+    /// Rounds down to an integer.
     unsafe fn floor(a: Self::V) -> Self::V;
     /// `yes` where a == b, else `no` (also where either is NaN).
     unsafe fn select_eq(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
     /// `to[c * stride + r] = rows[r][c]` for r and c in 0..8; so many values must be readable and writable.
     unsafe fn transpose8(rows: [*const f32; 8], to: *mut f32, stride: usize);
 
-    /// The smallest lane (no NaN in it).
+    /// The smallest lane; no lane may be NaN.
     #[inline(always)]
     unsafe fn least(v: Self::V) -> f32 {
         // SAFETY: arithmetic only.
         unsafe { -Self::largest(Self::sub(Self::splat(0.0), v)) }
     }
 
-    /// Reads as many lanes as the slice has, zero in the others.
+    /// Reads as many lanes as the slice has; the other lanes are zero.
     #[inline(always)]
     unsafe fn load_slice(from: &[f32]) -> Self::V {
         // SAFETY: never more than the slice's length is read.
@@ -104,25 +105,25 @@ pub(crate) unsafe trait Simd: Copy {
     }
 }
 
-/// A piece of work written once for all levels.
+/// A function written once for all levels.
 pub(crate) trait Kernel {
-    /// What it gives back.
+    /// The return type.
     type Out;
-    /// Does it with the instructions of `S`. Mark every implementation `#[inline(always)]`.
+    /// Runs it with the instructions of `S`. Mark every implementation `#[inline(always)]`.
     ///
     /// # Safety
     /// The processor has the instructions of `S`, and the kernel's own pointers are valid.
     unsafe fn run<S: Simd>(self) -> Self::Out;
 }
 
-/// Runs `kernel` at `level`, or at the widest level that this machine has if that one is narrower.
+/// Runs `kernel` at `level`, or at the widest level of this machine if that is narrower.
 ///
 /// # Safety
-/// The kernel's own pointers are valid; the level is seen to here.
+/// The kernel's own pointers are valid.
 #[inline]
 pub(crate) unsafe fn dispatch<K: Kernel>(level: Level, kernel: K) -> K::Out {
     match level.runnable() {
-        // SAFETY: `runnable` never gives a level that the processor lacks.
+        // SAFETY: `runnable` never returns a level that the processor lacks.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { super::simd_x86::enter_avx512(kernel) },
         // SAFETY: as above.
@@ -133,11 +134,11 @@ pub(crate) unsafe fn dispatch<K: Kernel>(level: Level, kernel: K) -> K::Out {
     }
 }
 
-/// Eight lanes of plain Rust.
+/// Eight lanes in plain Rust.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Portable;
 
-/// Lane by lane over one, two or three arrays.
+/// Applies an expression to each lane of one, two or three arrays.
 macro_rules! lanes {
     (|$($x:ident),+| $e:expr) => {{
         let mut out = [0.0f32; 8];
@@ -150,7 +151,7 @@ macro_rules! lanes {
     }};
 }
 
-// SAFETY: no special instruction is used; pointers are the caller's promise.
+// SAFETY: uses no special instructions; the caller guarantees the pointers.
 unsafe impl Simd for Portable {
     type V = [f32; 8];
     const LANES: usize = 8;
@@ -159,24 +160,24 @@ unsafe impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load(p: *const f32) -> Self::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { p.cast::<[f32; 8]>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(p: *mut f32, v: Self::V) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { p.cast::<[f32; 8]>().write_unaligned(v) }
     }
     #[inline(always)]
     unsafe fn load_n(p: *const f32, n: usize) -> Self::V {
         let mut out = [0.0; 8];
-        // SAFETY: n elements are valid by the caller's promise, and at most 8 are written.
+        // SAFETY: the caller guarantees n elements, and at most 8 are written.
         unsafe { std::ptr::copy_nonoverlapping(p, out.as_mut_ptr(), n.min(8)) };
         out
     }
     #[inline(always)]
     unsafe fn store_n(p: *mut f32, n: usize, v: Self::V) {
-        // SAFETY: n elements are valid by the caller's promise, and at most 8 are read.
+        // SAFETY: the caller guarantees n elements, and at most 8 are read.
         unsafe { std::ptr::copy_nonoverlapping(v.as_ptr(), p, n.min(8)) };
     }
     #[inline(always)]
@@ -229,7 +230,7 @@ unsafe impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn round(a: Self::V) -> Self::V {
-        // Adding and taking away 1.5 * 2^23 rounds to nearest even without a call into libm.
+        // Adding and subtracting 1.5 * 2^23 rounds to nearest even without a call into libm.
         lanes!(|a| (a + 12_582_912.0) - 12_582_912.0)
     }
     #[inline(always)]
@@ -240,14 +241,14 @@ unsafe impl Simd for Portable {
     unsafe fn store_bytes(p: *mut u8, v: Self::V) {
         let mut i = 0;
         while i < 8 {
-            // SAFETY: eight bytes are valid by the caller's promise.
+            // SAFETY: the caller guarantees eight bytes.
             unsafe { *p.add(i) = v[i] as u8 };
             i += 1;
         }
     }
     #[inline(always)]
     unsafe fn scale2(v: Self::V, n: Self::V) -> Self::V {
-        // 2^(n-1) always has an exponent in range (zero for n = -126), the doubling brings the last power back.
+        // 2^(n-1) always has an exponent in range (zero for n = -126); the doubling restores the last power.
         lanes!(|v, n| v * f32::from_bits((((n.max(-126.0) as i32) + 126) << 23) as u32) * 2.0)
     }
     #[inline(always)]
@@ -276,7 +277,7 @@ unsafe impl Simd for Portable {
     unsafe fn transpose8(rows: [*const f32; 8], to: *mut f32, stride: usize) {
         for (r, row) in rows.into_iter().enumerate() {
             for c in 0..8 {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { *to.add(c * stride + r) = *row.add(c) };
             }
         }

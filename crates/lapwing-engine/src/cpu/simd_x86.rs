@@ -1,26 +1,26 @@
-//! The x86-64 levels of `simd`: AVX2 with FMA, and AVX-512. Only intrinsics, no decisions.
+//! The x86-64 levels of `simd`: AVX2 with FMA, and AVX-512. Intrinsics only.
 
 use std::arch::x86_64::*;
 
 use super::simd::{Kernel, Simd};
 
-/// The entry of the AVX-512 level.
+/// The entry point of the AVX-512 level.
 ///
 /// # Safety
 /// The processor has the features named here.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
 pub(super) unsafe fn enter_avx512<K: Kernel>(kernel: K) -> K::Out {
-    // SAFETY: the caller's promise covers `Avx512`.
+    // SAFETY: the caller guarantees the features of `Avx512`.
     unsafe { kernel.run::<Avx512>() }
 }
 
-/// The entry of the AVX2 level.
+/// The entry point of the AVX2 level.
 ///
 /// # Safety
 /// The processor has the features named here.
 #[target_feature(enable = "avx2,fma")]
 pub(super) unsafe fn enter_avx2<K: Kernel>(kernel: K) -> K::Out {
-    // SAFETY: the caller's promise covers `Avx2`.
+    // SAFETY: the caller guarantees the features of `Avx2`.
     unsafe { kernel.run::<Avx2>() }
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct Avx512;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx2;
 
-/// Trait methods that are one expression of intrinsics.
+/// Trait methods that consist of one expression of intrinsics.
 macro_rules! ops {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
         #[inline(always)]
         unsafe fn $name($($arg: $ty),*) -> $out {
-            // SAFETY: the trait's contract: the level's instructions exist and the pointers are valid.
+            // SAFETY: by the trait's contract the level's instructions exist and the pointers are valid.
             unsafe { $body }
         }
     )*};
@@ -49,7 +49,7 @@ macro_rules! ops {
 /// The processor has AVX; pointers as `Simd::transpose8` says.
 #[inline(always)]
 unsafe fn transpose8_avx(rows: [*const f32; 8], to: *mut f32, stride: usize) {
-    // SAFETY: the caller's promise; a half row is 4 of a row's 8 values.
+    // SAFETY: guaranteed by the caller; a half row is 4 of a row's 8 values.
     unsafe {
         let mut c = 0;
         while c < 8 {
@@ -70,14 +70,14 @@ unsafe fn transpose8_avx(rows: [*const f32; 8], to: *mut f32, stride: usize) {
     }
 }
 
-/// The lanes below `n`.
+/// A mask of the lanes below `n`.
 #[inline(always)]
 fn low_lanes(n: usize) -> __mmask16 {
-    // n <= 16, so the shifted one fits 32 bits.
+    // n <= 16, so the shifted value fits 32 bits.
     ((1u32 << n.min(16)) - 1) as __mmask16
 }
 
-// SAFETY: AVX-512 F and DQ instructions only, which the contract of the trait promises.
+// SAFETY: uses AVX-512 F and DQ instructions only, which the trait's contract guarantees.
 unsafe impl Simd for Avx512 {
     type V = __m512;
     const LANES: usize = 16;
@@ -121,14 +121,14 @@ static MASKS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 
 
 #[inline(always)]
 unsafe fn mask8(n: usize) -> __m256i {
-    // SAFETY: 8 - n..16 - n lies in the 16 words; AVX is the caller's promise.
+    // SAFETY: 8 - n..16 - n lies in the 16 words; the caller guarantees AVX.
     unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(8 - n.min(8)).cast()) }
 }
 
-/// v * 2^n as two multiplications, so that every exponent that is built is in range (see `Portable::scale2`).
+/// v * 2^n as two multiplications, so that every exponent is in range (see `Portable::scale2`).
 #[inline(always)]
 unsafe fn scale2_avx2(v: __m256, n: __m256) -> __m256 {
-    // SAFETY: AVX2 is the caller's promise.
+    // SAFETY: the caller guarantees AVX2.
     unsafe {
         let n = _mm256_cvtps_epi32(_mm256_max_ps(_mm256_set1_ps(-126.0), n));
         let power = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(126))));
@@ -139,7 +139,7 @@ unsafe fn scale2_avx2(v: __m256, n: __m256) -> __m256 {
 
 #[inline(always)]
 unsafe fn store_bytes_avx2(p: *mut u8, v: __m256) {
-    // SAFETY: AVX2 and eight valid bytes are the caller's promise.
+    // SAFETY: the caller guarantees AVX2 and eight valid bytes.
     unsafe {
         let words = _mm256_cvtps_epi32(v);
         let halves = _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
@@ -149,7 +149,7 @@ unsafe fn store_bytes_avx2(p: *mut u8, v: __m256) {
 
 #[inline(always)]
 unsafe fn sum_avx2(v: __m256) -> f32 {
-    // SAFETY: AVX2 is the caller's promise.
+    // SAFETY: the caller guarantees AVX2.
     unsafe {
         let four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
         let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
@@ -159,7 +159,7 @@ unsafe fn sum_avx2(v: __m256) -> f32 {
 
 #[inline(always)]
 unsafe fn largest_avx2(v: __m256) -> f32 {
-    // SAFETY: AVX2 is the caller's promise.
+    // SAFETY: the caller guarantees AVX2.
     unsafe {
         let four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
         let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
@@ -167,7 +167,7 @@ unsafe fn largest_avx2(v: __m256) -> f32 {
     }
 }
 
-// SAFETY: AVX2 and FMA instructions only, which the contract of the trait promises.
+// SAFETY: uses AVX2 and FMA instructions only, which the trait's contract guarantees.
 unsafe impl Simd for Avx2 {
     type V = __m256;
     const LANES: usize = 8;

@@ -1,5 +1,5 @@
-//! The executor on a plan that is large enough to be cut: the same numbers for any number of threads, and nearly the same in 8
-//! bits.
+//! The executor on a plan that is large enough to be divided: identical results for any number of threads, and similar
+//! results in 8 bits.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::threads::Threads;
 use super::{Batch, Executor, Input, Options, Precision, State};
 use crate::plan::{Activation, Columns, Fold, Lookup, Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
 
-/// What makes plans by hand.
+/// A builder of plans for tests.
 struct Build {
     plan: Plan,
     random: StdRng,
@@ -42,7 +42,7 @@ impl Build {
     }
 }
 
-/// An encoder's layer with all that belongs to one, and a head over its sequences: `ids` in, `scores` and `first` out.
+/// A complete encoder layer with a head over its sequences: `ids` in, `scores` and `first` out.
 fn encoder() -> Plan {
     let mut build = Build { plan: Plan::default(), random: StdRng::seed_from_u64(7) };
     let ids = build.value(Rows::Token, 1, Type::I64);

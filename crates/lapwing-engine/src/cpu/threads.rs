@@ -1,21 +1,22 @@
-//! The threads that share one forward pass: a pool of fixed size, each thread held to a processor of its own if asked for.
+//! The threads that share one forward pass: a pool of fixed size, each thread optionally pinned to a processor of its
+//! own.
 //!
-//! With one thread there is no pool: the caller's own thread does everything.
+//! With one thread there is no pool: the calling thread does all the work.
 
 use std::ops::Range;
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Why there are no such threads.
+/// Why the threads could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ThreadsError {
-    /// The operating system gives no more.
+    /// The operating system refused to start a thread.
     #[error("threads: {count} cannot be started: {reason}")]
     Start {
-        /// How many were asked for.
+        /// Number of threads requested.
         count: usize,
-        /// What it said.
+        /// The system's error.
         reason: String,
     },
     /// A processor that this process may not use.
@@ -23,12 +24,12 @@ pub enum ThreadsError {
     Pin {
         /// Its number.
         cpu: usize,
-        /// What the operating system said.
+        /// The system's error.
         reason: String,
     },
 }
 
-/// Threads for forward passes.
+/// The threads of forward passes.
 #[derive(Debug)]
 pub struct Threads {
     pool: Option<rayon::ThreadPool>,
@@ -36,18 +37,18 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// The caller's own thread.
+    /// No pool: the calling thread only.
     #[must_use]
     pub const fn one() -> Self {
         Self { pool: None, count: 1 }
     }
 
-    /// So many threads (at least one), the first of them on `cpus[0]`, and so on; on any processor where `cpus` is empty. A
-    /// single thread is the caller's: it stays where it is, and is held by [`pin`].
+    /// A pool of so many threads (at least one), the first of them pinned to `cpus[0]`, and so on; not pinned if `cpus`
+    /// is empty. A single thread is the caller's: it is not pinned here, see [`pin`].
     ///
     /// # Errors
     ///
-    /// [`ThreadsError`] where they cannot be started or held.
+    /// [`ThreadsError`] if they cannot be started or pinned.
     pub fn new(count: usize, cpus: &[usize]) -> Result<Self, ThreadsError> {
         if count <= 1 {
             return Ok(Self::one());
@@ -72,13 +73,13 @@ impl Threads {
         Ok(Self { pool: Some(pool), count })
     }
 
-    /// How many.
+    /// Number of threads.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// Does `work` on one of them, so that what it splits costs no way from thread to thread first.
+    /// Runs `work` on one of the pool's threads, so that splitting it later needs no hand-over between threads.
     pub fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.pool {
             Some(pool) => pool.install(work),
@@ -86,12 +87,12 @@ impl Threads {
         }
     }
 
-    /// Cuts `0..count` into at most as many parts as there are threads, none smaller than `least`, and does them at the same
-    /// time; `work` gets the part's place and range.
+    /// Divides `0..count` into at most as many parts as there are threads, none smaller than `least`, and runs them in
+    /// parallel; `work` gets the part's index and range.
     ///
     /// # Errors
     ///
-    /// One of those that the parts gave.
+    /// One of the errors that the parts returned.
     pub fn split<E: Send>(
         &self,
         count: usize,
@@ -106,7 +107,7 @@ impl Threads {
         (0..parts).into_par_iter().with_max_len(1).try_for_each(|part| work(part, bound(part)..bound(part + 1)))
     }
 
-    /// Does `work` once on each thread, all at the same time; it gets the thread's place.
+    /// Runs `work` once on each thread, on all threads at the same time; it gets the thread's index.
     pub fn all(&self, work: impl Fn(usize) + Sync) {
         match &self.pool {
             Some(pool) => drop(pool.broadcast(|context| work(context.index()))),
@@ -115,11 +116,11 @@ impl Threads {
     }
 }
 
-/// Holds the calling thread to a processor.
+/// Pins the calling thread to a processor.
 ///
 /// # Errors
 ///
-/// [`ThreadsError::Pin`] where the operating system refuses.
+/// [`ThreadsError::Pin`] if the operating system refuses.
 pub fn pin(cpu: usize) -> Result<(), ThreadsError> {
     let mut set = CpuSet::new();
     if cpu >= CpuSet::MAX_CPU {

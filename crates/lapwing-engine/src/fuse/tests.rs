@@ -7,11 +7,11 @@ use proptest::prelude::*;
 
 use super::fuse;
 use crate::cpu::{Batch, Executor, Input, Options, State};
-use crate::naive;
 use crate::plan::{
     Activation, Arena, Binary, Columns, Fold, Instruction, Lookup, Node, Op, Plan, Port, Program, Rows, Size, Type, Unary, Value,
     ValueId, Weight, WeightId,
 };
+use crate::tests::naive;
 
 /// Most values are so wide; others are of width 1.
 const WIDTH: usize = 6;

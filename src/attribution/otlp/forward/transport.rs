@@ -20,7 +20,7 @@ use super::send::{SendError, Transport};
 use crate::attribution::otlp::signal::Signal;
 use crate::attribution::otlp::status::retry_delay;
 use crate::net::{Client, ClientError, ClientLimits, Target};
-use crate::protocol::Raw;
+use crate::protocol::BytesCodec;
 use crate::settings::Collector;
 
 /// The limits of one attempt. An idle connection is kept for the next export of a slow exporter.
@@ -111,7 +111,7 @@ async fn send_grpc(client: Client<tonic::body::Body>, headers: &HeaderMap, messa
     let metadata = MetadataMap::from_headers(headers.clone());
     let request = tonic::Request::from_parts(metadata, Extensions::default(), message.body.clone());
     let path = PathAndQuery::from_static(message.signal.grpc_path());
-    match Grpc::new(client).unary(request, path, Raw).await {
+    match Grpc::new(client).unary(request, path, BytesCodec).await {
         Ok(_) => Ok(()),
         Err(status) => Err(send_error(&status)),
     }

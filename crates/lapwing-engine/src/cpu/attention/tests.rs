@@ -55,7 +55,7 @@ impl Case {
         out
     }
 
-    /// Plain f64; columns outside the heads stay 9.
+    /// The result in f64; columns outside the heads stay 9.
     fn reference(&self) -> Vec<f64> {
         let Heads { heads, head_size: d, value_size: e, scale } = self.shape;
         let (stride, width, qk) = (Self::width(&self.shape), heads * e + 2, heads * d);
@@ -66,7 +66,7 @@ impl Case {
             for i in rows.clone() {
                 let score = |j: usize| {
                     let dot: f64 = (0..d).map(|c| at(i, h * d + c) * at(j, qk + h * d + c)).sum();
-                    // in f32, where -1e9 swallows a score
+                    // computed in f32, where a bias of -1e9 absorbs the score
                     let bias = self.bias.as_ref().map_or(0.0, |b| b[j]);
                     f64::from(((dot * f64::from(scale)) as f32 + bias).max(f32::MIN))
                 };

@@ -1,4 +1,4 @@
-//! A buffer that starts at a cache line, so that no panel row straddles two lines.
+//! A buffer that is aligned to a cache line, so that no row of a panel straddles two lines.
 
 /// One cache line.
 #[derive(Clone, Copy)]

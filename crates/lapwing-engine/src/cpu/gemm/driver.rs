@@ -1,5 +1,5 @@
-//! The loops around the tiles: blocks of input rows that fit the second cache, blocks of weight rows that fit the first, panels, tiles.
-//! Lengths are checked here, once a call.
+//! The loops around the tiles: blocks of input rows that fit the second-level cache, blocks of weight rows that fit the
+//! first, panels, tiles. Lengths are checked here, once a call.
 
 use std::ops::Range;
 
@@ -11,21 +11,23 @@ use super::store::Finish;
 use super::target::{OutRows, SharedOut, Target};
 use super::tile::{self, BLOCK_K, Dots, IN_PLACE_ROWS, PACKED_STRIDE, Tile};
 
-/// Input rows that are packed at a time: 112 rows of `BLOCK_K` take a quarter of a second cache of 1 MiB.
+/// Input rows packed at a time: 112 rows of `BLOCK_K` take a quarter of a second-level cache of 1 MiB.
 const BLOCK_ROWS: usize = 112;
-/// Bytes of weights that a block of input rows passes together: less than half a second cache of 1 MiB.
+/// Bytes of weights that a block of input rows is multiplied with before the next group: less than half a second-level
+/// cache of 1 MiB.
 const GROUP_BYTES: usize = 384 << 10;
 
-/// f32 of scratch that a call with `rows` input rows needs; never more than about 230 KiB.
+/// The scratch length, in f32, of a call with `rows` input rows; at most about 230 KiB.
 #[must_use]
 pub fn scratch_len(rows: usize) -> usize {
     if rows <= IN_PLACE_ROWS { 0 } else { rows.min(BLOCK_ROWS) * PACKED_STRIDE }
 }
 
-/// out = act(x W + bias) with the residual where the epilogue says, for the columns of `panels` (`0..weights.panels()` for all).
+/// out = act(x W + bias), with the residual added as the epilogue specifies, for the columns of `panels`
+/// (`0..weights.panels()` for all).
 ///
 /// # Errors
-/// A buffer that is too short, or panels that do not exist; nothing is written then.
+/// Names a buffer that is too short, or panels that do not exist; nothing is written then.
 pub fn gemm(
     x: Rows<'_>,
     weights: &Packed,
@@ -35,17 +37,18 @@ pub fn gemm(
     scratch: &mut [f32],
 ) -> Result<(), GemmError> {
     let out = SharedOut::new(out);
-    // SAFETY: the output was borrowed mutably, so nobody else writes it.
+    // SAFETY: the output is borrowed mutably, so no other thread writes it.
     unsafe { gemm_shared(x, weights, epilogue, out, panels, scratch) }
 }
 
-/// `gemm` for threads that share an output.
+/// Like `gemm`, for threads that share an output.
 ///
 /// # Safety
-/// No other call that runs at the same time covers the same panel of the same output, and nobody else reads or writes it.
+/// No other call that runs at the same time covers the same panel of the same output, and no other code reads or writes
+/// it meanwhile.
 ///
 /// # Errors
-/// As `gemm`.
+/// Like `gemm`.
 pub unsafe fn gemm_shared(
     x: Rows<'_>,
     weights: &Packed,
@@ -62,7 +65,7 @@ pub unsafe fn gemm_shared(
         return Err(GemmError::Panels { end: panels.end, panels: weights.panels() });
     }
     let call = Call { x, weights, target: Target { epilogue, out } };
-    // SAFETY: every length was checked just now; the output is ours by the caller's promise.
+    // SAFETY: every length was checked above; the caller guarantees exclusive access to the output's panels.
     unsafe {
         if x.count <= IN_PLACE_ROWS {
             call.in_place(panels);
@@ -73,7 +76,7 @@ pub unsafe fn gemm_shared(
     Ok(())
 }
 
-/// One checked call.
+/// One validated call.
 #[derive(Clone, Copy)]
 struct Call<'a> {
     x: Rows<'a>,
@@ -81,7 +84,7 @@ struct Call<'a> {
     target: Target<'a>,
 }
 
-/// Input rows at `a`, of which the first is row `row` of the call.
+/// Input rows at `a`; the first one is row `row` of the call.
 #[derive(Clone, Copy)]
 struct Block {
     a: *const f32,
@@ -91,17 +94,17 @@ struct Block {
 }
 
 impl Call<'_> {
-    /// Few rows: the weights are streamed once, all rows together.
+    /// Few rows: the weights are streamed once, for all rows together.
     unsafe fn in_place(self, panels: Range<usize>) {
         let block = Block { a: self.x.values.as_ptr(), stride: self.x.stride, row: 0, rows: self.x.count };
-        // SAFETY: the whole of k is one block, and the lengths were checked.
+        // SAFETY: all of k is one block, and the lengths were checked.
         unsafe {
             self.tiles(panels.clone(), block, 0..self.weights.k());
             self.dots(panels, block);
         }
     }
 
-    /// Many rows: blocks are copied so that each row of a tile lies in its own cache sets.
+    /// Many rows: blocks of the input are packed so that the rows of a tile map to different cache sets.
     unsafe fn blocked(self, panels: Range<usize>, scratch: &mut [f32]) {
         let k = self.weights.k();
         let depth = k.div_ceil(k.div_ceil(BLOCK_K).max(1)).next_multiple_of(8).min(BLOCK_K);
@@ -138,8 +141,9 @@ impl Call<'_> {
         }
     }
 
-    /// All tiles of a block with the panels, for the weight rows `depth`. As many panels as fit the second cache go together: each
-    /// tile of input passes them all while it is in the first cache, and stores them side by side.
+    /// Computes all tiles of a block with the panels, for the weight rows `depth`. Panels are grouped so that a group
+    /// fits the second-level cache: each tile of input is multiplied with all panels of a group while it is in the
+    /// first-level cache.
     unsafe fn tiles(self, panels: Range<usize>, block: Block, depth: Range<usize>) {
         let group = (GROUP_BYTES / (depth.len() * self.weights.panel_width() * size_of::<f32>()).max(1)).max(1);
         let most = tile::most_rows(self.weights.level());
@@ -148,7 +152,7 @@ impl Call<'_> {
             while done < block.rows {
                 let rows = even_part(block.rows - done, most);
                 for index in first..panels.end.min(first + group) {
-                    // SAFETY: the rows are in the block and the panel in the weights.
+                    // SAFETY: the rows are in the block and the panel is in the weights.
                     unsafe { self.tile(self.weights.panel(index), block, done, rows, depth.clone()) };
                 }
                 done += rows;
@@ -156,7 +160,7 @@ impl Call<'_> {
         }
     }
 
-    /// One tile: `rows` of the block from `done` on.
+    /// Computes one tile: `rows` rows of the block, starting with row `done`.
     #[inline]
     unsafe fn tile(self, panel: Panel, block: Block, done: usize, rows: usize, depth: Range<usize>) {
         let (vectors, width) = match panel.shape {
@@ -174,7 +178,8 @@ impl Call<'_> {
             k: depth.len(),
             store: self.target.store(row, panel.column, panel.columns, depth.start > 0, last),
         };
-        // SAFETY: offsets stay inside the checked lengths; `wrapping_add` is for empty matrices, whose pointers are not read.
+        // SAFETY: offsets stay inside the checked lengths; `wrapping_add` is for empty matrices, whose pointers are
+        // never read.
         unsafe {
             tile::run(level, rows, vectors, &tile);
             if last {
@@ -183,7 +188,8 @@ impl Call<'_> {
         }
     }
 
-    /// The single columns behind the last panel, if they are among the panels asked for, and their epilogue.
+    /// Computes the single columns behind the last panel, if they are among the requested panels, and applies their
+    /// epilogue.
     unsafe fn dots(self, panels: Range<usize>, block: Block) {
         let Some(panel) = panels.last().map(|index| self.weights.panel(index)).filter(|panel| panel.shape == Shape::Dot) else {
             return;
@@ -201,7 +207,8 @@ impl Call<'_> {
     }
 }
 
-/// The first of the fewest parts of at most `most` that `total` is cut into evenly: 16 rows are two tiles of 8, not 14 and 2.
+/// The size of the parts when `total` is divided evenly into the fewest parts of at most `most`: 16 rows are two tiles
+/// of 8, not 14 and 2.
 pub(super) fn even_part(total: usize, most: usize) -> usize {
     total.div_ceil(total.div_ceil(most).max(1))
 }

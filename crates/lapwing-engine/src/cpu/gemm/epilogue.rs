@@ -1,5 +1,6 @@
-//! What happens to a product before it is stored: bias, residual, activation. The cheap parts run in the registers of the tile; an
-//! activation that computes an exponential runs over the tile right after it was stored, while it is in the first cache.
+//! The epilogue of a product: bias, residual, activation. The cheap parts run in the registers of the tile. An
+//! activation that computes an exponential runs over the tile right after it was stored, while it is in the first-level
+//! cache.
 
 use super::super::math;
 use super::super::simd::{Kernel, Simd};
@@ -32,7 +33,7 @@ impl Activation {
     }
 }
 
-/// On which side of the activation the residual is added.
+/// Whether the residual is added before or after the activation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResidualAt {
     /// act(x W + bias + residual).
@@ -41,16 +42,16 @@ pub enum ResidualAt {
     AfterActivation,
 }
 
-/// A matrix of the output's shape that is added to it.
+/// A matrix of the output's shape that is added to the output.
 #[derive(Debug, Clone, Copy)]
 pub struct Residual<'a> {
-    /// As many rows as the input has, as many columns as the weights have.
+    /// As many rows as the input, as many columns as the weights.
     pub rows: Rows<'a>,
     /// Where it is added.
     pub at: ResidualAt,
 }
 
-/// All that follows the product. The default does nothing.
+/// The epilogue of a product. The default does nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Epilogue<'a> {
     /// One value per column of the weights.
@@ -61,7 +62,7 @@ pub struct Epilogue<'a> {
     pub residual: Option<Residual<'a>>,
 }
 
-/// Activation, then the residual that comes after it, over a stored block of `rows` x `columns`.
+/// Applies the activation, then a residual that is added after it, to a stored block of `rows` x `columns`.
 #[derive(Clone, Copy)]
 pub(super) struct Activate {
     pub(super) activation: Activation,
@@ -74,7 +75,7 @@ pub(super) struct Activate {
     pub(super) residual_stride: usize,
 }
 
-/// One activation on one vector, as a type, so that the loop around it is compiled once for each.
+/// An activation of one vector, as a type, so that the loop around it is compiled once for each activation.
 trait Map {
     unsafe fn map<S: Simd>(x: S::V) -> S::V;
 }
@@ -85,7 +86,7 @@ macro_rules! maps {
         impl Map for $name {
             #[inline(always)]
             unsafe fn map<S: Simd>(x: S::V) -> S::V {
-                // SAFETY: arithmetic only; the level is the caller's promise.
+                // SAFETY: arithmetic only; the caller guarantees the level.
                 unsafe { $function(x) }
             }
         }
@@ -105,7 +106,7 @@ impl Kernel for Activate {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: the driver checked every length that the pointers stand for.
+        // SAFETY: the driver checked every length behind these pointers.
         unsafe {
             match self.activation {
                 Activation::GeluErf => self.over::<S, GeluErf>(),

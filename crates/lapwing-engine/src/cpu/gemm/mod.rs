@@ -1,5 +1,5 @@
-//! y = act(x W + bias) with a residual before or after the activation: f32 and dynamic int8, for weights that are packed once.
-//! Nothing is allocated per call; a call may cover a part of the columns, so that threads can share one product.
+//! y = act(x W + bias) with a residual before or after the activation, in f32 and dynamic int8, for weights that are
+//! packed once. A call allocates nothing. It may cover a part of the columns, so that threads can share one product.
 
 mod aligned;
 mod driver;

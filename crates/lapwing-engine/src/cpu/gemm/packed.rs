@@ -1,11 +1,12 @@
-//! Weights in the order in which the kernels read them: panels of columns, in each panel row after row, from a cache line on.
-//! One layout serves every row count: the matrix-vector path streams it once, the tiles read a panel again and again from cache.
+//! Packed weights, in the order in which the kernels read them: panels of columns, within each panel row after row,
+//! aligned to cache lines. One layout serves every row count: the matrix-vector path streams it once, the tiles read a
+//! panel repeatedly from cache.
 
 use super::super::level::Level;
 use super::aligned::Aligned;
 
-/// Up to this many columns that remain behind the last full panel are kept as columns and multiplied as dot products:
-/// padding them to a vector would read (and store) up to 32 times as much.
+/// Up to this many columns behind the last full panel are stored as columns and multiplied as dot products: padding
+/// them to a vector would read (and store) up to 32 times as much.
 pub(super) const DOT_COLUMNS: usize = 4;
 
 /// A `[k, n]` weight matrix, packed for one level.
@@ -17,7 +18,7 @@ pub struct Packed {
     data: Aligned,
 }
 
-/// How the columns behind the last full panel are kept.
+/// How the columns behind the last full panel are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// Two vectors wide.
@@ -43,19 +44,19 @@ pub(super) fn lanes(level: Level) -> usize {
 }
 
 impl Packed {
-    /// Packs row-major `[k, n]` for the widest level of this machine. Elements that `weights` lacks count as zero.
+    /// Packs row-major `[k, n]` for the widest level of this machine. Elements missing from `weights` count as zero.
     #[must_use]
     pub fn new(weights: &[f32], k: usize, n: usize) -> Self {
         Self::for_level(weights, k, n, Level::best())
     }
 
-    /// Packs for `level` (or the widest one that the machine has, if that is narrower).
+    /// Packs for `level`, or for the widest level of the machine if that is narrower.
     #[must_use]
     pub fn for_level(weights: &[f32], k: usize, n: usize, level: Level) -> Self {
         Self::from_fn(k, n, level, |row, column| weights.get(row * n + column).copied().unwrap_or(0.0))
     }
 
-    /// Packs the transpose of row-major `[n, k]`, as a linear layer of PyTorch keeps its weights.
+    /// Packs the transpose of row-major `[n, k]`, the layout of a linear layer's weights in PyTorch.
     #[must_use]
     pub fn from_transposed(weights: &[f32], k: usize, n: usize, level: Level) -> Self {
         Self::from_fn(k, n, level, |row, column| weights.get(column * k + row).copied().unwrap_or(0.0))
@@ -84,7 +85,7 @@ impl Packed {
         packed
     }
 
-    /// The level that it was packed for.
+    /// The level that the weights were packed for.
     #[must_use]
     pub fn level(&self) -> Level {
         self.level
@@ -108,13 +109,13 @@ impl Packed {
         2 * lanes(self.level)
     }
 
-    /// Panels, the last of which may be narrower: the unit in which threads share the columns.
+    /// Number of panels, the last of which may be narrower. Threads divide the columns by panels.
     #[must_use]
     pub fn panels(&self) -> usize {
         self.n.div_ceil(self.panel_width())
     }
 
-    /// Bytes held, padding included.
+    /// Memory in bytes, padding included.
     #[must_use]
     pub fn bytes(&self) -> usize {
         size_of_val(self.data.as_slice())
@@ -136,7 +137,7 @@ impl Packed {
         Panel { start: column * self.k, column, columns, shape }
     }
 
-    /// Elements that a panel takes.
+    /// The number of elements that a panel takes.
     fn stored(&self, panel: Panel) -> usize {
         let width = match panel.shape {
             Shape::Two => self.panel_width(),

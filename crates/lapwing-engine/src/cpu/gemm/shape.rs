@@ -1,6 +1,7 @@
-//! The row-major views that kernels take, and the one check of their lengths. After it the kernels index without checks.
+//! The row-major views that kernels take, and the single check of their lengths. After it the kernels index without
+//! checks.
 
-/// Why a call was refused. Nothing was written.
+/// Why a call was rejected. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GemmError {
     /// A buffer is too short for its rows, or a row stride is shorter than a row.
@@ -8,20 +9,20 @@ pub enum GemmError {
     Length {
         /// Which argument.
         what: &'static str,
-        /// Elements that it must have.
+        /// Number of elements required.
         needed: usize,
-        /// Elements that it has.
+        /// Number of elements given.
         given: usize,
     },
-    /// The panels end behind the last one of the weights.
+    /// The range of panels ends behind the last panel of the weights.
     #[error("panels up to {end} were asked for, but the weights have {panels}")]
     Panels {
         /// Where the range ends.
         end: usize,
-        /// Panels that there are.
+        /// Number of panels.
         panels: usize,
     },
-    /// The rows were quantised for another level or row length than the weights.
+    /// The rows were quantised for another level or row length than that of the weights.
     #[error("rows of {k} quantised for {level} do not fit the weights")]
     Quantized {
         /// The level of the rows.
@@ -31,19 +32,19 @@ pub enum GemmError {
     },
 }
 
-/// A row-major matrix that is read: `count` rows, each starting `stride` elements after the one before.
+/// A row-major matrix to read: `count` rows, each starting `stride` elements after the one before.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a> {
-    /// The elements; the last row need not be followed by its padding.
+    /// The elements; the last row may end without its padding.
     pub values: &'a [f32],
-    /// Rows.
+    /// Number of rows.
     pub count: usize,
     /// Elements from one row to the next, at least a row's length.
     pub stride: usize,
 }
 
 impl<'a> Rows<'a> {
-    /// Rows without gaps.
+    /// A view of rows without gaps.
     #[must_use]
     pub fn dense(values: &'a [f32], count: usize, row_len: usize) -> Self {
         Self { values, count, stride: row_len }
@@ -55,7 +56,7 @@ pub(super) fn check_rows(what: &'static str, len: usize, count: usize, stride: u
     if count == 0 {
         return Ok(());
     }
-    // Saturation makes an overflow fail the comparison instead of passing it.
+    // Saturating arithmetic: an overflow must fail the comparison instead of passing it.
     let needed = (count - 1).saturating_mul(stride).saturating_add(row_len);
     if len < needed || (count > 1 && stride < row_len) {
         return Err(GemmError::Length { what, needed, given: len });

@@ -1,15 +1,15 @@
-//! The end of every tile, f32 or int8: the cheap parts of the epilogue in registers, and the masked stores.
+//! The end of every tile, f32 or int8: the part of the epilogue that runs in registers, and the masked stores.
 
 use super::super::simd::{Kernel, Simd};
 
-/// Where a tile goes, and what is added on the way. The parts of the epilogue that are not due are null or false.
+/// Where a tile is stored, and what is added before. Parts of the epilogue that do not apply are null or false.
 #[derive(Clone, Copy)]
 pub(super) struct Store {
     pub(super) out: *mut f32,
     pub(super) out_stride: usize,
     /// Columns to store, at most the panel's width.
     pub(super) columns: usize,
-    /// Add to what `out` holds: not the first block.
+    /// Whether to add to the values in `out`: true for all blocks of k but the first.
     pub(super) accumulate: bool,
     pub(super) bias: *const f32,
     pub(super) residual: *const f32,
@@ -18,7 +18,7 @@ pub(super) struct Store {
     pub(super) relu: bool,
 }
 
-/// The epilogue in registers, and the stores.
+/// Applies the epilogue in registers and stores the result.
 #[inline(always)]
 pub(super) unsafe fn finish<S: Simd, const MR: usize, const NV: usize>(t: &Store, mut sums: [[S::V; NV]; MR]) {
     // SAFETY: the driver checked that the pointers hold MR rows of `columns`; vectors behind the last column are masked.
@@ -77,7 +77,7 @@ unsafe fn each<S: Simd, const MR: usize, const NV: usize>(
     while r < MR {
         let mut v = 0;
         while v < NV {
-            // SAFETY: the block holds MR rows of `columns`, and what lies behind them is masked.
+            // SAFETY: the block holds MR rows of `columns`, and lanes behind them are masked.
             unsafe {
                 let p = from.wrapping_add(r * stride + v * S::LANES);
                 let x = if full { S::load(p) } else { S::load_n(p, columns.saturating_sub(v * S::LANES).min(S::LANES)) };
@@ -89,7 +89,7 @@ unsafe fn each<S: Simd, const MR: usize, const NV: usize>(
     }
 }
 
-/// The epilogue over `rows` rows of at most one vector that are stored already.
+/// Applies the epilogue to `rows` stored rows of at most one vector.
 #[derive(Clone, Copy)]
 pub(super) struct Finish {
     pub(super) store: Store,
@@ -104,7 +104,7 @@ impl Kernel for Finish {
         let mut store = self.store;
         let mut row = 0;
         while row < self.rows {
-            // SAFETY: the driver checked that the pointers hold `rows` rows of `columns`; a null stays null.
+            // SAFETY: the driver checked that the pointers hold `rows` rows of `columns`; null pointers stay null.
             unsafe {
                 finish::<S, 1, 1>(&store, [[S::load_n(store.out, store.columns)]]);
             }

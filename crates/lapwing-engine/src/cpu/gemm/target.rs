@@ -1,4 +1,4 @@
-//! The output of a product together with its epilogue: checked once, then cut into what each tile stores.
+//! The output of a product together with its epilogue: checked once, then divided into what each tile stores.
 
 use std::marker::PhantomData;
 
@@ -8,16 +8,16 @@ use super::epilogue::{Activate, Activation, Epilogue, ResidualAt};
 use super::shape::{GemmError, check_len, check_rows};
 use super::store::Store;
 
-/// A row-major matrix that is written, by one caller.
+/// A row-major matrix to write, by one caller.
 #[derive(Debug)]
 pub struct OutRows<'a> {
-    /// The elements; as many rows as the input has.
+    /// The elements; as many rows as the input.
     pub values: &'a mut [f32],
     /// Elements from one row to the next, at least a row's length.
     pub stride: usize,
 }
 
-/// An output that several threads write, each its own panels.
+/// An output that several threads write, each different panels.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedOut<'a> {
     pub(super) start: *mut f32,
@@ -26,7 +26,7 @@ pub struct SharedOut<'a> {
     owner: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: it is a pointer into a buffer that stays borrowed; writing through it is `unsafe` and asks for disjoint panels.
+// SAFETY: a pointer into a buffer that stays borrowed; writing through it is `unsafe` and requires disjoint panels.
 unsafe impl Send for SharedOut<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for SharedOut<'_> {}
@@ -47,7 +47,7 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Holds every length against `rows` x `columns`.
+    /// Checks every length against `rows` x `columns`.
     pub(super) fn check(&self, rows: usize, columns: usize) -> Result<(), GemmError> {
         check_rows("output", self.out.len, rows, self.out.stride, columns)?;
         if let Some(bias) = self.epilogue.bias {
@@ -60,8 +60,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// What the tile that starts at `row` and `column` stores: `accumulate` after the first block of k, the epilogue with the last.
-    /// Pointers may dangle for an empty matrix; they are not read then.
+    /// What the tile that starts at `row` and `column` stores: `accumulate` after the first block of k, the epilogue
+    /// with the last block. For an empty matrix the pointers may dangle; they are not read then.
     pub(super) fn store(&self, row: usize, column: usize, columns: usize, accumulate: bool, last: bool) -> Store {
         let cheap = self.epilogue.activation.is_cheap();
         let (residual, residual_stride, residual_first) = self.residual(row, column);
@@ -79,10 +79,10 @@ impl Target<'_> {
         }
     }
 
-    /// Runs an activation that the tile could not, and what follows it, over a stored block.
+    /// Applies an activation that the tile did not apply in registers, and the rest of the epilogue, to a stored block.
     ///
     /// # Safety
-    /// The block lies in the checked output and is written by nobody else.
+    /// The block lies in the checked output and no other code writes it.
     pub(super) unsafe fn activate(&self, level: Level, row: usize, rows: usize, column: usize, columns: usize) {
         let activation = self.epilogue.activation;
         if activation.is_cheap() {
@@ -91,7 +91,7 @@ impl Target<'_> {
         let (residual, residual_stride, first) = self.residual(row, column);
         let residual = if first { std::ptr::null() } else { residual };
         let (out, out_stride) = (self.start(row, column), self.out.stride);
-        // SAFETY: the caller's promise; the residual has the output's shape by `check`.
+        // SAFETY: guaranteed by the caller; `check` verified that the residual has the output's shape.
         unsafe { dispatch(level, Activate { activation, out, out_stride, rows, columns, residual, residual_stride }) };
     }
 
@@ -99,7 +99,7 @@ impl Target<'_> {
         self.out.start.wrapping_add(row * self.out.stride + column)
     }
 
-    /// Where the residual starts (null if there is none), its stride, and whether it precedes the activation.
+    /// Where the residual starts (null if there is none), its stride, and whether it is added before the activation.
     fn residual(&self, row: usize, column: usize) -> (*const f32, usize, bool) {
         self.epilogue.residual.map_or((std::ptr::null(), 0, false), |residual| {
             let start = residual.rows.values.as_ptr().wrapping_add(row * residual.rows.stride + column);

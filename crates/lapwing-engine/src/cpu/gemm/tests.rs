@@ -1,4 +1,4 @@
-//! The f32 product at every level against f64: odd sizes, strides, shares of the panels, every epilogue.
+//! The f32 product at every level against f64: odd sizes, strides, ranges of panels, every epilogue.
 
 use proptest::prelude::*;
 
@@ -59,7 +59,8 @@ struct Case {
     residual: Option<ResidualAt>,
 }
 
-/// Runs a case at `level` in two shares of the panels and holds every element, and the gaps between rows, against the reference.
+/// Runs a case at `level` in two ranges of panels and compares every element, and the gaps between rows, with the
+/// reference.
 fn hold(case: Case, level: Level) {
     let Case { m, k, n, pad, activation, bias, residual } = case;
     let (xs, os, rs) = (k + pad, n + 2 * pad, n + pad);

@@ -1,16 +1,17 @@
-//! The register tiles: up to 14 rows by two vectors with AVX-512, 6 by two with AVX2, 2 by two without; every smaller row count has
-//! its own, so that no lane multiplies padding rows. And the dot products for a few single columns.
+//! The register tiles: up to 14 rows by two vectors with AVX-512, 6 by two with AVX2, 2 by two without. Every smaller
+//! row count has a tile of its own, so that no lane multiplies padding rows. Also the dot products for a few single
+//! columns.
 
 use super::super::level::Level;
 use super::super::simd::{Kernel, Simd, dispatch};
 use super::store::{Store, finish};
 
-/// The row stride of packed input, in f32. An odd number of cache lines: rows at a power of two apart would fight for the same
-/// sets of the first cache. A constant, so that every row is one register plus an offset.
+/// The row stride of packed input, in f32. An odd number of cache lines, because rows at a power of two apart would
+/// compete for the same sets of the first-level cache. A constant, so that every row is one register plus an offset.
 pub(super) const PACKED_STRIDE: usize = BLOCK_K + 16;
-/// The most rows of weights that are multiplied in one go: 14 input rows of this length fit the first cache.
+/// The most rows of weights that are multiplied in one pass: 14 input rows of this length fit the first-level cache.
 pub(super) const BLOCK_K: usize = 512;
-/// Up to this many rows are read in place.
+/// Up to this many input rows are read in place, without packing.
 pub(super) const IN_PLACE_ROWS: usize = 4;
 
 /// The most rows of a tile at `level`.
@@ -28,15 +29,16 @@ pub(super) struct Tile {
     /// The first input row; rows are `a_stride` apart, which is `PACKED_STRIDE` for more than `IN_PLACE_ROWS` rows.
     pub(super) a: *const f32,
     pub(super) a_stride: usize,
-    /// The panel, from the first row of this block on.
+    /// The panel, starting with the first row of this block.
     pub(super) b: *const f32,
     /// Rows of the panel to multiply.
     pub(super) k: usize,
-    /// Where the result goes, and how.
+    /// Where the result is stored, with which epilogue.
     pub(super) store: Store,
 }
 
-/// Rows x vectors, with `KU` independent sums for each where there are too few to hide the latency of the multiply-add.
+/// A tile of `MR` rows by `NV` vectors, with `KU` independent sums each where there are too few to hide the latency of
+/// the multiply-add.
 struct Sized<'a, const MR: usize, const NV: usize, const KU: usize>(&'a Tile);
 
 impl<const MR: usize, const NV: usize, const KU: usize> Kernel for Sized<'_, MR, NV, KU> {
@@ -44,7 +46,7 @@ impl<const MR: usize, const NV: usize, const KU: usize> Kernel for Sized<'_, MR,
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // Such a tile is never asked for at a level with fewer registers; without this it would be compiled all the same.
+        // Never used at a level with fewer registers; without this check it would be compiled anyway.
         if (MR + 1) * NV + 1 > S::REGISTERS {
             return;
         }
@@ -55,7 +57,7 @@ impl<const MR: usize, const NV: usize, const KU: usize> Kernel for Sized<'_, MR,
         unsafe {
             let mut sums = [[[S::splat(0.0); NV]; MR]; KU];
             if MR > IN_PLACE_ROWS {
-                // The lines that the tile stores are on their way while it multiplies.
+                // Prefetches the cache lines that the tile stores, while it multiplies.
                 let mut r = 0;
                 while r < MR {
                     S::prefetch_to_write(t.store.out.wrapping_add(r * t.store.out_stride));
@@ -104,7 +106,7 @@ unsafe fn step<S: Simd, const MR: usize, const NV: usize>(
     stride: usize,
     b: *const f32,
 ) {
-    // SAFETY: the caller's pointers are valid for MR rows and NV vectors.
+    // SAFETY: the caller guarantees MR rows and NV vectors.
     unsafe {
         let mut line = [S::splat(0.0); NV];
         let mut v = 0;
@@ -128,14 +130,14 @@ unsafe fn step<S: Simd, const MR: usize, const NV: usize>(
 /// Runs the tile of `rows` x `vectors` (1 or 2).
 ///
 /// # Safety
-/// `tile` keeps what its fields promise, for `rows <= most_rows(level)`.
+/// The pointers of `tile` are valid as its fields document, for `rows <= most_rows(level)`.
 pub(super) unsafe fn run(level: Level, rows: usize, vectors: usize, tile: &Tile) {
     macro_rules! pick {
         ($($mr:literal: $ku2:literal, $ku1:literal;)*) => {
             match (rows, vectors) {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 $(($mr, 2) => unsafe { dispatch(level, Sized::<$mr, 2, $ku2>(tile)) },)*
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 $(($mr, _) => unsafe { dispatch(level, Sized::<$mr, 1, $ku1>(tile)) },)*
                 _ => {}
             }
@@ -171,7 +173,7 @@ impl Kernel for Dots {
             let rows = (self.rows - row).min(4);
             let mut column = 0;
             while column < self.columns {
-                // SAFETY: row and column are in range, by the driver's check.
+                // SAFETY: the driver checked that row and column are in range.
                 unsafe {
                     let a = self.a.add(row * self.a_stride);
                     let b = self.b.add(column * self.k);

@@ -1,4 +1,5 @@
-//! Elementwise programs against an interpreter of one value at a time: exact where the operators are, else within the tolerance.
+//! Elementwise programs against an interpreter of single values: exact for exactly rounded operators, else within the
+//! tolerance.
 
 use std::sync::Arc;
 
@@ -119,7 +120,7 @@ fn exact(instruction: &Instruction, v: &[f32]) -> f32 {
     }
 }
 
-/// A program from random numbers: three arguments, two constants, then operators on whatever came before.
+/// A program from random numbers: three arguments, two constants, then operators on earlier values.
 fn program(width: usize, args: &[ArgShape], picks: &[(u8, usize, usize, usize)]) -> Program {
     let mut list: Vec<Instruction> = (0..args.len()).map(Instruction::Arg).collect();
     list.push(Instruction::Row((0..width).map(|i| (i % 7) as f32 - 3.0).collect()));

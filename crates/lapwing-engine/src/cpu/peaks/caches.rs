@@ -1,10 +1,9 @@
-//! How large the processor's caches are, and how much memory a measurement may borrow, as Linux says it; bytes. It measures
-//! nothing and keeps nothing.
+//! The sizes of the processor's caches, and how much memory a measurement may use, as Linux reports them; in bytes.
 
 use std::fs;
 use std::path::Path;
 
-/// What is taken where Linux does not say: that of common servers.
+/// The defaults where Linux reports nothing: the sizes of common servers.
 const DEFAULT: Caches = Caches { l2_bytes: 1 << 20, llc_bytes: 32 << 20, llc_cpus: 1 };
 
 /// Sizes of the caches of the first processor.
@@ -12,20 +11,20 @@ const DEFAULT: Caches = Caches { l2_bytes: 1 << 20, llc_bytes: 32 << 20, llc_cpu
 pub struct Caches {
     /// The second-level cache of one core.
     pub l2_bytes: usize,
-    /// The last-level cache; that of the second level where there is no other.
+    /// The last-level cache; equal to the second level if there is no other.
     pub llc_bytes: usize,
     /// Processors that share one last-level cache, at least one.
     pub llc_cpus: usize,
 }
 
 impl Caches {
-    /// Asks Linux; where it does not say, 1 MiB and 32 MiB.
+    /// Reads the sizes from Linux; where they are missing, 1 MiB and 32 MiB.
     #[must_use]
     pub fn probe() -> Self {
         Self::read(Path::new("/sys/devices/system/cpu/cpu0/cache")).unwrap_or(DEFAULT)
     }
 
-    /// Reads a folder of `index*` entries.
+    /// Reads a sysfs folder of `index*` entries.
     fn read(folder: &Path) -> Option<Self> {
         let mut levels: Vec<(u32, usize, usize)> = Vec::new();
         for entry in fs::read_dir(folder).ok()?.flatten() {
@@ -44,14 +43,14 @@ impl Caches {
         Some(Self { l2_bytes: l2.1, llc_bytes: llc.1.max(l2.1), llc_cpus: llc.2.max(1) })
     }
 
-    /// Second-level cache of so many cores.
+    /// Total second-level cache of so many cores, in bytes.
     #[must_use]
     pub fn l2_of(&self, threads: usize) -> usize {
         self.l2_bytes.saturating_mul(threads.max(1))
     }
 
-    /// Last-level cache that so many threads reach: the whole of each one that they must at least lie on. A thread alone can fill
-    /// all of it; neighbours that take their part make the truth slower than the bound, which is what a bound is for.
+    /// Total last-level cache, in bytes, of the fewest caches that so many threads can be spread over. One thread can
+    /// fill all of a cache; other processes may take a part of it, so the result is an upper bound.
     #[must_use]
     pub fn llc_of(&self, threads: usize) -> usize {
         self.llc_bytes.saturating_mul(threads.max(1).div_ceil(self.llc_cpus))
@@ -71,7 +70,7 @@ fn bytes_of(size: &str) -> Option<usize> {
     digits.parse::<usize>().ok().filter(|bytes| *bytes > 0)?.checked_mul(1 << shift)
 }
 
-/// How many numbers `0-3,8,10-11` names.
+/// How many numbers the list `0-3,8,10-11` contains.
 fn count_of(list: &str) -> Option<usize> {
     let mut count = 0usize;
     for part in list.split(',') {
@@ -82,8 +81,8 @@ fn count_of(list: &str) -> Option<usize> {
     Some(count)
 }
 
-/// Bytes that this process may still take: what the machine has free, or its control group, whichever is less; `None` where
-/// neither says.
+/// Bytes that this process may still allocate: what is free on the machine or in its control group, whichever is less;
+/// `None` if neither is known.
 #[must_use]
 pub(super) fn free_bytes() -> Option<usize> {
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();

@@ -1,4 +1,4 @@
-//! Multiply-adds in registers with nothing around them: what no product of matrices can beat.
+//! Multiply-adds in registers without memory access: an upper bound for every matrix product.
 
 use std::hint::black_box;
 
@@ -11,19 +11,20 @@ struct Chains {
     factor: f32,
 }
 
-/// Named sums instead of an array: in a loop over an array, the portable ones would live in memory.
+/// Named accumulators instead of an array: in a loop over an array, the portable ones would be kept in memory.
 macro_rules! on {
     ($simd:ident, $chains:expr, $($sum:ident = $start:literal),+) => {{
-        // Sums go through the product, so that none of it can be computed ahead; they tend to `factor`, never to tiny numbers.
+        // Each sum goes through the product, so that the compiler cannot hoist any of it; the sums converge to
+        // `factor`, never to denormal numbers.
         let (keep, more) = ($simd::splat(1.0 - $chains.factor), $simd::splat($chains.factor * $chains.factor));
-        // They start apart, so that no two are one.
+        // Different start values, so that the compiler cannot merge two chains.
         $(let mut $sum = $simd::splat($start);)+
         let mut step = 0;
         while step < $chains.steps {
             $($sum = $simd::fma($sum, keep, more);)+
             step += 1;
         }
-        // Stored, not summed in place: the portable lanes are only taken together where they go to memory together.
+        // Stored, not summed in place: the portable lanes are only vectorised where they are stored together.
         let mut lanes = [0.0; 16];
         let (mut total, mut count) = (0.0, 0);
         $(
@@ -41,8 +42,8 @@ impl Kernel for Chains {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> (f32, usize) {
-        // Enough for the latency of the units that work side by side: two of five cycles ask for ten. Portable vectors are two
-        // registers each, so fewer fit.
+        // Enough chains to hide the latency of the parallel units: two units of five cycles need ten. Portable vectors
+        // are two registers each, so fewer fit.
         // SAFETY: arithmetic, and stores of at most 16 lanes.
         unsafe {
             if S::ROWS < 4 {
@@ -69,7 +70,7 @@ impl Kernel for Chains {
     }
 }
 
-/// Runs `steps` on every chain; gives the floating-point operations that were done, a multiply-add as two.
+/// Runs `steps` on every chain; returns the number of floating-point operations, a multiply-add as two.
 pub(super) fn fp32(level: Level, steps: usize) -> u64 {
     let level = level.runnable();
     // SAFETY: no pointers.

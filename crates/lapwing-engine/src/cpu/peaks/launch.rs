@@ -1,4 +1,4 @@
-//! What a node costs that has nothing to do, and the peaks of the threads that an executor has.
+//! The overhead of a node that does no work, and the peaks of an executor's threads.
 
 use super::{Caches, Peaks, PeaksError, Setup, calibrate};
 use crate::clock::Stamp;
@@ -6,17 +6,17 @@ use crate::cpu::gemm::int8::LevelI8;
 use crate::cpu::{Batch, Executor, Input, Options, Precision, State};
 use crate::plan::{Binary, Instruction, Node, Op, Plan, Port, Program, Rows, Type, Value, ValueId};
 
-/// Nodes that are run one after the other, so that what a run costs besides does not count.
+/// Number of nodes in the measured plan, so that the fixed cost of a run is negligible.
 const NODES: usize = 512;
-/// How often; the fastest counts, because noise only ever adds.
+/// Number of runs; the fastest one counts, because noise only adds time.
 const RUNS: usize = 21;
 
 impl Peaks {
-    /// Measures what an executor with these options can do at best, on its own threads, in about 100 ms.
+    /// Measures the best rates of an executor with these options, on its own threads, in about 100 ms.
     ///
     /// # Errors
     ///
-    /// [`PeaksError`] where the threads do not come together.
+    /// [`PeaksError`] if the threads do not all start in time.
     pub fn of(options: &Options) -> Result<Self, PeaksError> {
         let setup = Setup {
             level: options.level.runnable(),
@@ -29,7 +29,7 @@ impl Peaks {
     }
 }
 
-/// Nanoseconds for each node of a plan of nodes that add one number to one number.
+/// Nanoseconds per node of a plan whose nodes add one number to one number.
 fn launch_ns(options: &Options) -> Result<f64, PeaksError> {
     let fails = |reason: String| PeaksError::Launch { reason };
     let options = Options { precision: Precision::Fp32, ..options.clone() };

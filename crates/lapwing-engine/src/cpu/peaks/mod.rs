@@ -1,15 +1,16 @@
-//! What this processor can do at best, measured in a short while when the engine warms up: operations a second in registers, and
-//! bytes a second from the second-level cache, the last-level cache and DRAM. Rates are those of all the engine's threads together.
+//! The peak rates of this processor, measured briefly when the engine warms up: operations a second in registers, and
+//! bytes a second from the second-level cache, the last-level cache and DRAM. Rates are totals over all the engine's
+//! threads.
 //!
-//! - **Operations**: chains of multiply-adds that depend on nothing but themselves, in the instructions that the products of
-//!   matrices use (AVX-512, AVX2 with FMA, or portable; for int8 `vpdpbusd` where there is VNNI, else 16-bit products, because the
-//!   byte products of AVX2 saturate and the engine's sums are exact). A multiply-add is two.
-//! - **Bytes**: streams that are *read*, each element once. That is the right bound for weights: a product reads every weight and
-//!   writes none. A copy is measured too, for whoever reads the numbers; it counts the bytes read and those written, and is no bound.
-//! - **Best of several windows**: noise only ever takes away, so the best is nearest to what the machine can do. How far the median
-//!   lies below it is told as the spread.
+//! - **Operations**: chains of independent multiply-adds, in the instructions that the matrix products use (AVX-512,
+//!   AVX2 with FMA, or portable; for int8 `vpdpbusd` where there is VNNI, else 16-bit products, because the byte
+//!   products of AVX2 saturate and the engine's sums are exact). A multiply-add is two operations.
+//! - **Bytes**: streams that are *read*, each element once. That is the right bound for weights: a product reads every
+//!   weight and writes none. A copy is also measured, for information only; it counts bytes read plus bytes written.
+//! - **Best of several windows**: noise only lowers a rate, so the best window is nearest to the machine's peak.
+//!   `Spread` reports how far the median lies below it.
 //!
-//! It decides nothing: what a plan could do with these numbers is `roofline`'s.
+//! `roofline` computes what a plan could reach with these rates.
 
 mod caches;
 mod chains;
@@ -27,35 +28,35 @@ use super::super::roofline::Ceiling;
 use super::gemm::int8::{LevelI8, int8_chains};
 use super::level::Level;
 
-/// Windows of each measure.
+/// Number of windows of each measurement.
 const WINDOWS: usize = 5;
 /// Length of a window, nanoseconds; DRAM has longer ones.
 const WINDOW_NS: u64 = 1_500_000;
 /// Length of a window on DRAM.
 const DRAM_WINDOW_NS: u64 = 3_000_000;
-/// Bytes that are read between two looks at the clock: about 10 microseconds.
+/// Bytes read between two readings of the clock: about 10 microseconds.
 const PIECE_BYTES: usize = 256 << 10;
-/// The smallest page of memory there is.
+/// The smallest page size of any supported system, in bytes.
 const PAGE_BYTES: usize = 4096;
-/// The DRAM buffer is four last-level caches, within these bounds and the memory that is free.
+/// The DRAM buffer is four last-level caches, within these bounds and within the free memory.
 const DRAM_BUFFER_BYTES: std::ops::RangeInclusive<usize> = 64 << 20..=256 << 20;
 
-/// What is measured, and on what.
+/// What to measure, and on what.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// The vector instructions of the f32 kernels.
     pub level: Level,
-    /// Those of the int8 kernels.
+    /// The integer instructions of the int8 kernels.
     pub level_i8: LevelI8,
-    /// Threads that the runner has, at least one.
+    /// Number of threads of the runner, at least one.
     pub threads: usize,
-    /// What one node costs that has nothing to do, nanoseconds; the executor's, carried along.
+    /// The overhead of one node that does no work, nanoseconds; measured by the executor and copied to the result.
     pub launch_ns: f64,
     /// The caches of the machine.
     pub caches: Caches,
 }
 
-/// What the processor can do: rates of all threads together.
+/// The processor's peak rates: totals over all threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peaks {
     /// Single-precision operations a second, a multiply-add as two.
@@ -64,27 +65,29 @@ pub struct Peaks {
     pub int8_ops_per_s: f64,
     /// Bytes a second read from the second-level cache.
     pub l2_bytes_per_s: f64,
-    /// Bytes a second read and written by a copy within it.
+    /// Bytes a second read plus written by a copy within the second-level cache.
     pub l2_copy_bytes_per_s: f64,
     /// Bytes a second read from the last-level cache; the rate of the second level where that is the last.
     pub llc_bytes_per_s: f64,
     /// Bytes a second read from DRAM.
     pub dram_bytes_per_s: f64,
-    /// Up to this many bytes the second-level caches of the threads hold.
+    /// The total size of the threads' second-level caches.
     pub l2_bytes: usize,
-    /// Up to this many bytes the last-level caches hold that the threads must at least lie on ([`Caches::llc_of`]).
+    /// The total size of the last-level caches that the threads use ([`Caches::llc_of`]).
     pub llc_bytes: usize,
-    /// The buffer that stood for DRAM. Below twice `llc_bytes` (memory was short) a part of it was read from cache.
+    /// The size of the buffer used to measure DRAM. If it is below twice `llc_bytes` (memory was short), part of it was
+    /// read from cache.
     pub dram_buffer_bytes: usize,
-    /// What one node costs that has nothing to do, nanoseconds.
+    /// The overhead of one node that does no work, nanoseconds.
     pub launch_ns: f64,
-    /// Threads that worked side by side.
+    /// Number of threads that ran in parallel.
     pub threads: usize,
-    /// How noisy it was.
+    /// The noise of the measurements.
     pub spread: Spread,
 }
 
-/// For each measure, how far the median window lies below the best, as a share of the best: 0 is quiet, above 0.1 is noisy.
+/// For each measurement, how far the median window lies below the best, as a share of the best: 0 is quiet, above 0.1
+/// is noisy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
     /// Of single precision.
@@ -107,27 +110,28 @@ impl Spread {
     }
 }
 
-/// Why nothing was measured.
+/// Why the measurement failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeaksError {
-    /// Not as many threads came together as there should be.
+    /// Not all threads ran at the same time.
     #[error("{wanted} threads were to be measured, but {ran} ran at the same time")]
     Threads {
         /// Threads asked for.
         wanted: usize,
-        /// Threads that came.
+        /// Threads that ran.
         ran: usize,
     },
-    /// A plan of nodes that do nothing could not be run.
+    /// The plan of nodes that do no work could not be run.
     #[error("launch: cannot be measured: {reason}")]
     Launch {
-        /// What the executor said.
+        /// The executor's error.
         reason: String,
     },
 }
 
 impl Peaks {
-    /// The ceiling of a plan whose weights and arena take so many bytes: it reads at the rate of the smallest memory that holds them.
+    /// The ceiling of a plan whose weights and arena take this many bytes: its bandwidth is that of the smallest memory
+    /// that holds them.
     #[must_use]
     pub fn ceiling(&self, working_set_bytes: usize) -> Ceiling {
         let bytes_per_s = match working_set_bytes {
@@ -147,10 +151,10 @@ impl Peaks {
     }
 }
 
-/// Measures, in about 100 ms and with up to 256 MiB that are given back.
+/// Measures in about 100 ms, with up to 256 MiB that are freed afterwards.
 ///
 /// # Errors
-/// The runner does not bring `setup.threads` threads together.
+/// The runner does not run `setup.threads` threads at the same time.
 pub fn calibrate(setup: &Setup, run: Runner<'_>) -> Result<Peaks, PeaksError> {
     let (level, caches, threads) = (setup.level, setup.caches, setup.threads);
     let crew = Crew { threads, run };
@@ -160,7 +164,7 @@ pub fn calibrate(setup: &Setup, run: Runner<'_>) -> Result<Peaks, PeaksError> {
     let l2 = read(crew, level, &Parts::new(crew, half), WINDOW_NS)?;
     let copied = copy(crew, level, half)?;
     let (llc_bytes, l2_bytes) = (caches.llc_of(threads), caches.l2_of(threads));
-    // Eight second-level caches, so that next to nothing of it stays there, but not more than half of the last level.
+    // Eight second-level caches, so that almost nothing stays in them, but at most half of the last level.
     let each = (8 * caches.l2_bytes).min(llc_bytes / 2 / threads.max(1));
     let llc = if each >= 2 * caches.l2_bytes { read(crew, level, &Parts::new(crew, each), WINDOW_NS)? } else { l2 };
     let dram_buffer_bytes = dram_buffer(llc_bytes, caches::free_bytes());
@@ -181,7 +185,8 @@ pub fn calibrate(setup: &Setup, run: Runner<'_>) -> Result<Peaks, PeaksError> {
     })
 }
 
-/// Bytes of the buffer that stands for DRAM; never more than a quarter of what is free, so that measuring cannot end the process.
+/// Size in bytes of the buffer used to measure DRAM; never more than a quarter of the free memory, so that measuring
+/// cannot exhaust it.
 fn dram_buffer(llc_bytes: usize, free: Option<usize>) -> usize {
     let wanted = llc_bytes.saturating_mul(4).clamp(*DRAM_BUFFER_BYTES.start(), *DRAM_BUFFER_BYTES.end());
     free.map_or(wanted, |free| wanted.min(free / 4)).max(PIECE_BYTES)
@@ -191,10 +196,10 @@ fn dram_buffer(llc_bytes: usize, free: Option<usize>) -> usize {
 struct Parts(Vec<Mutex<(Vec<f32>, usize)>>);
 
 impl Parts {
-    /// So many bytes each, written by the thread that will read them, so that they lie near it.
+    /// A buffer of so many bytes for each thread, written by the thread that will read it (first-touch NUMA placement).
     fn new(crew: Crew<'_>, bytes: usize) -> Self {
         let parts: Vec<_> = (0..crew.threads).map(|_| Mutex::new((Vec::new(), 0))).collect();
-        // Pages that were only ever read would all be the one page of zeros; one element makes a page its own.
+        // Pages that were never written would all map to the zero page; writing one element allocates a page.
         (crew.run)(&|thread| {
             if let Some(part) = parts.get(thread) {
                 let mut values = vec![0.0; bytes / 4];
@@ -206,11 +211,11 @@ impl Parts {
     }
 }
 
-/// Reads the parts from end to end, again and again.
+/// Reads the parts from end to end, repeatedly.
 fn read(crew: Crew<'_>, level: Level, parts: &Parts, window_ns: u64) -> Result<Best, PeaksError> {
     crew.best(WINDOWS, window_ns, &|thread| {
         let Some(part) = parts.0.get(thread) else { return 0 };
-        // Nobody else wants it: about 20 ns a piece.
+        // Uncontended: about 20 ns a piece.
         let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
         let (values, at) = &mut *part;
         let from = if *at < values.len() { *at } else { 0 };
@@ -222,7 +227,7 @@ fn read(crew: Crew<'_>, level: Level, parts: &Parts, window_ns: u64) -> Result<B
     })
 }
 
-/// Copies one half of a buffer of so many bytes into the other.
+/// Copies one half of a buffer of so many bytes to the other.
 fn copy(crew: Crew<'_>, level: Level, bytes: usize) -> Result<Best, PeaksError> {
     let parts = Parts::new(crew, bytes);
     crew.best(WINDOWS, WINDOW_NS, &|thread| {

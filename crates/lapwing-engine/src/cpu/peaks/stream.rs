@@ -1,10 +1,10 @@
-//! Reading memory as fast as it comes, and copying it. A buffer is f32, because those are the loads that the kernels use.
+//! Reads and copies memory as fast as possible. Buffers are f32, because the kernels use the same loads.
 
 use super::super::level::Level;
 use super::super::simd::{Kernel, Simd, dispatch};
 
-/// Adds up all elements but those that do not fill four vectors. Four sums side by side hide the latency of an addition behind
-/// the loads; named, because the portable ones would live in memory if they were an array.
+/// Adds up all elements except a remainder of less than four vectors. Four accumulators hide the latency of the
+/// additions behind the loads; they are named, because the portable ones would be kept in memory if they were an array.
 struct Read<'a>(&'a [f32]);
 
 impl Kernel for Read<'_> {
@@ -25,7 +25,7 @@ impl Kernel for Read<'_> {
                 d = S::add(d, S::load(from.add(3 * S::LANES)));
                 at += 4 * S::LANES;
             }
-            // Stored, not summed in place: the portable lanes are only taken together where they go to memory together.
+            // Stored, not summed in place: the portable lanes are only vectorised where they are stored together.
             let mut lanes = [0.0; 16];
             S::store(lanes.as_mut_ptr(), S::add(S::add(a, b), S::add(c, d)));
             std::hint::black_box(&mut lanes).iter().sum()
@@ -33,7 +33,7 @@ impl Kernel for Read<'_> {
     }
 }
 
-/// Copies all whole vectors of the one into the other.
+/// Copies all whole groups of four vectors from one slice to the other.
 struct Copy<'a> {
     from: &'a [f32],
     to: &'a mut [f32],
@@ -50,7 +50,7 @@ impl Kernel for Copy<'_> {
         while at + 4 * S::LANES <= len {
             let mut i = 0;
             while i < 4 {
-                // SAFETY: `at` stays four vectors before the end of both.
+                // SAFETY: `at` stays four vectors before the end of both slices.
                 unsafe { S::store(to.add(at + i * S::LANES), S::load(from.add(at + i * S::LANES))) };
                 i += 1;
             }
@@ -59,13 +59,13 @@ impl Kernel for Copy<'_> {
     }
 }
 
-/// The sum of `values`, but for up to 63 at the end.
+/// The sum of `values` without up to 63 elements at the end.
 pub(super) fn read(level: Level, values: &[f32]) -> f32 {
     // SAFETY: the kernel reads a slice.
     unsafe { dispatch(level, Read(values)) }
 }
 
-/// Copies `from` to `to`, but for up to 63 elements at the end.
+/// Copies `from` to `to` without up to 63 elements at the end.
 pub(super) fn copy(level: Level, from: &[f32], to: &mut [f32]) {
     // SAFETY: the kernel reads and writes slices.
     unsafe { dispatch(level, Copy { from, to }) }

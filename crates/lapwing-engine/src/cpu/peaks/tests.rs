@@ -1,4 +1,5 @@
-//! The measurement as a whole. What is fast on a machine that others use too is not tested; that it is in order is.
+//! The measurement as a whole. The rates themselves are not tested, because other processes share the machine; only
+//! their consistency is.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Short windows of time in which all threads do the same work at once, and the best of several of them.
+//! Short time windows in which all threads do the same work at once, and the best of several windows.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,30 +6,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::PeaksError;
 use crate::clock::Stamp;
 
-/// Calls a closure once on each thread, on all at the same time, with the thread's number from zero on; returns when all are done.
+/// Calls a closure once on each thread, on all threads at the same time, with the thread's index from zero on; returns
+/// when all calls have returned.
 pub type Runner<'a> = &'a dyn Fn(&(dyn Fn(usize) + Sync));
 
-/// How long a thread waits for the others, nanoseconds. One that comes later makes the window count for nothing.
+/// How long a thread waits for the others, nanoseconds. If one starts later, the window does not count.
 const PATIENCE_NS: u64 = 5_000_000;
 
-/// Threads, and who runs them.
+/// The threads, and the function that runs work on them.
 #[derive(Clone, Copy)]
 pub(super) struct Crew<'a> {
     pub(super) threads: usize,
     pub(super) run: Runner<'a>,
 }
 
-/// What several windows gave.
+/// The result of several windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Best {
-    /// Units a second, of all threads together, in the best window.
+    /// Units a second in the best window, total over all threads.
     pub(super) per_s: f64,
     /// How far the median window lies below the best one, as a share of it.
     pub(super) spread: f64,
 }
 
 impl Best {
-    /// Of the windows' rates; `None` if there are none.
+    /// The best of the windows' rates; `None` if there are none.
     fn of(mut rates: Vec<f64>) -> Option<Self> {
         rates.sort_by(f64::total_cmp);
         let (best, median) = (*rates.last()?, *rates.get(rates.len() / 2)?);
@@ -38,7 +39,8 @@ impl Best {
 }
 
 impl Crew<'_> {
-    /// The best of `windows` windows of `window_ns`. `work` does a small piece on the thread of that number and gives the units in it.
+    /// The best of `windows` windows of `window_ns`. `work` does a small piece of work on the thread of that index and
+    /// returns its number of units.
     pub(super) fn best(self, windows: usize, window_ns: u64, work: &(dyn Fn(usize) -> u64 + Sync)) -> Result<Best, PeaksError> {
         let (mut rates, mut most) = (Vec::new(), 0);
         for _ in 0..windows {
@@ -49,7 +51,7 @@ impl Crew<'_> {
         Best::of(rates).ok_or(PeaksError::Threads { wanted: self.threads, ran: most })
     }
 
-    /// Units a second in one window, `None` if not all threads came; and how many came.
+    /// Units a second in one window, `None` if not all threads took part; and the number of threads that started.
     fn window(self, window_ns: u64, work: &(dyn Fn(usize) -> u64 + Sync)) -> (Option<f64>, usize) {
         let (arrived, together) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let rate = Mutex::new(0.0);
@@ -71,7 +73,7 @@ impl Crew<'_> {
                     break elapsed;
                 }
             };
-            // A rate of its own for each thread: whoever is late to start or to stop does not stretch the time of the others.
+            // Each thread has a rate of its own, so that a late start or stop does not stretch the time of the others.
             *rate.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += units as f64 * 1e9 / elapsed as f64;
             together.fetch_add(1, Ordering::SeqCst);
         });

@@ -1,19 +1,21 @@
-//! Integer dot products in registers with next to nothing around them: what no int8 product of matrices can beat at its level.
+//! Integer dot products in registers with minimal overhead: an upper bound for every int8 matrix product at the same
+//! level.
 
 use std::hint::black_box;
 
 use super::super::super::simd::Simd;
 use super::dot::{Dot, KernelI8, LevelI8, dispatch_i8};
 
-/// Input words that are gone through again and again.
+/// Number of input words, which are cycled through.
 const WORDS: usize = 16;
-/// The most words and vectors of weights in a step.
+/// The most input words and weight vectors of a step.
 const MOST: usize = 6;
 /// Bytes of the widest vector.
 const VECTOR: usize = 64;
 
-/// `steps` times `R` input words with `C` vectors of weights, each pair with a sum of its own. The inputs change from step to step,
-/// because at some levels the product stands outside of the sum and could be computed ahead.
+/// `steps` times `R` input words with `C` vectors of weights, each pair with an accumulator of its own. The inputs
+/// change from step to step, because at some levels the multiplication is separate from the accumulation and the
+/// compiler could hoist it.
 struct Chains<'a, const R: usize, const C: usize> {
     steps: usize,
     words: &'a [u32; WORDS + MOST],
@@ -25,7 +27,8 @@ impl<const R: usize, const C: usize> KernelI8 for Chains<'_, R, C> {
     #[inline(always)]
     unsafe fn run<D: Dot>(self) {
         const { assert!(R <= MOST && C <= MOST) };
-        // SAFETY: no more than `MOST` vectors of weights are read, and as many words from one of the first `WORDS` on.
+        // SAFETY: at most `MOST` vectors of weights are read, and at most `MOST` words starting at one of the first
+        // `WORDS`.
         unsafe {
             let mut weights = [D::splat(0); C];
             let mut c = 0;
@@ -60,14 +63,15 @@ impl<const R: usize, const C: usize> KernelI8 for Chains<'_, R, C> {
     }
 }
 
-/// Runs `steps` at `level`: the integer operations that were done, a multiply-add as two, and the sum of all sums.
+/// Runs `steps` at `level`; returns the number of integer operations (a multiply-add is two) and the sum of all
+/// accumulators.
 fn run(level: LevelI8, steps: usize, words: &[u32; WORDS + MOST], weights: &[i8; MOST * VECTOR]) -> (u64, f32) {
     let level = level.runnable();
     let mut sum = 0.0;
     let total = &mut sum;
-    // VNNI's dot products are slow to finish: twelve hide that. Without it, only the addition waits for the one before, and what
-    // counts is that inputs are fetched seldom. Portable vectors are two registers each.
-    // SAFETY: the level is one that the machine has.
+    // VNNI dot products have a long latency, which twelve accumulators hide. Without VNNI only the addition depends on
+    // the previous step, and the number of input loads matters. Portable vectors are two registers each.
+    // SAFETY: the machine has this level.
     let pairs = unsafe {
         match level {
             LevelI8::Avx512Vnni | LevelI8::AvxVnni => {
@@ -87,7 +91,7 @@ fn run(level: LevelI8, steps: usize, words: &[u32; WORDS + MOST], weights: &[i8;
     ((2 * steps * pairs * level.lanes() * level.group()) as u64, sum)
 }
 
-/// Runs `steps` at `level`; gives the integer operations that were done, a multiply-add as two.
+/// Runs `steps` at `level`; returns the number of integer operations, a multiply-add as two.
 pub(in super::super::super) fn int8(level: LevelI8, steps: usize) -> u64 {
     let words = black_box([0x0403_0201; WORDS + MOST]);
     let weights = black_box([1; MOST * VECTOR]);
@@ -103,7 +107,7 @@ mod tests {
     #[test]
     fn every_counted_operation_is_done() {
         for level in LevelI8::available() {
-            // Inputs and weights of one: the sum counts the multiply-adds.
+            // All inputs and weights are one: the sum equals the number of multiply-adds.
             let ones = if level.group() == 2 { 0x0001_0001 } else { 0x0101_0101 };
             for steps in [0, 1, 17, 100] {
                 let (operations, sum) = run(level, steps, &[ones; WORDS + MOST], &[1; MOST * VECTOR]);

@@ -1,5 +1,5 @@
-//! The integer dot-product instructions, one vocabulary over four levels: one 32-bit word of a row (4 bytes, or 2 sixteen-bit values)
-//! times as many weights of each column. A level goes with the f32 level that its epilogue uses.
+//! The integer dot-product instructions behind one trait at four levels: one 32-bit word of a row (4 bytes, or two
+//! 16-bit values) times as many weights of each column. Each level has a matching f32 level, which its epilogue uses.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use super::super::super::simd_x86::{Avx2, Avx512};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-/// A family of integer dot products; later ones are faster.
+/// A family of integer dot products, slowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LevelI8 {
     /// Plain Rust.
@@ -37,19 +37,19 @@ impl LevelI8 {
         [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni].into_iter().filter(|level| level.is_there()).collect()
     }
 
-    /// The fastest level of this machine that goes with floats of no more than `level`.
+    /// The fastest level of this machine whose epilogue needs no more than `level`.
     #[must_use]
     pub fn for_floats(level: Level) -> Self {
         Self::available().into_iter().rev().find(|ints| ints.floats() <= level).unwrap_or(Self::Portable)
     }
 
-    /// This level, or the best one of the machine if it lacks this one.
+    /// This level, or the best level of the machine if it lacks this one.
     #[must_use]
     pub fn runnable(self) -> Self {
         if self.is_there() { self } else { Self::best() }
     }
 
-    /// The name that tables and JSON lines print.
+    /// The name used in tables and JSON lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ fn vnni() -> (bool, bool) {
     (false, false)
 }
 
-/// Integer operations of one level.
+/// The integer operations of one level.
 ///
 /// # Safety
 /// Every method may only run on a processor that has the level's instructions. Pointers must be valid for what is read.
@@ -110,7 +110,7 @@ pub(super) unsafe trait Dot: Copy {
     type Floats: Simd;
     /// One vector of i32.
     type Ints: Copy;
-    /// Weights of one column in a vector: input values in a word.
+    /// Weights of one column in a vector, which is also the number of input values in a word.
     const GROUP: usize;
 
     /// One word of a row in every lane.
@@ -129,7 +129,7 @@ pub(super) unsafe trait Dot: Copy {
     unsafe fn floats(a: Self::Ints) -> <Self::Floats as Simd>::V;
 }
 
-/// A piece of work written once for all integer levels; `run` is `#[inline(always)]`, as for `Kernel`.
+/// A kernel written once for all integer levels; `run` is `#[inline(always)]`, as for `Kernel`.
 pub(super) trait KernelI8 {
     /// # Safety
     /// The processor has the instructions of `D`, and the kernel's own pointers are valid.
@@ -139,10 +139,10 @@ pub(super) trait KernelI8 {
 /// Runs `kernel` at `level`.
 ///
 /// # Safety
-/// `level` is one that the machine has (`LevelI8::runnable`), and the kernel's pointers are valid.
+/// The machine has `level` (see `LevelI8::runnable`), and the kernel's pointers are valid.
 #[inline]
 pub(super) unsafe fn dispatch_i8<K: KernelI8>(level: LevelI8, kernel: K) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
@@ -156,13 +156,13 @@ pub(super) unsafe fn dispatch_i8<K: KernelI8>(level: LevelI8, kernel: K) {
     }
 }
 
-/// Each entry compiles the kernel with its features; the caller promises them.
+/// Each entry point compiles the kernel with its target features; the caller guarantees that the processor has them.
 #[cfg(target_arch = "x86_64")]
 macro_rules! entries {
     ($($name:ident($features:literal) = $level:ty;)*) => {$(
         #[target_feature(enable = $features)]
         unsafe fn $name<K: KernelI8>(kernel: K) {
-            // SAFETY: the caller's promise covers the level.
+            // SAFETY: the caller guarantees the level.
             unsafe { kernel.run::<$level>() }
         }
     )*};
@@ -175,13 +175,13 @@ entries! {
     enter_avx2("avx2,fma") = Avx2I8;
 }
 
-/// Trait methods that are one expression.
+/// Trait methods that consist of one expression.
 macro_rules! ops {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
         #[inline(always)]
         unsafe fn $name($($arg: $ty),*) -> $out {
-            // SAFETY: the trait's contract: the level's instructions exist and the pointers are valid.
-            #[allow(unused_unsafe, reason = "the portable ones need none")]
+            // SAFETY: by the trait's contract the level's instructions exist and the pointers are valid.
+            #[allow(unused_unsafe, reason = "the portable methods need none")]
             unsafe { $body }
         }
     )*};
@@ -192,7 +192,7 @@ macro_rules! ops {
 pub(super) struct Avx512I8;
 
 #[cfg(target_arch = "x86_64")]
-// SAFETY: AVX-512 F and VNNI, which the contract promises.
+// SAFETY: uses AVX-512 F and VNNI, which the contract guarantees.
 unsafe impl Dot for Avx512I8 {
     type Floats = Avx512;
     type Ints = __m512i;
@@ -208,7 +208,7 @@ unsafe impl Dot for Avx512I8 {
     }
 }
 
-/// The 8-lane levels differ in the product alone.
+/// The 8-lane levels differ in the product only.
 #[cfg(target_arch = "x86_64")]
 macro_rules! eight_lanes {
     ($level:ident, $group:literal, |$p:ident| $weights:expr, |$sum:ident, $x:ident, $w:ident| $dot:expr) => {
@@ -216,7 +216,7 @@ macro_rules! eight_lanes {
         #[derive(Clone, Copy)]
         pub(super) struct $level;
 
-        // SAFETY: AVX2 (and AVX-VNNI where the level says so), which the contract promises.
+        // SAFETY: uses AVX2 (and AVX-VNNI where the level says so), which the contract guarantees.
         unsafe impl Dot for $level {
             type Floats = Avx2;
             type Ints = __m256i;
@@ -242,11 +242,11 @@ eight_lanes!(Avx2I8, 2, |p| _mm256_cvtepi8_epi16(_mm_loadu_si128(p.cast())), |su
     _mm256_madd_epi16(x, w)
 ));
 
-/// Eight lanes of plain Rust.
+/// Eight lanes in plain Rust.
 #[derive(Clone, Copy)]
 pub(super) struct PortableI8;
 
-/// One lane: four products.
+/// One lane: the sum of four products.
 #[inline(always)]
 fn dot4(inputs: i32, weights: i32) -> i32 {
     let (x, w) = (inputs.to_ne_bytes(), weights.to_ne_bytes());
@@ -260,7 +260,7 @@ fn dot4(inputs: i32, weights: i32) -> i32 {
 
 #[inline(always)]
 fn zip8(a: [i32; 8], b: [i32; 8], f: impl Fn(i32, i32) -> i32) -> [i32; 8] {
-    // a closure's `from_fn` is not inlined here
+    // not `array::from_fn`: its closure is not inlined here
     let mut out = [0; 8];
     let mut i = 0;
     while i < 8 {
@@ -270,7 +270,7 @@ fn zip8(a: [i32; 8], b: [i32; 8], f: impl Fn(i32, i32) -> i32) -> [i32; 8] {
     out
 }
 
-// SAFETY: no special instruction is used; pointers are the caller's promise.
+// SAFETY: uses no special instructions; the caller guarantees the pointers.
 unsafe impl Dot for PortableI8 {
     type Floats = Portable;
     type Ints = [i32; 8];

@@ -1,4 +1,5 @@
-//! The loops around the int8 tiles. As many panels as fit the second cache go together: each tile of rows passes them all.
+//! The loops around the int8 tiles. Panels are grouped so that a group fits the second-level cache; each tile of rows
+//! is multiplied with all panels of a group.
 
 use std::ops::Range;
 
@@ -11,13 +12,15 @@ use super::packed::PackedI8;
 use super::quantize::QuantizedRows;
 use super::tile::{self, TileI8};
 
-/// Bytes of weights that all rows pass together. More than for f32: a tile of quantised rows takes little of the second cache.
+/// Bytes of weights in a group of panels. Larger than for f32, because a tile of quantised rows takes little of the
+/// second-level cache.
 const GROUP_BYTES: usize = 640 << 10;
 
-/// out = act(x W + bias) with the residual where the epilogue says, x and W being the numbers that the bytes stand for.
+/// out = act(x W + bias), with the residual added as the epilogue specifies; x and W are the dequantised values.
 ///
 /// # Errors
-/// A buffer that is too short, panels that do not exist, or rows quantised for another level or length; nothing is written then.
+/// Names a buffer that is too short, panels that do not exist, or rows quantised for another level or length; nothing
+/// is written then.
 pub fn gemm_i8(
     x: &QuantizedRows<'_>,
     weights: &PackedI8,
@@ -25,17 +28,18 @@ pub fn gemm_i8(
     out: OutRows<'_>,
     panels: Range<usize>,
 ) -> Result<(), GemmError> {
-    // SAFETY: the output was borrowed mutably, so nobody else writes it.
+    // SAFETY: the output is borrowed mutably, so no other thread writes it.
     unsafe { gemm_i8_shared(x, weights, epilogue, SharedOut::new(out), panels) }
 }
 
-/// `gemm_i8` for threads that share an output.
+/// Like `gemm_i8`, for threads that share an output.
 ///
 /// # Safety
-/// No other call that runs at the same time covers the same panel of the same output, and nobody else reads or writes it.
+/// No other call that runs at the same time covers the same panel of the same output, and no other code reads or writes
+/// it meanwhile.
 ///
 /// # Errors
-/// As `gemm_i8`.
+/// Like `gemm_i8`.
 pub unsafe fn gemm_i8_shared(
     x: &QuantizedRows<'_>,
     weights: &PackedI8,
@@ -58,7 +62,7 @@ pub unsafe fn gemm_i8_shared(
     for first in panels.clone().step_by(group) {
         let mut row = 0;
         while row < rows {
-            // Cut as quantisation cut them.
+            // The tile heights must equal those of `quantize_rows`.
             let tall = even_part(rows - row, most);
             for index in first..panels.end.min(first + group) {
                 let (b, scales, sums) = weights.panel(index);
@@ -73,7 +77,8 @@ pub unsafe fn gemm_i8_shared(
                     words,
                     store: target.store(row, column, columns, false, true),
                 };
-                // SAFETY: every length was checked above, the tile boundaries are those of `quantize_rows`, and the output is ours.
+                // SAFETY: every length was checked above, the tile boundaries are those of `quantize_rows`, and the
+                // caller guarantees exclusive access to the output's panels.
                 unsafe {
                     tile::run(level, tall, &tile);
                     target.activate(level.floats(), row, tall, column, columns);

@@ -1,5 +1,6 @@
-//! The int8 product: weights as signed bytes with one scale per column, activations as unsigned bytes with a scale and a zero point
-//! per row. Sums are exact 32-bit integers at every level (no saturating step), so all levels give the same bits before the epilogue.
+//! The int8 product: weights as signed bytes with one scale per column, activations as unsigned bytes with a scale and
+//! a zero point per row. Sums are exact 32-bit integers at every level (no saturating step), so all levels give
+//! identical results before the epilogue.
 
 mod chains;
 mod dot;

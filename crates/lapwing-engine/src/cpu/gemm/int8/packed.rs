@@ -1,29 +1,29 @@
-//! Int8 weights in panels, as the tiles read them: for each word of an input row, the weights of every column of the panel that it
-//! meets. A quarter of the bytes of the f32 weights.
+//! Int8 weights packed into panels in the order in which the tiles read them: for each word of an input row, the
+//! matching weights of every column of the panel. A quarter of the bytes of the f32 weights.
 
 use super::dot::LevelI8;
 
 /// Why weights cannot be packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum I8Error {
-    /// Longer rows could overflow the 32-bit sum: at most 65,536.
+    /// The weights have too many rows: above 65,536 the 32-bit sum could overflow.
     #[error("{k} rows of int8 weights, at most {MOST_K} fit a 32-bit sum")]
     Depth {
         /// Rows of the weights.
         k: usize,
     },
-    /// A weight or a scale is infinite or not a number.
+    /// A weight or a scale is infinite or NaN.
     #[error("column {column} of the weights holds a value that is not finite")]
     NotFinite {
         /// Its column.
         column: usize,
     },
-    /// Not k * n weights, or not n scales.
+    /// The number of weights is not k * n, or the number of scales is not n.
     #[error("{given} elements of weights or scales, but {needed} are needed")]
     Length {
-        /// Elements that there must be.
+        /// Number of elements required.
         needed: usize,
-        /// Elements that there are.
+        /// Number of elements given.
         given: usize,
     },
 }
@@ -31,7 +31,7 @@ pub enum I8Error {
 /// 255 * 128 * 65,536 is just below 2^31.
 const MOST_K: usize = 65_536;
 
-/// One panel starts at `word * panel width * GROUP` bytes; 64-byte lines.
+/// One cache line of 64 bytes; a panel starts at `word * panel width * GROUP` bytes.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([i8; 64]);
@@ -43,13 +43,14 @@ pub struct PackedI8 {
     k: usize,
     n: usize,
     data: Vec<Line>,
-    /// Per column, padded to whole panels: the scale, and minus the sum of the column's bytes (the share of the zero point).
+    /// Per column, padded to whole panels: the scale, and the negated sum of the column's bytes (for the zero point's
+    /// contribution).
     scales: Vec<f32>,
     sums: Vec<i32>,
 }
 
 impl PackedI8 {
-    /// Quantises row-major `[k, n]`: each column symmetrically to -127..=127 by its largest magnitude.
+    /// Quantises row-major `[k, n]` weights: each column symmetrically to -127..=127 by its largest magnitude.
     ///
     /// # Errors
     /// Too many rows, a wrong length, or a weight that is not finite.
@@ -64,7 +65,7 @@ impl PackedI8 {
                 *most = most.max(w.abs());
             }
         }
-        // A column of zeros (or of numbers too small to divide by) is zero whatever its scale.
+        // A column of zeros (or of numbers too small to divide by) quantises to zero, whatever its scale.
         let scales: Vec<f32> = largest.iter().map(|most| if *most < 1e-30 { 1.0 } else { most / 127.0 }).collect();
         let bytes: Vec<i8> = weights
             .chunks(n.max(1))
@@ -73,7 +74,7 @@ impl PackedI8 {
         Self::from_quantized(&bytes, &scales, k, n, level)
     }
 
-    /// Packs weights that are quantised already: row-major `[k, n]` bytes, weight = byte * scale of its column.
+    /// Packs weights that are already quantised: row-major `[k, n]` bytes, weight = byte * scale of its column.
     ///
     /// # Errors
     /// Too many rows, a wrong length, or a scale that is not finite.
@@ -105,7 +106,7 @@ impl PackedI8 {
         Ok(Self { level, k, n, data, scales: padded, sums })
     }
 
-    /// The level that it was packed for; rows must be quantised for the same one.
+    /// The level that the weights were packed for; rows must be quantised for the same level.
     #[must_use]
     pub fn level(&self) -> LevelI8 {
         self.level
@@ -129,13 +130,13 @@ impl PackedI8 {
         2 * self.level.lanes()
     }
 
-    /// Panels, the last of which may be narrower: the unit in which threads share the columns.
+    /// Number of panels, the last of which may be narrower. Threads divide the columns by panels.
     #[must_use]
     pub fn panels(&self) -> usize {
         self.n.div_ceil(self.panel_width())
     }
 
-    /// Bytes held: weights, scales and sums, padding included.
+    /// Memory in bytes: weights, scales and sums, padding included.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.data.len() * 64 + self.scales.len() * 8
@@ -146,7 +147,8 @@ impl PackedI8 {
         self.k.div_ceil(self.level.group())
     }
 
-    /// The weights of a panel, its scales and its sums; valid for `words` rows of a whole panel. May dangle where there are none.
+    /// The weights of a panel, its scales and its sums, valid for `words` rows of a whole panel. The pointers may
+    /// dangle if there are no weights.
     pub(super) fn panel(&self, index: usize) -> (*const i8, *const f32, *const i32) {
         let width = self.panel_width();
         let start = index * self.words() * width * self.level.group();

@@ -1,4 +1,5 @@
-//! Rows of f32 to unsigned bytes, in the order in which the tiles read them: all rows of a tile side by side, word after word.
+//! Quantises rows of f32 to unsigned bytes, in the order in which the tiles read them: the rows of a tile are
+//! interleaved word by word.
 
 use super::super::super::simd::{Kernel, Simd, dispatch};
 use super::super::driver::even_part;
@@ -9,9 +10,9 @@ use super::dot::LevelI8;
 /// How a row was quantised: value = (byte - zero) * scale.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RowQuant {
-    /// The step; NaN if the row held a value that is not finite, which makes its whole output NaN.
+    /// The step between two bytes; NaN if the row had a value that is not finite, which makes the whole output row NaN.
     pub scale: f32,
-    /// The byte of zero, 0..=255.
+    /// The byte that stands for zero, 0..=255.
     pub zero: i32,
 }
 
@@ -25,24 +26,25 @@ pub struct QuantizedRows<'a> {
 }
 
 impl QuantizedRows<'_> {
-    /// How each row was quantised.
+    /// The quantisation of each row.
     #[must_use]
     pub fn params(&self) -> &[RowQuant] {
         self.params
     }
 }
 
-/// u32 words that `rows` rows of `k` values take at `level`.
+/// The number of u32 words that `rows` rows of `k` values take at `level`.
 #[must_use]
 pub fn words_len(level: LevelI8, rows: usize, k: usize) -> usize {
     rows * k.div_ceil(level.group())
 }
 
-/// Quantises rows of `k` values into `words` (of `words_len`) and `params` (one a row). Dynamic: each row by its own range, widened to
-/// hold zero, as ONNX's DynamicQuantizeLinear does for a tensor. Static: `fixed` for all rows; what lies outside saturates.
+/// Quantises rows of `k` values into `words` (of `words_len`) and `params` (one per row). Dynamic: each row by its own
+/// range, widened to contain zero, as ONNX's DynamicQuantizeLinear does for a tensor. Static: `fixed` for all rows;
+/// values outside the range saturate.
 ///
 /// # Errors
-/// A buffer that is too short; nothing is written then.
+/// Names a buffer that is too short; nothing is written then.
 pub fn quantize_rows<'a>(
     x: Rows<'_>,
     k: usize,
@@ -64,7 +66,7 @@ pub fn quantize_rows<'a>(
             let from = x.values.as_ptr().wrapping_add((row + lane) * x.stride);
             let to = words.as_mut_ptr().wrapping_add(at + lane);
             let kernel = QuantizeRow { from, k, to, step: rows, group: level.group(), fixed };
-            // SAFETY: the row holds k values, and the tile's words start at `at` and are `rows * depth`, as checked.
+            // SAFETY: the row has k values, and the tile's words are `at .. at + rows * depth`, which was checked.
             *param = unsafe { dispatch(level.floats(), kernel) };
         }
         at += rows * depth;
@@ -73,7 +75,7 @@ pub fn quantize_rows<'a>(
     Ok(QuantizedRows { words, params: params.get(..x.count).unwrap_or(&[]), level, k })
 }
 
-/// One row into every `step`-th word from `to` on.
+/// Quantises one row into every `step`-th word from `to` on.
 #[derive(Clone, Copy)]
 struct QuantizeRow {
     from: *const f32,
@@ -89,7 +91,7 @@ impl Kernel for QuantizeRow {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> RowQuant {
-        // SAFETY: the caller's promise: k values, and as many words as they take.
+        // SAFETY: the caller guarantees k values and the words that they take.
         unsafe {
             let quant = match self.fixed {
                 Some(quant) => quant,
@@ -103,9 +105,9 @@ impl Kernel for QuantizeRow {
                 let lanes = (self.k - at).min(S::LANES);
                 let p = self.from.add(at);
                 let x = if lanes == S::LANES { S::load(p) } else { S::load_n(p, lanes) };
-                // Zero for every finite x, NaN for all others.
+                // Zero for every finite x, NaN otherwise.
                 poison = S::fma(x, S::splat(0.0), poison);
-                // Rounded before the zero point is added: a sum of two roundings would be off by one at ties.
+                // Rounds before adding the zero point: rounding the sum would be off by one at ties.
                 let q = S::add(S::round_any(S::mul(x, inverse)), zero);
                 let q = S::min(S::splat(255.0), S::max(q, S::splat(0.0)));
                 let mut bytes = [0u8; 16];
@@ -130,10 +132,10 @@ impl Kernel for QuantizeRow {
 }
 
 impl QuantizeRow {
-    /// Scale and zero point from the row's smallest and largest value and zero.
+    /// Returns scale and zero point from the row's minimum, maximum and zero.
     #[inline(always)]
     unsafe fn range<S: Simd>(self) -> RowQuant {
-        // SAFETY: the row holds k values.
+        // SAFETY: the row has k values.
         unsafe {
             let zero = S::splat(0.0);
             let (mut most, mut least) = (zero, zero);
@@ -147,9 +149,9 @@ impl QuantizeRow {
                 at += S::LANES;
             }
             let (most, least) = (S::largest(most), -S::largest(S::sub(zero, least)));
-            // Divided first, so that a range wider than f32 does not overflow.
+            // Divides first, so that a range wider than f32 does not overflow.
             let scale = most / 255.0 - least / 255.0;
-            // All zeros, or too small for the inverse to be finite: such a row is zero.
+            // All zeros, or too small for the inverse to be finite: the row quantises to zero.
             if scale < 1e-36 {
                 return RowQuant { scale: 1.0, zero: 0 };
             }

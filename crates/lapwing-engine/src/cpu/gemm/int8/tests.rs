@@ -1,4 +1,4 @@
-//! int8 against integers computed one by one, and all levels against one another.
+//! The int8 product against integers computed one by one, and all levels against one another.
 
 use proptest::prelude::*;
 
@@ -6,13 +6,13 @@ use super::super::tests::{ACTIVATIONS, activate, noise};
 use super::super::{Activation, Epilogue, GemmError, OutRows, Residual, ResidualAt, Rows};
 use super::*;
 
-/// The bytes of a row as the text of `RowQuant` defines them.
+/// The bytes of a row by the definition of `RowQuant`.
 fn bytes(row: &[f32], quant: RowQuant) -> Vec<i64> {
     let inverse = 1.0 / quant.scale;
     row.iter().map(|x| ((x * inverse).round_ties_even() as i64 + i64::from(quant.zero)).clamp(0, 255)).collect()
 }
 
-/// Runs x W at `level` and holds it against exact integer sums; gives the output.
+/// Runs x W at `level`, compares it with exact integer sums, and returns the output.
 fn hold(level: LevelI8, x: &[f32], w: &[f32], (m, k, n): (usize, usize, usize), activation: Activation) -> Vec<f32> {
     let weights = PackedI8::new(w, k, n, level).unwrap();
     let mut words = vec![u32::MAX; words_len(level, m, k)];

@@ -1,4 +1,5 @@
-//! The int8 register tile: as many rows and vectors as the f32 one of its level, 32-bit sums, dequantised where it is stored.
+//! The int8 register tile: as many rows and vectors as the f32 tile of its level, 32-bit sums, dequantised before the
+//! store.
 
 use super::super::super::simd::Simd;
 use super::super::store::{Store, finish};
@@ -8,27 +9,27 @@ use super::quantize::RowQuant;
 /// One tile's work.
 #[derive(Clone, Copy)]
 pub(super) struct TileI8 {
-    /// The tile's words: for each word of a row, all rows.
+    /// The tile's words: for each word of a row, the words of all rows.
     pub(super) a: *const u32,
-    /// One for each row.
+    /// One entry for each row.
     pub(super) params: *const RowQuant,
-    /// The panel, its scales and minus its column sums; a panel is always two vectors wide.
+    /// The panel, its scales and its negated column sums; a panel is always two vectors wide.
     pub(super) b: *const i8,
     pub(super) scales: *const f32,
     pub(super) sums: *const i32,
     /// Words of a row.
     pub(super) words: usize,
-    /// Where the result goes, and how.
+    /// Where the result is stored, with which epilogue.
     pub(super) store: Store,
 }
 
-/// Rows, with `KU` independent sums for each where there are too few to hide the latency.
+/// A tile of `MR` rows, with `KU` independent sums per row where there are too few rows to hide the latency.
 struct Sized<'a, const MR: usize, const KU: usize>(&'a TileI8);
 
 impl<const MR: usize, const KU: usize> KernelI8 for Sized<'_, MR, KU> {
     #[inline(always)]
     unsafe fn run<D: Dot>(self) {
-        // Never asked for at a level with fewer registers.
+        // Never used at a level with fewer registers.
         if (MR + 1) * 2 + 1 > D::Floats::REGISTERS {
             return;
         }
@@ -77,10 +78,10 @@ impl<const MR: usize, const KU: usize> KernelI8 for Sized<'_, MR, KU> {
     }
 }
 
-/// sums += one word of each row x the panel's weights for it.
+/// sums += one word of each row x the matching weights of the panel.
 #[inline(always)]
 unsafe fn step<D: Dot, const MR: usize>(sums: &mut [[D::Ints; 2]; MR], a: *const u32, b: *const i8) {
-    // SAFETY: the caller's pointers are valid for MR words and two vectors of weights.
+    // SAFETY: the caller guarantees MR words and two vectors of weights.
     unsafe {
         let w0 = D::weights(b);
         let w1 = D::weights(b.add(D::Floats::LANES * D::GROUP));
@@ -94,15 +95,16 @@ unsafe fn step<D: Dot, const MR: usize>(sums: &mut [[D::Ints; 2]; MR], a: *const
     }
 }
 
-/// Runs the tile of `rows`.
+/// Runs the tile of `rows` rows.
 ///
 /// # Safety
-/// `tile` keeps what its fields promise, for at most the tile rows of `level`, which the machine has.
+/// The pointers of `tile` are valid as its fields document, for at most the tile rows of `level`, which the machine
+/// has.
 pub(super) unsafe fn run(level: LevelI8, rows: usize, tile: &TileI8) {
     macro_rules! pick {
         ($($mr:literal: $ku:literal;)*) => {
             match rows {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 $($mr => unsafe { dispatch_i8(level, Sized::<$mr, $ku>(tile)) },)*
                 _ => {}
             }

@@ -1,0 +1,195 @@
+//! Multi-head attention over a ragged batch: each sequence's tokens attend to the keys of the same sequence only.
+//!
+//! Sizes are in values, not bytes. Nothing is allocated: the caller passes scratch of [`Attention::scratch_len`]
+//! values, which does not grow with a sequence's length. The arithmetic of one (sequence, head) pair is in `head`.
+
+mod head;
+#[cfg(test)]
+mod tests;
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use self::head::{Head, scratch_len};
+use super::level::Level;
+use super::shape::{ShapeError, at_least, inside, ragged};
+use super::simd::{Kernel, Simd, dispatch};
+
+/// Columns of a row-major buffer, as a merged Q/K/V projection lays them out: row r is `data[r * stride + offset ..]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns<'a> {
+    /// The buffer.
+    pub data: &'a [f32],
+    /// First column.
+    pub offset: usize,
+    /// Values from one row to the next.
+    pub stride: usize,
+}
+
+/// The output columns of a row-major buffer. Several threads may share the buffer as long as their (sequence, head)
+/// pairs differ.
+#[derive(Debug)]
+pub struct ColumnsMut<'a> {
+    data: *mut f32,
+    len: usize,
+    offset: usize,
+    stride: usize,
+    of: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: equivalent to a `&mut [f32]`, which is `Send`.
+unsafe impl Send for ColumnsMut<'_> {}
+// SAFETY: a shared reference only allows asking for a second handle, which is `unsafe`.
+unsafe impl Sync for ColumnsMut<'_> {}
+
+impl<'a> ColumnsMut<'a> {
+    /// The columns from `offset` on of rows that are `stride` values apart in `data`.
+    pub fn new(data: &'a mut [f32], offset: usize, stride: usize) -> Self {
+        ColumnsMut { data: data.as_mut_ptr(), len: data.len(), offset, stride, of: PhantomData }
+    }
+
+    /// Returns a second handle on the same columns, for another thread.
+    ///
+    /// # Safety
+    /// Two handles are never passed at the same time to calls whose ranges share a (sequence, head) pair, and the
+    /// buffer is not read before all such calls have returned.
+    pub unsafe fn share(&self) -> ColumnsMut<'a> {
+        ColumnsMut { ..*self }
+    }
+}
+
+/// The dimensions of one attention node.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Heads {
+    /// Number of heads. Head h has columns `h * head_size ..` of q and k, and `h * value_size ..` of v and of the
+    /// output.
+    pub heads: usize,
+    /// Width of a head of q and k.
+    pub head_size: usize,
+    /// Width of a head of v and of the output.
+    pub value_size: usize,
+    /// The factor applied to each q·k.
+    pub scale: f32,
+}
+
+/// The validated input of one attention node: `out = softmax(scale * q kᵀ + bias) v` for each sequence and head.
+#[derive(Debug, Clone, Copy)]
+pub struct Attention<'a> {
+    shape: Heads,
+    offsets: &'a [usize],
+    q: Columns<'a>,
+    k: Columns<'a>,
+    v: Columns<'a>,
+    bias: Option<&'a [f32]>,
+}
+
+/// Checks that the columns fit their stride, and the rows the buffer.
+fn fits(what: &'static str, offset: usize, stride: usize, len: usize, width: usize, rows: usize) -> Result<(), ShapeError> {
+    if offset.checked_add(width).is_none_or(|end| end > stride) {
+        return Err(ShapeError::Columns { what, need: offset.saturating_add(width), got: stride });
+    }
+    match rows {
+        0 => Ok(()),
+        _ => at_least(what, (rows - 1).saturating_mul(stride).saturating_add(offset + width), len),
+    }
+}
+
+impl<'a> Attention<'a> {
+    /// Validates the input once. `offsets[s]..offsets[s + 1]` are the rows of sequence s. `bias` has one value for each
+    /// token, which is added to every score of that token as a key (the mask: 0 or a large negative number).
+    ///
+    /// # Errors
+    /// Names the argument whose length, columns or offsets do not fit.
+    pub fn new(
+        shape: Heads,
+        offsets: &'a [usize],
+        [q, k, v]: [Columns<'a>; 3],
+        bias: Option<&'a [f32]>,
+    ) -> Result<Self, ShapeError> {
+        let (_, tokens) = ragged(offsets)?;
+        let (qk_width, v_width) = (shape.heads.saturating_mul(shape.head_size), shape.heads.saturating_mul(shape.value_size));
+        fits("q", q.offset, q.stride, q.data.len(), qk_width, tokens)?;
+        fits("k", k.offset, k.stride, k.data.len(), qk_width, tokens)?;
+        fits("v", v.offset, v.stride, v.data.len(), v_width, tokens)?;
+        if let Some(bias) = bias {
+            at_least("key bias", tokens, bias.len())?;
+        }
+        Ok(Attention { shape, offsets, q, k, v, bias })
+    }
+
+    /// The scratch length, in values, that one call of [`Attention::run`] needs; the same for sequences of any length.
+    #[must_use]
+    pub fn scratch_len(shape: &Heads) -> usize {
+        scratch_len(shape.head_size)
+    }
+
+    /// Computes the given heads of the given sequences; the other columns and rows of `out` keep their values. Bias
+    /// values of -inf count as the lowest finite number, so a sequence whose keys are all masked gets the mean of its
+    /// values, never NaN.
+    ///
+    /// # Errors
+    /// Names the range, scratch or output that does not fit; nothing was written then.
+    pub fn run(
+        &self,
+        level: Level,
+        sequences: Range<usize>,
+        heads: Range<usize>,
+        scratch: &mut [f32],
+        out: &mut ColumnsMut<'_>,
+    ) -> Result<(), ShapeError> {
+        inside("sequences", &sequences, self.offsets.len() - 1)?;
+        inside("heads", &heads, self.shape.heads)?;
+        at_least("scratch", Self::scratch_len(&self.shape), scratch.len())?;
+        let rows = self.offsets[sequences.end];
+        fits("out", out.offset, out.stride, out.len, self.shape.heads * self.shape.value_size, rows)?;
+        // SAFETY: `new` and the checks above cover every row and column that the kernel accesses.
+        unsafe { dispatch(level, Run { of: self, sequences, heads, scratch, out }) };
+        Ok(())
+    }
+}
+
+struct Run<'r, 'a, 'o> {
+    of: &'r Attention<'a>,
+    sequences: Range<usize>,
+    heads: Range<usize>,
+    scratch: &'r mut [f32],
+    out: &'r mut ColumnsMut<'o>,
+}
+
+impl Kernel for Run<'_, '_, '_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Attention { shape, offsets, q, k, v, bias } = *self.of;
+        // align to whole cache lines: otherwise half of all loads would straddle two
+        let skip = self.scratch.as_ptr().align_offset(64).min(15);
+        for s in self.sequences {
+            let (first, keys) = (offsets[s], offsets[s + 1] - offsets[s]);
+            for h in self.heads.clone() {
+                if keys == 0 {
+                    continue;
+                }
+                // SAFETY: `Attention::new` and `run` checked that these rows and columns lie in their buffers, and the scratch's length.
+                unsafe {
+                    let head = Head {
+                        keys,
+                        head_size: shape.head_size,
+                        value_size: shape.value_size,
+                        scale: shape.scale,
+                        q: q.data.as_ptr().add(first * q.stride + q.offset + h * shape.head_size),
+                        q_stride: q.stride,
+                        k: k.data.as_ptr().add(first * k.stride + k.offset + h * shape.head_size),
+                        k_stride: k.stride,
+                        v: v.data.as_ptr().add(first * v.stride + v.offset + h * shape.value_size),
+                        v_stride: v.stride,
+                        bias: bias.map_or(std::ptr::null(), |b| b.as_ptr().add(first)),
+                        out: self.out.data.add(first * self.out.stride + self.out.offset + h * shape.value_size),
+                        out_stride: self.out.stride,
+                    };
+                    head.run::<S>(self.scratch.as_mut_ptr().add(skip));
+                }
+            }
+        }
+    }
+}

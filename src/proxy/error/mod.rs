@@ -1,0 +1,88 @@
+//! What can go wrong between a client and the upstream. `response.rs` alone decides how it looks to the client.
+
+pub(crate) mod response;
+
+use std::io;
+use std::time::Duration;
+
+/// Why Lapwing could not carry a request.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The upstream's address refused, or could not be reached.
+    #[error("cannot connect to the upstream {upstream}: {cause}")]
+    Connect {
+        /// The upstream's address.
+        upstream: String,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The connection was not made in time.
+    #[error("cannot connect to the upstream {upstream} within connect_timeout = {limit:?}")]
+    ConnectTimeout {
+        /// The upstream's address.
+        upstream: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The upstream did not begin to answer in time.
+    #[error("the upstream did not begin to answer within header_timeout = {limit:?}")]
+    HeaderTimeout {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The upstream's response stood still for too long.
+    #[error("the upstream's response stood still for longer than idle_timeout = {limit:?}")]
+    ResponseStalled {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The client's request body stood still for too long.
+    #[error("the request body stood still for longer than idle_timeout = {limit:?}")]
+    RequestStalled {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The upstream took no more of the request for too long.
+    #[error("the upstream took no more of the request for longer than idle_timeout = {limit:?}")]
+    RequestUnread {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The upstream closed or reset the connection.
+    #[error("the upstream closed the connection before it answered: {0}")]
+    Reset(hyper::Error),
+    /// What the upstream sent is no HTTP.
+    #[error("the upstream's answer is not HTTP: {0}")]
+    Garbage(hyper::Error),
+    /// The upstream answered 101 to a request that asked for no upgrade.
+    #[error("the upstream switched protocols unasked")]
+    SwitchedUnasked,
+    /// The client went away, or ended its side, amid the request body.
+    #[error("the request body broke off: {0}")]
+    RequestCut(String),
+    /// The client's request body is malformed.
+    #[error("the request body is malformed: {0}")]
+    RequestBody(String),
+    /// The request's head is larger than allowed.
+    #[error("the request's head is larger than max_header_bytes = {limit}")]
+    HeadTooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The request body is larger than allowed.
+    #[error("the request body is larger than max_request_bytes = {limit}")]
+    BodyTooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// Too many requests in flight.
+    #[error("{limit} requests are in flight already (max_in_flight)")]
+    Shed {
+        /// The limit.
+        limit: u64,
+    },
+    /// A request that a transparent proxy cannot carry.
+    #[error("{0}")]
+    Unsupported(&'static str),
+}

@@ -1,0 +1,114 @@
+//! The one place where a status is chosen: every error that Lapwing itself makes, as the client sees it.
+//!
+//! Each carries `x-lapwing-error: <token>` and a plain-text reason, so that nobody takes it for the upstream's.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+
+use crate::ledger::Outcome;
+use crate::proxy::error::Error;
+
+/// The field that marks a response as Lapwing's own.
+pub const ERROR_FIELD: &str = "x-lapwing-error";
+
+/// An error's status, token and outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The response's status.
+    pub status: StatusCode,
+    /// The value of [`ERROR_FIELD`].
+    pub token: &'static str,
+    /// How the request is counted.
+    pub outcome: Outcome,
+}
+
+impl Error {
+    /// How this error looks to the client and in the counts.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let (status, token, outcome) = match self {
+            Self::Connect { cause, .. } if cause.kind() == std::io::ErrorKind::ConnectionRefused => {
+                (StatusCode::BAD_GATEWAY, "connect_refused", Outcome::Unreachable)
+            }
+            Self::Connect { .. } => (StatusCode::BAD_GATEWAY, "connect_failed", Outcome::Unreachable),
+            Self::ConnectTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, "connect_timeout", Outcome::TimedOut),
+            Self::HeaderTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, "header_timeout", Outcome::TimedOut),
+            Self::ResponseStalled { .. } | Self::RequestUnread { .. } => {
+                (StatusCode::GATEWAY_TIMEOUT, "idle_timeout", Outcome::TimedOut)
+            }
+            Self::RequestStalled { .. } => (StatusCode::REQUEST_TIMEOUT, "request_stalled", Outcome::Rejected),
+            Self::Reset(_) => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
+            Self::Garbage(_) | Self::SwitchedUnasked => (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken),
+            Self::RequestCut(_) => (StatusCode::BAD_REQUEST, "request_cut", Outcome::Cancelled),
+            Self::RequestBody(_) => (StatusCode::BAD_REQUEST, "malformed_body", Outcome::Rejected),
+            Self::HeadTooLarge { .. } => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "header_too_large", Outcome::Rejected),
+            Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", Outcome::Rejected),
+            Self::Shed { .. } => (StatusCode::SERVICE_UNAVAILABLE, "shed", Outcome::Shed),
+            Self::Unsupported(_) => (StatusCode::BAD_REQUEST, "unsupported", Outcome::Rejected),
+        };
+        Verdict { status, token, outcome }
+    }
+}
+
+/// The response that stands for `error`, and how it is counted.
+#[must_use]
+pub(crate) fn rescue(error: &Error) -> (Response<Bytes>, Outcome) {
+    let verdict = error.verdict();
+    (respond(verdict.status, verdict.token, &error.to_string()), verdict.outcome)
+}
+
+fn respond(status: StatusCode, token: &'static str, reason: &str) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(format!("lapwing: {reason}\n")));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(ERROR_FIELD, HeaderValue::from_static(token));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// The bytes that answer a head which is no request: hyper chooses the status as it parses, the words are ours.
+#[must_use]
+pub(crate) fn refusal(status: u16) -> Vec<u8> {
+    let (phrase, token, reason) = match status {
+        431 => (
+            "Request Header Fields Too Large",
+            "header_too_large",
+            "the request's head is larger than max_header_bytes, or has more than 100 fields",
+        ),
+        414 => ("URI Too Long", "uri_too_long", "the request's target is too long"),
+        _ => ("Bad Request", "malformed_request", "the request is not HTTP"),
+    };
+    let body = format!("lapwing: {reason}\n");
+    format!(
+        "HTTP/1.1 {status} {phrase}\r\n{ERROR_FIELD}: {token}\r\ncontent-type: text/plain; charset=utf-8\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_is_told_from_unreachable() {
+        let error = |kind| Error::Connect { upstream: "127.0.0.1:1".into(), cause: std::io::Error::from(kind) };
+        let (response, outcome) = rescue(&error(std::io::ErrorKind::ConnectionRefused));
+        assert_eq!((response.status().as_u16(), outcome), (502, Outcome::Unreachable));
+        assert_eq!(response.headers()[ERROR_FIELD], "connect_refused");
+        assert!(std::str::from_utf8(response.body()).unwrap().contains("127.0.0.1:1"));
+        assert_eq!(error(std::io::ErrorKind::HostUnreachable).verdict().token, "connect_failed");
+    }
+
+    #[test]
+    fn a_refusal_is_a_whole_response() {
+        let text = String::from_utf8(refusal(431)).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 431 "));
+        assert!(head.contains(&format!("content-length: {}", body.len())));
+    }
+}
