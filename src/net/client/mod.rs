@@ -74,7 +74,7 @@ impl Default for ClientLimits {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Client<B = Full<Bytes>> {
     inner: legacy::Client<Connector, B>,
     target: Target,
@@ -160,6 +160,12 @@ where
         *request.uri_mut() = Uri::from_parts(uri)?;
         *request.version_mut() = self.version;
         Ok(())
+    }
+}
+
+impl<B> Clone for Client<B> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), target: self.target.clone(), version: self.version, limits: self.limits }
     }
 }
 
