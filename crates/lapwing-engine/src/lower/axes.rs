@@ -1,4 +1,4 @@
-//! Operators that only say otherwise how a tensor lies, or take parts of it: no arithmetic.
+//! Operators that change axes or take parts of a tensor, without arithmetic.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Lowering<'_> {
         Ok(Some(made))
     }
 
-    /// A part of an axis: of columns, of positions, or the first token.
+    /// A slice of an axis: of columns, of positions, or the first token.
     pub(super) fn slice(&mut self, node: &TypedNode, op: &Slice) -> Made {
         let from = op.start.to_usize().map_err(|_| format!("begins at {}", op.start))?;
         let made = match self.input(node, 0)?.clone() {
@@ -50,7 +50,7 @@ impl Lowering<'_> {
                 (axis, _) => return Err(format!("cuts {from}..{} out of {axis:?}", op.end)),
             },
             Tensors::ByPosition(..) | Tensors::Positions { .. } | Tensors::Count { .. } | Tensors::Scores(_) => {
-                return Err("cuts what is no matrix".into());
+                return Err("slices something that is not a matrix".into());
             }
         };
         Ok(Some(made))
@@ -77,7 +77,7 @@ impl Lowering<'_> {
         to: usize,
     ) -> Result<Matrix, String> {
         if column > 0 {
-            return Err("cuts columns that are no neighbours".into());
+            return Err("slices columns that are not contiguous".into());
         }
         let each: usize = matrix.sizes[1..].iter().product();
         let value = self.float(node, matrix);
@@ -88,7 +88,7 @@ impl Lowering<'_> {
         Ok(Matrix { value, axes: matrix.axes.clone(), sizes }.squeezed())
     }
 
-    /// Spreads axes of length one, which arithmetic does by itself.
+    /// Broadcasts axes of length one, which maps do implicitly.
     pub(super) fn broadcast(&mut self, node: &TypedNode, op: &MultiBroadcastTo) -> Made {
         let made = match self.input(node, 0)?.clone() {
             Tensors::Matrix(matrix) => {
@@ -113,7 +113,7 @@ impl Lowering<'_> {
                 let added = op.shape.rank() - rank;
                 Tensors::Positions { from, axis: axis + added, rank: rank + added }
             }
-            // arithmetic spreads it again
+            // maps broadcast it again
             Tensors::Const(tensor) => {
                 let mut shape = vec![1; op.shape.rank() - tensor.rank()];
                 shape.extend(tensor.shape());
@@ -121,20 +121,23 @@ impl Lowering<'_> {
                 Tensors::Const(Arc::new(tensor))
             }
             count @ Tensors::Count { .. } => count,
-            Tensors::Scores(_) => return Err("spreads what is no matrix".into()),
+            Tensors::Scores(_) => return Err("broadcasts something that is not a matrix".into()),
         };
         Ok(Some(made))
     }
 
-    /// Columns side by side: the outermost ones, so that each part stays whole.
+    /// Concatenates columns along the outermost column axis, so that each part stays contiguous.
     pub(super) fn concat(&mut self, node: &TypedNode, op: &TypedConcat) -> Made {
         let mut parts = Vec::with_capacity(node.inputs.len());
         for slot in 0..node.inputs.len() {
-            parts.push(outermost(&self.matrix(node, slot)?, op.axis).ok_or("joins more than outermost columns")?);
+            parts.push(
+                outermost(&self.matrix(node, slot)?, op.axis)
+                    .ok_or("concatenates along an axis that is not the outermost column axis")?,
+            );
         }
         let first = parts.first().ok_or("joins nothing")?.clone();
         if parts.iter().any(|part| part.axes != first.axes || part.sizes[1..] != first.sizes[1..]) {
-            return Err("joins columns that lie differently".into());
+            return Err("concatenates columns of different layouts".into());
         }
         let values: Vec<_> = parts.iter().map(|part| self.float(node, part)).collect();
         let mut sizes = first.sizes.clone();
@@ -148,14 +151,15 @@ impl Lowering<'_> {
         if self.plan.value(matrix.value).kind == Type::F32 { matrix.value } else { self.copied(matrix, &node.name) }
     }
 
-    /// The same as a value of its own, of float32.
+    /// A float32 copy with a value of its own.
     pub(super) fn copied(&mut self, matrix: &Matrix, name: &str) -> crate::plan::ValueId {
         let program = Program::new(vec![Instruction::Arg(0)]);
         self.push(name, matrix.rows(), matrix.width(), Op::Map { program, args: vec![matrix.value] })
     }
 }
 
-/// The matrix with the axis at `at` as its outermost columns, be it one of length one; `None` where it is another.
+/// The matrix with the axis at `at` as its outermost column axis, even if it is of length one; `None` if it is any
+/// other axis.
 fn outermost(matrix: &Matrix, at: usize) -> Option<Matrix> {
     match matrix.axes[at] {
         Axis::Column(0) => Some(matrix.clone()),
@@ -177,7 +181,7 @@ fn changed(matrix: &Matrix, op: &AxisOp) -> Result<Matrix, String> {
         AxisOp::Rm(at) if axes[*at] == Axis::One => {
             axes.remove(*at);
         }
-        AxisOp::Rm(at) => return Err(format!("takes away axis {at}, which is {:?}", axes[*at])),
+        AxisOp::Rm(at) => return Err(format!("removes axis {at}, which is {:?}", axes[*at])),
         AxisOp::Move(from, to) => {
             let axis = axes.remove(*from);
             axes.insert(*to, axis);
@@ -185,9 +189,9 @@ fn changed(matrix: &Matrix, op: &AxisOp) -> Result<Matrix, String> {
         AxisOp::Reshape(at, from, to) => {
             let lengths = |dims: &[TDim]| -> Option<Vec<usize>> { dims.iter().map(|dim| dim.to_usize().ok()).collect() };
             let (Some(from), Some(to)) = (lengths(from), lengths(to)) else {
-                return Err("joins or splits batch or tokens".into());
+                return Err("merges or splits the batch or token axis".into());
             };
-            return matrix.reshaped(*at, &from, &to).ok_or_else(|| "joins columns that are no neighbours".into());
+            return matrix.reshaped(*at, &from, &to).ok_or_else(|| "merges columns that are not contiguous".into());
         }
     }
     Ok(matrix.with_axes(axes))
@@ -199,7 +203,7 @@ fn changed_const(tensor: &Tensor, op: &AxisOp) -> Result<Arc<Tensor>, String> {
     Ok(Arc::new(tensor))
 }
 
-/// Where an axis is after the change.
+/// The index of an axis after the change.
 fn moved(axis: usize, op: &AxisOp) -> Option<usize> {
     match op {
         AxisOp::Add(at) => Some(if *at <= axis { axis + 1 } else { axis }),

@@ -9,10 +9,10 @@ use super::{Lowering, Made, Tensors, floats};
 use crate::plan::{Activation, Op};
 
 impl Lowering<'_> {
-    /// A sum of products: of a matrix and a weight, or of two matrices inside an attention.
+    /// An einsum: of a matrix and a weight, or of two matrices inside an attention.
     pub(super) fn einsum(&mut self, node: &TypedNode, op: &EinSum) -> Made {
         if op.q_params.is_some() || node.inputs.len() != 2 || op.operating_dt != DatumType::F32 {
-            return Err("is no product of two float32 tensors".into());
+            return Err("is not a product of two float32 tensors".into());
         }
         let axes: Vec<Mapped> = op.axes.iter_all_axes().map(Mapped::new).collect::<Result<_, _>>()?;
         let made = match (self.input(node, 0)?.clone(), self.input(node, 1)?.clone()) {
@@ -27,7 +27,7 @@ impl Lowering<'_> {
                 let turned: Vec<_> = axes.iter().map(Mapped::turned).collect();
                 Tensors::Matrix(self.attend(node, &turned, &scores, &v)?)
             }
-            _ => return Err("multiplies what are no matrices".into()),
+            _ => return Err("multiplies operands that are not matrices".into()),
         };
         Ok(Some(made))
     }
@@ -35,13 +35,13 @@ impl Lowering<'_> {
     fn linear(&mut self, node: &TypedNode, axes: &[Mapped], x: &Matrix, weight: &Tensor) -> Result<Matrix, String> {
         let shape = weight.shape();
         let is_wide = |axis: &&Mapped| axis.b.is_some_and(|place| shape[place] > 1);
-        // the weight's axes that are summed over, in the order of the columns of x; then those that come out, in their order
+        // the weight's summed axes in the order of x's columns, then its output axes in their order
         let mut summed = Vec::new();
         for place in x.columns() {
             let axis = axes.iter().find(|axis| axis.a == Some(place)).ok_or("an axis is not mapped")?;
             match (axis.b, axis.out) {
                 (Some(place), None) => summed.push(place),
-                _ => return Err("keeps columns of the left side apart".into()),
+                _ => return Err("keeps columns of the left operand in the output".into()),
             }
         }
         let mut made: Vec<&Mapped> = axes.iter().filter(|axis| axis.out.is_some()).filter(is_wide).collect();
@@ -82,7 +82,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The elements with the tensor's axes in this order; those left out are of length one.
+/// The elements with the tensor's axes in this order; omitted axes must be of length one.
 fn ordered(tensor: &Tensor, order: &[usize]) -> Result<Vec<f32>, String> {
     let mut all = order.to_vec();
     all.extend((0..tensor.rank()).filter(|axis| !order.contains(axis)));
@@ -90,7 +90,7 @@ fn ordered(tensor: &Tensor, order: &[usize]) -> Result<Vec<f32>, String> {
     floats(&turned)
 }
 
-/// One axis of a sum of products: where it stands in both factors and in what comes out.
+/// One axis of an einsum: its index in both operands and in the output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapped {
     pub(super) a: Option<usize>,
@@ -108,7 +108,7 @@ impl Mapped {
         Ok(Self { a: only(&axis.inputs[0])?, b: only(&axis.inputs[1])?, out: only(&axis.outputs[0])? })
     }
 
-    /// With the factors in the other order.
+    /// With the operands swapped.
     fn turned(&self) -> Self {
         Self { a: self.b, b: self.a, out: self.out }
     }

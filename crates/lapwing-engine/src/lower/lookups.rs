@@ -1,4 +1,4 @@
-//! Rows of tables by ids, and what tokens have by their places.
+//! Lookups: rows of tables by ids, and values by the token's position.
 
 use std::sync::Arc;
 
@@ -10,19 +10,21 @@ use super::form::{Axis, Matrix};
 use super::{Lowering, Made, Tensors, dimension, floats, scalar};
 use crate::plan::{Columns, Lookup, Op, Rows, Type};
 
-/// At most so many ids are looked up for a row: each is a node.
+/// The most ids per row of a lookup: each is a node.
 const WIDEST: usize = 64;
 
-/// Whole numbers up to this are exact in float32.
+/// Integers up to this are exact in float32.
 const EXACT: usize = 1 << 24;
 
 impl Lowering<'_> {
-    /// The places of the tokens, counted from a number on.
+    /// The positions of the tokens, starting from a number.
     pub(super) fn range(&mut self, node: &TypedNode) -> Made {
         let ends: Vec<Option<TDim>> = (0..3)
             .map(|slot| if let Ok(Tensors::Const(tensor)) = self.input(node, slot) { dimension(tensor) } else { None })
             .collect();
-        let [Some(from), Some(to), Some(step)] = &ends[..] else { return Err("counts between what is not known".into()) };
+        let [Some(from), Some(to), Some(step)] = &ends[..] else {
+            return Err("counts between numbers that are not constants".into());
+        };
         let (Ok(from), Ok(1)) = (from.to_usize(), step.to_i64()) else { return Err(format!("counts from {from} by {step}")) };
         if !self.is_tokens(&(to.clone() - from)) {
             return Err(format!("counts to {to}, which is not the number of tokens"));
@@ -30,7 +32,7 @@ impl Lowering<'_> {
         Ok(Some(Tensors::Positions { from, axis: 0, rank: 1 }))
     }
 
-    /// Sums over the tokens so far.
+    /// The cumulative sum over tokens.
     pub(super) fn running(&mut self, node: &TypedNode, op: &CumSum) -> Made {
         let matrix = self.matrix(node, 0)?;
         if op.exclusive || op.reverse {
@@ -68,7 +70,7 @@ impl Lowering<'_> {
                 Tensors::Const(Tensor::from_shape(&shape, &data).map_err(|e| format!("{e:#}"))?.into())
             }
             (Tensors::Matrix(matrix), Tensors::Const(index)) => Tensors::Matrix(self.part(node, op.axis, &matrix, &index)?),
-            _ => return Err("looks up what is no table".into()),
+            _ => return Err("looks up in something that is not a table".into()),
         };
         Ok(Some(made))
     }
@@ -124,7 +126,7 @@ impl Lowering<'_> {
         Ok(Tensors::Matrix(Matrix { value, axes, sizes }.squeezed()))
     }
 
-    /// A matrix with a row for each token, of what was cut from a tensor by position.
+    /// A matrix with a row for each token, from a constant sliced by position.
     pub(super) fn by_position(&mut self, node: &TypedNode, tensor: &Tensor, axis: usize, from: usize) -> Result<Matrix, String> {
         let shape = tensor.shape();
         if shape[..axis].iter().any(|length| *length > 1) {
@@ -140,7 +142,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The rows of a table at the ids that were cut by position: a table by position itself.
+/// The rows of a table at ids that were sliced by position, which is again a table by position.
 fn picked(table: &Tensor, along: usize, ids: &Tensor, axis: usize, from: usize) -> Result<Arc<Tensor>, String> {
     if along != 0 || ids.len() != ids.shape()[axis] {
         return Err("looks up positions with other axes".into());
@@ -154,7 +156,7 @@ fn picked(table: &Tensor, along: usize, ids: &Tensor, axis: usize, from: usize) 
     Tensor::from_shape(&shape, &data).map(Arc::new).map_err(|e| format!("{e:#}"))
 }
 
-/// The rows of a table at the ids from one on, end to end.
+/// The rows of a table at the ids from index `from` on, contiguous.
 fn rows_of(table: &Tensor, ids: &Tensor, from: usize) -> Result<Vec<f32>, String> {
     let ids = ids.cast_to_dt(DatumType::I64).map_err(|e| format!("{e:#}"))?;
     let ids = ids.to_plain_array_view::<i64>().map_err(|e| format!("{e:#}"))?;

@@ -1,4 +1,4 @@
-//! Elementwise operators, and what folds or norms columns.
+//! Elementwise operators, and operators that fold or normalise columns.
 
 use tract_onnx::prelude::{DatumType, TypedNode};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
@@ -12,7 +12,7 @@ use super::layout::{Operand, common, row};
 use super::{Lowering, Made, Tensors, dimension, scalar};
 use crate::plan::{Binary, Fold, Instruction, Op, Program, Rows, Unary, ValueId};
 
-/// At most so many outermost columns are folded: each is a part of its own, and an argument.
+/// The most outermost columns of a fold: each becomes a slice of its own, and an argument.
 const MOST_FOLDED: usize = 16;
 
 impl Lowering<'_> {
@@ -25,7 +25,7 @@ impl Lowering<'_> {
         let op = match name {
             "Add" => Binary::Add,
             "Sub" => Binary::Sub,
-            // of truths, which are 1 and 0
+            // operands are booleans, which are 1 and 0
             "Mul" | "And" => Binary::Mul,
             "Div" => Binary::Div,
             "Min" => Binary::Min,
@@ -59,7 +59,7 @@ impl Lowering<'_> {
         self.map(node, 1, &|places| vec![Instruction::Unary(Unary::Pow(exponent), places[0])])
     }
 
-    /// The sum over all tokens, by how many they are.
+    /// A mean over all tokens: the sum divided by their number.
     fn mean_of_tokens(&mut self, node: &TypedNode, op: Binary) -> Result<Option<Matrix>, String> {
         let (sum, is_reciprocal) = match (op, self.input(node, 0)?, self.input(node, 1)?) {
             (_, Tensors::Matrix(sum), Tensors::Count { is_reciprocal }) => (sum.clone(), *is_reciprocal),
@@ -111,7 +111,7 @@ impl Lowering<'_> {
         self.map(node, 1, &|places| vec![Instruction::Unary(op, places[0])])
     }
 
-    /// The second where the first is true, else the third.
+    /// Select: the second operand where the first is true, else the third.
     pub(super) fn choose(&mut self, node: &TypedNode) -> Made {
         if let Some(scores) = self.masked(node)? {
             return Ok(Some(Tensors::Scores(scores)));
@@ -155,7 +155,7 @@ impl Lowering<'_> {
         Ok(Some(Tensors::Const(made.into())))
     }
 
-    /// A map over the first `count` inputs; `code` is given their places and ends with the result.
+    /// A map over the first `count` inputs; `code` gets their indices and ends with the result.
     fn map(&mut self, node: &TypedNode, count: usize, code: &dyn Fn(&[usize]) -> Vec<Instruction>) -> Made {
         let mut operands = Vec::with_capacity(count);
         for slot in 0..count {
@@ -235,7 +235,7 @@ impl Lowering<'_> {
         }
         let mut value = if columns == 0 { x } else { self.push(&node.name, matrix.rows(), 1, Op::Reduce { x, fold }) };
         if is_square {
-            #[allow(clippy::cast_precision_loss, reason = "a width")]
+            #[allow(clippy::cast_precision_loss, reason = "widths are small")]
             let share = Instruction::Scalar(1.0 / matrix.width() as f32);
             let program = Program::new(vec![Instruction::Arg(0), share, Instruction::Binary(Binary::Mul, 0, 1)]);
             value = self.push(&node.name, matrix.rows(), 1, Op::Map { program, args: vec![value] });
@@ -243,7 +243,7 @@ impl Lowering<'_> {
         Ok(Some(Tensors::Matrix(Matrix { value, axes, sizes: Vec::new() })))
     }
 
-    /// Folds the outermost columns, as the features of a row: each is a part of its own.
+    /// Folds the outermost columns, such as the features of a row: each becomes a slice of its own.
     fn fold_outermost(&mut self, node: &TypedNode, matrix: &Matrix, axes: Vec<Axis>, op: &Reduce) -> Result<Matrix, String> {
         let join = match op.reducer {
             Reducer::Max => Binary::Max,
@@ -301,11 +301,11 @@ impl Lowering<'_> {
     }
 }
 
-/// Operators of tract's that are several of a program's.
+/// Operators of tract that take several instructions.
 fn composed(op: &ElementWiseOp) -> Option<Vec<Instruction>> {
     use Instruction::{Arg, Binary as Two, Scalar};
     if let Some(LeakyRelu { alpha }) = op.0.downcast_ref::<LeakyRelu>() {
-        // the greater of x and 0, and a share of the lesser
+        // max(x, 0) plus a multiple of min(x, 0)
         let (most, least) = (Two(Binary::Max, 0, 1), Two(Binary::Min, 0, 1));
         return Some(vec![Arg(0), Scalar(0.0), most, least, Scalar(*alpha), Two(Binary::Mul, 3, 4), Two(Binary::Add, 2, 5)]);
     }

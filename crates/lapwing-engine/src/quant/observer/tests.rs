@@ -1,9 +1,9 @@
-//! Estimated errors against those of quantising the values themselves.
+//! Compares estimated errors with those of actually quantising the values.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Numbers that look normal: the sum of twelve even ones.
+/// Approximately normal values: each the sum of twelve uniform ones.
 fn normal(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed;
     let mut even = move || {
@@ -45,13 +45,14 @@ fn one_outlier_is_clipped_and_a_heavy_one_is_not() {
     values.push(400.0);
     let observer = observed(&values);
     let [full, clipped] = [Clip::MinMax, Clip::LeastError].map(|clip| observer.choose(clip).unwrap());
-    // 0.21 of range noise for all against 160,000 / 100,000 for one: a little is clipped, never all of it.
+    // 0.21 of noise from the full range for all values against 160,000 / 100,000 for one outlier: a little is clipped,
+    // never all of it.
     assert!(clipped.squared_error < full.squared_error && clipped.high < full.high, "{clipped:?} {full:?}");
     assert!(exact_error(&values, clipped.quant) < exact_error(&values, full.quant));
     values.extend([400.0; 2_000]);
     let kept = observed(&values).choose(Clip::LeastError).unwrap();
     assert!(kept.high > 370.0, "{kept:?}");
-    // Two scales in one range: rows do better on their own.
+    // Rows of two very different scales: each row's own range is better.
     assert_eq!(observed(&values[..100_001]).fixed().unwrap(), None);
     assert!(observed(&values[..100_000]).fixed().unwrap().is_some());
 }
