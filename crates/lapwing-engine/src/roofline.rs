@@ -80,7 +80,7 @@ pub struct Roofline {
 
 /// The rates and utilisation of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reached {
+pub struct AchievedRates {
     /// FLOPs a second.
     pub flops_per_s: f64,
     /// Bytes a second.
@@ -138,7 +138,7 @@ impl Roofline {
 
     /// The rates of a run that took `elapsed_ns`; `None` if that is not above zero.
     #[must_use]
-    pub fn reached(&self, elapsed_ns: f64) -> Option<Reached> {
+    pub fn reached(&self, elapsed_ns: f64) -> Option<AchievedRates> {
         if !(elapsed_ns > 0.0 && elapsed_ns.is_finite()) {
             return None;
         }
@@ -148,7 +148,7 @@ impl Roofline {
             Bound::Launch => self.launch_ns,
         };
         let utilisation = bound_ns / elapsed_ns;
-        Some(Reached {
+        Some(AchievedRates {
             flops_per_s: self.flops as f64 * 1e9 / elapsed_ns,
             bytes_per_s: self.bytes as f64 * 1e9 / elapsed_ns,
             utilisation,

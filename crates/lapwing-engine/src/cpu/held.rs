@@ -2,7 +2,7 @@
 //! weights of products in 8 bits at a byte each, and a scale and a sum of 4 bytes for each column.
 
 use super::executor::Executor;
-use super::prepare::Ready;
+use super::prepare::PreparedNode;
 use crate::Precision;
 use crate::plan::{Cost, Op, Size, Total, WeightId};
 
@@ -10,22 +10,22 @@ impl Executor {
     /// In what the node at this place multiplies; single precision where it does not, and where there is none.
     #[must_use]
     pub fn multiplies_in(&self, place: usize) -> Precision {
-        if matches!(self.ready.get(place), Some(Ready::GemmI8(..))) { Precision::Int8 } else { Precision::Fp32 }
+        if matches!(self.ready.get(place), Some(PreparedNode::GemmI8(..))) { Precision::Int8 } else { Precision::Fp32 }
     }
 
     /// How many of its nodes are done in 8 bits with one range for all rows.
     #[must_use]
     pub fn fixed_nodes(&self) -> usize {
-        self.ready.iter().filter(|ready| matches!(ready, Ready::GemmI8(_, Some(_)))).count()
+        self.ready.iter().filter(|ready| matches!(ready, PreparedNode::GemmI8(_, Some(_)))).count()
     }
 
     /// Bytes of all weights as they are held: packed (padding included) where they are of products, else four a number.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
         let packed = self.ready.iter().map(|ready| match ready {
-            Ready::Gemm(packed) => packed.bytes(),
-            Ready::GemmI8(packed, _) => packed.bytes(),
-            Ready::Map(_) | Ready::Plain => 0,
+            PreparedNode::Gemm(packed) => packed.bytes(),
+            PreparedNode::GemmI8(packed, _) => packed.bytes(),
+            PreparedNode::Map(_) | PreparedNode::Plain => 0,
         });
         packed.sum::<usize>() + self.plan.weights.iter().map(|weight| 4 * weight.data.len()).sum::<usize>()
     }
@@ -54,7 +54,7 @@ impl Executor {
 
     /// How many bytes less the node's weight takes than in single precision; `None` where it is in single precision.
     fn saved(&self, place: usize) -> Option<(WeightId, u64)> {
-        let (Some(Ready::GemmI8(packed, _)), Some(Op::Gemm { weight, .. })) =
+        let (Some(PreparedNode::GemmI8(packed, _)), Some(Op::Gemm { weight, .. })) =
             (self.ready.get(place), self.plan.nodes.get(place).map(|node| &node.op))
         else {
             return None;

@@ -6,8 +6,8 @@ use tract_onnx::prelude::TypedNode;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 
 use super::form::{Axis, Matrix};
-use super::linear::Mapped;
-use super::{Lowering, Tensors, scalar};
+use super::linear::EinsumAxis;
+use super::{Lowering, TensorForm, scalar};
 use crate::plan::{Binary, Columns, Instruction, Op, Program, Rows, ValueId};
 
 /// The meaning of one axis of scores.
@@ -77,7 +77,7 @@ impl Scores {
 
 impl Lowering<'_> {
     /// The product of queries and keys.
-    pub(super) fn scores(&mut self, node: &TypedNode, axes: &[Mapped], q: &Matrix, k: &Matrix) -> Result<Scores, String> {
+    pub(super) fn scores(&mut self, node: &TypedNode, axes: &[EinsumAxis], q: &Matrix, k: &Matrix) -> Result<Scores, String> {
         let no = || "multiplies two matrices in a way that no attention does".to_owned();
         let of = |matrix: &Matrix, place: Option<usize>| place.map(|place| matrix.axes[place]);
         let rank = axes.iter().filter_map(|axis| axis.out).max().map_or(0, |last| last + 1);
@@ -144,21 +144,21 @@ impl Lowering<'_> {
     /// Scores that are multiplied by a scalar or have a mask added; `None` if no input is scores.
     pub(super) fn scored(&mut self, node: &TypedNode, op: Binary) -> Result<Option<Scores>, String> {
         let (scores, other, is_left) = match (self.input(node, 0)?, self.input(node, 1)?) {
-            (Tensors::Scores(scores), other) => (scores.clone(), other.clone(), true),
-            (other, Tensors::Scores(scores)) => (scores.clone(), other.clone(), false),
+            (TensorForm::Scores(scores), other) => (scores.clone(), other.clone(), true),
+            (other, TensorForm::Scores(scores)) => (scores.clone(), other.clone(), false),
             _ => return Ok(None),
         };
         let no = || format!("does {op:?} to scores in a way that no attention does");
         if scores.is_softmax {
             return Err(no());
         }
-        let number = if let Tensors::Const(tensor) = &other { scalar(tensor) } else { None };
+        let number = if let TensorForm::Const(tensor) = &other { scalar(tensor) } else { None };
         let made = match (op, number, other) {
             (Binary::Mul, Some(factor), _) => self.times(node, scores, factor),
             (Binary::Div, Some(divisor), _) if is_left => self.times(node, scores, 1.0 / divisor),
             // the same for every key: the softmax is invariant to it
             (Binary::Add, Some(_), _) => scores,
-            (Binary::Add, None, Tensors::Matrix(bias)) if scores.is_by_key(&bias) => {
+            (Binary::Add, None, TensorForm::Matrix(bias)) if scores.is_by_key(&bias) => {
                 let value = self.float(node, &bias);
                 self.biased(node, scores, value)
             }
@@ -189,11 +189,11 @@ impl Lowering<'_> {
     /// Scores of which some are replaced by a number so low that adding it would have the same effect.
     pub(super) fn masked(&mut self, node: &TypedNode) -> Result<Option<Scores>, String> {
         let (scores, other, is_kept_where_true) = match (self.input(node, 1)?, self.input(node, 2)?) {
-            (Tensors::Scores(scores), other) => (scores.clone(), other.clone(), true),
-            (other, Tensors::Scores(scores)) => (scores.clone(), other.clone(), false),
+            (TensorForm::Scores(scores), other) => (scores.clone(), other.clone(), true),
+            (other, TensorForm::Scores(scores)) => (scores.clone(), other.clone(), false),
             _ => return Ok(None),
         };
-        let number = if let Tensors::Const(tensor) = &other { scalar(tensor) } else { None };
+        let number = if let TensorForm::Const(tensor) = &other { scalar(tensor) } else { None };
         let number = number.filter(|number| *number <= ABSORBS).ok_or("replaces scores by something that is not a mask")?;
         let mask = self.matrix(node, 0)?;
         if !scores.is_by_key(&mask) || scores.is_softmax {
@@ -206,7 +206,13 @@ impl Lowering<'_> {
     }
 
     /// The product with the values.
-    pub(super) fn attend(&mut self, node: &TypedNode, axes: &[Mapped], scores: &Scores, v: &Matrix) -> Result<Matrix, String> {
+    pub(super) fn attend(
+        &mut self,
+        node: &TypedNode,
+        axes: &[EinsumAxis],
+        scores: &Scores,
+        v: &Matrix,
+    ) -> Result<Matrix, String> {
         let no = || "multiplies scores in a way that no attention does".to_owned();
         if !scores.is_softmax {
             return Err("multiplies scores without a softmax".into());

@@ -8,48 +8,48 @@ use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Slice, TypedConcat};
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 
 use super::form::{Axis, Matrix};
-use super::{Lowering, Made, Tensors};
+use super::{Lowered, Lowering, TensorForm};
 use crate::plan::{Columns, Fold, Instruction, Op, Program, Rows, Type};
 
 impl Lowering<'_> {
-    pub(super) fn change_axes(&mut self, node: &TypedNode, op: &AxisOp) -> Made {
+    pub(super) fn change_axes(&mut self, node: &TypedNode, op: &AxisOp) -> Lowered {
         let made = match self.input(node, 0)? {
-            Tensors::Matrix(matrix) => Tensors::Matrix(changed(matrix, op)?),
-            Tensors::Const(tensor) => Tensors::Const(changed_const(tensor, op)?),
-            Tensors::ByPosition(tensor, axis, from) => {
+            TensorForm::Matrix(matrix) => TensorForm::Matrix(changed(matrix, op)?),
+            TensorForm::Const(tensor) => TensorForm::Const(changed_const(tensor, op)?),
+            TensorForm::ByPosition(tensor, axis, from) => {
                 let axis = moved(*axis, op).ok_or("changes the axis of the tokens")?;
-                Tensors::ByPosition(changed_const(tensor, op)?, axis, *from)
+                TensorForm::ByPosition(changed_const(tensor, op)?, axis, *from)
             }
-            Tensors::Positions { from, axis, rank } => {
+            TensorForm::Positions { from, axis, rank } => {
                 let axis = moved(*axis, op).ok_or("changes the axis of the tokens")?;
                 let rank = if matches!(op, AxisOp::Add(_)) { rank + 1 } else { rank - 1 };
-                Tensors::Positions { from: *from, axis, rank }
+                TensorForm::Positions { from: *from, axis, rank }
             }
-            Tensors::Scores(scores) => Tensors::Scores(scores.changed(op)?),
-            count @ Tensors::Count { .. } => count.clone(),
+            TensorForm::Scores(scores) => TensorForm::Scores(scores.changed(op)?),
+            count @ TensorForm::Count { .. } => count.clone(),
         };
         Ok(Some(made))
     }
 
     /// A slice of an axis: of columns, of positions, or the first token.
-    pub(super) fn slice(&mut self, node: &TypedNode, op: &Slice) -> Made {
+    pub(super) fn slice(&mut self, node: &TypedNode, op: &Slice) -> Lowered {
         let from = op.start.to_usize().map_err(|_| format!("begins at {}", op.start))?;
         let made = match self.input(node, 0)?.clone() {
-            Tensors::Const(tensor) => match op.end.to_usize() {
+            TensorForm::Const(tensor) => match op.end.to_usize() {
                 Ok(to) => {
                     let part = tensor.slice(op.axis, from, to).map_err(|e| format!("{e:#}"))?;
-                    Tensors::Const(Arc::new(part))
+                    TensorForm::Const(Arc::new(part))
                 }
-                Err(_) if self.is_tokens(&(op.end.clone() - from)) => Tensors::ByPosition(tensor, op.axis, from),
+                Err(_) if self.is_tokens(&(op.end.clone() - from)) => TensorForm::ByPosition(tensor, op.axis, from),
                 Err(_) => return Err(format!("ends at {}", op.end)),
             },
-            Tensors::Matrix(matrix) => match (matrix.axes[op.axis], op.end.to_usize()) {
-                (Axis::Token, Ok(1)) if from == 0 => Tensors::Matrix(self.first_token(node, &matrix)),
-                (Axis::Column(column), Ok(to)) => Tensors::Matrix(self.columns(node, &matrix, column, from, to)?),
-                (Axis::One, Ok(1)) if from == 0 => Tensors::Matrix(matrix),
+            TensorForm::Matrix(matrix) => match (matrix.axes[op.axis], op.end.to_usize()) {
+                (Axis::Token, Ok(1)) if from == 0 => TensorForm::Matrix(self.first_token(node, &matrix)),
+                (Axis::Column(column), Ok(to)) => TensorForm::Matrix(self.columns(node, &matrix, column, from, to)?),
+                (Axis::One, Ok(1)) if from == 0 => TensorForm::Matrix(matrix),
                 (axis, _) => return Err(format!("cuts {from}..{} out of {axis:?}", op.end)),
             },
-            Tensors::ByPosition(..) | Tensors::Positions { .. } | Tensors::Count { .. } | Tensors::Scores(_) => {
+            TensorForm::ByPosition(..) | TensorForm::Positions { .. } | TensorForm::Count { .. } | TensorForm::Scores(_) => {
                 return Err("slices something that is not a matrix".into());
             }
         };
@@ -89,9 +89,9 @@ impl Lowering<'_> {
     }
 
     /// Broadcasts axes of length one, which maps do implicitly.
-    pub(super) fn broadcast(&mut self, node: &TypedNode, op: &MultiBroadcastTo) -> Made {
+    pub(super) fn broadcast(&mut self, node: &TypedNode, op: &MultiBroadcastTo) -> Lowered {
         let made = match self.input(node, 0)?.clone() {
-            Tensors::Matrix(matrix) => {
+            TensorForm::Matrix(matrix) => {
                 let mut axes = vec![Axis::One; op.shape.rank() - matrix.axes.len()];
                 axes.extend(&matrix.axes);
                 for (axis, dim) in axes.iter_mut().zip(op.shape.iter()) {
@@ -100,34 +100,34 @@ impl Lowering<'_> {
                         *axis = Axis::Spread(length);
                     }
                 }
-                Tensors::Matrix(matrix.with_axes(axes))
+                TensorForm::Matrix(matrix.with_axes(axes))
             }
-            Tensors::ByPosition(tensor, axis, from) => {
+            TensorForm::ByPosition(tensor, axis, from) => {
                 let added = op.shape.rank() - tensor.rank();
                 let mut shape = vec![1; added];
                 shape.extend(tensor.shape());
                 let tensor = (*tensor).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
-                Tensors::ByPosition(Arc::new(tensor), axis + added, from)
+                TensorForm::ByPosition(Arc::new(tensor), axis + added, from)
             }
-            Tensors::Positions { from, axis, rank } => {
+            TensorForm::Positions { from, axis, rank } => {
                 let added = op.shape.rank() - rank;
-                Tensors::Positions { from, axis: axis + added, rank: rank + added }
+                TensorForm::Positions { from, axis: axis + added, rank: rank + added }
             }
             // maps broadcast it again
-            Tensors::Const(tensor) => {
+            TensorForm::Const(tensor) => {
                 let mut shape = vec![1; op.shape.rank() - tensor.rank()];
                 shape.extend(tensor.shape());
                 let tensor = (*tensor).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
-                Tensors::Const(Arc::new(tensor))
+                TensorForm::Const(Arc::new(tensor))
             }
-            count @ Tensors::Count { .. } => count,
-            Tensors::Scores(_) => return Err("broadcasts something that is not a matrix".into()),
+            count @ TensorForm::Count { .. } => count,
+            TensorForm::Scores(_) => return Err("broadcasts something that is not a matrix".into()),
         };
         Ok(Some(made))
     }
 
     /// Concatenates columns along the outermost column axis, so that each part stays contiguous.
-    pub(super) fn concat(&mut self, node: &TypedNode, op: &TypedConcat) -> Made {
+    pub(super) fn concat(&mut self, node: &TypedNode, op: &TypedConcat) -> Lowered {
         let mut parts = Vec::with_capacity(node.inputs.len());
         for slot in 0..node.inputs.len() {
             parts.push(
@@ -143,7 +143,7 @@ impl Lowering<'_> {
         let mut sizes = first.sizes.clone();
         sizes[0] = parts.iter().map(|part| part.sizes[0]).sum();
         let value = self.push(&node.name, first.rows(), sizes.iter().product(), Op::Concat(values));
-        Ok(Some(Tensors::Matrix(Matrix { value, axes: first.axes, sizes }.squeezed())))
+        Ok(Some(TensorForm::Matrix(Matrix { value, axes: first.axes, sizes }.squeezed())))
     }
 
     /// The matrix's value as float32.

@@ -7,7 +7,7 @@ use tract_onnx::tract_core::internal::DimLike;
 use tract_onnx::tract_core::ops::array::{CumSum, Gather};
 
 use super::form::{Axis, Matrix};
-use super::{Lowering, Made, Tensors, dimension, floats, scalar};
+use super::{Lowered, Lowering, TensorForm, dimension, floats, scalar};
 use crate::plan::{Columns, Lookup, Op, Rows, Type};
 
 /// The most ids per row of a lookup: each is a node.
@@ -18,9 +18,9 @@ const EXACT: usize = 1 << 24;
 
 impl Lowering<'_> {
     /// The positions of the tokens, starting from a number.
-    pub(super) fn range(&mut self, node: &TypedNode) -> Made {
+    pub(super) fn range(&mut self, node: &TypedNode) -> Lowered {
         let ends: Vec<Option<TDim>> = (0..3)
-            .map(|slot| if let Ok(Tensors::Const(tensor)) = self.input(node, slot) { dimension(tensor) } else { None })
+            .map(|slot| if let Ok(TensorForm::Const(tensor)) = self.input(node, slot) { dimension(tensor) } else { None })
             .collect();
         let [Some(from), Some(to), Some(step)] = &ends[..] else {
             return Err("counts between numbers that are not constants".into());
@@ -29,11 +29,11 @@ impl Lowering<'_> {
         if !self.is_tokens(&(to.clone() - from)) {
             return Err(format!("counts to {to}, which is not the number of tokens"));
         }
-        Ok(Some(Tensors::Positions { from, axis: 0, rank: 1 }))
+        Ok(Some(TensorForm::Positions { from, axis: 0, rank: 1 }))
     }
 
     /// The cumulative sum over tokens.
-    pub(super) fn running(&mut self, node: &TypedNode, op: &CumSum) -> Made {
+    pub(super) fn running(&mut self, node: &TypedNode, op: &CumSum) -> Lowered {
         let matrix = self.matrix(node, 0)?;
         if op.exclusive || op.reverse {
             return Err("sums without the token itself, or from the end".into());
@@ -43,33 +43,35 @@ impl Lowering<'_> {
         }
         let x = self.float(node, &matrix);
         let value = self.push(&node.name, Rows::Token, matrix.width(), Op::CumSum(x));
-        Ok(Some(Tensors::Matrix(Matrix { value, ..matrix })))
+        Ok(Some(TensorForm::Matrix(Matrix { value, ..matrix })))
     }
 
     /// Rows of a table by ids or by position; or the first token.
-    pub(super) fn gather(&mut self, node: &TypedNode, op: &Gather) -> Made {
+    pub(super) fn gather(&mut self, node: &TypedNode, op: &Gather) -> Lowered {
         let made = match (self.input(node, 0)?.clone(), self.input(node, 1)?.clone()) {
-            (Tensors::Const(table), Tensors::Matrix(ids)) => self.embed(node, op.axis, &table, &ids)?,
-            (Tensors::Const(table), Tensors::ByPosition(ids, axis, from)) => {
+            (TensorForm::Const(table), TensorForm::Matrix(ids)) => self.embed(node, op.axis, &table, &ids)?,
+            (TensorForm::Const(table), TensorForm::ByPosition(ids, axis, from)) => {
                 let picked = picked(&table, op.axis, &ids, axis, from)?;
-                Tensors::ByPosition(picked, axis, 0)
+                TensorForm::ByPosition(picked, axis, 0)
             }
-            (Tensors::Const(table), Tensors::Positions { from, axis, rank }) if op.axis == 0 => {
+            (TensorForm::Const(table), TensorForm::Positions { from, axis, rank }) if op.axis == 0 => {
                 let mut shape = vec![1; rank - 1];
                 shape.insert(axis, table.shape()[0]);
                 shape.extend(&table.shape()[1..]);
                 let table = (*table).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
-                Tensors::ByPosition(Arc::new(table), axis, from)
+                TensorForm::ByPosition(Arc::new(table), axis, from)
             }
-            (Tensors::Const(table), Tensors::Const(ids)) => {
+            (TensorForm::Const(table), TensorForm::Const(ids)) => {
                 if op.axis != 0 {
                     return Err(format!("looks up along axis {} of the table", op.axis));
                 }
                 let data = rows_of(&table, &ids, 0)?;
                 let shape: Vec<usize> = ids.shape().iter().chain(&table.shape()[1..]).copied().collect();
-                Tensors::Const(Tensor::from_shape(&shape, &data).map_err(|e| format!("{e:#}"))?.into())
+                TensorForm::Const(Tensor::from_shape(&shape, &data).map_err(|e| format!("{e:#}"))?.into())
             }
-            (Tensors::Matrix(matrix), Tensors::Const(index)) => Tensors::Matrix(self.part(node, op.axis, &matrix, &index)?),
+            (TensorForm::Matrix(matrix), TensorForm::Const(index)) => {
+                TensorForm::Matrix(self.part(node, op.axis, &matrix, &index)?)
+            }
             _ => return Err("looks up in something that is not a table".into()),
         };
         Ok(Some(made))
@@ -95,7 +97,7 @@ impl Lowering<'_> {
         Ok(part)
     }
 
-    fn embed(&mut self, node: &TypedNode, axis: usize, table: &Tensor, ids: &Matrix) -> Result<Tensors, String> {
+    fn embed(&mut self, node: &TypedNode, axis: usize, table: &Tensor, ids: &Matrix) -> Result<TensorForm, String> {
         if axis != 0 || table.rank() < 1 {
             return Err(format!("looks up along axis {axis} of the table"));
         }
@@ -123,7 +125,7 @@ impl Lowering<'_> {
         let mut axes = ids.axes.clone();
         axes.extend((0..table.rank() - 1).map(|column| Axis::Column(ids.sizes.len() + column)));
         let sizes = ids.sizes.iter().chain(&table.shape()[1..]).copied().collect();
-        Ok(Tensors::Matrix(Matrix { value, axes, sizes }.squeezed()))
+        Ok(TensorForm::Matrix(Matrix { value, axes, sizes }.squeezed()))
     }
 
     /// A matrix with a row for each token, from a constant sliced by position.

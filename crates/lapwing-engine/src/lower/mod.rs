@@ -44,7 +44,7 @@ pub struct Refused {
 
 /// The form of a tensor of the model.
 #[derive(Clone, Debug)]
-enum Tensors {
+enum TensorForm {
     /// A constant, the same for every batch.
     Const(Arc<Tensor>),
     /// A value of the plan.
@@ -104,14 +104,14 @@ fn refused_model(reason: String) -> Refused {
 struct Lowering<'m> {
     model: &'m TypedModel,
     plan: Plan,
-    known: HashMap<OutletId, Tensors>,
+    known: HashMap<OutletId, TensorForm>,
     /// The symbolic dimension of the tokens; `None` in a model without sequences.
     token: Option<TDim>,
     batch: TDim,
 }
 
 /// The form of a node's result, or why the node is not supported.
-type Made = Result<Option<Tensors>, String>;
+type Lowered = Result<Option<TensorForm>, String>;
 
 impl<'m> Lowering<'m> {
     fn new(model: &'m TypedModel) -> Result<Self, Refused> {
@@ -143,10 +143,10 @@ impl<'m> Lowering<'m> {
         Ok(Self { model, plan: Plan::default(), known: HashMap::new(), token, batch })
     }
 
-    fn node(&mut self, node: &TypedNode) -> Made {
+    fn node(&mut self, node: &TypedNode) -> Lowered {
         let op = &node.op;
         if let Some(op) = op.downcast_ref::<Const>() {
-            return Ok(Some(Tensors::Const(op.val().clone())));
+            return Ok(Some(TensorForm::Const(op.val().clone())));
         }
         if let Some(op) = op.downcast_ref::<EinSum>() {
             return self.einsum(node, op);
@@ -198,7 +198,7 @@ impl<'m> Lowering<'m> {
 
     // === helpers for all operators ===
 
-    fn source(&mut self, node: &TypedNode) -> Made {
+    fn source(&mut self, node: &TypedNode) -> Lowered {
         let fact = &node.outputs[0].fact;
         let kind = match fact.datum_type {
             DatumType::F32 => Type::F32,
@@ -222,7 +222,7 @@ impl<'m> Lowering<'m> {
         let rows = if axes.contains(&Axis::Token) { Rows::Token } else { Rows::Batch };
         let value = self.value(rows, sizes.iter().product(), kind);
         self.plan.inputs.push(Port { name: node.name.clone(), value, features: sizes.clone() });
-        Ok(Some(Tensors::Matrix(Matrix { value, axes, sizes }.squeezed())))
+        Ok(Some(TensorForm::Matrix(Matrix { value, axes, sizes }.squeezed())))
     }
 
     fn output(&mut self, outlet: OutletId, name: String) -> Result<(), String> {
@@ -231,8 +231,8 @@ impl<'m> Lowering<'m> {
             return Err(format!("the output is of {:?}, and plans make float32", fact.datum_type));
         }
         let matrix = match self.known.get(&outlet) {
-            Some(Tensors::Matrix(matrix)) => matrix.clone(),
-            Some(Tensors::Const(_)) => return Err("the output is the same for every batch".into()),
+            Some(TensorForm::Matrix(matrix)) => matrix.clone(),
+            Some(TensorForm::Const(_)) => return Err("the output is the same for every batch".into()),
             _ => return Err("the output is no matrix with a row for each sequence or token".into()),
         };
         if !matrix.is_plain() {
@@ -276,7 +276,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// The form of the node's input at `slot`.
-    fn input(&self, node: &TypedNode, slot: usize) -> Result<&Tensors, String> {
+    fn input(&self, node: &TypedNode, slot: usize) -> Result<&TensorForm, String> {
         let outlet = node.inputs.get(slot).ok_or_else(|| format!("has no input {slot}"))?;
         self.known.get(outlet).ok_or_else(|| format!("input {slot} is not the first output of its node"))
     }
@@ -284,12 +284,14 @@ impl<'m> Lowering<'m> {
     /// The matrix at the node's input `slot`.
     fn matrix(&self, node: &TypedNode, slot: usize) -> Result<Matrix, String> {
         match self.input(node, slot)? {
-            Tensors::Matrix(matrix) => Ok(matrix.clone()),
-            Tensors::Const(_) => Err(format!("input {slot} is the same for every batch")),
-            Tensors::ByPosition(..) => Err(format!("input {slot} is cut by position, and no table")),
-            Tensors::Positions { .. } => Err(format!("input {slot} is the tokens' places themselves, as for relative positions")),
-            Tensors::Count { .. } => Err(format!("input {slot} is the number of tokens")),
-            Tensors::Scores(_) => Err(format!("input {slot} has a row and a column for each token")),
+            TensorForm::Matrix(matrix) => Ok(matrix.clone()),
+            TensorForm::Const(_) => Err(format!("input {slot} is the same for every batch")),
+            TensorForm::ByPosition(..) => Err(format!("input {slot} is cut by position, and no table")),
+            TensorForm::Positions { .. } => {
+                Err(format!("input {slot} is the tokens' places themselves, as for relative positions"))
+            }
+            TensorForm::Count { .. } => Err(format!("input {slot} is the number of tokens")),
+            TensorForm::Scores(_) => Err(format!("input {slot} has a row and a column for each token")),
         }
     }
 }

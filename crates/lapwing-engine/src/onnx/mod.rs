@@ -14,7 +14,7 @@ use std::path::Path;
 use tract_onnx::pb::{GraphProto, ModelProto};
 use tract_onnx::prelude::{Framework, InferenceModelExt, TractResult, TypedModel};
 
-pub use self::open::Open;
+pub use self::open::DynamicGraph;
 use super::EngineError;
 
 /// A model in tract's form, simplified but not yet optimised for tract's own kernels. Clones share the weights.
@@ -23,7 +23,7 @@ pub struct Graph {
     /// The typed graph; for an open graph, with all open lengths set to 1.
     pub typed: TypedModel,
     /// The open form, if shapes can be inferred for concrete lengths only.
-    pub open: Option<Open>,
+    pub open: Option<DynamicGraph>,
     /// How often each operator occurs in the file, by name, most frequent first.
     pub operators: Vec<(String, usize)>,
     /// The version of the ONNX operator set.
@@ -87,14 +87,14 @@ fn name_apart(graph: &mut GraphProto) {
     }
 }
 
-fn import(proto: &ModelProto, folder: Option<&str>) -> TractResult<(TypedModel, Option<Open>)> {
+fn import(proto: &ModelProto, folder: Option<&str>) -> TractResult<(TypedModel, Option<DynamicGraph>)> {
     let model = tract_onnx::onnx().parse(proto, folder)?.model;
     let typed = model.clone().into_typed().and_then(TypedModel::into_decluttered);
     match typed {
         Ok(typed) => Ok((typed, None)),
         // shapes that cannot be inferred symbolically may be inferred for concrete lengths
         Err(error) => {
-            let open = Open { model, reason: format!("{error:#}") };
+            let open = DynamicGraph { model, reason: format!("{error:#}") };
             open.at(|_| 1).map(|typed| (typed, Some(open))).map_err(|_| error)
         }
     }

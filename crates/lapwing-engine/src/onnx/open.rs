@@ -6,14 +6,14 @@ use tract_onnx::tract_hir::infer::{DimFact, Factoid};
 
 /// A graph that is rebuilt for concrete lengths.
 #[derive(Clone, Debug)]
-pub struct Open {
+pub struct DynamicGraph {
     /// The model as it was read.
     pub(super) model: InferenceModel,
     /// tract's error for symbolic lengths.
     pub reason: String,
 }
 
-impl Open {
+impl DynamicGraph {
     /// The graph for inputs of these shapes, in the model's order.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ const ALIGN: usize = 64;
 
 /// The location of a value in the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ArenaRange {
     /// Its first byte.
     pub offset: usize,
     /// Its size in bytes.
@@ -18,7 +18,7 @@ pub struct Place {
 /// The layout of a plan's intermediate values for batches up to some size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arena {
-    places: Vec<Option<Place>>,
+    places: Vec<Option<ArenaRange>>,
     bytes: usize,
 }
 
@@ -37,7 +37,7 @@ impl Arena {
         let mut order: Vec<(usize, ValueId)> =
             (0..plan.values.len()).filter(|id| lives[*id].is_some()).map(|id| (bytes(ValueId(id)), ValueId(id))).collect();
         order.sort_by(|a, b| b.cmp(a));
-        let mut places: Vec<Option<Place>> = vec![None; plan.values.len()];
+        let mut places: Vec<Option<ArenaRange>> = vec![None; plan.values.len()];
         let mut taken: Vec<(usize, usize, (usize, usize))> = Vec::new();
         let mut end = 0;
         for (bytes, id) in order {
@@ -46,7 +46,7 @@ impl Arena {
                 taken.iter().filter(|(.., (f, t))| *f <= to && from <= *t).map(|(offset, bytes, _)| (*offset, *bytes)).collect();
             busy.sort_unstable();
             let offset = first_gap(&busy, bytes);
-            places[id.0] = Some(Place { offset, bytes });
+            places[id.0] = Some(ArenaRange { offset, bytes });
             taken.push((offset, bytes, (from, to)));
             end = end.max(offset + bytes);
         }
@@ -55,7 +55,7 @@ impl Arena {
 
     /// The location of a value; `None` for inputs and outputs.
     #[must_use]
-    pub fn place(&self, id: ValueId) -> Option<Place> {
+    pub fn place(&self, id: ValueId) -> Option<ArenaRange> {
         self.places.get(id.0).copied().flatten()
     }
 
@@ -71,7 +71,7 @@ impl Arena {
         let lives = lives(plan);
         let placed = || (0..self.places.len()).filter_map(|id| Some((id, self.places[id]?, lives[id]?)));
         placed().find_map(|(a, one, (from, to))| {
-            let meets = |(b, other, (f, t)): (usize, Place, (usize, usize))| {
+            let meets = |(b, other, (f, t)): (usize, ArenaRange, (usize, usize))| {
                 let in_time = f <= to && from <= t;
                 let in_space = other.offset < one.offset + one.bytes && one.offset < other.offset + other.bytes;
                 (a < b && in_time && in_space).then_some((ValueId(a), ValueId(b)))

@@ -16,7 +16,7 @@ mod trace;
 use std::sync::Arc;
 
 pub use account::{Cost, Total, Widths};
-pub use arena::{Arena, Place};
+pub use arena::{Arena, ArenaRange};
 pub use check::PlanError;
 pub use op::{Activation, Columns, Fold, Lookup, Norm, Op};
 pub use program::{Binary, Instruction, Program, Unary};

@@ -41,7 +41,7 @@ pub enum CalibrationError {
     },
     /// A range has an invalid value.
     #[error("ranges: {node}: {field} is {value}: {reason}")]
-    Range {
+    CalibratedRange {
         /// The node's name.
         node: String,
         /// `scale` or `zero`.
@@ -66,13 +66,13 @@ pub struct Calibration {
     /// The model's name, for information only.
     pub model: String,
     /// Scale and zero point of each product's input, by the name of the product's node.
-    pub ranges: BTreeMap<String, Range>,
+    pub ranges: BTreeMap<String, CalibratedRange>,
 }
 
 /// A static range: `byte = round(value / scale) + zero`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Range {
+pub struct CalibratedRange {
     /// Above zero, finite.
     pub scale: f32,
     /// In 0..=255.
@@ -85,7 +85,7 @@ impl Calibration {
     pub fn new(model: &str, plan: &Plan, ranges: &[Option<RowQuant>]) -> Self {
         let named = products(plan).into_iter().filter_map(|(place, name)| {
             let quant = ranges.get(place).copied().flatten()?;
-            Some((name, Range { scale: quant.scale, zero: quant.zero }))
+            Some((name, CalibratedRange { scale: quant.scale, zero: quant.zero }))
         });
         Self { model: model.to_owned(), ranges: named.collect() }
     }
@@ -125,7 +125,9 @@ impl Calibration {
         let mut ranges = vec![None; plan.nodes.len()];
         for (node, range) in &self.ranges {
             let place = places.get(node).ok_or_else(|| CalibrationError::Node { node: node.clone() })?;
-            let wrong = |field, value: String, reason| Err(CalibrationError::Range { node: node.clone(), field, value, reason });
+            let wrong = |field, value: String, reason| {
+                Err(CalibrationError::CalibratedRange { node: node.clone(), field, value, reason })
+            };
             if !(range.scale.is_normal() && range.scale > 0.0) {
                 return wrong("scale", range.scale.to_string(), "must be above zero and finite");
             }
@@ -195,7 +197,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         let of = |node: &str, scale: f32, zero: i32| {
-            let ranges = BTreeMap::from([(node.to_owned(), Range { scale, zero })]);
+            let ranges = BTreeMap::from([(node.to_owned(), CalibratedRange { scale, zero })]);
             Calibration { model: "m".into(), ranges }.places(&plan()).map_err(|e| e.to_string())
         };
         assert!(of("mul", 1.0, 0).is_ok());

@@ -5,7 +5,7 @@
 //! - Weights: signed, symmetric, a scale for each output channel (column): `weight = byte * scale`; computed when
 //!   weights are packed.
 //! - Activations, dynamic: unsigned, each row by its own range; computed by the int8 kernels.
-//! - Activations, static: unsigned, one range for all rows, found by an [`Observer`] from calibration rows.
+//! - Activations, static: unsigned, one range for all rows, found by a [`RangeObserver`] from calibration rows.
 
 mod accuracy;
 pub mod calibration;
@@ -15,4 +15,4 @@ pub mod npz;
 mod observer;
 
 pub use accuracy::{Accuracy, AccuracyError};
-pub use observer::{Chosen, Clip, LEAST_FIXED_DB, Observer, ObserverError};
+pub use observer::{LEAST_FIXED_DB, ObserverError, RangeMethod, RangeObserver, StaticRange};

@@ -17,7 +17,7 @@ pub const LEAST_FIXED_DB: f64 = 30.0;
 
 /// How a static range is found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Clip {
+pub enum RangeMethod {
     /// From the smallest to the largest value.
     MinMax,
     /// Between two percentiles: the value with this many percent below it, and the one with as many above it; above 50,
@@ -30,7 +30,7 @@ pub enum Clip {
 
 /// A static range, and its error on the calibration rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Chosen {
+pub struct StaticRange {
     /// Its scale and zero point, as the int8 kernels take them.
     pub quant: RowQuant,
     /// Its low end, at most zero.
@@ -66,7 +66,7 @@ pub enum ObserverError {
 
 /// Collects the input values of one product.
 #[derive(Clone, Debug)]
-pub struct Observer {
+pub struct RangeObserver {
     histogram: Histogram,
     least: f32,
     most: f32,
@@ -74,13 +74,13 @@ pub struct Observer {
     squares: f64,
 }
 
-impl Default for Observer {
+impl Default for RangeObserver {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Observer {
+impl RangeObserver {
     /// An empty observer. It takes 64 KiB, however many values it collects.
     #[must_use]
     pub fn new() -> Self {
@@ -116,7 +116,7 @@ impl Observer {
     /// # Errors
     /// There were no values.
     pub fn fixed(&self) -> Result<Option<RowQuant>, ObserverError> {
-        let chosen = self.choose(Clip::LeastError)?;
+        let chosen = self.choose(RangeMethod::LeastError)?;
         Ok((chosen.signal_db >= LEAST_FIXED_DB).then_some(chosen.quant))
     }
 
@@ -124,19 +124,19 @@ impl Observer {
     ///
     /// # Errors
     /// There were no values, or the percentile is out of range.
-    pub fn choose(&self, clip: Clip) -> Result<Chosen, ObserverError> {
+    pub fn choose(&self, clip: RangeMethod) -> Result<StaticRange, ObserverError> {
         if self.count == 0 {
             return Err(ObserverError::Empty);
         }
         let sums = Sums::new(&self.histogram);
         match clip {
-            Clip::MinMax => Ok(self.cost(&sums, self.least, self.most)),
-            Clip::Percentile(percent) => self.percentile(&sums, percent),
-            Clip::LeastError => self.least_error(&sums),
+            RangeMethod::MinMax => Ok(self.cost(&sums, self.least, self.most)),
+            RangeMethod::Percentile(percent) => self.percentile(&sums, percent),
+            RangeMethod::LeastError => self.least_error(&sums),
         }
     }
 
-    fn percentile(&self, sums: &Sums, percent: f64) -> Result<Chosen, ObserverError> {
+    fn percentile(&self, sums: &Sums, percent: f64) -> Result<StaticRange, ObserverError> {
         if !(percent > 50.0 && percent <= 100.0) {
             return Err(ObserverError::Percentile { percent });
         }
@@ -145,11 +145,11 @@ impl Observer {
         Ok(self.cost(sums, (low as f32).max(self.least), (high as f32).min(self.most)))
     }
 
-    fn least_error(&self, sums: &Sums) -> Result<Chosen, ObserverError> {
+    fn least_error(&self, sums: &Sums) -> Result<StaticRange, ObserverError> {
         // Tries each end separately, from the full range down to a hundredth in steps of a fifteenth.
         let shares = || (0..64).map(|step| 0.93f32.powi(step));
         let mut best = self.cost(sums, self.least, self.most);
-        let mut consider = |candidate: Chosen| {
+        let mut consider = |candidate: StaticRange| {
             if candidate.squared_error < best.squared_error {
                 best = candidate;
             }
@@ -166,7 +166,7 @@ impl Observer {
     }
 
     /// The error of the range from `low` to `high`.
-    fn cost(&self, sums: &Sums, low: f32, high: f32) -> Chosen {
+    fn cost(&self, sums: &Sums, low: f32, high: f32) -> StaticRange {
         let (low, high) = (low.min(0.0), high.max(0.0));
         let quant = quant_of(low, high);
         let step = f64::from(quant.scale);
@@ -177,7 +177,7 @@ impl Observer {
         let squared_error = if high > low { noise } else { distance / self.count as f64 };
         let signal = self.squares / self.count as f64;
         let signal_db = if squared_error > 0.0 { 10.0 * (signal / squared_error).log10() } else { f64::INFINITY };
-        Chosen { quant, low, high, squared_error, signal_db }
+        StaticRange { quant, low, high, squared_error, signal_db }
     }
 }
 
