@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{Bind, Checks, Cpus, File, Folder, Period, Size, Switch};
+use crate::settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, Size, Switch};
 use lapwing_engine::{Precision, batch};
 
 /// The version of a model that names none.
@@ -230,8 +231,23 @@ impl Config {
         }
     }
 
-    /// Reports what is out of range, and models that have one name.
-    pub fn check(&self, checks: &mut Checks) {
+    /// Where clients on this machine reach the models; `None` where there are none, or where the system chooses the port.
+    #[must_use]
+    pub fn served_at(&self) -> Option<SocketAddr> {
+        let bound = self.listen.get();
+        let ip = match bound.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        (self.is_on() && bound.port() != 0).then(|| SocketAddr::new(ip, bound.port()))
+    }
+}
+
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] = &[("models", Form::Named(&Form::Text))];
+
+    fn check(&self, checks: &mut Checks) {
         checks.range("threads", &self.threads, 0..=1024);
         checks.range("min_wait", &self.min_wait, Period::from_secs(0)..=Period::from_secs(60));
         checks.range("max_wait", &self.max_wait, Period::from_secs(0)..=Period::from_secs(60));
