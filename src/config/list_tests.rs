@@ -34,7 +34,9 @@ fn an_element_of_the_wrong_kind_is_one_fault_that_says_what_is_expected() {
         ("attribution", "spans: [5]", format!("attribution.spans[0]: 5: {SPAN_RULE}")),
         ("attribution", "spans: {name: a}", "attribution.spans: a section: must be a list".to_owned()),
         ("attribution", "server_timing: [a]", "attribution.server_timing: a list: must be a section of keys".to_owned()),
+        #[cfg(feature = "engine")]
         ("engine", "models: {m.1: {a: b}}", "engine.models.m.1: a section: must be the path of a file".to_owned()),
+        #[cfg(feature = "engine")]
         ("engine", "models: [a.onnx]", "engine.models: a list: must be a section of keys".to_owned()),
     ] {
         assert_eq!(told(section, value), [expected], "{section}: {value}");
@@ -86,7 +88,7 @@ fn every_list_and_every_section_of_names_has_a_form() {
             match node {
                 Schema::Named { .. } => assert_eq!(default, &serde_json::json!({}), "{path}"),
                 Schema::List { .. } => assert_eq!(default, &serde_json::json!([]), "{path}"),
-                Schema::Section { .. } => assert_ne!(default, &serde_json::json!({}), "{path} needs a form"),
+                Schema::Section { .. } => assert!(default != &serde_json::json!({}) || key == "engine", "{path} needs a form"),
                 _ => assert!(!default.is_array() && !default.is_object(), "{path} needs a form"),
             }
             look(default, node, &path);
@@ -107,10 +109,13 @@ fn the_schema_has_every_field() {
     };
     assert_eq!(keys(&schema), sorted(fields_of::<Config>()));
     assert_eq!(below("proxy"), sorted(fields_of::<proxy::Config>()));
-    assert_eq!(below("proxy.amend"), sorted(fields_of::<protocol::amend::Options>()));
+    assert_eq!(below("proxy.amend"), sorted(fields_of::<protocol::amend::AmendOptions>()));
     assert_eq!(below("protocol"), sorted(fields_of::<protocol::Config>()));
     assert_eq!(below("attribution"), sorted(fields_of::<attribution::Config>()));
     assert_eq!(below("metrics"), sorted(fields_of::<metrics::Config>()));
-    assert_eq!(below("engine"), sorted(fields_of::<serving::Config>()));
-    assert_eq!(keys(&Schema::of::<EngineConfig>()), sorted(fields_of::<EngineConfig>()));
+    #[cfg(feature = "engine")]
+    {
+        assert_eq!(below("engine"), sorted(fields_of::<serving::Config>()));
+        assert_eq!(keys(&Schema::of::<EngineConfig>()), sorted(fields_of::<EngineConfig>()));
+    }
 }

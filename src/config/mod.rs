@@ -6,6 +6,7 @@
 
 mod cross;
 mod decode;
+#[cfg(feature = "engine")]
 mod engine;
 mod load;
 mod normalise;
@@ -18,6 +19,7 @@ mod suggest;
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "engine")]
 pub use engine::EngineConfig;
 pub use load::{Loaded, Root, load, load_as};
 use serde::{Deserialize, Serialize};
@@ -127,7 +129,7 @@ impl Root for Config {
             return Vec::new();
         }
         // models that this process serves itself are the model server, unless another one is named
-        match self.engine.served_at() {
+        match self.engine.address().and_then(Bind::reached_at) {
             Some(address) => self.upstream = Upstream::Http { authority: address.to_string(), h2: false },
             None => return vec![("upstream", "is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in the file")],
         }
@@ -153,7 +155,7 @@ fn check_process(drain_timeout: Period, log: &str, checks: &mut Checks) {
 
 #[cfg(test)]
 mod docs_tests;
-#[cfg(test)]
+#[cfg(all(test, feature = "engine"))]
 mod engine_tests;
 #[cfg(test)]
 mod list_tests;

@@ -23,7 +23,8 @@ pub(super) fn unknown(path: &Path, origin: &str, schema: &Schema) -> String {
         elsewhere(schema, &Path::default(), &mut |other, name| {
             let whole = strsim::normalized_damerau_levenshtein(&fold(&path.to_string()), &fold(&other.to_string()));
             let likeness = if fold(name) == fold(key) { MOVED } else { whole };
-            if other.0[..other.0.len() - 1] != parent.0[..] {
+            let is_beside = other.0.split_last().is_some_and(|(_, before)| before == parent.0);
+            if !is_beside && !path.0.starts_with(&other.0) {
                 candidates.push((likeness, other.to_string()));
             }
         });

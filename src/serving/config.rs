@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -204,6 +203,12 @@ impl Config {
         self.model.is_on() || !self.models.is_empty()
     }
 
+    /// Where models are served; `None` where there are none.
+    #[must_use]
+    pub fn address(&self) -> Option<Bind> {
+        self.is_on().then_some(self.listen)
+    }
+
     /// The models to serve.
     pub fn wanted(&self) -> impl Iterator<Item = Wanted<'_>> {
         let one = self.model.on().map(|file| Wanted { name: stem(file.path()), version: VERSION.to_owned(), path: file.path() });
@@ -229,18 +234,6 @@ impl Config {
             max_wait_ns: self.max_wait.as_nanos(),
             queue_calls: self.queue,
         }
-    }
-
-    /// Where clients on this machine reach the models; `None` where there are none, or where the system chooses the port.
-    #[must_use]
-    pub fn served_at(&self) -> Option<SocketAddr> {
-        let bound = self.listen.get();
-        let ip = match bound.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
-        };
-        (self.is_on() && bound.port() != 0).then(|| SocketAddr::new(ip, bound.port()))
     }
 }
 
