@@ -40,7 +40,7 @@ fn faults_of_the_engine_are_named() {
 
 #[test]
 fn a_device_is_one_of_a_few_words() {
-    use crate::serving::config::Device;
+    use lapwing_engine::Device;
 
     let read = |text: &str| text.parse::<Device>();
     for (text, device, written) in [

@@ -7,23 +7,29 @@ pub mod batch;
 pub mod clock;
 pub mod cpu;
 mod error;
+pub mod exec;
 pub mod fuse;
 #[cfg(feature = "cuda")]
 pub mod gpu;
+#[cfg(not(feature = "cuda"))]
+mod without_cuda;
+#[cfg(not(feature = "cuda"))]
+pub use without_cuda as gpu;
 pub mod lower;
 pub mod model;
 pub mod onnx;
 pub mod plan;
-mod precision;
 pub mod quant;
 pub mod roofline;
 pub mod served;
 pub mod service;
-mod standing;
 pub mod tensor;
 #[cfg(test)]
 mod tests;
 
-pub use error::EngineError;
+/// Whether this build can run models on a GPU (feature `cuda`).
+pub const HAS_CUDA: bool = cfg!(feature = "cuda");
+
+pub use error::{EngineError, UnsupportedNode};
+pub use exec::{Backend, Device, Precision};
 pub use model::Model;
-pub use precision::Precision;

@@ -2,7 +2,7 @@
 //!
 //! A row that is wider than one number begins at a multiple of 8 numbers, so that kernels can read 16 bytes at a time.
 
-use super::Precision;
+use super::GpuPrecision;
 use crate::plan::{Op, Plan, Type, Value, ValueId};
 
 /// What a matrix's elements are, as kernels number them.
@@ -88,7 +88,7 @@ pub const fn stride(width: usize) -> usize {
 /// of the inputs, is half precision where the precision says so, but for columns (masks, counts), which may be beyond its range, and for what maps and folds
 /// make that no product reads.
 #[must_use]
-pub fn stored(plan: &Plan, precision: &Precision) -> Vec<Stored> {
+pub fn stored(plan: &Plan, precision: &GpuPrecision) -> Vec<Stored> {
     let mut homes = vec![Home::Arena; plan.values.len()];
     for (at, port) in plan.outputs.iter().enumerate().rev() {
         homes[port.value.0] = Home::Output(at);

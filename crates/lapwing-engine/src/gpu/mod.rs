@@ -6,25 +6,24 @@
 
 pub mod args;
 mod capacity;
+mod cost;
 pub mod device;
 pub mod executor;
 pub mod header;
-mod held;
 pub mod kernel;
 pub mod layout;
 pub mod lower;
 pub mod peaks;
-mod precision;
 pub mod ptx;
+mod request;
 pub mod route;
 pub mod weights;
-mod wish;
 
 pub use capacity::Capacity;
 pub use executor::{Executor, Gemm, GpuError, LIBRARY, Piece, Pieces, State, Times};
-pub use held::Account;
-pub use precision::Precision;
-pub use wish::{Wish, fallback};
+pub use request::{DeviceRequest, fallback};
+
+pub use crate::exec::GpuPrecision;
 
 /// What a program is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +40,4 @@ impl Target {
     /// What is assumed where no device is there: the processors of an H100 or H200, and the least shared memory of any device
     /// that is taken.
     pub const ASSUMED: Self = Self { processors: 132, shared_bytes: 99 << 10, has_cublaslt: false };
-}
-
-/// A node that no kernel does.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{node} ({operator}): {reason}")]
-pub struct Refused {
-    /// Its name.
-    pub node: String,
-    /// What it does.
-    pub operator: String,
-    /// Why not.
-    pub reason: String,
 }

@@ -1,7 +1,8 @@
 //! Which way a batch goes to the device and back, and how the host learns that it is done.
 
 use super::lower::{Prepared, Program};
-use super::{Capacity, Refused, Target};
+use super::{Capacity, Target};
+use crate::UnsupportedNode;
 use crate::plan::{Plan, Rows, Size};
 
 /// Payloads up to this size are read and written by kernels where they lie in the host's memory; larger ones are copied.
@@ -93,14 +94,14 @@ pub fn capacity(plan: &Plan, size: Size) -> Capacity {
 ///
 /// # Errors
 ///
-/// [`Refused`] with a node that no kernel does at this size.
+/// [`UnsupportedNode`] with a node that no kernel does at this size.
 pub fn program(
     prepared: &mut Prepared,
     plan: &Plan,
     capacity: Capacity,
     wanted: &[bool],
     target: &Target,
-) -> Result<Program, Refused> {
+) -> Result<Program, UnsupportedNode> {
     let program = prepared.lower(plan, capacity, wanted, target)?;
     if capacity.is_exact && program.has_header {
         return prepared.lower(plan, Capacity { is_exact: false, ..capacity }, wanted, target);

@@ -19,8 +19,9 @@ use super::device::{Block, CublasLt, Device, DeviceError, Function, Modules, Str
 use super::kernel::Kernel;
 use super::lower::{Prepared, Program, Step};
 use super::route;
-use super::{Capacity, Precision, Refused, Target, ptx};
-use crate::cpu::{Batch, RunError};
+use super::{Capacity, GpuPrecision, Target, ptx};
+use crate::UnsupportedNode;
+use crate::exec::{Batch, RunError};
 use crate::plan::{Plan, Size};
 
 pub use self::choice::Gemm;
@@ -32,7 +33,7 @@ pub use self::state::State;
 pub enum GpuError {
     /// A node that no kernel does.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Unsupported(#[from] UnsupportedNode),
     /// The batch is at fault.
     #[error(transparent)]
     Batch(#[from] RunError),
@@ -63,7 +64,7 @@ pub struct Executor {
     prepared: Prepared,
     weights: Block,
     target: Target,
-    precision: Precision,
+    precision: GpuPrecision,
     /// Who does products; ours, where the library was looked for and is not there.
     gemm: Gemm,
     /// How long our own kernels took for products that cublasLt does too.
@@ -76,10 +77,10 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// [`GpuError::Refused`] with the first node that no kernel does, [`GpuError::Device`] where the device fails or has too
+    /// [`GpuError::Unsupported`] with the first node that no kernel does, [`GpuError::Device`] where the device fails or has too
     /// little memory.
-    pub fn new(plan: Plan, device: &Arc<Device>, precision: Precision, gemm: Gemm) -> Result<Self, GpuError> {
-        let refused = |e: crate::plan::PlanError| Refused { node: e.node, operator: "plan".into(), reason: e.reason };
+    pub fn new(plan: Plan, device: &Arc<Device>, precision: GpuPrecision, gemm: Gemm) -> Result<Self, GpuError> {
+        let refused = |e: crate::plan::PlanError| UnsupportedNode { node: e.node, operator: "plan".into(), reason: e.reason };
         plan.check().map_err(refused)?;
         let info = device.info();
         let gemm = match gemm.libraries().map(|found| CublasLt::find(found, device)) {
@@ -148,7 +149,7 @@ impl Executor {
 
     /// In what numbers.
     #[must_use]
-    pub const fn precision(&self) -> &Precision {
+    pub const fn precision(&self) -> &GpuPrecision {
         &self.precision
     }
 
@@ -167,12 +168,12 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// [`Refused`] with a node that no kernel does at this size.
-    pub fn program(&self, size: Size, wanted: &[bool]) -> Result<Program, Refused> {
+    /// [`UnsupportedNode`] with a node that no kernel does at this size.
+    pub fn program(&self, size: Size, wanted: &[bool]) -> Result<Program, UnsupportedNode> {
         self.program_for(route::capacity(&self.plan, size), wanted)
     }
 
-    fn program_for(&self, capacity: Capacity, wanted: &[bool]) -> Result<Program, Refused> {
+    fn program_for(&self, capacity: Capacity, wanted: &[bool]) -> Result<Program, UnsupportedNode> {
         // every number of the model's has had its place since the beginning: the copy gets no new ones
         let mut prepared = self.prepared.clone();
         let program = route::program(&mut prepared, &self.plan, capacity, wanted, &self.target)?;

@@ -7,7 +7,7 @@ use super::capture::{Bound, Marks, capture};
 use super::choice::Chosen;
 use super::{Executor, GpuError, State, Times};
 use crate::clock::Stamp;
-use crate::cpu::Batch;
+use crate::exec::Batch;
 use crate::gpu::args::Control;
 use crate::gpu::lower::Step;
 

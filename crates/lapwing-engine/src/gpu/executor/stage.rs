@@ -3,7 +3,7 @@
 use half::f16;
 
 use super::state::Run;
-use crate::cpu::{Batch, Input};
+use crate::exec::{Batch, Input};
 use crate::gpu::GpuError;
 use crate::gpu::header;
 use crate::gpu::layout::Kind;

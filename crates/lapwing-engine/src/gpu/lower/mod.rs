@@ -18,7 +18,8 @@ use super::args::{Address, Args, Mat, Region};
 use super::kernel::{self, Kernel};
 use super::layout::{Home, Kind, Stored, stored, stride};
 use super::weights::{Book, Piece};
-use super::{Capacity, Precision, Refused, Target};
+use super::{Capacity, GpuPrecision, Target};
+use crate::UnsupportedNode;
 use crate::plan::{Node, Op, Plan, Rows, Value, ValueId, WeightId};
 
 pub use self::places::{Places, Slot};
@@ -90,7 +91,7 @@ pub struct Prepared {
     pub stored: Vec<Stored>,
     /// The model's numbers.
     pub book: Book,
-    precision: Precision,
+    precision: GpuPrecision,
 }
 
 impl Prepared {
@@ -98,8 +99,8 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// [`Refused`] with the first node that no kernel does.
-    pub fn new(plan: &Plan, precision: &Precision, target: &Target) -> Result<Self, Refused> {
+    /// [`UnsupportedNode`] with the first node that no kernel does.
+    pub fn new(plan: &Plan, precision: &GpuPrecision, target: &Target) -> Result<Self, UnsupportedNode> {
         let mut prepared = Self { stored: stored(plan, precision), book: Book::default(), precision: precision.clone() };
         let all = vec![true; plan.outputs.len()];
         for capacity in [Capacity { batch: 1, tokens: 1, is_exact: false }, Capacity { batch: 16, tokens: 64, is_exact: false }] {
@@ -112,8 +113,14 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// [`Refused`] with the first node that no kernel does at this size.
-    pub fn lower(&mut self, plan: &Plan, capacity: Capacity, wanted: &[bool], target: &Target) -> Result<Program, Refused> {
+    /// [`UnsupportedNode`] with the first node that no kernel does at this size.
+    pub fn lower(
+        &mut self,
+        plan: &Plan,
+        capacity: Capacity,
+        wanted: &[bool],
+        target: &Target,
+    ) -> Result<Program, UnsupportedNode> {
         too_large(plan, capacity)?;
         let needed = needed(plan, wanted);
         let places = Places::new(plan, &self.stored, capacity, &needed, wanted);
@@ -122,7 +129,11 @@ impl Prepared {
         for (at, node) in plan.nodes.iter().enumerate().filter(|(at, _)| needed.contains(at)) {
             lower.node = at;
             lower.scratch = 0;
-            lower.op(node).map_err(|reason| Refused { node: node.name.clone(), operator: node.op.name().into(), reason })?;
+            lower.op(node).map_err(|reason| UnsupportedNode {
+                node: node.name.clone(),
+                operator: node.op.name().into(),
+                reason,
+            })?;
         }
         let Lower { steps, places, has_header, .. } = lower;
         Ok(Program { steps, places, has_header })
@@ -130,12 +141,12 @@ impl Prepared {
 }
 
 /// Kernels count a matrix's elements in 32 bits, and sequences in the grid's second dimension.
-fn too_large(plan: &Plan, capacity: Capacity) -> Result<(), Refused> {
+fn too_large(plan: &Plan, capacity: Capacity) -> Result<(), UnsupportedNode> {
     let elements = |value: &Value| capacity.rows(value.rows) as u64 * stride(value.width) as u64;
     let most = plan.values.iter().map(elements).max().unwrap_or(0);
     if most > u64::from(u32::MAX) || capacity.batch > MOST_SEQUENCES {
         let reason = format!("a batch of {} sequences and {most} elements is more than kernels count", capacity.batch);
-        return Err(Refused { node: "model".into(), operator: "batch".into(), reason });
+        return Err(UnsupportedNode { node: "model".into(), operator: "batch".into(), reason });
     }
     Ok(())
 }
