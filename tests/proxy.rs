@@ -27,7 +27,7 @@ use http::{HeaderMap, Method};
 use lapwing::attribution::merge;
 use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing::metrics::{Counter, Counters, Labels};
-use lapwing::protocol::Tap;
+use lapwing::protocol::ExchangeReader;
 use lapwing::proxy::{
     self, Config, ConnectionSettings, Observer, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol,
 };
@@ -99,7 +99,7 @@ fn watching() -> (Arc<dyn Observer>, Receiver<Ledger>) {
 struct Watching(Mutex<Sender<Ledger>>);
 
 impl Observer for Watching {
-    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
         None
     }
     fn model(&self, _: &str, _: &mut Ledger) {}
@@ -237,7 +237,7 @@ impl Panicking {
 }
 
 impl Observer for Panicking {
-    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
         self.at(0);
         None
     }

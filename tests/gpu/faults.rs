@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use lapwing_engine::exec::{Batch, FallbackCause, GpuPrecision};
-use lapwing_engine::gpu::{DeviceRequest, Executor, Gemm, State};
+use lapwing_engine::gpu::{DeviceRequest, Executor, GemmPolicy, State};
 use lapwing_engine::model::{Model, ModelOptions, Workspace};
 use lapwing_engine::onnx::Graph;
 
@@ -34,7 +34,7 @@ fn graph(name: &str) -> Graph {
 
 fn request(or_cpu: bool) -> ModelOptions {
     ModelOptions {
-        gpu: Some(DeviceRequest { device: Ok(device()), gemm: Gemm::Own, precision: GpuPrecision::Fp32, or_cpu }),
+        gpu: Some(DeviceRequest { device: Ok(device()), gemm: GemmPolicy::Own, precision: GpuPrecision::Fp32, or_cpu }),
         ..ModelOptions::default()
     }
 }
@@ -114,7 +114,7 @@ fn memory_comes_back() {
         let before = used(&device);
         for precision in [GpuPrecision::Fp32, GpuPrecision::Fp16] {
             let plan = plan("bert-post-1");
-            let executor = Executor::new(plan.clone(), &device, precision, Gemm::Own).unwrap();
+            let executor = Executor::new(plan.clone(), &device, precision, GemmPolicy::Own).unwrap();
             let (mut state, mut outputs) = (State::default(), Vec::new());
             for lengths in [&[3][..], &[9, 2, 4], &[1]] {
                 let made = Made::new(&plan, lengths, &mut Random::new(1));

@@ -66,14 +66,14 @@ impl Executor {
     /// # Errors
     ///
     /// None: there is no executor.
-    pub const fn pieces(&self, _: &mut State, _: &Batch<'_>, _: &[bool], _: usize) -> Result<Pieces, DeviceError> {
+    pub const fn time_steps(&self, _: &mut State, _: &Batch<'_>, _: &[bool], _: usize) -> Result<RunTimings, DeviceError> {
         match *self {}
     }
 }
 
 /// How long the parts of a run take on a GPU.
 #[derive(Clone, Copy, Debug)]
-pub enum Pieces {}
+pub enum RunTimings {}
 
 /// What one thread needs to run plans on a GPU: nothing.
 #[derive(Clone, Copy, Debug, Default)]

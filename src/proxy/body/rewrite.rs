@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::Frame;
 
 use crate::metrics::Counter;
-use crate::protocol::amend::{Cutter, Habit, Learner, Route, without_meta_info};
+use crate::protocol::amend::{CompletionsRoute, UsageRemover, UsageStyle, UsageStyleDetector, without_meta_info};
 use crate::proxy::exchange::in_flight::Recorder;
 
 /// The largest response that is put together to be cut, in bytes.
@@ -17,20 +17,20 @@ pub(crate) const MAX_WHOLE_BYTES: usize = 4 << 20;
 
 /// What is known of the upstream's streams, by route.
 #[derive(Debug, Default)]
-pub(crate) struct Habits([AtomicU8; Route::COUNT]);
+pub(crate) struct Habits([AtomicU8; CompletionsRoute::COUNT]);
 
 impl Habits {
     /// What the streams of `route` are like; `None` until one was seen that had not been asked for usage.
-    pub(crate) fn get(&self, route: Route) -> Option<Habit> {
+    pub(crate) fn get(&self, route: CompletionsRoute) -> Option<UsageStyle> {
         match self.0.get(route.index())?.load(Relaxed) {
-            1 => Some(Habit::Plain),
-            2 => Some(Habit::Marked),
-            3 => Some(Habit::Unasked),
+            1 => Some(UsageStyle::Plain),
+            2 => Some(UsageStyle::Marked),
+            3 => Some(UsageStyle::Unasked),
             _ => None,
         }
     }
 
-    fn set(&self, route: Route, habit: Habit) {
+    fn set(&self, route: CompletionsRoute, habit: UsageStyle) {
         if let Some(known) = self.0.get(route.index()) {
             known.store(habit as u8 + 1, Relaxed);
         }
@@ -50,9 +50,9 @@ pub(crate) struct Undo {
 #[derive(Debug)]
 enum Work {
     /// Cuts usage out of a stream.
-    Cut(Cutter),
+    Cut(UsageRemover),
     /// Passes all, and learns.
-    Learn(Learner, Route),
+    Learn(UsageStyleDetector, CompletionsRoute),
     /// Puts the body together, to cut `meta_info` out of it.
     Gather(Vec<Bytes>, usize),
     /// Passes all.
@@ -65,13 +65,13 @@ impl Undo {
     }
 
     /// Takes usage out of a stream that was asked for it, of a server of that habit.
-    pub(crate) fn usage(recorder: Arc<Recorder>, habit: Habit) -> Self {
-        Self::new(recorder, Work::Cut(Cutter::new(habit)))
+    pub(crate) fn usage(recorder: Arc<Recorder>, habit: UsageStyle) -> Self {
+        Self::new(recorder, Work::Cut(UsageRemover::new(habit)))
     }
 
     /// Learns the server's habit from a stream that was not asked for usage, and changes nothing.
-    pub(crate) fn learning(recorder: Arc<Recorder>, route: Route) -> Self {
-        Self::new(recorder, Work::Learn(Learner::default(), route))
+    pub(crate) fn learning(recorder: Arc<Recorder>, route: CompletionsRoute) -> Self {
+        Self::new(recorder, Work::Learn(UsageStyleDetector::default(), route))
     }
 
     /// Takes `meta_info` out of the choices.

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use smallvec::SmallVec;
 
 use crate::ledger::{Ledger, Stamp};
-use crate::protocol::Tap;
+use crate::protocol::ExchangeReader;
 
 /// Bytes that may wait to be read, in each exchange; one piece may be larger.
 const WAITING_BYTES: usize = 64 * 1024;
@@ -16,7 +16,7 @@ const WAITING_PIECES: usize = 64;
 /// The reader of one exchange, and what it has not read yet.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    tap: Tap,
+    tap: ExchangeReader,
     waiting: SmallVec<[Piece; 2]>,
     bytes: usize,
 }
@@ -29,7 +29,7 @@ enum Piece {
 
 impl Reading {
     /// Reads by `tap`.
-    pub(crate) fn new(tap: Tap) -> Self {
+    pub(crate) fn new(tap: ExchangeReader) -> Self {
         Self { tap, waiting: SmallVec::new(), bytes: 0 }
     }
 

@@ -12,9 +12,9 @@ use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 
 use crate::ledger::clock::unix_ns;
-use crate::ledger::{Event, Ledger, Outcome, Stage, Stamp, Window};
+use crate::ledger::{Ledger, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
 use crate::metrics::{Counter, Counters};
-use crate::protocol::Tap;
+use crate::protocol::ExchangeReader;
 use crate::proxy::body::rewrite::Habits;
 use crate::proxy::config::Config;
 use crate::proxy::connection::client_waits::Waits;
@@ -25,7 +25,7 @@ use crate::proxy::layer::trace::Tracing;
 /// Who looks at the traffic. Called on the request path: must be quick, must not wait.
 pub trait Observer: Send + Sync {
     /// Names route and model of a request by its head; gives a reader of the bodies, where there is anything to read.
-    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<Tap>;
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader>;
     /// Reads what the upstream reports of itself in a response's head, or (`trailing`) in its trailers.
     fn response(&self, fields: &HeaderMap, trailing: bool, ledger: &mut Ledger);
     /// Names the model that the bodies name.
@@ -148,7 +148,7 @@ impl Live {
     }
 
     /// Reads the bodies by `tap` from here on.
-    pub(crate) fn read_by(&self, tap: Tap) {
+    pub(crate) fn read_by(&self, tap: ExchangeReader) {
         self.state.lock().reading = Some(Reading::new(tap));
     }
 
@@ -244,9 +244,9 @@ impl Live {
         let start_ns = sent.unwrap_or(head).min(head).since(ledger.started);
         if let (Some(sent), Some(dispatched)) = (sent, dispatched) {
             let from = dispatched.max(self.request_end().unwrap_or(dispatched));
-            ledger.observe(Stage::Unattributed, Event::Send, from, sent.min(head));
+            ledger.observe(Stage::Unattributed, ObservedEvent::Send, from, sent.min(head));
         }
-        ledger.window = Some(Window { start_ns, head_ns, end_ns: head_ns });
+        ledger.window = Some(UpstreamWindow { start_ns, head_ns, end_ns: head_ns });
     }
 
     /// A spliced stream ended, having carried so many bytes from the client and to it.
@@ -323,7 +323,7 @@ impl Live {
             }
             let started = ledger.started;
             for (from, to) in self.meter.take_blocked().iter().flat_map(Waits::iter) {
-                ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
+                ledger.observe(Stage::Egress, ObservedEvent::Backpressure, from.max(started), to.min(now));
             }
         }
         if let Some(reading) = state.reading.take() {
@@ -348,16 +348,16 @@ impl Live {
         ledger.total_ns = now.since(started);
         ledger.request_bytes = self.request_bytes.load(Relaxed);
         let read = self.request_end().unwrap_or_else(|| self.request_last().min(now));
-        ledger.observe(Stage::Ingress, Event::Request, started, read.max(self.called));
-        ledger.observe(Stage::Validation, Event::Admit, self.called, state.dispatched.or(state.egress).unwrap_or(now));
+        ledger.observe(Stage::Ingress, ObservedEvent::Request, started, read.max(self.called));
+        ledger.observe(Stage::Validation, ObservedEvent::Admit, self.called, state.dispatched.or(state.egress).unwrap_or(now));
         if let Some(egress) = state.egress {
-            ledger.observe(Stage::Egress, Event::Response, egress, now);
+            ledger.observe(Stage::Egress, ObservedEvent::Response, egress, now);
         } else if let Some(window) = &mut ledger.window {
             window.end_ns = ledger.total_ns; // cut off mid-response, or not yet at its end
         }
         // last: they are many, and where there is no room for all, they give way
         for (from, to) in state.waits.iter().flat_map(|waits| waits.iter()) {
-            ledger.observe(Stage::Egress, Event::Backpressure, from, to.min(now));
+            ledger.observe(Stage::Egress, ObservedEvent::Backpressure, from, to.min(now));
         }
     }
 }

@@ -16,9 +16,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body::{Body, Frame};
 use tower::Service;
 
-use crate::ledger::{Event, Stage, Stamp};
+use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
-use crate::protocol::amend::{Added, Habit, Route, ask};
+use crate::protocol::amend::{AddedOption, CompletionsRoute, UsageStyle, amend_request};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::response::ResponseBody;
 use crate::proxy::body::rewrite::{MAX_WHOLE_BYTES, Undo};
@@ -83,7 +83,7 @@ where
 }
 
 /// Whether a request may be changed, by its head.
-fn eligible(request: &Request<RequestBody>) -> Option<Route> {
+fn eligible(request: &Request<RequestBody>) -> Option<CompletionsRoute> {
     let headers = request.headers();
     let is_plain = *request.method() == Method::POST
         && is_type(headers, "application/json")
@@ -91,7 +91,7 @@ fn eligible(request: &Request<RequestBody>) -> Option<Route> {
         && ![EXPECT, UPGRADE].iter().chain(&DIGESTS).any(|name| headers.contains_key(name));
     let is_small = !request.body().is_end_stream()
         && request.body().size_hint().exact().is_none_or(|length| length <= MAX_BODY_BYTES as u64);
-    if is_plain && is_small { Route::of(request.uri().path()) } else { None }
+    if is_plain && is_small { CompletionsRoute::of(request.uri().path()) } else { None }
 }
 
 fn is_type(headers: &HeaderMap, expected: &str) -> bool {
@@ -106,12 +106,12 @@ fn is_encoded(headers: &HeaderMap) -> bool {
 /// What a response is to be rid of, or to teach.
 #[derive(Clone, Copy)]
 enum Plan {
-    Cut(Habit),
-    Learn(Route),
+    Cut(UsageStyle),
+    Learn(CompletionsRoute),
     MetaInfo,
 }
 
-async fn amend<S>(mut inner: S, mut call: Call, route: Route) -> Answer
+async fn amend<S>(mut inner: S, mut call: Call, route: CompletionsRoute) -> Answer
 where
     S: Service<Call, Response = Response<ResponseBody>, Error = Error> + Send,
 {
@@ -119,14 +119,14 @@ where
     let began = Stamp::now();
     let is_sized = call.request.body().size_hint().exact().is_some();
     let mut frames = read(call.request.body_mut(), &live).await?;
-    live.with(|ledger| ledger.observe(Stage::Ingress, Event::Request, began, live_end(&live, began)));
+    live.with(|ledger| ledger.observe(Stage::Ingress, ObservedEvent::Request, began, live_end(&live, began)));
     let body = whole(call.request.body(), &frames);
-    let edit = body.as_ref().and_then(|body| ask(body, live.recorder.config.amend));
+    let edit = body.as_ref().and_then(|body| amend_request(body, live.recorder.config.amend));
     let plan = edit.as_ref().and_then(|edit| match (edit.added, live.recorder.habits.get(route)) {
-        (Added::MetaInfo, _) => Some(Plan::MetaInfo),
-        (Added::Usage, None) => Some(Plan::Learn(route)),
-        (Added::Usage, Some(Habit::Unasked)) => None,
-        (Added::Usage, Some(habit)) => Some(Plan::Cut(habit)),
+        (AddedOption::MetaInfo, _) => Some(Plan::MetaInfo),
+        (AddedOption::Usage, None) => Some(Plan::Learn(route)),
+        (AddedOption::Usage, Some(UsageStyle::Unasked)) => None,
+        (AddedOption::Usage, Some(habit)) => Some(Plan::Cut(habit)),
     });
     if let (Some(body), Some(edit), Some(Plan::Cut(_) | Plan::MetaInfo)) = (&body, &edit, plan) {
         let changed = Bytes::from(edit.apply(body));

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::ledger::{Event, Kind, Stage};
+use crate::ledger::{ExchangeKind, ObservedEvent, Stage};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::response::ResponseBody;
 use crate::proxy::connection::meter::Meter;
@@ -70,7 +70,7 @@ where
         }
         if !multiplexed && let Some(before) = self.meter.last_closed().filter(|closed| *closed > began) {
             // pipelined: it came while the request before it was still being answered
-            live.with(|ledger| ledger.observe(Stage::Queue, Event::Pipelined, began, before));
+            live.with(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Pipelined, began, before));
         }
         let guard = Some(Guard(live.clone()));
         let takes_trailers = self.recorder.respond_server_timing && server_timing::takes_trailers(&request);
@@ -102,7 +102,9 @@ where
             Err(never) => match never {},
         };
         let Some(guard) = this.guard.take() else { return Poll::Ready(Ok(response)) };
-        if response.status() == http::StatusCode::SWITCHING_PROTOCOLS && guard.0.with(|ledger| ledger.kind) == Kind::Stream {
+        if response.status() == http::StatusCode::SWITCHING_PROTOCOLS
+            && guard.0.with(|ledger| ledger.kind) == ExchangeKind::Stream
+        {
             guard.0.detach(); // the splice holds a guard of its own
             return Poll::Ready(Ok(response));
         }

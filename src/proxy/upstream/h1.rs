@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 
 use super::Shared;
 use super::link::Link;
-use crate::ledger::{Event, Stage, Stamp};
+use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::proxy::body::request::{RequestBody, RequestBodyError};
 use crate::proxy::error::Error;
@@ -39,7 +39,7 @@ pub(crate) async fn exchange(
             Err((_, Some(unwritten))) if reused => {
                 // the upstream closed the idle connection just now: nothing was written, so nothing can happen twice
                 live.recorder.counters.bump(Counter::UpstreamRetried);
-                live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Attempt, attempt, Stamp::now()));
+                live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                 attempt = Stamp::now();
                 request = *unwritten;
             }
@@ -52,7 +52,7 @@ async fn connect(shared: &Shared, live: &Arc<Live>) -> Result<Link, Error> {
     let began = Stamp::now();
     let config = &live.recorder.config;
     let connected = shared.target.connect(config.connect_timeout.get()).await;
-    live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
+    live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
     let socket = connected?;
     live.recorder.counters.bump(Counter::UpstreamConnected);
     Link::open(socket, config).await

@@ -25,7 +25,7 @@ pub use target::Target;
 
 use super::config::UpstreamProtocol;
 use super::error::Error;
-use crate::ledger::{Kind, Outcome, Stamp};
+use crate::ledger::{ExchangeKind, Outcome, Stamp};
 use crate::proxy::body::request::{Gate, RequestBody};
 use crate::proxy::body::response::ResponseBody;
 use crate::proxy::exchange::grpc::grpc_outcome;
@@ -162,7 +162,7 @@ fn on_head(live: &Arc<Live>, status: StatusCode, headers: &HeaderMap) {
         if is_grpc {
             ledger.outcome = grpc_outcome(headers).unwrap_or(ledger.outcome);
             if still_asking {
-                ledger.kind = Kind::Stream;
+                ledger.kind = ExchangeKind::Stream;
             }
         }
     });

@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 
 use super::Shared;
 use super::h1::{explain, overdue, patience};
-use crate::ledger::{Event, Stage, Stamp};
+use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::connection::lazy_deadline::Watch;
@@ -54,7 +54,7 @@ impl Mux {
                     Some(unwritten) if reused && may_retry => {
                         may_retry = false;
                         live.recorder.counters.bump(Counter::UpstreamRetried);
-                        live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Attempt, attempt, Stamp::now()));
+                        live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                         attempt = Stamp::now();
                         self.sender.lock().await.take();
                         request = unwritten;
@@ -81,7 +81,7 @@ impl Mux {
         }
         let began = Stamp::now();
         let connected = shared.target.connect(limit).await;
-        live.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
+        live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
         let socket = connected?;
         live.recorder.counters.bump(Counter::UpstreamConnected);
         let io = TokioIo::new(Metered::upstream(socket, Arc::new(Meter::default())));

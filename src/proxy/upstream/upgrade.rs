@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Shared;
 use super::link::Link;
-use crate::ledger::{Kind, Outcome, Stamp};
+use crate::ledger::{ExchangeKind, Outcome, Stamp};
 use crate::proxy::connection::lazy_deadline::Watch;
 use crate::proxy::exchange::in_flight::Live;
 
@@ -30,7 +30,7 @@ impl Drop for Spliced {
 /// Splices client and upstream in a task of its own, which closes the ledger when the stream ends.
 pub(crate) fn splice(shared: &Shared, client: OnUpgrade, response: &mut Response<Incoming>, mut link: Link, live: Arc<Live>) {
     let mut upstream = hyper::upgrade::on(response);
-    live.with(|ledger| ledger.kind = Kind::Stream);
+    live.with(|ledger| ledger.kind = ExchangeKind::Stream);
     let guard = Spliced(live.clone());
     let meters = [live.meter.clone(), link.meter.clone()];
     shared.tasks.spawn(async move {

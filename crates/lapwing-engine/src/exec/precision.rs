@@ -86,13 +86,14 @@ pub enum GpuPrecision {
     /// Single precision throughout: each result within 1e-5 · (1 + |r|) of the CPU's.
     #[default]
     Fp32,
-    /// Products of numbers that keep 10 bits of their fraction, summed in single precision: within 2e-3 · (1 + |r|).
+    /// Products of factors with 10 fraction bits, summed in single precision: within 2e-3 · (1 + |r|).
     Tf32,
-    /// Products of half-precision numbers, summed in single precision, and half precision between nodes: within
+    /// Products of half-precision factors, summed in single precision, and half-precision values between nodes: within
     /// 5e-3 · (1 + |r|), and a cosine of at least 0.9995.
     Fp16,
-    /// Products of 8-bit integers where a node is suited to them, half precision elsewhere: a cosine of at least 0.98. The vector
-    /// has one entry for each node of the plan: the static scale of the node's input, or `None` for a scale per row.
+    /// 8-bit integer products where a node is suited to them, half precision elsewhere: a cosine of at least 0.98. The
+    /// vector has one entry for each node of the plan: the static scale of the node's input, or `None` for a scale per
+    /// row (dynamic).
     Int8(Vec<Option<f32>>),
 }
 
@@ -108,7 +109,7 @@ impl From<Precision> for GpuPrecision {
 }
 
 impl GpuPrecision {
-    /// 8 bits with the CPU's ranges. The integers are symmetric here, so a range becomes as wide as its farther end.
+    /// Int8 with the CPU's calibrated ranges. GPU ranges are symmetric, so that a range is as wide as its farther end.
     #[must_use]
     pub fn calibrated(precision: &CpuPrecision) -> Self {
         match precision {
@@ -131,7 +132,7 @@ impl GpuPrecision {
         }
     }
 
-    /// Whether values between nodes are in half precision.
+    /// Whether intermediate values are half precision.
     #[must_use]
     pub const fn is_half(&self) -> bool {
         matches!(self, Self::Fp16 | Self::Int8(_))

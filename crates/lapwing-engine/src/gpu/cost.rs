@@ -4,7 +4,8 @@
 
 use super::executor::Executor;
 use super::layout::Kind;
-use super::lower::{Prepared, Program, Step};
+use super::lower::{PreparedPlan, Program, Step};
+
 use crate::UnsupportedNode;
 use crate::exec::{ExecutionCost, GpuPrecision, Precision};
 use crate::plan::{Node, Op, Plan, Size, ValueId, WeightId, Widths};
@@ -12,7 +13,7 @@ use crate::plan::{Node, Op, Plan, Size, ValueId, WeightId, Widths};
 /// The widths at which a device holds a plan's numbers.
 struct Stored<'a> {
     plan: &'a Plan,
-    prepared: &'a Prepared,
+    prepared: &'a PreparedPlan,
 }
 
 impl Widths for Stored<'_> {
@@ -21,14 +22,14 @@ impl Widths for Stored<'_> {
     }
 
     fn weight(&self, node: &Node, id: WeightId) -> (usize, usize) {
-        let book = &self.prepared.book;
+        let weights = &self.prepared.weights;
         match &node.op {
-            Op::Gemm { weight, .. } if *weight == id => match book.product(id) {
+            Op::Gemm { weight, .. } if *weight == id => match weights.product(id) {
                 Some(Kind::S8) => (1, 4),
                 kind => (kind.map_or(4, Kind::bytes), 0),
             },
             Op::Embed { tables, .. } if tables.iter().any(|(table, _)| *table == id) => {
-                (book.table(id).map_or(4, Kind::bytes), 0)
+                (weights.table(id).map_or(4, Kind::bytes), 0)
             }
             _ => Widths::weight(self.plan, node, id),
         }
@@ -36,10 +37,16 @@ impl Widths for Stored<'_> {
 }
 
 /// What a plan costs whose program for batches of `size` is known.
-fn execution_cost(plan: &Plan, prepared: &Prepared, program: &Program, precision: &GpuPrecision, size: Size) -> ExecutionCost {
+fn execution_cost(
+    plan: &Plan,
+    prepared: &PreparedPlan,
+    program: &Program,
+    precision: &GpuPrecision,
+    size: Size,
+) -> ExecutionCost {
     ExecutionCost {
-        weight_bytes: prepared.book.bytes(),
-        arena_bytes: program.places.arena_bytes(),
+        weight_bytes: prepared.weights.bytes(),
+        arena_bytes: program.layout.arena_bytes(),
         kernels: program.steps.len(),
         ..ExecutionCost::count(plan, size, &Stored { plan, prepared }, |at, node| {
             product_precision(node, at, prepared, program, precision)
@@ -48,10 +55,10 @@ fn execution_cost(plan: &Plan, prepared: &Prepared, program: &Program, precision
 }
 
 /// The number format of a node's products; single precision where it has none.
-fn product_precision(node: &Node, at: usize, prepared: &Prepared, program: &Program, precision: &GpuPrecision) -> Precision {
+fn product_precision(node: &Node, at: usize, prepared: &PreparedPlan, program: &Program, precision: &GpuPrecision) -> Precision {
     match &node.op {
         // by what its numbers are: that a few rows are multiplied without tensor cores is the kernel's own choice
-        Op::Gemm { weight, .. } => match prepared.book.product(*weight) {
+        Op::Gemm { weight, .. } => match prepared.weights.product(*weight) {
             Some(Kind::S8) => Precision::Int8,
             Some(Kind::F16) => Precision::Fp16,
             _ if precision.is_tf32() => Precision::Tf32,
@@ -87,7 +94,7 @@ mod tests {
 
     fn account(name: &str, precision: &GpuPrecision, size: Size) -> (Plan, ExecutionCost) {
         let (_, plan) = plans(name);
-        let mut prepared = Prepared::new(&plan, precision, &Target::ASSUMED).unwrap();
+        let mut prepared = PreparedPlan::new(&plan, precision, &Target::ASSUMED).unwrap();
         let (capacity, all) = (route::capacity(&plan, size), vec![true; plan.outputs.len()]);
         let program = route::program(&mut prepared, &plan, capacity, &all, &Target::ASSUMED).unwrap();
         let account = execution_cost(&plan, &prepared, &program, precision, size);

@@ -3,33 +3,33 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::device::{Device, DeviceError, Found};
-use super::{Gemm, GpuPrecision};
+use super::device::{Device, DeviceError, Driver};
+use super::{GemmPolicy, GpuPrecision};
 use crate::exec::{CpuPrecision, Fallback, FallbackCause};
 
-/// What is asked of a GPU.
+/// A request to run models on a GPU.
 #[derive(Clone, Debug)]
 pub struct DeviceRequest {
     /// The device, or why there is none.
     pub device: Result<Arc<Device>, Fallback>,
-    /// Who does products of many rows there.
-    pub gemm: Gemm,
-    /// In what numbers products are done there.
+    /// Whose kernels compute products of many rows there.
+    pub gemm: GemmPolicy,
+    /// The number format of products there.
     pub precision: GpuPrecision,
-    /// Whether a model that cannot run there, or not any more, runs on the processor.
+    /// Whether a model that cannot run there, or no longer can, runs on the CPU.
     pub or_cpu: bool,
 }
 
 impl DeviceRequest {
-    /// The first device, if there is one that can be used; else the processor. `directory` is where CUDA's libraries are looked
-    /// for first.
+    /// Requests the first usable device, with a fallback to the CPU. `directory` is where CUDA's libraries are looked for first.
+    /// `None` in a build without the feature `cuda`.
     #[must_use]
     pub fn auto(directory: Option<&Path>, precision: GpuPrecision) -> Option<Self> {
-        let found = Found::find(directory);
-        let gemm = found.as_ref().map_or(Gemm::Own, |found| Gemm::Quicker(found.clone()));
+        let found = Driver::find(directory);
+        let gemm = found.as_ref().map_or(GemmPolicy::Own, |found| GemmPolicy::Quicker(found.clone()));
         let device = found.map_err(|error| fallback(&error)).and_then(|found| {
             let mut tried = found.devices.iter().map(|info| {
-                // a device of tests is chosen by those who name it
+                // the tests' device is used only where it is named
                 if info.is_emulated() {
                     let detail = format!("cuda:{} is {}, which runs kernels on the processor", info.ordinal, info.name);
                     return Err(Fallback { cause: FallbackCause::Emulated, detail });
@@ -43,15 +43,15 @@ impl DeviceRequest {
         Some(Self { device, gemm, precision, or_cpu: true })
     }
 
-    /// This device and no other.
+    /// Requests this device and no other.
     ///
     /// # Errors
     ///
     /// [`DeviceError`] with what stands in the way.
     pub fn device(directory: Option<&Path>, ordinal: usize, precision: GpuPrecision) -> Result<Self, DeviceError> {
-        let found = Found::find(directory)?;
+        let found = Driver::find(directory)?;
         let device = Ok(Device::open(&found, ordinal)?);
-        Ok(Self { device, gemm: Gemm::Quicker(found), precision, or_cpu: false })
+        Ok(Self { device, gemm: GemmPolicy::Quicker(found), precision, or_cpu: false })
     }
 }
 
@@ -65,7 +65,7 @@ impl DeviceRequest {
     /// The same request with Lapwing's own kernels for all products.
     #[must_use]
     pub fn with_own_kernels(self) -> Self {
-        Self { gemm: Gemm::Own, ..self }
+        Self { gemm: GemmPolicy::Own, ..self }
     }
 
     /// The device's name where it is the tests' emulated one.
@@ -75,14 +75,15 @@ impl DeviceRequest {
     }
 }
 
-/// An error of a device as a reason not to use it.
+/// Why a device with this error is not used.
 #[must_use]
 pub fn fallback(error: &DeviceError) -> Fallback {
     let cause = match error {
         DeviceError::NoDriver => FallbackCause::NoDriver,
-        DeviceError::Unloadable { .. } | DeviceError::Twice { .. } | DeviceError::NoSymbol { .. } | DeviceError::NoLt { .. } => {
-            FallbackCause::Library
-        }
+        DeviceError::Unloadable { .. }
+        | DeviceError::DuplicateLibrary { .. }
+        | DeviceError::NoSymbol { .. }
+        | DeviceError::NoLt { .. } => FallbackCause::Library,
         DeviceError::OldDriver { .. } => FallbackCause::OldDriver,
         DeviceError::NoDevice | DeviceError::NoSuchDevice { .. } => FallbackCause::NoDevice,
         DeviceError::OldDevice { .. } => FallbackCause::OldDevice,

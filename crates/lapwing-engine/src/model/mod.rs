@@ -236,14 +236,14 @@ impl Model {
     /// # Errors
     ///
     /// [`EngineError::Run`] with what is wrong about the calls or the device.
-    pub fn gpu_pieces(
+    pub fn gpu_timings(
         &self,
         workspace: &mut Workspace,
         calls: &[&[Tensor]],
         runs: usize,
-    ) -> Result<Option<super::gpu::Pieces>, EngineError> {
+    ) -> Result<Option<super::gpu::RunTimings>, EngineError> {
         match &self.runner {
-            Runner::Planned(planned) => planned.pieces(&mut workspace.planned, calls, runs),
+            Runner::Planned(planned) => planned.timings(&mut workspace.planned, calls, runs),
             Runner::Traced(_) => Ok(None),
         }
     }

@@ -136,19 +136,19 @@ impl Planned {
     }
 
     /// How long the parts of `runs` runs take on a GPU; `None` where the plan runs on none.
-    pub(super) fn pieces(
+    pub(super) fn timings(
         &self,
         buffers: &mut Buffers,
         calls: &[&[Tensor]],
         runs: usize,
-    ) -> Result<Option<crate::gpu::Pieces>, EngineError> {
+    ) -> Result<Option<crate::gpu::RunTimings>, EngineError> {
         let Some(executor) = self.executor.on_gpu() else { return Ok(None) };
         let Buffers { memory, offsets, inputs, .. } = buffers;
         self.lay(calls, offsets, inputs);
         let given: smallvec::SmallVec<[Input<'_>; 4]> = inputs.iter().map(Column::input).collect();
         let (batch, wanted) = (Batch { offsets, inputs: &given }, vec![true; self.plan().outputs.len()]);
-        let pieces = executor.pieces(&mut memory.gpu, &batch, &wanted, runs);
-        pieces.map(Some).map_err(|error| EngineError::Run { reason: error.to_string() })
+        let timings = executor.time_steps(&mut memory.gpu, &batch, &wanted, runs);
+        timings.map(Some).map_err(|error| EngineError::Run { reason: error.to_string() })
     }
 
     /// Lays the calls' tensors end to end.

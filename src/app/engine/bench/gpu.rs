@@ -6,7 +6,7 @@ use super::rows::{Case, DeviceUs, GpuPeaksRow, NodeUs, OnGpu, Run, Work};
 use super::{Shape, ToolError};
 use lapwing_engine::Model;
 use lapwing_engine::gpu::peaks::{Floors, Peaks, Setup};
-use lapwing_engine::gpu::{Executor, LIBRARY, Pieces};
+use lapwing_engine::gpu::{Executor, LIBRARY, RunTimings};
 use lapwing_engine::model::Workspace;
 use lapwing_engine::plan::Size;
 use lapwing_engine::roofline::Roofline;
@@ -67,7 +67,7 @@ impl Gpu {
         samples: bool,
     ) -> Result<Case, ToolError> {
         let gone = || ToolError::told("the model is not on the GPU any more");
-        let pieces = model.gpu_pieces(workspace, &[inputs], LOOKS)?.ok_or_else(gone)?;
+        let pieces = model.gpu_timings(workspace, &[inputs], LOOKS)?.ok_or_else(gone)?;
         let executor = model.gpu_executor().ok_or_else(gone)?;
         let cost = executor.execution_cost(Size::uniform(shape.batch, shape.length.unwrap_or(1))).map_err(ToolError::told)?;
         let floor = self.floors.of(cost.kernels).map_err(ToolError::told)?;
@@ -101,8 +101,8 @@ impl Gpu {
     }
 }
 
-fn nodes(executor: &Executor, pieces: &Pieces) -> Vec<NodeUs> {
-    let named = |piece: &lapwing_engine::gpu::Piece| {
+fn nodes(executor: &Executor, pieces: &RunTimings) -> Vec<NodeUs> {
+    let named = |piece: &lapwing_engine::gpu::StepTiming| {
         let node = executor.plan().nodes.get(piece.node);
         NodeUs {
             node: node.map_or_else(String::new, |node| node.name.clone()),
