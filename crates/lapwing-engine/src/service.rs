@@ -4,9 +4,9 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use super::exec::{Fallback, FallbackCause, Placement};
-use super::tensor::{Port, Tensor};
 use crate::clock::Stamp;
+pub use crate::exec::{Fallback, FallbackCause, Placement};
+use crate::tensor::{Port, Tensor};
 
 /// What a model says about itself, and what never changes; where it runs may ([`Placement`]).
 #[derive(Clone, Debug, PartialEq)]

@@ -28,8 +28,8 @@ use tract_onnx::tract_core::ops::source::TypedSource;
 
 use self::attention::Scores;
 use self::form::{Axis, Matrix};
-use super::plan::{Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
 use crate::UnsupportedNode;
+use crate::plan::{Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
 
 /// What a tensor of the model is.
 #[derive(Clone, Debug)]

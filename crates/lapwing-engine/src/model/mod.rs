@@ -21,12 +21,12 @@ use self::planned::Planned;
 use self::traced::Traced;
 #[cfg(not(feature = "cuda"))]
 use self::without_gpu as on_gpu;
-use super::exec::{Backend, CpuPrecision, Fallback, Placement};
-use super::lower::lower;
-use super::onnx::Graph;
-use super::plan::Plan;
-use super::tensor::{Port, Tensor};
 use super::{EngineError, UnsupportedNode};
+use crate::exec::{Backend, CpuPrecision, Fallback, Placement};
+use crate::lower::lower;
+use crate::onnx::Graph;
+use crate::plan::Plan;
+use crate::tensor::{Port, Tensor};
 
 /// How a model is run.
 #[derive(Clone, Debug, Default)]
@@ -34,9 +34,9 @@ pub struct ModelOptions {
     /// What runs it.
     pub backend: Backend,
     /// How the CPU runs its plan.
-    pub plan: super::cpu::Options,
+    pub plan: crate::cpu::Options,
     /// The request for a GPU; `None` runs models on the CPU.
-    pub gpu: Option<super::gpu::DeviceRequest>,
+    pub gpu: Option<crate::gpu::DeviceRequest>,
 }
 
 impl ModelOptions {
@@ -143,7 +143,7 @@ impl Model {
             Placing::Placed(executor) => return Ok((Runner::Planned(Box::new(Planned::new(executor))), None, None)),
             Placing::NotPlaced(plan, fallback) => (plan, fallback),
         };
-        match super::cpu::Executor::new(plan, options.plan.clone()) {
+        match crate::cpu::Executor::new(plan, options.plan.clone()) {
             Ok(executor) => {
                 Ok((Runner::Planned(Box::new(Planned::new(PlanExecutor::Cpu(Box::new(executor), fallback)))), None, None))
             }
@@ -215,7 +215,7 @@ impl Model {
 
     /// The executor of its plan on the processor, if that is what runs it.
     #[must_use]
-    pub fn plan_executor(&self) -> Option<&super::cpu::Executor> {
+    pub fn plan_executor(&self) -> Option<&crate::cpu::Executor> {
         match &self.runner {
             Runner::Planned(planned) => planned.executor().on_cpu(),
             Runner::Traced(_) => None,
@@ -224,7 +224,7 @@ impl Model {
 
     /// The executor of its plan on a GPU, if that is what runs it.
     #[must_use]
-    pub fn gpu_executor(&self) -> Option<&super::gpu::Executor> {
+    pub fn gpu_executor(&self) -> Option<&crate::gpu::Executor> {
         match &self.runner {
             Runner::Planned(planned) => planned.executor().on_gpu(),
             Runner::Traced(_) => None,
@@ -241,7 +241,7 @@ impl Model {
         workspace: &mut Workspace,
         calls: &[&[Tensor]],
         runs: usize,
-    ) -> Result<Option<super::gpu::RunTimings>, EngineError> {
+    ) -> Result<Option<crate::gpu::RunTimings>, EngineError> {
         match &self.runner {
             Runner::Planned(planned) => planned.timings(&mut workspace.planned, calls, runs),
             Runner::Traced(_) => Ok(None),
@@ -323,7 +323,7 @@ fn plan(graph: &Graph, backend: Backend) -> Result<Plan, UnsupportedNode> {
         return Err(UnsupportedNode { node: open.node().to_owned(), operator: "graph".into(), reason });
     }
     let mut plan = lower(&graph.typed)?;
-    super::fuse::fuse(&mut plan);
+    crate::fuse::fuse(&mut plan);
     Ok(plan)
 }
 

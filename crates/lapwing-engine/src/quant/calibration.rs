@@ -7,8 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cpu::gemm::int8::RowQuant;
-use crate::exec::CpuPrecision;
+use crate::exec::{CpuPrecision, RowQuant};
 use crate::fuse::fuse;
 use crate::lower::lower;
 use crate::onnx::Graph;

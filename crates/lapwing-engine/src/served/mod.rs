@@ -18,11 +18,11 @@ use smallvec::SmallVec;
 use self::state::State;
 use self::worker::Worker;
 use super::EngineError;
-use super::batch::{Config, Cost, Item, Queue, QueueError};
-use super::model::{Model, Work};
-use super::service::{About, Answer, Call, CallError, Pending, Placement, Servable};
-use super::tensor::Tensor;
+use crate::batch::{Config, Cost, Item, Queue, QueueError};
 use crate::clock::Stamp;
+use crate::model::{Model, Work};
+use crate::service::{About, Answer, Call, CallError, Pending, Placement, Servable};
+use crate::tensor::Tensor;
 
 /// A call that waits.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ fn told(error: &EngineError) -> CallError {
 }
 
 fn hold(cpu: Option<usize>) {
-    if let Some(Err(error)) = cpu.map(super::cpu::threads::pin) {
+    if let Some(Err(error)) = cpu.map(crate::cpu::threads::pin) {
         tracing::warn!(%error, "the model's thread runs where the system puts it");
     }
 }

@@ -22,14 +22,16 @@ pub(super) fn npz(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
         let fields = [size.to_le_bytes(), size.to_le_bytes()].concat();
         let lengths = [(name.len() as u16).to_le_bytes(), [0; 2]].concat();
         // version, flags, method, time and date; the checksum
-        let head = [&[20, 0, 0, 0, 0, 0, 0, 0, 0, 0], crc32(body).to_le_bytes().as_slice(), &fields, &lengths].concat();
-        out.extend([b"PK\x03\x04", head.as_slice(), name.as_bytes(), body].concat());
-        directory.extend([b"PK\x01\x02\x14\x00", head.as_slice(), &[0; 10], &at.to_le_bytes(), name.as_bytes()].concat());
+        let head = [[20, 0, 0, 0, 0, 0, 0, 0, 0, 0].as_slice(), &crc32(body).to_le_bytes(), &fields, &lengths].concat();
+        out.extend([b"PK\x03\x04".as_slice(), &head, name.as_bytes(), body].concat());
+        directory.extend([b"PK\x01\x02\x14\x00".as_slice(), &head, &[0; 10], &at.to_le_bytes(), name.as_bytes()].concat());
     }
     let (at, count) = (out.len() as u32, (members.len() as u16).to_le_bytes());
     let size = directory.len() as u32;
     out.extend(directory);
-    out.extend([b"PK\x05\x06\x00\x00\x00\x00", &*count, &count, &size.to_le_bytes(), &at.to_le_bytes(), &[0, 0]].concat());
+    out.extend(
+        [b"PK\x05\x06\x00\x00\x00\x00".as_slice(), &count, &count, &size.to_le_bytes(), &at.to_le_bytes(), &[0, 0]].concat(),
+    );
     out
 }
 
