@@ -2,7 +2,7 @@
 //!
 //! Rows of more than one element are aligned to 8 elements, so that kernels can read 16 bytes at a time.
 
-use super::Precision;
+use super::GpuPrecision;
 use crate::plan::{Op, Plan, Type, Value, ValueId};
 
 /// The type of a matrix's elements, with the number that kernels use.
@@ -88,7 +88,7 @@ pub const fn stride(width: usize) -> usize {
 /// inputs of products, are half precision if the precision says so. Exceptions are single columns (masks, counts),
 /// which may exceed its range, and results of maps and folds that no product reads.
 #[must_use]
-pub fn stored(plan: &Plan, precision: &Precision) -> Vec<StoredValue> {
+pub fn stored(plan: &Plan, precision: &GpuPrecision) -> Vec<StoredValue> {
     let mut homes = vec![ValueLocation::Arena; plan.values.len()];
     for (at, port) in plan.outputs.iter().enumerate().rev() {
         homes[port.value.0] = ValueLocation::Output(at);
