@@ -14,7 +14,7 @@
 //! `F` counts matrix products only, like a plan's cost; other operations are bound by their bytes.
 
 use super::Precision;
-use super::plan::Cost;
+use crate::plan::Cost;
 
 /// Above this utilisation the measured peak is considered wrong.
 pub const SUSPECT: f64 = 1.05;

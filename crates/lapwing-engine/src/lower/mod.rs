@@ -28,19 +28,8 @@ use tract_onnx::tract_core::ops::source::TypedSource;
 
 use self::attention::Scores;
 use self::form::{Axis, Matrix};
-use super::plan::{Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
-
-/// Why a model has no plan: the first unsupported node, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{node} ({operator}): {reason}")]
-pub struct Refused {
-    /// The node's name in the model.
-    pub node: String,
-    /// Its operator, by tract's name.
-    pub operator: String,
-    /// What is not supported.
-    pub reason: String,
-}
+use crate::UnsupportedNode;
+use crate::plan::{Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
 
 /// The form of a tensor of the model.
 #[derive(Clone, Debug)]
@@ -63,8 +52,8 @@ enum TensorForm {
 ///
 /// # Errors
 ///
-/// [`Refused`] names the first unsupported node.
-pub fn lower(model: &TypedModel) -> Result<Plan, Refused> {
+/// [`UnsupportedNode`] names the first unsupported node.
+pub fn lower(model: &TypedModel) -> Result<Plan, UnsupportedNode> {
     let mut lowering = Lowering::new(model)?;
     // in the model's order, not in that of their first use
     for outlet in &model.inputs {
@@ -92,12 +81,12 @@ pub fn lower(model: &TypedModel) -> Result<Plan, Refused> {
     Ok(lowering.plan)
 }
 
-fn refused(node: &TypedNode, reason: String) -> Refused {
-    Refused { node: node.name.clone(), operator: node.op.name().into_owned(), reason }
+fn refused(node: &TypedNode, reason: String) -> UnsupportedNode {
+    UnsupportedNode { node: node.name.clone(), operator: node.op.name().into_owned(), reason }
 }
 
-fn refused_model(reason: String) -> Refused {
-    Refused { node: "model".into(), operator: "graph".into(), reason }
+fn refused_model(reason: String) -> UnsupportedNode {
+    UnsupportedNode { node: "model".into(), operator: "graph".into(), reason }
 }
 
 /// The state of one walk over the graph.
@@ -114,7 +103,7 @@ struct Lowering<'m> {
 type Lowered = Result<Option<TensorForm>, String>;
 
 impl<'m> Lowering<'m> {
-    fn new(model: &'m TypedModel) -> Result<Self, Refused> {
+    fn new(model: &'m TypedModel) -> Result<Self, UnsupportedNode> {
         let (mut batch, mut token) = (None, None);
         for input in &model.inputs {
             let node = model.node(input.node);
