@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings, SpanExpectation, SpanKind, merge, waterfall};
+use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings, SpanExpectation, SpanKind, merge, waterfall_bars};
 use lapwing::ledger::{
     Exchange, Ledger, ObservedEvent, Report, ReportPlace, Source, SpanId, Stage, Stamp, TraceId, TracedSpan, UpstreamWindow,
 };
@@ -133,7 +133,7 @@ proptest! {
     #[test]
     fn what_is_rendered_lies_in_the_request_and_covers_what_is_owned(l in any_ledger(), spans in any_spans()) {
         let (e, _) = exchange(l, spans, 0);
-        let bars = waterfall(&e);
+        let bars = waterfall_bars(&e);
         for bar in &bars {
             prop_assert!(bar.start_ns <= bar.end_ns && bar.end_ns <= e.ledger.total_ns);
             prop_assert!(!bar.name.is_empty());

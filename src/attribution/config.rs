@@ -8,7 +8,14 @@ use super::aggregator::JoinSettings;
 use super::expect::SpanExpectation;
 use super::rules::SpanRule;
 use crate::ledger::Stage;
-use crate::settings::{Checks, Period, Poll, Size};
+use crate::settings::{Checks, Form, Period, Poll, Record, Section, Size};
+
+/// A span rule.
+const SPAN_RULE: Record = Record {
+    what: "a rule: name and/or attribute (and value), and stage",
+    keys: &[("name", Form::Literal), ("attribute", Form::Literal), ("value", Form::Literal), ("stage", Form::Text)],
+    stand_in: &[("stage", "forward")],
+};
 
 /// The section `attribution`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,9 +86,13 @@ impl Config {
             ..JoinSettings::default()
         }
     }
+}
 
-    /// Reports values that are out of range, and rules that can match nothing.
-    pub fn check(&self, checks: &mut Checks) {
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] =
+        &[("server_timing", Form::Named(&Form::Text)), ("spans", Form::List(&SPAN_RULE))];
+
+    fn check(&self, checks: &mut Checks) {
         checks.range("grace", &self.grace, Period::from_millis(10)..=Period::from_secs(300));
         if self.quiet > self.grace && checks.is_sound("grace") {
             checks.fault("quiet", self.quiet, format!("must be at most grace, which is {}", self.grace));
@@ -126,5 +137,15 @@ impl SpanRule {
 fn reportable(checks: &mut Checks, path: &str, stage: Stage) {
     if matches!(stage, Stage::Ingress | Stage::Egress) {
         checks.fault(path, stage.name(), "is measured by Lapwing itself and cannot be reported");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_a_rule_are_its_fields() {
+        SPAN_RULE.assert_describes::<SpanRule>();
     }
 }

@@ -20,7 +20,6 @@ const NAME_BYTES: usize = 64;
 
 /// Maps spans to a stage. All given parts must match; a rule with neither name nor attribute matches nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(expecting = "a rule: name and/or attribute (and value), and stage")]
 pub struct SpanRule {
     /// The span's name, ignoring case; `*` stands for any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,16 +2,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::{Config, HEADERS};
+use super::Config;
 use crate::attribution::SpanExpectation;
 use crate::settings::{Bind, Checks, Poll, Secret, Switch, Upstream};
 
+/// The key of the headers that are sent with forwarded telemetry.
+const HEADERS: &str = "otlp_forward_headers";
 /// Headers that OTLP itself or HTTP sets.
 const OWN_HEADERS: [&str; 7] =
     ["connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding"];
 
 /// Reports contradictions. `is_given` tells which of two settings somebody chose: that one is at fault.
-pub(super) fn check(config: &Config, checks: &mut Checks, is_given: impl Fn(&str) -> bool) {
+pub(super) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str) -> bool) {
     let binds = binds(config);
     for (at, (key, bind)) in binds.iter().enumerate() {
         for (earlier, other) in &binds[..at] {

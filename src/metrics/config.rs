@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::Checks;
+use crate::settings::{Checks, Section};
 
 /// The section `metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,9 +26,8 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Reports values that are out of range.
-    pub fn check(&self, checks: &mut Checks) {
+impl Section for Config {
+    fn check(&self, checks: &mut Checks) {
         checks.range("max_series", &self.max_series, 1..=65_536);
         checks.range("max_routes", &self.max_routes, 1..=10_000);
         checks.range("max_models", &self.max_models, 1..=10_000);

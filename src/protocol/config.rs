@@ -9,7 +9,44 @@ use serde::{Deserialize, Serialize};
 use super::families::custom;
 use super::tokens;
 use crate::ledger::{Basis, Unit, Work};
-use crate::settings::Checks;
+use crate::settings::{Checks, Form, Record, Section};
+
+/// An element of `custom`.
+const RULE: Record = Record {
+    what: "a rule: route, and at least one of model, rows, entities, input_tokens, output_tokens and elements",
+    keys: &[
+        ("route", Form::Text),
+        ("model", Form::Record(&NAME)),
+        ("rows", Form::Record(&AMOUNT)),
+        ("entities", Form::Record(&AMOUNT)),
+        ("input_tokens", Form::Record(&AMOUNT)),
+        ("output_tokens", Form::Record(&AMOUNT)),
+        ("elements", Form::Record(&AMOUNT)),
+        ("primary", Form::Text),
+    ],
+    stand_in: &[("route", "/")],
+};
+
+/// Where a name stands.
+const NAME: Record = Record {
+    what: "a section with one of json, header and fixed",
+    keys: &[("json", Form::Text), ("header", Form::Text), ("fixed", Form::Literal), ("from", Form::Text)],
+    stand_in: &[],
+};
+
+/// Where an amount stands.
+const AMOUNT: Record = Record {
+    what: "a section with one of json, header, length and fixed",
+    keys: &[("json", Form::Text), ("header", Form::Text), ("length", Form::Text), ("fixed", Form::Number), ("from", Form::Text)],
+    stand_in: &[],
+};
+
+/// What a model costs.
+const FLOPS: Record = Record {
+    what: "a section of FLOPs by unit, as in {per_row: 2.4e6}",
+    keys: &[("per_row", Form::Number), ("per_input_token", Form::Number), ("per_output_token", Form::Number)],
+    stand_in: &[],
+};
 
 /// The section `protocol`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +70,7 @@ impl Default for Config {
 
 /// The floating-point operations of a model; a multiply-add counts as two. The parts add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, expecting = "FLOPs by unit")]
+#[serde(default)]
 pub struct Flops {
     /// For each row.
     pub per_row: f64,
@@ -63,7 +100,7 @@ impl Flops {
 
 /// Where to find the model and the work of requests on a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, expecting = "a rule for a route")]
+#[serde(default)]
 pub struct Custom {
     /// The requests that the rule applies to: a path, or a method and a path, with `*` for any text: `POST /score/*`.
     pub route: String,
@@ -104,7 +141,7 @@ pub enum Side {
 
 /// Where to find a name: exactly one of `json`, `header`, `fixed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, expecting = "one of json, header, fixed")]
+#[serde(default)]
 pub struct Named {
     /// A JSON pointer into the body.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +158,7 @@ pub struct Named {
 
 /// Where to find an amount: exactly one of `json`, `header`, `length`, `fixed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, expecting = "one of json, header, length, fixed")]
+#[serde(default)]
 pub struct Amount {
     /// A JSON pointer into the body, in which `*` is any element. A number counts as itself, a list as its length, a text or an
     /// object as one. For tokens a text counts as its bytes divided by four (an estimate), and in a stream of events as one
@@ -168,9 +205,11 @@ impl Custom {
     }
 }
 
-impl Config {
-    /// Reports values that are out of range, and rules that are empty or contradict themselves.
-    pub fn check(&self, checks: &mut Checks) {
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] =
+        &[("custom", Form::List(&RULE)), ("flops", Form::Named(&Form::Record(&FLOPS))), ("tokenizers", Form::Named(&Form::Text))];
+
+    fn check(&self, checks: &mut Checks) {
         for (index, rule) in self.custom.iter().enumerate() {
             rule.check(checks, &format!("custom[{index}]"));
         }
@@ -256,5 +295,18 @@ impl Custom {
 fn one_of(checks: &mut Checks, path: &str, names: &str, given: &[bool]) {
     if given.iter().filter(|given| **given).count() != 1 {
         checks.fault(path, "", format!("needs exactly one of {names}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_rules_and_costs_are_their_fields() {
+        RULE.assert_describes::<Custom>();
+        NAME.assert_describes::<Named>();
+        AMOUNT.assert_describes::<Amount>();
+        FLOPS.assert_describes::<Flops>();
     }
 }

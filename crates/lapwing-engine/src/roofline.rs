@@ -13,7 +13,7 @@
 //! `F` counts products of matrices alone, as a plan's accounting does; other operations are bound by their bytes.
 
 use super::Precision;
-use super::plan::Cost;
+use crate::plan::Cost;
 
 /// Above this utilisation the peak is not believed.
 pub const SUSPECT: f64 = 1.05;

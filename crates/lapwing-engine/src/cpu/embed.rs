@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::level::Level;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged, rows_of};
 use super::simd::{Kernel, Simd, dispatch};
+use crate::exec::IdError;
 
 /// How the row of a table is selected for a token.
 #[derive(Debug, Clone, Copy)]
@@ -43,17 +44,8 @@ pub enum EmbedError {
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// An id is not a row of its table, or a sequence is longer than the table of positions.
-    #[error("table {table} has {rows} rows, token {token} asks for row {value}")]
-    Id {
-        /// The table's name.
-        table: String,
-        /// How many rows it has.
-        rows: usize,
-        /// The token's index in the batch.
-        token: usize,
-        /// The id, or the position.
-        value: i64,
-    },
+    #[error(transparent)]
+    Id(#[from] IdError),
 }
 
 /// Writes the tokens of a range of sequences: `out[t] = sum of table[pick(t)]`. `out` begins with the range's first
@@ -103,7 +95,7 @@ impl Table<'_> {
         let row = if value < 0 { value.checked_add_unsigned(rows as u64) } else { Some(value) };
         match row.and_then(|r| usize::try_from(r).ok()) {
             Some(row) if row < rows => Ok(&self.data[row * width..(row + 1) * width]),
-            _ => Err(EmbedError::Id { table: self.name.to_owned(), rows, token, value }),
+            _ => Err(IdError { table: self.name.to_owned(), rows, token, value }.into()),
         }
     }
 }
@@ -221,7 +213,7 @@ mod tests {
             if fine {
                 assert_eq!(got, Ok(()));
             } else {
-                assert_eq!(got, Err(EmbedError::Id { table: "words".into(), rows: 5, token: 1, value }));
+                assert_eq!(got, Err(IdError { table: "words".into(), rows: 5, token: 1, value }.into()));
             }
         }
         let long = Table { name: "places", data: &data, pick: Pick::Position(4), stride: 1 };

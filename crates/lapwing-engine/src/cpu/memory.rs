@@ -5,39 +5,8 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use crate::exec::Input;
 use crate::plan::{Arena, Plan, Size, ValueId};
-
-/// The data of one input.
-#[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
-    /// Float32.
-    F32(&'a [f32]),
-    /// 64-bit integers.
-    I64(&'a [i64]),
-    /// 32-bit integers.
-    I32(&'a [i32]),
-    /// Booleans.
-    Bool(&'a [bool]),
-}
-
-impl Input<'_> {
-    /// Number of elements.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        match self {
-            Self::F32(data) => data.len(),
-            Self::I64(data) => data.len(),
-            Self::I32(data) => data.len(),
-            Self::Bool(data) => data.len(),
-        }
-    }
-
-    /// Whether there are no elements.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// Where the executor stores a value of the plan, the same in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

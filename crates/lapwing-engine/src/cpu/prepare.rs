@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::executor::{Options, Precision};
+use super::executor::Options;
 use super::gemm::Packed;
 use super::gemm::int8::{LevelI8, PackedI8, RowQuant};
 use super::program::{self, ArgShape};
+use crate::exec::CpuPrecision;
 use crate::plan::{self, Instruction, Node, Op, Plan, Rows, ValueId, WeightId};
 
 /// Why a plan cannot run on this CPU.
@@ -69,7 +70,7 @@ impl Store {
     fn gemm(&mut self, plan: &Plan, id: WeightId, at: usize, options: &Options) -> Result<Ready, String> {
         let weight = plan.weight(id);
         let (data, k, n) = (&weight.data, weight.rows, weight.width);
-        if let Precision::Int8(ranges) = &options.precision
+        if let CpuPrecision::Int8(ranges) = &options.precision
             && fits_int8(k, n)
         {
             let packed = match self.bytes.get(&id) {

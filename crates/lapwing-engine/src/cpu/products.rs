@@ -1,10 +1,10 @@
 //! Divides matrix products among threads: by rows where there are many, else by columns of the weight.
 
-use super::executor::RunError;
 use super::gemm::int8::{PackedI8, QuantizedRows, RowQuant, gemm_i8, gemm_i8_shared, quantize_rows, words_len};
 use super::gemm::{Activation, Epilogue, GemmError, OutRows, Packed, Residual, ResidualAt, Rows, SharedOut, gemm, gemm_shared};
 use super::run::Run;
 use super::scratch::Rooms;
+use crate::exec::RunError;
 use crate::plan::{self, Node, ValueId, WeightId};
 
 /// A product with fewer rows than this per thread is not divided by rows: every thread would read the whole weight.

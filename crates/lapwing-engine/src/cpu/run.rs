@@ -5,10 +5,10 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::attention::{Attention, Columns, ColumnsMut, Heads};
-use super::embed::{Pick, Table, embed};
-use super::executor::{Executor, Observer, RunError};
+use super::embed::{EmbedError, Pick, Table, embed};
+use super::executor::{Executor, Observer};
 use super::map::ArgData;
-use super::memory::{Input, Memory};
+use super::memory::Memory;
 use super::norm::{Norm, NormParams, norm_rows, norm_rows_in_place, softmax_rows};
 use super::pool::{cum_sum, mean_pool};
 use super::prepare::Ready;
@@ -17,6 +17,7 @@ use super::program::Program;
 use super::reduce::{RowReduce, TokenReduce, reduce_rows, reduce_tokens};
 use super::scratch::{Rooms, Scratch};
 use super::threads::Threads;
+use crate::exec::{Input, RunError};
 use crate::plan::{self, Fold, Lookup, Node, Op, Size, ValueId, WeightId};
 
 /// The least number of elements in a part of an elementwise node: about 10 µs of work.
@@ -205,7 +206,10 @@ impl Run<'_> {
         self.threads().split(sequences, least, |_, range| {
             // SAFETY: only this part accesses the rows of these sequences in the node's output
             let out = unsafe { self.memory.write(node.output, offsets[range.start]..offsets[range.end]) };
-            embed(self.executor.options.level, &tables, width, offsets, range, out)?;
+            embed(self.executor.options.level, &tables, width, offsets, range, out).map_err(|error| match error {
+                EmbedError::Id(id) => RunError::Id(id),
+                EmbedError::Shape(shape) => failed(node, &shape.to_string()),
+            })?;
             let Some(norm) = norm else { return Ok(()) };
             let (gamma, beta) = (self.row(norm.scale), self.row(norm.shift));
             let params = NormParams { norm: Norm::Layer, eps: norm.epsilon, gamma, beta };

@@ -14,7 +14,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use super::plan::{Columns, Instruction, Node, Op, Plan, ValueId, Weight, WeightId};
+use crate::plan::{Columns, Instruction, Node, Op, Plan, ValueId, Weight, WeightId};
 
 /// Fuses a plan as it was lowered.
 pub fn fuse(plan: &mut Plan) {

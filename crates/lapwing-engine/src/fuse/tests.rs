@@ -6,7 +6,8 @@
 use proptest::prelude::*;
 
 use super::fuse;
-use crate::cpu::{Batch, Executor, Input, Options, State};
+use crate::cpu::{Executor, Options, State};
+use crate::exec::{Batch, Input};
 use crate::plan::{
     Activation, Arena, Binary, Columns, Fold, Instruction, Lookup, Node, Op, Plan, Port, Program, Rows, Size, Type, Unary, Value,
     ValueId, Weight, WeightId,

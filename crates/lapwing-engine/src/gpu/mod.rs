@@ -1,56 +1,44 @@
-//! Runs plans on a GPU. A plan is lowered (`lower`) to launches of our own kernels (`kernels/`, compiled beforehand and part of
-//! the binary), its numbers are put into a device's memory (`weights`, `device`), and each size of batch becomes one CUDA graph
-//! that a request launches (`executor`). A plan runs wholly on the device or not at all.
+//! Runs plans on a GPU. A plan is lowered (`lower`) to launches of our own kernels (`kernels/`, compiled in advance to
+//! PTX that is part of the binary), its weights are uploaded to the device's memory (`weights`, `device`), and each
+//! batch size becomes one CUDA graph that a request launches (`executor`). A plan runs entirely on the device or not at
+//! all.
 //!
-//! `unsafe` is in `device`, where the driver asks for it, and where `executor` hands it addresses.
+//! `unsafe` is used in `device`, for calls of the driver, and in `executor`, where addresses are passed to it.
 
 pub mod args;
 mod capacity;
+mod cost;
 pub mod device;
 pub mod executor;
 pub mod header;
-mod held;
 pub mod kernel;
 pub mod layout;
 pub mod lower;
 pub mod peaks;
-mod precision;
 pub mod ptx;
+mod request;
 pub mod route;
 pub mod weights;
-mod wish;
 
 pub use capacity::Capacity;
-pub use executor::{Executor, Gemm, GpuError, LIBRARY, Piece, Pieces, State, Times};
-pub use held::Account;
-pub use precision::Precision;
-pub use wish::{Wish, fallback};
+pub use executor::{DeviceTimes, Executor, GemmPolicy, GpuError, LIBRARY, RunTimings, State, StepTiming};
+pub use request::{DeviceRequest, fallback};
 
-/// What a program is made for.
+pub use crate::exec::GpuPrecision;
+
+/// The device properties that a program is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub processors: usize,
-    /// Shared memory that a block may ask for, in bytes.
+    /// The most shared memory per block, in bytes.
     pub shared_bytes: usize,
-    /// Whether products may be cublasLt's.
+    /// Whether products may use cublasLt.
     pub has_cublaslt: bool,
 }
 
 impl Target {
-    /// What is assumed where no device is there: the processors of an H100 or H200, and the least shared memory of any device
-    /// that is taken.
+    /// The target assumed without a device: the multiprocessors of an H100 or H200, and the least shared memory of any
+    /// supported device.
     pub const ASSUMED: Self = Self { processors: 132, shared_bytes: 99 << 10, has_cublaslt: false };
-}
-
-/// A node that no kernel does.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{node} ({operator}): {reason}")]
-pub struct Refused {
-    /// Its name.
-    pub node: String,
-    /// What it does.
-    pub operator: String,
-    /// Why not.
-    pub reason: String,
 }

@@ -28,19 +28,8 @@ use tract_onnx::tract_core::ops::source::TypedSource;
 
 use self::attention::Scores;
 use self::form::{Axis, Matrix};
-use super::plan::{Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
-
-/// Why a model has no plan: the node that is refused, and what it is.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{node} ({operator}): {reason}")]
-pub struct Refused {
-    /// The node's name in the model.
-    pub node: String,
-    /// Its operator, as tract calls it.
-    pub operator: String,
-    /// What about it is not understood.
-    pub reason: String,
-}
+use crate::UnsupportedNode;
+use crate::plan::{Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
 
 /// What a tensor of the model is.
 #[derive(Clone, Debug)]
@@ -63,8 +52,8 @@ enum Tensors {
 ///
 /// # Errors
 ///
-/// [`Refused`] with the first node that is not understood.
-pub fn lower(model: &TypedModel) -> Result<Plan, Refused> {
+/// [`UnsupportedNode`] with the first node that is not understood.
+pub fn lower(model: &TypedModel) -> Result<Plan, UnsupportedNode> {
     let mut lowering = Lowering::new(model)?;
     // in the model's own order, whoever reads them first
     for outlet in &model.inputs {
@@ -92,12 +81,12 @@ pub fn lower(model: &TypedModel) -> Result<Plan, Refused> {
     Ok(lowering.plan)
 }
 
-fn refused(node: &TypedNode, reason: String) -> Refused {
-    Refused { node: node.name.clone(), operator: node.op.name().into_owned(), reason }
+fn refused(node: &TypedNode, reason: String) -> UnsupportedNode {
+    UnsupportedNode { node: node.name.clone(), operator: node.op.name().into_owned(), reason }
 }
 
-fn refused_model(reason: String) -> Refused {
-    Refused { node: "model".into(), operator: "graph".into(), reason }
+fn refused_model(reason: String) -> UnsupportedNode {
+    UnsupportedNode { node: "model".into(), operator: "graph".into(), reason }
 }
 
 /// What is known while the graph is walked.
@@ -114,7 +103,7 @@ struct Lowering<'m> {
 type Made = Result<Option<Tensors>, String>;
 
 impl<'m> Lowering<'m> {
-    fn new(model: &'m TypedModel) -> Result<Self, Refused> {
+    fn new(model: &'m TypedModel) -> Result<Self, UnsupportedNode> {
         let (mut batch, mut token) = (None, None);
         for input in &model.inputs {
             let node = model.node(input.node);

@@ -7,8 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cpu::Precision;
-use crate::cpu::gemm::int8::RowQuant;
+use crate::exec::{CpuPrecision, RowQuant};
 use crate::fuse::fuse;
 use crate::lower::lower;
 use crate::onnx::Graph;
@@ -141,10 +140,10 @@ impl Calibration {
     /// # Errors
     ///
     /// As [`Self::places`], and [`CalibrationError::NoPlan`].
-    pub fn precision(&self, graph: &Graph) -> Result<Precision, CalibrationError> {
+    pub fn precision(&self, graph: &Graph) -> Result<CpuPrecision, CalibrationError> {
         let mut plan = lower(&graph.typed).map_err(|e| CalibrationError::NoPlan { reason: e.to_string() })?;
         fuse(&mut plan);
-        Ok(Precision::Int8(self.places(&plan)?))
+        Ok(CpuPrecision::Int8(self.places(&plan)?))
     }
 }
 

@@ -12,7 +12,8 @@ use tract_onnx::prelude::{Framework, InferenceModelExt, TypedModel};
 
 use super::naive;
 use crate::cpu::level::Level;
-use crate::cpu::{Batch, Executor, Input, Options, RunError, State};
+use crate::cpu::{Executor, Options, State};
+use crate::exec::{Batch, Input, RunError};
 use crate::plan::{Activation, Arena, Node, Op, Plan, Port, Rows, Size, Type, Value, ValueId, Weight, WeightId};
 use crate::{fuse, lower};
 

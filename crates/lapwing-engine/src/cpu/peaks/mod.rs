@@ -24,9 +24,9 @@ pub use caches::Caches;
 pub use window::Runner;
 use window::{Best, Crew};
 
-use super::super::roofline::Ceiling;
 use super::gemm::int8::{LevelI8, int8_chains};
 use super::level::Level;
+use crate::roofline::Ceiling;
 
 /// Number of windows of each measurement.
 const WINDOWS: usize = 5;
