@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lapwing::attribution::otlp::{Inbox, serve_http};
-use lapwing::attribution::{self, Aggregator, Expect, IncomingSpan, Join, Rules};
+use lapwing::attribution::{self, Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation};
 use lapwing::ledger::{
     Basis, Exchange, Ledger, ObservedEvent, Outcome, Report, ReportPlace, SeriesKey, SpanId, Stage, Stamp, TraceId, TracedSpan,
     Unit, UpstreamWindow,
@@ -86,7 +86,7 @@ pub(crate) fn record(_: bool) -> Repeat {
 }
 
 fn join() -> Aggregator {
-    Aggregator::new(Join { expect: Expect::Always, ..Join::default() }, Arc::new(Counters::default()))
+    Aggregator::new(JoinSettings { expect: SpanExpectation::Always, ..JoinSettings::default() }, Arc::new(Counters::default()))
 }
 
 /// Eight spans of the ledger's request, as an exporter sends them.
