@@ -1,30 +1,29 @@
 //! A worker of the data plane: accepts connections, serves HTTP/1.1 and h2c on one port, and drains.
 
-use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
-use socket2::{Domain, Protocol, Socket as RawSocket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::config::Config;
-use super::layer::trace::Tracing;
-use super::stack::{Door, stack};
-use super::upstream::{CONNECTION_WINDOW, Pool, STREAM_WINDOW, Shared, Target};
 use crate::metrics::{Counter, Counters};
+use crate::net::{self, AcceptLimits, Accepted, Target, Tasks};
 use crate::proxy::body::rewrite::Habits;
+use crate::proxy::config::Config;
 use crate::proxy::connection::meter::Meter;
-use crate::proxy::connection::metered::{Metered, Socket};
+use crate::proxy::connection::metered::Metered;
 use crate::proxy::exchange::in_flight::{Observer, Recorder};
+use crate::proxy::layer::trace::Tracing;
+use crate::proxy::stack::{Door, stack};
+use crate::proxy::upstream::{CONNECTION_WINDOW, Pool, STREAM_WINDOW, Shared};
 use crate::settings::ConfigHandle;
+
+/// The pause after a failed accept.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
 
 /// What a data plane is made of.
 #[derive(Clone)]
@@ -50,36 +49,6 @@ pub struct ConnectionSettings {
     pub observer: Arc<dyn Observer>,
 }
 
-/// Runs hyper's tasks where their owner can wait for them.
-#[derive(Clone, Debug)]
-pub(crate) struct Tasks(pub(crate) TaskTracker);
-
-impl<F> hyper::rt::Executor<F> for Tasks
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    fn execute(&self, future: F) {
-        self.0.spawn(future);
-    }
-}
-
-/// Binds `address` for a worker; with `shared` several workers bind the same address (`SO_REUSEPORT`).
-///
-/// # Errors
-///
-/// What the system says.
-pub fn bind(address: SocketAddr, backlog: u32, shared: bool) -> io::Result<std::net::TcpListener> {
-    let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if shared {
-        socket.set_reuse_port(true)?;
-    }
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
-    Ok(socket.into())
-}
-
 /// Serves `listener` until `stop`, then lets requests in flight end. Dropping the future ends them at once.
 ///
 /// # Errors
@@ -87,33 +56,30 @@ pub fn bind(address: SocketAddr, backlog: u32, shared: bool) -> io::Result<std::
 /// If the listener cannot be registered with the runtime.
 pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: CancellationToken) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let tasks = TaskTracker::new();
+    let tasks = Tasks::default();
     let recorder = recorder(&parts);
     let pool = Arc::new(Pool::new(recorder.load().config.pool_idle_timeout.get()));
     let shared = Arc::new(Shared { target: parts.target, pool: pool.clone(), tasks: tasks.clone() });
-    let mut sweep = tokio::time::interval(Duration::from_secs(1));
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    let connection = connection(stream, &recorder.load(), shared.clone(), stop.clone());
-                    tasks.spawn(connection);
-                }
-                Err(error) => {
-                    // out of file descriptors, as a rule: connections end, so it passes
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            },
-            _ = sweep.tick() => pool.sweep(recorder.load().config.pool_idle_timeout.get()),
-        }
+    let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, ..AcceptLimits::default() };
+    let accepting = net::accept(listener, limits, &tasks, &stop, |accepted| {
+        connection(accepted, recorder.load(), shared.clone(), stop.clone())
+    });
+    tokio::select! {
+        biased;
+        () = accepting => {}
+        () = sweep(&pool, &recorder) => {}
     }
-    drop(listener);
-    tasks.close();
-    tasks.wait().await;
+    tasks.finished().await;
     Ok(())
+}
+
+/// Closes upstream connections that have been idle for too long; never ends.
+async fn sweep(pool: &Pool, recorder: &ConfigHandle<Recorder>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        ticks.tick().await;
+        pool.sweep(recorder.load().config.pool_idle_timeout.get());
+    }
 }
 
 /// The recorder of connections that are accepted now: one for each value of the settings.
@@ -130,39 +96,22 @@ fn recorder(parts: &Parts) -> ConfigHandle<Recorder> {
 }
 
 fn connection(
-    stream: TcpStream,
-    recorder: &Arc<Recorder>,
+    accepted: Accepted,
+    recorder: Arc<Recorder>,
     shared: Arc<Shared>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static {
     recorder.counters.bump(Counter::ConnectionsAccepted);
     let meter = Arc::new(Meter::default());
-    let service = Door::new(stack(recorder, meter.clone(), shared.clone()));
-    let recorder = recorder.clone();
+    let service = Door::new(stack(&recorder, meter.clone(), shared.clone()));
     async move {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY");
-        }
-        let io = TokioIo::new(Metered::client(Socket::Tcp(stream), meter, recorder.clone()));
-        let builder = protocols(&recorder.config, Tasks(shared.tasks.clone()));
-        let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
-        let mut stopping = pin!(stop.cancelled());
-        let mut stopped = false;
-        let ended = std::future::poll_fn(|cx| {
-            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                return Poll::Ready(ended);
-            }
-            if !stopped && stopping.as_mut().poll(cx).is_ready() {
-                stopped = true;
-                connection.as_mut().graceful_shutdown();
-                return connection.as_mut().poll(cx);
-            }
-            Poll::Pending
-        })
-        .await;
-        if let Err(error) = ended {
+        let Accepted { socket, peer, permit: _permit } = accepted;
+        let io = TokioIo::new(Metered::client(socket, meter, recorder.clone()));
+        let builder = protocols(&recorder.config, shared.tasks.clone());
+        let connection = pin!(builder.serve_connection_with_upgrades(io, service));
+        if let Err(error) = net::until_stopped(connection, &stop).await {
             recorder.counters.bump(Counter::ConnectionsFailed);
-            tracing::debug!(%error, "a client's connection failed");
+            tracing::debug!(%error, %peer, "a client's connection failed");
         }
     }
 }
