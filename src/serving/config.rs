@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{Bind, Checks, Cpus, File, Folder, Period, Size, Switch};
+use crate::settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, Size, Switch};
 use lapwing_engine::{Backend, Device, Precision, batch};
 
 /// The version of a model that names none.
@@ -169,9 +169,12 @@ impl Config {
             queue_calls: self.queue,
         }
     }
+}
 
-    /// Reports what is out of range, and models that have one name.
-    pub fn check(&self, checks: &mut Checks) {
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] = &[("models", Form::Named(&Form::Text))];
+
+    fn check(&self, checks: &mut Checks) {
         checks.range("threads", &self.threads, 0..=1024);
         checks.range("min_wait", &self.min_wait, Period::from_secs(0)..=Period::from_secs(60));
         checks.range("max_wait", &self.max_wait, Period::from_secs(0)..=Period::from_secs(60));
