@@ -32,13 +32,18 @@ const ROOT: Tree = Tree {
         ("proxy", 4),
         ("export", 4),
         ("serving", 4),
-        // stands for parts of several floors in a build without the engine
-        ("without_engine", 7),
         ("config", 5),
         ("app", 6),
+        // stands for parts of `serving` and `app` in a build without the engine
+        ("without_engine", 6),
     ],
-    // `metrics` and `settings` stand on floor 0 too, and may use `ledger`
-    within: &[("metrics", "ledger"), ("metrics", "settings"), ("settings", "ledger")],
+    within: &[
+        ("metrics", "ledger"),
+        ("metrics", "settings"),
+        ("settings", "ledger"),
+        ("app", "without_engine"),
+        ("without_engine", "app"),
+    ],
     may_be_unsafe: &[],
 };
 const ENGINE: Tree = Tree {
