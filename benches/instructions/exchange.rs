@@ -10,8 +10,10 @@ use crossbeam_queue::ArrayQueue;
 use lapwing::attribution::{Rules, adapters};
 use lapwing::ledger::{Ledger, Outcome, TraceMark};
 use lapwing::metrics::{Counters, Labels};
+use lapwing::net::{self, Target};
 use lapwing::protocol::Protocols;
-use lapwing::proxy::{self, Config, Parts, Profiler, Target, TraceSampling, Tracing};
+use lapwing::proxy::{self, Config, ConnectionSettings, Parts, Profiler, TraceSampling, Tracing};
+use lapwing::settings::ConfigHandle;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -23,7 +25,7 @@ use crate::{Repeat, h2, peer};
 
 /// The data plane as it is shipped, and the queue of closed ledgers.
 fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Future<Output = ()>) {
-    let listener = proxy::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
+    let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
     let address = listener.local_addr().unwrap();
     let (queue, counters) = (Arc::new(ArrayQueue::new(64)), Arc::new(Counters::default()));
     let observer = Profiler::new(
@@ -34,13 +36,13 @@ fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Fut
         Arc::new(Protocols::default()),
         adapters::reader(Arc::new(Rules::default()), counters.clone()),
     );
-    let parts = Parts {
+    let settings = ConnectionSettings {
         config: Config::default(),
-        target: Target::Tcp(upstream.to_string()),
+        respond_server_timing: false,
         tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), forced: Arc::new(|_| ()) },
         observer: Arc::new(observer),
-        counters,
     };
+    let parts = Parts { settings: ConfigHandle::fixed(settings), target: Target::Tcp(upstream.to_string()), counters };
     let serving = async move { proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };
     (address, queue, serving)
 }

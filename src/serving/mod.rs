@@ -12,11 +12,10 @@ mod grpc;
 mod in_flight;
 mod limits;
 mod metrics;
+mod placement;
 mod rest;
 mod router;
 mod server;
-mod standing;
-mod tasks;
 #[cfg(test)]
 mod tests;
 mod timing;

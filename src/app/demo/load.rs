@@ -19,7 +19,7 @@ use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::client::Client;
+use super::client::HttpClient;
 use super::report::Report;
 use super::spans::ROUTE;
 use super::tickets::{self, TOP};
@@ -44,7 +44,7 @@ pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: Cancel
     let mut running = JoinSet::new();
     for seed in 0..clients as u64 {
         let requests = Requests { teams: Arc::clone(&teams), random: StdRng::seed_from_u64(seed) };
-        running.spawn(send(Client::new(proxy), requests, gap_ns, stop.clone()));
+        running.spawn(send(HttpClient::new(proxy), requests, gap_ns, stop.clone()));
     }
     let mut report = Report::default();
     while let Some(ended) = running.join_next().await {
@@ -57,7 +57,7 @@ pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: Cancel
     report
 }
 
-async fn send(mut client: Client, mut requests: Requests, gap_ns: f64, stop: CancellationToken) -> Report {
+async fn send(client: HttpClient, mut requests: Requests, gap_ns: f64, stop: CancellationToken) -> Report {
     let mut report = Report::default();
     let mut due = Stamp::now();
     loop {
@@ -84,7 +84,7 @@ async fn send(mut client: Client, mut requests: Requests, gap_ns: f64, stop: Can
                 Err(reason) => report.failed(reason),
             },
             Ok((status, body)) => report.failed(format!("status {status}: {}", String::from_utf8_lossy(&body))),
-            Err(error) => report.failed(error.to_string()),
+            Err(error) => report.failed(error),
         }
     }
 }
@@ -194,7 +194,7 @@ mod tests {
         };
         let (report, ()) = tokio::join!(run_load(SocketAddr::from(([127, 0, 0, 1], 1)), 1000.0, 1, stop.clone()), end);
         assert!(report.errors > 0 && report.requests == report.errors, "{report}");
-        assert!(report.first_error.unwrap().starts_with("127.0.0.1:1: cannot connect: "));
+        assert!(report.first_error.unwrap().starts_with("127.0.0.1:1: cannot connect to "));
     }
 
     #[test]

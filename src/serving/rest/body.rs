@@ -1,15 +1,13 @@
 //! Reads a request's body whole, within limits of size and time, and decompresses it. Sizes are bytes.
 
-use std::io::Read;
-
 use axum::body::Body;
 use bytes::Bytes;
-use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderValue};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use crate::net::{GunzipError, gunzip, inflate};
 use crate::serving::error::RequestError;
 use crate::serving::limits::Limits;
 
@@ -52,16 +50,13 @@ pub(super) async fn collect(body: Body, limits: &Limits) -> Result<Bytes, Reques
 /// Decompresses a body. The limit applies to the decompressed size too, so a small body cannot fill the memory.
 pub(super) fn unpack(body: Bytes, packing: BodyEncoding, limits: &Limits) -> Result<Bytes, RequestError> {
     let limit = limits.max_body_bytes();
-    let most = (limit as u64).saturating_add(1);
-    let mut unpacked = Vec::new();
-    let read = match packing {
+    let unpacked = match packing {
         BodyEncoding::Plain => return Ok(body),
-        BodyEncoding::Gzip => MultiGzDecoder::new(&*body).take(most).read_to_end(&mut unpacked),
-        BodyEncoding::Zlib => ZlibDecoder::new(&*body).take(most).read_to_end(&mut unpacked),
+        BodyEncoding::Gzip => gunzip(&body, limit),
+        BodyEncoding::Zlib => inflate(&body, limit),
     };
-    match read {
-        Ok(length) if length > limit => Err(RequestError::TooLarge { limit }),
-        Ok(_) => Ok(unpacked.into()),
-        Err(error) => Err(RequestError::Input(format!("the body cannot be unpacked: {error}"))),
-    }
+    unpacked.map_err(|error| match error {
+        GunzipError::TooLarge(limit) => RequestError::TooLarge { limit },
+        GunzipError::Corrupt(error) => RequestError::Input(format!("the body cannot be unpacked: {error}")),
+    })
 }

@@ -113,12 +113,12 @@ fn serve(
 ) -> io::Result<()> {
     let limits = Limits { max_body: MAX_BODY, grace: DRAIN, ..Limits::default() };
     runtime.block_on(async move {
-        let (spans, exporter) = exporter::pair(otlp_grpc, dropped).map_err(io::Error::other)?;
+        let (spans, exporter) = exporter::pair(otlp_grpc, dropped);
         let router = traced(serving::router(Arc::new(catalogue), limits), spans);
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let served = CancellationToken::new();
         let serving = async {
-            let end = serving::serve_router(listener, router, limits, stop).await;
+            let end = serving::serve_router(listener, router, limits, "demo", stop).await;
             served.cancel();
             end
         };

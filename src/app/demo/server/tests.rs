@@ -108,7 +108,7 @@ async fn faults_are_answered_with_400_and_the_reason() {
 #[tokio::test]
 async fn metadata_and_health_are_served() {
     let (to, server) = start_server(nobody()).unwrap();
-    let mut client = crate::app::demo::client::Client::new(to);
+    let client = crate::app::demo::client::HttpClient::new(to);
     for path in ["/v2/health/live", "/v2/health/ready", "/v2/models/tickets/ready"] {
         assert_eq!(client.get(path).await.unwrap().0, StatusCode::OK, "{path}");
     }

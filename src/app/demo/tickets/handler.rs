@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lapwing_engine::batch;
 use lapwing_engine::served::Served;
-use lapwing_engine::service::{About, Answer, Call, CallError, Pending, Servable, Stages, Standing};
+use lapwing_engine::service::{About, Answer, Call, CallError, Pending, Placement, Servable, Stages};
 use lapwing_engine::tensor::{Datatype, Port, Tensor};
 use tokio::runtime::Handle;
 
@@ -110,8 +110,8 @@ impl Servable for TicketModel {
         &self.about
     }
 
-    fn standing(&self) -> Arc<Standing> {
-        self.model.standing()
+    fn placement(&self) -> Arc<Placement> {
+        self.model.placement()
     }
 
     fn is_ready(&self) -> bool {

@@ -15,7 +15,7 @@ use super::closing::{Course, First};
 use super::stats::Stats;
 use super::units::percent;
 use super::{table, words};
-use crate::app::demo::client::Client;
+use crate::app::demo::client::HttpClient;
 use crate::app::demo::tickets::{CacheCounts, CacheReading};
 use crate::ledger::Stamp;
 
@@ -51,7 +51,7 @@ pub(in crate::app::demo) struct Watched {
 /// Where standard output cannot be written. An admin address that does not answer is shown, and asked again.
 pub(in crate::app::demo) async fn show(admin: SocketAddr, cache: &CacheCounts, stop: CancellationToken) -> io::Result<Watched> {
     let is_terminal = io::stdout().is_terminal();
-    let (mut client, mut screen, mut watched) = (Client::new(admin), Screen::default(), Watched::default());
+    let (client, mut screen, mut watched) = (HttpClient::new(admin), Screen::default(), Watched::default());
     let began = Stamp::now();
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -62,7 +62,7 @@ pub(in crate::app::demo) async fn show(admin: SocketAddr, cache: &CacheCounts, s
             () = stop.cancelled() => break,
         }
         let recent = tokio::select! {
-            recent = watched.look(&mut client, cache, began) => recent,
+            recent = watched.look(&client, cache, began) => recent,
             () = stop.cancelled() => break,
         };
         let hit_rate = watched.hit_rate();
@@ -85,7 +85,7 @@ pub(in crate::app::demo) async fn show(admin: SocketAddr, cache: &CacheCounts, s
 
 impl Watched {
     /// Reads the cache and the statistics of the last ten seconds; keeps the first that there are.
-    async fn look(&mut self, client: &mut Client, cache: &CacheCounts, began: Stamp) -> Result<Stats, String> {
+    async fn look(&mut self, client: &HttpClient, cache: &CacheCounts, began: Stamp) -> Result<Stats, String> {
         self.seconds = began.elapsed() as f64 / 1e9;
         let reading = cache.read();
         if self.readings.len() > RECENT {
@@ -112,7 +112,7 @@ impl Watched {
     /// What the closing sentence is about; `all` are the statistics since the start.
     pub(in crate::app::demo) async fn course(self, admin: SocketAddr, cache: &CacheCounts, all: Stats) -> Course {
         let reading = cache.read();
-        let recent = if self.seconds < LONG_RUN { None } else { fetch(&mut Client::new(admin), "/stats?window=10s").await.ok() };
+        let recent = if self.seconds < LONG_RUN { None } else { fetch(&HttpClient::new(admin), "/stats?window=10s").await.ok() };
         match recent.filter(|stats| stats.count() > 0) {
             Some(last) => {
                 let before = self.readings.front().copied().unwrap_or_default();
@@ -129,19 +129,19 @@ impl Watched {
 /// The statistics since the start, as soon as they hold `requests` requests, or after three seconds without; the reason
 /// where the admin address does not give them.
 pub(in crate::app::demo) async fn since_start(admin: SocketAddr, requests: u64) -> Result<Stats, String> {
-    let mut client = Client::new(admin);
+    let client = HttpClient::new(admin);
     for _ in 1..POLLS {
-        let stats = fetch(&mut client, "/stats?window=all").await?;
+        let stats = fetch(&client, "/stats?window=all").await?;
         if stats.count() >= requests {
             return Ok(stats);
         }
         tokio::time::sleep(POLL).await;
     }
-    fetch(&mut client, "/stats?window=all").await
+    fetch(&client, "/stats?window=all").await
 }
 
-async fn fetch(client: &mut Client, path: &str) -> Result<Stats, String> {
-    let (status, body) = client.get(path).await.map_err(|e| e.to_string())?;
+async fn fetch(client: &HttpClient, path: &str) -> Result<Stats, String> {
+    let (status, body) = client.get(path).await?;
     if !status.is_success() {
         return Err(format!("{path}: status {status}"));
     }
@@ -199,7 +199,7 @@ mod tests {
     #[tokio::test]
     async fn an_admin_address_that_does_not_answer_is_named() {
         let reason = since_start(SocketAddr::from(([127, 0, 0, 1], 1)), 1).await.unwrap_err();
-        assert!(reason.starts_with("127.0.0.1:1: cannot connect: "), "{reason}");
+        assert!(reason.starts_with("127.0.0.1:1: cannot connect to "), "{reason}");
         assert!(frame(Err(&reason), 1.0, None).contains("no statistics: 127.0.0.1:1: "));
     }
 
