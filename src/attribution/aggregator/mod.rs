@@ -73,6 +73,11 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
         Self { pending: Pending::new(settings, counters.clone()), finish: Finish { counters, merge } }
     }
 
+    /// Joins by `join` from now on; what waits already keeps the deadline that it has.
+    pub const fn set_join(&mut self, join: Join) {
+        self.pending.set_join(join);
+    }
+
     /// Takes a closed ledger: merged into `sink` now, or when its spans came.
     pub fn ledger(&mut self, ledger: Ledger, now: Stamp, sink: &mut impl FnMut(Exchange)) {
         self.finish.counters.add(Counter::LedgerOverflowed, u64::from(ledger.overflowed));

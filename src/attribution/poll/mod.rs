@@ -23,7 +23,7 @@ use super::polled::Statistics;
 use super::rules::Rules;
 use crate::ledger::Server;
 use crate::metrics::{Counter, Counters, Labels};
-use crate::settings::{Poll, Upstream};
+use crate::settings::{ConfigHandle, Poll, Upstream};
 
 /// Until a first request was seen, it is looked for so often; the first question comes as late.
 const START: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ pub struct Poller {
     /// Whether and where.
     pub poll: Poll,
     /// How often, at most.
-    pub interval: Duration,
+    pub interval: ConfigHandle<Duration>,
     /// The model server.
     pub upstream: Upstream,
     /// The ports on which Lapwing itself listens, which are never asked.
@@ -50,7 +50,7 @@ pub struct Poller {
     /// The names of models: statistics of models that no client asked for are of no use.
     pub labels: Arc<Labels>,
     /// What the names of an ensemble's steps say.
-    pub rules: Arc<Rules>,
+    pub rules: ConfigHandle<Rules>,
     /// Where polls are counted, and where requests in flight are seen.
     pub counters: Arc<Counters>,
 }
@@ -96,7 +96,7 @@ impl Poller {
     async fn step(&self, state: State, candidates: &[Candidate]) -> (State, Duration) {
         match state {
             State::Looking { next, server, again } => match candidates.get(next) {
-                Some(candidate) => (self.look(candidate, next, server, again).await, self.interval),
+                Some(candidate) => (self.look(candidate, next, server, again).await, *self.interval.load()),
                 None => (State::Looking { next: 0, server: None, again: (again * 2).min(AGAIN_MAX) }, again),
             },
             State::Polling { mut feed, failed } => {
@@ -113,11 +113,11 @@ impl Poller {
                     }
                 };
                 if failed < PATIENCE {
-                    return (State::Polling { feed, failed }, self.interval);
+                    return (State::Polling { feed, failed }, *self.interval.load());
                 }
                 tracing::info!(server = feed.server().name(), "the server's statistics are gone; looking for them anew");
                 self.statistics.set_server(None);
-                (State::START, self.interval)
+                (State::START, *self.interval.load())
             }
         }
     }
