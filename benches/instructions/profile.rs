@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lapwing::attribution::otlp::{Inbox, serve_http};
-use lapwing::attribution::{self, Aggregator, Expect, IncomingSpan, Join, Rules};
+use lapwing::attribution::{self, Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation};
 use lapwing::ledger::{
     Basis, Exchange, Ledger, ObservedEvent, Outcome, Report, ReportPlace, SeriesKey, SpanId, Stage, Stamp, TraceId, TracedSpan,
     Unit, UpstreamWindow,
@@ -86,14 +86,14 @@ pub(crate) fn record(_: bool) -> Repeat {
 }
 
 fn join() -> Aggregator {
-    Aggregator::new(Join { expect: Expect::Always, ..Join::default() }, Arc::new(Counters::default()))
+    Aggregator::new(JoinSettings { expect: SpanExpectation::Always, ..JoinSettings::default() }, Arc::new(Counters::default()))
 }
 
 /// Eight spans of the ledger's request, as an exporter sends them.
 fn spans_of(ledger: &Ledger) -> Vec<Span> {
     let id = |n: usize| {
         let mut id = ledger.span.0;
-        id[7] = u8::try_from(n).unwrap();
+        id[7] = u8::try_from(n + 1).unwrap();
         id.to_vec()
     };
     let span = |(n, name): (usize, &&str)| Span {

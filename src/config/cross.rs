@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Config;
-use crate::attribution::Expect;
+use crate::attribution::SpanExpectation;
 use crate::settings::{Bind, Checks, Poll, Secret, Switch, Upstream};
 
 /// The key of the headers that are sent with forwarded telemetry.
@@ -78,7 +78,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         if let Switch::On(collector) = &config.otlp_forward {
             warnings.push(format!("otlp_forward: {collector}: nothing is received to pass on: otlp_grpc and otlp_http are off"));
         }
-        if config.attribution.expect_spans == Expect::Always {
+        if config.attribution.expect_spans == SpanExpectation::Always {
             warnings.push(format!(
                 "attribution.expect_spans: always: every request waits {} for spans that nobody receives: otlp_grpc and otlp_http are off",
                 config.attribution.grace

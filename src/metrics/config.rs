@@ -1,4 +1,4 @@
-//! How much is remembered: every bound on the memory of the figures.
+//! The bounds on the memory of all metrics.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +8,11 @@ use crate::settings::{Checks, Section};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// Series (route × model × upstream) kept apart; what is more is counted under `other`. Default 256; 1 to 65,536.
+    /// Series (route × model × upstream) kept apart; further series are counted under `other`. Default 256; 1 to 65,536.
     pub max_series: usize,
-    /// Routes told apart; what is more is named `other`. Default 200; 1 to 10,000.
+    /// Routes kept apart; further routes are named `other`. Default 200; 1 to 10,000.
     pub max_routes: usize,
-    /// Models told apart; what is more is named `other`. Default 100; 1 to 10,000.
+    /// Models kept apart; further models are named `other`. Default 100; 1 to 10,000.
     pub max_models: usize,
     /// The latest exchanges kept as waterfalls for `/exchanges`. Default 256; 0 to 65,536.
     pub recent_exchanges: usize,

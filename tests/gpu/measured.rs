@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use lapwing_engine::exec::{Batch, GpuPrecision};
-use lapwing_engine::gpu::peaks::{Floors, Peaks, Setup};
+use lapwing_engine::gpu::peaks::{GpuPeakSetup, GpuPeaks, LaunchFloors};
 use lapwing_engine::gpu::{Executor, GemmPolicy, State};
 use lapwing_engine::plan::Size;
 
@@ -14,8 +14,8 @@ use super::common::{Made, Random, device, fake, is_real, plan};
 #[test]
 fn peaks_are_measured() {
     let device = device();
-    let setup = Setup::of(&device).unwrap();
-    let peaks = Peaks::measure(&device, &setup).unwrap();
+    let setup = GpuPeakSetup::of(&device).unwrap();
+    let peaks = GpuPeaks::measure(&device, &setup).unwrap();
     let rates = [peaks.fp32_flops_per_s, peaks.tf32_flops_per_s, peaks.fp16_flops_per_s, peaks.int8_ops_per_s];
     for rate in rates.into_iter().chain([peaks.l2_bytes_per_s, peaks.dram_bytes_per_s]) {
         assert!(rate.is_finite() && rate > 0.0, "{peaks:?}");
@@ -29,7 +29,7 @@ fn peaks_are_measured() {
 
 #[test]
 fn empty_graphs_take_time_and_are_measured_once() {
-    let mut floors = Floors::new(&device()).unwrap();
+    let mut floors = LaunchFloors::new(&device()).unwrap();
     let (one, many) = (floors.of(1).unwrap(), floors.of(40).unwrap());
     assert!(one > Duration::ZERO && many > one, "{one:?} {many:?}");
     assert_eq!((floors.of(1).unwrap(), floors.of(40).unwrap()), (one, many));

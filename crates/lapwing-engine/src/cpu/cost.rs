@@ -2,7 +2,7 @@
 //! for each column.
 
 use super::executor::Executor;
-use super::prepare::Ready;
+use super::prepare::PreparedNode;
 use crate::exec::{ExecutionCost, Precision};
 use crate::plan::{Arena, Node, Op, Plan, Size, ValueId, WeightId, Widths};
 
@@ -30,7 +30,7 @@ impl Executor {
     /// What the plan costs for batches of this size.
     #[must_use]
     pub fn execution_cost(&self, size: Size) -> ExecutionCost {
-        let int8 = self.plan.nodes.iter().zip(&self.ready).filter(|(_, ready)| matches!(ready, Ready::GemmI8(..)));
+        let int8 = self.plan.nodes.iter().zip(&self.ready).filter(|(_, ready)| matches!(ready, PreparedNode::GemmI8(..)));
         let packed = Packed { plan: &self.plan, int8: int8.map(|(node, _)| node.output).collect() };
         ExecutionCost {
             weight_bytes: self.weight_bytes(),
@@ -42,22 +42,22 @@ impl Executor {
     /// The number format of the products of the node at this place; single precision where it has none, or there is no node.
     #[must_use]
     pub fn product_precision(&self, place: usize) -> Precision {
-        if matches!(self.ready.get(place), Some(Ready::GemmI8(..))) { Precision::Int8 } else { Precision::Fp32 }
+        if matches!(self.ready.get(place), Some(PreparedNode::GemmI8(..))) { Precision::Int8 } else { Precision::Fp32 }
     }
 
     /// The number of nodes that run in 8 bits with one range for all rows.
     #[must_use]
     pub fn fixed_nodes(&self) -> usize {
-        self.ready.iter().filter(|ready| matches!(ready, Ready::GemmI8(_, Some(_)))).count()
+        self.ready.iter().filter(|ready| matches!(ready, PreparedNode::GemmI8(_, Some(_)))).count()
     }
 
     /// Bytes of all weights as they are held: packed (padding included) for products, else four bytes for each number.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
         let packed = self.ready.iter().map(|ready| match ready {
-            Ready::Gemm(packed) => packed.bytes(),
-            Ready::GemmI8(packed, _) => packed.bytes(),
-            Ready::Map(_) | Ready::Plain => 0,
+            PreparedNode::Gemm(packed) => packed.bytes(),
+            PreparedNode::GemmI8(packed, _) => packed.bytes(),
+            PreparedNode::Map(_) | PreparedNode::Plain => 0,
         });
         packed.sum::<usize>() + self.plan.weights.iter().map(|weight| 4 * weight.data.len()).sum::<usize>()
     }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::level::Level;
-use super::memory::{Home, Memory, homes};
-use super::prepare::{PrepareError, Ready, prepare};
+use super::memory::{Memory, ValueLocation, locations};
+use super::prepare::{PrepareError, PreparedNode, prepare};
 use super::run::Run;
 use super::scratch::Scratch;
 use super::threads::Threads;
@@ -45,9 +45,9 @@ pub type Observer<'a> = dyn FnMut(usize, &[f32], usize) + Send + 'a;
 #[derive(Debug)]
 pub struct Executor {
     pub(super) plan: Plan,
-    pub(super) ready: Vec<Ready>,
+    pub(super) ready: Vec<PreparedNode>,
     pub(super) options: Options,
-    homes: Vec<Home>,
+    locations: Vec<ValueLocation>,
 }
 
 impl Executor {
@@ -60,8 +60,8 @@ impl Executor {
         plan.check().map_err(|e| PrepareError { node: e.node, reason: e.reason })?;
         let options = Options { level: options.level.runnable(), ..options };
         let ready = prepare(&mut plan, &options)?;
-        let homes = homes(&plan);
-        Ok(Self { plan, ready, options, homes })
+        let locations = locations(&plan);
+        Ok(Self { plan, ready, options, locations })
     }
 
     /// The plan. It no longer holds the weights of matrix products.
@@ -79,7 +79,7 @@ impl Executor {
     /// The number of nodes that run in 8 bits.
     #[must_use]
     pub fn quantized_nodes(&self) -> usize {
-        self.ready.iter().filter(|ready| matches!(ready, Ready::GemmI8(..))).count()
+        self.ready.iter().filter(|ready| matches!(ready, PreparedNode::GemmI8(..))).count()
     }
 
     /// Runs a batch and writes the rows of each output contiguously into `outputs`.
@@ -107,7 +107,7 @@ impl Executor {
         outputs.resize_with(self.plan.outputs.len(), Vec::new);
         self.grow(state, size);
         let State { arena: Some((_, arena)), block, scratch, rows } = state else { return Ok(()) };
-        let memory = Memory::new(&self.plan, &self.homes, arena, size, batch.inputs, block, outputs);
+        let memory = Memory::new(&self.plan, &self.locations, arena, size, batch.inputs, block, outputs);
         let run = Run { executor: self, memory, size, offsets: batch.offsets, rows: &rows[..=size.batch] };
         // SAFETY: the plan was checked: a node reads values that were computed before and writes only its own; the
         // arena never assigns a value being written to memory that a value still to be read occupies
@@ -134,12 +134,12 @@ impl Executor {
     /// Copies outputs that are an input, or another output under a second name.
     fn copy_twins(&self, inputs: &[Input<'_>], outputs: &mut [Vec<f32>]) {
         for (at, port) in self.plan.outputs.iter().enumerate() {
-            match self.homes[port.value.0] {
-                Home::Output(first) if first < at => {
+            match self.locations[port.value.0] {
+                ValueLocation::Output(first) if first < at => {
                     let (before, after) = outputs.split_at_mut(at);
                     after[0].clone_from(&before[first]);
                 }
-                Home::Input(input) => {
+                ValueLocation::Input(input) => {
                     if let Input::F32(data) = inputs[input] {
                         outputs[at].copy_from_slice(data);
                     }

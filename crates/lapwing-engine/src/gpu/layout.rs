@@ -89,20 +89,20 @@ pub const fn stride(width: usize) -> usize {
 /// which may exceed its range, and results of maps and folds that no product reads.
 #[must_use]
 pub fn stored(plan: &Plan, precision: &GpuPrecision) -> Vec<StoredValue> {
-    let mut homes = vec![ValueLocation::Arena; plan.values.len()];
+    let mut locations = vec![ValueLocation::Arena; plan.values.len()];
     for (at, port) in plan.outputs.iter().enumerate().rev() {
-        homes[port.value.0] = ValueLocation::Output(at);
+        locations[port.value.0] = ValueLocation::Output(at);
     }
     for (at, port) in plan.inputs.iter().enumerate() {
-        homes[port.value.0] = ValueLocation::Input(at);
+        locations[port.value.0] = ValueLocation::Input(at);
     }
     let halves = if precision.is_half() { halves(plan) } else { vec![false; plan.values.len()] };
     let of = |(at, value): (usize, &Value)| {
-        let kind = match homes[at] {
+        let kind = match locations[at] {
             ValueLocation::Arena | ValueLocation::Input(_) if halves[at] && value.kind == Type::F32 => Kind::F16,
             _ => Kind::of(value.kind),
         };
-        StoredValue { location: homes[at], kind, stride: stride(value.width) }
+        StoredValue { location: locations[at], kind, stride: stride(value.width) }
     };
     plan.values.iter().enumerate().map(of).collect()
 }

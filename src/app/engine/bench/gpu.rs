@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::rows::{Case, DeviceUs, GpuPeaksRow, NodeUs, OnGpu, Run, Work};
 use super::{Shape, ToolError};
 use lapwing_engine::Model;
-use lapwing_engine::gpu::peaks::{Floors, Peaks, Setup};
+use lapwing_engine::gpu::peaks::{GpuPeakSetup, GpuPeaks, LaunchFloors};
 use lapwing_engine::gpu::{Executor, LIBRARY, RunTimings};
 use lapwing_engine::model::Workspace;
 use lapwing_engine::plan::Size;
@@ -22,19 +22,19 @@ const EMPTY: usize = 64;
 pub(super) struct Gpu {
     name: String,
     driver: String,
-    peaks: Peaks,
-    floors: Floors,
+    peaks: GpuPeaks,
+    floors: LaunchFloors,
 }
 
 impl Gpu {
     pub(super) fn new(executor: &Executor) -> Result<Self, ToolError> {
         let device = executor.device();
-        let setup = Setup::of(device).map_err(ToolError::told)?;
+        let setup = GpuPeakSetup::of(device).map_err(ToolError::told)?;
         Ok(Self {
             name: device.info().name.clone(),
             driver: device.driver().to_string(),
-            peaks: Peaks::measure(device, &setup).map_err(ToolError::told)?,
-            floors: Floors::new(device).map_err(ToolError::told)?,
+            peaks: GpuPeaks::measure(device, &setup).map_err(ToolError::told)?,
+            floors: LaunchFloors::new(device).map_err(ToolError::told)?,
         })
     }
 

@@ -22,7 +22,7 @@ use lapwing_engine::model::ModelOptions;
 use lapwing_engine::onnx::Graph;
 use lapwing_engine::plan::{self, Op};
 use lapwing_engine::quant::calibration::Calibration;
-use lapwing_engine::quant::{Accuracy, Observer};
+use lapwing_engine::quant::{Accuracy, RangeObserver};
 use lapwing_engine::{EngineError, Model, Precision};
 
 /// Batches that are timed in each precision, however long they take.
@@ -101,7 +101,8 @@ fn executor(model: &Model) -> Result<&Executor, ToolError> {
 fn ranges(exact: &Executor, dynamic: &Executor, rows: &Rows, batch: usize) -> Result<Vec<Option<RowQuant>>, ToolError> {
     let plan = exact.plan();
     let is_seen = |place: usize| dynamic.product_precision(place) == Precision::Int8;
-    let mut observers: Vec<Option<Observer>> = (0..plan.nodes.len()).map(|at| is_seen(at).then(Observer::new)).collect();
+    let mut observers: Vec<Option<RangeObserver>> =
+        (0..plan.nodes.len()).map(|at| is_seen(at).then(RangeObserver::new)).collect();
     let (mut state, mut outputs, mut fault) = (State::default(), Vec::new(), None);
     let mut kept = Vec::new();
     for range in rows.batches(batch) {
@@ -126,7 +127,7 @@ fn ranges(exact: &Executor, dynamic: &Executor, rows: &Rows, batch: usize) -> Re
     if let Some(fault) = fault {
         return Err(fault);
     }
-    let named = |(place, observer): (usize, Option<Observer>)| {
+    let named = |(place, observer): (usize, Option<RangeObserver>)| {
         let Some(observer) = observer else { return Ok(None) };
         observer.fixed().map_err(|error| ToolError::Told(format!("{}: {error}", plan.nodes[place].name)))
     };

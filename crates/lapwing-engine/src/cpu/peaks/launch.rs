@@ -1,6 +1,6 @@
 //! The overhead of a node that does no work, and the peaks of an executor's threads.
 
-use super::{Caches, Peaks, PeaksError, Setup, calibrate};
+use super::{Caches, PeakSetup, Peaks, PeaksError, calibrate};
 use crate::clock::Stamp;
 use crate::cpu::gemm::int8::LevelI8;
 use crate::cpu::{Executor, Options, State};
@@ -19,7 +19,7 @@ impl Peaks {
     ///
     /// [`PeaksError`] if the threads do not all start in time.
     pub fn of(options: &Options) -> Result<Self, PeaksError> {
-        let setup = Setup {
+        let setup = PeakSetup {
             level: options.level.runnable(),
             level_i8: LevelI8::for_floats(options.level),
             threads: options.threads.count(),
