@@ -1,4 +1,4 @@
-//! Devices that fail, and memory that must come back: each in a process of its own.
+//! Devices that fail, and memory that must be freed: each case in a process of its own.
 
 use std::process::Command;
 
@@ -9,14 +9,15 @@ use lapwing_engine::onnx::Graph;
 
 use super::common::{Made, Random, device, is_real, on_cpu, plan};
 
-/// Runs a test of this name in a process of its own, with `faults` of the emulated device; a GPU has none to order.
+/// Runs a test of this name in a process of its own, with `faults` injected into the emulated device; not on a real
+/// GPU.
 fn with_faults(name: &str, faults: &str, test: impl Fn()) {
     if !is_real() {
         alone(name, faults, test);
     }
 }
 
-/// Runs a test of this name in a process of its own, on whatever device is tested.
+/// Runs a test of this name in a process of its own, on the device under test.
 fn alone(name: &str, faults: &str, test: impl Fn()) {
     if std::env::var_os("LAPWING_ALONE").is_some_and(|alone| alone == name) {
         return test();
@@ -39,7 +40,7 @@ fn request(or_cpu: bool) -> ModelOptions {
     }
 }
 
-/// What a model answers to a call that is made up.
+/// The model's answer to a synthetic call.
 fn answer(model: &Model, workspace: &mut Workspace) -> Result<Vec<u8>, String> {
     let call = model.synthetic_call(2, 3);
     model.run(workspace, &[&call]).map(|ran| ran.outputs[0][0].data.to_vec()).map_err(|e| e.to_string())
@@ -61,7 +62,7 @@ fn a_device_that_fails_leaves_the_model_to_the_processor() {
         let fallback = placement.fallback.clone().unwrap();
         assert_eq!((&*placement.device, fallback.cause), ("cpu", FallbackCause::Device));
         assert!(fallback.detail.starts_with("cuda:0: ") && fallback.detail.contains("700"), "{fallback:?}");
-        // from here on as a model that was never anywhere else
+        // from here on it equals a model that was never on a device
         let cpu = Model::new(graph("bert-post-1"), &ModelOptions::default()).unwrap();
         assert_eq!(answer(&model, &mut workspace), answer(&cpu, &mut Workspace::default()));
     });
@@ -107,7 +108,7 @@ fn memory_comes_back() {
         let device = device();
         let used = |device: &lapwing_engine::gpu::device::Device| {
             let memory = device.memory().unwrap();
-            // what a GPU has free is also a matter of its driver, which keeps code there, and of other processes
+            // a GPU's free memory also depends on its driver, which stores code there, and on other processes
             let free = if is_real() { 0 } else { memory.free_bytes };
             (memory.device_bytes, memory.pinned_bytes, free)
         };

@@ -1,5 +1,5 @@
-//! What a benchmark asks of a device: peaks, empty graphs, and the parts of a run. Figures of the emulated device mean nothing but
-//! that they were measured.
+//! Measurements of a device: peaks, empty graphs, and the phases of a run. On the emulated device the figures have no
+//! meaning; the tests check only that they are measured.
 
 use std::process::Command;
 use std::time::Duration;
@@ -49,20 +49,20 @@ fn a_runs_parts_are_told_and_sum_up() {
         let made = Made::new(&plan, lengths, &mut Random::new(5));
         let (inputs, wanted) = (made.inputs(), vec![true; plan.outputs.len()]);
         let batch = Batch { offsets: &made.offsets, inputs: &inputs };
-        // of one run, each step's time is what is said
+        // with a single run, each step's time is that of the run
         let pieces = executor.time_steps(&mut state, &batch, &wanted, 1).unwrap();
         let program = executor.program(Size::of(lengths.iter().copied()), &wanted).unwrap();
         let nodes: Vec<usize> = program.steps.iter().map(|step| step.node()).collect();
         assert_eq!(pieces.steps.iter().map(|piece| piece.node).collect::<Vec<_>>(), nodes, "{name}");
         let sum: Duration = pieces.steps.iter().map(|piece| piece.time).sum();
-        // events tell times to half a microsecond at worst
+        // the resolution of events is half a microsecond at worst
         let off = Duration::from_micros(1 + pieces.steps.len() as u64);
         assert!(sum <= pieces.marked + off && pieces.marked <= sum + off, "{name}: {sum:?} {:?}", pieces.marked);
         let times = pieces.times;
         assert!(times.kernels > Duration::ZERO && times.all >= times.kernels, "{times:?}");
         assert!(times.all <= times.to_device + times.kernels + times.to_host + off, "{times:?}");
         assert!(pieces.stage > Duration::ZERO && pieces.launch > Duration::ZERO, "{pieces:?}");
-        // looking leaves nothing behind
+        // measuring has no side effects on later runs
         executor.run(&mut state, &batch, &wanted, &mut outputs).unwrap();
         let first = outputs.clone();
         executor.time_steps(&mut state, &batch, &wanted, 3).unwrap();
@@ -84,10 +84,10 @@ fn an_account_holds_what_the_executor_does() {
     assert_eq!(exact.nodes.len(), plan.nodes.len());
 }
 
-/// The program itself, as a user starts it.
+/// The binary itself, as a user starts it.
 #[test]
 fn the_emulated_device_is_never_benchmarked() {
-    // where the device is a GPU's, there may be neither a compiler for the emulated one nor the program where it was built
+    // on a machine with a GPU there may be no compiler for the emulated device, and no binary where it was built
     if is_real() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Every fixture's plan in every precision beside the processor; replays; what is wanted; memory.
+//! Every fixture's plan in every precision compared with the CPU; repeated launches; wanted outputs; memory.
 
 use lapwing_engine::exec::{Batch, GpuPrecision};
 use lapwing_engine::gpu::{Executor, GemmPolicy, State};
@@ -6,7 +6,7 @@ use lapwing_engine::plan::Plan;
 
 use super::common::{Made, Random, compare, device, fixtures, is_real, libraries, looks_up, on_cpu, plan};
 
-/// A precision with the difference that is allowed, and the least cosine.
+/// A precision with the allowed difference and the least cosine.
 fn precisions() -> [(GpuPrecision, f32, f64); 4] {
     [
         (GpuPrecision::Fp32, 1e-5, 0.999_999),
@@ -16,8 +16,8 @@ fn precisions() -> [(GpuPrecision, f32, f64); 4] {
     ]
 }
 
-/// What is allowed beside each number of an output: in single precision a share of the number, else of the greatest, for a sum
-/// of rounded products whose parts cancel out is as far off as these were.
+/// The allowed absolute and relative difference of an output's elements. In single precision it is relative to the
+/// element, otherwise to the largest element: a sum of rounded products that cancel out has an error of that magnitude.
 fn allowed(precision: &GpuPrecision, tolerance: f32, wanted: &[f32]) -> (f32, f32) {
     let greatest = wanted.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
     if *precision == GpuPrecision::Fp32 { (tolerance, tolerance) } else { (tolerance * (1.0 + greatest), 0.0) }
@@ -31,7 +31,7 @@ fn run(executor: &Executor, state: &mut State, made: &Made) -> Vec<Vec<f32>> {
     outputs
 }
 
-/// Lengths of the sequences of batches that are tried; rows of a table are sequences of one.
+/// The sequence lengths of the batches to try; rows of a table are sequences of one.
 fn batches(plan: &Plan) -> Vec<Vec<usize>> {
     let longest = plan.longest().unwrap_or(9).min(9);
     match plan.has_tokens() {
