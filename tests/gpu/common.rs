@@ -100,7 +100,7 @@ impl Random {
 }
 
 /// A batch that owns its input data.
-pub(crate) struct Made {
+pub(crate) struct OwnedBatch {
     pub(crate) offsets: Vec<usize>,
     columns: Vec<Column>,
 }
@@ -112,7 +112,7 @@ enum Column {
     Bool(Vec<bool>),
 }
 
-impl Made {
+impl OwnedBatch {
     /// A batch of sequences of these lengths, with valid ids and masks that exclude the last token of every sequence.
     pub(crate) fn new(plan: &Plan, lengths: &[usize], random: &mut Random) -> Self {
         let mut offsets = vec![0];
@@ -165,7 +165,7 @@ impl Made {
 }
 
 /// The CPU's result, in single precision.
-pub(crate) fn on_cpu(plan: &Plan, made: &Made) -> Vec<Vec<f32>> {
+pub(crate) fn on_cpu(plan: &Plan, made: &OwnedBatch) -> Vec<Vec<f32>> {
     let executor = cpu::Executor::new(plan.clone(), cpu::Options::default()).unwrap();
     let mut outputs = Vec::new();
     let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };

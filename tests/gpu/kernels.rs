@@ -104,8 +104,8 @@ fn the_tables_at_the_heads_of_sources_are_true() {
             }
         }
         // a table lists all kernels of its module
-        let told = known.keys().filter(|name| rows.contains(**name)).count();
-        assert!(told == 0 || told == known.len(), "{module}.cu: its table has {told} of {}", known.len());
+        let listed = known.keys().filter(|name| rows.contains(**name)).count();
+        assert!(listed == 0 || listed == known.len(), "{module}.cu: its table has {listed} of {}", known.len());
         // and without a table, the text states the requirements of attention
         for kernel in known.values().filter(|kernel| kernel.module.starts_with("attention")) {
             let (threads, shared) = (format!("{} threads", kernel.threads), kernel.shared.to_string());

@@ -9,7 +9,7 @@ use lapwing_engine::gpu::peaks::{GpuPeakSetup, GpuPeaks, LaunchFloors};
 use lapwing_engine::gpu::{Executor, GemmPolicy, State};
 use lapwing_engine::plan::Size;
 
-use super::common::{Made, Random, device, fake, is_real, plan};
+use super::common::{OwnedBatch, Random, device, fake, is_real, plan};
 
 #[test]
 fn peaks_are_measured() {
@@ -46,9 +46,9 @@ fn a_runs_parts_are_told_and_sum_up() {
         let plan = plan(name);
         let executor = Executor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap();
         let (mut state, mut outputs) = (State::default(), Vec::new());
-        let made = Made::new(&plan, lengths, &mut Random::new(5));
-        let (inputs, wanted) = (made.inputs(), vec![true; plan.outputs.len()]);
-        let batch = Batch { offsets: &made.offsets, inputs: &inputs };
+        let owned = OwnedBatch::new(&plan, lengths, &mut Random::new(5));
+        let (inputs, wanted) = (owned.inputs(), vec![true; plan.outputs.len()]);
+        let batch = Batch { offsets: &owned.offsets, inputs: &inputs };
         // with a single run, each step's time is that of the run
         let pieces = executor.time_steps(&mut state, &batch, &wanted, 1).unwrap();
         let program = executor.program(Size::of(lengths.iter().copied()), &wanted).unwrap();
@@ -98,11 +98,11 @@ fn the_emulated_device_is_never_benchmarked() {
         let output = command.arg("--cuda-lib-dir").arg(fake()).output().unwrap();
         (output.status.success(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     };
-    let (is_well, rows, told) = bench("cuda");
+    let (is_well, rows, message) = bench("cuda");
     assert!(!is_well && rows.is_empty(), "{rows}");
-    assert!(told.contains("device: cuda:0 is lapwing-emulated, which is never measured"), "{told}");
-    let (is_well, rows, told) = bench("cuda:3");
-    assert!(!is_well && rows.is_empty() && told.contains("device: cuda:3: "), "{rows}{told}");
+    assert!(message.contains("device: cuda:0 is lapwing-emulated, which is never measured"), "{message}");
+    let (is_well, rows, message) = bench("cuda:3");
+    assert!(!is_well && rows.is_empty() && message.contains("device: cuda:3: "), "{rows}{message}");
     let (is_well, rows, _) = bench("auto");
     assert!(is_well && rows.lines().all(|row| row.contains("\"device\":\"cpu\"")), "{rows}");
 }
