@@ -5,7 +5,7 @@
 //! | floor | modules |
 //! |---|---|
 //! | 0 | [`ledger`], [`settings`], [`metrics`] (may use `ledger`) |
-//! | 1 | [`protocol`] |
+//! | 1 | [`protocol`], [`net`] |
 //! | 2 | [`attribution`] |
 //! | 4 | [`proxy`], [`export`], [`serving`] |
 //! | 5 | [`config`] |
@@ -13,12 +13,15 @@
 //!
 //! ARCHITECTURE.md has the picture and the reasons.
 
+#![forbid(unsafe_code)]
+
 pub mod app;
 pub mod attribution;
 pub mod config;
 pub mod export;
 pub mod ledger;
 pub mod metrics;
+pub mod net;
 pub mod protocol;
 pub mod proxy;
 #[cfg(feature = "engine")]

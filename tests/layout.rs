@@ -1,27 +1,144 @@
-//! The shape of the code, enforced: floors, module heads, file sizes, and where `unsafe` may be.
+//! The shape of the repository, enforced: floors, module heads and forms, file sizes, the names at the top, and where `unsafe`
+//! may be.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// Each module's floor; a module uses lower floors only. `metrics` and `settings` stand on floor 0 too, and may use `ledger`.
-const FLOORS: &[(&str, u8)] = &[
-    ("ledger", 0),
-    ("settings", 0),
-    ("metrics", 0),
-    ("protocol", 1),
-    ("engine", 1),
-    ("attribution", 2),
-    ("proxy", 4),
-    ("export", 4),
-    ("serving", 4),
-    ("config", 5),
-    ("app", 6),
-];
-/// Uses within floor 0: who may use whom.
-const WITHIN_FLOOR_0: &[(&str, &str)] = &[("metrics", "ledger"), ("metrics", "settings"), ("settings", "ledger")];
+/// A crate whose modules stand on floors: a module uses lower floors only.
+struct Tree {
+    /// The folder of its sources.
+    folder: &'static str,
+    /// Each module's floor.
+    floors: &'static [(&'static str, u8)],
+    /// Uses within one floor: who may use whom.
+    within: &'static [(&'static str, &'static str)],
+    /// Modules that may use `unsafe`.
+    may_be_unsafe: &'static [&'static str],
+}
+
+const ROOT: Tree = Tree {
+    folder: "src",
+    floors: &[
+        ("ledger", 0),
+        ("settings", 0),
+        ("metrics", 0),
+        ("protocol", 1),
+        ("net", 1),
+        ("attribution", 2),
+        ("proxy", 4),
+        ("export", 4),
+        ("serving", 4),
+        ("config", 5),
+        ("app", 6),
+        // stands for parts of `serving` and `app` in a build without the engine
+        ("without_engine", 6),
+    ],
+    within: &[
+        ("metrics", "ledger"),
+        ("metrics", "settings"),
+        ("settings", "ledger"),
+        ("app", "without_engine"),
+        ("without_engine", "app"),
+    ],
+    may_be_unsafe: &[],
+};
+const ENGINE: Tree = Tree {
+    folder: "crates/lapwing-engine/src",
+    floors: &[
+        ("clock", 0),
+        ("error", 0),
+        ("tensor", 0),
+        ("plan", 0),
+        ("onnx", 1),
+        ("lower", 1),
+        ("fuse", 1),
+        ("exec", 1),
+        ("batch", 1),
+        ("roofline", 2),
+        ("cpu", 3),
+        ("gpu", 3),
+        ("without_cuda", 3),
+        ("quant", 4),
+        ("model", 5),
+        ("service", 6),
+        ("served", 7),
+    ],
+    within: &[],
+    may_be_unsafe: &["cpu", "gpu"],
+};
+const TREES: [&Tree; 2] = [&ROOT, &ENGINE];
 const MAX_LINES: usize = 400;
+/// Folders whose Rust files are held to a head and a length.
+const SOURCES: &[&str] = &["src", "crates", "tests", "benches", "fuzz"];
+/// What may stand at the top of the repository.
+const TOP: &[&str] = &[
+    ".ci",
+    ".dockerignore",
+    ".gitignore",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "Dockerfile",
+    "LICENSE",
+    "README.md",
+    "bench",
+    "benches",
+    "clippy.toml",
+    "crates",
+    "dashboards",
+    "deny.toml",
+    "docs",
+    "examples",
+    "fuzz",
+    "pyproject.toml",
+    "rust-toolchain.toml",
+    "rustfmt.toml",
+    "src",
+    "tests",
+];
+/// No tracked file is larger, in bytes, but those of `LARGE`.
+const MAX_BYTES: u64 = 512 << 10;
+/// Tracked files that may be larger, each with a limit of its own.
+const LARGE: &[(&str, u64)] = &[
+    // unrolled products of matrices for every tile and type
+    ("crates/lapwing-engine/kernels/ptx/gemm_mma.ptx", 2 << 20),
+    ("crates/lapwing-engine/kernels/ptx/gemv.ptx", 1 << 20),
+];
+
+/// Public types that may share a name. Every other name of a public type has one meaning in the whole workspace.
+const SHARED_NAMES: &[&str] = &[
+    // one for each section of the configuration, and one for each operation that can fail
+    "Config",
+    "Error",
+    // the engine has a clock of its own
+    "Stamp",
+    // one for each backend of the engine
+    "Activation",
+    "Device",
+    "Executor",
+    "Instruction",
+    "Program",
+    "State",
+    // to be told apart; the list may only become shorter
+    "Cost",
+    "Cpus",
+    "Limits",
+    "Observer",
+    "Policy",
+    "Port",
+    "Report",
+    "Rows",
+    "Size",
+    "Target",
+    "Wanted",
+    "Work",
+];
 
 fn files(dir: &Path, out: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
@@ -43,14 +160,21 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     paths.into_iter().map(|p| (p.clone(), fs::read_to_string(p).unwrap())).collect()
 }
 
-fn module_of(path: &Path) -> Option<String> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let first = path.strip_prefix(src).ok()?.components().next()?.as_os_str().to_str()?;
-    Some(first.trim_end_matches(".rs").to_owned())
+impl Tree {
+    fn module_of(&self, path: &Path) -> String {
+        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join(self.folder);
+        let first = path.strip_prefix(src).unwrap().components().next().unwrap();
+        first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
+    }
+
+    fn floor(&self, module: &str) -> Option<u8> {
+        self.floors.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
+    }
 }
 
-fn floor(module: &str) -> Option<u8> {
-    FLOORS.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
+/// Whether a file holds only tests, which may use every module.
+fn is_of_tests(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
 
 /// The modules of this crate that a line names: `crate::x` and `crate::{x, y}`.
@@ -70,14 +194,24 @@ fn uses(line: &str) -> Vec<&str> {
 #[test]
 fn a_module_uses_lower_floors_only() {
     let mut faults = Vec::new();
-    for (path, text) in sources("src") {
-        let Some((module, own)) = module_of(&path).and_then(|m| floor(&m).map(|f| (m, f))) else { continue };
-        for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")) {
-            for used in uses(line) {
-                let Some(other) = floor(used) else { continue };
-                let allowed = used == module || other < own || WITHIN_FLOOR_0.contains(&(module.as_str(), used));
-                if !allowed {
-                    faults.push(format!("{}:{}: {module} (floor {own}) uses {used} (floor {other})", path.display(), i + 1));
+    for tree in TREES {
+        for (path, text) in sources(tree.folder) {
+            let module = tree.module_of(&path);
+            let Some(own) = tree.floor(&module) else { continue };
+            // the engine's tests compare executors with one another; the root's hold to the floors
+            if tree.folder == ENGINE.folder && is_of_tests(&path) {
+                continue;
+            }
+            for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")) {
+                if tree.folder == ENGINE.folder && line.starts_with("mod tests") {
+                    break;
+                }
+                for used in uses(line) {
+                    let Some(other) = tree.floor(used) else { continue };
+                    let allowed = used == module || other < own || tree.within.contains(&(module.as_str(), used));
+                    if !allowed {
+                        faults.push(format!("{}:{}: {module} (floor {own}) uses {used} (floor {other})", path.display(), i + 1));
+                    }
                 }
             }
         }
@@ -87,16 +221,19 @@ fn a_module_uses_lower_floors_only() {
 
 #[test]
 fn every_module_has_a_floor() {
-    for (path, _) in sources("src") {
-        let module = module_of(&path).unwrap();
-        assert!(floor(&module).is_some() || ["lib", "main"].contains(&module.as_str()), "{module} has no floor");
+    for tree in TREES {
+        for (path, _) in sources(tree.folder) {
+            let module = tree.module_of(&path);
+            let is_root = ["lib", "main", "tests"].contains(&module.as_str());
+            assert!(tree.floor(&module).is_some() || is_root, "{}: {module} has no floor", tree.folder);
+        }
     }
 }
 
 #[test]
 fn every_file_says_what_lives_there_and_stays_short() {
     let mut faults = Vec::new();
-    for folder in ["src", "tests", "benches"] {
+    for folder in SOURCES {
         for (path, text) in sources(folder) {
             if !text.starts_with("//! ") {
                 faults.push(format!("{} does not open with //!", path.display()));
@@ -110,11 +247,92 @@ fn every_file_says_what_lives_there_and_stays_short() {
 }
 
 #[test]
-fn unsafe_is_in_the_engine_only() {
-    for (path, text) in sources("src") {
-        let in_engine = module_of(&path).as_deref() == Some("engine");
-        let code = text.lines().filter(|l| !l.trim_start().starts_with("//"));
-        let found = code.filter(|l| l.contains("unsafe ") || l.contains("unsafe{")).count();
-        assert!(in_engine || found == 0, "{} uses unsafe", path.display());
+fn unsafe_is_where_it_may_be() {
+    for tree in TREES {
+        for (path, text) in sources(tree.folder) {
+            let code = text.lines().filter(|l| !l.trim_start().starts_with("//"));
+            let found = code.filter(|l| l.contains("unsafe ") || l.contains("unsafe{")).count();
+            let may_be = tree.may_be_unsafe.contains(&tree.module_of(&path).as_str());
+            assert!(may_be || found == 0, "{} uses unsafe", path.display());
+        }
+    }
+}
+
+/// A module with parts is `name/mod.rs`, its tests are `name/tests.rs` or `name/tests/mod.rs`.
+#[test]
+#[ignore = "until every folder has moved"]
+fn modules_have_one_form() {
+    let mut faults = Vec::new();
+    for folder in ["src", "crates"] {
+        for (path, text) in sources(folder) {
+            let stem = path.file_stem().unwrap().to_str().unwrap();
+            if path.with_extension("").is_dir() {
+                faults.push(format!("{}: stands beside the folder of its name; it is {stem}/mod.rs", path.display()));
+            }
+            if stem.ends_with("_tests") {
+                faults.push(format!("{}: tests of `x` are x/tests.rs", path.display()));
+            }
+            for (i, _) in text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("#[path")) {
+                faults.push(format!("{}:{}: #[path]", path.display(), i + 1));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The public types that a file defines, by name. Files that stand in for others in smaller builds repeat their names.
+fn public_types(path: &Path, text: &str) -> Vec<String> {
+    let is_stand_in = path.components().any(|part| part.as_os_str().to_string_lossy().starts_with("without_"));
+    if is_stand_in || is_of_tests(path) {
+        return Vec::new();
+    }
+    let name = |line: &str| {
+        let rest = line.trim_start().strip_prefix("pub ")?;
+        let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
+        let rest = kinds.iter().find_map(|kind| rest.strip_prefix(kind))?;
+        Some(rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?.to_owned())
+    };
+    text.lines().filter_map(name).collect()
+}
+
+#[test]
+fn a_public_type_name_has_one_meaning() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for tree in TREES {
+        for (path, text) in sources(tree.folder) {
+            for name in public_types(&path, &text) {
+                places.entry(name).or_default().push(path.display().to_string());
+            }
+        }
+    }
+    let is_shared = |name: &String| SHARED_NAMES.contains(&name.as_str());
+    let faults: Vec<_> = places.iter().filter(|(name, files)| files.len() > 1 && !is_shared(name)).collect();
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// The tracked files, relative to the repository; `None` where there is no git, or no repository.
+fn tracked() -> Option<Vec<String>> {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let listed = Command::new("git").args(["-C", root, "ls-files", "-z"]).output().ok()?;
+    let names = String::from_utf8(listed.stdout).unwrap();
+    let names: Vec<String> = names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    (listed.status.success() && !names.is_empty()).then_some(names)
+}
+
+#[test]
+fn the_top_of_the_repository_holds_what_is_known_there() {
+    for file in tracked().unwrap_or_default() {
+        let first = file.split('/').next().unwrap();
+        assert!(TOP.contains(&first), "{first:?} at the top of the repository (tests/layout.rs lists what may stand there)");
+    }
+}
+
+#[test]
+fn no_tracked_file_is_large() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in tracked().unwrap_or_default() {
+        let limit = LARGE.iter().find(|(name, _)| *name == file).map_or(MAX_BYTES, |(_, limit)| *limit);
+        let bytes = fs::symlink_metadata(root.join(&file)).map_or(0, |file| file.len());
+        assert!(bytes <= limit, "{file} has {bytes} bytes, more than {limit} (tests/layout.rs has the exceptions)");
     }
 }

@@ -1,4 +1,4 @@
-//! The engine as part of a process: models loaded, a thread for each, and one that serves them all.
+//! The engine inside this process: it loads the models, runs each on a thread of its own, and serves them all on one more thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,17 +9,18 @@ use std::thread::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::export::{HostedFallback, HostedModel};
-use crate::proxy;
-use crate::serving::config::{Config, Device, Executor, Wanted};
+use crate::net;
+use crate::serving::config::{Config, Wanted};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
 use crate::settings::Period;
-#[cfg(feature = "cuda")]
-use lapwing_engine::gpu::Wish;
-use lapwing_engine::model::{By, Model, Options};
+use lapwing_engine::exec::{Fallback, FallbackCause, Placement};
+use lapwing_engine::gpu::DeviceRequest;
+use lapwing_engine::model::{Model, ModelOptions};
 use lapwing_engine::served::Served;
-use lapwing_engine::service::{Fallback, Reason, Servable, Standing};
+use lapwing_engine::service::Servable;
+use lapwing_engine::{Backend, Device};
 
-/// Why there is no engine.
+/// Why the engine could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The address could not be listened on.
@@ -27,7 +28,7 @@ pub enum HostError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The operating system's error.
         cause: io::Error,
     },
     /// A model could not be loaded.
@@ -37,26 +38,26 @@ pub enum HostError {
         name: String,
         /// Its file.
         path: String,
-        /// What about it.
+        /// What is wrong with it.
         cause: ReadError,
     },
-    /// The device that was asked for cannot be used.
+    /// The requested device cannot be used.
     #[error("engine.device: {device}: {reason}")]
     Device {
         /// The setting's value.
         device: Device,
-        /// What stands in the way.
+        /// Why it cannot be used.
         reason: String,
     },
-    /// Models that cannot be served together.
+    /// The models cannot be served together.
     #[error("engine: {0}")]
     Catalogue(#[from] CatalogueError),
-    /// Threads that cannot be started or held.
+    /// Threads cannot be started or pinned.
     #[error("engine: {0}")]
     Threads(String),
 }
 
-/// The running engine. [`Hosted::stop`] ends it; dropping it waits for the calls that wait in the models' queues.
+/// The running engine. [`Hosted::stop`] ends it; dropping it waits for the calls in the models' queues.
 #[derive(Debug)]
 pub(super) struct Hosted {
     address: SocketAddr,
@@ -66,20 +67,19 @@ pub(super) struct Hosted {
 }
 
 impl Hosted {
-    /// Loads every model, starts warming them up, and serves them: until they are warm, calls are refused. `drain` is how long
-    /// calls may take to end at the end; `reserved` processors are left to others where the configuration names no number
-    /// of threads.
+    /// Loads every model, starts their warm-up, and serves them; calls are refused until the models are warm. `drain` is how long
+    /// calls may take to finish at shutdown. If the configuration names no number of threads, `reserved` processors stay free.
     ///
     /// # Errors
     ///
-    /// [`HostError`] with the setting or the model that is at fault; nothing is left running then.
+    /// [`HostError`] names the setting or the model that is at fault; nothing is left running then.
     pub(super) fn start(config: &Config, reserved: usize, drain: Period) -> Result<Self, HostError> {
         let address = config.listen.get();
-        let listener = proxy::bind(address, 1024, false).map_err(|cause| HostError::Bind { address, cause })?;
+        let listener = net::bind(address, 1024, false).map_err(|cause| HostError::Bind { address, cause })?;
         let address = listener.local_addr().map_err(|cause| HostError::Bind { address, cause })?;
         let cpus = cpus(config, reserved);
         let options = options(config, reserved, &cpus)?;
-        // one thread is the model's own; several are a pool's
+        // a single thread is the model's own; several form a pool that pins itself
         let cpus = if options.threads() == 1 { cpus } else { Vec::new() };
         let mut models: Vec<Arc<dyn Servable>> = Vec::new();
         for (at, wanted) in config.wanted().enumerate() {
@@ -105,7 +105,7 @@ impl Hosted {
         Ok(Self { address, catalogue, stop, thread })
     }
 
-    /// Where it serves.
+    /// The address it serves on.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -115,16 +115,16 @@ impl Hosted {
         Models(self.catalogue.clone())
     }
 
-    /// Whether its thread has ended on its own, which it should not.
+    /// Whether its thread has ended unexpectedly.
     pub(super) fn has_failed(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Takes no more calls, waits for those that are being answered, and ends.
+    /// Takes no more calls, waits for the calls in flight, and ends.
     ///
     /// # Errors
     ///
-    /// What its thread ended with.
+    /// The error with which its thread ended.
     pub(super) fn stop(self) -> io::Result<()> {
         self.stop.cancel();
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the engine's thread panicked")))
@@ -145,56 +145,56 @@ impl Models {
     ///
     /// # Errors
     ///
-    /// A line for each one that is not: its name, its version, and why.
+    /// One line for each model that is not: its name, its version, and the reason.
     pub(super) fn readiness(&self) -> Result<(), String> {
         self.0.readiness()
     }
 }
 
 fn hosted_model(served: &dyn Servable) -> HostedModel {
-    let (about, standing) = (served.about(), served.standing());
-    let fallback = |fallback: &Fallback| HostedFallback { reason: fallback.reason.label(), told: fallback.told.clone() };
+    let (about, placement) = (served.about(), served.placement());
+    let fallback = |fallback: &Fallback| HostedFallback { reason: fallback.cause.label(), told: fallback.detail.clone() };
     HostedModel {
         name: about.name.clone(),
         version: about.version.clone(),
         executor: about.executor,
-        device: standing.device.clone(),
-        device_name: standing.device_name.clone(),
-        precision: standing.precision,
+        device: placement.device.clone(),
+        device_name: placement.device_name.clone(),
+        precision: placement.precision,
         ready: served.is_ready(),
-        fallback: standing.fallback.as_ref().map(fallback),
-        fault: standing.fault.clone(),
+        fallback: placement.fallback.as_ref().map(fallback),
+        fault: placement.fault.clone(),
     }
 }
 
-fn load(config: &Config, wanted: &Wanted<'_>, options: &Options) -> Result<Model, HostError> {
+fn load(config: &Config, wanted: &Wanted<'_>, options: &ModelOptions) -> Result<Model, HostError> {
     let (name, path) = (wanted.name.clone(), wanted.path.display().to_string());
     let model = read(config, wanted.path, options).map_err(|cause| HostError::Model { name, path, cause })?;
-    if let (Some(refused), Executor::Auto) = (model.refused(), config.executor) {
-        tracing::warn!(model = wanted.name, %refused, "has no plan and is run by tract, call by call");
+    if let (Some(node), Backend::Auto) = (model.unsupported(), config.executor) {
+        tracing::warn!(model = wanted.name, refused = %node, "has no plan and is run by tract, call by call");
     }
-    tell(&wanted.name, &model.standing());
+    tell(&wanted.name, &model.placement());
     Ok(model)
 }
 
-/// Says where a model was put, if that is not a GPU though one was looked for. That there is no driver is the machine's, not the
-/// model's: it is said once.
-fn tell(model: &str, standing: &Standing) {
+/// Logs why a model runs on the CPU although a GPU was looked for. A missing driver concerns the machine, not the model, so it is
+/// logged once.
+fn tell(model: &str, placement: &Placement) {
     static NO_DRIVER: Once = Once::new();
-    match &standing.fallback {
+    match &placement.fallback {
         None => {}
-        Some(fallback) if fallback.reason == Reason::NoDriver => NO_DRIVER.call_once(|| {
-            tracing::info!(reason = fallback.reason.label(), "device auto: models run on the processor: {}", fallback.told);
+        Some(fallback) if fallback.cause == FallbackCause::NoDriver => NO_DRIVER.call_once(|| {
+            tracing::info!(reason = fallback.cause.label(), "device auto: models run on the processor: {}", fallback.detail);
         }),
         Some(fallback) => {
-            tracing::warn!(model, reason = fallback.reason.label(), "runs on the processor: {}", fallback.told);
+            tracing::warn!(model, reason = fallback.cause.label(), "runs on the processor: {}", fallback.detail);
         }
     }
 }
 
 type ReadError = Box<dyn std::error::Error + Send + Sync>;
 
-fn read(config: &Config, path: &Path, options: &Options) -> Result<Model, ReadError> {
+fn read(config: &Config, path: &Path, options: &ModelOptions) -> Result<Model, ReadError> {
     use lapwing_engine::onnx::Graph;
     use lapwing_engine::quant::calibration::Calibration;
 
@@ -202,15 +202,12 @@ fn read(config: &Config, path: &Path, options: &Options) -> Result<Model, ReadEr
     let mut options = options.clone();
     if let Some(file) = config.calibration.on() {
         options.plan.precision = Calibration::read(file.path())?.precision(&graph)?;
-        #[cfg(feature = "cuda")]
-        if let Some(wish) = &mut options.gpu {
-            wish.precision = lapwing_engine::gpu::Precision::calibrated(&options.plan.precision);
-        }
+        options.gpu = options.gpu.map(|request| request.calibrated(&options.plan.precision));
     }
     Ok(Model::new(graph, &options)?)
 }
 
-/// To which processors the engine's threads are held.
+/// The processors to which the engine's threads are pinned.
 fn cpus(config: &Config, reserved: usize) -> Vec<usize> {
     use crate::settings::Cpus;
 
@@ -218,13 +215,13 @@ fn cpus(config: &Config, reserved: usize) -> Vec<usize> {
     let count = if config.threads == 0 { usable.len().saturating_sub(reserved) } else { config.threads };
     match &config.cpus {
         Cpus::These(numbers) => numbers.clone(),
-        // away from the data plane, whose threads the system then puts elsewhere
+        // the last processors: the system then keeps the data plane's threads on the others
         Cpus::Auto if reserved > 0 && count > 0 && count + reserved <= usable.len() => usable[usable.len() - count..].to_vec(),
         Cpus::Auto => Vec::new(),
     }
 }
 
-fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, HostError> {
+fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<ModelOptions, HostError> {
     use lapwing_engine::cpu::{self, threads::Threads};
 
     let count = match (config.threads, cpus.len()) {
@@ -234,38 +231,25 @@ fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, 
     };
     let threads = Threads::new(count, cpus).map_err(|e| HostError::Threads(e.to_string()))?;
     let plan = cpu::Options { threads: Arc::new(threads), precision: config.precision.into(), ..cpu::Options::default() };
-    Ok(Options {
-        by: by(config),
-        plan,
-        #[cfg(feature = "cuda")]
-        gpu: wish(config)?,
-    })
+    Ok(ModelOptions { backend: config.executor, plan, gpu: device_request(config)? })
 }
 
-/// What is asked of a GPU.
+/// The request for a GPU; `None` where models run on the CPU.
 ///
 /// # Errors
 ///
-/// [`HostError::Device`] where a device was asked for by name and cannot be used: nothing runs elsewhere then.
-#[cfg(feature = "cuda")]
-fn wish(config: &Config) -> Result<Option<Wish>, HostError> {
+/// [`HostError::Device`] where the configuration names a device that cannot be used: nothing runs elsewhere then.
+fn device_request(config: &Config) -> Result<Option<DeviceRequest>, HostError> {
     let directory = config.cuda_lib_dir.on().map(crate::settings::Folder::path);
     let precision = config.precision.into();
     match config.device {
         Device::Cpu => Ok(None),
-        // tract runs on the processor only
-        Device::Auto if config.executor == Executor::Tract => Ok(None),
-        Device::Auto => Ok(Some(Wish::auto(directory, precision))),
-        device @ Device::Cuda(ordinal) => match Wish::device(directory, ordinal, precision) {
-            Ok(wish) => Ok(Some(wish)),
+        // tract runs on the CPU only
+        Device::Auto if config.executor == Backend::Tract => Ok(None),
+        Device::Auto => Ok(DeviceRequest::auto(directory, precision)),
+        device @ Device::Cuda(ordinal) => match DeviceRequest::device(directory, ordinal, precision) {
+            Ok(request) => Ok(Some(request)),
             Err(error) => Err(HostError::Device { device, reason: error.to_string() }),
         },
-    }
-}
-
-const fn by(config: &Config) -> By {
-    match config.executor {
-        Executor::Auto => By::Auto,
-        Executor::Tract => By::Tract,
     }
 }

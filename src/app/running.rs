@@ -10,12 +10,13 @@ use crossbeam_queue::ArrayQueue;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
 use super::hosted::{HostError, Hosted};
-use crate::attribution::otlp::Ours;
+use crate::attribution::otlp::OwnTraces;
 use crate::config::Loaded;
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
+use crate::net::{self, Target};
 use crate::protocol::{TokenizerError, Tokenizers};
-use crate::proxy::{self, Parts};
+use crate::proxy::Parts;
 use crate::settings::{Bind, ConfigCell, Switch};
 
 /// Closed ledgers that may wait for the aggregator, which looks every 20 ms: enough for 200,000 requests a second.
@@ -104,19 +105,17 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
 
     let counters = Arc::new(Counters::default());
     let labels = Arc::new(Labels::new(config.metrics.max_routes, config.metrics.max_models, UPSTREAMS));
-    let rules = Arc::new(data::rules(config));
-    let ours = Arc::new(Ours::new(TraceMark::random()));
+    let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
-    let target = data::target(&config.upstream);
+    let target = Target::from(&config.upstream);
     let tokenizers = Tokenizers::load(&config.protocol)?;
 
     let control = Control {
-        loaded: loaded.clone(),
+        config: whole.clone(),
         listeners: control::Listeners { admin, otlp_grpc, otlp_http },
         counters: counters.clone(),
         labels: labels.clone(),
-        rules: rules.clone(),
         ours: ours.clone(),
         queue: queue.clone(),
         target: target.clone(),
@@ -194,7 +193,7 @@ fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
 }
 
 fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {
-    proxy::bind(to.get(), 128, false).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
+    net::bind(to.get(), 128, false).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
 }
 
 fn receiver(key: &'static str, to: &Switch<Bind>) -> Result<Option<TcpListener>, StartError> {

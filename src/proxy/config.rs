@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::amend::AmendOptions;
-use crate::settings::{Checks, Period, Size, Switch};
+use crate::settings::{Checks, Period, Section, Size, Switch};
 
 /// What is spoken to the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,9 +84,8 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Reports what is out of range.
-    pub fn check(&self, checks: &mut Checks) {
+impl Section for Config {
+    fn check(&self, checks: &mut Checks) {
         const MOMENT: Period = Period::from_millis(1);
         const DAY: Period = Period::from_secs(86_400);
         checks.range("connect_timeout", &self.connect_timeout, MOMENT..=Period::from_secs(600));

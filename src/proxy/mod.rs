@@ -6,15 +6,13 @@ mod connection;
 mod error;
 mod exchange;
 mod layer;
-mod listen;
 mod stack;
 mod upstream;
 
 pub use config::{Config, TraceSampling, UpstreamProtocol};
+pub use connection::{ConnectionSettings, Parts, serve};
 pub use error::Error;
 pub use error::response::{ERROR_FIELD, Verdict};
 pub use exchange::in_flight::Observer;
 pub use exchange::profiler::{Profiler, Reports};
 pub use layer::trace::Tracing;
-pub use listen::{ConnectionSettings, Parts, bind, serve};
-pub use upstream::Target;

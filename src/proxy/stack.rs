@@ -41,7 +41,7 @@ pub(crate) fn stack(
     recorder: &Arc<Recorder>,
     meter: Arc<Meter>,
     shared: Arc<Shared>,
-) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static {
+) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + use<> {
     ServiceBuilder::new()
         .layer(buffered_response::WholeLayer) // waits for bodies whose length is still to be known; outside ledger, whose guard they need
         .layer(ledger::layer(recorder.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted

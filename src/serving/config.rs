@@ -1,16 +1,15 @@
-//! What can be set about the engine: which models, where they are served, and how they are run.
+//! The section `engine` of the configuration: the models, where they are served, and how they are run.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{Bind, Checks, Cpus, File, Folder, Period, Size, Switch};
-use lapwing_engine::{Precision, batch};
+use crate::settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, Size, Switch};
+use lapwing_engine::{Backend, Device, Precision, batch};
 
-/// The version of a model that names none.
+/// The version of a model without one.
 const VERSION: &str = "1";
 
 /// The section `engine`.
@@ -19,23 +18,23 @@ const VERSION: &str = "1";
 pub struct Config {
     /// An ONNX file, served under the file's name without its ending. Default off.
     pub model: Switch<File>,
-    /// More of them, each under a name, or a name and a version: `fraud`, `fraud@2`.
+    /// More ONNX files, each under a name, or a name and a version: `fraud`, `fraud@2`.
     pub models: BTreeMap<String, PathBuf>,
-    /// Where they are served: the Open Inference Protocol by REST and gRPC. Default `127.0.0.1:8081`.
+    /// Where models are served: the Open Inference Protocol by REST and gRPC. Default `127.0.0.1:8081`.
     pub listen: Bind,
-    /// What they run on. Default `auto`.
+    /// The device that models run on. Default `auto`.
     pub device: Device,
-    /// What runs them. Default `auto`.
-    pub executor: Executor,
-    /// In what numbers. Default `fp32`.
+    /// What runs models. Default `auto`.
+    pub executor: Backend,
+    /// The number format of products. Default `fp32`.
     pub precision: Precision,
     /// A folder in which the driver's and CUDA's libraries are looked for before the system's. Default off.
     pub cuda_lib_dir: Switch<Folder>,
-    /// Ranges for 8 bits, as `lapwing engine quantize` writes them. Default off: each row its own range.
+    /// Ranges for `int8`, as `lapwing engine quantize` writes them. Default off: a range per row.
     pub calibration: Switch<File>,
     /// Threads of a forward pass. Default 0: as many as there are processors besides the data plane's; 0 to 1024.
     pub threads: usize,
-    /// To which processors they are held. Default `auto`: beside the proxy, the last; alone, none.
+    /// The processors to which threads are pinned. Default `auto`: beside the proxy, the last ones; alone, none.
     pub cpus: Cpus,
     /// How batches are formed. Default `adaptive`.
     pub policy: Policy,
@@ -43,91 +42,26 @@ pub struct Config {
     pub min_wait: Period,
     /// How long it waits for others at most. Default 5 ms; 0 to 1 min.
     pub max_wait: Period,
-    /// Tokens of a batch, or rows where a model has none; a larger call runs alone. Default 16,384; 1 to 16,777,216.
+    /// The most tokens of a batch (rows, if the model has no tokens); a larger call runs alone. Default 16,384; 1 to 16,777,216.
     pub max_batch_tokens: usize,
-    /// Calls of a batch. Default 256; 1 to 65,536.
+    /// The most calls of a batch. Default 256; 1 to 65,536.
     pub max_batch_calls: usize,
-    /// Calls that may wait; more are refused. Default 1024; 1 to 1,000,000.
+    /// The most waiting calls; more are refused. Default 1024; 1 to 1,000,000.
     pub queue: usize,
-    /// A request's body. Default 64 MiB; 1 KiB to 4 GiB.
+    /// The largest body of a request. Default 64 MiB; 1 KiB to 4 GiB.
     pub max_body: Size,
-    /// When a request that names no time of its own is given up. Default off.
+    /// The timeout of requests that name none. Default off.
     pub timeout: Switch<Period>,
-}
-
-/// What models run on. Text: `auto`, `cpu`, `cuda` (the same as `cuda:0`), `cuda:1`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Device {
-    /// The first GPU where one takes the model, else the processor.
-    #[default]
-    Auto,
-    /// The processor.
-    Cpu,
-    /// The GPU of this number, 0 to 255, and nothing else.
-    Cuda(usize),
-}
-
-impl TryFrom<String> for Device {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl FromStr for Device {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        // u8 takes a sign, which is no number of a device
-        let number = text.strip_prefix("cuda:").filter(|number| number.bytes().all(|b| b.is_ascii_digit()));
-        match (text, number.and_then(|number| number.parse::<u8>().ok())) {
-            ("auto", _) => Ok(Self::Auto),
-            ("cpu", _) => Ok(Self::Cpu),
-            ("cuda", _) => Ok(Self::Cuda(0)),
-            (_, Some(number)) => Ok(Self::Cuda(number.into())),
-            _ => Err("must be auto, cpu, cuda, or cuda and a number up to 255, as in cuda:1".into()),
-        }
-    }
-}
-
-impl From<Device> for String {
-    fn from(device: Device) -> Self {
-        device.to_string()
-    }
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(number) => write!(f, "cuda:{number}"),
-        }
-    }
-}
-
-/// What runs models.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Executor {
-    /// A model's plan where it has one, else tract.
-    #[default]
-    Auto,
-    /// Tract, plan or not.
-    Tract,
 }
 
 /// How batches are formed. Text: `adaptive`, or `fixed:8`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Policy {
-    /// By what calls cost, and waiting only as long as it pays.
+    /// By the cost of calls, waiting only as long as it pays.
     #[default]
     Adaptive,
-    /// In order of arrival: so many calls, or what has come when the oldest has waited for `max_wait`.
+    /// In order of arrival: this many calls, or those waiting when the oldest has waited for `max_wait`.
     Fixed(usize),
 }
 
@@ -167,7 +101,7 @@ impl Default for Config {
             models: BTreeMap::new(),
             listen: Bind::loopback(8081),
             device: Device::default(),
-            executor: Executor::default(),
+            executor: Backend::default(),
             precision: Precision::default(),
             cuda_lib_dir: Switch::Off,
             calibration: Switch::Off,
@@ -235,9 +169,12 @@ impl Config {
             queue_calls: self.queue,
         }
     }
+}
 
-    /// Reports what is out of range, and models that have one name.
-    pub fn check(&self, checks: &mut Checks) {
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] = &[("models", Form::Named(&Form::Text))];
+
+    fn check(&self, checks: &mut Checks) {
         checks.range("threads", &self.threads, 0..=1024);
         checks.range("min_wait", &self.min_wait, Period::from_secs(0)..=Period::from_secs(60));
         checks.range("max_wait", &self.max_wait, Period::from_secs(0)..=Period::from_secs(60));
@@ -280,20 +217,20 @@ impl Config {
 }
 
 impl Config {
-    /// Reports what the device, the executor and the precision cannot do for one another.
+    /// Reports combinations of device, executor and precision that exclude one another.
     fn check_where(&self, checks: &mut Checks) {
         let (device, executor) = (self.device, self.executor);
         let precision = self.precision.name();
-        if matches!(device, Device::Cuda(_)) && !cfg!(feature = "cuda") {
+        if matches!(device, Device::Cuda(_)) && !lapwing_engine::HAS_CUDA {
             checks.fault("device", device, "is not in this build, which was made without the feature cuda");
         }
-        if matches!(device, Device::Cuda(_)) && executor == Executor::Tract {
+        if matches!(device, Device::Cuda(_)) && executor == Backend::Tract {
             checks.fault("device", device, "is for plans alone, and executor is tract");
         }
-        if executor == Executor::Tract && self.precision != Precision::Fp32 {
+        if executor == Backend::Tract && self.precision != Precision::Fp32 {
             checks.fault("precision", precision, "is for plans alone, and executor is tract");
         }
-        if self.precision.is_gpus() && !cfg!(feature = "cuda") {
+        if self.precision.is_gpus() && !lapwing_engine::HAS_CUDA {
             checks.fault("precision", precision, "is for a GPU alone, and this build was made without the feature cuda");
         }
         if device == Device::Cpu && self.precision.is_gpus() {

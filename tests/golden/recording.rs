@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use lapwing::attribution::{Aggregator, IncomingSpan, Join, Polled, Statistics, merge_polled};
+use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings, Polled, Statistics, merge_polled};
 use lapwing::export::{Limits, Surfaces};
 use lapwing::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use lapwing::metrics::{Config, Counter, Counters, Labels, Registry};
+use lapwing::settings::ConfigHandle;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -91,7 +92,7 @@ impl Recording {
             let polled = polled.of(&ledger, at(clock.load(Relaxed)), MAX_AGE_NS).unwrap_or_default();
             merge_polled(ledger, traced, polled)
         });
-        let join = Join { max_pending: 40, max_spans_per_exchange: 24, max_orphan_spans: 30, ..Join::default() };
+        let join = JoinSettings { max_pending: 40, max_spans_per_exchange: 24, max_orphan_spans: 30, ..JoinSettings::default() };
         let aggregator = Aggregator::with_merge(join, counters.clone(), merge);
         Self { registry, counters, labels, statistics, aggregator, now_ms }
     }
@@ -138,11 +139,11 @@ impl Recording {
         Surfaces {
             registry: self.registry,
             counters: self.counters,
-            config: Arc::default(),
+            config: ConfigHandle::fixed(serde_json::Value::Null),
             engine: Arc::new(Vec::new),
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             draining: CancellationToken::new(),
-            limits: Limits { queue: 4096, pending: 40, orphan_spans: 30 },
+            limits: ConfigHandle::fixed(Limits { queue: 4096, pending: 40, orphan_spans: 30 }),
             started_unix_ns: WALL_UNIX_NS,
             started: at(0),
         }

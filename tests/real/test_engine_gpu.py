@@ -332,8 +332,8 @@ def test_the_mlp_is_three_kernels(batch, precision, binary, mlp):
     assert kernels.count("quantize_rows") == bytes_made and len(kernels) - bytes_made == 3, kernels
 
 
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
-@pytest.mark.parametrize("shape", [(1, 16), (32, 128)])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("tf32", marks=pytest.mark.long), "fp16"])
+@pytest.mark.parametrize("shape", [(1, 16), pytest.param((32, 128), marks=pytest.mark.long)])
 @pytest.mark.parametrize("file", ["minilm.onnx", "minilm_decomposed.onnx"])
 def test_minilm_is_46_kernels(file, shape, precision, binary, minilm, models_folder):
     path = models_folder / file

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
 
 use crate::ledger::Stamp;
+use crate::net::Socket;
 use crate::proxy::connection::lazy_deadline::Watch;
 use crate::proxy::connection::meter::Meter;
 use crate::proxy::error::response::refusal;
@@ -27,24 +27,6 @@ const SMALL: usize = 2048;
 const LINGER_IDLE: Duration = Duration::from_secs(2);
 /// A client that was answered amid its request may send on for this long.
 const LINGER: Duration = Duration::from_secs(30);
-
-/// A TCP or Unix connection.
-#[derive(Debug)]
-pub(crate) enum Socket {
-    /// TCP.
-    Tcp(TcpStream),
-    /// Unix domain.
-    Unix(UnixStream),
-}
-
-macro_rules! on_socket {
-    ($socket:expr, $s:ident => $call:expr) => {
-        match $socket {
-            Socket::Tcp($s) => $call,
-            Socket::Unix($s) => $call,
-        }
-    };
-}
 
 /// What only the client's side does.
 #[derive(Debug)]
@@ -118,7 +100,7 @@ impl Metered {
                 client.ahead = None;
                 break;
             }
-            let n = ready!(on_socket!(&mut self.socket, s => Pin::new(s).poll_write(cx, &bytes[*at..])))?;
+            let n = ready!(Pin::new(&mut self.socket).poll_write(cx, &bytes[*at..]))?;
             *at += n;
             self.meter.on_write(Stamp::now());
         }
@@ -155,7 +137,7 @@ impl Metered {
         let mut space = [0; 8192];
         for _ in 0..32 {
             let mut buf = ReadBuf::new(&mut space);
-            match on_socket!(&mut self.socket, s => Pin::new(s).poll_read(cx, &mut buf)) {
+            match Pin::new(&mut self.socket).poll_read(cx, &mut buf) {
                 Poll::Ready(Ok(())) if !buf.filled().is_empty() => self.meter.on_read(),
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
                 Poll::Pending => {
@@ -211,7 +193,7 @@ impl Metered {
 impl AsyncRead for Metered {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        match on_socket!(&mut self.socket, s => Pin::new(s).poll_read(cx, buf)) {
+        match Pin::new(&mut self.socket).poll_read(cx, buf) {
             Poll::Ready(Ok(())) => {
                 if buf.filled().len() > before {
                     if self.client.is_some() && self.meter.last_read().is_none() {
@@ -237,7 +219,7 @@ impl AsyncWrite for Metered {
             return Poll::Ready(Ok(buf.len())); // hyper's bare refusal, for which ours has gone out
         }
         let before = self.before_write();
-        let result = on_socket!(&mut self.socket, s => Pin::new(s).poll_write(cx, buf));
+        let result = Pin::new(&mut self.socket).poll_write(cx, buf);
         match self.after_write(cx, before, &result) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => result,
@@ -252,9 +234,9 @@ impl AsyncWrite for Metered {
         let before = self.before_write();
         let mut small = ArrayVec::<u8, SMALL>::new();
         let result = if bufs.iter().try_for_each(|b| small.try_extend_from_slice(b)).is_ok() {
-            on_socket!(&mut self.socket, s => Pin::new(s).poll_write(cx, &small))
+            Pin::new(&mut self.socket).poll_write(cx, &small)
         } else {
-            on_socket!(&mut self.socket, s => Pin::new(s).poll_write_vectored(cx, bufs))
+            Pin::new(&mut self.socket).poll_write_vectored(cx, bufs)
         };
         match self.after_write(cx, before, &result) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -263,7 +245,7 @@ impl AsyncWrite for Metered {
     }
 
     fn is_write_vectored(&self) -> bool {
-        on_socket!(&self.socket, s => s.is_write_vectored())
+        self.socket.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -275,7 +257,7 @@ impl AsyncWrite for Metered {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.client.as_ref().is_none_or(|client| client.lingering.is_none()) {
-            ready!(on_socket!(&mut self.socket, s => Pin::new(s).poll_shutdown(cx)))?;
+            ready!(Pin::new(&mut self.socket).poll_shutdown(cx))?;
         }
         if self.meter.is_unread() { self.poll_linger(cx) } else { Poll::Ready(Ok(())) }
     }

@@ -4,3 +4,6 @@ pub(crate) mod client_waits;
 pub(crate) mod lazy_deadline;
 pub(crate) mod meter;
 pub(crate) mod metered;
+mod serve;
+
+pub use serve::{ConnectionSettings, Parts, serve};

@@ -50,12 +50,11 @@ pub(crate) async fn exchange(
 
 async fn connect(shared: &Shared, live: &Arc<Live>) -> Result<Link, Error> {
     let began = Stamp::now();
-    let config = &live.recorder.config;
-    let connected = shared.target.connect(config.connect_timeout.get()).await;
+    let connected = super::connect(shared, live).await;
     live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
     let socket = connected?;
     live.recorder.counters.bump(Counter::UpstreamConnected);
-    Link::open(socket, config).await
+    Link::open(socket, &live.recorder.config).await
 }
 
 type Failed = (Error, Option<Box<Request<RequestBody>>>);

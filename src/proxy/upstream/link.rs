@@ -15,11 +15,12 @@ use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 
 use crate::ledger::Stamp;
+use crate::net::Socket;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::config::Config;
 use crate::proxy::connection::lazy_deadline::Watch;
 use crate::proxy::connection::meter::Meter;
-use crate::proxy::connection::metered::{Metered, Socket};
+use crate::proxy::connection::metered::Metered;
 use crate::proxy::error::Error;
 
 /// A connection that carries one request at a time.

@@ -5,7 +5,6 @@ mod h1;
 mod link;
 mod mux;
 mod pool;
-mod target;
 mod upgrade;
 
 use std::future::Future;
@@ -15,17 +14,16 @@ use std::task::{Context, Poll};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use hyper::upgrade::OnUpgrade;
-use tokio_util::task::TaskTracker;
 
 pub(crate) use h1::explain_body;
 pub(crate) use link::Link;
 pub(crate) use mux::{CONNECTION_WINDOW, STREAM_WINDOW};
 pub(crate) use pool::Pool;
-pub use target::Target;
 
 use super::config::UpstreamProtocol;
 use super::error::Error;
 use crate::ledger::{ExchangeKind, Outcome, Stamp};
+use crate::net::{ConnectError, Socket, Target, Tasks};
 use crate::proxy::body::request::{Gate, RequestBody};
 use crate::proxy::body::response::ResponseBody;
 use crate::proxy::exchange::grpc::grpc_outcome;
@@ -38,7 +36,7 @@ use mux::Mux;
 pub(crate) struct Shared {
     pub(crate) target: Target,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) tasks: TaskTracker,
+    pub(crate) tasks: Tasks,
 }
 
 /// The upstream as one client connection sees it.
@@ -108,6 +106,15 @@ async fn over_h1(shared: Arc<Shared>, call: Call) -> Result<Response<ResponseBod
         return Ok(response.map(|body| ResponseBody::upstream(body, None, head)));
     }
     Ok(response.map(|body| ResponseBody::upstream(body, Some((link, shared.pool.clone())), head)))
+}
+
+/// Connects to the upstream, within `connect_timeout`.
+async fn connect(shared: &Shared, live: &Live) -> Result<Socket, Error> {
+    let (target, limit) = (&shared.target, live.recorder.config.connect_timeout.get());
+    target.connect(limit).await.map_err(|error| match error {
+        ConnectError::Io(cause) => Error::Connect { upstream: target.to_string(), cause },
+        ConnectError::Timeout(limit) => Error::ConnectTimeout { upstream: target.to_string(), limit },
+    })
 }
 
 fn refuse_tunnel(request: &Request<RequestBody>) -> Result<(), Error> {

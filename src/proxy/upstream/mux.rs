@@ -11,8 +11,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
-use super::Shared;
 use super::h1::{explain, overdue, patience};
+use super::{Shared, connect};
 use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::proxy::body::request::RequestBody;
@@ -21,7 +21,6 @@ use crate::proxy::connection::meter::Meter;
 use crate::proxy::connection::metered::Metered;
 use crate::proxy::error::Error;
 use crate::proxy::exchange::in_flight::Live;
-use crate::proxy::listen::Tasks;
 
 /// A stream's window: what a slow reader lets the other side send ahead.
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
@@ -80,12 +79,12 @@ impl Mux {
             return Ok((sender.clone(), true));
         }
         let began = Stamp::now();
-        let connected = shared.target.connect(limit).await;
+        let connected = connect(shared, live).await;
         live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
         let socket = connected?;
         live.recorder.counters.bump(Counter::UpstreamConnected);
         let io = TokioIo::new(Metered::upstream(socket, Arc::new(Meter::default())));
-        let (sender, connection) = http2::Builder::new(Tasks(shared.tasks.clone()))
+        let (sender, connection) = http2::Builder::new(shared.tasks.clone())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(u32::try_from(live.recorder.config.max_header_bytes.get()).unwrap_or(u32::MAX))

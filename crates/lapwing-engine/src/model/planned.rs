@@ -1,28 +1,27 @@
-//! A model run by its plan: calls are laid end to end, without padding, and run as one batch.
+//! A model run by its plan: calls are concatenated without padding and run as one batch.
 
 use bytes::Bytes;
 
-use super::on::{Fault, Memory, On};
-use super::{Ran, Work};
+use super::executor::{Fault, Memory, PlanExecutor};
+use super::{BatchResult, Work};
 use crate::EngineError;
 use crate::clock::Stamp;
-use crate::cpu::embed::EmbedError;
-use crate::cpu::{Batch, Executor, Input, RunError};
+use crate::exec::{Batch, IdError, Input, RunError};
 use crate::plan::{Lookup, Op, Plan, Rows, Size, Type};
 use crate::tensor::{Datatype, Port, Tensor};
 
 /// A plan that is ready.
 #[derive(Debug)]
 pub(super) struct Planned {
-    on: On,
-    /// The input that says which tokens count, if one does.
+    executor: PlanExecutor,
+    /// The input that is the attention mask, if there is one.
     mask: Option<usize>,
-    /// Tokens that a sequence may have.
+    /// The most tokens of a sequence.
     longest: usize,
     flops: Flops,
 }
 
-/// FLOPs of a batch: so many for each sequence, each token, and each square of a sequence's length. A plan's are of that form.
+/// The FLOPs of a batch are linear in its sequences, its tokens, and the squares of its sequences' lengths.
 #[derive(Clone, Copy, Debug)]
 struct Flops {
     batch: u64,
@@ -41,7 +40,7 @@ impl Flops {
     }
 }
 
-/// What a thread keeps from batch to batch.
+/// The buffers that a thread reuses from batch to batch.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     memory: Memory,
@@ -50,7 +49,7 @@ pub(super) struct Buffers {
     outputs: Vec<Vec<f32>>,
 }
 
-/// One input of all calls, end to end.
+/// One input of all calls, concatenated.
 #[derive(Debug)]
 enum Column {
     F32(Vec<f32>),
@@ -60,27 +59,22 @@ enum Column {
 }
 
 impl Planned {
-    pub(super) fn new(on: On) -> Self {
-        let plan = on.plan();
+    pub(super) fn new(executor: PlanExecutor) -> Self {
+        let plan = executor.plan();
         let (mask, longest, flops) = (plan.mask(), plan.longest().unwrap_or(usize::MAX), Flops::of(plan));
-        Self { on, mask, longest, flops }
+        Self { executor, mask, longest, flops }
     }
 
-    pub(super) const fn plan(&self) -> &Plan {
-        self.on.plan()
+    pub(super) fn plan(&self) -> &Plan {
+        self.executor.plan()
     }
 
-    /// Where it runs.
-    pub(super) const fn on(&self) -> &On {
-        &self.on
+    /// What runs it.
+    pub(super) const fn executor(&self) -> &PlanExecutor {
+        &self.executor
     }
 
-    /// The processor's executor, if that is what runs it.
-    pub(super) fn executor(&self) -> Option<&Executor> {
-        self.on.on_cpu()
-    }
-
-    /// Holds a call's tensors, which fit their ports, against one another.
+    /// Checks that a call's tensors, which fit their ports, fit one another.
     pub(super) fn accept(&self, tensors: &[Tensor]) -> Result<Work, EngineError> {
         let plan = self.plan();
         let (mut rows, mut length) = (None, None);
@@ -113,28 +107,27 @@ impl Planned {
         Ok(Work { rows, executed: executed.tokens, useful: useful.tokens, flops })
     }
 
-    /// Runs calls; outputs that are not wanted may come without elements.
+    /// Runs calls; outputs that are not wanted may be empty.
     pub(super) fn run(
         &self,
         buffers: &mut Buffers,
         ports: &[Port],
         calls: &[&[Tensor]],
         wanted: &[bool],
-    ) -> Result<Ran, EngineError> {
+    ) -> Result<BatchResult, EngineError> {
         let began = Stamp::now();
         let Buffers { memory, offsets, inputs, outputs } = buffers;
         self.lay(calls, offsets, inputs);
         let given: smallvec::SmallVec<[Input<'_>; 4]> = inputs.iter().map(Column::input).collect();
         let laid = Stamp::now();
         let batch = Batch { offsets, inputs: &given };
-        self.on.run(memory, &batch, wanted, outputs).map_err(|fault| match fault {
-            Fault::Batch(error) => told(&error, self.plan()),
-            #[cfg(feature = "cuda")]
+        self.executor.run(memory, &batch, wanted, outputs).map_err(|fault| match fault {
+            Fault::Batch(error) => input_error(&error, self.plan()),
             Fault::Engine(error) => error,
         })?;
         let done = Stamp::now();
         let cut = self.cut(ports, calls, outputs);
-        Ok(Ran {
+        Ok(BatchResult {
             outputs: cut,
             preprocessing_ns: laid.since(began),
             forward_ns: done.since(laid),
@@ -142,24 +135,23 @@ impl Planned {
         })
     }
 
-    /// The parts of `runs` runs on a GPU; `None` where it runs on none.
-    #[cfg(feature = "cuda")]
-    pub(super) fn pieces(
+    /// How long the parts of `runs` runs take on a GPU; `None` where the plan runs on none.
+    pub(super) fn timings(
         &self,
         buffers: &mut Buffers,
         calls: &[&[Tensor]],
         runs: usize,
     ) -> Result<Option<crate::gpu::RunTimings>, EngineError> {
-        let Some(executor) = self.on.on_gpu() else { return Ok(None) };
+        let Some(executor) = self.executor.on_gpu() else { return Ok(None) };
         let Buffers { memory, offsets, inputs, .. } = buffers;
         self.lay(calls, offsets, inputs);
         let given: smallvec::SmallVec<[Input<'_>; 4]> = inputs.iter().map(Column::input).collect();
         let (batch, wanted) = (Batch { offsets, inputs: &given }, vec![true; self.plan().outputs.len()]);
-        let pieces = executor.time_steps(&mut memory.gpu, &batch, &wanted, runs);
-        pieces.map(Some).map_err(|error| EngineError::Run { reason: error.to_string() })
+        let timings = executor.time_steps(&mut memory.gpu, &batch, &wanted, runs);
+        timings.map(Some).map_err(|error| EngineError::Run { reason: error.to_string() })
     }
 
-    /// Lays the calls' tensors end to end.
+    /// Concatenates the calls' tensors.
     fn lay(&self, calls: &[&[Tensor]], offsets: &mut Vec<usize>, inputs: &mut Vec<Column>) {
         let plan = self.plan();
         offsets.clear();
@@ -188,7 +180,7 @@ impl Planned {
         (rows, tokens.and_then(|(_, tensor)| tensor.shape.get(1).copied()).unwrap_or(1))
     }
 
-    /// Cuts the outputs into those of each call.
+    /// Splits the outputs among the calls.
     fn cut(&self, ports: &[Port], calls: &[&[Tensor]], outputs: &[Vec<f32>]) -> Vec<Vec<Tensor>> {
         let plan = self.plan();
         let mut at: smallvec::SmallVec<[usize; 4]> = plan.outputs.iter().map(|_| 0).collect();
@@ -212,9 +204,9 @@ impl Planned {
     }
 }
 
-/// A fault of a run; ids that a table does not have are the caller's.
-fn told(error: &RunError, plan: &Plan) -> EngineError {
-    let RunError::Id(EmbedError::Id { table, .. }) = error else {
+/// The error of a run; an id that its table does not have is the caller's fault.
+fn input_error(error: &RunError, plan: &Plan) -> EngineError {
+    let RunError::Id(IdError { table, .. }) = error else {
         return EngineError::Run { reason: error.to_string() };
     };
     let tables = plan.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });
@@ -225,7 +217,7 @@ fn told(error: &RunError, plan: &Plan) -> EngineError {
     EngineError::input(ids.map_or("inputs", |port| &port.name), error.to_string())
 }
 
-/// How many elements are not zero.
+/// The number of elements that are not zero.
 fn not_zero(elements: &[u8], kind: Datatype) -> usize {
     elements.chunks_exact(kind.bytes()).filter(|element| element.iter().any(|byte| *byte != 0)).count()
 }
@@ -249,7 +241,7 @@ impl Column {
         }
     }
 
-    /// Takes elements out of little-endian bytes.
+    /// Decodes little-endian elements.
     fn fill<'a>(&mut self, pieces: impl Iterator<Item = &'a Bytes>) {
         match self {
             Self::F32(data) => elements(data, pieces, f32::from_le_bytes),

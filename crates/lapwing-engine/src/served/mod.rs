@@ -1,5 +1,5 @@
-//! A served model: calls wait in its queue, and one thread of its own takes them out in batches and runs them. The forward pass
-//! itself may use several threads more.
+//! A served model: calls wait in its queue, and its own thread takes them out in batches and runs them. The forward pass itself may
+//! use more threads.
 
 mod state;
 #[cfg(test)]
@@ -18,23 +18,23 @@ use smallvec::SmallVec;
 use self::state::State;
 use self::worker::Worker;
 use super::EngineError;
-use super::batch::{Config, Cost, Item, Queue, Refused};
-use super::model::{Model, Work};
-use super::service::{About, Answer, Call, CallError, Pending, Servable, Standing};
-use super::tensor::Tensor;
+use crate::batch::{Config, Cost, Item, Queue, QueueError};
 use crate::clock::Stamp;
+use crate::model::{Model, Work};
+use crate::service::{About, Answer, Call, CallError, Pending, Placement, Servable};
+use crate::tensor::Tensor;
 
 /// A call that waits.
 #[derive(Debug)]
 struct Waiter {
     inputs: Vec<Tensor>,
-    /// The outputs that are wanted, by their place in the model.
+    /// The wanted outputs, by their index in the model.
     outputs: SmallVec<[usize; 4]>,
     work: Work,
     answer: oneshot::Sender<Result<Answer, CallError>>,
 }
 
-/// A model with its queue and its thread. The thread ends when this is dropped, after the calls that wait.
+/// A model with its queue and its thread. Dropping it ends the thread, after the waiting calls.
 #[derive(Debug)]
 pub struct Served {
     about: About,
@@ -45,11 +45,11 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts the thread, which warms the model up and then takes calls. `cpu` is the processor to which it is held, if to one.
+    /// Starts the thread, which warms the model up and then takes calls. `cpu` pins the thread to this processor.
     ///
     /// # Errors
     ///
-    /// Where the operating system gives no thread.
+    /// If the operating system starts no thread.
     pub fn start(name: &str, version: &str, model: Model, config: Config, cpu: Option<usize>) -> io::Result<Self> {
         Self::start_in(State::default(), name, version, model, config, cpu)
     }
@@ -59,7 +59,7 @@ impl Served {
             name: name.to_owned(),
             version: version.to_owned(),
             executor: model.executor(),
-            refused: model.refused().map(ToString::to_string),
+            unsupported: model.unsupported().map(ToString::to_string),
             inputs: model.inputs().to_vec(),
             outputs: model.outputs().to_vec(),
         };
@@ -87,7 +87,7 @@ impl Served {
         self.queue.waiting()
     }
 
-    /// Takes no more calls, and waits until those that wait are answered.
+    /// Closes the queue and blocks until the waiting calls are answered.
     pub fn stop(&self) {
         self.state.set_warm(false);
         self.queue.close();
@@ -112,19 +112,18 @@ impl Served {
         let item = Item {
             payload: Waiter { inputs: call.inputs, outputs, work, answer },
             cost: Cost { rows: work.rows, tokens },
-            lane: 0,
             arrived: Stamp::now(),
             deadline: call.deadline,
         };
         self.queue.push(item).map_err(|refused| match refused {
-            Refused::Full { waiting } => CallError::Full { waiting },
+            QueueError::Full { waiting } => CallError::Full { waiting },
             // a device that fails closes the queue
-            Refused::Closed => self.state.fault().unwrap_or_else(|| CallError::NotReady { reason: "is being stopped".into() }),
+            QueueError::Closed => self.state.fault().unwrap_or_else(|| CallError::NotReady { reason: "is being stopped".into() }),
         })?;
         Ok(receiver)
     }
 
-    /// The places of the outputs of these names.
+    /// The indices of the outputs with these names.
     fn wanted(&self, names: &[String]) -> Result<SmallVec<[usize; 4]>, CallError> {
         let outputs = &self.about.outputs;
         if names.is_empty() {
@@ -151,8 +150,8 @@ impl Servable for Served {
         &self.about
     }
 
-    fn standing(&self) -> Arc<Standing> {
-        self.state.ended().cloned().unwrap_or_else(|| self.model.standing())
+    fn placement(&self) -> Arc<Placement> {
+        self.state.ended().cloned().unwrap_or_else(|| self.model.placement())
     }
 
     fn is_ready(&self) -> bool {
@@ -168,7 +167,7 @@ impl Servable for Served {
     }
 }
 
-/// What a caller is told of a fault.
+/// The error that a caller gets.
 fn told(error: &EngineError) -> CallError {
     match error {
         EngineError::Input { tensor, reason } => CallError::Input { tensor: tensor.clone(), reason: reason.clone() },
@@ -179,7 +178,7 @@ fn told(error: &EngineError) -> CallError {
 }
 
 fn hold(cpu: Option<usize>) {
-    if let Some(Err(error)) = cpu.map(super::cpu::threads::pin) {
+    if let Some(Err(error)) = cpu.map(crate::cpu::threads::pin) {
         tracing::warn!(%error, "the model's thread runs where the system puts it");
     }
 }

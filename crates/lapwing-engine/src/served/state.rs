@@ -1,17 +1,17 @@
-//! What a served model's thread tells those who call: whether it is warm, and whether its device has failed for good.
+//! The state that a served model's thread shares with callers: whether the model is warm, and whether its device has failed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::service::{CallError, Standing};
+use crate::service::{CallError, Placement};
 
 /// Shared by the thread and the callers.
 #[derive(Debug, Default)]
 pub(super) struct State {
     warm: AtomicBool,
-    /// How the model stood when its device failed: nothing leads out of it.
-    ended: OnceLock<Arc<Standing>>,
-    /// What each run fails with, as if the device had said it.
+    /// The placement when the device failed; it is final.
+    ended: OnceLock<Arc<Placement>>,
+    /// Tests only: the device error with which every run fails.
     #[cfg(test)]
     pub(super) breaks: parking_lot::Mutex<Option<String>>,
 }
@@ -26,17 +26,17 @@ impl State {
         self.warm.store(is_warm, Ordering::Release);
     }
 
-    /// Keeps how the model stood when its device failed. Gives whether this is the first time.
-    pub(super) fn end(&self, standing: &Standing, reason: &str) -> bool {
-        self.ended.set(Arc::new(Standing { fault: Some(reason.to_owned()), ..standing.clone() })).is_ok()
+    /// Records the placement when the device failed. Returns whether this is the first failure.
+    pub(super) fn end(&self, placement: &Placement, reason: &str) -> bool {
+        self.ended.set(Arc::new(Placement { fault: Some(reason.to_owned()), ..placement.clone() })).is_ok()
     }
 
-    /// How the model stands if its device has failed.
-    pub(super) fn ended(&self) -> Option<&Arc<Standing>> {
+    /// The placement if the device has failed.
+    pub(super) fn ended(&self) -> Option<&Arc<Placement>> {
         self.ended.get()
     }
 
-    /// What every call is told once the device has failed.
+    /// The error of every call once the device has failed.
     pub(super) fn fault(&self) -> Option<CallError> {
         let reason = self.ended.get()?.fault.clone()?;
         Some(CallError::Device { reason })

@@ -1,0 +1,173 @@
+//! What a plan's nodes cost at the widths at which a device holds their numbers: as the plan's accounting has it, but with half
+//! precision at two bytes, and the weights of products in 8 bits at one, with a scale of four for each column. What rows and
+//! columns are padded with does not count, nor do copies that a kernel needs for itself: they are no part of the work.
+
+use super::executor::Executor;
+use super::layout::Kind;
+use super::lower::{PreparedPlan, Program, Step};
+
+use crate::UnsupportedNode;
+use crate::exec::{ExecutionCost, GpuPrecision, Precision};
+use crate::plan::{Node, Op, Plan, Size, ValueId, WeightId, Widths};
+
+/// The widths at which a device holds a plan's numbers.
+struct Stored<'a> {
+    plan: &'a Plan,
+    prepared: &'a PreparedPlan,
+}
+
+impl Widths for Stored<'_> {
+    fn value(&self, id: ValueId) -> usize {
+        self.prepared.stored[id.0].kind.bytes()
+    }
+
+    fn weight(&self, node: &Node, id: WeightId) -> (usize, usize) {
+        let weights = &self.prepared.weights;
+        match &node.op {
+            Op::Gemm { weight, .. } if *weight == id => match weights.product(id) {
+                Some(Kind::S8) => (1, 4),
+                kind => (kind.map_or(4, Kind::bytes), 0),
+            },
+            Op::Embed { tables, .. } if tables.iter().any(|(table, _)| *table == id) => {
+                (weights.table(id).map_or(4, Kind::bytes), 0)
+            }
+            _ => Widths::weight(self.plan, node, id),
+        }
+    }
+}
+
+/// What a plan costs whose program for batches of `size` is known.
+fn execution_cost(
+    plan: &Plan,
+    prepared: &PreparedPlan,
+    program: &Program,
+    precision: &GpuPrecision,
+    size: Size,
+) -> ExecutionCost {
+    ExecutionCost {
+        weight_bytes: prepared.weights.bytes(),
+        arena_bytes: program.layout.arena_bytes(),
+        kernels: program.steps.len(),
+        ..ExecutionCost::count(plan, size, &Stored { plan, prepared }, |at, node| {
+            product_precision(node, at, prepared, program, precision)
+        })
+    }
+}
+
+/// The number format of a node's products; single precision where it has none.
+fn product_precision(node: &Node, at: usize, prepared: &PreparedPlan, program: &Program, precision: &GpuPrecision) -> Precision {
+    match &node.op {
+        // by what its numbers are: that a few rows are multiplied without tensor cores is the kernel's own choice
+        Op::Gemm { weight, .. } => match prepared.weights.product(*weight) {
+            Some(Kind::S8) => Precision::Int8,
+            Some(Kind::F16) => Precision::Fp16,
+            _ if precision.is_tf32() => Precision::Tf32,
+            _ => Precision::Fp32,
+        },
+        // heads of odd sizes are multiplied in single precision, whatever they are stored in
+        Op::Attention { .. } => {
+            let is_half = |step: &Step| matches!(step, Step::Launch(launch) if launch.node == at && launch.kernel.module == "attention_mma");
+            if program.steps.iter().any(is_half) { Precision::Fp16 } else { Precision::Fp32 }
+        }
+        _ => Precision::Fp32,
+    }
+}
+
+impl Executor {
+    /// What the plan costs for batches of this size, all outputs wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`UnsupportedNode`] with a node that no kernel does at this size.
+    pub fn execution_cost(&self, size: Size) -> Result<ExecutionCost, UnsupportedNode> {
+        let program = self.program(size, &vec![true; self.plan().outputs.len()])?;
+        Ok(execution_cost(self.plan(), self.prepared(), &program, self.precision(), size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::{Target, route};
+    use crate::plan::{Cost, Rows};
+    use crate::tests::plans::{every, plans};
+
+    fn account(name: &str, precision: &GpuPrecision, size: Size) -> (Plan, ExecutionCost) {
+        let (_, plan) = plans(name);
+        let mut prepared = PreparedPlan::new(&plan, precision, &Target::ASSUMED).unwrap();
+        let (capacity, all) = (route::capacity(&plan, size), vec![true; plan.outputs.len()]);
+        let program = route::program(&mut prepared, &plan, capacity, &all, &Target::ASSUMED).unwrap();
+        let account = execution_cost(&plan, &prepared, &program, precision, size);
+        (plan, account)
+    }
+
+    #[test]
+    fn single_precision_costs_what_the_plan_says() {
+        for name in every() {
+            for size in [Size::uniform(1, 5), Size::uniform(17, 9)] {
+                for precision in [GpuPrecision::Fp32, GpuPrecision::Tf32] {
+                    let (plan, account) = account(&name, &precision, size);
+                    assert_eq!(account.total, plan.total(size), "{name}");
+                    let costs: Vec<Cost> = plan.nodes.iter().map(|node| plan.cost(node, size)).collect();
+                    assert_eq!(account.nodes.iter().map(|(_, cost)| *cost).collect::<Vec<_>>(), costs);
+                    let is_product = |node: &Node| matches!(node.op, Op::Gemm { .. });
+                    for (node, (got, _)) in plan.nodes.iter().zip(&account.nodes) {
+                        let tf32 = is_product(node) && precision == GpuPrecision::Tf32;
+                        assert_eq!(*got == Precision::Tf32, tf32, "{name} {}", node.name);
+                    }
+                    assert!(account.kernels >= plan.nodes.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn narrow_numbers_are_fewer_bytes_and_as_many_operations() {
+        let mut fewer = 0;
+        for name in every() {
+            let size = Size::uniform(3, 7);
+            let [exact, half, bytes] = [GpuPrecision::Fp32, GpuPrecision::Fp16, GpuPrecision::Int8(Vec::new())]
+                .map(|precision| account(&name, &precision, size).1);
+            for other in [&half, &bytes] {
+                assert_eq!(other.total.cost.flops, exact.total.cost.flops, "{name}");
+                assert!(other.total.cost.bytes <= exact.total.cost.bytes && other.total.min_bytes <= exact.total.min_bytes);
+                fewer += usize::from(2 * other.total.min_bytes < exact.total.min_bytes * 4 / 3);
+            }
+        }
+        assert!(fewer > 8, "{fewer}");
+    }
+
+    /// Three products of an MLP by hand.
+    #[test]
+    fn products_are_counted_as_they_are_stored() {
+        let size = Size::uniform(9, 1);
+        let [(plan, half), (_, bytes)] =
+            [GpuPrecision::Fp16, GpuPrecision::Int8(Vec::new())].map(|precision| account("mlp-3", &precision, size));
+        for (at, node) in plan.nodes.iter().enumerate() {
+            let Op::Gemm { x, weight, bias, residual: None, .. } = &node.op else { continue };
+            let (k, n) = (plan.weight(*weight).rows, plan.weight(*weight).width);
+            let is_output = |id: ValueId| plan.outputs.iter().any(|port| port.value == id);
+            let value = |id: ValueId| {
+                assert_eq!(plan.value(id).rows, Rows::Batch);
+                9 * plan.value(id).width * if is_output(id) || plan.value(id).width == 1 { 4 } else { 2 }
+            };
+            let carried = value(*x) + value(node.output) + if bias.is_some() { 4 * n } else { 0 };
+            assert_eq!(half.nodes[at].1.bytes, (carried + 2 * k * n) as u64, "{}", node.name);
+            let weight = if k >= 32 && n >= 8 { k * n + 4 * n } else { 2 * k * n };
+            assert_eq!(bytes.nodes[at].1.bytes, (carried + weight) as u64, "{}", node.name);
+            let int8 = if k >= 32 && n >= 8 { Precision::Int8 } else { Precision::Fp16 };
+            assert_eq!((half.nodes[at].0, bytes.nodes[at].0), (Precision::Fp16, int8));
+        }
+    }
+
+    #[test]
+    fn attention_multiplies_in_what_its_kernel_does() {
+        let of = |precision: GpuPrecision| {
+            let (plan, account) = account("bert-post-1", &precision, Size::uniform(2, 9));
+            let at = plan.nodes.iter().position(|node| matches!(node.op, Op::Attention { .. })).unwrap();
+            account.nodes[at].0
+        };
+        assert_eq!(of(GpuPrecision::Fp16), Precision::Fp16);
+        assert_eq!(of(GpuPrecision::Tf32), Precision::Fp32);
+    }
+}

@@ -1,0 +1,283 @@
+//! `lapwing engine bench`: times a model's forward passes one by one, and compares them with the machine's peaks.
+
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "rows of a GPU"))]
+mod rows;
+mod runs_on;
+mod table;
+#[cfg(test)]
+mod tests;
+#[cfg(not(feature = "cuda"))]
+mod without_gpu;
+#[cfg(not(feature = "cuda"))]
+use without_gpu as gpu;
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use self::rows::{ColdStart, Row, Run};
+use self::runs_on::Machine;
+use super::cli::{BenchArgs, Products};
+use super::error::ToolError;
+use super::machine;
+use super::shapes::{Asked, Shape};
+use super::synthetic_inputs;
+use crate::ledger::Stamp;
+use lapwing_engine::cpu;
+use lapwing_engine::cpu::threads::Threads;
+use lapwing_engine::exec::CpuPrecision;
+use lapwing_engine::gpu::DeviceRequest;
+use lapwing_engine::model::{ModelOptions, Workspace};
+use lapwing_engine::onnx::Graph;
+use lapwing_engine::plan::Plan;
+use lapwing_engine::quant::calibration::Calibration;
+use lapwing_engine::tensor::Tensor;
+use lapwing_engine::{Backend, Device, Model, Precision};
+use lapwing_engine::{fuse, lower};
+
+const BATCH: &[u64] = &[1, 32];
+const LENGTH: &[u64] = &[64];
+/// The least number of timed forward passes of a case.
+const LEAST_RUNS: usize = 5;
+/// Forward passes before a case is timed.
+const WARM_RUNS: usize = 3;
+const SEED: u64 = 17;
+
+/// Inputs that take turns, so that a call does not find its inputs in the caches.
+const TURNS: usize = 16;
+/// The most bytes of all of them.
+const TURNS_BYTES: usize = 64 << 20;
+
+/// Measures the requested cases and writes each row when it is measured.
+pub(super) fn run(args: &BenchArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
+    check(args)?;
+    let asked = Requested::of(args)?;
+    for count in counts(args) {
+        let threads = machine::threads(count, args.cpus.as_ref())?;
+        let is_on_gpu = machine::apart(&threads, args.cpus.as_ref(), || group(args, &asked, &threads, out))?;
+        if is_on_gpu {
+            break; // one thread launches its work, whatever their number
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of threads, without duplicates.
+fn counts(args: &BenchArgs) -> Vec<usize> {
+    let mut counts: Vec<usize> = args.threads.iter().map(|count| usize::try_from(*count).unwrap_or(usize::MAX)).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+/// Refuses a combination of arguments that would run elsewhere, or in another number format, than its rows would say.
+fn check(args: &BenchArgs) -> Result<(), ToolError> {
+    if args.calibration.is_some() && args.precision != Precision::Int8 {
+        return Err(ToolError::argument("calibration", "needs --precision int8"));
+    }
+    if args.executor == Backend::Tract && args.precision != Precision::Fp32 {
+        let name = args.precision.name();
+        return Err(ToolError::argument("precision", format!("{name} needs a plan; tract runs models in fp32 alone")));
+    }
+    match args.device {
+        Device::Cuda(_) if !lapwing_engine::HAS_CUDA => {
+            let reason = "is not in this build, which was made without the feature cuda";
+            Err(ToolError::argument("device", format!("{} {reason}", args.device)))
+        }
+        Device::Cuda(_) if args.executor == Backend::Tract => {
+            Err(ToolError::argument("device", format!("{} is for plans alone, and executor is tract", args.device)))
+        }
+        Device::Cuda(_) if counts(args) != [1] => {
+            Err(ToolError::argument("threads", format!("{:?}: one thread launches the work of {}", args.threads, args.device)))
+        }
+        Device::Cpu if matches!(args.precision, Precision::Tf32 | Precision::Fp16) => {
+            Err(ToolError::argument("precision", format!("{} is for a GPU alone, and device is cpu", args.precision.name())))
+        }
+        Device::Cpu if args.cuda_lib_dir.is_some() => {
+            Err(ToolError::argument("cuda-lib-dir", "is of no use while device is cpu"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The request for a GPU; made once, whatever the numbers of threads.
+struct Requested {
+    gpu: Option<DeviceRequest>,
+    /// How long that took: a cold start includes it.
+    took_ns: u64,
+}
+
+impl Requested {
+    fn of(args: &BenchArgs) -> Result<Self, ToolError> {
+        let began = Stamp::now();
+        let gpu = device_request(args)?;
+        Ok(Self { gpu, took_ns: began.elapsed() })
+    }
+}
+
+/// The request for a GPU; `None` where the model runs on the CPU. The tests' emulated device is refused: it is never measured.
+fn device_request(args: &BenchArgs) -> Result<Option<DeviceRequest>, ToolError> {
+    let directory = args.cuda_lib_dir.as_deref();
+    let precision = args.precision.into();
+    let request = match args.device {
+        Device::Cpu => None,
+        // tract runs on the CPU only
+        Device::Auto if args.executor == Backend::Tract => None,
+        Device::Auto => DeviceRequest::auto(directory, precision),
+        Device::Cuda(ordinal) => {
+            let fault = |reason: String| ToolError::argument("device", format!("{}: {reason}", args.device));
+            let request = DeviceRequest::device(directory, ordinal, precision).map_err(|error| fault(error.to_string()))?;
+            if let Some(name) = request.emulated_name() {
+                return Err(ToolError::told(format!("device: {} is {name}, which is never measured", args.device)));
+            }
+            Some(request)
+        }
+    };
+    let is_own = args.gemm == Products::Own;
+    Ok(request.map(|request| if is_own { request.with_own_kernels() } else { request }))
+}
+
+/// Measures all cases with these threads; returns whether a GPU ran them.
+fn group(args: &BenchArgs, asked: &Requested, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<bool, ToolError> {
+    let plan = cpu::Options { threads: Arc::clone(threads), ..cpu::Options::default() };
+    let mut workspace = Workspace::default();
+    let loaded = Loaded::new(args, asked, plan.clone())?;
+    let model = &loaded.model;
+    let sizes = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };
+    let shapes = sizes.shapes(model)?;
+    let first = forward(model, &mut workspace, &loaded.inputs(shapes[0], SEED)?)?;
+    let placement = model.placement();
+    let mut machine = Machine::of(&loaded, &plan)?;
+    let run = Run {
+        model: super::name_of(&args.model),
+        device: placement.device.clone(),
+        device_name: placement.device_name.clone(),
+        executor: model.executor(),
+        precision: model.precision(),
+        threads: if machine.is_gpu() { 1 } else { threads.count() },
+        cpu_flags: machine::cpu_flags(),
+    };
+    let peaks_row = machine.row(&run, &plan)?;
+    let cold = ColdStart::new(&run, shapes[0], loaded.load_ns, first);
+    if args.json {
+        super::line(out, &peaks_row)?;
+        super::line(out, &cold)?;
+    } else {
+        table::head(&run, &peaks_row, &cold, model, out)?;
+    }
+    let mut one = HashMap::new();
+    for shape in shapes {
+        let turns = loaded.turns(shape, args.samples || machine.is_gpu())?;
+        let times = times(model, &mut workspace, &turns, args.seconds)?;
+        let case = machine.case(&loaded, &mut workspace, shape, &turns[0], args.samples)?;
+        if model.placement() != placement {
+            let fallback = model.placement().fallback.as_ref().map_or(String::new(), |fallback| fallback.detail.clone());
+            return Err(ToolError::told(format!("{} failed, and nothing else is measured instead: {fallback}", run.device)));
+        }
+        let mut sorted = times.clone();
+        sorted.sort_unstable();
+        let p50 = machine::percentile(&sorted, 0.5);
+        if shape.batch == 1 {
+            one.insert(shape.length, p50);
+        }
+        let mut row = Row::new(&run, shape, &sorted, &case.work, one.get(&shape.length).copied());
+        row.samples_us = args.samples.then(|| times.iter().map(|ns| *ns as f64 / 1e3).collect());
+        row.on_gpu = case.on_gpu;
+        if args.json { super::line(out, &row)? } else { table::row(&row, out)? }
+    }
+    Ok(machine.is_gpu())
+}
+
+/// A loaded model, with its graph.
+struct Loaded {
+    model: Model,
+    graph: Graph,
+    /// The plan of a model that tract runs; it describes the inputs.
+    other: Option<Plan>,
+    load_ns: u64,
+}
+
+impl Loaded {
+    fn new(args: &BenchArgs, asked: &Requested, mut plan: cpu::Options) -> Result<Self, ToolError> {
+        let began = Stamp::now();
+        let graph = Graph::read(&args.model)?;
+        let copy = graph.clone();
+        if args.precision == Precision::Int8 {
+            plan.precision = match &args.calibration {
+                Some(file) => Calibration::read(file).and_then(|found| found.precision(&graph)).map_err(ToolError::told)?,
+                None => args.precision.into(),
+            };
+        }
+        let calibrated = |request: DeviceRequest| match &plan.precision {
+            CpuPrecision::Fp32 => request,
+            CpuPrecision::Int8(_) => request.calibrated(&plan.precision),
+        };
+        let options = ModelOptions { backend: args.executor, gpu: asked.gpu.clone().map(calibrated), plan: plan.clone() };
+        let model = Model::new(graph, &options)?;
+        let load_ns = asked.took_ns + began.elapsed();
+        if model.precision() != args.precision.name() {
+            return Err(elsewhere(args.precision, &model));
+        }
+        let other = if model.plan().is_some() { None } else { lowered(&copy) };
+        Ok(Self { model, graph: copy, other, load_ns })
+    }
+
+    fn inputs(&self, shape: Shape, seed: u64) -> Result<Vec<Tensor>, ToolError> {
+        let mut inputs = synthetic_inputs::inputs(self.model.inputs(), self.model.plan().or(self.other.as_ref()), shape, seed);
+        self.model.accept(&mut inputs)?;
+        Ok(inputs)
+    }
+
+    /// Inputs that take turns: as many as their size allows if each call needs fresh ones, else one.
+    fn turns(&self, shape: Shape, are_fresh: bool) -> Result<Vec<Vec<Tensor>>, ToolError> {
+        let first = self.inputs(shape, SEED)?;
+        let bytes: usize = first.iter().map(|tensor| tensor.data.len()).sum();
+        let count = if are_fresh { (TURNS_BYTES / bytes.max(1)).clamp(2, TURNS) } else { 1 };
+        let rest = (1..count).map(|turn| self.inputs(shape, SEED + turn as u64));
+        std::iter::once(Ok(first)).chain(rest).collect()
+    }
+}
+
+/// The error that the model would run in another number format than requested.
+fn elsewhere(asked: Precision, model: &Model) -> ToolError {
+    let placement = model.placement();
+    let why = match (&placement.fallback, model.unsupported()) {
+        (Some(fallback), _) => fallback.detail.clone(),
+        (None, Some(refused)) => refused.to_string(),
+        (None, None) => format!("it is run in {}", placement.precision),
+    };
+    ToolError::argument("precision", format!("{} cannot be had on {}: {why}", asked.name(), placement.device))
+}
+
+fn lowered(graph: &Graph) -> Option<Plan> {
+    let mut plan = lower::lower(&graph.typed).ok()?;
+    fuse::fuse(&mut plan);
+    Some(plan)
+}
+
+/// Runs one forward pass and returns its time in nanoseconds, without concatenating inputs and splitting outputs.
+fn forward(model: &Model, workspace: &mut Workspace, inputs: &[Tensor]) -> Result<u64, ToolError> {
+    Ok(model.run(workspace, &[inputs])?.forward_ns)
+}
+
+/// Times of forward passes in their order, after some warm-up passes.
+fn times(model: &Model, workspace: &mut Workspace, turns: &[Vec<Tensor>], seconds: f64) -> Result<Vec<u64>, ToolError> {
+    let budget_ns = (seconds * 1e9) as u64;
+    let mut turns = turns.iter().cycle();
+    let mut pass = || turns.next().map_or(Ok(0), |inputs| forward(model, workspace, inputs));
+    let began = Stamp::now();
+    for run in 0.. {
+        if run >= WARM_RUNS && began.elapsed() >= budget_ns / 10 {
+            break;
+        }
+        pass()?;
+    }
+    let mut times = Vec::with_capacity(1 << 16);
+    let began = Stamp::now();
+    while times.len() < LEAST_RUNS || began.elapsed() < budget_ns {
+        times.push(pass()?);
+    }
+    Ok(times)
+}

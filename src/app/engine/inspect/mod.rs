@@ -1,0 +1,201 @@
+//! `lapwing engine inspect`: describes a model's file, what runs it, and its cost by shape. It runs nothing.
+
+#[cfg(feature = "cuda")]
+mod launches;
+mod listing;
+mod plan_json;
+#[cfg(test)]
+mod tests;
+#[cfg(not(feature = "cuda"))]
+mod without_gpu;
+#[cfg(not(feature = "cuda"))]
+use without_gpu as launches;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::cli::InspectArgs;
+use super::error::ToolError;
+use super::numbers::{si, whole};
+use super::shapes::{Asked, Shape};
+use lapwing_engine::model::ModelOptions;
+use lapwing_engine::onnx::Graph;
+use lapwing_engine::plan::{Arena, Plan, Size};
+use lapwing_engine::tensor::Port;
+use lapwing_engine::{Device, Model, UnsupportedNode};
+
+const BATCH: &[u64] = &[1, 32];
+const LENGTH: &[u64] = &[16, 128];
+
+/// The description of a model.
+#[derive(Debug, Serialize)]
+struct About {
+    model: String,
+    opset: i64,
+    producer: String,
+    operators: BTreeMap<String, usize>,
+    executor: &'static str,
+    refused: Option<Why>,
+    parameters: u64,
+    parameter_bytes: u64,
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
+    shapes: Vec<Costs>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, Serialize)]
+struct Why {
+    node: String,
+    operator: String,
+    reason: String,
+}
+
+/// An input or output; -1 stands for a length that calls choose.
+#[derive(Debug, Serialize)]
+struct Tensor {
+    name: String,
+    datatype: &'static str,
+    shape: Vec<i64>,
+}
+
+/// The cost of a batch; what is unknown without a plan is `null`.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Costs {
+    batch: usize,
+    length: Option<usize>,
+    flops: Option<u64>,
+    other_ops: Option<u64>,
+    bytes: Option<u64>,
+    min_bytes: Option<u64>,
+    arena_bytes: Option<u64>,
+    /// FLOPs per byte.
+    arithmetic_intensity: Option<f64>,
+}
+
+/// Writes the requested description to `out`.
+pub(super) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
+    let graph = Graph::read(&args.model)?;
+    let asked = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };
+    let model = Model::new(graph.clone(), &ModelOptions::default())?;
+    let shapes = asked.shapes(&model)?;
+    let costs = shapes.iter().map(|shape| match model.plan() {
+        Some(plan) => planned(plan, *shape),
+        None => {
+            let flops = graph.flops(shape.batch, shape.length.unwrap_or(1));
+            Costs { batch: shape.batch, length: shape.length, flops, ..Costs::default() }
+        }
+    });
+    let parameters = model.plan().map_or_else(|| graph.parameters(), Plan::parameters);
+    let about = About {
+        model: super::name_of(&args.model),
+        opset: graph.opset,
+        producer: graph.producer.clone(),
+        operators: graph.operators.iter().cloned().collect(),
+        executor: model.executor(),
+        refused: model.unsupported().map(why),
+        parameters,
+        parameter_bytes: 4 * parameters,
+        inputs: model.inputs().iter().map(tensor).collect(),
+        outputs: model.outputs().iter().map(tensor).collect(),
+        shapes: costs.collect(),
+    };
+    let on_gpu = matches!(args.device, Device::Cuda(_));
+    if on_gpu && !args.plan {
+        return Err(ToolError::argument("device", "cuda is told of with --plan"));
+    }
+    match (args.plan, args.json) {
+        (false, true) => super::line(out, &about),
+        (true, true) => {
+            let plan = plan_of(&model)?;
+            let more = if on_gpu { launches::fields(plan, shapes[0], args)? } else { serde_json::Map::new() };
+            plan_json::write(&about, plan, shapes[0], more, out)
+        }
+        (plan, false) => {
+            write_facts(&about, &graph.operators, out)?;
+            match (plan, model.plan()) {
+                (true, Some(plan)) if on_gpu => {
+                    listing::write(plan, shapes[0], out)?;
+                    launches::table(plan, shapes[0], args, out)
+                }
+                (true, Some(plan)) => listing::write(plan, shapes[0], out),
+                (true, None) if on_gpu => plan_of(&model).map(drop),
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+/// The plan that `--plan --json` asks for.
+fn plan_of(model: &Model) -> Result<&Plan, ToolError> {
+    let refused = || model.unsupported().map_or_else(String::new, UnsupportedNode::to_string);
+    model.plan().ok_or_else(|| ToolError::argument("plan", format!("the model has none: {}", refused())))
+}
+
+fn size(shape: Shape) -> Size {
+    Size::uniform(shape.batch, shape.length.unwrap_or(1))
+}
+
+fn planned(plan: &Plan, shape: Shape) -> Costs {
+    let total = plan.total(size(shape));
+    let cost = total.cost;
+    Costs {
+        batch: shape.batch,
+        length: shape.length,
+        flops: Some(cost.flops),
+        other_ops: Some(cost.other_ops),
+        bytes: Some(cost.bytes),
+        min_bytes: Some(total.min_bytes),
+        arena_bytes: Some(Arena::new(plan, size(shape)).bytes() as u64),
+        arithmetic_intensity: (cost.bytes > 0).then(|| cost.flops as f64 / cost.bytes as f64),
+    }
+}
+
+fn why(refused: &UnsupportedNode) -> Why {
+    Why { node: refused.node.clone(), operator: refused.operator.clone(), reason: refused.reason.clone() }
+}
+
+fn tensor(port: &Port) -> Tensor {
+    let length = |length: &Option<usize>| length.and_then(|length| i64::try_from(length).ok()).unwrap_or(-1);
+    Tensor { name: port.name.clone(), datatype: port.datatype.name(), shape: port.shape.iter().map(length).collect() }
+}
+
+fn write_facts(about: &About, operators: &[(String, usize)], out: &mut dyn Write) -> Result<(), ToolError> {
+    let nodes: usize = operators.iter().map(|(_, count)| count).sum();
+    let named: Vec<String> = operators.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    let producer = if about.producer.is_empty() { String::new() } else { format!(", written by {}", about.producer) };
+    writeln!(out, "{}: opset {}{producer}", about.model, about.opset)?;
+    writeln!(out, "operators    {nodes}: {}", named.join(", "))?;
+    writeln!(out, "parameters   {} ({})", whole(about.parameters), si(about.parameter_bytes as f64, "B"))?;
+    for (what, tensors) in [("inputs", &about.inputs), ("outputs", &about.outputs)] {
+        let listed: Vec<String> = tensors.iter().map(|t| format!("{} {} {:?}", t.name, t.datatype, t.shape)).collect();
+        writeln!(out, "{what:<12} {}", listed.join(", "))?;
+    }
+    match &about.refused {
+        None => writeln!(out, "runs by      its plan")?,
+        Some(why) => writeln!(out, "runs by      tract; no plan for {} ({}): {}", why.node, why.operator, why.reason)?,
+    }
+    writeln!(
+        out,
+        "\n{:>6}{:>8}{:>15}{:>12}{:>12}{:>12}{:>12}{:>12}",
+        "batch", "length", "FLOPs", "other ops", "bytes", "min bytes", "arena", "FLOP/byte"
+    )?;
+    for costs in &about.shapes {
+        let amount = |amount: Option<u64>, unit: &str| amount.map_or("-".to_owned(), |amount| si(amount as f64, unit));
+        let length = costs.length.map_or("-".to_owned(), |length| length.to_string());
+        let flops = costs.flops.map_or("not counted".to_owned(), |flops| si(flops as f64, "FLOP"));
+        let intensity = costs.arithmetic_intensity.map_or("-".to_owned(), |share| format!("{share:.2}"));
+        writeln!(
+            out,
+            "{:>6}{length:>8}{flops:>15}{:>12}{:>12}{:>12}{:>12}{intensity:>12}",
+            costs.batch,
+            amount(costs.other_ops, ""),
+            amount(costs.bytes, "B"),
+            amount(costs.min_bytes, "B"),
+            amount(costs.arena_bytes, "B"),
+        )?;
+    }
+    Ok(())
+}
