@@ -1,0 +1,228 @@
+//! From the inbox to collectors that take, refuse, stumble, or are not there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, Uri};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use parking_lot::Mutex;
+use prost::Message;
+use tokio_util::sync::CancellationToken;
+
+use super::forwarder;
+use crate::attribution::Config;
+use crate::attribution::otlp::signal::{Encoding, Signal};
+use crate::attribution::otlp::tests::{fates, inbox, listener, request, span, triton};
+use crate::attribution::otlp::{Inbox, OwnTraces, serve_grpc, serve_http};
+use crate::ledger::{TraceId, TraceMark};
+use crate::metrics::{Counter, Counters};
+use crate::settings::{Collector, Secret};
+
+const THEIRS: TraceId = TraceId([7; 16]);
+
+/// A collector that answers by a script, then 200, and keeps what it took.
+#[derive(Clone, Default)]
+struct Sink {
+    script: Arc<Mutex<Vec<(StatusCode, &'static str)>>>,
+    taken: Arc<Mutex<Vec<(String, HeaderMap, Bytes)>>>,
+}
+
+async fn collect(State(sink): State<Sink>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some((status, retry_after)) = sink.script.lock().pop() {
+        return (status, [("retry-after", retry_after)]).into_response();
+    }
+    sink.taken.lock().push((uri.path().to_owned(), headers, body));
+    StatusCode::OK.into_response()
+}
+
+struct Setup {
+    inbox: Inbox,
+    counters: Arc<Counters>,
+    ours: Arc<OwnTraces>,
+    mark: TraceMark,
+}
+
+/// Lets `feed` fill the inbox, then drains the forwarder to `to`.
+async fn forward(to: &str, config: &Config, feed: impl FnOnce(&Setup)) -> Arc<Counters> {
+    let counters = Arc::new(Counters::default());
+    let mark = TraceMark::random();
+    let ours = Arc::new(OwnTraces::new(mark));
+    let headers = BTreeMap::from([("x-tenant".to_owned(), Secret::new("blue"))]);
+    let collector: Collector = to.parse().unwrap();
+    let (queue, draining) = forwarder(&collector, headers, config, ours.clone(), counters.clone()).unwrap();
+    let (inbox, _spans) = inbox(64, Some(queue), &counters);
+    let setup = Setup { inbox, counters: counters.clone(), ours, mark };
+    feed(&setup);
+    drop(setup);
+    draining.await;
+    counters
+}
+
+/// Feeds a collector that speaks HTTP: what it took.
+async fn to_http(script: &[(StatusCode, &'static str)], feed: impl FnOnce(&Setup)) -> (Sink, Arc<Counters>) {
+    let sink = Sink::default();
+    sink.script.lock().extend(script.iter().rev());
+    let (listener, address) = listener();
+    listener.set_nonblocking(true).unwrap();
+    let router = Router::new().fallback(collect).with_state(sink.clone());
+    let server = axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), router);
+    let (to, config) = (format!("http://{address}/otlp"), Config::default());
+    let counters = tokio::select! {
+        _ = async { server.await } => panic!("the collector ended"),
+        counters = forward(&to, &config, feed) => counters,
+    };
+    (sink, counters)
+}
+
+fn traces(spans: &[(TraceId, u8)]) -> Bytes {
+    request(spans.iter().map(|(trace, id)| span(*trace, *id, "forward")).collect()).encode_to_vec().into()
+}
+
+#[test]
+fn what_serves_and_forwards_can_be_spawned() {
+    fn spawnable<T: Send + 'static>(_: T) {}
+    let counters = Arc::new(Counters::default());
+    let ours = Arc::new(OwnTraces::new(TraceMark::random()));
+    let to = "grpc://[::1]:4317".parse().unwrap();
+    let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
+    let (inbox, _spans) = inbox(1, Some(queue), &counters);
+    spawnable(forwarding);
+    spawnable(serve_grpc(listener().0, inbox.clone(), 1, CancellationToken::new()));
+    spawnable(serve_http(listener().0, inbox, 1, CancellationToken::new()));
+}
+
+#[tokio::test]
+async fn every_signal_is_passed_on_as_it_came() {
+    // a field that nobody knows yet is kept
+    let unknown = [&traces(&[(THEIRS, 1)])[..], &[0xf8, 0x7f, 1]].concat();
+    let (sink, counters) = to_http(&[], |setup| {
+        setup.inbox.take(Signal::Traces, Encoding::Protobuf, unknown.clone().into()).unwrap();
+        setup.inbox.take(Signal::Traces, Encoding::Json, Bytes::from(triton())).unwrap();
+        setup.inbox.take(Signal::Metrics, Encoding::Protobuf, Bytes::from_static(b"metrics, unread")).unwrap();
+        setup.inbox.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"logs, unread")).unwrap();
+    })
+    .await;
+    let taken = sink.taken.lock().clone();
+    let of = |path: &str, content_type: &str| {
+        let found = taken.iter().filter(|(p, h, _)| p == path && h["content-type"] == content_type && h["x-tenant"] == "blue");
+        found.map(|(_, _, body)| body.to_vec()).collect::<Vec<_>>()
+    };
+    assert_eq!(of("/otlp/v1/traces", "application/x-protobuf"), [unknown]);
+    assert_eq!(of("/otlp/v1/traces", "application/json"), [triton()]);
+    assert_eq!(of("/otlp/v1/metrics", "application/x-protobuf"), [b"metrics, unread".to_vec()]);
+    assert_eq!(of("/otlp/v1/logs", "application/json"), [b"logs, unread".to_vec()]);
+    assert_eq!(fates(&counters), (4, 0));
+}
+
+#[tokio::test]
+async fn what_was_sampled_only_for_us_is_joined_and_not_passed_on() {
+    let (sink, counters) = to_http(&[], |setup| {
+        let (made, forced) = (setup.mark.make(), TraceId([9; 16]));
+        setup.ours.force(forced);
+        setup.inbox.take(Signal::Traces, Encoding::Protobuf, traces(&[(made, 1), (forced, 2)])).unwrap();
+        setup.inbox.take(Signal::Traces, Encoding::Protobuf, traces(&[(made, 3), (THEIRS, 4), (forced, 5)])).unwrap();
+    })
+    .await;
+    let taken = sink.taken.lock().clone();
+    assert_eq!(taken.len(), 1, "a request that is left empty is not passed on");
+    assert_eq!(ExportTraceServiceRequest::decode(taken[0].2.clone()).unwrap(), request(vec![span(THEIRS, 4, "forward")]));
+    assert_eq!((fates(&counters), counters.get(Counter::SpansReceived)), ((1, 0), 5));
+}
+
+#[tokio::test]
+async fn a_collector_that_stumbles_is_tried_again_and_one_that_refuses_is_not() {
+    let stumbles = [(StatusCode::SERVICE_UNAVAILABLE, "0"), (StatusCode::TOO_MANY_REQUESTS, "0")];
+    let sink = Sink::default();
+    sink.script.lock().extend(stumbles);
+    let (listener, address) = listener();
+    listener.set_nonblocking(true).unwrap();
+    let server = axum::serve(
+        tokio::net::TcpListener::from_std(listener).unwrap(),
+        Router::new().fallback(collect).with_state(sink.clone()),
+    );
+    let counters = Arc::new(Counters::default());
+    let to: Collector = format!("http://{address}").parse().unwrap();
+    let ours = Arc::new(OwnTraces::new(TraceMark::random()));
+    let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
+    let (inbox, _spans) = inbox(8, Some(queue), &counters);
+    inbox.take(Signal::Logs, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
+    tokio::select! {
+        _ = async { server.await } => panic!("the collector ended"),
+        () = forwarding => panic!("the queue is open"),
+        () = async { while fates(&counters) == (0, 0) { tokio::time::sleep(std::time::Duration::from_millis(20)).await } } => {}
+    }
+    assert_eq!((fates(&counters), sink.taken.lock().len()), ((1, 0), 1));
+    let (sink, counters) = to_http(&[(StatusCode::BAD_REQUEST, "0")], |setup| {
+        setup.inbox.take(Signal::Logs, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
+    })
+    .await;
+    assert_eq!((fates(&counters), sink.taken.lock().len()), ((0, 1), 0));
+}
+
+#[tokio::test]
+async fn a_dead_collector_and_a_full_queue_cost_messages_and_every_one_is_counted() {
+    for scheme in ["http", "grpc"] {
+        let (closed, address) = listener();
+        drop(closed);
+        let config = Config { forward_queue: 3, ..Config::default() };
+        let counters = forward(&format!("{scheme}://{address}"), &config, |setup| {
+            for _ in 0..5 {
+                setup.inbox.take(Signal::Metrics, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
+            }
+            assert_eq!(fates(&setup.counters), (0, 2), "no room for the last two");
+        })
+        .await;
+        assert_eq!(fates(&counters), (0, 5), "{scheme}");
+    }
+}
+
+#[tokio::test]
+async fn the_queue_is_bounded_in_bytes_too_and_a_forwarder_that_never_runs_counts_what_it_held() {
+    let counters = Arc::new(Counters::default());
+    let ours = Arc::new(OwnTraces::new(TraceMark::random()));
+    let to: Collector = "http://127.0.0.1:1".parse().unwrap();
+    let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
+    let (inbox, _spans) = inbox(8, Some(queue), &counters);
+    let body = Bytes::from(vec![0; 10 << 20]);
+    for _ in 0..4 {
+        inbox.take(Signal::Logs, Encoding::Protobuf, body.clone()).unwrap();
+    }
+    assert_eq!(fates(&counters), (0, 1), "32 MiB hold three");
+    drop(forwarding);
+    inbox.take(Signal::Logs, Encoding::Protobuf, Bytes::new()).unwrap();
+    assert_eq!(fates(&counters), (0, 5));
+}
+
+#[tokio::test]
+async fn a_grpc_collector_gets_protobuf_whatever_came() {
+    // our own receiver is the collector
+    let counters = Arc::new(Counters::default());
+    let (collector, mut spans) = inbox(64, None, &counters);
+    let (listener, address) = listener();
+    let stop = CancellationToken::new();
+    let serving = serve_grpc(listener, collector, 1 << 20, stop.clone());
+    let forwarding = async {
+        let ours_counters = forward(&format!("grpc://{address}"), &Config::default(), |setup| {
+            setup.inbox.take(Signal::Traces, Encoding::Json, Bytes::from(triton())).unwrap();
+            setup.inbox.take(Signal::Traces, Encoding::Protobuf, traces(&[(THEIRS, 1), (setup.mark.make(), 2)])).unwrap();
+            setup.inbox.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"{\"resource_logs\":[]}")).unwrap();
+            assert!(setup.inbox.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"no JSON")).is_err());
+        })
+        .await;
+        stop.cancel();
+        ours_counters
+    };
+    let (served, forwarded) = tokio::join!(serving, forwarding);
+    served.unwrap();
+    assert_eq!((fates(&forwarded), counters.get(Counter::OtlpMalformed)), ((3, 0), 0));
+    let mut got = Vec::new();
+    while let Some(some) = spans.recv().await {
+        got.extend(some.into_iter().map(|s| (s.trace, s.name)));
+    }
+    assert_eq!(got.iter().filter(|(trace, _)| *trace == THEIRS).count(), 1);
+    assert!(got.iter().any(|(_, name)| &**name == "InferRequest"));
+}

@@ -1,0 +1,115 @@
+//! The gRPC receiver, called by generated clients over a real socket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::logs::v1::{ExportLogsServiceRequest, logs_service_client::LogsServiceClient};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use tokio_util::sync::CancellationToken;
+use tonic::Code;
+use tonic::codec::CompressionEncoding;
+use tonic::transport::Endpoint;
+
+use super::{inbox, listener, request, span};
+use crate::attribution::otlp::{Inbox, serve_grpc};
+use crate::ledger::{Stage, TraceId};
+use crate::metrics::{Counter, Counters};
+
+const TRACE: TraceId = TraceId([7; 16]);
+const MAX_BODY: u64 = 64 << 10;
+
+/// Serves while `client` runs, then stops within the grace period.
+async fn against<C: Future<Output = ()>>(inbox: Inbox, client: impl FnOnce(Endpoint) -> C) {
+    let (listener, address) = listener();
+    let stop = CancellationToken::new();
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let served = serve_grpc(listener, inbox, MAX_BODY, stop.clone());
+    let (served, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(30), served), async {
+        Box::pin(client(endpoint)).await;
+        stop.cancel();
+    });
+    served.expect("it stops").unwrap();
+}
+
+#[tokio::test]
+async fn spans_come_plain_and_gzipped_and_metrics_and_logs_are_taken() {
+    let counters = Arc::new(Counters::default());
+    let (inbox, mut spans) = inbox(8, None, &counters);
+    against(inbox, async |endpoint| {
+        let channel = endpoint.connect_lazy();
+        let mut traces = TraceServiceClient::new(channel.clone());
+        let answer = traces.export(request(vec![span(TRACE, 1, "model_forward")])).await.unwrap();
+        assert!(answer.into_inner().partial_success.is_none());
+        let mut packed = TraceServiceClient::new(channel.clone()).send_compressed(CompressionEncoding::Gzip);
+        packed.export(request(vec![span(TRACE, 2, "queue"), span(TRACE, 3, "x")])).await.unwrap();
+        MetricsServiceClient::new(channel.clone()).export(ExportMetricsServiceRequest::default()).await.unwrap();
+        LogsServiceClient::new(channel).export(ExportLogsServiceRequest::default()).await.unwrap();
+    })
+    .await;
+    let (first, second) = (spans.recv().await.unwrap(), spans.recv().await.unwrap());
+    assert_eq!((first.len(), first[0].stage, second.len(), second[0].stage), (1, Some(Stage::Forward), 2, Some(Stage::Queue)));
+    assert!(spans.recv().await.is_none(), "nothing else came, and the server let go of its inbox");
+    assert_eq!((counters.get(Counter::SpansReceived), counters.get(Counter::OtlpMalformed)), (3, 0));
+}
+
+#[tokio::test]
+async fn what_cannot_be_taken_is_refused_for_good_and_counted() {
+    let counters = Arc::new(Counters::default());
+    let (inbox, _spans) = inbox(8, None, &counters);
+    against(inbox, async |endpoint| {
+        let channel = endpoint.connect().await.unwrap();
+        let mut traces = TraceServiceClient::new(channel.clone());
+        let huge = request(vec![span(TRACE, 1, &"x".repeat(100_000))]);
+        assert_eq!(traces.export(huge.clone()).await.unwrap_err().code(), Code::ResourceExhausted);
+        let mut packed = TraceServiceClient::new(channel.clone()).send_compressed(CompressionEncoding::Gzip);
+        assert_eq!(packed.export(huge).await.unwrap_err().code(), Code::ResourceExhausted, "small only while packed");
+        let mut raw = tonic::client::Grpc::new(channel);
+        let mut call = async |path: &'static str| {
+            raw.ready().await.unwrap();
+            let garbage = tonic::Request::new(bytes::Bytes::from_static(b"\xff\xff\xff"));
+            raw.unary(garbage, http::uri::PathAndQuery::from_static(path), crate::protocol::BytesCodec).await.unwrap_err().code()
+        };
+        assert_eq!(call("/opentelemetry.proto.collector.trace.v1.TraceService/Export").await, Code::InvalidArgument);
+        assert_eq!(call("/opentelemetry.proto.collector.profiles.v1.ProfilesService/Export").await, Code::Unimplemented);
+    })
+    .await;
+    assert_eq!(counters.get(Counter::OtlpMalformed), 3);
+}
+
+#[tokio::test]
+async fn a_flood_stays_bounded_and_the_exporter_still_gets_success() {
+    let counters = Arc::new(Counters::default());
+    let (inbox, mut spans) = inbox(2, None, &counters);
+    against(inbox, async |endpoint| {
+        let mut traces = TraceServiceClient::new(endpoint.connect().await.unwrap());
+        // 600 spans make two messages of 512 and 88, which fill the channel
+        for _ in 0..3 {
+            let flood = (0..600).map(|i| span(TRACE, i as u8 | 1, "x")).collect();
+            traces.export(request(flood)).await.unwrap();
+        }
+    })
+    .await;
+    let kept = [spans.recv().await.unwrap().len(), spans.recv().await.unwrap().len()];
+    assert_eq!(kept, [512, 88]);
+    assert!(spans.recv().await.is_none());
+    assert_eq!((counters.get(Counter::SpansReceived), counters.get(Counter::SpansShed)), (1800, 1200));
+}
+
+#[tokio::test]
+async fn a_connection_that_stalls_does_not_hold_up_shutdown() {
+    let counters = Arc::new(Counters::default());
+    let (inbox, _spans) = inbox(2, None, &counters);
+    let stalled = std::sync::Mutex::new(None);
+    against(inbox, async |endpoint| {
+        use tokio::io::AsyncWriteExt;
+        let authority = endpoint.uri().authority().unwrap().to_string();
+        let mut stream = tokio::net::TcpStream::connect(authority).await.unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
+        stalled.lock().unwrap().replace(stream);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    })
+    .await;
+}

@@ -1,0 +1,139 @@
+//! The HTTP receiver, called over a real socket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use prost::Message;
+use tokio_util::sync::CancellationToken;
+
+use super::{gzip, inbox, listener, request, span, triton};
+use crate::attribution::otlp::signal::Encoding;
+use crate::attribution::otlp::status::RpcStatus;
+use crate::attribution::otlp::{Inbox, decode, serve_http};
+use crate::ledger::TraceId;
+use crate::metrics::{Counter, Counters};
+
+const TRACE: TraceId = TraceId([7; 16]);
+const MAX_BODY: u64 = 64 << 10;
+const PROTOBUF: &str = "application/x-protobuf";
+const JSON: &str = "application/json";
+
+struct Poster {
+    client: Client<HttpConnector, Full<Bytes>>,
+    base: String,
+}
+
+impl Poster {
+    async fn send(&self, request: http::request::Builder, path: &str, body: impl Into<Bytes>) -> http::Response<Bytes> {
+        let request: Request<Full<Bytes>> = request.uri(format!("{}{path}", self.base)).body(Full::new(body.into())).unwrap();
+        let (head, body) = self.client.request(request).await.unwrap().into_parts();
+        http::Response::from_parts(head, body.collect().await.unwrap().to_bytes())
+    }
+
+    /// Status, content type and body of the answer.
+    async fn post(&self, path: &str, content_type: &str, body: impl Into<Bytes>) -> (u16, String, Bytes) {
+        let request = Request::post("/").header(CONTENT_TYPE, content_type);
+        answer(self.send(request, path, body).await)
+    }
+}
+
+fn answer(response: http::Response<Bytes>) -> (u16, String, Bytes) {
+    let content_type = response.headers().get(CONTENT_TYPE).map_or("", |v| v.to_str().unwrap()).to_owned();
+    (response.status().as_u16(), content_type, response.into_body())
+}
+
+async fn against<C: Future<Output = ()>>(inbox: Inbox, client: impl FnOnce(Poster) -> C) {
+    let (listener, address) = listener();
+    let stop = CancellationToken::new();
+    let served = serve_http(listener, inbox, MAX_BODY, stop.clone());
+    let poster = Poster { client: Client::builder(TokioExecutor::new()).build_http(), base: format!("http://{address}") };
+    let (served, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(30), served), async {
+        Box::pin(client(poster)).await;
+        stop.cancel();
+    });
+    served.expect("it stops").unwrap();
+}
+
+#[tokio::test]
+async fn both_encodings_are_taken_and_answered_in_kind() {
+    let counters = Arc::new(Counters::default());
+    let (inbox, mut spans) = inbox(8, None, &counters);
+    against(inbox, async |to| {
+        let protobuf = request(vec![span(TRACE, 1, "forward")]).encode_to_vec();
+        assert_eq!(to.post("/v1/traces", PROTOBUF, protobuf.clone()).await, (200, PROTOBUF.to_owned(), Bytes::new()));
+        let (status, content_type, body) = to.post("/v1/traces", "Application/JSON; charset=utf-8", triton()).await;
+        assert_eq!((status, content_type.as_str(), &*body), (200, JSON, &b"{}"[..]));
+        let packed = Request::post("/").header(CONTENT_TYPE, PROTOBUF).header(CONTENT_ENCODING, "gzip");
+        assert_eq!(to.send(packed, "/v1/traces", gzip(&protobuf)).await.status(), StatusCode::OK);
+        let packed = Request::post("/").header(CONTENT_TYPE, JSON).header(CONTENT_ENCODING, "gzip");
+        assert_eq!(to.send(packed, "/v1/traces", gzip(&triton())).await.status(), StatusCode::OK);
+        for path in ["/v1/metrics", "/v1/logs"] {
+            assert_eq!(to.post(path, PROTOBUF, Bytes::new()).await.0, 200);
+        }
+    })
+    .await;
+    let triton = decode::traces(Encoding::Json, &triton()).unwrap();
+    let triton = triton.resource_spans.iter().flat_map(|r| &r.scope_spans).map(|s| s.spans.len()).sum::<usize>();
+    let mut lengths = Vec::new();
+    while let Some(spans) = spans.recv().await {
+        lengths.push(spans.len());
+    }
+    assert_eq!(lengths, [1, triton, 1, triton]);
+    assert_eq!(counters.get(Counter::OtlpMalformed), 0);
+}
+
+#[tokio::test]
+async fn what_cannot_be_taken_is_refused_in_kind_and_counted() {
+    let counters = Arc::new(Counters::default());
+    let (inbox, _spans) = inbox(8, None, &counters);
+    against(inbox, async |to| {
+        let (status, content_type, body) = to.post("/v1/traces", PROTOBUF, &b"\xff\xff"[..]).await;
+        let said = RpcStatus::decode(body).unwrap();
+        assert_eq!((status, content_type.as_str(), said.code), (400, PROTOBUF, 3));
+        assert!(said.message.contains("is not protobuf"), "{}", said.message);
+        let (status, content_type, body) = to.post("/v1/traces", JSON, "{\"resourceSpans\":3}").await;
+        let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((status, content_type.as_str(), &said["code"]), (400, JSON, &3.into()));
+        let huge = vec![0; MAX_BODY as usize + 1];
+        assert_eq!(to.post("/v1/logs", PROTOBUF, huge.clone()).await.0, 413);
+        let pack = |coding| Request::post("/").header(CONTENT_TYPE, PROTOBUF).header(CONTENT_ENCODING, coding);
+        assert_eq!(to.send(pack("gzip"), "/v1/metrics", gzip(&huge)).await.status(), 413, "small only while packed");
+        assert_eq!(to.send(pack("gzip"), "/v1/metrics", gzip(&huge[1..])).await.status(), 200);
+        assert_eq!(to.send(pack("gzip"), "/v1/metrics", "not gzip").await.status(), 400);
+        assert_eq!(to.send(pack("br"), "/v1/metrics", "x").await.status(), 415);
+        assert_eq!(to.post("/v1/traces", "text/plain", "x").await.0, 415);
+        assert_eq!(to.send(Request::post("/"), "/v1/traces", "x").await.status(), 415);
+        assert_eq!(counters.get(Counter::OtlpMalformed), 8);
+        let get = to.send(Request::builder().method(Method::GET), "/v1/traces", "").await;
+        assert_eq!(
+            (get.status(), &get.headers()[ALLOW]),
+            (StatusCode::METHOD_NOT_ALLOWED, &http::HeaderValue::from_static("POST"))
+        );
+        assert_eq!(to.post("/v1/profiles", PROTOBUF, "").await.0, 404);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_does_not_hold_up_shutdown() {
+    let counters = Arc::new(Counters::default());
+    let (inbox, mut spans) = inbox(8, None, &counters);
+    let stalled = std::sync::Mutex::new(None);
+    against(inbox, async |to| {
+        use tokio::io::AsyncWriteExt;
+        let mut stream = tokio::net::TcpStream::connect(to.base.strip_prefix("http://").unwrap()).await.unwrap();
+        let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stalled.lock().unwrap().replace(stream);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    })
+    .await;
+    assert!(tokio::time::timeout(Duration::from_secs(5), spans.recv()).await.expect("the inbox is let go").is_none());
+}
