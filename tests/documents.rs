@@ -45,7 +45,9 @@ fn paths_that_documents_name_exist() {
         let text = fs::read_to_string(root().join(document)).unwrap();
         let paths: Vec<PathBuf> = named(&text).iter().filter_map(|text| path_of(text)).collect();
         assert!(paths.len() >= least, "{document} names {} paths, fewer than {least}", paths.len());
-        missing.extend(paths.iter().filter(|path| !root().join(path).exists()).map(|path| format!("{document}: {}", path.display())));
+        missing.extend(
+            paths.iter().filter(|path| !root().join(path).exists()).map(|path| format!("{document}: {}", path.display())),
+        );
     }
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }

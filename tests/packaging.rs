@@ -51,19 +51,6 @@ fn included() -> Vec<PathBuf> {
     found
 }
 
-/// The path without `..`.
-fn resolved(path: &Path) -> PathBuf {
-    let mut resolved = PathBuf::new();
-    for part in path.components() {
-        if part == Component::ParentDir {
-            resolved.pop();
-        } else {
-            resolved.push(part);
-        }
-    }
-    resolved
-}
-
 #[test]
 fn the_image_is_built_with_the_pinned_toolchain_from_locked_dependencies() {
     let toolchain = read("rust-toolchain.toml");
