@@ -14,16 +14,15 @@ use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::layer::util::Identity;
 
 use super::config::Config;
+use super::connection::{MeteredSocket, Socket, SocketMeter};
+use super::exchange::{CountRefusals, ExchangeContext, Observer};
 use super::layer::trace::Tracing;
-use super::stack::{Door, stack};
-use super::upstream::{CONNECTION_WINDOW, Pool, STREAM_WINDOW, Shared, Target};
+use super::stack::{HyperService, stack};
+use super::upstream::{CONNECTION_WINDOW, ConnectionPool, STREAM_WINDOW, Target, UpstreamContext};
 use crate::metrics::{Counter, Counters};
-use crate::proxy::body::rewrite::Habits;
-use crate::proxy::connection::meter::Meter;
-use crate::proxy::connection::metered::{Metered, Socket};
-use crate::proxy::exchange::in_flight::{Observer, Recorder};
 
 /// What a data plane is made of.
 #[derive(Clone)]
@@ -78,14 +77,14 @@ pub fn bind(address: SocketAddr, backlog: u32, shared: bool) -> io::Result<std::
 pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: CancellationToken) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let tasks = TaskTracker::new();
-    let recorder = Arc::new(Recorder {
+    let context = Arc::new(ExchangeContext {
         config: parts.config.clone(),
         counters: parts.counters.clone(),
         observer: parts.observer.clone(),
-        habits: Habits::default(),
     });
-    let pool = Arc::new(Pool::new(parts.config.pool_idle_timeout.get()));
-    let shared = Arc::new(Shared { target: parts.target, pool: pool.clone(), recorder: recorder.clone(), tasks: tasks.clone() });
+    let pool = Arc::new(ConnectionPool::new(parts.config.pool_idle_timeout.get()));
+    let upstream =
+        Arc::new(UpstreamContext { target: parts.target, pool: pool.clone(), traits: Arc::default(), tasks: tasks.clone() });
     let mut sweep = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
@@ -93,7 +92,7 @@ pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: Cancella
             () = stop.cancelled() => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let connection = connection(stream, &recorder, parts.tracing.clone(), shared.clone(), stop.clone());
+                    let connection = connection(stream, &context, parts.tracing.clone(), upstream.clone(), stop.clone());
                     tasks.spawn(connection);
                 }
                 Err(error) => {
@@ -113,21 +112,22 @@ pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: Cancella
 
 fn connection(
     stream: TcpStream,
-    recorder: &Arc<Recorder>,
+    context: &Arc<ExchangeContext>,
     tracing: Tracing,
-    shared: Arc<Shared>,
+    upstream: Arc<UpstreamContext>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static {
-    recorder.counters.bump(Counter::ConnectionsAccepted);
-    let meter = Arc::new(Meter::default());
-    let service = Door::new(stack(recorder, meter.clone(), tracing, shared.clone()));
-    let recorder = recorder.clone();
+    context.counters.bump(Counter::ConnectionsAccepted);
+    let meter = Arc::new(SocketMeter::default());
+    let service = HyperService::new(stack(context, meter.clone(), tracing, upstream.clone(), Identity::new()));
+    let context = context.clone();
     async move {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
         }
-        let io = TokioIo::new(Metered::client(Socket::Tcp(stream), meter, recorder.clone()));
-        let builder = protocols(&recorder.config, Tasks(shared.tasks.clone()));
+        let refusals = Arc::new(CountRefusals(context.clone()));
+        let io = TokioIo::new(MeteredSocket::client(Socket::Tcp(stream), meter, context.client_timeouts(), refusals));
+        let builder = protocols(&context.config, Tasks(upstream.tasks.clone()));
         let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
         let mut stopping = pin!(stop.cancelled());
         let mut stopped = false;
@@ -144,24 +144,20 @@ fn connection(
         })
         .await;
         if let Err(error) = ended {
-            recorder.counters.bump(Counter::ConnectionsFailed);
+            context.counters.bump(Counter::ConnectionsFailed);
             tracing::debug!(%error, "a client's connection failed");
         }
     }
 }
 
-/// Bytes of a body that are read at a time at most.
-const READ_BYTES: usize = 256 * 1024;
-
 fn protocols(config: &Config, tasks: Tasks) -> auto::Builder<Tasks> {
-    let head = usize::try_from(config.max_header_bytes.get()).unwrap_or(usize::MAX);
     let mut builder = auto::Builder::new(tasks);
     builder
         .http1()
         .preserve_header_case(true)
         .auto_date_header(false)
         .header_read_timeout(None)
-        .max_buf_size(head.max(READ_BYTES))
+        .max_buf_size(config.read_bytes())
         .http2()
         .auto_date_header(false)
         .initial_stream_window_size(STREAM_WINDOW)

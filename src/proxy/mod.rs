@@ -12,9 +12,8 @@ mod upstream;
 
 pub use config::{Config, TraceSampling, UpstreamProtocol};
 pub use error::Error;
-pub use error::response::{ERROR_FIELD, Verdict};
-pub use exchange::in_flight::Observer;
-pub use exchange::profiler::{Profiler, Reports};
+pub use error::response::{ERROR_FIELD, ErrorResponse};
+pub use exchange::{Observer, Profiler, ReportReader};
 pub use layer::trace::Tracing;
 pub use listen::{Parts, bind, serve};
 pub use upstream::Target;

@@ -1,7 +1,7 @@
-//! Gives the request a span of Lapwing's own: makes `traceparent` where there is none, continues it where there is one.
+//! Creates Lapwing's span of the request and writes `traceparent`: continues the client's trace, or starts one.
 //!
-//! Stage: validation. The client's sampling decision is kept, unless `trace_sampling: force`; where there was none the
-//! trace is sampled, marked as ours, and later not forwarded.
+//! Stage: validation. The client's sampling decision is kept, unless `trace_sampling: force`. A trace that is started here
+//! is sampled and marked as Lapwing's, so that its spans are not forwarded later.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use tower::Service;
 
 use crate::ledger::{Ledger, SpanId, TraceContext, TraceId, TraceMark};
 use crate::proxy::config::TraceSampling;
-use crate::proxy::exchange::tracked_request::Call;
+use crate::proxy::exchange::TrackedRequest;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -19,11 +19,11 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// How spans are asked for.
 #[derive(Clone)]
 pub struct Tracing {
-    /// Whether, and how hard.
+    /// Whether spans are created, and whether sampling is forced.
     pub sampling: TraceSampling,
-    /// The mark of traces made here.
+    /// The mark of traces that are started here.
     pub mark: TraceMark,
-    /// Told of every trace of the client's that is sampled only because it is forced.
+    /// Is called with every trace of a client that is sampled only because sampling is forced.
     pub forced: Arc<dyn Fn(TraceId) + Send + Sync>,
 }
 
@@ -33,31 +33,31 @@ impl std::fmt::Debug for Tracing {
     }
 }
 
-/// Applies [`Traced`].
+/// Applies [`Trace`].
 #[derive(Clone, Debug)]
 pub(crate) struct TraceLayer(Tracing);
 
-/// Spans as `tracing` says.
+/// Returns the layer for `tracing`.
 pub(crate) const fn layer(tracing: Tracing) -> TraceLayer {
     TraceLayer(tracing)
 }
 
 impl<S> tower::Layer<S> for TraceLayer {
-    type Service = Traced<S>;
+    type Service = Trace<S>;
 
-    fn layer(&self, inner: S) -> Traced<S> {
-        Traced { inner, tracing: self.0.clone() }
+    fn layer(&self, inner: S) -> Trace<S> {
+        Trace { inner, tracing: self.0.clone() }
     }
 }
 
-/// Traces.
+/// Creates a span for each request.
 #[derive(Clone, Debug)]
-pub(crate) struct Traced<S> {
+pub(crate) struct Trace<S> {
     inner: S,
     tracing: Tracing,
 }
 
-impl<S: Service<Call>> Service<Call> for Traced<S> {
+impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Trace<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -66,12 +66,12 @@ impl<S: Service<Call>> Service<Call> for Traced<S> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut call: Call) -> S::Future {
+    fn call(&mut self, mut tracked: TrackedRequest) -> S::Future {
         if self.tracing.sampling != TraceSampling::Off {
-            let Call { request, live } = &mut call;
-            live.with(|ledger| self.tracing.apply(request.headers_mut(), ledger));
+            let TrackedRequest { request, in_flight } = &mut tracked;
+            in_flight.with(|ledger| self.tracing.apply(request.headers_mut(), ledger));
         }
-        self.inner.call(call)
+        self.inner.call(tracked)
     }
 }
 

@@ -1,11 +1,11 @@
-//! Where the upstream is, and how to reach it: TCP or a Unix socket, within a limit.
+//! The upstream's address, and how to connect to it: over TCP or a Unix socket, within a limit.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::proxy::connection::metered::Socket;
+use crate::proxy::connection::Socket;
 use crate::proxy::error::Error;
 
 /// The upstream's address.
@@ -27,7 +27,7 @@ impl std::fmt::Display for Target {
 }
 
 impl Target {
-    /// The authority that stands in a request's target where the client named none.
+    /// The authority of a request whose client named none.
     pub(crate) fn authority(&self) -> &str {
         match self {
             Self::Tcp(authority) => authority,
@@ -54,11 +54,11 @@ impl Target {
         }
     }
 
-    /// Whether the upstream accepts a connection within `limit`.
+    /// Checks that the upstream accepts a connection within `limit`.
     ///
     /// # Errors
     ///
-    /// The reason, in words.
+    /// The reason, as text.
     pub async fn probe(&self, limit: Duration) -> Result<(), String> {
         self.connect(limit).await.map(drop).map_err(|error| error.to_string())
     }
