@@ -9,6 +9,8 @@ mod amend;
 mod amend_limits;
 #[path = "proxy/h2.rs"]
 mod h2;
+#[path = "proxy/replaced_config.rs"]
+mod replaced_config;
 #[path = "proxy/slow.rs"]
 mod slow;
 #[path = "proxy/wire.rs"]
@@ -26,8 +28,10 @@ use lapwing::attribution::merge;
 use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing::metrics::{Counter, Counters, Labels};
 use lapwing::protocol::Tap;
-use lapwing::proxy::{self, Config, Observer, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
-use lapwing::settings::{Size, Switch};
+use lapwing::proxy::{
+    self, Config, ConnectionSettings, Observer, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol,
+};
+use lapwing::settings::{ConfigHandle, Size, Switch};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tokio_util::sync::CancellationToken;
@@ -44,11 +48,13 @@ struct Proxy {
 
 impl Proxy {
     fn start(upstream: SocketAddr, config: Config, observer: Arc<dyn Observer>, counters: Arc<Counters>) -> Self {
+        Self::with(upstream, ConfigHandle::fixed(settings(config, observer)), counters)
+    }
+
+    fn with(upstream: SocketAddr, settings: ConfigHandle<ConnectionSettings>, counters: Arc<Counters>) -> Self {
         let listener = proxy::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
         let address = listener.local_addr().unwrap();
-        let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), forced: Arc::new(|_| ()) };
-        let target = Target::Tcp(upstream.to_string());
-        let parts = Parts { config, target, tracing, observer, counters: counters.clone() };
+        let parts = Parts { settings, target: Target::Tcp(upstream.to_string()), counters: counters.clone() };
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -60,8 +66,8 @@ impl Proxy {
 
     /// With an observer that passes closed ledgers on.
     fn watched(upstream: SocketAddr, config: Config) -> (Self, Receiver<Ledger>) {
-        let (sender, closed) = mpsc::channel();
-        (Self::start(upstream, config, Arc::new(Watching(Mutex::new(sender))), Arc::default()), closed)
+        let (observer, closed) = watching();
+        (Self::start(upstream, config, observer, Arc::default()), closed)
     }
 
     fn client(&self) -> Wire {
@@ -78,6 +84,16 @@ impl Proxy {
         self.thread.join().unwrap();
         self.counters
     }
+}
+
+fn settings(config: Config, observer: Arc<dyn Observer>) -> ConnectionSettings {
+    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), forced: Arc::new(|_| ()) };
+    ConnectionSettings { config, respond_server_timing: false, tracing, observer }
+}
+
+fn watching() -> (Arc<dyn Observer>, Receiver<Ledger>) {
+    let (sender, closed) = mpsc::channel();
+    (Arc::new(Watching(Mutex::new(sender))), closed)
 }
 
 struct Watching(Mutex<Sender<Ledger>>);
@@ -309,8 +325,12 @@ fn an_answer_amid_a_request_arrives() {
 #[test]
 fn stages_are_told_in_the_head_and_complete_in_a_trailer() {
     let stream = "HTTP/1.1 200 OK\r\nServer-Timing: db;dur=1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
-    let config = || Config { respond_server_timing: true, ..Config::default() };
-    let (proxy, _closed) = Proxy::watched(answering(stream), config());
+    let telling = |upstream| {
+        let (observer, closed) = watching();
+        let settings = ConnectionSettings { respond_server_timing: true, ..settings(Config::default(), observer) };
+        (Proxy::with(upstream, ConfigHandle::fixed(settings), Arc::default()), closed)
+    };
+    let (proxy, _closed) = telling(answering(stream));
     let got = proxy.client().send("GET /x HTTP/1.1\r\nHost: m\r\nTE: trailers\r\n\r\n").message().unwrap();
     let timing = got.all("server-timing");
     assert_eq!((got.body.as_slice(), timing.len(), timing[0]), (&b"ok"[..], 2, &b"db;dur=1"[..]));
@@ -327,7 +347,7 @@ fn stages_are_told_in_the_head_and_complete_in_a_trailer() {
     let got = proxy.client().send(GET).message().unwrap();
     assert_eq!((got.all("server-timing").len(), got.all("trailer").len(), got.trailers.len()), (2, 0, 0));
     // nor is there one behind a body of a known length
-    let (proxy, _closed) = Proxy::watched(answering(OK), config());
+    let (proxy, _closed) = telling(answering(OK));
     let got = proxy.client().send("GET /x HTTP/1.1\r\nHost: m\r\nTE: trailers\r\n\r\n").message().unwrap();
     assert_eq!((got.body.as_slice(), got.all("server-timing").len(), got.trailers.len()), (&b"ok"[..], 1, 0));
 }

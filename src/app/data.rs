@@ -2,12 +2,76 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crossbeam_queue::ArrayQueue;
 use tokio_util::sync::CancellationToken;
 
-use crate::proxy::{self, Parts};
+use crate::attribution::otlp::Ours;
+use crate::attribution::{Rules, adapters};
+use crate::config::Config;
+use crate::ledger::Ledger;
+use crate::metrics::{Counters, Labels};
+use crate::protocol::Protocols;
+use crate::proxy::{self, ConnectionSettings, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
+use crate::settings::{ConfigHandle, Upstream};
+
+/// What outlives every configuration: where the observer of each puts what it sees.
+pub(super) struct Observing {
+    pub(super) queue: Arc<ArrayQueue<Ledger>>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) labels: Arc<Labels>,
+    pub(super) ours: Arc<Ours>,
+    /// Whether a receiver of spans listens. Without one no span can come, so requests keep the fields that they have.
+    pub(super) receives_spans: bool,
+}
+
+impl Observing {
+    /// What connections go by that are accepted while `config` is in force.
+    pub(super) fn settings(&self, config: &Config) -> ConnectionSettings {
+        let ours = self.ours.clone();
+        let tracing = Tracing {
+            sampling: if self.receives_spans { config.trace_sampling } else { TraceSampling::Off },
+            mark: ours.mark(),
+            forced: Arc::new(move |trace| ours.force(trace)),
+        };
+        let observer = Profiler::new(
+            self.queue.clone(),
+            self.counters.clone(),
+            self.labels.clone(),
+            &config.upstream.to_string(),
+            Arc::new(Protocols::new(&config.protocol)),
+            adapters::reader(Arc::new(rules(config)), self.counters.clone()),
+        );
+        let upstream_protocol = match config.upstream {
+            Upstream::Http { h2: true, .. } => UpstreamProtocol::H2,
+            _ => config.proxy.upstream_protocol,
+        };
+        ConnectionSettings {
+            config: proxy::Config { upstream_protocol, ..config.proxy.clone() },
+            respond_server_timing: config.respond_server_timing,
+            tracing,
+            observer: Arc::new(observer),
+        }
+    }
+}
+
+/// The stages of names, as `config` maps them.
+pub(super) fn rules(config: &Config) -> Rules {
+    let attribution = &config.attribution;
+    let names = attribution.server_timing.iter().map(|(name, stage)| (name.as_str(), *stage));
+    Rules::new(names, attribution.spans.iter().cloned())
+}
+
+/// Where requests go.
+pub(super) fn target(upstream: &Upstream) -> Target {
+    match upstream {
+        Upstream::Http { authority, .. } => Target::Tcp(authority.clone()),
+        Upstream::Unix { path } => Target::Unix(path.clone()),
+    }
+}
 
 /// Binds the workers' listeners: all on one address, of which the first may choose the port.
 pub(super) fn bind(address: SocketAddr, workers: usize, backlog: u32) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
@@ -20,30 +84,32 @@ pub(super) fn bind(address: SocketAddr, workers: usize, backlog: u32) -> io::Res
     Ok((address, listeners))
 }
 
-/// Starts the workers. They stop accepting at `stop`, and end when their requests have, or after `drain`.
+/// Starts the workers. They stop accepting at `stop`, and end when their requests have, or after the `drain` then in force.
 pub(super) fn spawn(
     listeners: Vec<TcpListener>,
     parts: &Parts,
     stop: &CancellationToken,
-    drain: Duration,
+    drain: &ConfigHandle<Duration>,
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
     let spawn_one = |(i, listener): (usize, TcpListener)| {
-        let (parts, stop) = (parts.clone(), stop.clone());
+        let (parts, stop, drain) = (parts.clone(), stop.clone(), drain.clone());
         std::thread::Builder::new().name(format!("lapwing-data-{i}")).spawn(move || worker(listener, parts, stop, drain))
     };
     listeners.into_iter().enumerate().map(spawn_one).collect()
 }
 
-fn worker(listener: TcpListener, parts: Parts, stop: CancellationToken, drain: Duration) -> io::Result<()> {
+fn worker(listener: TcpListener, parts: Parts, stop: CancellationToken, drain: ConfigHandle<Duration>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let too_late = async {
         stop.cancelled().await;
+        let drain = *drain.load();
         tokio::time::sleep(drain).await;
+        drain
     };
     runtime.block_on(async {
         tokio::select! {
             served = proxy::serve(listener, parts, stop.clone()) => served,
-            () = too_late => {
+            drain = too_late => {
                 tracing::warn!(?drain, "requests were still in flight after drain_timeout and are cut off");
                 Ok(())
             }

@@ -8,16 +8,15 @@ use std::thread::JoinHandle;
 use crossbeam_queue::ArrayQueue;
 
 use super::control::{self, Control, Phases};
-use super::data;
+use super::data::{self, Observing};
 use super::hosted::{HostError, Hosted};
 use crate::attribution::otlp::Ours;
-use crate::attribution::{Rules, adapters};
-use crate::config::{Config, Loaded};
+use crate::config::Loaded;
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
-use crate::protocol::{Protocols, TokenizerError, Tokenizers};
-use crate::proxy::{self, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
-use crate::settings::{Bind, Switch, Upstream};
+use crate::protocol::{TokenizerError, Tokenizers};
+use crate::proxy::{self, Parts};
+use crate::settings::{Bind, ConfigCell, Switch};
 
 /// Closed ledgers that may wait for the aggregator, which looks every 20 ms: enough for 200,000 requests a second.
 const QUEUE: usize = 4096;
@@ -76,6 +75,7 @@ pub struct Running {
     data: Vec<JoinHandle<io::Result<()>>>,
     control: JoinHandle<io::Result<()>>,
     engine: Option<Hosted>,
+    config: ConfigCell<Loaded>,
 }
 
 /// Binds every address, then starts the control plane and the data plane.
@@ -84,6 +84,8 @@ pub struct Running {
 ///
 /// If an address cannot be listened on, or a thread cannot be started. Nothing is left running then.
 pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
+    let cell = ConfigCell::new(loaded.clone());
+    let whole = cell.handle();
     let config = &loaded.config;
     let (listen, listeners) = data::bind(config.listen.get(), config.proxy.workers, config.proxy.tcp_backlog)
         .map_err(|cause| StartError::Bind { key: "listen", address: config.listen.get(), cause, hint: "" })?;
@@ -102,11 +104,11 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
 
     let counters = Arc::new(Counters::default());
     let labels = Arc::new(Labels::new(config.metrics.max_routes, config.metrics.max_models, UPSTREAMS));
-    let rules = Arc::new(rules(config));
+    let rules = Arc::new(data::rules(config));
     let ours = Arc::new(Ours::new(TraceMark::random()));
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
-    let (target, protocol) = target(config);
+    let target = data::target(&config.upstream);
     let tokenizers = Tokenizers::load(&config.protocol)?;
 
     let control = Control {
@@ -124,29 +126,21 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     };
     let control = control.spawn()?;
 
-    let reports = adapters::reader(rules, counters.clone());
-    let observer = Arc::new(Profiler::new(
-        queue,
-        counters.clone(),
-        labels,
-        &config.upstream.to_string(),
-        Arc::new(Protocols::new(&config.protocol)),
-        reports,
-    ));
-    let parts = Parts {
-        config: proxy::Config { upstream_protocol: protocol, ..config.proxy.clone() },
-        target,
-        tracing: tracing(config, &addresses, ours),
-        observer,
-        counters,
-    };
-    let drain = config.drain_timeout.get();
-    match data::spawn(listeners, &parts, &phases.accepting, drain) {
-        Ok(data) => Ok(Running { addresses, phases, data, control, engine }),
+    let observing = Observing { queue, counters: counters.clone(), labels, ours, receives_spans: addresses.receives_spans() };
+    let parts = Parts { settings: whole.map(move |loaded| observing.settings(&loaded.config)), target, counters };
+    let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
+    match data::spawn(listeners, &parts, &phases.accepting, &drain) {
+        Ok(data) => Ok(Running { addresses, phases, data, control, engine, config: cell }),
         Err(error) => {
             phases.stop_all();
             Err(StartError::Thread(error))
         }
+    }
+}
+
+impl Addresses {
+    const fn receives_spans(&self) -> bool {
+        self.otlp_grpc.is_some() || self.otlp_http.is_some()
     }
 }
 
@@ -155,6 +149,19 @@ impl Running {
     #[must_use]
     pub const fn addresses(&self) -> Addresses {
         self.addresses
+    }
+
+    /// Puts another configuration in force, whole: connections that are accepted from now on go by it, those that stand keep
+    /// what they began with. What is fixed at the start (addresses, the upstream, the number of workers, bounds on memory)
+    /// stays; docs/CONFIGURATION.md lists it.
+    pub fn replace_config(&self, loaded: Loaded) {
+        self.config.replace(loaded);
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> Arc<Loaded> {
+        self.config.load()
     }
 
     /// Stops accepting, drains requests in flight up to `drain_timeout`, merges and passes on what waits, and ends.
@@ -192,27 +199,6 @@ fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, 
 
 fn receiver(key: &'static str, to: &Switch<Bind>) -> Result<Option<TcpListener>, StartError> {
     to.on().map(|to| bind(key, *to, " (choose another address, or off; the upstream's exporter must send to it)")).transpose()
-}
-
-fn rules(config: &Config) -> Rules {
-    let attribution = &config.attribution;
-    let names = attribution.server_timing.iter().map(|(name, stage)| (name.as_str(), *stage));
-    Rules::new(names, attribution.spans.iter().cloned())
-}
-
-fn target(config: &Config) -> (Target, UpstreamProtocol) {
-    match &config.upstream {
-        Upstream::Http { authority, h2: true } => (Target::Tcp(authority.clone()), UpstreamProtocol::H2),
-        Upstream::Http { authority, h2: false } => (Target::Tcp(authority.clone()), config.proxy.upstream_protocol),
-        Upstream::Unix { path } => (Target::Unix(path.clone()), config.proxy.upstream_protocol),
-    }
-}
-
-/// Without a receiver no span can come: then requests keep the fields that they have.
-fn tracing(config: &Config, addresses: &Addresses, ours: Arc<Ours>) -> Tracing {
-    let listens = addresses.otlp_grpc.is_some() || addresses.otlp_http.is_some();
-    let sampling = if listens { config.trace_sampling } else { TraceSampling::Off };
-    Tracing { sampling, mark: ours.mark(), forced: Arc::new(move |trace| ours.force(trace)) }
 }
 
 impl Phases {

@@ -89,7 +89,6 @@ pub fn load(sources: &Sources) -> Result<Loaded, Vec<Fault>> {
         faults.found[usize::from(!is_file_read)..].sort_by(|a, b| a.path.cmp(&b.path));
         return Err(faults.found);
     }
-    config.proxy.respond_server_timing = config.respond_server_timing;
     let origins = origins(&config, &faults);
     Ok(Loaded { warnings: cross::warnings(&config), config, origins })
 }

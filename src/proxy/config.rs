@@ -62,10 +62,6 @@ pub struct Config {
     pub tcp_backlog: u32,
     /// What may be asked of the server in the client's name. Default: nothing.
     pub amend: Options,
-    /// Whether responses carry `Server-Timing`. Not a key of this section: loading a configuration copies the top-level
-    /// `respond_server_timing` here.
-    #[serde(skip)]
-    pub respond_server_timing: bool,
 }
 
 impl Default for Config {
@@ -84,7 +80,6 @@ impl Default for Config {
             workers: 1,
             tcp_backlog: 1024,
             amend: Options::default(),
-            respond_server_timing: false,
         }
     }
 }

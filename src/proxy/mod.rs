@@ -15,5 +15,5 @@ pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use exchange::{Observer, Profiler, ReportReader};
 pub use layer::trace::Tracing;
-pub use listen::{Parts, bind, serve};
+pub use listen::{ConnectionSettings, Parts, bind, serve};
 pub use upstream::Target;

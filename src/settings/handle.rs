@@ -1,0 +1,130 @@
+//! Values that are replaced whole while the process runs: one side replaces, any number of readers load.
+//!
+//! A reader never sees half of an old and half of a new value: it loads an `Arc` and keeps it as long as it needs it.
+//! Loading takes no lock. What is derived from a value ([`ConfigHandle::map`]) is derived again once the value was replaced.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+/// Holds the value in force, and replaces it.
+pub struct ConfigCell<T>(Arc<ArcSwap<T>>);
+
+impl<T: Send + Sync + 'static> ConfigCell<T> {
+    /// Holds `value`.
+    #[must_use]
+    pub fn new(value: T) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(value)))
+    }
+
+    /// Puts `value` in force. Readers get it from their next load on; what they hold stays as it is.
+    pub fn replace(&self, value: T) {
+        self.0.store(Arc::new(value));
+    }
+
+    /// The value in force.
+    #[must_use]
+    pub fn load(&self) -> Arc<T> {
+        self.0.load_full()
+    }
+
+    /// Reads what this cell holds, now and later.
+    #[must_use]
+    pub fn handle(&self) -> ConfigHandle<T> {
+        let cell = self.0.clone();
+        ConfigHandle { load: Arc::new(move || cell.load_full()) }
+    }
+}
+
+impl<T> fmt::Debug for ConfigCell<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigCell").finish_non_exhaustive()
+    }
+}
+
+/// Reads the value in force. Clones read the same value.
+pub struct ConfigHandle<T> {
+    load: Arc<dyn Fn() -> Arc<T> + Send + Sync>,
+}
+
+impl<T: Send + Sync + 'static> ConfigHandle<T> {
+    /// A value that nobody replaces.
+    #[must_use]
+    pub fn fixed(value: T) -> Self {
+        let value = Arc::new(value);
+        Self { load: Arc::new(move || value.clone()) }
+    }
+
+    /// The value in force. A caller that needs several parts of it loads once, so that they belong together.
+    #[must_use]
+    pub fn load(&self) -> Arc<T> {
+        (self.load)()
+    }
+
+    /// What `project` makes of the value in force. It runs once for each value, at the first load after a replacement (more than
+    /// once if several threads are the first); all further loads return the same `Arc`.
+    #[must_use]
+    pub fn map<U: Send + Sync + 'static>(&self, project: impl Fn(&T) -> U + Send + Sync + 'static) -> ConfigHandle<U> {
+        let source = self.clone();
+        let first = source.load();
+        let projected = Arc::new(project(&first));
+        // the source is kept beside what was made of it: while it is, no other value can have its address
+        let cached = ArcSwap::from_pointee((first, projected));
+        let load = move || {
+            let current = source.load();
+            let known = cached.load();
+            if Arc::ptr_eq(&known.0, &current) {
+                return known.1.clone();
+            }
+            let projected = Arc::new(project(&current));
+            cached.store(Arc::new((current, projected.clone())));
+            projected
+        };
+        ConfigHandle { load: Arc::new(load) }
+    }
+}
+
+impl<T> Clone for ConfigHandle<T> {
+    fn clone(&self) -> Self {
+        Self { load: self.load.clone() }
+    }
+}
+
+impl<T> fmt::Debug for ConfigHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigHandle").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+
+    #[test]
+    fn what_was_loaded_stays_and_the_next_load_sees_the_replacement() {
+        let cell = ConfigCell::new((1, "a"));
+        let handle = cell.handle();
+        let old = handle.load();
+        cell.replace((2, "b"));
+        assert_eq!((*old, *handle.load(), *cell.load()), ((1, "a"), (2, "b"), (2, "b")));
+    }
+
+    #[test]
+    fn a_projection_is_made_once_for_each_value() {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let cell = ConfigCell::new(1);
+        let tenfold = cell.handle().map(|n| {
+            MADE.fetch_add(1, Relaxed);
+            n * 10
+        });
+        let text = tenfold.map(ToString::to_string);
+        assert!(Arc::ptr_eq(&tenfold.load(), &tenfold.clone().load()));
+        assert_eq!((*tenfold.load(), text.load().as_str(), MADE.load(Relaxed)), (10, "10", 1));
+        cell.replace(2);
+        assert_eq!((text.load().as_str(), *tenfold.load(), MADE.load(Relaxed)), ("20", 20, 2));
+        assert_eq!(*ConfigHandle::fixed(7).load(), 7);
+    }
+}
