@@ -14,16 +14,15 @@ use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::layer::util::Identity;
 
 use super::config::Config;
-use super::layer::trace::Tracing;
-use super::stack::{Door, stack};
-use super::upstream::{CONNECTION_WINDOW, Pool, STREAM_WINDOW, Shared, Target};
+use super::connection::{MeteredSocket, Socket, SocketMeter};
+use super::exchange::{CountRefusals, ExchangeContext};
+use super::settings::ConnectionSettings;
+use super::stack::{HyperService, stack};
+use super::upstream::{CONNECTION_WINDOW, ConnectionPool, STREAM_WINDOW, Target, UpstreamContext};
 use crate::metrics::{Counter, Counters};
-use crate::proxy::body::rewrite::Habits;
-use crate::proxy::connection::meter::Meter;
-use crate::proxy::connection::metered::{Metered, Socket};
-use crate::proxy::exchange::in_flight::{Observer, Recorder};
 use crate::settings::ConfigHandle;
 
 /// What a data plane is made of.
@@ -35,19 +34,6 @@ pub struct Parts {
     pub target: Target,
     /// The profiler's account of itself.
     pub counters: Arc<Counters>,
-}
-
-/// What a client connection goes by, from accept to close.
-#[derive(Clone)]
-pub struct ConnectionSettings {
-    /// Limits and timeouts.
-    pub config: Config,
-    /// Whether responses carry `Server-Timing`: the top-level key `respond_server_timing`.
-    pub respond_server_timing: bool,
-    /// How spans are asked for.
-    pub tracing: Tracing,
-    /// Sees every request.
-    pub observer: Arc<dyn Observer>,
 }
 
 /// Runs hyper's tasks where their owner can wait for them.
@@ -88,9 +74,10 @@ pub fn bind(address: SocketAddr, backlog: u32, shared: bool) -> io::Result<std::
 pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: CancellationToken) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let tasks = TaskTracker::new();
-    let recorder = recorder(&parts);
-    let pool = Arc::new(Pool::new(recorder.load().config.pool_idle_timeout.get()));
-    let shared = Arc::new(Shared { target: parts.target, pool: pool.clone(), tasks: tasks.clone() });
+    let context = context(&parts);
+    let pool = Arc::new(ConnectionPool::new(context.load().config.pool_idle_timeout.get()));
+    let upstream =
+        Arc::new(UpstreamContext { target: parts.target, pool: pool.clone(), traits: Arc::default(), tasks: tasks.clone() });
     let mut sweep = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
@@ -98,7 +85,7 @@ pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: Cancella
             () = stop.cancelled() => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let connection = connection(stream, &recorder.load(), shared.clone(), stop.clone());
+                    let connection = connection(stream, &context.load(), upstream.clone(), stop.clone());
                     tasks.spawn(connection);
                 }
                 Err(error) => {
@@ -107,7 +94,7 @@ pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: Cancella
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             },
-            _ = sweep.tick() => pool.sweep(recorder.load().config.pool_idle_timeout.get()),
+            _ = sweep.tick() => pool.sweep(context.load().config.pool_idle_timeout.get()),
         }
     }
     drop(listener);
@@ -116,35 +103,29 @@ pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: Cancella
     Ok(())
 }
 
-/// The recorder of connections that are accepted now: one for each value of the settings.
-fn recorder(parts: &Parts) -> ConfigHandle<Recorder> {
-    let (counters, habits) = (parts.counters.clone(), Arc::new(Habits::default()));
-    parts.settings.map(move |settings| Recorder {
-        config: settings.config.clone(),
-        respond_server_timing: settings.respond_server_timing,
-        tracing: settings.tracing.clone(),
-        counters: counters.clone(),
-        observer: settings.observer.clone(),
-        habits: habits.clone(),
-    })
+/// The context of connections that are accepted now: one for each value of the settings.
+fn context(parts: &Parts) -> ConfigHandle<ExchangeContext> {
+    let counters = parts.counters.clone();
+    parts.settings.map(move |settings| ExchangeContext::new(settings, counters.clone()))
 }
 
 fn connection(
     stream: TcpStream,
-    recorder: &Arc<Recorder>,
-    shared: Arc<Shared>,
+    context: &Arc<ExchangeContext>,
+    upstream: Arc<UpstreamContext>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static {
-    recorder.counters.bump(Counter::ConnectionsAccepted);
-    let meter = Arc::new(Meter::default());
-    let service = Door::new(stack(recorder, meter.clone(), shared.clone()));
-    let recorder = recorder.clone();
+    context.counters.bump(Counter::ConnectionsAccepted);
+    let meter = Arc::new(SocketMeter::default());
+    let service = HyperService::new(stack(context, meter.clone(), upstream.clone(), Identity::new()));
+    let context = context.clone();
     async move {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
         }
-        let io = TokioIo::new(Metered::client(Socket::Tcp(stream), meter, recorder.clone()));
-        let builder = protocols(&recorder.config, Tasks(shared.tasks.clone()));
+        let refusals = Arc::new(CountRefusals(context.clone()));
+        let io = TokioIo::new(MeteredSocket::client(Socket::Tcp(stream), meter, context.client_timeouts(), refusals));
+        let builder = protocols(&context.config, Tasks(upstream.tasks.clone()));
         let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
         let mut stopping = pin!(stop.cancelled());
         let mut stopped = false;
@@ -161,24 +142,20 @@ fn connection(
         })
         .await;
         if let Err(error) = ended {
-            recorder.counters.bump(Counter::ConnectionsFailed);
+            context.counters.bump(Counter::ConnectionsFailed);
             tracing::debug!(%error, "a client's connection failed");
         }
     }
 }
 
-/// Bytes of a body that are read at a time at most.
-const READ_BYTES: usize = 256 * 1024;
-
 fn protocols(config: &Config, tasks: Tasks) -> auto::Builder<Tasks> {
-    let head = usize::try_from(config.max_header_bytes.get()).unwrap_or(usize::MAX);
     let mut builder = auto::Builder::new(tasks);
     builder
         .http1()
         .preserve_header_case(true)
         .auto_date_header(false)
         .header_read_timeout(None)
-        .max_buf_size(head.max(READ_BYTES))
+        .max_buf_size(config.read_bytes())
         .http2()
         .auto_date_header(false)
         .initial_stream_window_size(STREAM_WINDOW)

@@ -7,6 +7,7 @@ mod error;
 mod exchange;
 mod layer;
 mod listen;
+mod settings;
 mod stack;
 mod upstream;
 
@@ -14,6 +15,6 @@ pub use config::{Config, TraceSampling, UpstreamProtocol};
 pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use exchange::{Observer, Profiler, ReportReader};
-pub use layer::trace::Tracing;
-pub use listen::{ConnectionSettings, Parts, bind, serve};
+pub use listen::{Parts, bind, serve};
+pub use settings::{ConnectionSettings, Tracing};
 pub use upstream::Target;

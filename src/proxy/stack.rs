@@ -13,7 +13,7 @@ use super::connection::SocketMeter;
 use super::error::Error;
 use super::exchange::{ExchangeContext, TrackedRequest};
 use super::layer::amend::Amend;
-use super::layer::trace::{Trace, Tracing};
+use super::layer::trace::Trace;
 use super::layer::{admit, amend, buffered_response, classify, ledger, rescue, trace};
 use super::upstream::{Upstream, UpstreamContext};
 
@@ -43,7 +43,6 @@ impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> f
 pub(crate) fn stack<L>(
     context: &Arc<ExchangeContext>,
     meter: Arc<SocketMeter>,
-    tracing: Tracing,
     upstream: Arc<UpstreamContext>,
     extra: L,
 ) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static + use<L>
@@ -58,7 +57,7 @@ where
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
         .layer(extra) // answers or copies; after admission, before the span: what it answers itself has no span
-        .layer(trace::layer(tracing)) // creates the span, the key of late attribution; after admission, for only what goes on needs one
+        .layer(trace::layer(context.tracing.clone())) // creates the span, the key of late attribution; after admission, for only what goes on needs one
         .layer(amend::layer(upstream.traits.clone())) // asks for more, if configured; last, for only what goes on is worth reading first
         .service(Upstream::new(upstream)) // the upstream window; reads reports off head and trailers
 }

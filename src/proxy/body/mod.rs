@@ -12,6 +12,9 @@ mod request;
 mod rewrite;
 mod upstream;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use collect::collect;
 pub(crate) use continue_gate::ContinueGate;
 pub(crate) use delivery::ResponseBody;

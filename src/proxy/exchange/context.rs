@@ -14,6 +14,7 @@ use crate::protocol::Tap;
 use crate::proxy::config::Config;
 use crate::proxy::connection::{ClientTimeouts, OnRefusal, SocketMeter};
 use crate::proxy::error::response::refusal;
+use crate::proxy::settings::{ConnectionSettings, Tracing};
 
 /// Observes the traffic. It is called on the request path: it must be quick, and must not wait.
 pub trait Observer: Send + Sync {
@@ -27,10 +28,13 @@ pub trait Observer: Send + Sync {
     fn closed(&self, ledger: Ledger);
 }
 
-/// What the requests of a connection share.
+/// What the requests of a connection share: the settings in force when it was accepted, the counters, and the observer.
 pub(crate) struct ExchangeContext {
-    /// As it was when the connection was accepted.
     pub(crate) config: Config,
+    /// Whether responses carry `Server-Timing`.
+    pub(crate) respond_server_timing: bool,
+    /// How spans are created.
+    pub(crate) tracing: Tracing,
     pub(crate) counters: Arc<Counters>,
     pub(crate) observer: Arc<dyn Observer>,
 }
@@ -42,6 +46,12 @@ impl std::fmt::Debug for ExchangeContext {
 }
 
 impl ExchangeContext {
+    /// The context of connections that are accepted under `settings`.
+    pub(crate) fn new(settings: &ConnectionSettings, counters: Arc<Counters>) -> Self {
+        let ConnectionSettings { config, respond_server_timing, tracing, observer } = settings.clone();
+        Self { config, respond_server_timing, tracing, counters, observer }
+    }
+
     /// Calls the observer. A panic is caught and counted by `panicked`.
     pub(super) fn observe(&self, panicked: Counter, look: impl FnOnce(&dyn Observer)) {
         if catch_unwind(AssertUnwindSafe(|| look(&*self.observer))).is_err() {

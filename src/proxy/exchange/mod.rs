@@ -2,6 +2,8 @@
 
 mod body_reader;
 mod context;
+#[cfg(test)]
+pub(crate) mod fixtures;
 mod grpc_status;
 mod guard;
 mod in_flight;

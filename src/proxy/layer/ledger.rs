@@ -70,7 +70,7 @@ where
             in_flight.with(|ledger| ledger.observe(Stage::Queue, Event::Pipelined, began, before));
         }
         let guard = Some(ExchangeGuard(in_flight.clone()));
-        let accepts_trailers = self.context.config.respond_server_timing && server_timing::accepts_trailers(&request);
+        let accepts_trailers = self.context.respond_server_timing && server_timing::accepts_trailers(&request);
         let request = request.map(|body| RequestBody::new(body, in_flight.clone()));
         ResponseFuture { answer: self.inner.call(TrackedRequest { request, in_flight }), guard, accepts_trailers }
     }
@@ -104,8 +104,8 @@ where
             return Poll::Ready(Ok(response));
         }
         let mut response = response;
-        let has_timing_trailer = guard.0.context.config.respond_server_timing
-            && server_timing::announce(&mut response, &guard.0, *this.accepts_trailers);
+        let has_timing_trailer =
+            guard.0.context.respond_server_timing && server_timing::announce(&mut response, &guard.0, *this.accepts_trailers);
         Poll::Ready(Ok(response.map(|body| body.guarded(guard, has_timing_trailer))))
     }
 }

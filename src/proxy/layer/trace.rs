@@ -3,35 +3,18 @@
 //! Stage: validation. The client's sampling decision is kept, unless `trace_sampling: force`. A trace that is started here
 //! is sampled and marked as Lapwing's, so that its spans are not forwarded later.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tower::Service;
 
-use crate::ledger::{Ledger, SpanId, TraceContext, TraceId, TraceMark};
+use crate::ledger::{Ledger, SpanId, TraceContext};
 use crate::proxy::config::TraceSampling;
 use crate::proxy::exchange::TrackedRequest;
+use crate::proxy::settings::Tracing;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
-
-/// How spans are asked for.
-#[derive(Clone)]
-pub struct Tracing {
-    /// Whether spans are created, and whether sampling is forced.
-    pub sampling: TraceSampling,
-    /// The mark of traces that are started here.
-    pub mark: TraceMark,
-    /// Is called with every trace of a client that is sampled only because sampling is forced.
-    pub forced: Arc<dyn Fn(TraceId) + Send + Sync>,
-}
-
-impl std::fmt::Debug for Tracing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tracing").field("sampling", &self.sampling).finish_non_exhaustive()
-    }
-}
 
 /// Applies [`Trace`].
 #[derive(Clone, Debug)]
@@ -69,43 +52,44 @@ impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Trace<S> {
     fn call(&mut self, mut tracked: TrackedRequest) -> S::Future {
         if self.tracing.sampling != TraceSampling::Off {
             let TrackedRequest { request, in_flight } = &mut tracked;
-            in_flight.with(|ledger| self.tracing.apply(request.headers_mut(), ledger));
+            in_flight.with(|ledger| trace(&self.tracing, request.headers_mut(), ledger));
         }
         self.inner.call(tracked)
     }
 }
 
-impl Tracing {
-    fn apply(&self, headers: &mut HeaderMap, ledger: &mut Ledger) {
-        let span = SpanId::random();
-        let context = match headers.get(&TRACEPARENT).and_then(|v| TraceContext::parse(v.as_bytes())) {
-            Some(theirs) => {
-                ledger.parent = theirs.span;
-                let forced = self.sampling == TraceSampling::Force && !theirs.is_sampled();
-                if forced {
-                    ledger.ours = true;
-                    (self.forced)(theirs.trace);
-                }
-                TraceContext { span, flags: theirs.flags | u8::from(forced), ..theirs }
-            }
-            None => {
-                // a trace state without its parent means nothing (W3C Trace Context, 3.4)
-                headers.remove(&TRACESTATE);
+/// Creates the span, and writes it into `traceparent` and the ledger.
+fn trace(tracing: &Tracing, headers: &mut HeaderMap, ledger: &mut Ledger) {
+    let span = SpanId::random();
+    let context = match headers.get(&TRACEPARENT).and_then(|v| TraceContext::parse(v.as_bytes())) {
+        Some(theirs) => {
+            ledger.parent = theirs.span;
+            let forced = tracing.sampling == TraceSampling::Force && !theirs.is_sampled();
+            if forced {
                 ledger.ours = true;
-                TraceContext { trace: self.mark.make(), span, flags: TraceContext::SAMPLED }
+                (tracing.forced)(theirs.trace);
             }
-        };
-        (ledger.trace, ledger.span, ledger.traced) = (context.trace, span, context.is_sampled());
-        if let Ok(value) = HeaderValue::from_bytes(&context.to_field()) {
-            headers.insert(TRACEPARENT, value);
+            TraceContext { span, flags: theirs.flags | u8::from(forced), ..theirs }
         }
+        None => {
+            // a trace state without its parent means nothing (W3C Trace Context, 3.4)
+            headers.remove(&TRACESTATE);
+            ledger.ours = true;
+            TraceContext { trace: tracing.mark.make(), span, flags: TraceContext::SAMPLED }
+        }
+    };
+    (ledger.trace, ledger.span, ledger.traced) = (context.trace, span, context.is_sampled());
+    if let Ok(value) = HeaderValue::from_bytes(&context.to_field()) {
+        headers.insert(TRACEPARENT, value);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::ledger::Stamp;
+    use crate::ledger::{Stamp, TraceMark};
 
     fn apply(sampling: TraceSampling, field: Option<&str>) -> (HeaderMap, Ledger) {
         let tracing = Tracing { sampling, mark: TraceMark::random(), forced: Arc::new(|_| ()) };
@@ -114,7 +98,7 @@ mod tests {
             headers.insert(TRACEPARENT, field.parse().unwrap());
         }
         let mut ledger = Ledger::open(Stamp::now(), 0);
-        tracing.apply(&mut headers, &mut ledger);
+        trace(&tracing, &mut headers, &mut ledger);
         (headers, ledger)
     }
 

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -22,20 +23,20 @@ const MAX_IDLE: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
     idle: Mutex<VecDeque<Box<H1Connection>>>,
-    limit_ns: u64,
+    limit_ns: AtomicU64,
 }
 
 impl ConnectionPool {
     /// An empty pool. It drops connections that are idle for longer than `limit`.
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { idle: Mutex::default(), limit_ns: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX) }
+        Self { idle: Mutex::default(), limit_ns: nanos(limit).into() }
     }
 
     /// Takes a connection that is alive, if there is one at `now`.
     pub(crate) async fn take(self: &Arc<Self>, now: Stamp) -> Option<Box<H1Connection>> {
         loop {
             let mut connection = self.idle.lock().pop_back()?;
-            let is_fresh = connection.idle_since.is_some_and(|since| now.since(since) < self.limit_ns);
+            let is_fresh = connection.idle_since.is_some_and(|since| now.since(since) < self.limit_ns.load(Relaxed));
             poll_fn(|cx| {
                 connection.drive(cx);
                 Poll::Ready(())
@@ -60,12 +61,17 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes connections that have been idle for too long.
-    pub(crate) fn sweep(&self) {
-        let now = Stamp::now();
+    /// Closes connections that have been idle for `limit`, which is the pool's limit from now on.
+    pub(crate) fn sweep(&self, limit: Duration) {
+        let (now, limit_ns) = (Stamp::now(), nanos(limit));
+        self.limit_ns.store(limit_ns, Relaxed);
         let mut idle = self.idle.lock();
-        while idle.front().is_some_and(|c| c.idle_since.is_none_or(|since| now.since(since) >= self.limit_ns)) {
+        while idle.front().is_some_and(|c| c.idle_since.is_none_or(|since| now.since(since) >= limit_ns)) {
             idle.pop_front();
         }
     }
+}
+
+fn nanos(limit: Duration) -> u64 {
+    u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
 }

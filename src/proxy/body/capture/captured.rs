@@ -21,12 +21,7 @@ pub(crate) struct CapturedBody {
 }
 
 impl CapturedBody {
-    pub(super) const fn new(
-        pieces: Vec<Bytes>,
-        length: usize,
-        trailers: Option<HeaderMap>,
-        reservation: Reservation,
-    ) -> Self {
+    pub(super) const fn new(pieces: Vec<Bytes>, length: usize, trailers: Option<HeaderMap>, reservation: Reservation) -> Self {
         Self { pieces, length, trailers, reservation }
     }
 
