@@ -7,7 +7,7 @@
 # would be fetched for nothing. The image has the C compiler that mimalloc and tract need.
 FROM rust:1.95.0-slim-bookworm AS build
 WORKDIR /src
-# what .dockerignore lets through: the manifest, the lock file, src and benches
+# what .dockerignore lets through: the manifest, the lock file, src, crates and benches
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     cargo build --release --locked && cp target/release/lapwing /lapwing

@@ -21,5 +21,10 @@ pub mod ledger;
 pub mod metrics;
 pub mod protocol;
 pub mod proxy;
+#[cfg(feature = "engine")]
 pub mod serving;
 pub mod settings;
+#[cfg(not(feature = "engine"))]
+pub mod without_engine;
+#[cfg(not(feature = "engine"))]
+pub use without_engine as serving;

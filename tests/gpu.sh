@@ -8,7 +8,7 @@
 #     LAPWING_BIN     the binary, with the PTX below in it       target/release/lapwing
 #     LAPWING_CHECK   the kernels' check program                 tests/gpu/build/check (make -C tests/gpu check)
 #     LAPWING_PTX     the PTX                                    crates/lapwing-engine/kernels/ptx
-#     LAPWING_GPU_TESTS  optional: the test binary of tests/gpu.rs (cargo test --test gpu --no-run); needs the sources where it was built
+#     LAPWING_GPU_TESTS  optional: the test binary of tests/gpu/main.rs (cargo test --test gpu --no-run); needs the sources where it was built
 #     LAPWING_COMMIT  what the files are named after             git rev-parse; -dirty where files are changed
 #     LAPWING_GPU_SECONDS  all that it may take                  470
 #     LAPWING_GPU_ONLY     steps by a regular expression         all

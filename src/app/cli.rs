@@ -7,13 +7,12 @@ use std::path::PathBuf;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 
-use super::demo::Demo;
-use super::engine::cli::EngineSub;
+use super::demo::DemoArgs;
+use super::engine::EngineSub;
 use super::upstream_flags;
 pub use super::upstream_flags::UpstreamFlags;
 use crate::config::{Flag, Sources};
 use crate::ledger::Server;
-use crate::settings::Bind;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -56,21 +55,6 @@ pub enum Command {
     Engine(EngineSub, Vec<(String, String)>),
 }
 
-/// How to run the demonstration.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DemoArgs {
-    /// Seconds after which it ends; until interrupted where there is none.
-    pub seconds: Option<u64>,
-    /// Requests a second, all clients together; 0.1 to 100,000.
-    pub rate: f64,
-    /// Clients, each on a connection of its own; 1 to 1024.
-    pub clients: usize,
-    /// Where Lapwing listens; any free port where there is none.
-    pub listen: Option<Bind>,
-    /// Where Lapwing's figures are served; any free port where there is none.
-    pub admin: Option<Bind>,
-}
-
 /// Reads the command line `args` (the first is the program's name), with the process's environment `env`, of which the
 /// `LAPWING_` variables are kept.
 ///
@@ -89,13 +73,7 @@ pub fn parse(
         None => Command::Serve(cli.serve.sources(env)),
         Some(Sub::Serve(flags)) => Command::Serve(flags.sources(env)),
         Some(Sub::Check(flags)) => Command::Check(flags.sources(env)),
-        Some(Sub::Demo(demo)) => Command::Demo(DemoArgs {
-            seconds: demo.seconds,
-            rate: demo.rate,
-            clients: usize::from(demo.clients),
-            listen: demo.listen,
-            admin: demo.admin,
-        }),
+        Some(Sub::Demo(args)) => Command::Demo(args),
         Some(Sub::UpstreamFlags(UpstreamFlagsFlags { server, otlp_grpc, otlp_http })) => {
             Command::UpstreamFlags(UpstreamFlags { server, otlp_grpc, otlp_http })
         }
@@ -124,7 +102,7 @@ enum Sub {
     Check(Box<Settings>),
     /// Run a small model server, Lapwing in front of it and a load, and show where the time goes
     #[command(after_help = "Ends with a summary, after --seconds or on Ctrl-C.")]
-    Demo(DemoFlags),
+    Demo(DemoArgs),
     /// Print how to make a model server report its stages, what comes of it, and what stays unseen
     #[command(after_help = "Without SERVER: the servers that are known, and what each reports.\n\n\
         Examples:\n  lapwing upstream-flags triton\n  lapwing upstream-flags vllm --otlp-grpc 10.0.0.5:4317")]
@@ -206,25 +184,6 @@ impl Settings {
 }
 
 #[derive(Args)]
-struct DemoFlags {
-    /// End after this many seconds [default: on Ctrl-C]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: Option<u64>,
-    /// Requests a second, all clients together
-    #[arg(long, value_name = "R", default_value_t = Demo::default().rate, value_parser = rate)]
-    rate: f64,
-    /// Clients, each on a connection of its own
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    clients: u16,
-    /// Where Lapwing listens [default: 127.0.0.1, any free port]
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<Bind>,
-    /// Where Lapwing's /stats, /exchanges and /metrics are [default: 127.0.0.1, any free port]
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<Bind>,
-}
-
-#[derive(Args)]
 struct UpstreamFlagsFlags {
     /// The model server: triton, vllm, sglang, tei, tgi, llama.cpp, ollama …
     #[arg(value_name = "SERVER", value_parser = upstream_flags::server)]
@@ -235,11 +194,6 @@ struct UpstreamFlagsFlags {
     /// Where Lapwing receives spans over HTTP, as the server reaches it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4318", value_parser = upstream_flags::address)]
     otlp_http: String,
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.trim().parse().map_err(|_| "is not a number".to_owned())?;
-    if (0.1..=100_000.0).contains(&rate) { Ok(rate) } else { Err("must be between 0.1 and 100000".to_owned()) }
 }
 
 #[cfg(test)]

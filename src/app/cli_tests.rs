@@ -66,20 +66,6 @@ fn only_variables_of_lapwing_are_kept_and_one_names_the_file() {
 }
 
 #[test]
-fn the_demo_has_defaults_and_bounds() {
-    let defaults = DemoArgs { seconds: None, rate: 200.0, clients: 4, listen: None, admin: None };
-    assert_eq!(parsed("lapwing demo").unwrap(), Command::Demo(defaults));
-    assert_eq!((defaults.rate, defaults.clients), (Demo::default().rate, Demo::default().clients));
-    assert_eq!(
-        parsed("lapwing demo --seconds 5 --rate 0.5 --clients 2 --listen :0").unwrap(),
-        Command::Demo(DemoArgs { seconds: Some(5), rate: 0.5, clients: 2, listen: Some(":0".parse().unwrap()), admin: None })
-    );
-    for wrong in ["--rate 0", "--rate NaN", "--clients 0", "--seconds 0", "--listen nowhere", "--upstream http://m:1"] {
-        assert!(parsed(&format!("lapwing demo {wrong}")).is_err(), "{wrong}");
-    }
-}
-
-#[test]
 fn a_server_is_named_as_users_spell_it() {
     let flags = |server| UpstreamFlags { server, otlp_grpc: "127.0.0.1:4317".into(), otlp_http: "127.0.0.1:4318".into() };
     assert_eq!(parsed("lapwing upstream-flags").unwrap(), Command::UpstreamFlags(flags(None)));
@@ -89,43 +75,6 @@ fn a_server_is_named_as_users_spell_it() {
     assert_eq!(parsed(line).unwrap(), Command::UpstreamFlags(elsewhere));
     let wrong = parsed("lapwing upstream-flags trition").unwrap_err().to_string();
     assert!(wrong.contains("did you mean `triton`?"), "{wrong}");
-}
-
-#[test]
-fn a_model_is_inspected_timed_and_quantized() {
-    use crate::app::engine::cli::{Cpus, Device, EngineSub};
-    use lapwing_engine::Precision;
-
-    let Command::Engine(EngineSub::Inspect(args), _) = parsed("lapwing engine inspect m.onnx --batch 1,8 --plan").unwrap() else {
-        panic!("not inspect")
-    };
-    assert_eq!((args.batch, args.length, args.plan, args.json), (vec![1, 8], vec![], true, false));
-    let line = "lapwing engine bench m.onnx --threads 1,2 --cpus 0-1 --precision int8 --device cuda:1 --cuda-lib-dir /l --seconds 0.5 --json";
-    let Command::Engine(EngineSub::Bench(args), _) = parsed(line).unwrap() else { panic!("not bench") };
-    assert_eq!((args.threads, args.cpus, args.device), (vec![1, 2], Some(Cpus(vec![0, 1])), Device::Cuda(1)));
-    assert_eq!(args.cuda_lib_dir, Some("/l".into()));
-    assert_eq!((args.precision, args.seconds, args.json), (Precision::Int8, 0.5, true));
-    let Command::Engine(EngineSub::Quantize(args), _) = parsed("lapwing engine quantize m.onnx --calibrate r.npz").unwrap()
-    else {
-        panic!("not quantize")
-    };
-    assert_eq!((args.batch, args.threads, args.output), (32, 1, None));
-    for wrong in [
-        "inspect",
-        "inspect m.onnx --batch 0",
-        "bench m.onnx --seconds 0",
-        "bench m.onnx --cpus 1-0",
-        "bench m.onnx --precision bf16",
-        "bench m.onnx --device gpu",
-        "bench m.onnx --device cuda:256",
-        "bench m.onnx --threads 0",
-        "bench m.onnx --samples",
-        "bench m.onnx --gemm cublas",
-        "quantize m.onnx",
-        "--upstream http://m:1 inspect m.onnx",
-    ] {
-        assert!(parsed(&format!("lapwing engine {wrong}")).is_err(), "{wrong}");
-    }
 }
 
 #[test]

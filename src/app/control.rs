@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::aggregate::Aggregation;
+use super::hosted::Models;
 use super::running::StartError;
 use crate::attribution::otlp::{self, ForwardQueue, Inbox, Ours};
 use crate::attribution::{Poller, Rules, Statistics};
@@ -23,7 +24,6 @@ use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry};
 use crate::protocol::Tokenizers;
 use crate::proxy::Target;
-use crate::serving::Catalogue;
 
 /// How long the last telemetry may take to be passed on at the end.
 const FORWARD_DRAIN: Duration = Duration::from_secs(5);
@@ -73,8 +73,8 @@ pub(super) struct Control {
     pub(super) queue: Arc<ArrayQueue<Ledger>>,
     pub(super) target: Target,
     pub(super) tokenizers: Tokenizers,
-    /// The engine's.
-    pub(super) models: Option<Arc<Catalogue>>,
+    /// The engine's, where it serves any.
+    pub(super) models: Option<Models>,
     pub(super) phases: Phases,
 }
 
@@ -126,9 +126,9 @@ impl Control {
             Aggregation::new(config.attribution.join(), queue, registry.clone(), counters.clone(), statistics, max_age_ns);
         let aggregation = aggregation.tokenizing(tokenizers);
         let aggregation = aggregation.run(spans, stop.clone());
-        let hosted = models.iter().flat_map(|models| models.models().cloned());
+        let hosted = models.clone();
         let surfaces = Surfaces {
-            engine: hosted.collect(),
+            engine: Arc::new(move || hosted.as_ref().map(Models::list).unwrap_or_default()),
             registry,
             counters,
             config: Arc::new(loaded.masked_json()),
@@ -186,7 +186,7 @@ async fn optional(server: Option<impl Future<Output = io::Result<()>>>) -> io::R
 }
 
 /// Whether the engine's models are warm and can run, and the upstream accepts.
-fn probe(target: Target, models: Option<Arc<Catalogue>>) -> export::Probing {
+fn probe(target: Target, models: Option<Models>) -> export::Probing {
     Box::pin(async move {
         if let Some(models) = models {
             models.readiness()?;

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::export::{HostedFallback, HostedModel};
 use crate::proxy;
 use crate::serving::config::{Config, Device, Executor, Wanted};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
@@ -16,7 +17,7 @@ use crate::settings::Period;
 use lapwing_engine::gpu::Wish;
 use lapwing_engine::model::{By, Model, Options};
 use lapwing_engine::served::Served;
-use lapwing_engine::service::{Reason, Servable, Standing};
+use lapwing_engine::service::{Fallback, Reason, Servable, Standing};
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -109,9 +110,9 @@ impl Hosted {
         self.address
     }
 
-    /// What it serves, and whether that is warm.
-    pub(super) const fn catalogue(&self) -> &Arc<Catalogue> {
-        &self.catalogue
+    /// The models that it serves.
+    pub(super) fn models(&self) -> Models {
+        Models(self.catalogue.clone())
     }
 
     /// Whether its thread has ended on its own, which it should not.
@@ -127,6 +128,42 @@ impl Hosted {
     pub(super) fn stop(self) -> io::Result<()> {
         self.stop.cancel();
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the engine's thread panicked")))
+    }
+}
+
+/// The models that this process serves.
+#[derive(Clone, Debug)]
+pub(super) struct Models(Arc<Catalogue>);
+
+impl Models {
+    /// Every version of every model, by name, then by version.
+    pub(super) fn list(&self) -> Vec<HostedModel> {
+        self.0.models().map(|model| hosted_model(&**model)).collect()
+    }
+
+    /// Whether every model is warm and can run.
+    ///
+    /// # Errors
+    ///
+    /// A line for each one that is not: its name, its version, and why.
+    pub(super) fn readiness(&self) -> Result<(), String> {
+        self.0.readiness()
+    }
+}
+
+fn hosted_model(served: &dyn Servable) -> HostedModel {
+    let (about, standing) = (served.about(), served.standing());
+    let fallback = |fallback: &Fallback| HostedFallback { reason: fallback.reason.label(), told: fallback.told.clone() };
+    HostedModel {
+        name: about.name.clone(),
+        version: about.version.clone(),
+        executor: about.executor,
+        device: standing.device.clone(),
+        device_name: standing.device_name.clone(),
+        precision: standing.precision,
+        ready: served.is_ready(),
+        fallback: standing.fallback.as_ref().map(fallback),
+        fault: standing.fault.clone(),
     }
 }
 
@@ -157,7 +194,6 @@ fn tell(model: &str, standing: &Standing) {
 
 type ReadError = Box<dyn std::error::Error + Send + Sync>;
 
-#[cfg(feature = "engine")]
 fn read(config: &Config, path: &Path, options: &Options) -> Result<Model, ReadError> {
     use lapwing_engine::onnx::Graph;
     use lapwing_engine::quant::calibration::Calibration;
@@ -174,13 +210,7 @@ fn read(config: &Config, path: &Path, options: &Options) -> Result<Model, ReadEr
     Ok(Model::new(graph, &options)?)
 }
 
-#[cfg(not(feature = "engine"))]
-fn read(_: &Config, path: &Path, options: &Options) -> Result<Model, ReadError> {
-    Ok(Model::read(path, options)?)
-}
-
 /// To which processors the engine's threads are held.
-#[cfg(feature = "engine")]
 fn cpus(config: &Config, reserved: usize) -> Vec<usize> {
     use crate::settings::Cpus;
 
@@ -194,12 +224,6 @@ fn cpus(config: &Config, reserved: usize) -> Vec<usize> {
     }
 }
 
-#[cfg(not(feature = "engine"))]
-const fn cpus(_: &Config, _: usize) -> Vec<usize> {
-    Vec::new()
-}
-
-#[cfg(feature = "engine")]
 fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, HostError> {
     use lapwing_engine::cpu::{self, threads::Threads};
 
@@ -216,11 +240,6 @@ fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, 
         #[cfg(feature = "cuda")]
         gpu: wish(config)?,
     })
-}
-
-#[cfg(not(feature = "engine"))]
-fn options(config: &Config, _: usize, _: &[usize]) -> Result<Options, HostError> {
-    Ok(Options { by: by(config) })
 }
 
 /// What is asked of a GPU.

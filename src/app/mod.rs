@@ -5,14 +5,20 @@ mod check;
 pub mod cli;
 mod control;
 mod data;
+#[cfg(feature = "engine")]
 pub mod demo;
+#[cfg(feature = "engine")]
 pub mod engine;
+#[cfg(feature = "engine")]
 mod hosted;
 mod log;
 mod run;
 mod running;
 mod signals;
 mod upstream_flags;
+
+#[cfg(not(feature = "engine"))]
+use crate::without_engine::{self as demo, self as engine, self as hosted};
 
 pub use run::run;
 pub use running::{Addresses, Running, StartError, start};

@@ -2,12 +2,10 @@
 
 use std::process::ExitCode;
 
-use super::cli::{Command, DemoArgs};
-use super::demo::{self, Demo, Places};
+use super::cli::Command;
 use super::running::{self, Running};
-use super::{check, engine, log, signals, upstream_flags};
+use super::{check, demo, engine, log, signals, upstream_flags};
 use crate::config::{self, Loaded, Sources};
-use crate::settings::Bind;
 
 /// Does what the command line asks for.
 #[must_use]
@@ -15,7 +13,7 @@ pub fn run() -> ExitCode {
     match super::cli::parse(std::env::args_os(), std::env::vars_os()) {
         Ok(Command::Serve(sources)) => serve(&sources),
         Ok(Command::Check(sources)) => exit(check::check(&sources)),
-        Ok(Command::Demo(args)) => demo(&args),
+        Ok(Command::Demo(args)) => demo::run_command(&args),
         Ok(Command::Engine(command, env)) => engine::run(&command, env),
         Ok(Command::UpstreamFlags(args)) => exit(upstream_flags::print(&args)),
         Err(error) => {
@@ -54,18 +52,6 @@ fn serve(sources: &Sources) -> ExitCode {
             end(running)
         }
         Err(code) => code,
-    }
-}
-
-fn demo(args: &DemoArgs) -> ExitCode {
-    let chosen = Demo { seconds: args.seconds, rate: args.rate, clients: args.clients, server: None };
-    let places = Places { listen: args.listen.map(Bind::get), admin: args.admin.map(Bind::get) };
-    match demo::run(chosen, places) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("lapwing demo: {error}");
-            ExitCode::FAILURE
-        }
     }
 }
 

@@ -121,7 +121,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         queue: queue.clone(),
         target: target.clone(),
         tokenizers,
-        models: engine.as_ref().map(|engine| engine.catalogue().clone()),
+        models: engine.as_ref().map(Hosted::models),
         phases: phases.clone(),
     };
     let control = control.spawn()?;

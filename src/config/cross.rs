@@ -90,7 +90,7 @@ fn binds(config: &Config) -> Vec<(&'static str, Bind)> {
     let mut binds = vec![("listen", config.listen), ("admin", config.admin)];
     binds.extend(config.otlp_grpc.on().map(|bind| ("otlp_grpc", *bind)));
     binds.extend(config.otlp_http.on().map(|bind| ("otlp_http", *bind)));
-    binds.extend(config.engine.is_on().then_some(("engine.listen", config.engine.listen)));
+    binds.extend(config.engine.address().map(|bind| ("engine.listen", bind)));
     binds
 }
 

@@ -13,7 +13,7 @@ use super::path::Path;
 use super::shape::shape;
 use super::sources::{Layer, Sources, yaml};
 use super::{Config, cross, render, suggest};
-use crate::settings::{Checks, Fault, Upstream};
+use crate::settings::{Bind, Checks, Fault, Upstream};
 
 /// A configuration without faults.
 #[derive(Clone, Debug)]
@@ -77,9 +77,9 @@ pub fn load(sources: &Sources) -> Result<Loaded, Vec<Fault>> {
         faults.push(Fault::new(path.to_string(), "", reason), &path);
     }
     let upstream = Path::default().key("upstream");
-    let is_own = config.engine.is_on() && config.engine.listen.get().port() != 0;
-    if !faults.is_given(&upstream) && is_own {
-        config.upstream = Upstream::Http { authority: reached(config.engine.listen.get()).to_string(), h2: false };
+    let own = config.engine.address().map(Bind::get).filter(|address| address.port() != 0);
+    if let Some(own) = own.filter(|_| !faults.is_given(&upstream)) {
+        config.upstream = Upstream::Http { authority: reached(own).to_string(), h2: false };
     } else if is_file_read && !faults.is_given(&upstream) {
         let reason = "is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in the file";
         faults.push(Fault::new("upstream", "", reason), &upstream);

@@ -118,7 +118,7 @@ impl Config {
 
 #[cfg(test)]
 mod docs_tests;
-#[cfg(test)]
+#[cfg(all(test, feature = "engine"))]
 mod engine_tests;
 #[cfg(test)]
 mod tests;

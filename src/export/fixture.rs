@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::stats::{HostedFallback, HostedModel, HostedModels};
 use super::surfaces::{Limits, Surfaces};
 use crate::attribution::merge;
 use crate::ledger::{
@@ -12,55 +13,31 @@ use crate::ledger::{
     Stage, Stamp, TraceId, TracedSpan, Unit, Window, clock,
 };
 use crate::metrics::{Config, Counter, Counters, Labels, Registry};
-use lapwing_engine::service::{About, Call, Fallback, Pending, Reason, Servable, Standing};
 
-/// Models that nobody can call: one on a GPU that failed, one on the processor though a GPU was looked for.
-pub(super) fn hosted() -> Vec<Arc<dyn Servable>> {
-    let about = |name: &str, executor| About {
+/// Two models: one on a GPU that failed, one on the CPU although a GPU was looked for.
+pub(super) fn hosted() -> HostedModels {
+    let model = |name: &str, executor| HostedModel {
         name: name.to_owned(),
         version: "2".to_owned(),
         executor,
-        refused: None,
-        inputs: Vec::new(),
-        outputs: Vec::new(),
+        device: "cpu".to_owned(),
+        device_name: None,
+        precision: "fp32",
+        ready: true,
+        fallback: None,
+        fault: None,
     };
-    let on_gpu = Standing {
+    let on_gpu = HostedModel {
         device: "cuda:1".to_owned(),
         device_name: Some("NVIDIA H200".to_owned()),
         precision: "fp16",
-        fallback: None,
+        ready: false,
         fault: Some("cuda:1: is lost".to_owned()),
+        ..model("embed", "plan")
     };
-    let fallback = Fallback { reason: Reason::NoDriver, told: "libcuda.so.1: is not there".to_owned() };
-    let fell = Standing { fallback: Some(fallback), ..(*Standing::cpu("fp32")).clone() };
-    vec![
-        Arc::new(Hosted { about: about("embed", "plan"), standing: Arc::new(on_gpu) }),
-        Arc::new(Hosted { about: about("fraud", "tract"), standing: Arc::new(fell) }),
-    ]
-}
-
-#[derive(Debug)]
-struct Hosted {
-    about: About,
-    standing: Arc<Standing>,
-}
-
-impl Servable for Hosted {
-    fn about(&self) -> &About {
-        &self.about
-    }
-
-    fn standing(&self) -> Arc<Standing> {
-        self.standing.clone()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.standing.fault.is_none()
-    }
-
-    fn infer(&self, _: Call) -> Pending {
-        Box::pin(std::future::pending())
-    }
+    let fallback = HostedFallback { reason: "no_driver", told: "libcuda.so.1: is not there".to_owned() };
+    let fell_back = HostedModel { fallback: Some(fallback), ..model("fraud", "tract") };
+    Arc::new(move || vec![on_gpu.clone(), fell_back.clone()])
 }
 
 pub(super) const ROUTE: &str = "POST /v2/models/{model}/infer";
@@ -73,7 +50,7 @@ pub(super) fn empty() -> Surfaces {
     Surfaces {
         registry: Arc::new(Mutex::new(Registry::new(Config::default(), labels, counters.clone()))),
         counters,
-        engine: Vec::new(),
+        engine: Arc::new(Vec::new),
         config: Arc::new(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
         ready: Arc::new(|| Box::pin(async { Ok(()) })),
         draining: CancellationToken::new(),

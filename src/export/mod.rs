@@ -17,6 +17,7 @@ mod stats;
 mod surfaces;
 
 pub use server::{PATHS, router, serve};
+pub use stats::{HostedFallback, HostedModel, HostedModels};
 pub use surfaces::{Limits, Probe, Probing, Surfaces};
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::stats::HostedModels;
 use crate::ledger::Stamp;
 use crate::metrics::{Counters, Registry};
-use lapwing_engine::service::Servable;
 
 /// The answer of a [`Probe`]: `Err` with the reason in words.
 pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -37,8 +37,8 @@ pub struct Surfaces {
     pub counters: Arc<Counters>,
     /// The effective configuration, secrets masked already; `/config` shows it as it is.
     pub config: Arc<serde_json::Value>,
-    /// The models that this process runs itself, in the order in which `/stats` shows them; none where it hosts no engine.
-    pub engine: Vec<Arc<dyn Servable>>,
+    /// The models that this process serves itself.
+    pub engine: HostedModels,
     /// For `/readyz`; given up after two seconds.
     pub ready: Probe,
     /// Cancelled when shutdown begins: `/readyz` says so at once, while the rest is still served.

@@ -203,6 +203,12 @@ impl Config {
         self.model.is_on() || !self.models.is_empty()
     }
 
+    /// Where models are served; `None` where there are none.
+    #[must_use]
+    pub fn address(&self) -> Option<Bind> {
+        self.is_on().then_some(self.listen)
+    }
+
     /// The models to serve.
     pub fn wanted(&self) -> impl Iterator<Item = Wanted<'_>> {
         let one = self.model.on().map(|file| Wanted { name: stem(file.path()), version: VERSION.to_owned(), path: file.path() });

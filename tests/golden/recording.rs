@@ -139,7 +139,7 @@ impl Recording {
             registry: self.registry,
             counters: self.counters,
             config: Arc::default(),
-            engine: Vec::new(),
+            engine: Arc::new(Vec::new),
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             draining: CancellationToken::new(),
             limits: Limits { queue: 4096, pending: 40, orphan_spans: 30 },

@@ -3,6 +3,7 @@
 //! The parts know one another by socket addresses only. Whoever wires them starts the server ([`start_server`]), puts
 //! Lapwing in front of it, and lets [`Demo::drive`] send the load and draw the table.
 
+mod cli;
 mod client;
 mod data;
 mod exporter;
@@ -24,6 +25,8 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub use cli::DemoArgs;
+pub(super) use cli::run_command;
 pub use live::show;
 pub use load::run_load;
 pub use report::Report;

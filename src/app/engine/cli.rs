@@ -235,6 +235,7 @@ fn cpus(text: &str) -> Result<Cpus, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::cli::{Command, parse};
 
     #[test]
     fn processors_are_numbers_and_ranges() {
@@ -242,6 +243,42 @@ mod tests {
         assert_eq!(cpus("3").unwrap(), Cpus(vec![3]));
         for wrong in ["", "a", "2-1", "0-", "0,0", "1-2,2", "0-99999999"] {
             assert!(cpus(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_model_is_inspected_timed_and_quantized() {
+        let parsed = |line: &str| parse(line.split(' ').map(Into::into), []);
+        let Command::Engine(EngineSub::Inspect(args), _) = parsed("lapwing engine inspect m.onnx --batch 1,8 --plan").unwrap()
+        else {
+            panic!("not inspect")
+        };
+        assert_eq!((args.batch, args.length, args.plan, args.json), (vec![1, 8], vec![], true, false));
+        let line = "lapwing engine bench m.onnx --threads 1,2 --cpus 0-1 --precision int8 --device cuda:1 --cuda-lib-dir /l --seconds 0.5 --json";
+        let Command::Engine(EngineSub::Bench(args), _) = parsed(line).unwrap() else { panic!("not bench") };
+        assert_eq!((args.threads, args.cpus, args.device), (vec![1, 2], Some(Cpus(vec![0, 1])), Device::Cuda(1)));
+        assert_eq!(args.cuda_lib_dir, Some("/l".into()));
+        assert_eq!((args.precision, args.seconds, args.json), (Precision::Int8, 0.5, true));
+        let Command::Engine(EngineSub::Quantize(args), _) = parsed("lapwing engine quantize m.onnx --calibrate r.npz").unwrap()
+        else {
+            panic!("not quantize")
+        };
+        assert_eq!((args.batch, args.threads, args.output), (32, 1, None));
+        for wrong in [
+            "inspect",
+            "inspect m.onnx --batch 0",
+            "bench m.onnx --seconds 0",
+            "bench m.onnx --cpus 1-0",
+            "bench m.onnx --precision bf16",
+            "bench m.onnx --device gpu",
+            "bench m.onnx --device cuda:256",
+            "bench m.onnx --threads 0",
+            "bench m.onnx --samples",
+            "bench m.onnx --gemm cublas",
+            "quantize m.onnx",
+            "--upstream http://m:1 inspect m.onnx",
+        ] {
+            assert!(parsed(&format!("lapwing engine {wrong}")).is_err(), "{wrong}");
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 /// Holds the fields of an object, but for those below `but`, against docs/ENGINE.md.
-#[cfg(all(test, feature = "engine"))]
 pub(super) fn documented(value: &serde_json::Value, but: &[&str]) {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ENGINE.md")).unwrap();
     fn hold(value: &serde_json::Value, but: &[&str], text: &str) {

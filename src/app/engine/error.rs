@@ -31,7 +31,6 @@ impl ToolError {
         Self::Argument { argument: argument.to_owned(), reason: reason.into() }
     }
 
-    #[cfg(feature = "engine")]
     pub(super) fn told(error: impl std::fmt::Display) -> Self {
         Self::Told(error.to_string())
     }

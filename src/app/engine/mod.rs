@@ -1,18 +1,12 @@
 //! `lapwing engine`: what is done with a model from the command line, besides serving traffic through a proxy.
 
-#[cfg(not(feature = "engine"))]
-mod absent;
-#[cfg(feature = "engine")]
 mod bench;
 pub mod cli;
 mod error;
 mod inspect;
-#[cfg(feature = "engine")]
 mod machine;
-#[cfg(feature = "engine")]
 mod made_up;
 mod numbers;
-#[cfg(feature = "engine")]
 mod quantize;
 mod serve;
 mod shapes;
@@ -21,9 +15,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-#[cfg(not(feature = "engine"))]
-use self::{absent as bench, absent as quantize};
-use cli::EngineSub;
+pub use cli::EngineSub;
 use error::ToolError;
 
 /// Does what is asked and gives the exit code: 1 for any fault, which is told on standard error; 64 where settings are at fault.

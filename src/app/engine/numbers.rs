@@ -27,7 +27,6 @@ pub(super) fn si(value: f64, unit: &str) -> String {
 }
 
 /// A number that may be unknown: `-`.
-#[cfg(feature = "engine")]
 pub(super) fn known(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| si(value, unit))
 }
@@ -65,7 +64,6 @@ mod tests {
             assert_eq!(si(value, "FLOP"), text);
         }
         assert_eq!([whole(0), whole(999), whole(22_565_376)], ["0", "999", "22,565,376"]);
-        #[cfg(feature = "engine")]
         assert_eq!(known(None, "B"), "-");
     }
 }

@@ -1,59 +1,54 @@
-//! The models that this process runs itself, as `/stats` says it: what runs each, and where.
+//! The models that this process serves itself, as `/stats` shows them: what runs each, and where.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use lapwing_engine::service::{Fallback, Servable};
+/// A model that this process serves itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostedModel {
+    /// The name under which it is served.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// What runs it: `plan` or `tract`.
+    pub executor: &'static str,
+    /// The device: `cpu`, or `cuda:0` and so on.
+    pub device: String,
+    /// The GPU's name as its driver gives it; `None` on the CPU.
+    pub device_name: Option<String>,
+    /// The number format of its products: `fp32`, `tf32`, `fp16` or `int8`.
+    pub precision: &'static str,
+    /// Whether it is warm and can run.
+    pub ready: bool,
+    /// Why it runs on the CPU although a GPU was looked for.
+    pub fallback: Option<HostedFallback>,
+    /// The device error that ended it; `None` while it can run.
+    pub fault: Option<String>,
+}
 
-/// The engine of this process.
+/// Why a model runs on the CPU although a GPU was looked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostedFallback {
+    /// The label of the cause, as in metrics.
+    pub reason: &'static str,
+    /// The cause in words.
+    pub told: String,
+}
+
+/// Lists the models of this process in the order in which `/stats` shows them; empty where it serves none.
+pub type HostedModels = Arc<dyn Fn() -> Vec<HostedModel> + Send + Sync>;
+
+/// The section `engine` of `/stats`.
 #[derive(Debug, Serialize)]
 pub(super) struct Engine {
-    models: Vec<Model>,
-}
-
-#[derive(Debug, Serialize)]
-struct Model {
-    name: String,
-    version: String,
-    executor: &'static str,
-    device: String,
-    device_name: Option<String>,
-    precision: &'static str,
-    ready: bool,
-    fallback: Option<Fell>,
-    fault: Option<String>,
-}
-
-/// Why it runs on the processor though a GPU was looked for.
-#[derive(Debug, Serialize)]
-struct Fell {
-    reason: &'static str,
-    told: String,
+    models: Vec<HostedModel>,
 }
 
 impl Engine {
-    /// `None` where there are no models.
-    pub(super) fn of(models: &[Arc<dyn Servable>]) -> Option<Self> {
-        let models: Vec<Model> = models.iter().map(|model| Model::of(&**model)).collect();
+    /// `None` where this process serves no models.
+    pub(super) fn of(models: &HostedModels) -> Option<Self> {
+        let models = models();
         (!models.is_empty()).then_some(Self { models })
-    }
-}
-
-impl Model {
-    fn of(served: &dyn Servable) -> Self {
-        let (about, standing, ready) = (served.about(), served.standing(), served.is_ready());
-        let fell = |fallback: &Fallback| Fell { reason: fallback.reason.label(), told: fallback.told.clone() };
-        Self {
-            name: about.name.clone(),
-            version: about.version.clone(),
-            executor: about.executor,
-            device: standing.device.clone(),
-            device_name: standing.device_name.clone(),
-            precision: standing.precision,
-            ready,
-            fallback: standing.fallback.as_ref().map(fell),
-            fault: standing.fault.clone(),
-        }
     }
 }

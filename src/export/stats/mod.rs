@@ -16,6 +16,7 @@ mod engine;
 mod profiler;
 mod work;
 
+pub use engine::{HostedFallback, HostedModel, HostedModels};
 pub(super) use work::speed;
 
 #[derive(Debug, Serialize)]

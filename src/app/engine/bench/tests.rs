@@ -11,7 +11,6 @@ use lapwing_engine::plan::Cost;
 use lapwing_engine::roofline::{Ceiling, Roofline};
 
 #[cfg(feature = "cuda")]
-#[cfg(any())]
 mod gpu;
 
 fn fixture(name: &str) -> PathBuf {

@@ -73,7 +73,6 @@ fn the_constants_of_the_documents_are_counted() {
 }
 
 #[test]
-#[cfg(feature = "engine")]
 fn a_model_with_a_plan_is_told_as_json() {
     let about = json(&InspectArgs { json: true, batch: vec![2, 1], length: vec![3], ..args("0001") });
     assert_eq!((about["executor"].as_str(), &about["refused"]), (Some("plan"), &Json::Null));
@@ -96,7 +95,6 @@ fn a_model_with_a_plan_is_told_as_json() {
 }
 
 #[test]
-#[cfg(feature = "engine")]
 fn the_plan_is_told_as_json_and_its_nodes_make_its_totals() {
     for name in ["0000", "0001", "0007", "0012"] {
         let plan = json(&InspectArgs { json: true, plan: true, batch: vec![3], length: vec![2], ..args(name) });
@@ -151,7 +149,6 @@ fn a_fixed_batch_is_the_only_one() {
 }
 
 #[test]
-#[cfg(feature = "engine")]
 fn lengths_end_with_the_positions() {
     let text = told(&InspectArgs { plan: true, ..args("0001") }).unwrap();
     assert!(text.contains("runs by      its plan") && text.contains("FLOP/byte") && text.contains("attention"), "{text}");

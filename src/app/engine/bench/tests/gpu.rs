@@ -9,7 +9,7 @@ use crate::app::engine::documented;
 use lapwing_engine::Precision;
 use lapwing_engine::cpu::threads::Threads;
 use lapwing_engine::gpu::Wish;
-use lapwing_engine::gpu::device::tests::{alone, fakes, test_name};
+use lapwing_testing::{alone, fakes, test_name};
 
 /// The fields that a GPU's rows have besides those of all.
 const FIELDS: [&str; 9] =

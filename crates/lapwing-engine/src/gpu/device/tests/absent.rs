@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::symbols::{FIRST, NEEDED};
 use super::super::{Device, DeviceError, Found};
 use super::super::{Modules, Version};
-use super::{alone, alone_with, fakes, test_name};
+use lapwing_testing::{alone, alone_with, fakes, test_name};
 
 /// What looking for the driver in the directory says.
 fn refusal(directory: Option<&Path>) -> String {

@@ -1,51 +1,7 @@
 //! Tests of the device layer: with no driver, with drivers that cannot be used, and with one that runs kernels on the host.
-//!
-//! A library that was opened stays: so each situation runs in a process of its own, which is this test binary started again for
-//! one test.
+//! Each situation runs in a process of its own ([`lapwing_testing::alone`]).
 
 mod absent;
 mod emulated;
-pub(crate) mod fakes;
 mod listed;
 mod products;
-
-use std::process::Command;
-
-/// Set in the process of one situation, to its test's name.
-const ALONE: &str = "LAPWING_TEST_ALONE";
-
-/// Runs `body` in a process of its own: here if this is it, else by starting this binary again for the test `name`.
-pub(crate) fn alone(name: &str, body: impl FnOnce()) {
-    alone_with(name, &[], body);
-}
-
-/// The same, with more in the process' environment.
-fn alone_with(name: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
-    // the binary's names of tests do not begin with the crate's
-    let name = name.split_once("::").map_or(name, |(_, rest)| rest);
-    if std::env::var(ALONE).is_ok_and(|this| this == name) {
-        return body();
-    }
-    let binary = std::env::current_exe().unwrap();
-    let mut command = Command::new(binary);
-    command.args(["--exact", name, "--nocapture"]).env(ALONE, name).envs(environment.iter().copied());
-    let output = command.output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{name}:\n{said}");
-    assert!(said.contains("1 passed"), "{name} was not run:\n{said}");
-}
-
-/// Whether this is a process of one situation.
-fn is_alone() -> bool {
-    std::env::var_os(ALONE).is_some()
-}
-
-/// The name of the test that calls it.
-macro_rules! test_name {
-    () => {{
-        fn here() {}
-        let name = std::any::type_name_of_val(&here);
-        name.strip_suffix("::here").unwrap_or(name)
-    }};
-}
-pub(crate) use test_name;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{Block, Capture, CublasLt, Device, DeviceError, Found, Operands, Product, ProductPrecision, Stream, Version};
-use super::{alone, alone_with, fakes, test_name};
+use lapwing_testing::{alone, alone_with, fakes, test_name};
 
 const ROWS: usize = 3;
 const N: usize = 5;

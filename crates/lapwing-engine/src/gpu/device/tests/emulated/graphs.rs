@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::super::{Block, Capture, Device, Event, Graph, NodeCounts, Pinned, Stream, Toward};
-use super::super::{alone, alone_with, fakes, test_name};
 use super::{Copy, PATIENCE, SHAPE, kernel, numbers, open};
+use lapwing_testing::{alone, alone_with, fakes, test_name};
 
 /// One request's graph: two events around a copy in, a kernel that sets the flag, and a copy out.
 struct Request {

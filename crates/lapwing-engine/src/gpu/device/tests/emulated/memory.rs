@@ -1,8 +1,8 @@
 //! Memory: counted, given back, copied to and from, and held as long as work names it.
 
 use super::super::super::{Block, Device, DeviceError, Found, Pinned, Stream, Toward, Version};
-use super::super::{alone, fakes, test_name};
 use super::open;
+use lapwing_testing::{alone, fakes, test_name};
 
 #[test]
 fn a_device_is_found_and_described() {

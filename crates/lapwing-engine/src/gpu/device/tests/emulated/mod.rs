@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{Device, Found, Function, Modules, Patience, Shape};
-use super::fakes;
+use lapwing_testing::fakes;
 
 /// A module with the kernel that these tests launch.
 const PTX: &str = include_str!("../copy.ptx");

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::super::super::{Block, DeviceError, Modules, Shape, Stream};
-use super::super::{alone, test_name};
 use super::{Copy, PTX, SHAPE, kernel, open};
+use lapwing_testing::{alone, test_name};
 
 #[test]
 fn modules_and_kernels_are_loaded_once() {

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use super::super::super::{Block, DeviceError, Stream};
-use super::super::{alone, test_name};
 use super::{Copy, SHAPE, kernel, open};
+use lapwing_testing::{alone, test_name};
 
 #[test]
 fn short_work_is_timed_many_at_once_and_what_fails_leaves_the_stream_as_it_was() {

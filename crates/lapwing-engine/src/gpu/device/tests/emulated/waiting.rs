@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::super::super::{Block, Device, DeviceError, Event, Found, Patience, Pinned, Stream, Toward, Version};
-use super::super::{alone, alone_with, fakes, test_name};
 use super::{Copy, PATIENCE, SHAPE, kernel, open};
+use lapwing_testing::{alone, alone_with, fakes, test_name};
 
 #[test]
 fn a_flag_that_nobody_sets_ends_the_wait() {

@@ -4,13 +4,8 @@
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-#[path = "gpu/common.rs"]
 mod common;
-#[path = "gpu/faults.rs"]
 mod faults;
-#[path = "gpu/kernels.rs"]
 mod kernels;
-#[path = "gpu/measured.rs"]
 mod measured;
-#[path = "gpu/plans.rs"]
 mod plans;

@@ -1,4 +1,4 @@
-//! Drivers for tests: built when they are first needed, by make and the C compilers. `LAPWING_FAKES` names a folder where they
+//! Drivers for tests. make and the C compilers build them when a test first needs them; `LAPWING_FAKES` names a folder where they
 //! are built already.
 
 use std::fmt::Write as _;
@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::is_alone;
+use crate::is_alone;
 
 /// Where their sources are, from the crate's folder.
 const SOURCES: &str = "../../tests/gpu";
 /// What is built: the driver that runs kernels (of these files only), the same as an old one, those that do not start.
 const TARGETS: [&str; 4] = ["ONLY=moves", "fake", "fake-old", "stubs"];
 
-/// A folder of these tests', which stays.
-pub(super) fn scratch(name: &str) -> PathBuf {
+/// A folder beside the test binary's, which stays.
+#[must_use]
+pub fn scratch(name: &str) -> PathBuf {
     let binary = std::env::current_exe().unwrap();
     // beside `deps`
     let folder = binary.parent().and_then(Path::parent).unwrap().join("gpu-fakes").join(name);
@@ -24,7 +25,8 @@ pub(super) fn scratch(name: &str) -> PathBuf {
 }
 
 /// The folder of a driver: ".", "old", "stub-…".
-pub(super) fn driver(kind: &str) -> PathBuf {
+#[must_use]
+pub fn driver(kind: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let folder = BUILT.get_or_init(|| match std::env::var_os("LAPWING_FAKES") {
         Some(folder) => folder.into(),
@@ -48,8 +50,8 @@ fn build() -> PathBuf {
 }
 
 /// The folder of a driver that runs the kernels of an MLP, and those that measure.
-#[allow(dead_code, reason = "the GPU tests of `engine bench`, which use it, have no access to it for now")]
-pub(crate) fn kernels() -> PathBuf {
+#[must_use]
+pub fn kernels() -> PathBuf {
     if let Some(folder) = std::env::var_os("LAPWING_FAKES") {
         return folder.into();
     }
@@ -62,8 +64,9 @@ pub(crate) fn kernels() -> PathBuf {
     folder
 }
 
-/// A driver made of C: each of these functions answers 0, unless `bodies` has another answer of it (its parameters and body).
-pub(super) fn made(name: &str, functions: &[&str], bodies: &[(&str, &str)]) -> PathBuf {
+/// Builds a driver in C and returns its folder. Each function of `functions` returns 0, unless `bodies` has its parameters and body.
+#[must_use]
+pub fn made(name: &str, functions: &[&str], bodies: &[(&str, &str)]) -> PathBuf {
     let folder = scratch(name);
     if !is_alone() {
         return folder;
@@ -81,7 +84,7 @@ pub(super) fn made(name: &str, functions: &[&str], bodies: &[(&str, &str)]) -> P
 }
 
 /// Runs a command, which must succeed.
-pub(super) fn run(command: &mut Command) {
+pub fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
 }
