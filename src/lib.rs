@@ -5,7 +5,7 @@
 //! | floor | modules |
 //! |---|---|
 //! | 0 | [`ledger`], [`settings`], [`metrics`] (may use `ledger`) |
-//! | 1 | [`protocol`] |
+//! | 1 | [`protocol`], [`net`] |
 //! | 2 | [`attribution`] |
 //! | 4 | [`proxy`], [`export`], [`serving`] |
 //! | 5 | [`config`] |
@@ -19,6 +19,7 @@ pub mod config;
 pub mod export;
 pub mod ledger;
 pub mod metrics;
+pub mod net;
 pub mod protocol;
 pub mod proxy;
 #[cfg(feature = "engine")]

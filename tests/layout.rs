@@ -11,6 +11,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("settings", 0),
     ("metrics", 0),
     ("protocol", 1),
+    ("net", 1),
     ("engine", 1),
     ("attribution", 2),
     ("proxy", 4),

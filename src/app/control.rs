@@ -22,8 +22,8 @@ use crate::config::Loaded;
 use crate::export::{self, Surfaces};
 use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry};
+use crate::net::Target;
 use crate::protocol::Tokenizers;
-use crate::proxy::Target;
 
 /// How long the last telemetry may take to be passed on at the end.
 const FORWARD_DRAIN: Duration = Duration::from_secs(5);
@@ -191,6 +191,6 @@ fn probe(target: Target, models: Option<Models>) -> export::Probing {
         if let Some(models) = models {
             models.readiness()?;
         }
-        target.probe(PROBE).await
+        target.probe(PROBE).await.map_err(|error| format!("cannot connect to the upstream {target}: {error}"))
     })
 }

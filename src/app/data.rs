@@ -14,8 +14,9 @@ use crate::attribution::{Rules, adapters};
 use crate::config::Config;
 use crate::ledger::Ledger;
 use crate::metrics::{Counters, Labels};
+use crate::net;
 use crate::protocol::Protocols;
-use crate::proxy::{self, ConnectionSettings, Parts, Profiler, Target, TraceSampling, Tracing, UpstreamProtocol};
+use crate::proxy::{self, ConnectionSettings, Parts, Profiler, TraceSampling, Tracing, UpstreamProtocol};
 use crate::settings::{ConfigHandle, Upstream};
 
 /// What outlives every configuration: where the observer of each puts what it sees.
@@ -65,21 +66,13 @@ pub(super) fn rules(config: &Config) -> Rules {
     Rules::new(names, attribution.spans.iter().cloned())
 }
 
-/// Where requests go.
-pub(super) fn target(upstream: &Upstream) -> Target {
-    match upstream {
-        Upstream::Http { authority, .. } => Target::Tcp(authority.clone()),
-        Upstream::Unix { path } => Target::Unix(path.clone()),
-    }
-}
-
 /// Binds the workers' listeners: all on one address, of which the first may choose the port.
 pub(super) fn bind(address: SocketAddr, workers: usize, backlog: u32) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
-    let first = proxy::bind(address, backlog, workers > 1)?;
+    let first = net::bind(address, backlog, workers > 1)?;
     let address = first.local_addr()?;
     let mut listeners = vec![first];
     for _ in 1..workers {
-        listeners.push(proxy::bind(address, backlog, true)?);
+        listeners.push(net::bind(address, backlog, true)?);
     }
     Ok((address, listeners))
 }

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::export::{HostedFallback, HostedModel};
-use crate::proxy;
+use crate::net;
 use crate::serving::config::{Config, Device, Executor, Wanted};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
 use crate::settings::Period;
@@ -75,7 +75,7 @@ impl Hosted {
     /// [`HostError`] with the setting or the model that is at fault; nothing is left running then.
     pub(super) fn start(config: &Config, reserved: usize, drain: Period) -> Result<Self, HostError> {
         let address = config.listen.get();
-        let listener = proxy::bind(address, 1024, false).map_err(|cause| HostError::Bind { address, cause })?;
+        let listener = net::bind(address, 1024, false).map_err(|cause| HostError::Bind { address, cause })?;
         let address = listener.local_addr().map_err(|cause| HostError::Bind { address, cause })?;
         let cpus = cpus(config, reserved);
         let options = options(config, reserved, &cpus)?;

@@ -14,8 +14,9 @@ use crate::attribution::otlp::Ours;
 use crate::config::Loaded;
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
+use crate::net::{self, Target};
 use crate::protocol::{TokenizerError, Tokenizers};
-use crate::proxy::{self, Parts};
+use crate::proxy::Parts;
 use crate::settings::{Bind, ConfigCell, Switch};
 
 /// Closed ledgers that may wait for the aggregator, which looks every 20 ms: enough for 200,000 requests a second.
@@ -108,7 +109,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let ours = Arc::new(Ours::new(TraceMark::random()));
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
-    let target = data::target(&config.upstream);
+    let target = Target::from(&config.upstream);
     let tokenizers = Tokenizers::load(&config.protocol)?;
 
     let control = Control {
@@ -194,7 +195,7 @@ fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
 }
 
 fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {
-    proxy::bind(to.get(), 128, false).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
+    net::bind(to.get(), 128, false).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
 }
 
 fn receiver(key: &'static str, to: &Switch<Bind>) -> Result<Option<TcpListener>, StartError> {

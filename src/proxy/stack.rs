@@ -39,6 +39,9 @@ impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> f
     }
 }
 
+/// The service below the extra layer.
+pub(crate) type ExtraInner = Trace<Amend<Upstream>>;
+
 /// Builds the stack of one client's connection. `extra` is a further layer; the proxy itself has none (`Identity`).
 pub(crate) fn stack<L>(
     context: &Arc<ExchangeContext>,
@@ -47,7 +50,7 @@ pub(crate) fn stack<L>(
     extra: L,
 ) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static + use<L>
 where
-    L: Layer<Trace<Amend<Upstream>>>,
+    L: Layer<ExtraInner>,
     L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
 {
     ServiceBuilder::new()

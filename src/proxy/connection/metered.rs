@@ -11,32 +11,14 @@ use std::task::{Context, Poll, ready};
 
 use arrayvec::ArrayVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
 
 use super::client_side::{ClientSide, ClientTimeouts, OnRefusal};
 use super::meter::SocketMeter;
 use crate::ledger::Stamp;
+use crate::net::Socket;
 
 /// A message up to this many bytes is copied together: one `send` costs less than a `writev` of head and body.
 const SMALL: usize = 2048;
-
-/// A TCP or Unix connection.
-#[derive(Debug)]
-pub(crate) enum Socket {
-    /// TCP.
-    Tcp(TcpStream),
-    /// Unix domain.
-    Unix(UnixStream),
-}
-
-macro_rules! on_socket {
-    ($socket:expr, $s:ident => $call:expr) => {
-        match $socket {
-            Socket::Tcp($s) => $call,
-            Socket::Unix($s) => $call,
-        }
-    };
-}
 
 /// A socket whose reads and writes are stamped.
 #[derive(Debug)]
@@ -94,7 +76,7 @@ impl MeteredSocket {
                 client.ahead = None;
                 break;
             }
-            let n = ready!(on_socket!(&mut self.socket, s => Pin::new(s).poll_write(cx, &bytes[*at..])))?;
+            let n = ready!(Pin::new(&mut self.socket).poll_write(cx, &bytes[*at..]))?;
             *at += n;
             self.meter.on_write(Stamp::now());
         }
@@ -118,7 +100,7 @@ impl MeteredSocket {
         let mut space = [0; 8192];
         for _ in 0..32 {
             let mut buf = ReadBuf::new(&mut space);
-            match on_socket!(&mut self.socket, s => Pin::new(s).poll_read(cx, &mut buf)) {
+            match Pin::new(&mut self.socket).poll_read(cx, &mut buf) {
                 Poll::Ready(Ok(())) if !buf.filled().is_empty() => self.meter.on_read(),
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
                 Poll::Pending => {
@@ -173,7 +155,7 @@ impl MeteredSocket {
 impl AsyncRead for MeteredSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        match on_socket!(&mut self.socket, s => Pin::new(s).poll_read(cx, buf)) {
+        match Pin::new(&mut self.socket).poll_read(cx, buf) {
             Poll::Ready(Ok(())) => {
                 if buf.filled().len() > before {
                     if self.client.is_some() && self.meter.last_read().is_none() {
@@ -197,7 +179,7 @@ impl AsyncWrite for MeteredSocket {
             return Poll::Ready(Ok(buf.len())); // hyper's bare refusal: Lapwing's has been sent instead
         }
         let before = self.before_write();
-        let result = on_socket!(&mut self.socket, s => Pin::new(s).poll_write(cx, buf));
+        let result = Pin::new(&mut self.socket).poll_write(cx, buf);
         match self.after_write(cx, before, &result) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => result,
@@ -214,9 +196,9 @@ impl AsyncWrite for MeteredSocket {
         let before = self.before_write();
         let mut small = ArrayVec::<u8, SMALL>::new();
         let result = if bufs.iter().try_for_each(|b| small.try_extend_from_slice(b)).is_ok() {
-            on_socket!(&mut self.socket, s => Pin::new(s).poll_write(cx, &small))
+            Pin::new(&mut self.socket).poll_write(cx, &small)
         } else {
-            on_socket!(&mut self.socket, s => Pin::new(s).poll_write_vectored(cx, bufs))
+            Pin::new(&mut self.socket).poll_write_vectored(cx, bufs)
         };
         match self.after_write(cx, before, &result) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -225,7 +207,7 @@ impl AsyncWrite for MeteredSocket {
     }
 
     fn is_write_vectored(&self) -> bool {
-        on_socket!(&self.socket, s => s.is_write_vectored())
+        self.socket.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -237,7 +219,7 @@ impl AsyncWrite for MeteredSocket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.client.as_ref().is_none_or(|client| !client.is_lingering()) {
-            ready!(on_socket!(&mut self.socket, s => Pin::new(s).poll_shutdown(cx)))?;
+            ready!(Pin::new(&mut self.socket).poll_shutdown(cx))?;
         }
         if self.meter.is_unread() { self.poll_linger(cx) } else { Poll::Ready(Ok(())) }
     }

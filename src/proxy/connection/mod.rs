@@ -12,4 +12,4 @@ pub(crate) use client_side::{ClientTimeouts, OnRefusal};
 pub(crate) use client_waits::ClientWaits;
 pub(crate) use lazy_deadline::LazyDeadline;
 pub(crate) use meter::{OnFlush, SocketMeter};
-pub(crate) use metered::{MeteredSocket, Socket};
+pub(crate) use metered::MeteredSocket;

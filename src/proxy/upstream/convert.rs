@@ -4,7 +4,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, Request, Uri, Version};
 
-use super::target::Target;
+use crate::net::Target;
 
 /// Fields that belong to one HTTP/1 connection and mean nothing in HTTP/2 (RFC 9113, 8.2.2).
 const CONNECTION_FIELDS: [HeaderName; 5] = [

@@ -49,12 +49,11 @@ pub(crate) async fn exchange(
 
 async fn connect(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Box<H1Connection>, Error> {
     let began = Stamp::now();
-    let config = &in_flight.context.config;
-    let connected = upstream.target.connect(config.connect_timeout.get()).await;
+    let connected = super::connect(upstream, in_flight).await;
     in_flight.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
     let socket = connected?;
     in_flight.context.counters.bump(Counter::UpstreamConnected);
-    H1Connection::open(socket, config, upstream.pool.clone()).await
+    H1Connection::open(socket, &in_flight.context.config, upstream.pool.clone()).await
 }
 
 type Failed = (Error, Option<Box<Request<RequestBody>>>);

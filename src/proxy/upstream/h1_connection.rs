@@ -16,9 +16,10 @@ use hyper_util::rt::TokioIo;
 
 use super::pool::ConnectionPool;
 use crate::ledger::Stamp;
+use crate::net::Socket;
 use crate::proxy::body::{Drive, RequestBody};
 use crate::proxy::config::Config;
-use crate::proxy::connection::{LazyDeadline, MeteredSocket, Socket, SocketMeter};
+use crate::proxy::connection::{LazyDeadline, MeteredSocket, SocketMeter};
 use crate::proxy::error::Error;
 
 /// A connection that carries one request at a time.

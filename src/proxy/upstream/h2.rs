@@ -19,7 +19,6 @@ use crate::proxy::body::RequestBody;
 use crate::proxy::connection::{LazyDeadline, MeteredSocket, SocketMeter};
 use crate::proxy::error::Error;
 use crate::proxy::exchange::InFlight;
-use crate::proxy::listen::Tasks;
 
 /// A stream's window in bytes: how much may be sent ahead to a slow reader.
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
@@ -82,12 +81,12 @@ impl H2Connection {
             return Ok((sender.clone(), true));
         }
         let began = Stamp::now();
-        let connected = upstream.target.connect(limit).await;
+        let connected = super::connect(upstream, in_flight).await;
         in_flight.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
         let socket = connected?;
         in_flight.context.counters.bump(Counter::UpstreamConnected);
         let io = TokioIo::new(MeteredSocket::upstream(socket, Arc::new(SocketMeter::default())));
-        let (sender, connection) = http2::Builder::new(Tasks(upstream.tasks.clone()))
+        let (sender, connection) = http2::Builder::new(upstream.tasks.clone())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(u32::try_from(in_flight.context.config.max_header_bytes.get()).unwrap_or(u32::MAX))

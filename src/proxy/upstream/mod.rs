@@ -6,7 +6,6 @@ mod h1_connection;
 mod h2;
 mod interim;
 mod pool;
-mod target;
 mod traits;
 mod upgrade;
 
@@ -17,18 +16,17 @@ use std::task::{Context, Poll};
 
 use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::upgrade::OnUpgrade;
-use tokio_util::task::TaskTracker;
 
 pub(crate) use h2::{CONNECTION_WINDOW, STREAM_WINDOW};
 pub(crate) use pool::ConnectionPool;
-pub use target::Target;
 pub(crate) use traits::UpstreamTraits;
 
 use crate::ledger::Stamp;
+use crate::net::{ConnectError, Socket, Target, Tasks};
 use crate::proxy::body::{ContinueGate, Drive, RequestBody, ResponseBody};
 use crate::proxy::config::UpstreamProtocol;
 use crate::proxy::error::Error;
-use crate::proxy::exchange::TrackedRequest;
+use crate::proxy::exchange::{InFlight, TrackedRequest};
 use h2::H2Connection;
 
 /// What the requests of one worker share of the upstream.
@@ -38,7 +36,7 @@ pub(crate) struct UpstreamContext {
     pub(crate) pool: Arc<ConnectionPool>,
     /// What was learnt of it.
     pub(crate) traits: Arc<UpstreamTraits>,
-    pub(crate) tasks: TaskTracker,
+    pub(crate) tasks: Tasks,
 }
 
 /// The upstream as one client's connection sees it.
@@ -116,6 +114,15 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
         return Ok(response.map(|body| ResponseBody::upstream(body, None, head)));
     }
     Ok(response.map(|body| ResponseBody::upstream(body, Some(connection), head)))
+}
+
+/// Connects to the upstream, within `connect_timeout`.
+async fn connect(upstream: &UpstreamContext, in_flight: &InFlight) -> Result<Socket, Error> {
+    let (target, limit) = (&upstream.target, in_flight.context.config.connect_timeout.get());
+    target.connect(limit).await.map_err(|error| match error {
+        ConnectError::Io(cause) => Error::Connect { upstream: target.to_string(), cause },
+        ConnectError::Timeout(limit) => Error::ConnectTimeout { upstream: target.to_string(), limit },
+    })
 }
 
 fn refuse_tunnel(request: &Request<RequestBody>) -> Result<(), Error> {

@@ -1,0 +1,115 @@
+//! The accept loop: bounded in connections, patient when the system has no file descriptors left, and stopped by a token.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::socket::Socket;
+use super::tasks::Tasks;
+
+#[cfg(test)]
+mod tests;
+
+/// The bounds of an accept loop.
+#[derive(Clone, Copy, Debug)]
+pub struct AcceptLimits {
+    /// Connections at once; further ones wait in the listener's backlog. Default: no bound.
+    pub max_connections: Option<usize>,
+    /// The pause after a failed accept. Nearly always the process is out of file descriptors, and connections that end give
+    /// some back. Default: 50 ms.
+    pub backoff: Duration,
+}
+
+impl Default for AcceptLimits {
+    fn default() -> Self {
+        Self { max_connections: None, backoff: Duration::from_millis(50) }
+    }
+}
+
+/// An accepted connection.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The byte stream.
+    pub socket: Socket,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// The connection's place among [`AcceptLimits::max_connections`]; the next one is accepted when it is dropped.
+    pub permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Gives accepted sockets, one after the other.
+pub trait Listener {
+    /// Waits for the next connection. It must be cancel safe, and must not wait for anything that the peer sends.
+    fn accept(&mut self) -> impl Future<Output = io::Result<(Socket, SocketAddr)>> + Send;
+}
+
+impl Listener for TcpListener {
+    async fn accept(&mut self) -> io::Result<(Socket, SocketAddr)> {
+        let (stream, peer) = Self::accept(self).await?;
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, %peer, "cannot set TCP_NODELAY");
+        }
+        Ok((Socket::Tcp(stream), peer))
+    }
+}
+
+/// Accepts connections until `stop` is cancelled, runs `connection` for each in `tasks`, and closes the listener. Then the
+/// caller drains: [`Tasks::finished`] waits for the connections, which must look at `stop` themselves ([`until_stopped`]).
+///
+/// [`until_stopped`]: super::until_stopped
+pub async fn accept<F>(
+    mut listener: impl Listener,
+    limits: AcceptLimits,
+    tasks: &Tasks,
+    stop: &CancellationToken,
+    mut connection: impl FnMut(Accepted) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let room = limits.max_connections.map(|most| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
+    let mut stopping = pin!(stop.cancelled());
+    loop {
+        let error = tokio::select! {
+            biased;
+            () = &mut stopping => break,
+            accepted = next(&mut listener, room.as_ref()) => match accepted {
+                Ok(accepted) => {
+                    tasks.spawn(connection(accepted));
+                    continue;
+                }
+                Err(error) => error,
+            },
+        };
+        if is_of_the_peer(&error) {
+            continue;
+        }
+        tracing::warn!(%error, backoff = ?limits.backoff, "cannot accept a connection");
+        tokio::select! {
+            biased;
+            () = &mut stopping => break,
+            () = sleep(limits.backoff) => {}
+        }
+    }
+}
+
+async fn next(listener: &mut impl Listener, room: Option<&Arc<Semaphore>>) -> io::Result<Accepted> {
+    let permit = match room {
+        Some(room) => Arc::clone(room).acquire_owned().await.ok(),
+        None => None,
+    };
+    let (socket, peer) = listener.accept().await?;
+    Ok(Accepted { socket, peer, permit })
+}
+
+/// Whether one connection failed before it was accepted, which says nothing about the next.
+fn is_of_the_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}

@@ -1,0 +1,92 @@
+//! The address of another server, and how to connect to it within a limit.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use super::socket::Socket;
+use crate::settings::Upstream;
+
+/// The address of a server that Lapwing asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `host:port`. The host is resolved anew for each connection.
+    Tcp(String),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The system refused.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The limit passed first.
+    #[error("no connection within {0:?}")]
+    Timeout(Duration),
+}
+
+impl From<&Upstream> for Target {
+    fn from(upstream: &Upstream) -> Self {
+        match upstream {
+            Upstream::Http { authority, .. } => Self::Tcp(authority.clone()),
+            Upstream::Unix { path } => Self::Unix(path.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(authority) => f.write_str(authority),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Target {
+    /// The authority for `Host` and `:authority` where the request names none: `localhost` for a Unix socket.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        match self {
+            Self::Tcp(authority) => authority,
+            Self::Unix(_) => "localhost",
+        }
+    }
+
+    /// Connects within `limit`, name resolution included; sets `TCP_NODELAY`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Io`] when the system refuses, [`ConnectError::Timeout`] when the limit passes.
+    pub async fn connect(&self, limit: Duration) -> Result<Socket, ConnectError> {
+        let connecting = async {
+            match self {
+                Self::Tcp(authority) => {
+                    let stream = TcpStream::connect(authority.as_str()).await?;
+                    stream.set_nodelay(true)?;
+                    Ok(Socket::Tcp(stream))
+                }
+                Self::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
+            }
+        };
+        match timeout(limit, connecting).await {
+            Ok(connected) => Ok(connected?),
+            Err(_) => Err(ConnectError::Timeout(limit)),
+        }
+    }
+
+    /// Checks that the server accepts a connection within `limit`, and closes it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Target::connect`].
+    pub async fn probe(&self, limit: Duration) -> Result<(), ConnectError> {
+        self.connect(limit).await.map(drop)
+    }
+}
