@@ -25,10 +25,24 @@ import sys
 import tempfile
 import time
 import urllib.request
-
-import numpy as np
-
 from parts import ROOT, Child, arguments, finish, free_port, machine, quantile
+
+
+def command_line():
+    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments(parser)
+    parser.add_argument("--rounds", type=int, default=7, help="(default: 7)")
+    parser.add_argument("--seconds", type=float, default=6, help="of saturation a round; arrivals take twice as long (default: 6)")
+    parser.add_argument("--share", type=float, default=0.7, help="of the slowest policy's capacity, at which requests arrive (default: 0.7)")
+    parser.add_argument("--quick", action="store_true", help="a small encoder and short texts, 2 rounds: to try the script, for no figures")
+    parser.add_argument("mixes", nargs="*", metavar="MIX", help="bimodal, uniform (default: both)")
+    return parser.parse_args()
+
+
+OPTIONS = command_line() if __name__ == "__main__" else None
+
+import numpy as np  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "tests/real"))
 from engine import fixtures  # noqa: E402
@@ -313,19 +327,11 @@ def spread(ratios):
     return f"{statistics.median(ratios):.2f} [{min(ratios):.2f}–{max(ratios):.2f}]"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments(parser)
-    parser.add_argument("--rounds", type=int, default=7, help="(default: 7)")
-    parser.add_argument("--seconds", type=float, default=6, help="of saturation a round; arrivals take twice as long (default: 6)")
-    parser.add_argument("--share", type=float, default=0.7, help="of the slowest policy's capacity, at which requests arrive (default: 0.7)")
-    parser.add_argument("--quick", action="store_true", help="a small encoder and short texts, 2 rounds: to try the script, for no figures")
-    parser.add_argument("mixes", nargs="*", metavar="MIX", help="bimodal, uniform (default: both)")
-    options = parser.parse_args()
+def main(options):
     options.longest = LONG
     mixes = options.mixes or list(MIXES)
     if unknown := set(mixes) - set(MIXES):
-        parser.error(f"unknown mix {unknown.pop()}: there are {', '.join(MIXES)}")
+        raise SystemExit(f"batching.py: unknown mix {unknown.pop()}: there are {', '.join(MIXES)}")
     if options.quick:
         options.rounds, options.seconds, options.longest = 2, 1, 96
     os.sched_setaffinity(0, {LOAD_CORE})
@@ -353,4 +359,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(OPTIONS))

@@ -26,10 +26,27 @@ import tempfile
 import time
 import urllib.request
 from dataclasses import dataclass
-
-import numpy as np
-
 from parts import ROOT, Child, arguments, finish, free_port, machine
+
+
+def command_line():
+    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments(parser)
+    parser.add_argument("--rounds", type=int, default=7, help="(default: 7)")
+    parser.add_argument("--seconds", type=float, default=2, help="for each side of a round, at least five forwards (default: 2)")
+    parser.add_argument("--core", type=int, default=1, help="the core on which all run (default: 1)")
+    parser.add_argument("--starts", type=int, default=10, help="cold starts (default: 10)")
+    parser.add_argument("--after", type=int, default=50, help="requests after the first of a start (default: 50)")
+    parser.add_argument("--no-tract", action="store_true", help="without the column of tract")
+    parser.add_argument("--quick", action="store_true", help="a small encoder in MiniLM's place, 2 rounds: to try the script, for no figures")
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    return parser.parse_args()
+
+
+OPTIONS = command_line() if __name__ == "__main__" else None
+
+import numpy as np  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "tests/real"))
 from engine import fixtures  # noqa: E402
@@ -285,18 +302,7 @@ def cold(options, models):
     return {"starts": out}, [verdict]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments(parser)
-    parser.add_argument("--rounds", type=int, default=7, help="(default: 7)")
-    parser.add_argument("--seconds", type=float, default=2, help="for each side of a round, at least five forwards (default: 2)")
-    parser.add_argument("--core", type=int, default=1, help="the core on which all run (default: 1)")
-    parser.add_argument("--starts", type=int, default=10, help="cold starts (default: 10)")
-    parser.add_argument("--after", type=int, default=50, help="requests after the first of a start (default: 50)")
-    parser.add_argument("--no-tract", action="store_true", help="without the column of tract")
-    parser.add_argument("--quick", action="store_true", help="a small encoder in MiniLM's place, 2 rounds: to try the script, for no figures")
-    parser.add_argument("cases", nargs="*", metavar="CASE")
-    options = parser.parse_args()
+def main(options):
     if options.quick:
         options.rounds, options.seconds, options.starts, options.after = 2, 0.2, 2, 10
     is_wanted = lambda name: not options.cases or any(name.startswith(c) for c in options.cases)  # noqa: E731
@@ -328,4 +334,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(OPTIONS))

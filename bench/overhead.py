@@ -9,8 +9,9 @@ core 1. Ratios to nginx and Envoy are medians of the rounds' ratios. With --requ
 and its memory is read on the way.
 
 usage: python3 bench/overhead.py [--lapwing PATH] [--rounds N] [--seconds S] [--requests N] [--json FILE] [TARGET ...]
-TARGET is direct, nginx, haproxy, envoy, lapwing, or NAME=CMD@PORT, where CMD starts a proxy from PORT to 127.0.0.1:18080
-(or --upstream-port).
+TARGET is direct, nginx, haproxy, envoy, lapwing, NAME=lapwing:BINARY (another build of Lapwing, started as the first is: two
+builds in one run are compared round by round), or NAME=CMD@PORT, where CMD starts a proxy from PORT to 127.0.0.1:18080 (or
+--upstream-port).
 Without any: all of those that are installed. Needs wrk, nginx and taskset; ENVOY names Envoy's binary if it is not in PATH.
 Exit code 1 if a bound is missed.
 """
@@ -113,6 +114,8 @@ def upstream(folder, options):
 
 def target(folder, name, options):
     """The process of a target, not started yet."""
+    if "=lapwing:" in name:
+        return Lapwing(name.split("=lapwing:", 1)[1], options.upstream_port, core=PROXY_CORE)
     if "=" in name:
         command, port = name.split("=", 1)[1].rsplit("@", 1)
         return Child(shlex.split(command), int(port), PROXY_CORE)
@@ -259,6 +262,19 @@ def ratio_verdicts(rounds):
         yield "failed requests", str(bad), "0", bad == 0
 
 
+def compare_builds(rounds, targets):
+    """Prints what `lapwing` costs beside each other build of it: medians of the rounds' differences and ratios."""
+    others = [name for name, child in targets.items() if isinstance(child, Lapwing) and name != "lapwing"]
+    rows = []
+    for other in others if "lapwing" in rounds else ():
+        pairs = list(zip(rounds["lapwing"], rounds[other]))
+        by = {key: statistics.median(mine[key] - theirs[key] for mine, theirs in pairs) for key in ("p50_us", "cpu_us")}
+        ratio = statistics.median(mine["cpu_us"] / theirs["cpu_us"] for mine, theirs in pairs if theirs["cpu_us"] > 0)
+        rows.append([f"lapwing beside {other}", f"{by['p50_us']:+.1f}", f"{by['cpu_us']:+.2f}", f"{ratio:.3f}×"])
+    if rows:
+        table(["", "p50 µs", "CPU µs/req", "CPU"], rows)
+
+
 def profiling(lapwing):
     """What Lapwing counted: the run is worth nothing if profiling was off or lost its records."""
     profiler = lapwing.get("/stats?window=all")["profiler"]
@@ -300,6 +316,7 @@ def main():
                 targets[name.split("=")[0]] = child
             rounds = measure(options, targets, script)
             figures = {"rounds": rounds, "medians": report(rounds)}
+            compare_builds(rounds, targets)
             verdicts += ratio_verdicts(rounds)
             lapwing = targets.get("lapwing")
             if lapwing and options.requests:

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use lapwing::attribution::merge;
-use lapwing::ledger::{Basis, Event, Ledger, Outcome, Place, Report, SeriesKey, Stage, Stamp, Unit, Window};
+use lapwing::ledger::{
+    Basis, Ledger, ObservedEvent, Outcome, Report, ReportPlace, SeriesKey, Stage, Stamp, Unit, UpstreamWindow,
+};
 use lapwing::metrics::{Config, Counters, Labels, Registry};
 
 const US: u64 = 1_000;
@@ -47,9 +49,9 @@ fn ledger(series: SeriesKey, random: &mut Random) -> Ledger {
         at = end;
         ledger.offset(end)
     };
-    observe(&mut ledger, Stage::Ingress, Event::Request, random.around(40 * US));
-    observe(&mut ledger, Stage::Validation, Event::Admit, random.around(3 * US));
-    let start_ns = observe(&mut ledger, Stage::Unattributed, Event::Send, random.around(15 * US));
+    observe(&mut ledger, Stage::Ingress, ObservedEvent::Request, random.around(40 * US));
+    observe(&mut ledger, Stage::Validation, ObservedEvent::Admit, random.around(3 * US));
+    let start_ns = observe(&mut ledger, Stage::Unattributed, ObservedEvent::Send, random.around(15 * US));
     let reports = [
         (Stage::Hydration, 700 * US),
         (Stage::Preprocessing, 400 * US),
@@ -60,12 +62,12 @@ fn ledger(series: SeriesKey, random: &mut Random) -> Ledger {
     for (stage, of) in reports {
         let duration_ns = random.around(of);
         sum_ns += duration_ns;
-        ledger.report(Report::of(stage, duration_ns, Place::Head));
+        ledger.report(Report::of(stage, duration_ns, ReportPlace::Head));
     }
     let end_ns = start_ns + sum_ns + random.around(100 * US);
-    ledger.window = Some(Window { start_ns, head_ns: end_ns, end_ns });
+    ledger.window = Some(UpstreamWindow { start_ns, head_ns: end_ns, end_ns });
     let (last, total_ns) = (started.plus(end_ns), end_ns + random.around(30 * US));
-    ledger.observe(Stage::Egress, Event::Response, last, started.plus(total_ns));
+    ledger.observe(Stage::Egress, ObservedEvent::Response, last, started.plus(total_ns));
     let rows = 1 << (random.next() % 7);
     ledger.work.primary = Some(Unit::Row);
     ledger.work.set(Unit::Row, rows, Basis::Counted);

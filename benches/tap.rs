@@ -99,7 +99,7 @@ fn exchanges(c: &mut Criterion) {
     for (name, exchange) in
         [("oip_json_1k", oip_json()), ("oip_binary_1k", oip_binary()), ("oip_grpc_1k", oip_grpc()), ("chat_stream_64", chat())]
     {
-        let spoken = protocols.spoken(&Method::POST, exchange.path);
+        let spoken = protocols.detect(&Method::POST, exchange.path);
         group.bench_function(name, |b| {
             let mut ledger = Ledger::open(Stamp::now(), 0);
             b.iter(|| {
@@ -117,7 +117,7 @@ fn exchanges(c: &mut Criterion) {
         });
     }
     group.bench_function("a_path_seen_first", |b| {
-        b.iter(|| black_box(protocols.spoken(&Method::POST, black_box("/v2/models/digits/infer"))));
+        b.iter(|| black_box(protocols.detect(&Method::POST, black_box("/v2/models/digits/infer"))));
     });
     group.finish();
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lapwing::protocol::wire::{Elements, Fields, Frame, Frames, Json, Paths, Proto, Shape, Sse, SsePiece};
+use lapwing::protocol::wire::{
+    ElementMode, Frame, FrameReader, JsonPaths, JsonReader, ProtoFields, ProtoReader, ProtoShape, SsePiece, SseReader,
+};
 
 const PIECE: usize = 16 << 10;
 
@@ -76,9 +78,9 @@ fn json(c: &mut Criterion) {
         ("ids_224k_lists_of_64", &IDS, ids(true)),
         ("nobody_looks_950k", &["model"], oip(950_000, 0)),
     ] {
-        let how = |place: &str| if place == "prompt[]" { Elements::Counted } else { Elements::Each };
-        let paths = Paths::new(patterns.iter().map(|p| (*p, *p))).with_elements(how);
-        let mut reader = Json::new(Arc::new(paths));
+        let how = |place: &str| if place == "prompt[]" { ElementMode::Counted } else { ElementMode::Each };
+        let paths = JsonPaths::new(patterns.iter().map(|p| (*p, *p))).with_elements(how);
+        let mut reader = JsonReader::new(Arc::new(paths));
         group.throughput(Throughput::Bytes(body.len() as u64));
         group.bench_function(name, |b| {
             b.iter(|| {
@@ -98,15 +100,19 @@ fn json(c: &mut Criterion) {
 fn grpc(c: &mut Criterion) {
     let message = tensor();
     let body = [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat();
-    let patterns: [(&[u32], u8, Shape); 4] =
-        [(&[1], 0, Shape::Text), (&[5, 3], 1, Shape::PackedVarints), (&[5], 2, Shape::Message), (&[7], 3, Shape::Text)];
-    let mut reader = Proto::new(Arc::new(Fields::new(patterns)));
+    let patterns: [(&[u32], u8, ProtoShape); 4] = [
+        (&[1], 0, ProtoShape::Text),
+        (&[5, 3], 1, ProtoShape::PackedVarints),
+        (&[5], 2, ProtoShape::Message),
+        (&[7], 3, ProtoShape::Text),
+    ];
+    let mut reader = ProtoReader::new(Arc::new(ProtoFields::new(patterns)));
     let mut group = c.benchmark_group("grpc");
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(20);
     group.throughput(Throughput::Bytes(body.len() as u64));
     group.bench_function("tensor_950k", |b| {
         b.iter(|| {
-            let mut frames = Frames::new();
+            let mut frames = FrameReader::new();
             for piece in black_box(&body).chunks(PIECE) {
                 frames.feed(piece, &mut |frame| match frame {
                     Frame::Begin { .. } => reader.restart(),
@@ -128,8 +134,8 @@ fn sse(c: &mut Criterion) {
         r#"[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null}]}"#,
         "\n\n"
     );
-    let mut reader = Json::new(Arc::new(Paths::new(CHUNK.map(|p| (p, p)))));
-    let mut stream = Sse::new();
+    let mut reader = JsonReader::new(Arc::new(JsonPaths::new(CHUNK.map(|p| (p, p)))));
+    let mut stream = SseReader::new();
     let mut group = c.benchmark_group("sse");
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(20);
     group.throughput(Throughput::Bytes(chunk.len() as u64));

@@ -12,10 +12,16 @@ Written, relative to the repository root:
     crates/lapwing-engine/src/golden/digits.json     a few normalised rows and their logits as numpy computes them in float64
 """
 
+import argparse
 import json
 import platform
 from pathlib import Path
 
+if __name__ == "__main__":
+    # before the imports below, so that --help needs nothing but the standard library
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+
+# ruff: noqa: E402
 import numpy as np
 import onnx
 import sklearn

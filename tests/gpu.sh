@@ -18,6 +18,17 @@
 # Exit code 0: all well; 1: a step failed (the files are written all the same, also by a run that is ended from outside); 2: no device or
 # nothing to run: nothing is written.
 set -uo pipefail
+case ${1:-} in
+-h | --help)
+    echo 'usage: tests/gpu.sh [FOLDER]'
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    exit 0
+    ;;
+-*)
+    echo "tests/gpu.sh: there is no option $1 (--help says what there is)" >&2
+    exit 2
+    ;;
+esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 here=$root/tests/gpu
 bin=$(realpath -m "${LAPWING_BIN:-$root/target/release/lapwing}")

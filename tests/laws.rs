@@ -4,12 +4,15 @@
 use std::sync::Arc;
 
 use lapwing::attribution::{Aggregator, Expect, IncomingSpan, Join, SpanKind, merge, rendered};
-use lapwing::ledger::{Event, Exchange, Ledger, Place, Report, Source, SpanId, Stage, Stamp, TraceId, TracedSpan, Window};
+use lapwing::ledger::{
+    Exchange, Ledger, ObservedEvent, Report, ReportPlace, Source, SpanId, Stage, Stamp, TraceId, TracedSpan, UpstreamWindow,
+};
 use lapwing::metrics::{Counter, Counters};
 use proptest::prelude::*;
 
 const WALL: u64 = 1_700_000_000_000_000_000;
-const EVENTS: [Event; 4] = [Event::Request, Event::Connect, Event::Response, Event::Backpressure];
+const EVENTS: [ObservedEvent; 4] =
+    [ObservedEvent::Request, ObservedEvent::Connect, ObservedEvent::Response, ObservedEvent::Backpressure];
 
 fn id(n: u64) -> SpanId {
     SpanId(n.to_be_bytes())
@@ -34,12 +37,12 @@ fn any_ledger() -> impl Strategy<Value = Ledger> {
         let mut l = Ledger::open(start(), WALL);
         (l.trace, l.span, l.parent, l.traced) = (TraceId([1; 16]), id(1), id(2), true);
         l.total_ns = total_ns;
-        l.window = window.map(|(start_ns, head_ns, end_ns)| Window { start_ns, head_ns, end_ns });
+        l.window = window.map(|(start_ns, head_ns, end_ns)| UpstreamWindow { start_ns, head_ns, end_ns });
         for (stage, event, from, to) in spans {
             l.observe(stage, EVENTS[event], start().plus(from), start().plus(to));
         }
         for (stage, duration_ns, trailing) in reports {
-            l.report(Report::of(stage, duration_ns, if trailing { Place::Trailer } else { Place::Head }));
+            l.report(Report::of(stage, duration_ns, if trailing { ReportPlace::Trailer } else { ReportPlace::Head }));
         }
         l
     })
@@ -167,17 +170,17 @@ proptest! {
         let (from, head) = (100, 100 + slack + busy);
         let mut base = Ledger::open(start(), WALL);
         (base.trace, base.span, base.parent, base.traced) = (TraceId([1; 16]), id(1), id(2), true);
-        base.window = Some(Window { start_ns: from, head_ns: head, end_ns: head });
+        base.window = Some(UpstreamWindow { start_ns: from, head_ns: head, end_ns: head });
         base.total_ns = head + 50;
-        base.observe(Stage::Ingress, Event::Request, start(), start().plus(from));
-        base.observe(Stage::Egress, Event::Response, start().plus(head), start().plus(head + 50));
+        base.observe(Stage::Ingress, ObservedEvent::Request, start(), start().plus(from));
+        base.observe(Stage::Egress, ObservedEvent::Response, start().plus(head), start().plus(head + 50));
 
         let (mut by_header, mut by_trailer) = (base.clone(), base.clone());
         let mut traced: Vec<TracedSpan> = Vec::new();
         let mut at = from + slack;
         for (stage, (ns, pause)) in stages.into_iter().zip(&steps) {
-            by_header.report(Report::of(stage, *ns, Place::Head));
-            by_trailer.report(Report::of(stage, *ns, Place::Trailer));
+            by_header.report(Report::of(stage, *ns, ReportPlace::Head));
+            by_trailer.report(Report::of(stage, *ns, ReportPlace::Trailer));
             let (start_ns, end_ns) = (at.cast_signed(), (at + ns).cast_signed());
             traced.push(TracedSpan { name: stage.name().into(), stage: Some(stage), phase: None, start_ns, end_ns, depth: 2 });
             at += ns + pause;

@@ -28,7 +28,7 @@ use lapwing::attribution::merge;
 use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing::metrics::{Counter, Counters, Labels};
 use lapwing::net::{self, Target};
-use lapwing::protocol::Tap;
+use lapwing::protocol::ExchangeReader;
 use lapwing::proxy::{self, Config, ConnectionSettings, Observer, Parts, Profiler, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing::settings::{ConfigHandle, Size, Switch};
 use proptest::prelude::*;
@@ -98,7 +98,7 @@ fn watching() -> (Arc<dyn Observer>, Receiver<Ledger>) {
 struct Watching(Mutex<Sender<Ledger>>);
 
 impl Observer for Watching {
-    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
         None
     }
     fn model(&self, _: &str, _: &mut Ledger) {}
@@ -236,7 +236,7 @@ impl Panicking {
 }
 
 impl Observer for Panicking {
-    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
         self.at(0);
         None
     }

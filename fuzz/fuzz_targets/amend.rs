@@ -1,10 +1,10 @@
 //! Requests to change and responses to cut. A server that needs not be asked loses nothing, however its stream is split.
 #![no_main]
 
-use lapwing::protocol::amend::{Cutter, Habit, Learner, Options, ask, without_meta_info};
+use lapwing::protocol::amend::{UsageRemover, UsageStyle, UsageStyleDetector, AmendOptions, amend_request, without_meta_info};
 
-fn pieces(bytes: &[u8], length: usize, habit: Habit) -> Vec<u8> {
-    let (mut cutter, mut passed, mut failed) = (Cutter::new(habit), Vec::new(), false);
+fn pieces(bytes: &[u8], length: usize, habit: UsageStyle) -> Vec<u8> {
+    let (mut cutter, mut passed, mut failed) = (UsageRemover::new(habit), Vec::new(), false);
     for piece in bytes.chunks(length) {
         if failed {
             passed.extend_from_slice(piece);
@@ -19,13 +19,13 @@ fn pieces(bytes: &[u8], length: usize, habit: Habit) -> Vec<u8> {
 }
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Some(edit) = ask(bytes, Options { include_usage: true, return_meta_info: true }) {
-        assert!(ask(&edit.apply(bytes), Options { include_usage: true, return_meta_info: true }).is_none());
+    if let Some(edit) = amend_request(bytes, AmendOptions { include_usage: true, return_meta_info: true }) {
+        assert!(amend_request(&edit.apply(bytes), AmendOptions { include_usage: true, return_meta_info: true }).is_none());
     }
     let _ = without_meta_info(bytes);
-    let _ = Learner::default().push(bytes);
+    let _ = UsageStyleDetector::default().push(bytes);
     for length in [1, 7, bytes.len().max(1)] {
-        assert!(pieces(bytes, length, Habit::Unasked) == bytes);
-        assert!(pieces(bytes, length, Habit::Plain).len() <= bytes.len());
+        assert!(pieces(bytes, length, UsageStyle::Unasked) == bytes);
+        assert!(pieces(bytes, length, UsageStyle::Plain).len() <= bytes.len());
     }
 });

@@ -1,9 +1,9 @@
 //! JSON: one document, and documents one behind another.
 #![no_main]
 
-use lapwing::protocol::wire::check;
+use lapwing::protocol::wire::reader_properties;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    assert!(check::same_in_pieces(bytes, check::json));
-    assert!(check::same_in_pieces(bytes, check::json_many));
+    assert!(reader_properties::same_in_pieces(bytes, reader_properties::json));
+    assert!(reader_properties::same_in_pieces(bytes, reader_properties::json_many));
 });

@@ -23,7 +23,7 @@ fn config() -> Config {
 /// An exchange with a prompt of two words in seven bytes, closed.
 fn ledger(config: &Config, body: &str) -> Ledger {
     let protocols = Protocols::new(config);
-    let mut tap = protocols.open(&protocols.spoken(&Method::POST, "/v1/chat/completions"), &HeaderMap::new()).unwrap();
+    let mut tap = protocols.open(&protocols.detect(&Method::POST, "/v1/chat/completions"), &HeaderMap::new()).unwrap();
     tap.request(body.as_bytes());
     tap.response_head(200, &HeaderMap::new());
     let mut ledger = Ledger::open(Stamp::now(), 0);

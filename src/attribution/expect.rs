@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::{Name, SeriesKey, Stamp};
+use crate::ledger::{LabelId, SeriesKey, Stamp};
 
 /// Whether a closed ledger waits for spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub enum Expect {
 }
 
 /// A route at an upstream. Names are interned in bounded tables, so the routes are bounded too.
-type Key = (Name, Name);
+type Key = (LabelId, LabelId);
 
 /// So many exchanges in a row must stay without spans before a route that once sent some is given up: an upstream may
 /// sample on its own.
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     const GRACE_NS: u64 = 100;
-    const SERIES: SeriesKey = SeriesKey { route: Name::OTHER, model: Name::OTHER, upstream: Name::OTHER };
+    const SERIES: SeriesKey = SeriesKey { route: LabelId::OTHER, model: LabelId::OTHER, upstream: LabelId::OTHER };
 
     fn at(ns: u64) -> Stamp {
         Stamp::default().plus(ns)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use crate::ledger::{Batch, Ledger, Name, Report, Server, Stamp};
+use crate::ledger::{BatchStatistics, LabelId, Ledger, Report, Server, Stamp};
 
 /// The latest statistics of one model.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Polled {
     /// Mean durations per request, in the order in which they follow one another.
     pub reports: Vec<Report>,
     /// The batches.
-    pub batch: Option<Batch>,
+    pub batch: Option<BatchStatistics>,
     /// When they were polled.
     pub at: Stamp,
 }
@@ -22,7 +22,7 @@ pub struct Polled {
 /// The latest statistics of every model of the upstream, by the model's interned name; and which server it is.
 #[derive(Debug, Default)]
 pub struct Statistics {
-    by_model: Mutex<FxHashMap<Name, Polled>>,
+    by_model: Mutex<FxHashMap<LabelId, Polled>>,
     whole: Mutex<Option<Polled>>,
     server: Mutex<Option<Server>>,
     requested: AtomicBool,
@@ -32,7 +32,7 @@ pub struct Statistics {
 
 impl Statistics {
     /// Takes what a poll found; it replaces what was known of the model.
-    pub fn put(&self, model: Name, polled: Polled) {
+    pub fn put(&self, model: LabelId, polled: Polled) {
         self.by_model.lock().insert(model, polled);
         self.known.store(true, Relaxed);
     }
@@ -45,7 +45,7 @@ impl Statistics {
 
     /// What is known of `model`, if it was polled within `max_age_ns` before `now`.
     #[must_use]
-    pub fn get(&self, model: Name, now: Stamp, max_age_ns: u64) -> Option<Polled> {
+    pub fn get(&self, model: LabelId, now: Stamp, max_age_ns: u64) -> Option<Polled> {
         let is_fresh = |polled: &&Polled| now.since(polled.at) <= max_age_ns;
         let own = self.by_model.lock().get(&model).filter(is_fresh).cloned();
         own.or_else(|| self.whole.lock().as_ref().filter(is_fresh).cloned())
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn the_models_own_word_counts_while_it_is_fresh_then_the_servers() {
         let statistics = Statistics::default();
-        let model = Name::OTHER;
+        let model = LabelId::OTHER;
         let get = |now_ns| statistics.get(model, Stamp::default().plus(now_ns), 10).map(|p| p.at.as_ns());
         assert_eq!(get(5), None);
         statistics.put(model, polled(5));

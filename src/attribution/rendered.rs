@@ -56,7 +56,7 @@ fn said(claim: &Claim) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use crate::ledger::{Event, Ledger, Place, Report, Span, Stamp, TracedSpan, Window};
+    use crate::ledger::{Ledger, ObservedEvent, Report, ReportPlace, Span, Stamp, TracedSpan, UpstreamWindow};
 
     use super::super::merge;
     use super::*;
@@ -65,13 +65,13 @@ mod tests {
     fn every_claim_has_a_name() {
         let mut ledger = Ledger::open(Stamp::default(), 0);
         ledger.total_ns = 100;
-        ledger.window = Some(Window { start_ns: 10, head_ns: 90, end_ns: 90 });
-        ledger.spans.push(Span { stage: Stage::Ingress, event: Event::Request, start_ns: 0, end_ns: 10 });
+        ledger.window = Some(UpstreamWindow { start_ns: 10, head_ns: 90, end_ns: 90 });
+        ledger.spans.push(Span { stage: Stage::Ingress, event: ObservedEvent::Request, start_ns: 0, end_ns: 10 });
         let opaque = rendered(&merge(ledger.clone(), Vec::new()));
         let names: Vec<&str> = opaque.iter().map(|b| &*b.name).collect();
         assert_eq!(names, ["request", "upstream"]);
 
-        ledger.report(Report::of(Stage::Queue, 20, Place::Head));
+        ledger.report(Report::of(Stage::Queue, 20, ReportPlace::Head));
         let span = |name: &str, stage| TracedSpan { name: name.into(), stage, phase: None, start_ns: 20, end_ns: 50, depth: 1 };
         let traced = vec![span("serve", None), span("model", Some(Stage::Forward))];
         let bars = rendered(&merge(ledger, traced));

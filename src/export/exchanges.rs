@@ -9,7 +9,7 @@ use super::asked::{Amounts, Pace, UnitTime};
 use super::pairs::Pairs;
 use super::surfaces::Surfaces;
 use crate::attribution::{Rendered, rendered};
-use crate::ledger::{Batch, Exchange, Kind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
+use crate::ledger::{BatchStatistics, Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
 use crate::metrics::{Labels, Order};
 
 #[derive(Debug, Serialize)]
@@ -29,7 +29,7 @@ struct Waterfall {
     started_at: String,
     status: Option<u16>,
     outcome: Outcome,
-    kind: Kind,
+    kind: ExchangeKind,
     total_ns: u64,
     stages: Vec<Piece>,
     upstream_queue_ns: u64,
@@ -43,7 +43,7 @@ struct Waterfall {
     class: Option<usize>,
     per_unit: Pairs<UnitTime>,
     generation: Option<Pace>,
-    batch: Option<Batch>,
+    batch: Option<BatchStatistics>,
 }
 
 /// What a stage owns; over one exchange these sum to the total.

@@ -9,8 +9,8 @@ use super::stats::{HostedFallback, HostedModel, HostedModels};
 use super::surfaces::{Limits, Surfaces};
 use crate::attribution::merge;
 use crate::ledger::{
-    Basis, Batch, Event, Exchange, Generation, Kind, Ledger, Outcome, Phase, Place, Report, SeriesKey, Server, Span, SpanId,
-    Stage, Stamp, TraceId, TracedSpan, Unit, Window, clock,
+    Basis, BatchStatistics, Exchange, ExchangeKind, Generation, Ledger, ObservedEvent, Outcome, Phase, Report, ReportPlace,
+    SeriesKey, Server, Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Unit, UpstreamWindow, clock,
 };
 use crate::metrics::{Config, Counter, Counters, Labels, Registry};
 
@@ -73,11 +73,11 @@ pub(super) fn request(surfaces: &Surfaces, route: &str, model: &str, outcome: Ou
     (ledger.trace, ledger.span, ledger.parent) = (TraceId([7; 16]), SpanId([8; 8]), SpanId([9; 8]));
     (ledger.request_bytes, ledger.response_bytes) = (64, 128);
     let tenth = total_ns / 10;
-    ledger.window = Some(Window { start_ns: tenth, head_ns: total_ns - tenth, end_ns: total_ns - tenth });
+    ledger.window = Some(UpstreamWindow { start_ns: tenth, head_ns: total_ns - tenth, end_ns: total_ns - tenth });
     let observed = |stage, event, start_ns, end_ns| Span { stage, event, start_ns, end_ns };
-    ledger.spans.push(observed(Stage::Ingress, Event::Request, 0, tenth));
-    ledger.spans.push(observed(Stage::Egress, Event::Response, total_ns - tenth, total_ns));
-    ledger.report(Report::of(Stage::Forward, total_ns / 2, Place::Head));
+    ledger.spans.push(observed(Stage::Ingress, ObservedEvent::Request, 0, tenth));
+    ledger.spans.push(observed(Stage::Egress, ObservedEvent::Response, total_ns - tenth, total_ns));
+    ledger.report(Report::of(Stage::Forward, total_ns / 2, ReportPlace::Head));
     merge(ledger, Vec::new())
 }
 
@@ -87,8 +87,11 @@ fn chat(surfaces: &Surfaces) -> Exchange {
     const MS: u64 = 1_000_000;
     let mut ledger = request(surfaces, CHAT, "tiny", Outcome::Ok, 50 * MS).ledger;
     ledger.reports.clear();
-    let report =
-        |stage, phase, duration_ns| Report { phase, resolution_ns: 1_000_000, ..Report::of(stage, duration_ns, Place::Body) };
+    let report = |stage, phase, duration_ns| Report {
+        phase,
+        resolution_ns: 1_000_000,
+        ..Report::of(stage, duration_ns, ReportPlace::Body)
+    };
     ledger.report(report(Stage::Queue, None, 0));
     ledger.report(report(Stage::Forward, Some(Phase::Prefill), 5 * MS));
     ledger.report(report(Stage::Forward, Some(Phase::Decode), 30 * MS));
@@ -103,7 +106,7 @@ fn chat(surfaces: &Surfaces) -> Exchange {
     (generation.server_first_token_ns, generation.server_per_output_token_ns) = (Some(6 * MS), Some(3 * MS));
     ledger.generation = Some(Box::new(generation));
     let mut chat = merge(ledger, Vec::new());
-    chat.batch = Some(Batch { size: Some(2.5), padding: Some(0.25), running: Some(3.0), waiting: Some(1.0) });
+    chat.batch = Some(BatchStatistics { size: Some(2.5), padding: Some(0.25), running: Some(3.0), waiting: Some(1.0) });
     chat
 }
 
@@ -120,7 +123,7 @@ pub(super) fn busy() -> Surfaces {
     }
     Outcome::ALL.into_iter().skip(1).for_each(|o| keep(request(&surfaces, ROUTE, "digits", o, 5_000_000)));
     let mut stream = request(&surfaces, ROUTE, "digits", Outcome::Ok, 90_000_000_000);
-    (stream.ledger.kind, stream.ledger.status) = (Kind::Stream, 101);
+    (stream.ledger.kind, stream.ledger.status) = (ExchangeKind::Stream, 101);
     keep(stream);
     let mut traced = request(&surfaces, AWKWARD, "", Outcome::Cancelled, 2_000_000).ledger;
     (traced.outcome, traced.status) = (Outcome::Ok, 0);

@@ -14,7 +14,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use super::gather;
 use super::surfaces::Surfaces;
 use crate::ledger::Unit;
-use crate::metrics::{Measure, Scratch, SeriesSnapshot, Window};
+use crate::metrics::{HistogramScratch, Measure, SeriesSnapshot, Window};
 
 /// The log of `window`: intervals that began when the window did, in seconds since the start of the process.
 ///
@@ -34,7 +34,7 @@ pub(super) fn log(surfaces: &Surfaces, window: Window) -> Result<Vec<u8>, String
         .with_max_value_divisor(1e6)
         .begin_log_with(&mut text, &mut serializer)
         .map_err(|e| e.to_string())?;
-    let mut scratch = Scratch::default();
+    let mut scratch = HistogramScratch::default();
     let written = gather::series(&surfaces.registry, window, |series| {
         for measure in Measure::all().filter(|measure| series.figures.values(*measure) > 0) {
             let histogram = series.fill(measure, &mut scratch);

@@ -149,7 +149,7 @@ async fn the_hdr_log_reads_back_with_every_count() {
         assert!(line.duration().as_nanos() < 60_000_000_000);
         counts.insert(line.tag().unwrap().as_str().to_owned(), histogram);
     }
-    let (mut wanted, mut scratch) = (0, crate::metrics::Scratch::default());
+    let (mut wanted, mut scratch) = (0, crate::metrics::HistogramScratch::default());
     for series in surfaces.registry.lock().snapshot(crate::metrics::Window::All).series {
         for measure in Measure::all().filter(|m| series.figures.values(*m) > 0) {
             let model = &*series.model;

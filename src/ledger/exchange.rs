@@ -26,7 +26,7 @@ pub struct TracedSpan {
 
 /// What the upstream's own statistics say of the batches in which requests like this one ran, averaged over one poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Batch {
+pub struct BatchStatistics {
     /// Rows per execution of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<f64>,
@@ -57,7 +57,7 @@ pub struct Exchange {
     /// What the upstream's statistics say of requests like this one: means, which claim what nobody else does.
     pub polled: Vec<Report>,
     /// The batches in which it ran, where the upstream's statistics tell.
-    pub batch: Option<Batch>,
+    pub batch: Option<BatchStatistics>,
 }
 
 impl Exchange {

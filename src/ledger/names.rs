@@ -7,9 +7,9 @@ use rustc_hash::FxHashMap;
 
 /// An interned label value. Zero is `other`, to which everything past the bound goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name(u32);
+pub struct LabelId(u32);
 
-impl Name {
+impl LabelId {
     /// What every value past the bound is called.
     pub const OTHER: Self = Self(0);
 
@@ -20,31 +20,31 @@ impl Name {
     }
 }
 
-/// A table of label values with a bound; past it every new value is [`Name::OTHER`].
+/// A table of label values with a bound; past it every new value is [`LabelId::OTHER`].
 #[derive(Debug)]
-pub struct Names {
+pub struct LabelTable {
     table: RwLock<Table>,
     capacity: usize,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    by_text: FxHashMap<Arc<str>, Name>,
+    by_text: FxHashMap<Arc<str>, LabelId>,
     texts: Vec<Arc<str>>,
     overflowed: u64,
 }
 
-impl Names {
+impl LabelTable {
     /// An empty table that holds at most `capacity` values besides `other`.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         let other: Arc<str> = Arc::from("other");
-        let table = Table { by_text: FxHashMap::from_iter([(other.clone(), Name::OTHER)]), texts: vec![other], overflowed: 0 };
+        let table = Table { by_text: FxHashMap::from_iter([(other.clone(), LabelId::OTHER)]), texts: vec![other], overflowed: 0 };
         Self { table: RwLock::new(table), capacity }
     }
 
     /// The name of `text`, interned now if there is room.
-    pub fn intern(&self, text: &str) -> Name {
+    pub fn intern(&self, text: &str) -> LabelId {
         if let Some(name) = self.table.read().by_text.get(text) {
             return *name;
         }
@@ -54,10 +54,10 @@ impl Names {
         }
         if table.texts.len() > self.capacity {
             table.overflowed += 1;
-            return Name::OTHER;
+            return LabelId::OTHER;
         }
         let text: Arc<str> = Arc::from(text);
-        let name = Name(u32::try_from(table.texts.len()).unwrap_or(0));
+        let name = LabelId(u32::try_from(table.texts.len()).unwrap_or(0));
         table.texts.push(text.clone());
         table.by_text.insert(text, name);
         name
@@ -65,13 +65,13 @@ impl Names {
 
     /// The name of `text`, if it was interned.
     #[must_use]
-    pub fn find(&self, text: &str) -> Option<Name> {
+    pub fn find(&self, text: &str) -> Option<LabelId> {
         self.table.read().by_text.get(text).copied()
     }
 
     /// The text of `name`; `other` for a name of another table.
     #[must_use]
-    pub fn text(&self, name: Name) -> Arc<str> {
+    pub fn text(&self, name: LabelId) -> Arc<str> {
         let table = self.table.read();
         table.texts.get(name.0 as usize).unwrap_or(&table.texts[0]).clone()
     }
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn past_the_bound_everything_is_other() {
-        let names = Names::new(2);
+        let names = LabelTable::new(2);
         let (a, b, c) = (names.intern("a"), names.intern("b"), names.intern("c"));
         assert_ne!(a, b);
-        assert_eq!(c, Name::OTHER);
+        assert_eq!(c, LabelId::OTHER);
         assert_eq!(names.intern("a"), a);
         assert_eq!([names.find("a"), names.find("c")], [Some(a), None]);
         assert_eq!(&*names.text(b), "b");

@@ -81,7 +81,7 @@ impl Outcome {
 /// What kind of exchange it was: the two are never mixed in one histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ExchangeKind {
     /// A request and its response.
     #[default]
     Request,

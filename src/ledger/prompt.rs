@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The room that kept bodies share, in bytes of content.
 #[derive(Clone, Debug)]
-pub struct Room(Arc<AtomicUsize>);
+pub struct PromptBudget(Arc<AtomicUsize>);
 
-impl Room {
-    /// Room for so many bytes.
+impl PromptBudget {
+    /// A budget of so many bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
@@ -28,18 +28,18 @@ impl Room {
 
 /// A body, as far as it came. Its room is given back when it is dropped.
 #[derive(Debug)]
-pub struct Body {
+pub struct PromptBody {
     bytes: Vec<u8>,
-    room: Room,
+    room: PromptBudget,
 }
 
-impl Body {
+impl PromptBody {
     /// The longest body that is kept: 256 KiB.
     pub const MAX: usize = 256 * 1024;
 
     /// Nothing yet.
     #[must_use]
-    pub fn new(room: &Room) -> Self {
+    pub fn new(room: &PromptBudget) -> Self {
         Self { bytes: Vec::new(), room: room.clone() }
     }
 
@@ -61,7 +61,7 @@ impl Body {
     }
 }
 
-impl Drop for Body {
+impl Drop for PromptBody {
     fn drop(&mut self) {
         self.room.0.fetch_add(self.bytes.len(), Relaxed);
     }
@@ -71,7 +71,7 @@ impl Drop for Body {
 #[derive(Debug)]
 pub struct Prompt {
     /// The body.
-    pub body: Body,
+    pub body: PromptBody,
     /// Where in it the texts stand.
     pub texts: u16,
     /// Which tokenizer is the model's.
@@ -86,10 +86,10 @@ mod tests {
 
     #[test]
     fn bodies_share_their_room_and_give_it_back() {
-        let room = Room::new(10);
-        let mut one = Body::new(&room);
+        let room = PromptBudget::new(10);
+        let mut one = PromptBody::new(&room);
         assert!(one.push(b"123456"));
-        let mut other = Body::new(&room);
+        let mut other = PromptBody::new(&room);
         assert!(!other.push(b"12345"));
         assert!(other.push(b"1234"));
         assert_eq!((one.bytes(), other.bytes(), room.free()), (&b"123456"[..], &b"1234"[..], 0));
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn a_body_is_bounded_to_the_byte() {
-        let mut body = Body::new(&Room::new(usize::MAX / 2));
-        assert!(body.push(&vec![b'a'; Body::MAX - 1]));
+        let mut body = PromptBody::new(&PromptBudget::new(usize::MAX / 2));
+        assert!(body.push(&vec![b'a'; PromptBody::MAX - 1]));
         assert!(!body.push(b"bc"));
         assert!(body.push(b"b"));
         assert!(!body.push(b"c"));

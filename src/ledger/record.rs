@@ -10,8 +10,8 @@ use arrayvec::ArrayVec;
 use super::clock::Stamp;
 use super::generation::Generation;
 use super::identity::{SpanId, TraceId};
-use super::names::Name;
-use super::outcome::{Kind, Outcome};
+use super::names::LabelId;
+use super::outcome::{ExchangeKind, Outcome};
 use super::prompt::Prompt;
 use super::server::Server;
 use super::stage::{Phase, Source, Stage};
@@ -19,7 +19,7 @@ use super::work::Work;
 
 /// What the proxy saw happen in an observed span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ObservedEvent {
     /// The request came in.
     Request,
     /// It was classified and admitted.
@@ -38,7 +38,7 @@ pub enum Event {
     Backpressure,
 }
 
-impl Event {
+impl ObservedEvent {
     /// The name on every surface, in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -61,7 +61,7 @@ pub struct Span {
     /// Who owns the time.
     pub stage: Stage,
     /// What happened.
-    pub event: Event,
+    pub event: ObservedEvent,
     /// Start, from the request's start.
     pub start_ns: u64,
     /// End, from the request's start; not before the start.
@@ -80,14 +80,14 @@ pub struct Report {
     /// What the sender rounds down to: 1,000,000 for whole milliseconds, so that 0 is read as "less than 1 ms".
     pub resolution_ns: u32,
     /// Where in the response it stood; what comes later knows more.
-    pub place: Place,
+    pub place: ReportPlace,
     /// It is the sum over the request's prompts, and has to be divided by their number before time is shared out.
     pub is_sum: bool,
 }
 
 /// Where in a response a report stood, in the order in which they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum ReportPlace {
     /// A field of the head.
     Head,
     /// The trailers.
@@ -98,7 +98,7 @@ pub enum Place {
 
 /// The upstream window: what reports may claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct UpstreamWindow {
     /// Last request byte handed to the upstream, or the response's first byte if that came earlier.
     pub start_ns: u64,
     /// The response head was read.
@@ -107,7 +107,7 @@ pub struct Window {
     pub end_ns: u64,
 }
 
-impl Window {
+impl UpstreamWindow {
     /// The window's length.
     #[must_use]
     pub const fn length_ns(&self) -> u64 {
@@ -119,11 +119,11 @@ impl Window {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeriesKey {
     /// Method and path with the ids folded.
-    pub route: Name,
+    pub route: LabelId,
     /// The model, where the protocol names it.
-    pub model: Name,
+    pub model: LabelId,
     /// The upstream.
-    pub upstream: Name,
+    pub upstream: LabelId,
 }
 
 /// One request's account as the request path saw it.
@@ -132,7 +132,7 @@ pub struct Ledger {
     /// Route, model and upstream.
     pub series: SeriesKey,
     /// Request or long-lived stream.
-    pub kind: Kind,
+    pub kind: ExchangeKind,
     /// How it ended.
     pub outcome: Outcome,
     /// The response's status as the client saw it; zero if it saw none.
@@ -154,7 +154,7 @@ pub struct Ledger {
     /// First byte of the request to the last byte of the response handed to the socket.
     pub total_ns: u64,
     /// The upstream window; `None` if no upstream took the request.
-    pub window: Option<Window>,
+    pub window: Option<UpstreamWindow>,
     /// What the proxy observed.
     pub spans: ArrayVec<Span, { Self::SPANS }>,
     /// What the response reported.
@@ -186,7 +186,7 @@ impl Ledger {
     pub fn open(started: Stamp, anchor_unix_ns: u64) -> Self {
         Self {
             series: SeriesKey::default(),
-            kind: Kind::Request,
+            kind: ExchangeKind::Request,
             outcome: Outcome::Cancelled,
             status: 0,
             trace: TraceId::default(),
@@ -217,7 +217,7 @@ impl Ledger {
     }
 
     /// Adds an observed span, from stamp to stamp; counts it as overflowed if there is no room.
-    pub fn observe(&mut self, stage: Stage, event: Event, start: Stamp, end: Stamp) {
+    pub fn observe(&mut self, stage: Stage, event: ObservedEvent, start: Stamp, end: Stamp) {
         let span = Span { stage, event, start_ns: self.offset(start), end_ns: self.offset(end.max(start)) };
         if self.spans.try_push(span).is_err() {
             self.overflowed += 1;
@@ -235,7 +235,7 @@ impl Ledger {
 impl Report {
     /// A report of a whole stage, as exact as the clock.
     #[must_use]
-    pub const fn of(stage: Stage, duration_ns: u64, place: Place) -> Self {
+    pub const fn of(stage: Stage, duration_ns: u64, place: ReportPlace) -> Self {
         Self { stage, phase: None, duration_ns, resolution_ns: 1, place, is_sum: false }
     }
 }

@@ -16,8 +16,8 @@ macro_rules! rows {
 
             /// The row's definition.
             #[must_use]
-            pub const fn row(self) -> Row {
-                match self { $(Self::$variant => Row { kind: RowKind::$kind, metric: $metric, labels: $labels, help: $help },)* }
+            pub const fn row(self) -> CounterRow {
+                match self { $(Self::$variant => CounterRow { kind: CounterKind::$kind, metric: $metric, labels: $labels, help: $help },)* }
             }
         }
     };
@@ -25,7 +25,7 @@ macro_rules! rows {
 
 /// Whether a row only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RowKind {
+pub enum CounterKind {
     /// Only grows; its metric gets the suffix `_total` in OpenMetrics text.
     Counter,
     /// Goes up and down.
@@ -34,9 +34,9 @@ pub enum RowKind {
 
 /// A row's definition. Rows of one metric share its help text up to the first colon.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct CounterRow {
     /// Counter or gauge.
-    pub kind: RowKind,
+    pub kind: CounterKind,
     /// The metric's name without `_total`.
     pub metric: &'static str,
     /// The row's fixed labels.

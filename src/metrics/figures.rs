@@ -11,7 +11,7 @@ use crate::ledger::{Exchange, Outcome, PerUnit, Phase, Source, Stage, Unit};
 /// Exact figures of one series over some stretch of time: about 800 bytes, and 24 for each measure that occurred, 64 for each
 /// per-unit slot and 48 for each unit of work.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct SeriesTotals {
     /// Every exchange, by how it ended: these sum to [`Self::count`].
     pub outcomes: [u64; Outcome::COUNT],
     /// How many answered requests have a stage on whose word: by stage, then by source.
@@ -39,7 +39,7 @@ pub struct Figures {
     work: Sparse<WorkSum, { Unit::COUNT }>,
 }
 
-impl Figures {
+impl SeriesTotals {
     /// Every exchange, whatever became of it.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn figures_are_as_small_as_said() {
-        assert!(size_of::<Figures>() <= 816, "{}", size_of::<Figures>());
+        assert!(size_of::<SeriesTotals>() <= 816, "{}", size_of::<SeriesTotals>());
         assert_eq!((size_of::<Extent>(), size_of::<UnitExtent>(), size_of::<WorkSum>()), (24, 64, 48));
     }
 }

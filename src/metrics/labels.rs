@@ -1,22 +1,22 @@
 //! The label values of every series, interned with a bound each.
 
-use crate::ledger::Names;
+use crate::ledger::LabelTable;
 
 /// Routes, models and upstreams.
 #[derive(Debug)]
 pub struct Labels {
     /// Method and folded path.
-    pub routes: Names,
+    pub routes: LabelTable,
     /// Models.
-    pub models: Names,
+    pub models: LabelTable,
     /// Upstreams.
-    pub upstreams: Names,
+    pub upstreams: LabelTable,
 }
 
 impl Labels {
     /// Empty tables with these bounds.
     #[must_use]
     pub fn new(routes: usize, models: usize, upstreams: usize) -> Self {
-        Self { routes: Names::new(routes), models: Names::new(models), upstreams: Names::new(upstreams) }
+        Self { routes: LabelTable::new(routes), models: LabelTable::new(models), upstreams: LabelTable::new(upstreams) }
     }
 }

@@ -1,7 +1,7 @@
 //! What a histogram of a series is of: the list of measures, their order, names and layouts.
 
 use super::layout::Layout;
-use crate::ledger::{Exchange, Kind, Outcome, PerUnit, Phase, Stage, Unit, Work};
+use crate::ledger::{Exchange, ExchangeKind, Outcome, PerUnit, Phase, Stage, Unit, Work};
 
 /// What a histogram of a series is of. Every exchange is in exactly one of `Total`, `Cancelled`, `Failed` and `Stream`;
 /// all other measures are of answered requests. Values are nanoseconds, and for `PerUnit` picoseconds per unit.
@@ -77,10 +77,10 @@ impl Measure {
     #[must_use]
     pub const fn of(exchange: &Exchange) -> Self {
         match (exchange.ledger.kind, exchange.ledger.outcome) {
-            (Kind::Stream, _) => Self::Stream,
-            (Kind::Request, Outcome::Cancelled) => Self::Cancelled,
-            (Kind::Request, outcome) if outcome.is_answered() => Self::Total,
-            (Kind::Request, _) => Self::Failed,
+            (ExchangeKind::Stream, _) => Self::Stream,
+            (ExchangeKind::Request, Outcome::Cancelled) => Self::Cancelled,
+            (ExchangeKind::Request, outcome) if outcome.is_answered() => Self::Total,
+            (ExchangeKind::Request, _) => Self::Failed,
         }
     }
 

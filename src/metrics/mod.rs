@@ -19,13 +19,13 @@ mod window;
 
 pub use buckets::{PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS};
 pub use config::Config;
-pub use counters::{Counter, Counters, Row, RowKind};
-pub use figures::Figures;
+pub use counters::{Counter, CounterKind, CounterRow, Counters};
+pub use figures::SeriesTotals;
 pub use labels::Labels;
 pub use layout::{DIGITS, HIGH_NS, LOW_NS, Layout, PER_UNIT_DIGITS, PER_UNIT_HIGH_PS, PER_UNIT_LOW_PS};
 pub use measure::{Measure, slots};
 pub use registry::{Order, Registry};
-pub use series::Facts;
-pub use snapshot::{Distribution, Scratch, SeriesSnapshot, Snapshot, UnitDistribution, Units};
+pub use series::SeriesFacts;
+pub use snapshot::{Distribution, HistogramScratch, SeriesSnapshot, Snapshot, UnitDistribution, Units};
 pub use sums::{Extent, Mean, UnitExtent, WorkSum, per_unit_ps};
 pub use window::Window;

@@ -12,25 +12,25 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 
 use super::cells::{Cells, Count, coalesce, key};
-use super::figures::{Figures, gap_ns};
+use super::figures::{SeriesTotals, gap_ns};
 use super::layout::Layout;
 use super::measure::Measure;
-use super::window::{Roll, Selection, Window};
-use crate::ledger::{Batch, Exchange, SeriesKey, Server, Unit};
+use super::window::{CoarseRotation, Selection, Window};
+use crate::ledger::{BatchStatistics, Exchange, SeriesKey, Server, Unit};
 
 /// How many values are listed before they are counted; 2 KiB.
 const LISTED: usize = 512;
 
 /// What is known of a series besides figures, whatever the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Facts {
+pub struct SeriesFacts {
     /// The unit of cost classes and of per-unit values: the primary unit of the first answered request that had one.
     pub primary: Option<Unit>,
     /// Which server answered last, where that is known.
     pub server: Option<Server>,
     /// What the upstream's statistics said of the batches of the last answered request; `None` where they said nothing, or no
     /// request ended for 10 to 20 s.
-    pub batch: Option<Batch>,
+    pub batch: Option<BatchStatistics>,
 }
 
 /// What recording an exchange came to.
@@ -44,13 +44,13 @@ pub(super) struct Recorded {
     pub(super) mixed: bool,
 }
 
-/// Figures and histograms of one key.
+/// Totals and histograms of one key.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) key: SeriesKey,
-    pub(super) facts: Facts,
-    now: Figures,
-    before: Figures,
+    pub(super) facts: SeriesFacts,
+    now: SeriesTotals,
+    before: SeriesTotals,
     /// Keys of values that are not in `cells` yet; they came since the last rotation.
     listed: Vec<u32>,
     cells: [Option<Box<Cells>>; Measure::COUNT],
@@ -63,7 +63,7 @@ pub(super) struct Series {
 #[derive(Debug)]
 struct Slot {
     number: u64,
-    figures: Box<Figures>,
+    figures: Box<SeriesTotals>,
     counts: Box<[Count<u32>]>,
 }
 
@@ -71,9 +71,9 @@ impl Series {
     pub(super) fn new(key: SeriesKey) -> Self {
         Self {
             key,
-            facts: Facts::default(),
-            now: Figures::default(),
-            before: Figures::default(),
+            facts: SeriesFacts::default(),
+            now: SeriesTotals::default(),
+            before: SeriesTotals::default(),
             listed: Vec::new(),
             cells: [const { None }; Measure::COUNT],
             fine: VecDeque::new(),
@@ -149,8 +149,8 @@ impl Series {
     }
 
     /// Rolls fine slots into a coarse one, and drops what no window reaches any more.
-    pub(super) fn roll(&mut self, roll: &Roll) {
-        let mut figures = Box::new(Figures::default());
+    pub(super) fn roll(&mut self, roll: &CoarseRotation) {
+        let mut figures = Box::new(SeriesTotals::default());
         let mut counts = Vec::new();
         for slot in self.fine.iter().filter(|slot| slot.number >= roll.fine_from) {
             slot.add_to(&mut figures, &mut counts);
@@ -173,7 +173,7 @@ impl Series {
     }
 
     /// What `window` holds: exact figures, and counts sorted by key.
-    pub(super) fn read(&self, window: Window, selection: &Selection) -> (Figures, Vec<Count<u64>>) {
+    pub(super) fn read(&self, window: Window, selection: &Selection) -> (SeriesTotals, Vec<Count<u64>>) {
         let mut figures = self.now.clone();
         let mut counts: Vec<_> = self.listed.iter().map(|key| Count { key: *key, count: 1 }).collect();
         if window == Window::All {
@@ -194,7 +194,7 @@ impl Series {
     }
 }
 
-impl Facts {
+impl SeriesFacts {
     fn learn(&mut self, exchange: &Exchange) {
         self.primary = self.primary.or(exchange.ledger.work.primary);
         self.server = exchange.ledger.server.or(self.server);
@@ -203,7 +203,7 @@ impl Facts {
 }
 
 impl Slot {
-    fn add_to(&self, figures: &mut Figures, counts: &mut Vec<Count<u64>>) {
+    fn add_to(&self, figures: &mut SeriesTotals, counts: &mut Vec<Count<u64>>) {
         figures.merge(&self.figures);
         counts.extend(self.counts.iter().map(|c| Count { key: c.key, count: u64::from(c.count) }));
     }

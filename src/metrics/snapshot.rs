@@ -7,10 +7,10 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::cells::Count;
-use super::figures::Figures;
+use super::figures::SeriesTotals;
 use super::layout::Layout;
 use super::measure::Measure;
-use super::series::Facts;
+use super::series::SeriesFacts;
 use super::window::Window;
 use crate::ledger::{PerUnit, SeriesKey, Source, Unit};
 
@@ -37,9 +37,9 @@ pub struct SeriesSnapshot {
     /// The upstream's text.
     pub upstream: Arc<str>,
     /// Its unit, its server, its batches.
-    pub facts: Facts,
+    pub facts: SeriesFacts,
     /// Exact counts and sums.
-    pub figures: Figures,
+    pub figures: SeriesTotals,
     pub(super) counts: Vec<Count<u64>>,
 }
 
@@ -107,12 +107,12 @@ pub struct UnitDistribution {
 
 /// A histogram of each layout, so that one serves many calls.
 #[derive(Clone, Debug)]
-pub struct Scratch {
+pub struct HistogramScratch {
     time: Histogram<u64>,
     per_unit: Histogram<u64>,
 }
 
-impl Default for Scratch {
+impl Default for HistogramScratch {
     fn default() -> Self {
         Self { time: Layout::Time.histogram(), per_unit: Layout::PerUnit.histogram() }
     }
@@ -128,7 +128,7 @@ impl SeriesSnapshot {
     }
 
     /// One measure as a histogram, which is `scratch`'s until the next call.
-    pub fn fill<'a>(&self, measure: Measure, scratch: &'a mut Scratch) -> &'a Histogram<u64> {
+    pub fn fill<'a>(&self, measure: Measure, scratch: &'a mut HistogramScratch) -> &'a Histogram<u64> {
         let into = match measure.layout() {
             Layout::Time => &mut scratch.time,
             Layout::PerUnit => &mut scratch.per_unit,
@@ -141,7 +141,7 @@ impl SeriesSnapshot {
     }
 
     /// 50th, 90th, 99th and 99.9th percentile.
-    fn quantiles(&self, measure: Measure, max: u64, scratch: &mut Scratch) -> [u64; 4] {
+    fn quantiles(&self, measure: Measure, max: u64, scratch: &mut HistogramScratch) -> [u64; 4] {
         let mut quantiles = [0; 4];
         let histogram = self.fill(measure, scratch);
         for (place, value) in quantiles.iter_mut().zip(histogram.value_at_quantiles([0.5, 0.9, 0.99, 0.999])) {
@@ -151,7 +151,7 @@ impl SeriesSnapshot {
     }
 
     /// Count, mean, quantiles and maximum of one measure of durations.
-    pub fn distribution(&self, measure: Measure, scratch: &mut Scratch) -> Distribution {
+    pub fn distribution(&self, measure: Measure, scratch: &mut HistogramScratch) -> Distribution {
         let extent = self.figures.extent(measure);
         if extent.count == 0 {
             return Distribution::default();
@@ -162,7 +162,7 @@ impl SeriesSnapshot {
     }
 
     /// Time per unit of a slot; `None` where it did not occur.
-    pub fn per_unit(&self, slot: PerUnit, scratch: &mut Scratch) -> Option<UnitDistribution> {
+    pub fn per_unit(&self, slot: PerUnit, scratch: &mut HistogramScratch) -> Option<UnitDistribution> {
         let (unit, extent) = (self.unit(slot)?, self.figures.per_unit(slot));
         let [p50_ps, p90_ps, p99_ps, p999_ps] = self.quantiles(Measure::PerUnit(slot), extent.max_ps, scratch);
         let (count, mean_ps, max_ps) = (extent.count, extent.mean_ps(unit), extent.max_ps);

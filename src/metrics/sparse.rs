@@ -1,4 +1,4 @@
-//! Figures by number, of which few occur: kept in the order in which they came, found by a table of one byte each.
+//! Values by number, of which few occur: kept in the order in which they came, found by a table of one byte each.
 //!
 //! A series has some sixty measures and uses a dozen or two; a dense array of them would be kept for each slot of time.
 

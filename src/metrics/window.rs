@@ -69,7 +69,7 @@ pub(super) struct Selection {
 
 /// What a rotation asks of every series, besides closing its fine slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Roll {
+pub(super) struct CoarseRotation {
     /// The number of the new coarse slot.
     pub(super) coarse: u64,
     /// The fine slots that go into it: from this number on.
@@ -107,7 +107,7 @@ impl Calendar {
     }
 
     /// Closes a fine slot, and tells its number; and where it is time for a coarse one, how to make that.
-    pub(super) fn rotate(&mut self, now: Stamp) -> (u64, Option<Roll>) {
+    pub(super) fn rotate(&mut self, now: Stamp) -> (u64, Option<CoarseRotation>) {
         let now = now.max(self.last);
         let number = self.next_fine;
         self.next_fine += 1;
@@ -123,7 +123,7 @@ impl Calendar {
         self.coarse.retain(|slot| now.since(slot.end) < COARSE_KEPT_NS);
         let fine_kept = self.fine.front().map_or(self.next_fine, |slot| slot.number);
         let coarse_kept = self.coarse.front().map_or(self.next_coarse, |slot| slot.number);
-        (number, Some(Roll { coarse: self.next_coarse - 1, fine_from, fine_kept, coarse_kept }))
+        (number, Some(CoarseRotation { coarse: self.next_coarse - 1, fine_from, fine_kept, coarse_kept }))
     }
 
     /// The slots of `window`, seen from the last rotation; `All` has no need of slots.

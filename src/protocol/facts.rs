@@ -5,9 +5,9 @@ use arrayvec::ArrayVec;
 
 use super::config::{Flops, Side};
 use super::inputs::Inputs;
-use super::servers::Said;
-use super::tag::{Seen, Tag};
-use crate::ledger::{Basis, Generation, Ledger, Place, Unit, Work};
+use super::servers::ReportedValues;
+use super::tag::{Tag, TagValue};
+use crate::ledger::{Basis, Generation, Ledger, ReportPlace, Unit, Work};
 
 /// How many bytes of a model's name are kept.
 const NAME_BYTES: usize = 128;
@@ -16,7 +16,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 
 /// What is known so far.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct ExchangeFacts {
     model: ArrayVec<u8, NAME_BYTES>,
     work: Work,
     inputs: Inputs,
@@ -29,7 +29,7 @@ pub(super) struct Facts {
     /// Whose body is being read. Both may come at once.
     side: Side,
     /// Units of which this document already told an amount, by side.
-    told: [u8; 2],
+    units_seen: [u8; 2],
     /// How many sequences are asked for with each row.
     asked_sequences: u64,
     /// How many sequences the answer was seen to have.
@@ -46,7 +46,7 @@ pub(super) struct Facts {
     /// The answer said that it is whole.
     is_complete: bool,
     generation: Option<Box<Generation>>,
-    said: Said,
+    reported: ReportedValues,
 }
 
 /// A tensor whose dimensions are being read.
@@ -56,7 +56,7 @@ struct Shape {
     elements: Option<u64>,
 }
 
-impl Facts {
+impl ExchangeFacts {
     /// A name of the model that stands in the head.
     pub(super) fn name_model(&mut self, name: &[u8]) {
         if self.model.is_empty() {
@@ -95,48 +95,48 @@ impl Facts {
     }
 
     /// A watched value.
-    pub(super) fn note(&mut self, tag: Tag, seen: Seen<'_>) {
+    pub(super) fn note(&mut self, tag: Tag, seen: TagValue<'_>) {
         match (tag, seen) {
-            (Tag::Model, Seen::Text { head, .. }) => self.name_model(head),
-            (Tag::Rows, Seen::List(len)) => self.add_rows(len),
+            (Tag::Model, TagValue::Text { head, .. }) => self.name_model(head),
+            (Tag::Rows, TagValue::List(len)) => self.add_rows(len),
             (Tag::Rows, _) => {
                 self.add_rows(1);
                 self.note(Tag::Text, seen);
             }
             (Tag::Column, seen) => {
-                let len = if let Seen::List(len) = seen { len } else { 1 };
+                let len = if let TagValue::List(len) = seen { len } else { 1 };
                 self.columns = self.columns.max(Some(len));
             }
             (Tag::Inputs, seen) => self.inputs.end(seen),
             (Tag::Pairs, seen) => self.inputs.end_pairs(seen),
             (Tag::Input, seen) => self.inputs.item(seen),
-            (Tag::Text, Seen::Text { bytes, .. }) => self.inputs.text(bytes),
-            (Tag::Query, Seen::Text { bytes, .. }) => self.inputs.query(bytes),
+            (Tag::Text, TagValue::Text { bytes, .. }) => self.inputs.text(bytes),
+            (Tag::Query, TagValue::Text { bytes, .. }) => self.inputs.query(bytes),
             (Tag::Dim, seen) => self.shape.dim(seen.count()),
             (Tag::Shape, _) => self.end_shape(),
-            (Tag::Content, Seen::Text { bytes: 1.., .. }) => self.wrote(seen),
-            (Tag::Output, Seen::Text { head: b"text_output", .. }) => self.content = true,
-            (Tag::Done, Seen::Bool(true) | Seen::Text { .. }) => self.done = true,
-            (Tag::Event, Seen::Text { head: b"response.completed" | b"response.incomplete" | b"response.failed", .. }) => {
+            (Tag::Content, TagValue::Text { bytes: 1.., .. }) => self.wrote(seen),
+            (Tag::Output, TagValue::Text { head: b"text_output", .. }) => self.content = true,
+            (Tag::Done, TagValue::Bool(true) | TagValue::Text { .. }) => self.done = true,
+            (Tag::Event, TagValue::Text { head: b"response.completed" | b"response.incomplete" | b"response.failed", .. }) => {
                 self.done = true;
             }
             (Tag::Sequences, seen) => self.asked_sequences = seen.count().unwrap_or(0),
             (Tag::Sequence, seen) => {
                 self.seen_sequences = self.seen_sequences.max(seen.count().map_or(0, |index| index.saturating_add(1)));
             }
-            (Tag::Amount(unit, basis) | Tag::Tokens(unit, basis), Seen::Number(_)) => {
+            (Tag::Amount(unit, basis) | Tag::Tokens(unit, basis), TagValue::Number(_)) => {
                 if let Some(amount) = seen.count() {
                     self.add(unit, amount, basis);
                 }
             }
-            (Tag::Amount(unit, _) | Tag::Tokens(unit, _), Seen::List(len)) => self.add(unit, len, Basis::Counted),
-            (Tag::Amount(unit, _), Seen::Text { .. } | Seen::Group) => self.add(unit, 1, Basis::Counted),
-            (Tag::Tokens(Unit::OutputToken, _), Seen::Text { bytes: 1.., .. }) => self.wrote(seen),
-            (Tag::Tokens(..), Seen::Text { bytes, .. }) => self.inputs.text(bytes),
-            (Tag::Report(row), Seen::Number(n)) => self.said.note(row, n),
-            (Tag::Report(row), Seen::Text { head, .. }) => {
+            (Tag::Amount(unit, _) | Tag::Tokens(unit, _), TagValue::List(len)) => self.add(unit, len, Basis::Counted),
+            (Tag::Amount(unit, _), TagValue::Text { .. } | TagValue::Group) => self.add(unit, 1, Basis::Counted),
+            (Tag::Tokens(Unit::OutputToken, _), TagValue::Text { bytes: 1.., .. }) => self.wrote(seen),
+            (Tag::Tokens(..), TagValue::Text { bytes, .. }) => self.inputs.text(bytes),
+            (Tag::Report(row), TagValue::Number(n)) => self.reported.note(row, n),
+            (Tag::Report(row), TagValue::Text { head, .. }) => {
                 if let Ok(text) = std::str::from_utf8(head) {
-                    self.said.note_text(row, text);
+                    self.reported.note_text(row, text);
                 }
             }
             _ => {}
@@ -146,7 +146,7 @@ impl Facts {
     /// A document is complete, `at_ns` from the request's start. What the next one says of an amount replaces what this one
     /// said.
     pub(super) fn end_document(&mut self, at_ns: u64) {
-        self.told[self.side as usize] = 0;
+        self.units_seen[self.side as usize] = 0;
         self.end_message(at_ns);
     }
 
@@ -168,7 +168,7 @@ impl Facts {
         }
     }
 
-    /// Says an amount that stands in no body.
+    /// Quantity an amount that stands in no body.
     pub(super) fn set(&mut self, unit: Unit, amount: u64, basis: Basis) {
         match unit {
             Unit::Row => self.rows = Some(amount),
@@ -198,14 +198,14 @@ impl Facts {
 
     fn add(&mut self, unit: Unit, amount: u64, basis: Basis) {
         let bit = 1 << unit.index();
-        let told = &mut self.told[self.side as usize];
-        let before = if *told & bit == 0 { 0 } else { self.work.get(unit).map_or(0, |(amount, _)| amount) };
-        *told |= bit;
+        let units_seen = &mut self.units_seen[self.side as usize];
+        let before = if *units_seen & bit == 0 { 0 } else { self.work.get(unit).map_or(0, |(amount, _)| amount) };
+        *units_seen |= bit;
         self.work.set(unit, before.saturating_add(amount), basis);
     }
 
-    fn wrote(&mut self, seen: Seen<'_>) {
-        if let Seen::Text { bytes, .. } = seen {
+    fn wrote(&mut self, seen: TagValue<'_>) {
+        if let TagValue::Text { bytes, .. } = seen {
             self.content |= self.side == Side::Response;
             self.output_bytes = self.output_bytes.saturating_add(bytes);
         }
@@ -224,7 +224,7 @@ impl Facts {
         if let Some(generation) = self.generation.take() {
             ledger.generation = Some(generation);
         }
-        std::mem::take(&mut self.said).write(Place::Body, ledger);
+        std::mem::take(&mut self.reported).write(ReportPlace::Body, ledger);
         // what the traffic itself shows; what the server says in so many words stands above it
         let work = &mut ledger.work;
         if let Some(rows) = self.known_rows() {

@@ -1,7 +1,7 @@
 //! What texts, token ids and lists of them ask for: rows and input tokens. A list of texts is a row each; a list of token
 //! ids is one row; a list of lists is a row each.
 
-use super::tag::Seen;
+use super::tag::TagValue;
 use crate::ledger::Basis;
 
 /// The inputs of one request, as they add up.
@@ -35,49 +35,49 @@ impl Inputs {
     }
 
     /// An element of the list of inputs.
-    pub(super) const fn item(&mut self, seen: Seen<'_>) {
+    pub(super) const fn item(&mut self, seen: TagValue<'_>) {
         match seen {
-            Seen::Number(_) => self.figures += 1,
-            Seen::Numbers(n) => self.figures = self.figures.saturating_add(n),
-            Seen::Text { bytes, .. } => {
+            TagValue::Number(_) => self.figures += 1,
+            TagValue::Numbers(n) => self.figures = self.figures.saturating_add(n),
+            TagValue::Text { bytes, .. } => {
                 self.items += 1;
                 self.text(bytes);
             }
-            Seen::List(len) => {
+            TagValue::List(len) => {
                 self.lists += 1;
                 self.nested = self.nested.saturating_add(len);
             }
-            Seen::Group | Seen::Bool(_) => self.items += 1,
+            TagValue::Group | TagValue::Bool(_) => self.items += 1,
         }
     }
 
     /// The input itself, or the end of the list of inputs.
-    pub(super) fn end(&mut self, seen: Seen<'_>) {
+    pub(super) fn end(&mut self, seen: TagValue<'_>) {
         match seen {
-            Seen::Text { bytes, .. } => {
+            TagValue::Text { bytes, .. } => {
                 self.text(bytes);
                 self.add_rows(1);
             }
-            Seen::List(_) if self.figures > 0 => {
+            TagValue::List(_) if self.figures > 0 => {
                 // token ids, perhaps with texts among them: one input
                 self.ids = self.ids.saturating_add(self.figures);
                 self.add_rows(1);
             }
-            Seen::List(len) => {
+            TagValue::List(len) => {
                 if self.items == 0 && self.texts == 0 {
                     self.ids = self.ids.saturating_add(self.nested);
                 }
                 self.add_rows(len);
             }
-            Seen::Number(_) | Seen::Numbers(_) | Seen::Group | Seen::Bool(_) => self.add_rows(1),
+            TagValue::Number(_) | TagValue::Numbers(_) | TagValue::Group | TagValue::Bool(_) => self.add_rows(1),
         }
         (self.items, self.figures, self.lists, self.nested) = (0, 0, 0, 0);
     }
 
     /// As [`Self::end`], where two texts in a list are one input.
-    pub(super) fn end_pairs(&mut self, seen: Seen<'_>) {
+    pub(super) fn end_pairs(&mut self, seen: TagValue<'_>) {
         match seen {
-            Seen::List(1 | 2) if self.lists == 0 && self.items > 0 => {
+            TagValue::List(1 | 2) if self.lists == 0 && self.items > 0 => {
                 self.add_rows(1);
                 (self.items, self.figures, self.lists, self.nested) = (0, 0, 0, 0);
             }

@@ -1,26 +1,26 @@
 //! What can be read of a request and its response: the route, the model, the work, the pace, and what the server reports.
 
 pub mod amend;
-#[doc(hidden)]
-pub mod check;
+mod body_reader;
+mod bytes_codec;
 pub mod config;
 mod detect;
+#[doc(hidden)]
+pub mod exchange_properties;
+mod exchange_reader;
 mod facts;
 mod families;
 mod inputs;
 mod media;
 mod plan;
-mod raw;
-mod reader;
 mod route;
 pub mod servers;
 mod tag;
-mod tap;
 mod tokens;
 pub mod wire;
 
+pub use bytes_codec::BytesCodec;
 pub use config::Config;
-pub use raw::Raw;
-pub use route::{Route, route};
-pub use tap::{Protocols, Spoken, Tap};
+pub use exchange_reader::{DetectedProtocol, ExchangeReader, Protocols};
+pub use route::{FoldedRoute, fold_route};
 pub use tokens::{ModelError, TokenizerError, Tokenizers};

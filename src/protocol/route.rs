@@ -7,7 +7,7 @@ use super::detect::torch_serve;
 
 /// A folded path and the model that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route<'a> {
+pub struct FoldedRoute<'a> {
     /// Method and folded path, such as `POST /v2/models/{model}/infer`.
     pub name: String,
     /// The model, where the path names one.
@@ -21,7 +21,7 @@ const SEGMENT_BYTES: usize = 64;
 
 /// The route of a request by its method and path (no query).
 #[must_use]
-pub fn route<'a>(method: &str, path: &'a str) -> Route<'a> {
+pub fn fold_route<'a>(method: &str, path: &'a str) -> FoldedRoute<'a> {
     let mut name = String::with_capacity(method.len() + path.len() + 8);
     name.push_str(method);
     name.push(' ');
@@ -57,7 +57,7 @@ pub fn route<'a>(method: &str, path: &'a str) -> Route<'a> {
         }
         before = segment;
     }
-    Route { name, model }
+    FoldedRoute { name, model }
 }
 
 /// Words that follow `models` in a path and are no model: `/v2/repository/models/index`.
@@ -99,7 +99,7 @@ mod tests {
             ("/inference.GRPCInferenceService/ModelInfer", "POST /inference.GRPCInferenceService/ModelInfer", None),
             ("/", "POST /", None),
         ] {
-            let r = route("POST", path);
+            let r = fold_route("POST", path);
             assert_eq!((r.name.as_str(), r.model), (name, model), "{path}");
         }
     }
@@ -107,7 +107,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_path_folds_to_a_bounded_route(path in "\\PC{0,400}") {
-            prop_assert!(route("GET", &path).name.len() <= 10 + SEGMENTS * (SEGMENT_BYTES + 80));
+            prop_assert!(fold_route("GET", &path).name.len() <= 10 + SEGMENTS * (SEGMENT_BYTES + 80));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a watched place in a body means, and the values that stand there.
 
-use super::servers::Row;
-use super::wire::Elements;
+use super::servers::ReportedField;
+use super::wire::ElementMode;
 use crate::ledger::{Basis, Unit};
 
 /// No tensor has more dimensions.
@@ -47,12 +47,12 @@ pub(super) enum Tag {
     /// As `Amount`, but a text stands for the tokens that its bytes make.
     Tokens(Unit, Basis),
     /// What a server reports.
-    Report(&'static Row),
+    Report(&'static ReportedField),
 }
 
 /// A value, from whichever format.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Seen<'a> {
+pub(super) enum TagValue<'a> {
     /// A figure.
     Number(f64),
     /// So many figures of one list.
@@ -69,16 +69,16 @@ pub(super) enum Seen<'a> {
 
 impl Tag {
     /// How elements of a list are read that have this tag.
-    pub(super) const fn elements(self) -> Elements {
+    pub(super) const fn elements(self) -> ElementMode {
         match self {
-            Self::Input | Self::Text => Elements::Counted,
-            Self::Dim => Elements::First(DIMENSIONS),
-            _ => Elements::Each,
+            Self::Input | Self::Text => ElementMode::Counted,
+            Self::Dim => ElementMode::First(DIMENSIONS),
+            _ => ElementMode::Each,
         }
     }
 }
 
-impl Seen<'_> {
+impl TagValue<'_> {
     /// The figure as a count; `None` where it is none.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within range, as was just asked")]
     pub(super) fn count(self) -> Option<u64> {

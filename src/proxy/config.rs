@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::amend::Options;
+use crate::protocol::amend::AmendOptions;
 use crate::settings::{Checks, Period, Size, Switch};
 
 /// What is spoken to the upstream.
@@ -61,7 +61,7 @@ pub struct Config {
     /// Connections that wait to be accepted, per worker. Default 1024; 1 to 65,535.
     pub tcp_backlog: u32,
     /// What may be asked of the server in the client's name. Default: nothing.
-    pub amend: Options,
+    pub amend: AmendOptions,
 }
 
 impl Default for Config {
@@ -79,7 +79,7 @@ impl Default for Config {
             max_request_bytes: Switch::Off,
             workers: 1,
             tcp_backlog: 1024,
-            amend: Options::default(),
+            amend: AmendOptions::default(),
         }
     }
 }

@@ -13,7 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::standing::Seen;
 use crate::metrics::REQUEST_BOUNDS_NS;
-use crate::metrics::defs::{Family, Kind};
+use crate::metrics::defs::{MetricFamily, MetricKind};
 use lapwing_engine::service::{Answer, Batched, Servable};
 
 /// `Content-Type` of what [`Metrics::text`] gives.
@@ -21,73 +21,73 @@ pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.
 
 const NS_PER_S: f64 = 1e9;
 
-const REQUESTS: Family = Family {
+const REQUESTS: MetricFamily = MetricFamily {
     name: "lapwing_engine_requests",
-    kind: Kind::Counter,
+    kind: MetricKind::Counter,
     unit: None,
     labels: &["model", "version", "executor", "outcome"],
     help: "Inference requests of a served model that ended, each once, by how they ended.",
 };
-const STAGES: Family = Family {
+const STAGES: MetricFamily = MetricFamily {
     name: "lapwing_engine_stage_duration_seconds",
-    kind: Kind::Histogram,
+    kind: MetricKind::Histogram,
     unit: Some("seconds"),
     labels: &["model", "stage"],
     help: "Where the time of answered requests went: preprocessing (decoding, and laying the batch end to end), queue, forward, postprocessing (cutting the batch, and encoding).",
 };
-const BATCH_CALLS: Family = Family {
+const BATCH_CALLS: MetricFamily = MetricFamily {
     name: "lapwing_engine_batch_calls",
-    kind: Kind::Histogram,
+    kind: MetricKind::Histogram,
     unit: None,
     labels: &["model"],
     help: "Calls in the batch in which a request ran, each answered request once.",
 };
-const BATCH_TOKENS: Family = Family {
+const BATCH_TOKENS: MetricFamily = MetricFamily {
     name: "lapwing_engine_batch_tokens",
-    kind: Kind::Histogram,
+    kind: MetricKind::Histogram,
     unit: None,
     labels: &["model"],
     help: "Executed tokens (rows, where a model has no sequences) of the batch in which a request ran, each answered request once.",
 };
-const TOKENS: Family = Family {
+const TOKENS: MetricFamily = MetricFamily {
     name: "lapwing_engine_tokens",
-    kind: Kind::Counter,
+    kind: MetricKind::Counter,
     unit: None,
     labels: &["model", "kind"],
     help: "Tokens (rows, where a model has no sequences) of answered requests: executed with padding, or useful; each request adds its batch's over the calls in it.",
 };
-const IN_FLIGHT: Family = Family {
+const IN_FLIGHT: MetricFamily = MetricFamily {
     name: "lapwing_engine_requests_in_flight",
-    kind: Kind::Gauge,
+    kind: MetricKind::Gauge,
     unit: None,
     labels: &["model"],
     help: "Inference requests of a model that have come and not ended: being read, waiting, or running.",
 };
-const READY: Family = Family {
+const READY: MetricFamily = MetricFamily {
     name: "lapwing_engine_ready",
-    kind: Kind::Gauge,
+    kind: MetricKind::Gauge,
     unit: None,
     labels: &["model", "version"],
     help: "1 while the model is warm and takes requests, else 0.",
 };
 
-pub(super) const DEVICE: Family = Family {
+pub(super) const DEVICE: MetricFamily = MetricFamily {
     name: "lapwing_engine_device_info",
-    kind: Kind::Gauge,
+    kind: MetricKind::Gauge,
     unit: None,
     labels: &["model", "version", "device", "name", "precision"],
     help: "1 for where a model runs now, and in what numbers; name is the GPU's, as its driver says it.",
 };
-pub(super) const FALLBACK: Family = Family {
+pub(super) const FALLBACK: MetricFamily = MetricFamily {
     name: "lapwing_engine_fallback",
-    kind: Kind::Counter,
+    kind: MetricKind::Counter,
     unit: None,
     labels: &["model", "reason"],
     help: "How often a model was put on the processor though a GPU was looked for, when it was loaded or while it ran.",
 };
 
 /// Every family of `/metrics`.
-pub const FAMILIES: &[Family] = &[REQUESTS, STAGES, BATCH_CALLS, BATCH_TOKENS, TOKENS, IN_FLIGHT, READY, DEVICE, FALLBACK];
+pub const FAMILIES: &[MetricFamily] = &[REQUESTS, STAGES, BATCH_CALLS, BATCH_TOKENS, TOKENS, IN_FLIGHT, READY, DEVICE, FALLBACK];
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use lapwing::attribution::Polled;
 use lapwing::ledger::{
-    Basis, Batch, Event as Seen, Generation, Kind, Ledger, Outcome, Phase, Place, Report, SeriesKey, Server, SpanId, Stage,
-    TraceId, Unit, Window,
+    Basis, BatchStatistics, ExchangeKind, Generation, Ledger, ObservedEvent as Seen, Outcome, Phase, Report, ReportPlace,
+    SeriesKey, Server, SpanId, Stage, TraceId, Unit, UpstreamWindow,
 };
 use lapwing::metrics::Labels;
 
@@ -55,8 +55,8 @@ pub(crate) fn request(labels: &Labels, route: &str, model: &str, closes_ms: u64,
     ledger.observe(Stage::Unattributed, Seen::Connect, part(4), part(5));
     ledger.observe(Stage::Unattributed, Seen::Send, part(5), part(6));
     let of = |of: u64| total_ns * of / 100;
-    ledger.window = Some(Window { start_ns: of(6), head_ns: of(94), end_ns: of(95) });
-    ledger.report(Report::of(Stage::Forward, of(44), Place::Head));
+    ledger.window = Some(UpstreamWindow { start_ns: of(6), head_ns: of(94), end_ns: of(95) });
+    ledger.report(Report::of(Stage::Forward, of(44), ReportPlace::Head));
     ledger.observe(Stage::Egress, Seen::Response, part(95), part(100));
     (ledger.request_bytes, ledger.response_bytes) = (1_024 + id % 512, 256 + id % 64);
     ledger
@@ -85,8 +85,8 @@ fn infer(labels: &Labels) -> Events {
         ledger.reports.clear();
         let total = ledger.total_ns;
         let parts = [(Stage::Hydration, 9), (Stage::Preprocessing, 6), (Stage::Queue, n % 9), (Stage::Postprocessing, 4)];
-        parts.into_iter().for_each(|(stage, of)| ledger.report(Report::of(stage, total * of / 100, Place::Head)));
-        ledger.report(Report::of(Stage::Forward, total * if n % 13 == 0 { 93 } else { 50 } / 100, Place::Trailer));
+        parts.into_iter().for_each(|(stage, of)| ledger.report(Report::of(stage, total * of / 100, ReportPlace::Head)));
+        ledger.report(Report::of(Stage::Forward, total * if n % 13 == 0 { 93 } else { 50 } / 100, ReportPlace::Trailer));
         ledger.work.primary = Some(Unit::Row);
         ledger.work.set(Unit::Row, rows, Basis::Counted);
         ledger.work.set(Unit::Entity, 2 * rows, Basis::Reported);
@@ -98,7 +98,7 @@ fn infer(labels: &Labels) -> Events {
             ledger.observe(Stage::Unattributed, Seen::Attempt, started.plus(total / 20), started.plus(total / 10));
         }
         if n % 17 == 0 {
-            (0..20).for_each(|_| ledger.report(Report::of(Stage::Downstream, 10 * US, Place::Head)));
+            (0..20).for_each(|_| ledger.report(Report::of(Stage::Downstream, 10 * US, ReportPlace::Head)));
         }
         closed(ms, ledger)
     };
@@ -140,7 +140,7 @@ fn chats(labels: &Labels) -> Events {
         let total = first + gaps.iter().sum::<u64>() + 3 * MS;
         let mut ledger = request(labels, "POST /v1/chat/completions", "org/m", ms, total);
         ledger.reports.clear();
-        ledger.window = Some(Window { start_ns: total / 50, head_ns: first / 2, end_ns: total - MS });
+        ledger.window = Some(UpstreamWindow { start_ns: total / 50, head_ns: first / 2, end_ns: total - MS });
         let mut generation = Generation::default();
         let mut last = first;
         generation.content(first);
@@ -154,7 +154,7 @@ fn chats(labels: &Labels) -> Events {
             let body = |stage, phase, ns: u64| Report {
                 phase,
                 resolution_ns: 1_000_000,
-                ..Report::of(stage, ns / MS * MS, Place::Body)
+                ..Report::of(stage, ns / MS * MS, ReportPlace::Body)
             };
             ledger.report(body(Stage::Forward, Some(Phase::Prefill), first / 2));
             ledger.report(body(Stage::Forward, Some(Phase::Decode), last - first));
@@ -189,7 +189,8 @@ fn embeddings(labels: &Labels) -> Events {
         let mut ledger = request(labels, "POST /embed", "", ms, random.around(12 * MS));
         ledger.reports.clear();
         ledger.server = Some(Server::Tei);
-        let sum = |stage, ns| Report { is_sum: true, resolution_ns: 1_000_000, ..Report::of(stage, ns * prompts, Place::Head) };
+        let sum =
+            |stage, ns| Report { is_sum: true, resolution_ns: 1_000_000, ..Report::of(stage, ns * prompts, ReportPlace::Head) };
         ledger.report(sum(Stage::Preprocessing, MS));
         ledger.report(sum(Stage::Queue, (n % 3) * MS));
         ledger.report(sum(Stage::Forward, 5 * MS));
@@ -244,7 +245,8 @@ fn streams(labels: &Labels) -> Events {
     let make = |n: u64| {
         let ms = 60_000 + n * 30_000;
         let mut ledger = request(labels, "GET /v1/realtime", "org/m", ms, (5 + n * 11) * 1_000 * MS);
-        (ledger.kind, ledger.status, ledger.request_bytes, ledger.response_bytes) = (Kind::Stream, 101, 70_000 * n, 9_000_000);
+        (ledger.kind, ledger.status, ledger.request_bytes, ledger.response_bytes) =
+            (ExchangeKind::Stream, 101, 70_000 * n, 9_000_000);
         if n % 3 == 2 {
             ledger.outcome = Outcome::Cancelled;
         }
@@ -277,9 +279,9 @@ fn polls(_: &Labels) -> Events {
     let mut events = Events::new();
     for n in 0..30_u32 {
         let (ms, step) = (u64::from(n) * 5_000, u64::from(n));
-        let mean = |stage, ns| Report::of(stage, ns, Place::Body);
+        let mean = |stage, ns| Report::of(stage, ns, ReportPlace::Body);
         let reports = vec![mean(Stage::Queue, 300 * US + step * 11 * US), mean(Stage::Forward, 4 * MS + step * 70 * US)];
-        let batch = Batch {
+        let batch = BatchStatistics {
             size: Some(2.0 + f64::from(n) / 8.0),
             padding: Some(0.125),
             running: Some(3.0),

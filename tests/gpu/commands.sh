@@ -3,6 +3,11 @@
 # is "not run here", and the last line says why. The variables are those that tests/gpu.sh exports.
 # shellcheck disable=SC2154
 set -uo pipefail
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+    echo 'usage: commands.sh NAME [ARGUMENT…]'
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    exit 0
+fi
 
 checks() {
     "$check" --cuda libcuda.so.1 --ptx "$ptx" --seed "$seed" "$@"

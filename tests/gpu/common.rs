@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use lapwing_engine::cpu::{self, Batch, Input};
-use lapwing_engine::gpu::device::{Device, Found};
+use lapwing_engine::gpu::device::{Device, Driver};
 use lapwing_engine::onnx::Graph;
 use lapwing_engine::plan::{Lookup, Op, Plan, Rows, Type};
 use lapwing_engine::{fuse, lower};
@@ -43,8 +43,8 @@ pub(crate) fn built(targets: &[&str]) -> PathBuf {
 }
 
 /// Its driver, and where cublasLt is looked for.
-pub(crate) fn libraries() -> Found {
-    if is_real() { Found::find(None).unwrap() } else { Found::find(Some(fake())).unwrap() }
+pub(crate) fn libraries() -> Driver {
+    if is_real() { Driver::find(None).unwrap() } else { Driver::find(Some(fake())).unwrap() }
 }
 
 /// The device of these tests.

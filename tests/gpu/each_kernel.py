@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Each check of kernels in a process of its own, so that one that fails or hangs leaves the others theirs: an illegal address ends a context.
 
-usage: each_kernel.py WORK CHECK PTX SEED     for STEP_SECONDS at most (step.py)
+Takes STEP_SECONDS at most (step.py).
 Adds a line to WORK/kernels.jsonl for each: {name, ok, code, seconds, said}; `ok` is null where no time was left. Exit code 1 if one failed.
 """
 
+import argparse
 import json
 import os
 import pathlib
@@ -18,7 +19,13 @@ MOST = 15  # seconds of one check, in which the driver may compile a module firs
 
 
 def main():
-    work, check, ptx, seed = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", metavar="WORK", help="the folder of this run")
+    parser.add_argument("check", metavar="CHECK", help="the kernels' check program")
+    parser.add_argument("ptx", metavar="PTX", help="the folder of the PTX")
+    parser.add_argument("seed", metavar="SEED")
+    options = parser.parse_args()
+    work, check, ptx, seed = options.work, options.check, options.ptx, options.seed
     step.Ended.listen()
     end = time.monotonic() + float(os.environ.get("STEP_SECONDS", "90")) - step.GRACE
     names = subprocess.run([check, "--list"], capture_output=True, text=True, timeout=20, check=True).stdout.split()

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use lapwing_engine::cpu::Batch;
-use lapwing_engine::gpu::{Executor, Gemm, Precision, State, Wish};
+use lapwing_engine::gpu::{Executor, GemmPolicy, Precision, State, Wish};
 use lapwing_engine::model::{Model, Options, Workspace};
 use lapwing_engine::onnx::Graph;
 use lapwing_engine::service::Reason;
@@ -35,7 +35,7 @@ fn graph(name: &str) -> Graph {
 
 fn wish(or_cpu: bool) -> Options {
     Options {
-        gpu: Some(Wish { device: Ok(device()), gemm: Gemm::Own, precision: Precision::Fp32, or_cpu }),
+        gpu: Some(Wish { device: Ok(device()), gemm: GemmPolicy::Own, precision: Precision::Fp32, or_cpu }),
         ..Options::default()
     }
 }
@@ -115,7 +115,7 @@ fn memory_comes_back() {
         let before = used(&device);
         for precision in [Precision::Fp32, Precision::Fp16] {
             let plan = plan("bert-post-1");
-            let executor = Executor::new(plan.clone(), &device, precision, Gemm::Own).unwrap();
+            let executor = Executor::new(plan.clone(), &device, precision, GemmPolicy::Own).unwrap();
             let (mut state, mut outputs) = (State::default(), Vec::new());
             for lengths in [&[3][..], &[9, 2, 4], &[1]] {
                 let made = Made::new(&plan, lengths, &mut Random::new(1));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lapwing_engine::cpu::Batch;
 use lapwing_engine::gpu::peaks::{Floors, Peaks, Setup};
-use lapwing_engine::gpu::{Executor, Gemm, Precision, State};
+use lapwing_engine::gpu::{Executor, GemmPolicy, Precision, State};
 use lapwing_engine::plan::Size;
 
 use super::common::{Made, Random, device, fake, is_real, plan};
@@ -44,13 +44,13 @@ fn a_runs_parts_are_told_and_sum_up() {
         ("mlp-3", &[1; 2], Precision::Fp16),
     ] {
         let plan = plan(name);
-        let executor = Executor::new(plan.clone(), &device(), precision, Gemm::Own).unwrap();
+        let executor = Executor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap();
         let (mut state, mut outputs) = (State::default(), Vec::new());
         let made = Made::new(&plan, lengths, &mut Random::new(5));
         let (inputs, wanted) = (made.inputs(), vec![true; plan.outputs.len()]);
         let batch = Batch { offsets: &made.offsets, inputs: &inputs };
         // of one run, each step's time is what is said
-        let pieces = executor.pieces(&mut state, &batch, &wanted, 1).unwrap();
+        let pieces = executor.time_steps(&mut state, &batch, &wanted, 1).unwrap();
         let program = executor.program(Size::of(lengths.iter().copied()), &wanted).unwrap();
         let nodes: Vec<usize> = program.steps.iter().map(|step| step.node()).collect();
         assert_eq!(pieces.steps.iter().map(|piece| piece.node).collect::<Vec<_>>(), nodes, "{name}");
@@ -65,7 +65,7 @@ fn a_runs_parts_are_told_and_sum_up() {
         // looking leaves nothing behind
         executor.run(&mut state, &batch, &wanted, &mut outputs).unwrap();
         let first = outputs.clone();
-        executor.pieces(&mut state, &batch, &wanted, 3).unwrap();
+        executor.time_steps(&mut state, &batch, &wanted, 3).unwrap();
         executor.run(&mut state, &batch, &wanted, &mut outputs).unwrap();
         assert_eq!(outputs, first, "{name}");
     }
@@ -75,7 +75,7 @@ fn a_runs_parts_are_told_and_sum_up() {
 fn an_account_holds_what_the_executor_does() {
     let plan = plan("bert-post-1");
     let size = Size::uniform(9, 9);
-    let of = |precision| Executor::new(plan.clone(), &device(), precision, Gemm::Own).unwrap().account(size).unwrap();
+    let of = |precision| Executor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap().account(size).unwrap();
     let (exact, half) = (of(Precision::Fp32), of(Precision::Fp16));
     assert_eq!(exact.total, plan.total(size));
     assert!(half.weight_bytes < exact.weight_bytes && half.arena_bytes < exact.arena_bytes);

@@ -3,9 +3,9 @@
 A process must load one version only: both are called libnvrtc.so.12. compile.py runs each in processes of its own.
 """
 
+import argparse
 import ctypes
 import pathlib
-import sys
 
 SOURCE_OPTIONS = [
     "--std=c++17",
@@ -72,4 +72,6 @@ class Nvrtc:
 
 
 if __name__ == "__main__":
-    print(*(Nvrtc(where).version for where in sys.argv[1:2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("where", metavar="WHERE", help="a venv, a folder that holds the library, or the file: prints its version")
+    print(Nvrtc(parser.parse_args().where).version)

@@ -24,10 +24,27 @@ import sys
 import tempfile
 import time
 
-import numpy as np
+def command_line():
+    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lapwing", required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--precision", action="append", choices=["fp32", "tf32", "fp16", "int8"])
+    parser.add_argument("--random", type=int, default=12)
+    parser.add_argument("--inputs", type=int, default=6)
+    parser.add_argument("--replays", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--patience", type=float, default=120, help="seconds until an engine must be ready, and for an answer")
+    parser.add_argument("--json", type=pathlib.Path)
+    return parser.parse_args()
 
-import jsonfile
-import seeded
+
+OPTIONS = command_line() if __name__ == "__main__" else None
+
+import numpy as np  # noqa: E402
+
+import jsonfile  # noqa: E402
+import seeded  # noqa: E402
 
 seeded.fixtures()  # puts tests/real on the path
 from engine import gpu, models  # noqa: E402
@@ -174,18 +191,7 @@ def refused(options):
     return faults
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lapwing", required=True)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--precision", action="append", choices=gpu.LIMITS)
-    parser.add_argument("--random", type=int, default=12)
-    parser.add_argument("--inputs", type=int, default=6)
-    parser.add_argument("--replays", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    parser.add_argument("--patience", type=float, default=120, help="seconds until an engine must be ready, and for an answer")
-    parser.add_argument("--json", type=pathlib.Path)
-    options = parser.parse_args()
+def main(options):
     rows, faults = [], []
 
     def attempt(what, run):
@@ -214,4 +220,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(OPTIONS))

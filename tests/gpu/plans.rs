@@ -1,7 +1,7 @@
 //! Every fixture's plan in every precision beside the processor; replays; what is wanted; memory.
 
 use lapwing_engine::cpu::Batch;
-use lapwing_engine::gpu::{Executor, Gemm, Precision, State};
+use lapwing_engine::gpu::{Executor, GemmPolicy, Precision, State};
 use lapwing_engine::plan::Plan;
 
 use super::common::{Made, Random, compare, device, fixtures, is_real, libraries, looks_up, on_cpu, plan};
@@ -48,7 +48,7 @@ fn every_plan_says_on_the_device_what_it_says_on_the_processor() {
     for name in fixtures() {
         let plan = plan(&name);
         for (precision, tolerance, least) in precisions() {
-            let executor = Executor::new(plan.clone(), &device, precision.clone(), Gemm::Own).unwrap();
+            let executor = Executor::new(plan.clone(), &device, precision.clone(), GemmPolicy::Own).unwrap();
             let mut state = State::default();
             for lengths in batches(&plan) {
                 let made = Made::new(&plan, &lengths, &mut random);
@@ -72,7 +72,7 @@ fn every_plan_says_on_the_device_what_it_says_on_the_processor() {
 #[test]
 fn a_thousand_replays_are_equal() {
     let plan = plan("bert-post-1");
-    let executor = Executor::new(plan.clone(), &device(), Precision::Fp16, Gemm::Own).unwrap();
+    let executor = Executor::new(plan.clone(), &device(), Precision::Fp16, GemmPolicy::Own).unwrap();
     let (mut state, mut random) = (State::default(), Random::new(3));
     let made = Made::new(&plan, &[3, 1], &mut random);
     let first = run(&executor, &mut state, &made);
@@ -85,7 +85,7 @@ fn a_thousand_replays_are_equal() {
 fn a_batch_does_not_see_the_one_before() {
     for name in ["bert-post-1", "mlp-3", "0001"] {
         let plan = plan(name);
-        let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, Gemm::Own).unwrap();
+        let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, GemmPolicy::Own).unwrap();
         let (mut used, mut random) = (State::default(), Random::new(11));
         let large = Made::new(&plan, if plan.has_tokens() { &[9, 8, 9] } else { &[1; 3] }, &mut random);
         let small = Made::new(&plan, if plan.has_tokens() { &[2, 8, 9] } else { &[1; 3] }, &mut random);
@@ -97,7 +97,7 @@ fn a_batch_does_not_see_the_one_before() {
 #[test]
 fn only_outputs_that_are_wanted_come() {
     let plan = plan("0001");
-    let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, Gemm::Own).unwrap();
+    let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (State::default(), Vec::new());
     let made = Made::new(&plan, &[4, 2], &mut Random::new(5));
     let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
@@ -114,7 +114,7 @@ fn only_outputs_that_are_wanted_come() {
 fn an_id_that_no_table_has_is_named_and_the_next_batch_is_right() {
     let plan = plan("0001");
     assert!(looks_up(&plan));
-    let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, Gemm::Own).unwrap();
+    let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (State::default(), Vec::new());
     let mut made = Made::new(&plan, &[4, 2], &mut Random::new(5));
     let first = run(&executor, &mut state, &made);
@@ -129,7 +129,7 @@ fn an_id_that_no_table_has_is_named_and_the_next_batch_is_right() {
 #[test]
 fn times_of_the_device_are_told() {
     let plan = plan("bert-post-1");
-    let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, Gemm::Own).unwrap();
+    let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (State::default(), Vec::new());
     let made = Made::new(&plan, &[5, 2], &mut Random::new(5));
     let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
@@ -144,8 +144,8 @@ fn products_may_be_the_library_s() {
     let mut random = Random::new(13);
     let cases = ["bert-post-2", "mlp-4"].map(plan).into_iter().flat_map(|plan| precisions().map(|case| (plan.clone(), case)));
     for (plan, (precision, tolerance, least)) in cases {
-        for gemm in [Gemm::Library(libraries()), Gemm::Quicker(libraries())] {
-            let is_always = matches!(gemm, Gemm::Library(_));
+        for gemm in [GemmPolicy::Library(libraries()), GemmPolicy::Quicker(libraries())] {
+            let is_always = matches!(gemm, GemmPolicy::Library(_));
             let executor = Executor::new(plan.clone(), &device(), precision.clone(), gemm).unwrap();
             if is_real() && executor.gemm() == "own" {
                 return; // cublasLt is not there

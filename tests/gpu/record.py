@@ -1,14 +1,8 @@
 #!/usr/bin/env python3
 """What tests/gpu.sh asks of a machine, and the file that it makes of all that its steps left. The standard library alone.
-
-    record.py device KIND BINARY CHECK PTX FILE      fails unless the binary has this PTX and there is a device: what both are, into FILE.
-                                                     KIND `rehearsal`: on the emulated device alone; else never on that
-    record.py libraries FILE                         looks for cublasLt, adds to FILE what it found, prints the folders that the loader lacks
-    record.py clocks WORK WHEN                       how fast the device runs at this moment, into WORK/clocks.jsonl
-    record.py sample WORK WHEN                       the same twice a second until it is ended, into WORK/samples.jsonl
-    record.py collect WORK COMMIT FILE SECONDS NOTE  FILE of whatever lies in WORK
 """
 
+import argparse
 import contextlib
 import ctypes
 import datetime
@@ -181,17 +175,39 @@ def processor():
     return found[1] if found else None
 
 
+COMMANDS = {
+    "device": "fails unless the binary has this PTX and there is a device: what both are, into FILE. KIND `rehearsal`: on the emulated "
+    "device alone; else never on that",
+    "libraries": "looks for cublasLt, adds to FILE what it found, prints the folders that the loader lacks",
+    "clocks": "how fast the device runs at this moment, into WORK/clocks.jsonl",
+    "sample": "the same twice a second until it is ended, into WORK/samples.jsonl",
+    "collect": "FILE of whatever lies in WORK",
+}
+WORDS = {
+    "device": ("KIND", "BINARY", "CHECK", "PTX", "FILE"),
+    "libraries": ("FILE",),
+    "clocks": ("WORK", "WHEN"),
+    "sample": ("WORK", "WHEN"),
+    "collect": ("WORK", "COMMIT", "FILE", "SECONDS", "NOTE"),
+}
+
+
 def main():
-    command, *words = sys.argv[1:] or [""]
-    if command == "device":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, about in COMMANDS.items():
+        command = commands.add_parser(name, help=about, description=about)
+        for word in WORDS[name]:
+            command.add_argument(word)
+    options = parser.parse_args()
+    words = [getattr(options, word) for word in WORDS[options.command]]
+    if options.command == "device":
         kind, binary, check, ptx, path = words
         facts = built(binary, check, ptx)
         jsonfile.keep(path, device(kind) | facts)
         return 0
-    commands = {"libraries": libraries, "clocks": clocks.look, "sample": clocks.sample, "collect": collect}
-    if command not in commands:
-        raise SystemExit(__doc__)
-    commands[command](*words)
+    does = {"libraries": libraries, "clocks": clocks.look, "sample": clocks.sample, "collect": collect}
+    does[options.command](*words)
     return 0
 
 

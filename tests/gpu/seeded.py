@@ -3,13 +3,24 @@
 heads, 1536 within, 30522 words, 512 places) that gives one embedding for each sentence. Both sides run the same weights: Lapwing
 from the ONNX file, PyTorch (torch_baseline.py) from the arrays.
 
-usage: seeded.py FOLDER      writes mlp.onnx and minilm.onnx; needs numpy and onnx
+As a program it writes mlp.onnx and minilm.onnx; needs numpy and onnx.
 """
 
+import argparse
 import pathlib
 import sys
 
-import numpy as np
+
+def command_line():
+    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", metavar="FOLDER", help="where the models are written")
+    return parser.parse_args()
+
+
+OPTIONS = command_line() if __name__ == "__main__" else None
+
+import numpy as np  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEAD, WORDS, PLACES, LAYERS, HIDDEN, WIDTHS = 32, 30522, 512, 6, 384, (512, 1024, 1024, 1)
@@ -64,6 +75,4 @@ def feed(model, batch, length, rng, ragged=False):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit(__doc__)
-    print(*write(sys.argv[1]).values(), sep="\n")
+    print(*write(OPTIONS.folder).values(), sep="\n")

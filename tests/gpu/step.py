@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs one step of tests/gpu.sh for as long as it may: shows what it says, ends it with all that it started, and keeps how it ended.
 
-usage: step.py WORK NAME SECONDS COMMAND…     the command finds its seconds in STEP_SECONDS
+The command finds its seconds in STEP_SECONDS.
 Adds a line to WORK/steps.jsonl: {name, ok, code, seconds, last_line}, and for one that failed `end`, the last of what it said. The exit code is 0
 where all is well, 3 where the command said 3 (not run here: `ok` is null), else 1. Code 124 is a step that took too long, 143 one that was
 ended from outside. The standard library alone: this is what still has to work where nothing else does.
 """
 
+import argparse
 import contextlib
 import json
 import os
@@ -86,7 +87,13 @@ def kill(process, number):
 
 
 def main():
-    work, name, seconds, command = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", metavar="WORK", type=pathlib.Path, help="the folder of this run")
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("seconds", metavar="SECONDS", type=int)
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="and its arguments")
+    options = parser.parse_args()
+    work, name, seconds, command = options.work, options.name, options.seconds, options.command
     said, begun = bytearray(), time.monotonic()
     Ended.listen()
 

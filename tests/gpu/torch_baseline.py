@@ -23,12 +23,26 @@ import pathlib
 import sys
 import time
 
-import numpy as np
-
-import jsonfile
-import seeded
-
 WAYS = ("eager", "torch.compile", "torch.compile+graph")
+
+
+def command_line():
+    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", action="append", help="MODEL:SHAPE:PRECISION")
+    parser.add_argument("--by", action="append", choices=WAYS)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--json", type=pathlib.Path)
+    return parser.parse_args()
+
+
+OPTIONS = command_line() if __name__ == "__main__" else None
+
+import numpy as np  # noqa: E402
+
+import jsonfile  # noqa: E402
+import seeded  # noqa: E402
+
 CASES = ("mlp:1:fp32", "minilm:32x128:fp16")
 FRESH, WARM_UP, MOST_CALLS = 64, 50, 20000
 # |y - r| <= limit + limit · |r|: that the model is the same, not how exact PyTorch is
@@ -239,13 +253,7 @@ def quantile(samples, share):
     return sorted(samples)[max(0, math.ceil(share * len(samples)) - 1)]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", action="append", help="MODEL:SHAPE:PRECISION")
-    parser.add_argument("--by", action="append", choices=WAYS)
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--json", type=pathlib.Path)
-    options = parser.parse_args()
+def main(options):
     if not torch.cuda.is_available():
         print("torch_baseline.py: PyTorch finds no CUDA device: nothing is timed, nothing is written", file=sys.stderr)
         return 2
@@ -270,4 +278,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(OPTIONS))

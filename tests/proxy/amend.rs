@@ -10,8 +10,8 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use lapwing::ledger::{Basis, Ledger, Outcome, Unit};
 use lapwing::metrics::Counter;
-use lapwing::protocol::amend::Options;
-use lapwing::protocol::{Protocols, Tap};
+use lapwing::protocol::amend::AmendOptions;
+use lapwing::protocol::{ExchangeReader, Protocols};
 use lapwing::proxy::{Config, Observer, UpstreamProtocol};
 use tokio_util::task::TaskTracker;
 
@@ -24,7 +24,7 @@ const ASKED: &str =
     r#"{"stream_options":{"include_usage":true},"model": "m", "stream": true, "messages": [{"content": "\"stream\":false"}]}"#;
 
 pub(crate) fn amending() -> Config {
-    Config { amend: Options { include_usage: true, return_meta_info: true }, ..Config::default() }
+    Config { amend: AmendOptions { include_usage: true, return_meta_info: true }, ..Config::default() }
 }
 
 pub(crate) fn post(path: &str, fields: &str, body: &str) -> Vec<u8> {
@@ -120,9 +120,9 @@ fn usage_is_asked_for_and_taken_out_again() {
 struct Reading(Mutex<Sender<Ledger>>);
 
 impl Observer for Reading {
-    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
         let protocols = Protocols::default();
-        protocols.open(&protocols.spoken(method, path), headers)
+        protocols.open(&protocols.detect(method, path), headers)
     }
     fn model(&self, _: &str, _: &mut Ledger) {}
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}

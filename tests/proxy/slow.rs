@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use lapwing::attribution::merge;
-use lapwing::ledger::{Event, Outcome, Stage};
+use lapwing::ledger::{ObservedEvent, Outcome, Stage};
 use lapwing::proxy::Config;
 use lapwing::settings::Period;
 
@@ -42,7 +42,10 @@ fn many_waits_for_a_client_leave_room_for_the_stages() {
     client.read(&mut answer, |answer| answer.ended);
     let ledger = closed.recv_timeout(LIMIT).unwrap();
     let count = |event| ledger.spans.iter().filter(|span| span.event == event).count();
-    assert_eq!([Event::Request, Event::Admit, Event::Response, Event::Backpressure].map(count), [1, 1, 1, 8]);
+    assert_eq!(
+        [ObservedEvent::Request, ObservedEvent::Admit, ObservedEvent::Response, ObservedEvent::Backpressure].map(count),
+        [1, 1, 1, 8]
+    );
     assert_eq!(ledger.overflowed, 0);
 }
 

@@ -4,17 +4,28 @@ One handler runs a pipeline with four spans: feature_hydration (from Redis), pre
 ONNX, built at start) and postprocessing. The exporter is left at its defaults; OTEL_EXPORTER_OTLP_ENDPOINT and
 OTEL_EXPORTER_OTLP_PROTOCOL say where it sends and how. What each stage really took, by perf_counter, is in the answer:
 the ground truth that the tests compare Lapwing's figures with.
-
-usage: model_server.py PORT REDIS_PORT
 """
 
+import argparse
+
+
+def command_line():
+    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("port", type=int, metavar="PORT")
+    parser.add_argument("redis_port", type=int, metavar="REDIS_PORT")
+    return parser.parse_args()
+
+
+OPTIONS = command_line()
+
+# ruff: noqa: E402
 import asyncio
 import contextlib
 import contextvars
 import gzip
 import json
 import os
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -66,7 +77,7 @@ def build_mlp() -> onnxruntime.InferenceSession:
 
 
 session = build_mlp()
-store = redis.Redis(port=int(sys.argv[2]))
+store = redis.Redis(port=OPTIONS.redis_port)
 pool = ThreadPoolExecutor(8)
 
 
@@ -294,4 +305,4 @@ async def ws(socket: WebSocket):
 
 
 if __name__ == "__main__":
-    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning", ws_max_size=1 << 26)
+    uvicorn.run(app, host="127.0.0.1", port=OPTIONS.port, log_level="warning", ws_max_size=1 << 26)

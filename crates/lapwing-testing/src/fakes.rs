@@ -1,5 +1,5 @@
-//! Drivers for tests. make and the C compilers build them when a test first needs them; `LAPWING_FAKES` names a folder where they
-//! are built already.
+//! Fake drivers for tests: built when they are first needed, by make and the C compilers. `LAPWING_FAKES` names a
+//! folder with prebuilt ones.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -9,12 +9,13 @@ use std::sync::OnceLock;
 
 use crate::is_alone;
 
-/// Where their sources are, from the crate's folder.
+/// Their sources, relative to the crate's folder.
 const SOURCES: &str = "../../tests/gpu";
-/// What is built: the driver that runs kernels (of these files only), the same as an old one, those that do not start.
+/// What is built: the driver that runs kernels (of these files only), an old version of it, and the stubs that fail to
+/// start.
 const TARGETS: [&str; 4] = ["ONLY=moves", "fake", "fake-old", "stubs"];
 
-/// A folder beside the test binary's, which stays.
+/// A persistent folder for these tests.
 #[must_use]
 pub fn scratch(name: &str) -> PathBuf {
     let binary = std::env::current_exe().unwrap();
@@ -24,7 +25,7 @@ pub fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// The folder of a driver: ".", "old", "stub-…".
+/// The folder of a fake driver: ".", "old", "stub-…".
 #[must_use]
 pub fn driver(kind: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -40,7 +41,7 @@ pub fn driver(kind: &str) -> PathBuf {
 fn build() -> PathBuf {
     let folder = scratch("built");
     let lock = File::create(folder.join("lock")).unwrap();
-    // each situation is a process, and the first one builds for all
+    // each test case is a process; the first one builds for all
     lock.lock().unwrap();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(SOURCES);
     run(Command::new("make").arg("-s").arg("-C").arg(&sources).arg(format!("BUILD={}", folder.display())).args(TARGETS));
@@ -49,7 +50,7 @@ fn build() -> PathBuf {
     folder
 }
 
-/// The folder of a driver that runs the kernels of an MLP, and those that measure.
+/// The folder of a fake driver with the kernels of an MLP and those that measure peaks.
 #[must_use]
 pub fn kernels() -> PathBuf {
     if let Some(folder) = std::env::var_os("LAPWING_FAKES") {
@@ -64,7 +65,8 @@ pub fn kernels() -> PathBuf {
     folder
 }
 
-/// Builds a driver in C and returns its folder. Each function of `functions` returns 0, unless `bodies` has its parameters and body.
+/// Compiles a fake driver from C: each of these functions returns 0, unless `bodies` has another definition of it (its
+/// parameters and body).
 #[must_use]
 pub fn made(name: &str, functions: &[&str], bodies: &[(&str, &str)]) -> PathBuf {
     let folder = scratch(name);
@@ -83,7 +85,7 @@ pub fn made(name: &str, functions: &[&str], bodies: &[(&str, &str)]) -> PathBuf 
     folder
 }
 
-/// Runs a command, which must succeed.
+/// Runs a command that must succeed.
 pub fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));

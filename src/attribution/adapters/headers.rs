@@ -6,8 +6,8 @@
 use http::header::SERVER;
 use http::{HeaderMap, HeaderName};
 
-use crate::ledger::{Ledger, Place, Server};
-use crate::protocol::servers::{Said, table};
+use crate::ledger::{Ledger, ReportPlace, Server};
+use crate::protocol::servers::{ReportedValues, table};
 
 /// TEI and TGI send it with every answer, and nobody else does.
 const COMPUTE_TYPE: HeaderName = HeaderName::from_static("x-compute-type");
@@ -19,7 +19,7 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 
 /// Puts what `headers` report into the ledger: stages, work, and whose they are. Gives the number of fields whose value
 /// is not what its server writes there. Two look-ups where nothing is reported.
-pub fn report(headers: &HeaderMap, place: Place, ledger: &mut Ledger) -> usize {
+pub fn report(headers: &HeaderMap, place: ReportPlace, ledger: &mut Ledger) -> usize {
     if !headers.contains_key(COMPUTE_TYPE) {
         if ledger.server.is_none()
             && let Some(value) = headers.get(SERVER)
@@ -30,13 +30,13 @@ pub fn report(headers: &HeaderMap, place: Place, ledger: &mut Ledger) -> usize {
     }
     let Some(server) = text_server(headers) else { return 0 };
     ledger.server = ledger.server.or(Some(server));
-    let mut said = Said::default();
+    let mut values = ReportedValues::default();
     for (name, row) in table::headers(server) {
         if let Some(value) = headers.get(name) {
-            said.note_text(row, value.to_str().unwrap_or_default());
+            values.note_text(row, value.to_str().unwrap_or_default());
         }
     }
-    let malformed = said.write(place, ledger);
+    let malformed = values.write(place, ledger);
     if headers.contains_key(COMPUTE_TIME) {
         // TGI leaves it out where it sums over prompts
         ledger.reports.iter_mut().for_each(|report| report.is_sum = false);
@@ -87,7 +87,7 @@ mod tests {
 
     fn read(headers: &HeaderMap) -> (Ledger, usize) {
         let mut ledger = Ledger::open(Stamp::now(), 0);
-        let malformed = report(headers, Place::Head, &mut ledger);
+        let malformed = report(headers, ReportPlace::Head, &mut ledger);
         (ledger, malformed)
     }
 

@@ -9,7 +9,7 @@ use http::HeaderMap;
 
 use super::rules::Rules;
 use super::server_timing;
-use crate::ledger::{Ledger, Place};
+use crate::ledger::{Ledger, ReportPlace};
 use crate::metrics::{Counter, Counters};
 
 /// Reads a response's fields (`true`: its trailers) into its ledger.
@@ -19,7 +19,7 @@ pub type Reader = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
 #[must_use]
 pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<Reader> {
     Box::new(move |headers, trailing, ledger| {
-        let place = if trailing { Place::Trailer } else { Place::Head };
+        let place = if trailing { ReportPlace::Trailer } else { ReportPlace::Head };
         let malformed = server_timing::report(headers, &rules, place, ledger) + headers::report(headers, place, ledger);
         if malformed > 0 {
             counters.add(Counter::ReportsMalformed, malformed as u64);
@@ -44,7 +44,7 @@ mod tests {
         read(&HeaderMap::new(), true, &mut ledger);
         let own = (http::header::SERVER, http::HeaderValue::from_static("BentoML Service/summariser"));
         read(&HeaderMap::from_iter([own]), false, &mut ledger);
-        let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.place == Place::Trailer)).collect();
+        let found: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns, r.place == ReportPlace::Trailer)).collect();
         assert_eq!(found, [(Stage::Queue, 1_000_000, false), (Stage::Forward, 2_000_000, true)]);
         assert_eq!(ledger.server, Some(Server::BentoMl));
         assert_eq!(counters.get(Counter::ReportsMalformed), 2);

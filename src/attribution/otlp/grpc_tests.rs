@@ -70,7 +70,7 @@ async fn what_cannot_be_taken_is_refused_for_good_and_counted() {
         let mut call = async |path: &'static str| {
             raw.ready().await.unwrap();
             let garbage = tonic::Request::new(bytes::Bytes::from_static(b"\xff\xff\xff"));
-            raw.unary(garbage, http::uri::PathAndQuery::from_static(path), crate::protocol::Raw).await.unwrap_err().code()
+            raw.unary(garbage, http::uri::PathAndQuery::from_static(path), crate::protocol::BytesCodec).await.unwrap_err().code()
         };
         assert_eq!(call("/opentelemetry.proto.collector.trace.v1.TraceService/Export").await, Code::InvalidArgument);
         assert_eq!(call("/opentelemetry.proto.collector.profiles.v1.ProfilesService/Export").await, Code::Unimplemented);

@@ -19,7 +19,7 @@ use tonic::transport::Server;
 use super::connections::{self, Connections};
 use super::inbox::{Inbox, TIME_LIMIT};
 use super::signal::{Encoding, Signal};
-use crate::protocol::Raw;
+use crate::protocol::BytesCodec;
 
 /// Requests at once on one connection.
 const STREAMS: u32 = 32;
@@ -67,7 +67,7 @@ async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request
         });
         let mut accepted = EnabledCompressionEncodings::default();
         accepted.enable(CompressionEncoding::Gzip);
-        Grpc::new(Raw)
+        Grpc::new(BytesCodec)
             .apply_compression_config(accepted, EnabledCompressionEncodings::default())
             .apply_max_message_size_config(Some(max_body), None)
             .unary(take, request)

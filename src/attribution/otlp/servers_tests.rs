@@ -7,7 +7,7 @@ use super::decode::{Decoded, spans, traces};
 use super::sample;
 use super::signal::Encoding;
 use crate::attribution::{Aggregator, Expect, IncomingSpan, Join, Rules, SpanRule};
-use crate::ledger::{Basis, Exchange, Ledger, Phase, Server, Source, SpanId, Stage, Stamp, TraceId, Unit, Window};
+use crate::ledger::{Basis, Exchange, Ledger, Phase, Server, Source, SpanId, Stage, Stamp, TraceId, Unit, UpstreamWindow};
 use crate::metrics::Counters;
 
 const US: u64 = 1_000;
@@ -43,7 +43,7 @@ fn exchange(total_ms: u64, anchor_unix_ns: u64, own: &str, spans: Vec<IncomingSp
     ledger.span = SpanId::from_slice(&id(own)).unwrap();
     ledger.traced = true;
     ledger.total_ns = total_ms * MS;
-    ledger.window = Some(Window { start_ns: 0, head_ns: total_ms * MS, end_ns: total_ms * MS });
+    ledger.window = Some(UpstreamWindow { start_ns: 0, head_ns: total_ms * MS, end_ns: total_ms * MS });
     let mut aggregator = Aggregator::new(Join { expect: Expect::Always, ..Join::default() }, Counters::default().into());
     let mut exchanges = Vec::new();
     let mut sink = |exchange: Exchange| exchanges.push(exchange);

@@ -12,7 +12,7 @@ use super::triton::{self, Steps};
 use super::{Poller, http};
 use crate::attribution::Polled;
 use crate::ledger::{Server, Stamp};
-use crate::protocol::servers::{Row, table};
+use crate::protocol::servers::{ReportedField, table};
 use crate::settings::Upstream;
 
 /// Where the statistics are, how they are read, and what was read last.
@@ -22,7 +22,7 @@ pub(super) struct Feed {
     at: Upstream,
     path: String,
     form: Form,
-    rows: Vec<&'static Row>,
+    rows: Vec<&'static ReportedField>,
     last: Option<Reading>,
 }
 
@@ -66,7 +66,7 @@ impl Feed {
     }
 
     fn text(server: Server, candidate: &Candidate) -> Self {
-        let rows: Vec<&'static Row> = table::metrics(server).map(|(_, row)| row).collect();
+        let rows: Vec<&'static ReportedField> = table::metrics(server).map(|(_, row)| row).collect();
         let form = Form::Text(Wants::of(server, &rows));
         Self { server, at: candidate.at.clone(), path: candidate.path.clone(), form, rows, last: None }
     }
@@ -160,9 +160,9 @@ fn unknown(means: &BTreeMap<Model, Means>, steps: &Steps, poller: &Poller) -> Op
 fn lone(means: &mut BTreeMap<Model, Means>, reading: &Reading) {
     let mut models = reading.by_model.keys().flatten();
     if let (Some(model), None) = (models.next(), models.next())
-        && let Some(said) = means.get(&Some(model.clone())).cloned()
+        && let Some(means_of_model) = means.get(&Some(model.clone())).cloned()
     {
-        means.insert(None, said);
+        means.insert(None, means_of_model);
     }
 }
 

@@ -146,5 +146,4 @@ impl Poller {
 }
 
 #[cfg(test)]
-#[path = "poll_tests.rs"]
 mod tests;

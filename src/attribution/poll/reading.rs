@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::text::{Line, Sample};
 use crate::ledger::Server;
-use crate::protocol::servers::{Carrier, Row};
+use crate::protocol::servers::{FieldLocation, ReportedField};
 
 /// A model; `None` stands for the server as a whole, which is how servers of one model speak.
 pub(super) type Model = Option<Box<str>>;
@@ -65,10 +65,10 @@ pub(super) struct Wants {
 
 impl Wants {
     /// Of the rows that stand in metrics of `server`.
-    pub(super) fn of(server: Server, rows: &[&'static Row]) -> Self {
+    pub(super) fn of(server: Server, rows: &[&'static ReportedField]) -> Self {
         let mut wants = Self::default();
-        for (row, carrier) in rows.iter().enumerate().map(|(at, row)| (at, row.carrier)) {
-            let Carrier::Metric(metric) = carrier else { continue };
+        for (row, location) in rows.iter().enumerate().map(|(at, row)| (at, row.location)) {
+            let FieldLocation::Metric(metric) = location else { continue };
             let (family, selector) = family(metric);
             let mut want = |suffix: &str, part| {
                 wants.by_name.entry(format!("{family}{suffix}").into()).or_default().push(Want { row, part, selector });

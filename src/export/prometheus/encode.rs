@@ -6,24 +6,24 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeG
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use crate::metrics::defs::{Family, Kind};
+use crate::metrics::defs::{MetricFamily, MetricKind};
 
 /// Names and values.
 pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 /// The encoder's word for a kind.
-pub(super) const fn metric_type(kind: Kind) -> MetricType {
+pub(super) const fn metric_type(kind: MetricKind) -> MetricType {
     match kind {
-        Kind::Counter => MetricType::Counter,
-        Kind::Gauge => MetricType::Gauge,
-        Kind::Histogram => MetricType::Histogram,
+        MetricKind::Counter => MetricType::Counter,
+        MetricKind::Gauge => MetricType::Gauge,
+        MetricKind::Histogram => MetricType::Histogram,
     }
 }
 
 /// Writes the head of a family, then what `samples` writes. The encoder puts the unit behind the name itself.
 pub(super) fn family(
     encoder: &mut DescriptorEncoder<'_>,
-    definition: &Family,
+    definition: &MetricFamily,
     samples: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
 ) -> fmt::Result {
     let base = definition.unit.and_then(|unit| definition.name.strip_suffix(unit)?.strip_suffix('_'));

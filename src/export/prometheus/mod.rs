@@ -13,7 +13,7 @@ use self::encode::{count, family, gauge, metric_type};
 use self::series::{Series, seconds};
 use super::surfaces::Surfaces;
 use super::{gather, process};
-use crate::metrics::defs::{self, Family, Kind};
+use crate::metrics::defs::{self, MetricFamily, MetricKind};
 use crate::metrics::{Counter, Window};
 
 mod encode;
@@ -48,7 +48,7 @@ pub(super) fn plain(openmetrics: &str) -> String {
         match (words.next(), words.next(), words.next(), words.next()) {
             (Some("#"), Some("HELP"), ..) => help = line,
             (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
-                let suffix = if kind == Kind::Counter.name() { "_total" } else { "" };
+                let suffix = if kind == MetricKind::Counter.name() { "_total" } else { "" };
                 let said = help.splitn(4, ' ').nth(3).unwrap_or_default();
                 text.push_str(&format!("# HELP {name}{suffix} {said}\n# TYPE {name}{suffix} {kind}\n"));
             }
@@ -74,7 +74,7 @@ struct Scrape {
 /// A family without series, with at most one label.
 #[derive(Debug)]
 struct Gauge {
-    family: Family,
+    family: MetricFamily,
     label: Option<(&'static str, &'static str)>,
     value: f64,
 }
@@ -111,7 +111,7 @@ impl Scrape {
             for (row, value) in rows.rows.iter().zip(values) {
                 let labels = row.row().labels.to_vec();
                 match rows.kind {
-                    Kind::Counter => count(&mut metric, &labels, value)?,
+                    MetricKind::Counter => count(&mut metric, &labels, value)?,
                     _ => gauge(&mut metric, &labels, value)?,
                 }
             }

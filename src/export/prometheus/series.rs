@@ -6,8 +6,10 @@ use std::sync::Arc;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 
 use super::encode::{Labels, family};
-use crate::metrics::defs::Family;
-use crate::metrics::{Facts, Figures, Measure, PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS, SeriesSnapshot};
+use crate::metrics::defs::MetricFamily;
+use crate::metrics::{
+    Measure, PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS, SeriesFacts, SeriesSnapshot, SeriesTotals,
+};
 
 /// The labels of a sample besides those of its series.
 pub(super) type Own<'a> = Vec<(&'static str, &'a str)>;
@@ -16,8 +18,8 @@ pub(super) type Own<'a> = Vec<(&'static str, &'a str)>;
 #[derive(Debug)]
 pub(super) struct Series {
     labels: [(&'static str, Arc<str>); 3],
-    pub(super) facts: Facts,
-    pub(super) figures: Figures,
+    pub(super) facts: SeriesFacts,
+    pub(super) figures: SeriesTotals,
     /// For each measure that occurred: its buckets.
     buckets: Vec<(Measure, Vec<u64>)>,
 }
@@ -50,7 +52,7 @@ impl Series {
 pub(super) fn histogram(
     all: &[Series],
     encoder: &mut DescriptorEncoder<'_>,
-    definition: &Family,
+    definition: &MetricFamily,
     own: impl Fn(&Series, Measure) -> Option<Own<'static>>,
 ) -> fmt::Result {
     family(encoder, definition, |metric| {

@@ -8,9 +8,9 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::Scrape;
 use super::encode::{count, family, gauge};
 use super::series::{Series, histogram};
-use crate::ledger::{Batch, PerUnit, Work};
+use crate::ledger::{BatchStatistics, PerUnit, Work};
 use crate::metrics::Measure;
-use crate::metrics::defs::{self, Family};
+use crate::metrics::defs::{self, MetricFamily};
 
 /// The lowest amount of each cost class, as the label `class` has it.
 const FLOORS: [&str; Work::CLASSES] = [
@@ -93,7 +93,12 @@ impl Scrape {
     }
 
     /// A gauge of the upstream's latest statistics.
-    fn latest(&self, encoder: &mut DescriptorEncoder<'_>, of: &Family, value: fn(&Batch) -> Option<f64>) -> fmt::Result {
+    fn latest(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        of: &MetricFamily,
+        value: fn(&BatchStatistics) -> Option<f64>,
+    ) -> fmt::Result {
         family(encoder, of, |metric| {
             for series in &self.series {
                 if let Some(value) = series.facts.batch.as_ref().and_then(value) {

@@ -10,7 +10,7 @@ use super::gather;
 use super::pairs::Pairs;
 use super::surfaces::Surfaces;
 use crate::ledger::{Outcome, Phase, Server, Stage};
-use crate::metrics::{Distribution, Measure, Scratch, SeriesSnapshot, Window};
+use crate::metrics::{Distribution, HistogramScratch, Measure, SeriesSnapshot, Window};
 
 mod engine;
 mod profiler;
@@ -73,12 +73,12 @@ struct Streams {
 /// The figures of `window`.
 pub(super) fn stats(surfaces: &Surfaces, window: Window) -> Stats {
     let covered_ns = surfaces.registry.lock().covered_ns(window);
-    let mut scratch = Scratch::default();
+    let mut scratch = HistogramScratch::default();
     let series = gather::series(&surfaces.registry, window, |series| figures(series, &mut scratch));
     Stats { window: window.name(), covered_ns, series, engine: Engine::of(&surfaces.engine), profiler: profiler(surfaces) }
 }
 
-fn figures(series: &SeriesSnapshot, scratch: &mut Scratch) -> Series {
+fn figures(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Series {
     let exact = &series.figures;
     let outcome = |o: Outcome| (o.name(), exact.outcomes[o.index()]);
     let stages = parts(series, Stage::ALL.map(|stage| (Measure::Stage(stage), exact.resolution_ns(stage))), scratch);
@@ -109,7 +109,11 @@ fn figures(series: &SeriesSnapshot, scratch: &mut Scratch) -> Series {
 }
 
 /// Those of the stages or phases that occurred, each with the resolution of its reports.
-fn parts<const N: usize>(series: &SeriesSnapshot, of: [(Measure, Option<u32>); N], scratch: &mut Scratch) -> Pairs<StageStats> {
+fn parts<const N: usize>(
+    series: &SeriesSnapshot,
+    of: [(Measure, Option<u32>); N],
+    scratch: &mut HistogramScratch,
+) -> Pairs<StageStats> {
     let occurred = of.into_iter().filter(|(measure, _)| series.figures.values(*measure) > 0);
     let part = |(measure, resolution_ns): (Measure, _)| {
         let distribution = series.distribution(measure, scratch);

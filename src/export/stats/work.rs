@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::export::pairs::{Pairs, slot_key};
-use crate::ledger::{Basis, Batch, PerUnit, Unit, Work as Amounts};
-use crate::metrics::{Distribution, Measure, Scratch, SeriesSnapshot, UnitDistribution};
+use crate::ledger::{Basis, BatchStatistics, PerUnit, Unit, Work as Amounts};
+use crate::metrics::{Distribution, HistogramScratch, Measure, SeriesSnapshot, UnitDistribution};
 
 /// Work, time per unit, cost classes, pace and batches. What did not occur is left out or `null`.
 #[derive(Debug, Serialize)]
@@ -14,7 +14,7 @@ pub(super) struct Work {
     per_unit: Pairs<UnitDistribution>,
     classes: Vec<Class>,
     generation: Option<Generation>,
-    batch: Option<Batch>,
+    batch: Option<BatchStatistics>,
 }
 
 /// Totals of the requests with `from..=to` of the primary unit.
@@ -48,7 +48,7 @@ struct Speed {
 }
 
 impl Work {
-    pub(super) fn of(series: &SeriesSnapshot, scratch: &mut Scratch) -> Self {
+    pub(super) fn of(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Self {
         let bases = [Basis::Reported, Basis::Counted, Basis::Estimated];
         let basis = series.figures.work().map(|(unit, sum)| {
             let counts = bases.into_iter().map(|basis| (basis.name(), sum.requests(basis)));
@@ -66,7 +66,7 @@ impl Work {
     }
 }
 
-fn classes(series: &SeriesSnapshot, scratch: &mut Scratch) -> Vec<Class> {
+fn classes(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Vec<Class> {
     let Some(unit) = series.facts.primary else { return Vec::new() };
     let occurred = (0..Amounts::CLASSES).filter(|class| series.figures.values(Measure::Class(*class)) > 0);
     let made = occurred.map(|class| Class {
@@ -80,7 +80,7 @@ fn classes(series: &SeriesSnapshot, scratch: &mut Scratch) -> Vec<Class> {
 }
 
 impl Generation {
-    fn of(series: &SeriesSnapshot, scratch: &mut Scratch) -> Option<Self> {
+    fn of(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Option<Self> {
         let all =
             Measure::GENERATIVE.map(|measure| series.distribution(measure, scratch)).map(|d| Some(d).filter(|d| d.count > 0));
         let [first_token, per_output_token, inter_token, server_first_token, server_per_output_token] = all;
@@ -104,13 +104,13 @@ pub(in crate::export) fn speed(per_token_ns: u64) -> Option<f64> {
 }
 
 /// Means over the window's requests, and who ran and waited at last.
-fn batch(series: &SeriesSnapshot) -> Option<Batch> {
+fn batch(series: &SeriesSnapshot) -> Option<BatchStatistics> {
     let latest = series.facts.batch.unwrap_or_default();
-    let batch = Batch {
+    let batch = BatchStatistics {
         size: series.figures.batch_size.value(),
         padding: series.figures.padding.value(),
         running: latest.running,
         waiting: latest.waiting,
     };
-    (batch != Batch::default()).then_some(batch)
+    (batch != BatchStatistics::default()).then_some(batch)
 }

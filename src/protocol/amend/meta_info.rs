@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use super::object::{Found, Object, within};
+use super::object::{MemberLookup, Object, within};
 
 /// The body without the `meta_info` of its choices. `Ok(None)`: there is none. What cannot be read is an error, and
 /// what a response names twice, too.
@@ -16,9 +16,9 @@ pub fn without_meta_info(body: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
     let text = std::str::from_utf8(body).map_err(|_| "is not UTF-8")?;
     let response = Object::read(text).ok_or("is no JSON object")?;
     let choices = match response.find("choices") {
-        Found::No => return Ok(None),
-        Found::At(_) => response.value("choices").unwrap_or_default(),
-        Found::Often => return Err("has choices twice"),
+        MemberLookup::No => return Ok(None),
+        MemberLookup::At(_) => response.value("choices").unwrap_or_default(),
+        MemberLookup::Often => return Err("has choices twice"),
     };
     let choices: Vec<&RawValue> = serde_json::from_str(choices).map_err(|_| "has choices that are no list")?;
     let mut cuts: Vec<Range<usize>> = Vec::new();
@@ -26,9 +26,9 @@ pub fn without_meta_info(body: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
         let at = within(text, choice.get()).start;
         let choice = Object::read(choice.get()).ok_or("has a choice that is no object")?;
         match choice.find("meta_info") {
-            Found::No => {}
-            Found::At(member) => cuts.extend(choice.cut(member).map(|cut| at + cut.start..at + cut.end)),
-            Found::Often => return Err("has meta_info twice"),
+            MemberLookup::No => {}
+            MemberLookup::At(member) => cuts.extend(choice.cut(member).map(|cut| at + cut.start..at + cut.end)),
+            MemberLookup::Often => return Err("has meta_info twice"),
         }
     }
     if cuts.is_empty() {

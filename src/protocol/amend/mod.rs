@@ -1,32 +1,32 @@
 //! Requests changed so that the server tells more, and the change undone in what the client sees. Pure functions on
 //! bytes: what to insert, what to cut. Nothing is serialised anew; what is unusual is left alone.
 
-mod ask;
 mod events;
 mod meta_info;
 mod object;
+mod request;
 #[cfg(test)]
 mod samples;
 mod usage;
 
 use serde::{Deserialize, Serialize};
 
-pub use ask::{Added, Edit, ask};
-pub use events::{Cutter, Fault, Learner, MAX_EVENT_BYTES};
+pub use events::{EventStreamError, MAX_EVENT_BYTES, UsageRemover, UsageStyleDetector};
 pub use meta_info::without_meta_info;
-pub use usage::Habit;
+pub use request::{AddedOption, RequestEdit, amend_request};
+pub use usage::UsageStyle;
 
 /// The section `proxy.amend`: what may be asked for in the client's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, expecting = "a section of keys")]
-pub struct Options {
+pub struct AmendOptions {
     /// Ask for token usage in streamed completions (`stream_options.include_usage`). Default `false`.
     pub include_usage: bool,
     /// Ask `SGLang` for its timings in completions that are not streamed (`return_meta_info`). Default `false`.
     pub return_meta_info: bool,
 }
 
-impl Options {
+impl AmendOptions {
     /// Whether anything may be asked for.
     #[must_use]
     pub const fn is_any(self) -> bool {
@@ -36,14 +36,14 @@ impl Options {
 
 /// A route whose requests may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
+pub enum CompletionsRoute {
     /// `/v1/chat/completions`.
     Chat,
     /// `/v1/completions`.
     Text,
 }
 
-impl Route {
+impl CompletionsRoute {
     /// Every route.
     pub const COUNT: usize = 2;
 
@@ -57,7 +57,7 @@ impl Route {
         }
     }
 
-    /// The place in an array of routes, `0..Route::COUNT`.
+    /// The place in an array of routes, `0..CompletionsRoute::COUNT`.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
@@ -71,16 +71,16 @@ mod tests {
     #[test]
     fn routes_are_told_behind_any_prefix() {
         for (path, route) in [
-            ("/v1/chat/completions", Some(Route::Chat)),
-            ("/tenant/a/v1/chat/completions", Some(Route::Chat)),
-            ("/v1/completions", Some(Route::Text)),
-            ("/p/v1/completions", Some(Route::Text)),
+            ("/v1/chat/completions", Some(CompletionsRoute::Chat)),
+            ("/tenant/a/v1/chat/completions", Some(CompletionsRoute::Chat)),
+            ("/v1/completions", Some(CompletionsRoute::Text)),
+            ("/p/v1/completions", Some(CompletionsRoute::Text)),
             ("/v1/completions/", None),
             ("/v1/embeddings", None),
             ("/xv1/completions", None),
             ("/v1/chat/completions/x", None),
         ] {
-            assert_eq!(Route::of(path), route, "{path}");
+            assert_eq!(CompletionsRoute::of(path), route, "{path}");
         }
     }
 }

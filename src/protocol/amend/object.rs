@@ -26,7 +26,7 @@ struct Member<'t> {
 
 /// How often an object has a member of some name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum MemberLookup {
     /// Not at all.
     No,
     /// Once: the member's place in the object.
@@ -43,19 +43,19 @@ impl<'t> Object<'t> {
     }
 
     /// Looks for a member of that name.
-    pub(super) fn find(&self, name: &str) -> Found {
+    pub(super) fn find(&self, name: &str) -> MemberLookup {
         let mut found = self.members.iter().enumerate().filter(|(_, member)| member.name == name);
         match (found.next(), found.next()) {
-            (None, _) => Found::No,
-            (Some((at, _)), None) => Found::At(at),
-            (Some(_), Some(_)) => Found::Often,
+            (None, _) => MemberLookup::No,
+            (Some((at, _)), None) => MemberLookup::At(at),
+            (Some(_), Some(_)) => MemberLookup::Often,
         }
     }
 
     /// The text of the value of the member of that name, if there is exactly one.
     pub(super) fn value(&self, name: &str) -> Option<&'t str> {
         match self.find(name) {
-            Found::At(at) => Some(self.members.get(at)?.value),
+            MemberLookup::At(at) => Some(self.members.get(at)?.value),
             _ => None,
         }
     }
@@ -140,7 +140,7 @@ mod tests {
 
     fn without(text: &str, name: &str) -> String {
         let object = Object::read(text).unwrap();
-        let Found::At(at) = object.find(name) else { panic!("{text}") };
+        let MemberLookup::At(at) = object.find(name) else { panic!("{text}") };
         let mut text = text.to_owned();
         text.replace_range(object.cut(at).unwrap(), "");
         text
@@ -165,8 +165,8 @@ mod tests {
             assert!(Object::read(text).is_none(), "{text}");
         }
         let many = |n: usize| format!("{{{}}}", vec!["\"a\":1"; n].join(","));
-        assert!(Object::read(&many(MAX_MEMBERS)).is_some_and(|object| object.find("a") == Found::Often));
+        assert!(Object::read(&many(MAX_MEMBERS)).is_some_and(|object| object.find("a") == MemberLookup::Often));
         assert!(Object::read(&many(MAX_MEMBERS + 1)).is_none());
-        assert!(Object::read("{}").is_some_and(|object| object.is_empty() && object.find("a") == Found::No));
+        assert!(Object::read("{}").is_some_and(|object| object.is_empty() && object.find("a") == MemberLookup::No));
     }
 }

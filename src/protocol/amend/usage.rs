@@ -2,22 +2,22 @@
 
 use std::ops::Range;
 
-use super::object::{Found, Object};
+use super::object::{MemberLookup, Object};
 
 /// What a server does in streams for which nobody asked for usage, as one such stream shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Habit {
+pub enum UsageStyle {
     /// Its chunks have no `usage`: where they have one, the option caused it.
     Plain,
     /// Its chunks have a `usage` all the same, null or not: it stays.
     Marked,
-    /// It sends the chunk with the usage unasked: there is no need to ask.
+    /// It sends the chunk with the usage unasked: there is no need to amend_request.
     Unasked,
 }
 
 /// What to do with a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict<'t> {
+pub(super) enum ChunkAction<'t> {
     /// It passes.
     Keep,
     /// It passes without these bytes.
@@ -42,7 +42,7 @@ struct Chunk<'t> {
 fn read(json: &str) -> Option<Chunk<'_>> {
     let object = Object::read(json)?;
     let usage = match object.find("usage") {
-        Found::At(at) => Some(at),
+        MemberLookup::At(at) => Some(at),
         _ => None,
     };
     let choices = object.value("choices");
@@ -52,24 +52,24 @@ fn read(json: &str) -> Option<Chunk<'_>> {
 }
 
 /// Judges a chunk of a stream for which usage was asked for. `None`: it is no JSON object.
-pub(super) fn judge(json: &str, habit: Habit) -> Option<Verdict<'_>> {
+pub(super) fn judge(json: &str, habit: UsageStyle) -> Option<ChunkAction<'_>> {
     let chunk = read(json)?;
     Some(match (chunk.usage, habit) {
-        (Some(_), Habit::Plain | Habit::Marked) if chunk.is_usage => {
-            Verdict::Drop(chunk.object.value(LAST).map(|value| (LAST, value)))
+        (Some(_), UsageStyle::Plain | UsageStyle::Marked) if chunk.is_usage => {
+            ChunkAction::Drop(chunk.object.value(LAST).map(|value| (LAST, value)))
         }
-        (Some(at), Habit::Plain) => chunk.object.cut(at).map_or(Verdict::Keep, Verdict::Cut),
-        _ => Verdict::Keep,
+        (Some(at), UsageStyle::Plain) => chunk.object.cut(at).map_or(ChunkAction::Keep, ChunkAction::Cut),
+        _ => ChunkAction::Keep,
     })
 }
 
 /// What a chunk shows of the habits of a server that was not asked for usage. `None`: nothing.
-pub(super) fn shows(json: &str) -> Option<Habit> {
+pub(super) fn shows(json: &str) -> Option<UsageStyle> {
     let chunk = read(json)?;
     match (chunk.is_usage, chunk.usage, chunk.has_choices) {
-        (true, ..) => Some(Habit::Unasked),
-        (false, Some(_), true) => Some(Habit::Marked),
-        (false, None, true) => Some(Habit::Plain),
+        (true, ..) => Some(UsageStyle::Unasked),
+        (false, Some(_), true) => Some(UsageStyle::Marked),
+        (false, None, true) => Some(UsageStyle::Plain),
         _ => None,
     }
 }
@@ -81,24 +81,24 @@ mod tests {
     #[test]
     fn the_chunk_with_the_usage_alone_goes() {
         let usage = r#"{"id":"a","choices":[],"usage":{"prompt_tokens":3},"timings":{"prompt_ms":1.5}}"#;
-        assert_eq!(judge(usage, Habit::Plain), Some(Verdict::Drop(Some(("timings", r#"{"prompt_ms":1.5}"#)))));
+        assert_eq!(judge(usage, UsageStyle::Plain), Some(ChunkAction::Drop(Some(("timings", r#"{"prompt_ms":1.5}"#)))));
         let usage = r#"{"choices": [ ], "usage": {"prompt_tokens":3}}"#;
-        assert_eq!(judge(usage, Habit::Marked), Some(Verdict::Drop(None)));
+        assert_eq!(judge(usage, UsageStyle::Marked), Some(ChunkAction::Drop(None)));
         // Azure's first chunk
         let filters = r#"{"choices":[],"prompt_filter_results":[]}"#;
-        assert_eq!(judge(filters, Habit::Plain), Some(Verdict::Keep));
-        assert_eq!((shows(usage), shows(filters)), (Some(Habit::Unasked), None));
+        assert_eq!(judge(filters, UsageStyle::Plain), Some(ChunkAction::Keep));
+        assert_eq!((shows(usage), shows(filters)), (Some(UsageStyle::Unasked), None));
     }
 
     #[test]
     fn usage_beside_choices_goes_only_where_the_option_caused_it() {
         let chunk = r#"{"choices":[{"index":0}],"usage":null}"#;
-        assert_eq!(judge(chunk, Habit::Plain), Some(Verdict::Cut(24..37)));
+        assert_eq!(judge(chunk, UsageStyle::Plain), Some(ChunkAction::Cut(24..37)));
         assert_eq!(&chunk[24..37], r#","usage":null"#);
-        assert_eq!(judge(chunk, Habit::Marked), Some(Verdict::Keep));
-        assert_eq!(shows(chunk), Some(Habit::Marked));
-        assert_eq!(shows(r#"{"choices":[{"index":0}]}"#), Some(Habit::Plain));
-        assert_eq!(judge(r#"{"error":{"message":"usage"}}"#, Habit::Plain), Some(Verdict::Keep));
-        assert_eq!((judge("[]", Habit::Plain), judge("{", Habit::Plain), shows("{")), (None, None, None));
+        assert_eq!(judge(chunk, UsageStyle::Marked), Some(ChunkAction::Keep));
+        assert_eq!(shows(chunk), Some(UsageStyle::Marked));
+        assert_eq!(shows(r#"{"choices":[{"index":0}]}"#), Some(UsageStyle::Plain));
+        assert_eq!(judge(r#"{"error":{"message":"usage"}}"#, UsageStyle::Plain), Some(ChunkAction::Keep));
+        assert_eq!((judge("[]", UsageStyle::Plain), judge("{", UsageStyle::Plain), shows("{")), (None, None, None));
     }
 }

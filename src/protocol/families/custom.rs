@@ -3,10 +3,10 @@
 use http::{HeaderMap, HeaderName, Method};
 
 use super::super::config::{Amount, Custom, Side};
-use super::super::facts::Facts;
-use super::super::plan::{Plan, Source};
-use super::super::tag::{Seen, Tag};
-use super::super::wire::{Paths, Step};
+use super::super::facts::ExchangeFacts;
+use super::super::plan::{ReadPlan, WatchedFields};
+use super::super::tag::{Tag, TagValue};
+use super::super::wire::{JsonPaths, PathStep};
 use crate::ledger::{Basis, Unit};
 
 /// A rule, compiled.
@@ -14,7 +14,7 @@ use crate::ledger::{Basis, Unit};
 pub(in super::super) struct Rule {
     method: Option<Method>,
     path: Box<str>,
-    pub(in super::super) plan: Plan,
+    pub(in super::super) plan: ReadPlan,
     headers: Vec<(Side, HeaderName, Tag)>,
     lengths: Vec<(Side, Unit)>,
     fixed: Vec<(Unit, u64)>,
@@ -33,7 +33,12 @@ impl Rule {
         let mut rule = Self {
             method: method.and_then(|name| Method::from_bytes(name.as_bytes()).ok()),
             path: path.into(),
-            plan: Plan { primary: custom.primary(), row_each: false, request: Source::Nothing, response: Source::Nothing },
+            plan: ReadPlan {
+                primary: custom.primary(),
+                row_each: false,
+                request: WatchedFields::Nothing,
+                response: WatchedFields::Nothing,
+            },
             headers: Vec::new(),
             lengths: Vec::new(),
             fixed: Vec::new(),
@@ -56,7 +61,7 @@ impl Rule {
             rule.fixed.extend(amount.fixed.map(|fixed| (unit, fixed)));
         }
         let source = |places: Vec<_>| {
-            if places.is_empty() { Source::Nothing } else { Source::json(Paths::from_steps(places)) }
+            if places.is_empty() { WatchedFields::Nothing } else { WatchedFields::json(JsonPaths::from_steps(places)) }
         };
         (rule.plan.request, rule.plan.response) = (source(request), source(response));
         rule
@@ -68,7 +73,7 @@ impl Rule {
     }
 
     /// What a head says, and, of the request's, what the rule itself says.
-    pub(in super::super) fn head(&self, side: Side, headers: &HeaderMap, facts: &mut Facts) {
+    pub(in super::super) fn head(&self, side: Side, headers: &HeaderMap, facts: &mut ExchangeFacts) {
         if side == Side::Request {
             for (unit, fixed) in &self.fixed {
                 facts.set(*unit, *fixed, Basis::Counted);
@@ -81,15 +86,15 @@ impl Rule {
             let Some(value) = headers.get(name).map(http::HeaderValue::as_bytes) else { continue };
             let figure = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok());
             match (tag, figure) {
-                (Tag::Model, _) => facts.note(*tag, Seen::Text { head: value, bytes: value.len() as u64 }),
-                (_, Some(figure)) => facts.note(*tag, Seen::Number(figure)),
+                (Tag::Model, _) => facts.note(*tag, TagValue::Text { head: value, bytes: value.len() as u64 }),
+                (_, Some(figure)) => facts.note(*tag, TagValue::Number(figure)),
                 _ => {}
             }
         }
     }
 
     /// What the bodies' lengths say.
-    pub(in super::super) fn lengths(&self, request_bytes: u64, response_bytes: u64, facts: &mut Facts) {
+    pub(in super::super) fn lengths(&self, request_bytes: u64, response_bytes: u64, facts: &mut ExchangeFacts) {
         for (side, unit) in &self.lengths {
             let bytes = if *side == Side::Request { request_bytes } else { response_bytes };
             facts.set(*unit, bytes, Basis::Counted);
@@ -116,15 +121,15 @@ const NUMBERS: usize = 6;
 
 /// The ways that a JSON pointer (RFC 6901) goes, in which `*` is any element: a number is an index in an array and a key in an
 /// object. `None` where it does not begin with `/`, or has more than six numbers; the empty pointer is the document.
-pub(in super::super) fn ways(pointer: &str) -> Option<Vec<Vec<Step>>> {
+pub(in super::super) fn ways(pointer: &str) -> Option<Vec<Vec<PathStep>>> {
     let mut ways = vec![Vec::new()];
     if pointer.is_empty() {
         return Some(ways);
     }
     for part in pointer.strip_prefix('/')?.split('/') {
         let step = match part {
-            "*" => Step::Element,
-            part => Step::Key(part.replace("~1", "/").replace("~0", "~")),
+            "*" => PathStep::Element,
+            part => PathStep::Key(part.replace("~1", "/").replace("~0", "~")),
         };
         if let Some(index) = index(part) {
             if ways.len() >> NUMBERS > 0 {
@@ -132,7 +137,7 @@ pub(in super::super) fn ways(pointer: &str) -> Option<Vec<Vec<Step>>> {
             }
             ways.extend_from_within(..);
             let half = ways.len() / 2;
-            ways[half..].iter_mut().for_each(|way| way.push(Step::Index(index)));
+            ways[half..].iter_mut().for_each(|way| way.push(PathStep::Index(index)));
             ways[..half].iter_mut().for_each(|way| way.push(step.clone()));
         } else {
             ways.iter_mut().for_each(|way| way.push(step.clone()));
@@ -192,14 +197,14 @@ mod tests {
 
     #[test]
     fn pointers() {
-        let key = |key: &str| Step::Key(key.to_owned());
+        let key = |key: &str| PathStep::Key(key.to_owned());
         assert_eq!(ways(""), Some(vec![vec![]]));
         assert_eq!(ways("rows"), None);
         assert_eq!(
             ways("/a~1b/0/*/m~0n"),
             Some(vec![
-                vec![key("a/b"), key("0"), Step::Element, key("m~n")],
-                vec![key("a/b"), Step::Index(0), Step::Element, key("m~n")],
+                vec![key("a/b"), key("0"), PathStep::Element, key("m~n")],
+                vec![key("a/b"), PathStep::Index(0), PathStep::Element, key("m~n")],
             ])
         );
         for name in ["00", "01", "+1", "-1", "", "1e0", "18446744073709551616"] {

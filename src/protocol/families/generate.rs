@@ -1,7 +1,7 @@
 //! The native `generate` routes of Text Generation Inference (`/`, `/generate`, `/generate_stream`) and of SGLang
 //! (`/generate`), which share a path and are told apart by their fields. A prompt is a row.
 
-use super::super::plan::{Spec, Watch};
+use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
 use crate::ledger::{Basis, Server, Unit};
 
@@ -9,10 +9,10 @@ const INPUT_TOKENS: Tag = Tag::Amount(Unit::InputToken, Basis::Reported);
 const OUTPUT_TOKENS: Tag = Tag::Amount(Unit::OutputToken, Basis::Reported);
 
 /// Both servers' routes.
-pub(super) const GENERATE: Spec = Spec {
+pub(super) const GENERATE: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
     row_each: false,
-    request: Watch::Json(&[
+    request: WatchSpec::Json(&[
         // TGI
         ("inputs", Tag::Inputs),
         ("inputs[]", Tag::Input),
@@ -26,7 +26,7 @@ pub(super) const GENERATE: Spec = Spec {
         ("prompt", Tag::Inputs),
         ("prompt[]", Tag::Input),
     ]),
-    response: Watch::Json(&[
+    response: WatchSpec::Json(&[
         // TGI: a token each in a stream, else the whole text; an object, or by `/` a list of one
         ("token.text", Tag::Content),
         ("generated_text", Tag::Done),

@@ -1,15 +1,15 @@
 //! llama.cpp's server where it speaks a language of its own: `/infill`, `/embedding`. Its `/completion` is read with the
 //! OpenAI API's completions, whose fields it shares.
 
-use super::super::plan::{Spec, Watch};
+use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
 use super::openai;
 use crate::ledger::{Basis, Server, Unit};
 
 /// `POST /infill`
-pub(super) const INFILL: Spec = Spec {
+pub(super) const INFILL: ProtocolSpec = ProtocolSpec {
     row_each: true,
-    request: Watch::Json(&[
+    request: WatchSpec::Json(&[
         ("input_prefix", Tag::Text),
         ("input_suffix", Tag::Text),
         ("prompt", Tag::Text),
@@ -20,8 +20,8 @@ pub(super) const INFILL: Spec = Spec {
 };
 
 /// `POST /embedding`: answers a list
-pub(super) const EMBEDDING: Spec = Spec {
-    response: Watch::Json(&[("[].tokens_evaluated", Tag::Amount(Unit::InputToken, Basis::Reported))]),
+pub(super) const EMBEDDING: ProtocolSpec = ProtocolSpec {
+    response: WatchSpec::Json(&[("[].tokens_evaluated", Tag::Amount(Unit::InputToken, Basis::Reported))]),
     servers: &[Server::LlamaCpp],
     ..openai::EMBEDDINGS
 };

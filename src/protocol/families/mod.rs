@@ -11,10 +11,10 @@ mod tensorflow;
 mod torchserve;
 
 use super::detect::Family;
-use super::plan::Spec;
+use super::plan::ProtocolSpec;
 
 /// The table of a protocol.
-pub(super) const fn spec(family: Family) -> &'static Spec {
+pub(super) const fn spec(family: Family) -> &'static ProtocolSpec {
     match family {
         Family::OipRest => &oip::REST,
         Family::OipGrpc => &oip::GRPC,
@@ -47,7 +47,7 @@ pub(super) const fn spec(family: Family) -> &'static Spec {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Plan;
+    use super::super::plan::ReadPlan;
     use super::*;
 
     #[test]
@@ -55,7 +55,7 @@ mod tests {
         for (at, family) in Family::ALL.iter().enumerate() {
             assert_eq!(*family as usize, at);
             // places named twice fail in here
-            let _ = Plan::new(spec(*family));
+            let _ = ReadPlan::new(spec(*family));
         }
     }
 }

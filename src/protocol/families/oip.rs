@@ -2,41 +2,42 @@
 //! `generate`. Rows are the first dimension of the inputs, elements the product of all. Responses of `infer` are not read:
 //! they say nothing that the request did not.
 
-use super::super::plan::{Spec, Watch};
+use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
-use super::super::wire::Shape;
+use super::super::wire::ProtoShape;
 use crate::ledger::{Server, Unit};
 
 /// `POST /v2/models/M/infer`
-pub(super) const REST: Spec = Spec {
+pub(super) const REST: ProtocolSpec = ProtocolSpec {
     primary: Unit::Row,
     row_each: false,
-    request: Watch::Json(&[("inputs[].shape[]", Tag::Dim), ("inputs[].shape", Tag::Shape)]),
-    response: Watch::Nothing,
+    request: WatchSpec::Json(&[("inputs[].shape[]", Tag::Dim), ("inputs[].shape", Tag::Shape)]),
+    response: WatchSpec::Nothing,
     servers: &[],
 };
 
 /// `inference.GRPCInferenceService/ModelInfer`: `ModelInferRequest.model_name`, `.inputs[].shape`
-pub(super) const GRPC: Spec = Spec {
+pub(super) const GRPC: ProtocolSpec = ProtocolSpec {
     primary: Unit::Row,
     row_each: false,
-    request: Watch::Proto(&[
-        (&[1], Tag::Model, Shape::Text),
-        (&[5, 3], Tag::Dim, Shape::PackedVarints),
-        (&[5], Tag::Shape, Shape::Message),
+    request: WatchSpec::Proto(&[
+        (&[1], Tag::Model, ProtoShape::Text),
+        (&[5, 3], Tag::Dim, ProtoShape::PackedVarints),
+        (&[5], Tag::Shape, ProtoShape::Message),
     ]),
-    response: Watch::Nothing,
+    response: WatchSpec::Nothing,
     servers: &[],
 };
 
 /// `ModelStreamInfer`: a stream of requests; `ModelStreamInferResponse.infer_response.outputs[].name` tells generated text.
-pub(super) const GRPC_STREAM: Spec = Spec { response: Watch::Proto(&[(&[2, 5, 1], Tag::Output, Shape::Text)]), ..GRPC };
+pub(super) const GRPC_STREAM: ProtocolSpec =
+    ProtocolSpec { response: WatchSpec::Proto(&[(&[2, 5, 1], Tag::Output, ProtoShape::Text)]), ..GRPC };
 
 /// Triton's `POST /v2/models/M/generate` and `generate_stream`
-pub(super) const GENERATE: Spec = Spec {
+pub(super) const GENERATE: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
     row_each: true,
-    request: Watch::Json(&[("text_input", Tag::Text), ("prompt", Tag::Text)]),
-    response: Watch::Json(&[("text_output", Tag::Content)]),
+    request: WatchSpec::Json(&[("text_input", Tag::Text), ("prompt", Tag::Text)]),
+    response: WatchSpec::Json(&[("text_output", Tag::Content)]),
     servers: &[Server::Triton, Server::TensorRtLlm],
 };

@@ -1,23 +1,28 @@
 //! Ollama's own routes, which stream JSON lines: `/api/generate`, `/api/chat`, `/api/embed`. Counts and durations stand in
 //! the last line, as the table of servers has them. What lies under `/v1` is read as the OpenAI API.
 
-use super::super::plan::{Spec, Watch};
+use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
 use crate::ledger::{Server, Unit};
 
 /// `POST /api/generate`
-pub(super) const GENERATE: Spec = Spec {
+pub(super) const GENERATE: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
     row_each: true,
-    request: Watch::Json(&[("model", Tag::Model), ("prompt", Tag::Text), ("suffix", Tag::Text), ("system", Tag::Text)]),
-    response: Watch::Json(&[("model", Tag::Model), ("response", Tag::Content), ("thinking", Tag::Content), ("done", Tag::Done)]),
+    request: WatchSpec::Json(&[("model", Tag::Model), ("prompt", Tag::Text), ("suffix", Tag::Text), ("system", Tag::Text)]),
+    response: WatchSpec::Json(&[
+        ("model", Tag::Model),
+        ("response", Tag::Content),
+        ("thinking", Tag::Content),
+        ("done", Tag::Done),
+    ]),
     servers: &[Server::Ollama],
 };
 
 /// `POST /api/chat`
-pub(super) const CHAT: Spec = Spec {
-    request: Watch::Json(&[("model", Tag::Model), ("messages[].content", Tag::Text)]),
-    response: Watch::Json(&[
+pub(super) const CHAT: ProtocolSpec = ProtocolSpec {
+    request: WatchSpec::Json(&[("model", Tag::Model), ("messages[].content", Tag::Text)]),
+    response: WatchSpec::Json(&[
         ("model", Tag::Model),
         ("message.content", Tag::Content),
         ("message.thinking", Tag::Content),
@@ -28,10 +33,10 @@ pub(super) const CHAT: Spec = Spec {
 };
 
 /// `POST /api/embed`, and the older `/api/embeddings`
-pub(super) const EMBED: Spec = Spec {
+pub(super) const EMBED: ProtocolSpec = ProtocolSpec {
     primary: Unit::InputToken,
     row_each: false,
-    request: Watch::Json(&[("model", Tag::Model), ("input", Tag::Inputs), ("input[]", Tag::Input), ("prompt", Tag::Inputs)]),
-    response: Watch::Json(&[("model", Tag::Model)]),
+    request: WatchSpec::Json(&[("model", Tag::Model), ("input", Tag::Inputs), ("input[]", Tag::Input), ("prompt", Tag::Inputs)]),
+    response: WatchSpec::Json(&[("model", Tag::Model)]),
     ..GENERATE
 };

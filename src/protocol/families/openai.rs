@@ -2,7 +2,7 @@
 //! responses. A prompt is a row. Tokens are those of `usage`; first content is text, reasoning or a tool's arguments, not the
 //! chunk that names the role.
 
-use super::super::plan::{Spec, Watch};
+use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
 use crate::ledger::{Basis, Server, Unit};
 
@@ -11,16 +11,16 @@ const OUTPUT_TOKENS: Tag = Tag::Amount(Unit::OutputToken, Basis::Reported);
 const SERVERS: &[Server] = &[Server::Vllm, Server::Sglang, Server::LlamaCpp, Server::TensorRtLlm];
 
 /// `POST /v1/chat/completions`
-pub(super) const CHAT: Spec = Spec {
+pub(super) const CHAT: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
     row_each: true,
-    request: Watch::Json(&[
+    request: WatchSpec::Json(&[
         ("model", Tag::Model),
         ("n", Tag::Sequences),
         ("messages[].content", Tag::Text),
         ("messages[].content[].text", Tag::Text),
     ]),
-    response: Watch::Json(&[
+    response: WatchSpec::Json(&[
         ("model", Tag::Model),
         ("usage.prompt_tokens", INPUT_TOKENS),
         ("usage.completion_tokens", OUTPUT_TOKENS),
@@ -40,10 +40,10 @@ pub(super) const CHAT: Spec = Spec {
 };
 
 /// `POST /v1/completions`, and llama.cpp's own `/completion`
-pub(super) const COMPLETIONS: Spec = Spec {
+pub(super) const COMPLETIONS: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
     row_each: false,
-    request: Watch::Json(&[
+    request: WatchSpec::Json(&[
         ("model", Tag::Model),
         ("n", Tag::Sequences),
         ("prompt", Tag::Inputs),
@@ -52,7 +52,7 @@ pub(super) const COMPLETIONS: Spec = Spec {
         ("prompt[].prompt_string", Tag::Text),
         ("suffix", Tag::Text),
     ]),
-    response: Watch::Json(&[
+    response: WatchSpec::Json(&[
         ("model", Tag::Model),
         ("usage.prompt_tokens", INPUT_TOKENS),
         ("usage.completion_tokens", OUTPUT_TOKENS),
@@ -69,25 +69,25 @@ pub(super) const COMPLETIONS: Spec = Spec {
 };
 
 /// `POST /v1/embeddings`, and llama.cpp's own `/embeddings`
-pub(super) const EMBEDDINGS: Spec = Spec {
+pub(super) const EMBEDDINGS: ProtocolSpec = ProtocolSpec {
     primary: Unit::InputToken,
     row_each: false,
-    request: Watch::Json(&[
+    request: WatchSpec::Json(&[
         ("model", Tag::Model),
         ("input", Tag::Inputs),
         ("input[]", Tag::Input),
         ("content", Tag::Inputs),
         ("content[]", Tag::Input),
     ]),
-    response: Watch::Json(&[("model", Tag::Model), ("usage.prompt_tokens", INPUT_TOKENS)]),
+    response: WatchSpec::Json(&[("model", Tag::Model), ("usage.prompt_tokens", INPUT_TOKENS)]),
     servers: SERVERS,
 };
 
 /// `POST /v1/responses`
-pub(super) const RESPONSES: Spec = Spec {
+pub(super) const RESPONSES: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
     row_each: true,
-    request: Watch::Json(&[
+    request: WatchSpec::Json(&[
         ("model", Tag::Model),
         ("instructions", Tag::Text),
         ("input", Tag::Text),
@@ -95,7 +95,7 @@ pub(super) const RESPONSES: Spec = Spec {
         ("input[].content[].text", Tag::Text),
         ("input[].output", Tag::Text),
     ]),
-    response: Watch::Json(&[
+    response: WatchSpec::Json(&[
         ("model", Tag::Model),
         ("usage.input_tokens", INPUT_TOKENS),
         ("usage.output_tokens", OUTPUT_TOKENS),

@@ -1,27 +1,29 @@
 //! Text Embeddings Inference: its own routes and its gRPC services. A text is a row, a pair to classify too. Tokens and
 //! stages come in headers over HTTP, and in `metadata` over gRPC.
 
-use super::super::plan::{Spec, Watch};
+use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
-use super::super::wire::Shape;
+use super::super::wire::ProtoShape;
 use crate::ledger::{Basis, Server, Unit};
 
 /// `POST /embed`, `/embed_all`, `/embed_sparse`, `/tokenize`
-pub(super) const EMBED: Spec = Spec {
+pub(super) const EMBED: ProtocolSpec = ProtocolSpec {
     primary: Unit::InputToken,
     row_each: false,
-    request: Watch::Json(&[("inputs", Tag::Inputs), ("inputs[]", Tag::Input)]),
-    response: Watch::Nothing,
+    request: WatchSpec::Json(&[("inputs", Tag::Inputs), ("inputs[]", Tag::Input)]),
+    response: WatchSpec::Nothing,
     servers: &[Server::Tei],
 };
 
 /// `POST /predict`: a text, a pair of texts, or a list of lists of one or two
-pub(super) const PREDICT: Spec =
-    Spec { request: Watch::Json(&[("inputs", Tag::Pairs), ("inputs[]", Tag::Input), ("inputs[][]", Tag::Text)]), ..EMBED };
+pub(super) const PREDICT: ProtocolSpec = ProtocolSpec {
+    request: WatchSpec::Json(&[("inputs", Tag::Pairs), ("inputs[]", Tag::Input), ("inputs[][]", Tag::Text)]),
+    ..EMBED
+};
 
 /// `POST /rerank`; of other servers `/v1/rerank` with `documents`
-pub(super) const RERANK: Spec = Spec {
-    request: Watch::Json(&[
+pub(super) const RERANK: ProtocolSpec = ProtocolSpec {
+    request: WatchSpec::Json(&[
         ("model", Tag::Model),
         ("query", Tag::Query),
         ("texts", Tag::Rows),
@@ -30,13 +32,13 @@ pub(super) const RERANK: Spec = Spec {
         ("documents[]", Tag::Text),
         ("documents[].text", Tag::Text),
     ]),
-    response: Watch::Json(&[("model", Tag::Model), ("usage.prompt_tokens", Tag::Amount(Unit::InputToken, Basis::Reported))]),
+    response: WatchSpec::Json(&[("model", Tag::Model), ("usage.prompt_tokens", Tag::Amount(Unit::InputToken, Basis::Reported))]),
     ..EMBED
 };
 
 /// `POST /similarity`: the source is a row of its own
-pub(super) const SIMILARITY: Spec = Spec {
-    request: Watch::Json(&[
+pub(super) const SIMILARITY: ProtocolSpec = ProtocolSpec {
+    request: WatchSpec::Json(&[
         ("inputs.source_sentence", Tag::Rows),
         ("inputs.sentences", Tag::Rows),
         ("inputs.sentences[]", Tag::Text),
@@ -45,20 +47,24 @@ pub(super) const SIMILARITY: Spec = Spec {
 };
 
 /// `Metadata.compute_tokens` of every response
-const METADATA: Watch = Watch::Proto(&[(&[2, 2], Tag::Amount(Unit::InputToken, Basis::Reported), Shape::Varint)]);
+const METADATA: WatchSpec = WatchSpec::Proto(&[(&[2, 2], Tag::Amount(Unit::InputToken, Basis::Reported), ProtoShape::Varint)]);
 
 /// `tei.v1.Embed/*` and `tei.v1.Predict/Predict*`: `inputs` is one text
-pub(super) const GRPC_EMBED: Spec =
-    Spec { request: Watch::Proto(&[(&[1], Tag::Rows, Shape::Text)]), response: METADATA, ..EMBED };
+pub(super) const GRPC_EMBED: ProtocolSpec =
+    ProtocolSpec { request: WatchSpec::Proto(&[(&[1], Tag::Rows, ProtoShape::Text)]), response: METADATA, ..EMBED };
 
 /// `tei.v1.Predict/PredictPair`: `inputs` are the two texts of a pair
-pub(super) const GRPC_PAIR: Spec =
-    Spec { row_each: true, request: Watch::Proto(&[(&[1], Tag::Text, Shape::Text)]), ..GRPC_EMBED };
+pub(super) const GRPC_PAIR: ProtocolSpec =
+    ProtocolSpec { row_each: true, request: WatchSpec::Proto(&[(&[1], Tag::Text, ProtoShape::Text)]), ..GRPC_EMBED };
 
 /// `tei.v1.Rerank/Rerank`
-pub(super) const GRPC_RERANK: Spec =
-    Spec { request: Watch::Proto(&[(&[1], Tag::Query, Shape::Text), (&[2], Tag::Rows, Shape::Text)]), ..GRPC_EMBED };
+pub(super) const GRPC_RERANK: ProtocolSpec = ProtocolSpec {
+    request: WatchSpec::Proto(&[(&[1], Tag::Query, ProtoShape::Text), (&[2], Tag::Rows, ProtoShape::Text)]),
+    ..GRPC_EMBED
+};
 
 /// `tei.v1.Rerank/RerankStream`: each message has the query again
-pub(super) const GRPC_RERANK_STREAM: Spec =
-    Spec { request: Watch::Proto(&[(&[1], Tag::Text, Shape::Text), (&[2], Tag::Rows, Shape::Text)]), ..GRPC_EMBED };
+pub(super) const GRPC_RERANK_STREAM: ProtocolSpec = ProtocolSpec {
+    request: WatchSpec::Proto(&[(&[1], Tag::Text, ProtoShape::Text), (&[2], Tag::Rows, ProtoShape::Text)]),
+    ..GRPC_EMBED
+};

@@ -1,23 +1,14 @@
-//! What each model server reports of itself, by exact field name: one table.
+//! What each model server reports about itself, by exact field name.
+//!
+//! To add a server: add it to `ledger::Server`, write its rows in `generative.rs` or `classic.rs`, and name them in
+//! [`table::of`].
 
-mod bento_ml;
+mod classic;
 mod debug_duration;
-mod kserve;
-mod llama_cpp;
-mod ml_server;
-mod ollama;
-mod ray_serve;
-mod row;
-mod said;
-mod sglang;
+mod field;
+mod generative;
+mod report;
 pub mod table;
-mod tei;
-mod tensorrt_llm;
-mod tf_serving;
-mod tgi;
-mod torch_serve;
-mod triton;
-mod vllm;
 
-pub use row::{Carrier, Flags, Row, Says, Scale};
-pub use said::{Part, Said, Told};
+pub use field::{FieldLocation, Flags, Quantity, ReportedField, Scale};
+pub use report::{ReportPart, ReportedValues, ServerReport};

@@ -1,94 +1,94 @@
-//! All rows, and look-ups by server and carrier.
+//! All rows of all servers, and look-ups by server and location.
 
-use super::row::{Carrier, Row};
-use super::{
-    bento_ml, kserve, llama_cpp, ml_server, ollama, ray_serve, sglang, tei, tensorrt_llm, tf_serving, tgi, torch_serve, triton,
-    vllm,
-};
+use super::field::{FieldLocation, ReportedField};
+use super::{classic, generative};
 use crate::ledger::Server;
 
-/// What `server` reports, in the order of preference. FastAPI reports nothing that its handlers do not.
+/// The fields that `server` reports, in the order of preference. FastAPI reports nothing beyond what its handlers add.
 #[must_use]
-pub const fn of(server: Server) -> &'static [Row] {
+pub const fn of(server: Server) -> &'static [ReportedField] {
     match server {
-        Server::Triton => triton::ROWS,
-        Server::Vllm => vllm::ROWS,
-        Server::Sglang => sglang::ROWS,
-        Server::Tei => tei::ROWS,
-        Server::Tgi => tgi::ROWS,
-        Server::LlamaCpp => llama_cpp::ROWS,
-        Server::Ollama => ollama::ROWS,
-        Server::TfServing => tf_serving::ROWS,
-        Server::TorchServe => torch_serve::ROWS,
-        Server::MlServer => ml_server::ROWS,
-        Server::KServe => kserve::ROWS,
-        Server::RayServe => ray_serve::ROWS,
-        Server::BentoMl => bento_ml::ROWS,
-        Server::TensorRtLlm => tensorrt_llm::ROWS,
+        Server::Triton => classic::TRITON,
+        Server::Vllm => generative::VLLM,
+        Server::Sglang => generative::SGLANG,
+        Server::Tei => classic::TEI,
+        Server::Tgi => generative::TGI,
+        Server::LlamaCpp => generative::LLAMA_CPP,
+        Server::Ollama => generative::OLLAMA,
+        Server::TfServing => classic::TF_SERVING,
+        Server::TorchServe => classic::TORCH_SERVE,
+        Server::MlServer => classic::ML_SERVER,
+        Server::KServe => classic::KSERVE,
+        Server::RayServe => classic::RAY_SERVE,
+        Server::BentoMl => classic::BENTO_ML,
+        Server::TensorRtLlm => generative::TENSORRT_LLM,
         Server::FastApi => &[],
     }
 }
 
 /// Every row of every server.
-pub fn all() -> impl Iterator<Item = &'static Row> {
+pub fn all() -> impl Iterator<Item = &'static ReportedField> {
     Server::ALL.iter().flat_map(|server| of(*server))
 }
 
-/// The rows of `server` that stand in bodies, with their paths.
-pub fn body(server: Server) -> impl Iterator<Item = (&'static str, &'static Row)> {
-    of(server).iter().filter_map(|row| if let Carrier::Body(path) = row.carrier { Some((path, row)) } else { None })
+/// The fields that `server` reports in bodies, with their paths.
+pub fn body(server: Server) -> impl Iterator<Item = (&'static str, &'static ReportedField)> {
+    of(server).iter().filter_map(|row| if let FieldLocation::Body(path) = row.location { Some((path, row)) } else { None })
 }
 
-/// The rows of `server` that stand in headers or gRPC metadata, with their names in lower case.
-pub fn headers(server: Server) -> impl Iterator<Item = (&'static str, &'static Row)> {
-    of(server).iter().filter_map(|row| if let Carrier::Header(name) = row.carrier { Some((name, row)) } else { None })
+/// The fields that `server` reports in headers or gRPC metadata, with their names in lower case.
+pub fn headers(server: Server) -> impl Iterator<Item = (&'static str, &'static ReportedField)> {
+    of(server).iter().filter_map(|row| if let FieldLocation::Header(name) = row.location { Some((name, row)) } else { None })
 }
 
-/// The rows of `server` that stand in protobuf responses, with their field numbers from the message down.
-pub fn proto(server: Server) -> impl Iterator<Item = (&'static [u32], &'static Row)> {
-    of(server).iter().filter_map(|row| if let Carrier::Proto(path) = row.carrier { Some((path, row)) } else { None })
+/// The fields that `server` reports in protobuf responses, with their field numbers from the message down.
+pub fn proto(server: Server) -> impl Iterator<Item = (&'static [u32], &'static ReportedField)> {
+    of(server).iter().filter_map(|row| if let FieldLocation::Proto(path) = row.location { Some((path, row)) } else { None })
 }
 
-/// The rows of `server` that are attributes of its span, with their keys.
-pub fn span_attributes(server: Server) -> impl Iterator<Item = (&'static str, &'static Row)> {
-    of(server).iter().filter_map(|row| if let Carrier::SpanAttribute(key) = row.carrier { Some((key, row)) } else { None })
+/// The fields that `server` reports as attributes of its span, with their keys.
+pub fn span_attributes(server: Server) -> impl Iterator<Item = (&'static str, &'static ReportedField)> {
+    of(server).iter().filter_map(|row| if let FieldLocation::SpanAttribute(key) = row.location { Some((key, row)) } else { None })
 }
 
-/// The rows of `server` that are metric families, with their names.
-pub fn metrics(server: Server) -> impl Iterator<Item = (&'static str, &'static Row)> {
-    of(server).iter().filter_map(|row| if let Carrier::Metric(name) = row.carrier { Some((name, row)) } else { None })
+/// The fields that `server` reports as metric families, with their names.
+pub fn metrics(server: Server) -> impl Iterator<Item = (&'static str, &'static ReportedField)> {
+    of(server).iter().filter_map(|row| if let FieldLocation::Metric(name) = row.location { Some((name, row)) } else { None })
 }
 
-/// The rows of `server` that stand in its own statistics, with their paths.
-pub fn statistics(server: Server) -> impl Iterator<Item = (&'static str, &'static Row)> {
-    of(server).iter().filter_map(|row| if let Carrier::Statistics(path) = row.carrier { Some((path, row)) } else { None })
+/// The fields that `server` reports in its own statistics, with their paths.
+pub fn statistics(server: Server) -> impl Iterator<Item = (&'static str, &'static ReportedField)> {
+    of(server).iter().filter_map(|row| if let FieldLocation::Statistics(path) = row.location { Some((path, row)) } else { None })
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
-    use super::super::row::{Says, Scale};
+    use super::super::field::{Quantity, Scale};
     use super::*;
 
     #[test]
-    fn rows_are_their_servers_own_and_stand_in_one_place_each() {
+    fn each_row_names_its_own_server_and_one_location() {
         for server in Server::ALL {
             let mut seen = HashSet::new();
             for row in of(*server) {
                 assert_eq!(row.server, *server);
-                assert!(seen.insert(format!("{:?}", row.carrier)), "{server:?}: {:?} twice", row.carrier);
+                assert!(seen.insert(format!("{:?}", row.location)), "{server:?}: {:?} twice", row.location);
             }
         }
     }
 
     #[test]
-    fn scales_fit_what_is_said() {
+    fn scales_fit_the_quantity() {
         for row in all() {
-            let is_count = matches!(row.says, Says::Work(_) | Says::BatchSize | Says::Running | Says::Waiting | Says::Padding);
+            let is_count = matches!(
+                row.quantity,
+                Quantity::Work(_) | Quantity::BatchSize | Quantity::Running | Quantity::Waiting | Quantity::Padding
+            );
             assert_eq!(row.scale == Scale::Count, is_count, "{row:?}");
-            assert_eq!(row.scale == Scale::Text, row.says == Says::Model, "{row:?}");
-            if let Carrier::Header(name) = row.carrier {
+            assert_eq!(row.scale == Scale::Text, row.quantity == Quantity::Model, "{row:?}");
+            if let FieldLocation::Header(name) = row.location {
                 assert!(http::HeaderName::from_static(name) == name, "{name}");
             }
         }

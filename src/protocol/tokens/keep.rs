@@ -4,7 +4,7 @@ use super::super::config::Config;
 use super::super::detect::Family;
 use super::super::families::spec;
 use super::texts::Texts;
-use crate::ledger::{Body, Prompt, Room};
+use crate::ledger::{Prompt, PromptBody, PromptBudget};
 
 /// Bytes of bodies that are kept at once, in all.
 const ROOM: usize = 64 * 1024 * 1024;
@@ -12,7 +12,7 @@ const ROOM: usize = 64 * 1024 * 1024;
 /// Which bodies are kept.
 #[derive(Debug)]
 pub(in super::super) struct Keep {
-    room: Room,
+    room: PromptBudget,
     /// Models with a tokenizer, in the order of the configuration.
     tokenizers: Vec<String>,
     /// Models whose cost is known, in the order of the configuration.
@@ -28,7 +28,7 @@ impl Keep {
             return None;
         }
         Some(Self {
-            room: Room::new(ROOM),
+            room: PromptBudget::new(ROOM),
             tokenizers: config.tokenizers.keys().cloned().collect(),
             costs: config.flops.keys().cloned().collect(),
             has_texts: texts(config).map(|texts| texts.is_some()).collect(),
@@ -36,12 +36,12 @@ impl Keep {
     }
 
     /// Where to keep a request of the protocol at `at`: by [`Family`], then by rule.
-    pub(in super::super) fn body(&self, at: usize) -> Option<Body> {
-        self.has_texts.get(at).is_some_and(|has| *has).then(|| Body::new(&self.room))
+    pub(in super::super) fn body(&self, at: usize) -> Option<PromptBody> {
+        self.has_texts.get(at).is_some_and(|has| *has).then(|| PromptBody::new(&self.room))
     }
 
     /// The body with what is needed to count its tokens; `None` where the model has no tokenizer.
-    pub(in super::super) fn prompt(&self, body: Body, at: usize, model: Option<&str>) -> Option<Prompt> {
+    pub(in super::super) fn prompt(&self, body: PromptBody, at: usize, model: Option<&str>) -> Option<Prompt> {
         let tokenizer = find(&self.tokenizers, model)?;
         let texts = u16::try_from(at).ok()?;
         Some(Prompt { body, texts, tokenizer, cost: find(&self.costs, model) })

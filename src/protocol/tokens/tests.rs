@@ -1,4 +1,4 @@
-//! Prompts through a tap and a tokenizer. Every count is written out by hand: see `tests/fixtures/tokenizers/`.
+//! Prompts through an `ExchangeReader` and a tokenizer. Every count is written out by hand: see `tests/fixtures/tokenizers/`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use super::super::Protocols;
 use super::*;
-use crate::ledger::{Body, Ledger, Stamp};
+use crate::ledger::{Ledger, PromptBody, Stamp};
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tokenizers").join(name)
@@ -22,12 +22,12 @@ fn config(tokenizers: &[(&str, &str)]) -> Config {
 fn ledger(config: &Config, path: &str, request: &str, status: u16, response: &str) -> Ledger {
     let head = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
     let protocols = Protocols::new(config);
-    let mut tap = protocols.open(&protocols.spoken(&Method::POST, path), &head).unwrap();
-    request.as_bytes().chunks(7).for_each(|piece| tap.request(piece));
-    tap.response_head(status, &head);
-    response.as_bytes().chunks(7).for_each(|piece| tap.response(piece, 1));
+    let mut reader = protocols.open(&protocols.detect(&Method::POST, path), &head).unwrap();
+    request.as_bytes().chunks(7).for_each(|piece| reader.request(piece));
+    reader.response_head(status, &head);
+    response.as_bytes().chunks(7).for_each(|piece| reader.response(piece, 1));
     let mut ledger = Ledger::open(Stamp::now(), 0);
-    tap.close(&mut ledger);
+    reader.close(&mut ledger);
     ledger
 }
 
@@ -64,10 +64,10 @@ fn a_body_that_is_too_large_stays_estimated() {
         let frame = r#"{"model":"m","messages":[{"content":""}]}"#.len();
         format!(r#"{{"model":"m","messages":[{{"content":"{}"}}]}}"#, "a".repeat(bytes - frame))
     };
-    let fits = body(Body::MAX);
-    assert_eq!(fits.len(), Body::MAX);
+    let fits = body(PromptBody::MAX);
+    assert_eq!(fits.len(), PromptBody::MAX);
     assert!(is_kept(&config, "/v1/chat/completions", &fits, "{}"));
-    let large = ledger(&config, "/v1/chat/completions", &body(Body::MAX + 1), 200, "{}");
+    let large = ledger(&config, "/v1/chat/completions", &body(PromptBody::MAX + 1), 200, "{}");
     assert!(large.prompt.is_none());
     assert!(matches!(large.work.get(Unit::InputToken), Some((65_526.., Basis::Estimated))));
 }
@@ -78,7 +78,7 @@ mod counted {
     use serde_json::json;
 
     use super::*;
-    use crate::ledger::Room;
+    use crate::ledger::PromptBudget;
 
     fn tokens(config: &Config, path: &str, request: &str) -> Option<u64> {
         let ledger = ledger(config, path, request, 200, "{}");
@@ -149,11 +149,11 @@ mod counted {
         #[test]
         fn no_body_is_too_strange(texts in prop::collection::vec("\\PC{0,40}", 0..4), bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let tokenizers = Tokenizers::load(&config(&[("m", "words.json"), ("x", "pieces.json")])).unwrap();
-            let room = Room::new(1 << 20);
+            let room = PromptBudget::new(1 << 20);
             let sound = json!({"inputs": texts, "prompt": texts, "messages": texts, "query": texts.first()});
             for body in [serde_json::to_vec(&sound).unwrap(), bytes] {
                 for (tokenizer, texts) in (0..2).flat_map(|t| (0..27).map(move |f| (t, f))) {
-                    let mut kept = Body::new(&room);
+                    let mut kept = PromptBody::new(&room);
                     prop_assert!(kept.push(&body));
                     let _ = tokenizers.count(&Prompt { body: kept, texts, tokenizer, cost: Some(9) });
                 }

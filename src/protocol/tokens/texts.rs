@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::super::config::Custom;
 use super::super::families::custom;
-use super::super::plan::{Spec, Watch};
+use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
-use super::super::wire::Step;
+use super::super::wire::PathStep;
 use crate::ledger::Unit;
 
 /// What the tokenizer is given at once.
@@ -30,7 +30,7 @@ pub(super) struct Found<'v> {
 /// The places of a protocol.
 #[derive(Debug)]
 pub(super) struct Texts {
-    places: Vec<(Vec<Step>, Tag)>,
+    places: Vec<(Vec<PathStep>, Tag)>,
     /// Whether each text is an input of its own, which begins and ends with the tokenizer's special tokens; otherwise it is
     /// a part of a chat, to which the server's template adds what it wants.
     pub(super) whole: bool,
@@ -38,9 +38,9 @@ pub(super) struct Texts {
 
 impl Texts {
     /// Of a protocol; `None` where its requests hold no texts, or are not JSON.
-    pub(super) fn of(spec: &Spec) -> Option<Self> {
-        let Watch::Json(places) = spec.request else { return None };
-        Self::new(places.iter().map(|(path, tag)| (Step::parse(path), *tag)).collect(), spec.primary)
+    pub(super) fn of(spec: &ProtocolSpec) -> Option<Self> {
+        let WatchSpec::Json(places) = spec.request else { return None };
+        Self::new(places.iter().map(|(path, tag)| (PathStep::parse(path), *tag)).collect(), spec.primary)
     }
 
     /// Of a rule of the configuration.
@@ -49,7 +49,7 @@ impl Texts {
         Self::new(ways.into_iter().map(|steps| (steps, Tag::Text)).collect(), rule.primary())
     }
 
-    fn new(mut places: Vec<(Vec<Step>, Tag)>, primary: Unit) -> Option<Self> {
+    fn new(mut places: Vec<(Vec<PathStep>, Tag)>, primary: Unit) -> Option<Self> {
         if places.iter().any(|(_, tag)| *tag == Tag::Pairs) {
             places.retain(|(_, tag)| *tag == Tag::Pairs); // the others are what it is made of
         }
@@ -108,13 +108,13 @@ fn one_or_pair(value: &Value) -> Option<Input<'_>> {
 }
 
 /// Hands over each value that stands where `steps` lead.
-fn each<'v>(value: &'v Value, steps: &[Step], on: &mut impl FnMut(&'v Value)) {
+fn each<'v>(value: &'v Value, steps: &[PathStep], on: &mut impl FnMut(&'v Value)) {
     let Some((step, rest)) = steps.split_first() else { return on(value) };
     match (step, value) {
-        (Step::Key(key), Value::Object(map)) => map.get(key).into_iter().for_each(|value| each(value, rest, on)),
-        (Step::AnyKey, Value::Object(map)) => map.values().for_each(|value| each(value, rest, on)),
-        (Step::Element, Value::Array(list)) => list.iter().for_each(|value| each(value, rest, on)),
-        (Step::Index(at), Value::Array(list)) => {
+        (PathStep::Key(key), Value::Object(map)) => map.get(key).into_iter().for_each(|value| each(value, rest, on)),
+        (PathStep::AnyKey, Value::Object(map)) => map.values().for_each(|value| each(value, rest, on)),
+        (PathStep::Element, Value::Array(list)) => list.iter().for_each(|value| each(value, rest, on)),
+        (PathStep::Index(at), Value::Array(list)) => {
             usize::try_from(*at).ok().and_then(|at| list.get(at)).into_iter().for_each(|value| each(value, rest, on));
         }
         _ => {}

@@ -10,7 +10,7 @@ use http::HeaderValue;
 use http::header::CONTENT_LENGTH;
 use http_body::{Body, Frame};
 
-use crate::ledger::{Event, Stage, Stamp};
+use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::proxy::connection::LazyDeadline;
 use crate::proxy::error::Error;
 use crate::proxy::exchange::TrackedRequest;
@@ -48,7 +48,7 @@ pub(crate) async fn collect(mut tracked: TrackedRequest, limit: usize) -> Result
         frames.push_back(frame);
     }
     let end = in_flight.request_end().unwrap_or_else(|| in_flight.request_last()).max(began);
-    in_flight.with(|ledger| ledger.observe(Stage::Ingress, Event::Request, began, end));
+    in_flight.with(|ledger| ledger.observe(Stage::Ingress, ObservedEvent::Request, began, end));
     Ok(CollectedRequest { tracked, frames, is_sized })
 }
 

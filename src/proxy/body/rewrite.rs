@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body::Frame;
 
 use crate::metrics::{Counter, Counters};
-use crate::protocol::amend::{Cutter, Habit, Learner, without_meta_info};
+use crate::protocol::amend::{UsageRemover, UsageStyle, UsageStyleDetector, without_meta_info};
 
 /// The largest response that is gathered to be rewritten, in bytes.
 pub(crate) const MAX_GATHERED_BYTES: usize = 4 << 20;
@@ -26,9 +26,9 @@ pub(crate) struct ResponseRewrite {
 #[derive(Debug)]
 enum Work {
     /// Cuts usage out of a stream.
-    Cut(Cutter),
+    Cut(UsageRemover),
     /// Passes everything, and learns.
-    Learn(Learner, OnLearnt),
+    Learn(UsageStyleDetector, OnLearnt),
     /// Gathers the body, to cut `meta_info` out of it.
     Gather(Vec<Bytes>, usize),
     /// Passes everything.
@@ -36,7 +36,7 @@ enum Work {
 }
 
 /// Takes what was learnt.
-struct OnLearnt(Box<dyn FnOnce(Habit) + Send>);
+struct OnLearnt(Box<dyn FnOnce(UsageStyle) + Send>);
 
 impl std::fmt::Debug for OnLearnt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -50,13 +50,13 @@ impl ResponseRewrite {
     }
 
     /// Cuts usage out of a stream that was asked for it, as the server's `style` requires.
-    pub(crate) fn cut_usage(counters: Arc<Counters>, style: Habit) -> Self {
-        Self::new(counters, Work::Cut(Cutter::new(style)))
+    pub(crate) fn cut_usage(counters: Arc<Counters>, style: UsageStyle) -> Self {
+        Self::new(counters, Work::Cut(UsageRemover::new(style)))
     }
 
     /// Changes nothing, and tells `on_learnt` the server's style from a stream that was not asked for usage.
-    pub(crate) fn learn_usage_style(counters: Arc<Counters>, on_learnt: impl FnOnce(Habit) + Send + 'static) -> Self {
-        Self::new(counters, Work::Learn(Learner::default(), OnLearnt(Box::new(on_learnt))))
+    pub(crate) fn learn_usage_style(counters: Arc<Counters>, on_learnt: impl FnOnce(UsageStyle) + Send + 'static) -> Self {
+        Self::new(counters, Work::Learn(UsageStyleDetector::default(), OnLearnt(Box::new(on_learnt))))
     }
 
     /// Cuts `meta_info` out of the choices.

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use smallvec::SmallVec;
 
 use crate::ledger::{Ledger, Stamp};
-use crate::protocol::Tap;
+use crate::protocol::ExchangeReader;
 
 /// How many bytes of an exchange may wait to be read; one piece may be larger.
 const MAX_WAITING_BYTES: usize = 64 * 1024;
@@ -16,7 +16,7 @@ const MAX_WAITING_PIECES: usize = 64;
 /// The reader of one exchange's bodies, and the pieces that it has not read yet.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
-    reader: Tap,
+    reader: ExchangeReader,
     waiting: SmallVec<[Piece; 2]>,
     bytes: usize,
 }
@@ -29,7 +29,7 @@ enum Piece {
 
 impl BodyReader {
     /// Reads with `reader`.
-    pub(crate) fn new(reader: Tap) -> Self {
+    pub(crate) fn new(reader: ExchangeReader) -> Self {
         Self { reader, waiting: SmallVec::new(), bytes: 0 }
     }
 

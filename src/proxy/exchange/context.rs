@@ -10,7 +10,7 @@ use http::{HeaderMap, Method};
 use super::in_flight::InFlight;
 use crate::ledger::{Ledger, Outcome};
 use crate::metrics::{Counter, Counters};
-use crate::protocol::Tap;
+use crate::protocol::ExchangeReader;
 use crate::proxy::config::Config;
 use crate::proxy::connection::{ClientTimeouts, OnRefusal, SocketMeter};
 use crate::proxy::error::response::refusal;
@@ -19,7 +19,7 @@ use crate::proxy::settings::{ConnectionSettings, Tracing};
 /// Observes the traffic. It is called on the request path: it must be quick, and must not wait.
 pub trait Observer: Send + Sync {
     /// Names route and model of a request by its head. Returns a reader of the bodies if there is anything to read.
-    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<Tap>;
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader>;
     /// Reads the upstream's own reports in a response's head, or (`trailing`) in its trailers.
     fn response(&self, fields: &HeaderMap, trailing: bool, ledger: &mut Ledger);
     /// Names the model that the bodies name.

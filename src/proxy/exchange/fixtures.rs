@@ -6,13 +6,13 @@ use http::{HeaderMap, Method};
 
 use super::{ExchangeContext, InFlight, Observer};
 use crate::ledger::{Ledger, Stamp, TraceMark};
-use crate::protocol::Tap;
+use crate::protocol::ExchangeReader;
 use crate::proxy::{Config, ConnectionSettings, TraceSampling, Tracing};
 
 struct Unobserved;
 
 impl Observer for Unobserved {
-    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<Tap> {
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
         None
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}

@@ -11,9 +11,9 @@ use super::body_reader::BodyReader;
 use super::context::{ExchangeContext, Observer};
 use super::grpc_status::grpc_outcome;
 use crate::ledger::clock::unix_ns;
-use crate::ledger::{Event, Kind, Ledger, Outcome, Stage, Stamp, Window};
+use crate::ledger::{ExchangeKind, Ledger, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
 use crate::metrics::Counter;
-use crate::protocol::Tap;
+use crate::protocol::ExchangeReader;
 use crate::proxy::connection::{ClientWaits, OnFlush, SocketMeter};
 
 /// A request in flight.
@@ -96,7 +96,7 @@ impl InFlight {
     }
 
     /// Sets the reader of the bodies.
-    pub(crate) fn set_reader(&self, reader: Tap) {
+    pub(crate) fn set_reader(&self, reader: ExchangeReader) {
         self.state.lock().reader = Some(BodyReader::new(reader));
     }
 
@@ -187,9 +187,9 @@ impl InFlight {
         let start_ns = sent.unwrap_or(head).min(head).since(ledger.started);
         if let (Some(sent), Some(dispatched)) = (sent, dispatched) {
             let from = dispatched.max(self.request_end().unwrap_or(dispatched));
-            ledger.observe(Stage::Unattributed, Event::Send, from, sent.min(head));
+            ledger.observe(Stage::Unattributed, ObservedEvent::Send, from, sent.min(head));
         }
-        ledger.window = Some(Window { start_ns, head_ns, end_ns: head_ns });
+        ledger.window = Some(UpstreamWindow { start_ns, head_ns, end_ns: head_ns });
     }
 
     /// The response's head was read, or Lapwing answers by itself: records status, outcome, and the upstream's reports.
@@ -208,7 +208,7 @@ impl InFlight {
             if is_grpc {
                 ledger.outcome = grpc_outcome(headers).unwrap_or(ledger.outcome);
                 if is_still_asking {
-                    ledger.kind = Kind::Stream;
+                    ledger.kind = ExchangeKind::Stream;
                 }
             }
         });
@@ -296,7 +296,7 @@ impl InFlight {
             }
             let started = ledger.started;
             for (from, to) in self.meter.take_blocked().iter().flat_map(ClientWaits::iter) {
-                ledger.observe(Stage::Egress, Event::Backpressure, from.max(started), to.min(now));
+                ledger.observe(Stage::Egress, ObservedEvent::Backpressure, from.max(started), to.min(now));
             }
         }
         if let Some(reader) = state.reader.take() {
@@ -321,16 +321,16 @@ impl InFlight {
         ledger.total_ns = now.since(started);
         ledger.request_bytes = self.request_bytes.load(Relaxed);
         let read = self.request_end().unwrap_or_else(|| self.request_last().min(now));
-        ledger.observe(Stage::Ingress, Event::Request, started, read.max(self.called));
-        ledger.observe(Stage::Validation, Event::Admit, self.called, state.dispatched.or(state.egress).unwrap_or(now));
+        ledger.observe(Stage::Ingress, ObservedEvent::Request, started, read.max(self.called));
+        ledger.observe(Stage::Validation, ObservedEvent::Admit, self.called, state.dispatched.or(state.egress).unwrap_or(now));
         if let Some(egress) = state.egress {
-            ledger.observe(Stage::Egress, Event::Response, egress, now);
+            ledger.observe(Stage::Egress, ObservedEvent::Response, egress, now);
         } else if let Some(window) = &mut ledger.window {
             window.end_ns = ledger.total_ns; // cut off mid-response, or not yet at its end
         }
         // last: there may be many, and what the ledger has no room for is left out
         for (from, to) in state.waits.iter().flat_map(|waits| waits.iter()) {
-            ledger.observe(Stage::Egress, Event::Backpressure, from, to.min(now));
+            ledger.observe(Stage::Egress, ObservedEvent::Backpressure, from, to.min(now));
         }
     }
 }

@@ -10,9 +10,9 @@ use parking_lot::RwLock;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::context::Observer;
-use crate::ledger::{Ledger, Name};
+use crate::ledger::{LabelId, Ledger};
 use crate::metrics::{Counter, Counters, Labels};
-use crate::protocol::{Protocols, Spoken, Tap, route};
+use crate::protocol::{DetectedProtocol, ExchangeReader, Protocols, fold_route};
 
 /// How many distinct paths are remembered with their route; others are folded anew each time.
 const PATHS: usize = 4096;
@@ -29,7 +29,7 @@ pub struct Profiler {
     queue: Arc<ArrayQueue<Ledger>>,
     counters: Arc<Counters>,
     labels: Arc<Labels>,
-    upstream: Name,
+    upstream: LabelId,
     protocols: Arc<Protocols>,
     reports: Box<ReportReader>,
     paths: RwLock<FxHashMap<u64, Remembered>>,
@@ -39,9 +39,9 @@ pub struct Profiler {
 struct Remembered {
     method: Method,
     path: Box<str>,
-    route: Name,
-    model: Name,
-    spoken: Spoken,
+    route: LabelId,
+    model: LabelId,
+    spoken: DetectedProtocol,
 }
 
 impl Profiler {
@@ -60,11 +60,11 @@ impl Profiler {
     }
 
     /// Names the series by the path, and opens a reader for what it speaks.
-    fn open(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<Tap> {
+    fn open(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader> {
         let mut hasher = FxHasher::default();
         (method, path).hash(&mut hasher);
         let key = hasher.finish();
-        let named = |route: Name, model: Name, spoken: &Spoken, ledger: &mut Ledger| {
+        let named = |route: LabelId, model: LabelId, spoken: &DetectedProtocol, ledger: &mut Ledger| {
             (ledger.series.route, ledger.series.model) = (route, model);
             self.protocols.open(spoken, headers)
         };
@@ -78,10 +78,10 @@ impl Profiler {
             }
             path.len() <= PATH_BYTES && paths.len() < PATHS
         };
-        let folded = route(method.as_str(), path);
+        let folded = fold_route(method.as_str(), path);
         let route = self.labels.routes.intern(&folded.name);
         let model = self.labels.models.intern(folded.model.unwrap_or(NO_MODEL));
-        let spoken = self.protocols.spoken(method, path);
+        let spoken = self.protocols.detect(method, path);
         let tap = named(route, model, &spoken, ledger);
         if has_room {
             let known = Remembered { method: method.clone(), path: path.into(), route, model, spoken };
@@ -92,7 +92,7 @@ impl Profiler {
 }
 
 impl Observer for Profiler {
-    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<Tap> {
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader> {
         ledger.series.upstream = self.upstream;
         self.open(method, path, headers, ledger)
     }
@@ -109,7 +109,7 @@ impl Observer for Profiler {
     }
 
     fn closed(&self, mut ledger: Ledger) {
-        if ledger.series.upstream == Name::OTHER {
+        if ledger.series.upstream == LabelId::OTHER {
             // refused before it was classified
             ledger.series.upstream = self.upstream;
             ledger.series.model = self.labels.models.intern(NO_MODEL);

@@ -16,7 +16,7 @@ use http_body::Body;
 use tower::Service;
 
 use crate::metrics::{Counter, Counters};
-use crate::protocol::amend::{Added, Habit, Route, ask};
+use crate::protocol::amend::{AddedOption, CompletionsRoute, UsageStyle, amend_request};
 use crate::proxy::body::{MAX_GATHERED_BYTES, RequestBody, ResponseBody, ResponseRewrite, collect};
 use crate::proxy::error::Error;
 use crate::proxy::exchange::TrackedRequest;
@@ -85,7 +85,7 @@ where
 }
 
 /// Returns the route of a request that may be changed, by its head.
-fn eligible_route(request: &Request<RequestBody>) -> Option<Route> {
+fn eligible_route(request: &Request<RequestBody>) -> Option<CompletionsRoute> {
     let headers = request.headers();
     let is_plain = *request.method() == Method::POST
         && is_type(headers, "application/json")
@@ -93,7 +93,7 @@ fn eligible_route(request: &Request<RequestBody>) -> Option<Route> {
         && ![EXPECT, UPGRADE].iter().chain(&DIGESTS).any(|name| headers.contains_key(name));
     let is_small = !request.body().is_end_stream()
         && request.body().size_hint().exact().is_none_or(|length| length <= MAX_BODY_BYTES as u64);
-    if is_plain && is_small { Route::of(request.uri().path()) } else { None }
+    if is_plain && is_small { CompletionsRoute::of(request.uri().path()) } else { None }
 }
 
 fn is_type(headers: &HeaderMap, expected: &str) -> bool {
@@ -108,24 +108,24 @@ fn is_encoded(headers: &HeaderMap) -> bool {
 /// What is done with the response.
 #[derive(Clone, Copy)]
 enum Plan {
-    CutUsage(Habit),
-    LearnUsageStyle(Route),
+    CutUsage(UsageStyle),
+    LearnUsageStyle(CompletionsRoute),
     CutMetaInfo,
 }
 
-async fn amend<S>(mut inner: S, traits: Arc<UpstreamTraits>, tracked: TrackedRequest, route: Route) -> Answer
+async fn amend<S>(mut inner: S, traits: Arc<UpstreamTraits>, tracked: TrackedRequest, route: CompletionsRoute) -> Answer
 where
     S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error> + Send,
 {
     let context = tracked.in_flight.context.clone();
     let mut collected = collect(tracked, MAX_BODY_BYTES).await?;
     let body = collected.body();
-    let edit = body.as_ref().and_then(|body| ask(body, context.config.amend));
+    let edit = body.as_ref().and_then(|body| amend_request(body, context.config.amend));
     let plan = edit.as_ref().and_then(|edit| match (edit.added, traits.usage_style(route)) {
-        (Added::MetaInfo, _) => Some(Plan::CutMetaInfo),
-        (Added::Usage, None) => Some(Plan::LearnUsageStyle(route)),
-        (Added::Usage, Some(Habit::Unasked)) => None,
-        (Added::Usage, Some(style)) => Some(Plan::CutUsage(style)),
+        (AddedOption::MetaInfo, _) => Some(Plan::CutMetaInfo),
+        (AddedOption::Usage, None) => Some(Plan::LearnUsageStyle(route)),
+        (AddedOption::Usage, Some(UsageStyle::Unasked)) => None,
+        (AddedOption::Usage, Some(style)) => Some(Plan::CutUsage(style)),
     });
     if let (Some(body), Some(edit), Some(Plan::CutUsage(_) | Plan::CutMetaInfo)) = (&body, &edit, plan) {
         collected.replace_body(Bytes::from(edit.apply(body)));

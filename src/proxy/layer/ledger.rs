@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::ledger::{Event, Kind, Stage};
+use crate::ledger::{ExchangeKind, ObservedEvent, Stage};
 use crate::proxy::body::{RequestBody, ResponseBody};
 use crate::proxy::connection::SocketMeter;
 use crate::proxy::exchange::{ExchangeContext, ExchangeGuard, InFlight, TrackedRequest, server_timing};
@@ -67,7 +67,7 @@ where
         }
         if !is_multiplexed && let Some(before) = self.meter.last_closed().filter(|closed| *closed > began) {
             // pipelined: it came while the request before it was still being answered
-            in_flight.with(|ledger| ledger.observe(Stage::Queue, Event::Pipelined, began, before));
+            in_flight.with(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Pipelined, began, before));
         }
         let guard = Some(ExchangeGuard(in_flight.clone()));
         let accepts_trailers = self.context.respond_server_timing && server_timing::accepts_trailers(&request);
@@ -99,7 +99,9 @@ where
             Err(never) => match never {},
         };
         let Some(guard) = this.guard.take() else { return Poll::Ready(Ok(response)) };
-        if response.status() == http::StatusCode::SWITCHING_PROTOCOLS && guard.0.with(|ledger| ledger.kind) == Kind::Stream {
+        if response.status() == http::StatusCode::SWITCHING_PROTOCOLS
+            && guard.0.with(|ledger| ledger.kind) == ExchangeKind::Stream
+        {
             guard.0.detach(); // the splice has a guard of its own
             return Poll::Ready(Ok(response));
         }

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 
 use super::UpstreamContext;
 use super::h1_connection::H1Connection;
-use crate::ledger::{Event, Stage, Stamp};
+use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::proxy::body::{Drive, RequestBody, RequestBodyError};
 use crate::proxy::error::Error;
@@ -38,7 +38,7 @@ pub(crate) async fn exchange(
             Err((_, Some(unwritten))) if reused => {
                 // the upstream has just closed the idle connection: nothing was written, so nothing can happen twice
                 in_flight.context.counters.bump(Counter::UpstreamRetried);
-                in_flight.with(|ledger| ledger.observe(Stage::Unattributed, Event::Attempt, attempt, Stamp::now()));
+                in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                 attempt = Stamp::now();
                 request = *unwritten;
             }
@@ -50,7 +50,7 @@ pub(crate) async fn exchange(
 async fn connect(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Box<H1Connection>, Error> {
     let began = Stamp::now();
     let connected = super::connect(upstream, in_flight).await;
-    in_flight.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
+    in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
     let socket = connected?;
     in_flight.context.counters.bump(Counter::UpstreamConnected);
     H1Connection::open(socket, &in_flight.context.config, upstream.pool.clone()).await

@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 
 use super::UpstreamContext;
 use super::h1::{expired, explain, response_deadline};
-use crate::ledger::{Event, Stage, Stamp};
+use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::proxy::body::RequestBody;
 use crate::proxy::connection::{LazyDeadline, MeteredSocket, SocketMeter};
@@ -51,7 +51,8 @@ impl H2Connection {
                     Some(unwritten) if reused && may_retry => {
                         may_retry = false;
                         in_flight.context.counters.bump(Counter::UpstreamRetried);
-                        in_flight.with(|ledger| ledger.observe(Stage::Unattributed, Event::Attempt, attempt, Stamp::now()));
+                        in_flight
+                            .with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                         attempt = Stamp::now();
                         self.sender.lock().await.take();
                         request = unwritten;
@@ -82,7 +83,7 @@ impl H2Connection {
         }
         let began = Stamp::now();
         let connected = super::connect(upstream, in_flight).await;
-        in_flight.with(|ledger| ledger.observe(Stage::Unattributed, Event::Connect, began, Stamp::now()));
+        in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
         let socket = connected?;
         in_flight.context.counters.bump(Counter::UpstreamConnected);
         let io = TokioIo::new(MeteredSocket::upstream(socket, Arc::new(SocketMeter::default())));

@@ -2,25 +2,25 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use crate::protocol::amend::{Habit, Route};
+use crate::protocol::amend::{CompletionsRoute, UsageStyle};
 
 /// What is known of the upstream. One per worker.
 #[derive(Debug, Default)]
-pub(crate) struct UpstreamTraits([AtomicU8; Route::COUNT]);
+pub(crate) struct UpstreamTraits([AtomicU8; CompletionsRoute::COUNT]);
 
 impl UpstreamTraits {
     /// How streams of `route` report usage; `None` until a stream was seen that had not been asked for usage.
-    pub(crate) fn usage_style(&self, route: Route) -> Option<Habit> {
+    pub(crate) fn usage_style(&self, route: CompletionsRoute) -> Option<UsageStyle> {
         match self.0.get(route.index())?.load(Relaxed) {
-            1 => Some(Habit::Plain),
-            2 => Some(Habit::Marked),
-            3 => Some(Habit::Unasked),
+            1 => Some(UsageStyle::Plain),
+            2 => Some(UsageStyle::Marked),
+            3 => Some(UsageStyle::Unasked),
             _ => None,
         }
     }
 
     /// Remembers how streams of `route` report usage.
-    pub(crate) fn learn_usage_style(&self, route: Route, style: Habit) {
+    pub(crate) fn learn_usage_style(&self, route: CompletionsRoute, style: UsageStyle) {
         tracing::debug!(?route, ?style, "learnt how the upstream's streams report usage");
         if let Some(known) = self.0.get(route.index()) {
             known.store(style as u8 + 1, Relaxed);

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::UpstreamContext;
 use super::h1_connection::H1Connection;
-use crate::ledger::{Kind, Outcome, Stamp};
+use crate::ledger::{ExchangeKind, Outcome, Stamp};
 use crate::proxy::body::Drive;
 use crate::proxy::connection::LazyDeadline;
 use crate::proxy::exchange::InFlight;
@@ -37,7 +37,7 @@ pub(crate) fn splice(
     in_flight: Arc<InFlight>,
 ) {
     let mut upstream = hyper::upgrade::on(response);
-    in_flight.with(|ledger| ledger.kind = Kind::Stream);
+    in_flight.with(|ledger| ledger.kind = ExchangeKind::Stream);
     let guard = SpliceGuard(in_flight.clone());
     let meters = [in_flight.meter.clone(), connection.meter.clone()];
     context.tasks.spawn(async move {

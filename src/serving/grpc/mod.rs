@@ -27,7 +27,7 @@ use super::rest::pages::{EXTENSIONS, NAME, PLATFORM, axes};
 use super::router::Shared;
 use super::timing::{EXECUTOR, SERVER_TIMING, server_timing};
 use crate::ledger::Stamp;
-use crate::protocol::Raw;
+use crate::protocol::BytesCodec;
 use lapwing_engine::tensor::Port;
 
 const STATUS: &str = "grpc-status";
@@ -78,7 +78,7 @@ async fn call(shared: Shared, method: Method, request: Request) -> Response {
     });
     let mut accepted = EnabledCompressionEncodings::default();
     accepted.enable(CompressionEncoding::Gzip);
-    let mut grpc = Grpc::new(Raw)
+    let mut grpc = Grpc::new(BytesCodec)
         .apply_compression_config(accepted, EnabledCompressionEncodings::default())
         .apply_max_message_size_config(Some(max_body), None);
     let too_slow = async {

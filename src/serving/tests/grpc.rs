@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 
 use super::against;
 use super::fake::{Does, adder, fake, le, only};
-use crate::protocol::Raw;
+use crate::protocol::BytesCodec;
 use crate::serving::Limits;
 use crate::serving::grpc::messages::*;
 use crate::settings::Size;
@@ -29,7 +29,7 @@ async fn call<R: Message + Default>(
     let mut grpc = tonic::client::Grpc::new(channel.clone());
     grpc.ready().await.unwrap();
     let path = format!("/inference.GRPCInferenceService/{method}").parse().unwrap();
-    let response = grpc.unary(request.map(Bytes::from), path, Raw).await?;
+    let response = grpc.unary(request.map(Bytes::from), path, BytesCodec).await?;
     Ok(response.map(|body| R::decode(body).unwrap()))
 }
 

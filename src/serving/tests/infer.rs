@@ -5,7 +5,7 @@ use serde_json::json;
 use super::against;
 use super::fake::{Does, STAGES, adder, fake, le, only};
 use crate::attribution::{Rules, server_timing};
-use crate::ledger::{Ledger, Place, Stage, Stamp};
+use crate::ledger::{Ledger, ReportPlace, Stage, Stamp};
 use crate::serving::Limits;
 
 const X: &str = r#"{"inputs":[{"name":"x","shape":[2,2],"datatype":"FP32","data":[[1,2.5],[-3,0.1]]}]}"#;
@@ -100,7 +100,7 @@ async fn the_answer_names_its_executor_and_lapwings_own_reader_reads_its_stages(
             "batch_tokens": 32, "batch_flops": 96, "batch_useful_flops": 70, "padding_waste": 0.25});
         assert_eq!(got.json()["parameters"], expected);
         let mut ledger = Ledger::open(Stamp::now(), 0);
-        assert_eq!(server_timing::report(&got.headers, &Rules::default(), Place::Head, &mut ledger), 0);
+        assert_eq!(server_timing::report(&got.headers, &Rules::default(), ReportPlace::Head, &mut ledger), 0);
         let read: Vec<_> = ledger.reports.iter().map(|r| (r.stage, r.duration_ns)).collect();
         let stages: Vec<_> = read.iter().map(|(stage, _)| *stage).collect();
         assert_eq!(stages, [Stage::Preprocessing, Stage::Queue, Stage::Forward, Stage::Postprocessing]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::against;
 use super::fake::{Does, fake, standing};
-use crate::metrics::defs::Kind;
+use crate::metrics::defs::MetricKind;
 use crate::serving::{FAMILIES, Limits};
 use lapwing_engine::service::{CallError, Reason};
 
@@ -60,8 +60,8 @@ async fn each_request_is_counted_once_by_how_it_ended() {
 fn docs_have_a_row_for_each_family_and_no_other() {
     let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/ENGINE.md")).unwrap();
     let written: BTreeSet<&str> = docs.lines().filter(|l| l.starts_with("| `lapwing_engine_")).collect();
-    let row = |f: &crate::metrics::defs::Family| {
-        let suffix = if f.kind == Kind::Counter { "_total" } else { "" };
+    let row = |f: &crate::metrics::defs::MetricFamily| {
+        let suffix = if f.kind == MetricKind::Counter { "_total" } else { "" };
         let labels = f.labels.iter().map(|l| format!("`{l}`")).collect::<Vec<_>>().join(", ");
         format!("| `{}{suffix}` | {} | {labels} | {} |", f.name, f.kind.name(), f.help)
     };

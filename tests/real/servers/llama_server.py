@@ -1,15 +1,15 @@
 """llama.cpp's server on loopback: OpenAI's API, server-sent events, `timings`, /metrics.
 
-usage: llama_server.py MODEL.gguf PORT      in .venv-llama; it has no call that stops it, so it ends with its process
+Runs in .venv-llama. The server has no call that stops it, so it ends with its process.
 """
 
-import sys
+import argparse
 import threading
-
-import xllamacpp
 
 
 def main(model, port):
+    import xllamacpp  # after the arguments: --help needs the standard library only
+
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.model_alias = {"tiny"}
@@ -28,4 +28,8 @@ def main(model, port):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", metavar="MODEL.gguf")
+    parser.add_argument("port", type=int, metavar="PORT")
+    options = parser.parse_args()
+    main(options.model, options.port)

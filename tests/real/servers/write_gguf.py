@@ -1,12 +1,22 @@
 """Writes a model for llama.cpp: a llama of four layers with random weights, 14 MB. What it says is noise; what it costs is real.
 
-usage: write_gguf.py FILE      in .venv-llama
+Runs in .venv-llama.
 """
 
-import sys
+import argparse
 
-import gguf
-import numpy as np
+
+def command_line():
+    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="FILE", help="where the model is written")
+    return parser.parse_args()
+
+
+OPTIONS = command_line() if __name__ == "__main__" else None
+
+import gguf  # noqa: E402
+import numpy as np  # noqa: E402
 
 VOCABULARY, WIDTH, INNER, LAYERS, HEADS = 512, 256, 688, 4, 4
 TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
@@ -76,4 +86,4 @@ def main(path):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(OPTIONS.file)

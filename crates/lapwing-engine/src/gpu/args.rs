@@ -1,88 +1,88 @@
-//! What a kernel is given: the fields of its structure in kernels/args.cu, in that order. Memory is named by region and offset
-//! until a program is bound to a device's memory.
+//! Kernel arguments: the fields of a kernel's parameter struct in kernels/args.cu, in the same order. Memory is named
+//! by region and offset until a program is bound to a device's memory.
 
 use super::layout::Kind;
 
-/// A piece of memory that a program uses.
+/// A memory region that a program uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Region {
-    /// The model's numbers.
+    /// The model's weights.
     Weights,
-    /// What nodes make, and what they need for themselves.
+    /// The nodes' results, and their scratch.
     Arena,
     /// The batch's header, then its inputs.
     Inputs,
     /// The batch's outputs.
     Outputs,
-    /// The words by which the host is told: see [`Control`].
+    /// Words in host memory through which the device reports to the host: see [`Control`].
     Control,
-    /// The word in which blocks that are done are counted.
+    /// The counter of finished thread blocks.
     Counter,
 }
 
-/// Words of [`Region::Control`].
+/// The layout of [`Region::Control`], in words.
 #[derive(Debug)]
 pub struct Control;
 
 impl Control {
-    /// 1 when the last kernel is done.
+    /// Set to 1 when the last kernel is done.
     pub const FLAG: usize = 0;
-    /// Four words of an id that a table does not have: 1 + node, table, row, id.
+    /// Four words that describe an id outside of its table: 1 + node, table, row, id.
     pub const FAULT: usize = 16;
-    /// So many words there are.
+    /// Total number of words.
     pub const WORDS: usize = 32;
 }
 
-/// A place in a region, in bytes.
+/// A location in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// Which memory.
+    /// The region.
     pub region: Region,
-    /// From its beginning.
+    /// Bytes from its beginning.
     pub offset: usize,
 }
 
 impl Address {
-    /// A place.
+    /// A location.
     #[must_use]
     pub const fn new(region: Region, offset: usize) -> Self {
         Self { region, offset }
     }
 }
 
-/// A matrix in memory.
+/// A matrix in device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mat {
-    /// Where it begins.
+pub struct MatrixRef {
+    /// Its first element.
     pub at: Address,
-    /// Elements from row to row.
+    /// Elements from one row to the next.
     pub stride: usize,
-    /// What they are.
+    /// The type of its elements.
     pub kind: Kind,
 }
 
-/// One field of a structure.
+/// One field of a parameter struct.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Field {
+pub enum ArgField {
     /// 8 bytes; `None` is null.
     Pointer(Option<Address>),
     /// 4 bytes.
     I32(i32),
     /// 4 bytes.
     F32(f32),
-    /// Two pointers: those of the last kernel, or null.
+    /// Two pointers (control words and block counter): set for the last kernel, else null.
     Tail,
 }
 
-/// A structure's fields.
+/// The fields of a parameter struct.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Args {
-    fields: Vec<Field>,
+pub struct KernelArgs {
+    fields: Vec<ArgField>,
 }
 
-/// Where regions begin on a device; addresses as the device sees them.
+/// The base addresses of the regions, as the device sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bases {
+pub struct BaseAddresses {
     /// Of [`Region::Weights`].
     pub weights: u64,
     /// Of [`Region::Arena`].
@@ -97,8 +97,8 @@ pub struct Bases {
     pub counter: u64,
 }
 
-impl Bases {
-    /// The address of a place.
+impl BaseAddresses {
+    /// The device address of a location.
     #[must_use]
     pub const fn at(&self, address: Address) -> u64 {
         let base = match address.region {
@@ -113,70 +113,70 @@ impl Bases {
     }
 }
 
-impl Args {
+impl KernelArgs {
     /// The fields.
     #[must_use]
-    pub fn fields(&self) -> &[Field] {
+    pub fn fields(&self) -> &[ArgField] {
         &self.fields
     }
 
-    /// A pointer.
+    /// Adds a pointer.
     #[must_use]
     pub fn pointer(mut self, address: Option<Address>) -> Self {
-        self.fields.push(Field::Pointer(address));
+        self.fields.push(ArgField::Pointer(address));
         self
     }
 
-    /// A matrix, or none.
+    /// Adds a matrix (pointer, stride and type), or a null matrix.
     #[must_use]
-    pub fn mat(self, mat: Option<Mat>) -> Self {
+    pub fn mat(self, mat: Option<MatrixRef>) -> Self {
         let (stride, kind) = mat.map_or((0, 0), |mat| (mat.stride, mat.kind as i32));
         self.pointer(mat.map(|mat| mat.at)).int(stride).whole(kind)
     }
 
-    /// How many rows there are: `which` word of the header, or a number.
+    /// Adds the number of rows: read from word `which` of the header, or `fixed`.
     #[must_use]
     pub fn rows(self, header: Option<Address>, which: usize, fixed: usize) -> Self {
         self.pointer(header).int(which).int(fixed)
     }
 
-    /// A number; one beyond 2³¹ is none that a kernel can count to, and was refused before.
+    /// Adds an integer. Values of 2³¹ and above never occur: such plans were rejected before.
     #[must_use]
     pub fn int(self, number: usize) -> Self {
         self.whole(i32::try_from(number).unwrap_or(i32::MAX))
     }
 
-    /// A number that may be below zero.
+    /// Adds a signed integer.
     #[must_use]
     pub fn whole(mut self, number: i32) -> Self {
-        self.fields.push(Field::I32(number));
+        self.fields.push(ArgField::I32(number));
         self
     }
 
-    /// A number that is none of these.
+    /// Adds a float.
     #[must_use]
     pub fn float(mut self, number: f32) -> Self {
-        self.fields.push(Field::F32(number));
+        self.fields.push(ArgField::F32(number));
         self
     }
 
-    /// The pointers of the last kernel.
+    /// Adds the pointers of the last kernel.
     #[must_use]
     pub fn tail(mut self) -> Self {
-        self.fields.push(Field::Tail);
+        self.fields.push(ArgField::Tail);
         self
     }
 
-    /// The structure's bytes; `is_last` where this is the kernel that tells the host.
+    /// Serialises the struct; `is_last` for the kernel that notifies the host.
     #[must_use]
-    pub fn bytes(&self, bases: &Bases, is_last: bool) -> Vec<u8> {
+    pub fn bytes(&self, bases: &BaseAddresses, is_last: bool) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(8 * self.fields.len());
         for field in &self.fields {
             match *field {
-                Field::Pointer(address) => wide(&mut bytes, address.map_or(0, |address| bases.at(address))),
-                Field::I32(number) => bytes.extend(number.to_le_bytes()),
-                Field::F32(number) => bytes.extend(number.to_le_bytes()),
-                Field::Tail => {
+                ArgField::Pointer(address) => wide(&mut bytes, address.map_or(0, |address| bases.at(address))),
+                ArgField::I32(number) => bytes.extend(number.to_le_bytes()),
+                ArgField::F32(number) => bytes.extend(number.to_le_bytes()),
+                ArgField::Tail => {
                     let flag = Address::new(Region::Control, 4 * Control::FLAG);
                     let counter = Address::new(Region::Counter, 0);
                     for address in [flag, counter] {
@@ -190,7 +190,7 @@ impl Args {
     }
 }
 
-/// Eight bytes, at a multiple of eight.
+/// Appends eight bytes, aligned to eight.
 fn wide(bytes: &mut Vec<u8>, word: u64) {
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     bytes.extend(word.to_le_bytes());

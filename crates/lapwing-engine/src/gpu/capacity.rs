@@ -1,21 +1,21 @@
-//! The sizes for which programs are made: a batch runs with the program of the next larger one, which costs it a few blocks
-//! that end at once.
+//! The batch sizes for which programs are compiled. A batch runs with the program of the next larger size; the surplus
+//! thread blocks exit at once.
 
 use crate::plan::{Rows, Size};
 
-/// How large a batch may be that a program takes.
+/// The largest batch that a program accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Capacity {
     /// Sequences; in a model without, rows.
     pub batch: usize,
-    /// Tokens of all of them.
+    /// Tokens in total.
     pub tokens: usize,
-    /// Whether batches have exactly this size, so that kernels need no header.
+    /// Whether the batch always has exactly this size, so that kernels need no header.
     pub is_exact: bool,
 }
 
 impl Capacity {
-    /// The least that holds a batch of this size.
+    /// The smallest capacity that holds a batch of this size.
     #[must_use]
     pub const fn holding(size: Size) -> Self {
         Self { batch: step(size.batch), tokens: step(size.tokens), is_exact: false }
@@ -27,7 +27,7 @@ impl Capacity {
         Self { batch: size.batch, tokens: size.tokens, is_exact: true }
     }
 
-    /// How many rows such values have at most.
+    /// The most rows that a value can have.
     #[must_use]
     pub const fn rows(&self, rows: Rows) -> usize {
         match rows {
@@ -37,7 +37,7 @@ impl Capacity {
     }
 }
 
-/// The next step of 1, 2, 4, 8, 16, 32, 48, 64, 96, 128 …: never more than half again as large above 32.
+/// Rounds up to the next step of 1, 2, 4, 8, 16, 32, 48, 64, 96, 128 …: above 32 at most half as large again.
 const fn step(count: usize) -> usize {
     let above = count.next_power_of_two();
     let between = above / 4 * 3;

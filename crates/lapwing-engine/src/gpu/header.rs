@@ -1,9 +1,10 @@
-//! A batch's header, as kernels read it (enum Header in kernels/args.cu): how large the batch is, and where sequences begin.
+//! The header of a batch, as kernels read it (enum Header in kernels/args.cu): the batch's size, and where its
+//! sequences begin.
 
 use super::Capacity;
 use super::lower::{HEADER_WORDS, QUERIES};
 
-/// The header's words for sequences that begin at `offsets` (and end where the last of these stands), in batches up to
+/// Writes the header's words for sequences that begin at `offsets` (the last offset is the end), in batches up to
 /// `capacity`.
 pub fn write(capacity: Capacity, offsets: &[usize], words: &mut Vec<i32>) {
     let word = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);

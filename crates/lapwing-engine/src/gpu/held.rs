@@ -4,7 +4,7 @@
 
 use super::executor::Executor;
 use super::layout::Kind;
-use super::lower::{Prepared, Program, Step};
+use super::lower::{PreparedPlan, Program, Step};
 use super::{Precision, Refused};
 
 use crate::plan::{Cost, Node, Op, Plan, Size, Total, ValueId, WeightId, Widths};
@@ -27,7 +27,7 @@ pub struct Account {
 /// A plan's numbers on a device.
 struct Held<'a> {
     plan: &'a Plan,
-    prepared: &'a Prepared,
+    prepared: &'a PreparedPlan,
 }
 
 impl Widths for Held<'_> {
@@ -36,14 +36,14 @@ impl Widths for Held<'_> {
     }
 
     fn weight(&self, node: &Node, id: WeightId) -> (usize, usize) {
-        let book = &self.prepared.book;
+        let weights = &self.prepared.weights;
         match &node.op {
-            Op::Gemm { weight, .. } if *weight == id => match book.product(id) {
+            Op::Gemm { weight, .. } if *weight == id => match weights.product(id) {
                 Some(Kind::S8) => (1, 4),
                 kind => (kind.map_or(4, Kind::bytes), 0),
             },
             Op::Embed { tables, .. } if tables.iter().any(|(table, _)| *table == id) => {
-                (book.table(id).map_or(4, Kind::bytes), 0)
+                (weights.table(id).map_or(4, Kind::bytes), 0)
             }
             _ => Widths::weight(self.plan, node, id),
         }
@@ -53,25 +53,25 @@ impl Widths for Held<'_> {
 impl Account {
     /// Of a plan whose program for batches of `size` is known.
     #[must_use]
-    pub fn of(plan: &Plan, prepared: &Prepared, program: &Program, precision: &Precision, size: Size) -> Self {
+    pub fn of(plan: &Plan, prepared: &PreparedPlan, program: &Program, precision: &Precision, size: Size) -> Self {
         let held = Held { plan, prepared };
         let node =
             |(at, node): (usize, &Node)| (multiplies_in(node, at, prepared, program, precision), plan.cost_in(node, size, &held));
         Self {
             nodes: plan.nodes.iter().enumerate().map(node).collect(),
             total: plan.total_in(size, &held),
-            weight_bytes: prepared.book.bytes(),
-            arena_bytes: program.places.arena_bytes(),
+            weight_bytes: prepared.weights.bytes(),
+            arena_bytes: program.layout.arena_bytes(),
             kernels: program.steps.len(),
         }
     }
 }
 
 /// In what a node multiplies; single precision where it does not.
-fn multiplies_in(node: &Node, at: usize, prepared: &Prepared, program: &Program, precision: &Precision) -> crate::Precision {
+fn multiplies_in(node: &Node, at: usize, prepared: &PreparedPlan, program: &Program, precision: &Precision) -> crate::Precision {
     match &node.op {
         // by what its numbers are: that a few rows are multiplied without tensor cores is the kernel's own choice
-        Op::Gemm { weight, .. } => match prepared.book.product(*weight) {
+        Op::Gemm { weight, .. } => match prepared.weights.product(*weight) {
             Some(Kind::S8) => crate::Precision::Int8,
             Some(Kind::F16) => crate::Precision::Fp16,
             _ if precision.is_tf32() => crate::Precision::Tf32,
@@ -107,7 +107,7 @@ mod tests {
 
     fn account(name: &str, precision: &Precision, size: Size) -> (Plan, Account) {
         let (_, plan) = plans(name);
-        let mut prepared = Prepared::new(&plan, precision, &Target::ASSUMED).unwrap();
+        let mut prepared = PreparedPlan::new(&plan, precision, &Target::ASSUMED).unwrap();
         let (capacity, all) = (route::capacity(&plan, size), vec![true; plan.outputs.len()]);
         let program = route::program(&mut prepared, &plan, capacity, &all, &Target::ASSUMED).unwrap();
         let account = Account::of(&plan, &prepared, &program, precision, size);

@@ -1,5 +1,5 @@
-//! The kernels that there are: their names, in which module each is, and what a launch of each must have. Sources are in
-//! kernels/, and what they were compiled to in kernels/ptx/. What is said of them here is said in their sources too.
+//! The table of kernels: names, modules, and launch parameters. Sources are in kernels/, their compiled PTX in
+//! kernels/ptx/. The same parameters are documented in the sources, and a test compares them.
 
 use super::layout::Kind;
 
@@ -8,11 +8,11 @@ use super::layout::Kind;
 pub struct Kernel {
     /// Its name in the module.
     pub name: &'static str,
-    /// The module: the name of its source.
+    /// Its module, which is the name of its source file.
     pub module: &'static str,
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u32,
-    /// Bytes of shared memory that a block has, besides what a launch adds.
+    /// Shared memory per block in bytes, besides what a launch adds.
     pub shared: u32,
 }
 
@@ -20,16 +20,16 @@ const fn kernel(module: &'static str, name: &'static str, threads: u32, shared: 
     Kernel { name, module, threads, shared }
 }
 
-/// A tile of a product of many rows.
+/// A tile of a tiled product.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tile {
-    /// What computes it.
+    /// Its kernel.
     pub kernel: Kernel,
     /// Its rows.
     pub rows: usize,
     /// Its columns.
     pub columns: usize,
-    /// How fast it is beside the largest one, where all blocks have work: of 100.
+    /// Its relative speed when all multiprocessors are busy, in percent of the largest tile.
     pub worth: usize,
 }
 
@@ -45,12 +45,12 @@ const fn tile(
     Tile { kernel: kernel(module, name, threads, shared), rows, columns, worth }
 }
 
-/// Columns of a head at most.
+/// The widest supported head, in columns.
 pub const WIDEST_HEAD: usize = 256;
-/// Rows wider than this are normed by a block each, not by a warp.
+/// The widest row that one warp normalises; wider rows get a block each.
 pub const WIDEST_OF_A_WARP: usize = 1024;
 
-/// `attention.cu`: any heads.
+/// `attention.cu`: heads of any size.
 pub static ATTENTION: Kernel = kernel("attention", "attention_f32", 256, 35_840);
 /// `norm.cu`
 pub static LAYER_NORM: Kernel = kernel("norm", "layer_norm", 128, 0);
@@ -72,7 +72,7 @@ pub static MEAN_POOL: Kernel = kernel("rows", "mean_pool", 512, 4 * (16 * 128 + 
 pub static CUM_SUM: Kernel = kernel("rows", "cum_sum", 512, 4 * 512);
 /// `embed.cu`
 pub static EMBED: Kernel = kernel("embed", "embed", 128, 0);
-/// `map.cu`: no row is folded.
+/// `map.cu`: programs without row folds.
 pub static MAP_FLAT: Kernel = kernel("map", "map_flat", 256, 0);
 /// `map.cu`: a block for each row.
 pub static MAP_ROWS: Kernel = kernel("map", "map_rows", 256, 0);
@@ -81,7 +81,7 @@ pub static COPY: Kernel = kernel("moves", "copy_columns", 256, 0);
 /// `moves.cu`
 pub static QUANTIZE: Kernel = kernel("moves", "quantize_rows", 128, 0);
 
-/// Bytes of shared memory that attention by `kernel` needs for values of so many columns a head, besides what it always needs.
+/// Additional shared memory in bytes of the attention kernel for values of `head_out` columns per head.
 #[must_use]
 pub fn attention_shared(kernel: &Kernel, head_out: usize) -> u32 {
     let columns = head_out.next_multiple_of(32);
@@ -94,7 +94,7 @@ static ATTENTION_F16: [(usize, Kernel); 3] = [
     (128, kernel("attention_mma", "attention_f16_128", 128, 66_048)),
 ];
 
-/// `gemv.cu`: products of few rows, by the kind of the weight and by how many rows there may be.
+/// `gemv.cu`: products of few rows, by the weight's element type and the most rows.
 static GEMV: [(Kind, [(usize, Kernel); 4]); 3] = [
     (
         Kind::F32,
@@ -125,7 +125,7 @@ static GEMV: [(Kind, [(usize, Kernel); 4]); 3] = [
     ),
 ];
 
-/// `gemm_f32.cu`: true single precision.
+/// `gemm_f32.cu`: full single precision.
 static GEMM_F32: [Tile; 3] = [
     tile("gemm_f32", "gemm_f32_128x128", 128, 128, 256, 49_152, 100),
     tile("gemm_f32", "gemm_f32_64x64", 64, 64, 128, 32_768, 85),
@@ -146,26 +146,26 @@ const fn mma(names: [&'static str; 4]) -> [Tile; 4] {
     ]
 }
 
-/// The kernel of a product of so few rows; at most 8.
+/// The kernel of a product of few rows; at most 8.
 #[must_use]
 pub fn gemv(kind: Kind, rows: usize) -> &'static Kernel {
     let (_, kernels) = GEMV.iter().find(|(other, _)| *other == kind).unwrap_or(&GEMV[0]);
     kernels.iter().find(|(most, _)| rows <= *most).map_or(&kernels[3].1, |(_, kernel)| kernel)
 }
 
-/// Columns that a block of such a kernel has whose columns have `split` warps each.
+/// Columns per block of a gemv kernel with `split` warps per column.
 #[must_use]
 pub const fn gemv_columns(rows: usize, split: usize) -> usize {
     8 / split * if rows <= 2 { 1 } else { 2 }
 }
 
-/// Columns that a block has which folds tokens.
+/// Columns per block of the kernels that fold tokens.
 #[must_use]
 pub fn pool_columns(kernel: &Kernel) -> usize {
     if kernel.name == CUM_SUM.name { 32 } else { 128 }
 }
 
-/// The tiles of a product, the largest first.
+/// The tiles of a product, largest first.
 #[must_use]
 pub const fn tiles(kind: Kind, is_tf32: bool) -> &'static [Tile] {
     match kind {
@@ -176,13 +176,13 @@ pub const fn tiles(kind: Kind, is_tf32: bool) -> &'static [Tile] {
     }
 }
 
-/// The kernel of attention over half-precision heads of so many columns; `None` above 128.
+/// The fp16 attention kernel for heads of so many columns; `None` above 128.
 #[must_use]
 pub fn attention_f16(head: usize) -> Option<&'static Kernel> {
     ATTENTION_F16.iter().find(|(most, _)| head <= *most).map(|(_, kernel)| kernel)
 }
 
-/// Every kernel that programs are made of.
+/// All kernels that programs use.
 pub fn all() -> impl Iterator<Item = &'static Kernel> {
     let gemv = GEMV.iter().flat_map(|(_, kernels)| kernels).map(|(_, kernel)| kernel);
     let tiles = [&GEMM_F32[..], &GEMM_TF32, &GEMM_F16, &GEMM_S8].into_iter().flatten().map(|tile| &tile.kernel);

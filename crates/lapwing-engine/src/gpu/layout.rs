@@ -1,11 +1,11 @@
-//! How a plan's values are stored on a device: in what kind of number, how far rows lie apart, and in which memory.
+//! How a plan's values are stored on a device: element type, row stride, and location.
 //!
-//! A row that is wider than one number begins at a multiple of 8 numbers, so that kernels can read 16 bytes at a time.
+//! Rows of more than one element are aligned to 8 elements, so that kernels can read 16 bytes at a time.
 
 use super::Precision;
 use crate::plan::{Op, Plan, Type, Value, ValueId};
 
-/// What a matrix's elements are, as kernels number them.
+/// The type of a matrix's elements, with the number that kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(i32)]
 pub enum Kind {
@@ -13,13 +13,13 @@ pub enum Kind {
     F32 = 0,
     /// Half precision.
     F16 = 1,
-    /// Signed, 64 bits.
+    /// 64-bit signed integers.
     I64 = 2,
-    /// Signed, 32 bits.
+    /// 32-bit signed integers.
     I32 = 3,
-    /// A byte, not 0 for true.
+    /// Booleans: a byte, not 0 for true.
     U8 = 4,
-    /// Signed, 8 bits.
+    /// 8-bit signed integers.
     S8 = 5,
 }
 
@@ -45,69 +45,69 @@ impl Kind {
     }
 }
 
-/// In which memory a value lies.
+/// Where a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
-    /// Among what the batch brings, at this place.
+pub enum ValueLocation {
+    /// The input with this index.
     Input(usize),
-    /// Among what it is asked for: the first place, if there are several.
+    /// The output with this index; the first such index if several outputs name it.
     Output(usize),
-    /// In the block that all between shares.
+    /// The arena, which all intermediate values share.
     Arena,
 }
 
-/// How one value is stored.
+/// How a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredValue {
     /// Where.
-    pub home: Home,
-    /// As what.
+    pub location: ValueLocation,
+    /// Its element type.
     pub kind: Kind,
     /// Elements from one row to the next.
     pub stride: usize,
 }
 
-impl Stored {
-    /// Bytes of so many rows, at a multiple of 256.
+impl StoredValue {
+    /// Size in bytes of so many rows, rounded up to a multiple of 256.
     #[must_use]
     pub const fn bytes(&self, rows: usize) -> usize {
         (rows * self.stride * self.kind.bytes()).next_multiple_of(256)
     }
 }
 
-/// Rows that are wider than one number begin at multiples of so many.
+/// Row alignment in elements, for rows of more than one element.
 pub const ALIGNED: usize = 8;
 
-/// Elements from one row of this width to the next.
+/// The row stride of rows of this width, in elements.
 #[must_use]
 pub const fn stride(width: usize) -> usize {
     if width == 1 { 1 } else { width.next_multiple_of(ALIGNED) }
 }
 
-/// How each value of a plan is stored. Outputs are float32, and inputs what they are; what lies between, and what products read
-/// of the inputs, is half precision where the precision says so, but for columns (masks, counts), which may be beyond its range, and for what maps and folds
-/// make that no product reads.
+/// The storage of each value of a plan. Outputs are float32, and inputs keep their type. Intermediate values, and
+/// inputs of products, are half precision if the precision says so. Exceptions are single columns (masks, counts),
+/// which may exceed its range, and results of maps and folds that no product reads.
 #[must_use]
-pub fn stored(plan: &Plan, precision: &Precision) -> Vec<Stored> {
-    let mut homes = vec![Home::Arena; plan.values.len()];
+pub fn stored(plan: &Plan, precision: &Precision) -> Vec<StoredValue> {
+    let mut homes = vec![ValueLocation::Arena; plan.values.len()];
     for (at, port) in plan.outputs.iter().enumerate().rev() {
-        homes[port.value.0] = Home::Output(at);
+        homes[port.value.0] = ValueLocation::Output(at);
     }
     for (at, port) in plan.inputs.iter().enumerate() {
-        homes[port.value.0] = Home::Input(at);
+        homes[port.value.0] = ValueLocation::Input(at);
     }
     let halves = if precision.is_half() { halves(plan) } else { vec![false; plan.values.len()] };
     let of = |(at, value): (usize, &Value)| {
         let kind = match homes[at] {
-            Home::Arena | Home::Input(_) if halves[at] && value.kind == Type::F32 => Kind::F16,
+            ValueLocation::Arena | ValueLocation::Input(_) if halves[at] && value.kind == Type::F32 => Kind::F16,
             _ => Kind::of(value.kind),
         };
-        Stored { home: homes[at], kind, stride: stride(value.width) }
+        StoredValue { location: homes[at], kind, stride: stride(value.width) }
     };
     plan.values.iter().enumerate().map(of).collect()
 }
 
-/// Which values are made by, or for, products and attention.
+/// Which values are computed or read by products and attention.
 fn halves(plan: &Plan) -> Vec<bool> {
     let mut halves = vec![false; plan.values.len()];
     let mut put = |id: ValueId| halves[id.0] = plan.value(id).width > 1;

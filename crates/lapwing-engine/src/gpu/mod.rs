@@ -1,8 +1,9 @@
-//! Runs plans on a GPU. A plan is lowered (`lower`) to launches of our own kernels (`kernels/`, compiled beforehand and part of
-//! the binary), its numbers are put into a device's memory (`weights`, `device`), and each size of batch becomes one CUDA graph
-//! that a request launches (`executor`). A plan runs wholly on the device or not at all.
+//! Runs plans on a GPU. A plan is lowered (`lower`) to launches of our own kernels (`kernels/`, compiled in advance to
+//! PTX that is part of the binary), its weights are uploaded to the device's memory (`weights`, `device`), and each
+//! batch size becomes one CUDA graph that a request launches (`executor`). A plan runs entirely on the device or not at
+//! all.
 //!
-//! `unsafe` is in `device`, where the driver asks for it, and where `executor` hands it addresses.
+//! `unsafe` is used in `device`, for calls of the driver, and in `executor`, where addresses are passed to it.
 
 pub mod args;
 mod capacity;
@@ -21,36 +22,36 @@ pub mod weights;
 mod wish;
 
 pub use capacity::Capacity;
-pub use executor::{Executor, Gemm, GpuError, LIBRARY, Piece, Pieces, State, Times};
+pub use executor::{DeviceTimes, Executor, GemmPolicy, GpuError, LIBRARY, RunTimings, State, StepTiming};
 pub use held::Account;
 pub use precision::Precision;
 pub use wish::{Wish, fallback};
 
-/// What a program is made for.
+/// The device properties that a program is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub processors: usize,
-    /// Shared memory that a block may ask for, in bytes.
+    /// The most shared memory per block, in bytes.
     pub shared_bytes: usize,
-    /// Whether products may be cublasLt's.
+    /// Whether products may use cublasLt.
     pub has_cublaslt: bool,
 }
 
 impl Target {
-    /// What is assumed where no device is there: the processors of an H100 or H200, and the least shared memory of any device
-    /// that is taken.
+    /// The target assumed without a device: the multiprocessors of an H100 or H200, and the least shared memory of any
+    /// supported device.
     pub const ASSUMED: Self = Self { processors: 132, shared_bytes: 99 << 10, has_cublaslt: false };
 }
 
-/// A node that no kernel does.
+/// A node that no kernel supports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{node} ({operator}): {reason}")]
 pub struct Refused {
     /// Its name.
     pub node: String,
-    /// What it does.
+    /// Its operator.
     pub operator: String,
-    /// Why not.
+    /// Why it is not supported.
     pub reason: String,
 }

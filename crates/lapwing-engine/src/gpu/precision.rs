@@ -1,21 +1,22 @@
-//! In what numbers a device multiplies. It is never chosen but by who asks for it.
+//! The precision of products on a GPU. It is always the configured one.
 
 use crate::cpu;
 use crate::cpu::gemm::int8::RowQuant;
 
-/// How products are done; all else is in single precision in every case.
+/// How products are computed; everything else is in single precision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Precision {
-    /// Single precision throughout: each result within 1e-5 · (1 + |r|) of the processor's.
+    /// Single precision throughout: each result within 1e-5 · (1 + |r|) of the CPU's.
     #[default]
     Fp32,
-    /// Products of numbers that keep 10 bits of their fraction, summed in single precision: within 2e-3 · (1 + |r|).
+    /// Products of factors with 10 fraction bits, summed in single precision: within 2e-3 · (1 + |r|).
     Tf32,
-    /// Products of half-precision numbers, summed in single precision, and half precision between nodes: within
+    /// Products of half-precision factors, summed in single precision, and half-precision values between nodes: within
     /// 5e-3 · (1 + |r|), and a cosine of at least 0.9995.
     Fp16,
-    /// Products of 8-bit whole numbers where a node is fit for it, half precision elsewhere: a cosine of at least 0.98. A node's
-    /// input is multiplied by what stands here for it (by its place in the plan); where nothing does, each row by its own.
+    /// 8-bit integer products where a node is suited to them, half precision elsewhere: a cosine of at least 0.98. The
+    /// vector has one entry for each node of the plan: the static scale of the node's input, or `None` for a scale per
+    /// row (dynamic).
     Int8(Vec<Option<f32>>),
 }
 
@@ -31,8 +32,7 @@ impl From<crate::Precision> for Precision {
 }
 
 impl Precision {
-    /// 8 bits with the ranges that the processor has: whole numbers are symmetric here, so that a range is as wide as its
-    /// farther end.
+    /// Int8 with the CPU's calibrated ranges. GPU ranges are symmetric, so that a range is as wide as its farther end.
     #[must_use]
     pub fn calibrated(precision: &cpu::Precision) -> Self {
         match precision {
@@ -44,7 +44,7 @@ impl Precision {
         }
     }
 
-    /// The name that tables, JSON lines and metrics have.
+    /// The name in tables, JSON lines and metrics.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl Precision {
         }
     }
 
-    /// Whether values between nodes are half precision.
+    /// Whether intermediate values are half precision.
     #[must_use]
     pub const fn is_half(&self) -> bool {
         matches!(self, Self::Fp16 | Self::Int8(_))
@@ -67,7 +67,7 @@ impl Precision {
         matches!(self, Self::Tf32)
     }
 
-    /// What all rows of a node's input are divided by, if that is fixed.
+    /// The static scale of a node's input, if it has one.
     #[must_use]
     pub fn fixed(&self, node: usize) -> Option<f32> {
         if let Self::Int8(ranges) = self { ranges.get(node).copied().flatten() } else { None }

@@ -1,6 +1,6 @@
-//! The kernels as they were compiled: PTX for compute capability 8.0, which drivers compile for the device they have.
+//! The compiled kernels: PTX for compute capability 8.0, which the driver compiles for its device.
 
-/// Each module's name and its text.
+/// The name and PTX of each module.
 pub const MODULES: &[(&str, &str)] = &[
     ("attention", include_str!("../../kernels/ptx/attention.ptx")),
     ("attention_mma", include_str!("../../kernels/ptx/attention_mma.ptx")),
@@ -15,7 +15,7 @@ pub const MODULES: &[(&str, &str)] = &[
     ("rows", include_str!("../../kernels/ptx/rows.ptx")),
 ];
 
-/// The text of a module; empty where there is none of that name.
+/// The PTX of a module; empty if there is no such module.
 #[must_use]
 pub fn text(module: &str) -> &'static str {
     MODULES.iter().find(|(name, _)| *name == module).map_or("", |(_, text)| text)

@@ -1,43 +1,43 @@
-//! Which way a batch goes to the device and back, and how the host learns that it is done.
+//! How a batch's data is transferred to the device and back, and how the host is notified of its completion.
 
-use super::lower::{Prepared, Program};
+use super::lower::{PreparedPlan, Program};
 use super::{Capacity, Refused, Target};
 use crate::plan::{Plan, Rows, Size};
 
-/// Payloads up to this size are read and written by kernels where they lie in the host's memory; larger ones are copied.
+/// Payloads up to this size are accessed by kernels in mapped host memory; larger ones are copied.
 pub const MAPPED_BYTES: usize = 64 << 10;
-/// Batches of rows up to this size get a program of exactly their size.
+/// Batches up to this many rows get a program of exactly their size.
 const EXACT: usize = 8;
 
-/// How a payload crosses.
+/// How a payload is transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Kernels read or write the host's memory.
+pub enum Transfer {
+    /// Kernels access it in host memory.
     Mapped,
-    /// It is copied as a whole, before the first kernel or behind the last.
+    /// It is copied as a whole, before the first kernel or after the last.
     Copied,
 }
 
-/// How the host learns that a batch is done.
+/// How the host is notified that a batch is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// The last kernel sets a flag in the host's memory, which a thread looks at again and again.
+    /// The last kernel sets a flag in host memory, which a thread polls.
     Flag,
     /// The thread sleeps until the driver wakes it.
     Wait,
 }
 
-/// The way of a program's batches.
+/// How a program's batches are transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// Of header and inputs. A header is read by every kernel, so that it is always copied.
-    pub inputs: Way,
-    /// Of outputs.
-    pub outputs: Way,
+pub struct TransferPlan {
+    /// For the header and the inputs. With a header they are always copied, because every kernel reads it.
+    pub inputs: Transfer,
+    /// For the outputs.
+    pub outputs: Transfer,
 }
 
-impl Way {
-    /// The name in listings.
+impl Transfer {
+    /// The name used in listings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Way {
 }
 
 impl Completion {
-    /// The name in listings.
+    /// The name used in listings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,31 +58,31 @@ impl Completion {
     }
 }
 
-impl Route {
-    /// Of this program's batches.
+impl TransferPlan {
+    /// The transfers of this program's batches.
     #[must_use]
     pub fn of(program: &Program) -> Self {
-        let way = |is_mapped: bool| if is_mapped { Way::Mapped } else { Way::Copied };
-        let places = &program.places;
+        let way = |is_mapped: bool| if is_mapped { Transfer::Mapped } else { Transfer::Copied };
+        let layout = &program.layout;
         // only our own kernels set the flag
         let tells = program.steps.last().is_some_and(|step| matches!(step, super::lower::Step::Launch(_)));
         Self {
-            inputs: way(!program.has_header && places.input_bytes <= MAPPED_BYTES),
-            outputs: way(tells && places.output_bytes <= MAPPED_BYTES),
+            inputs: way(!program.has_header && layout.input_bytes <= MAPPED_BYTES),
+            outputs: way(tells && layout.output_bytes <= MAPPED_BYTES),
         }
     }
 
-    /// How the host learns that a batch is done.
+    /// How the host is notified that a batch is done.
     #[must_use]
     pub const fn completion(self) -> Completion {
         match self.outputs {
-            Way::Mapped => Completion::Flag,
-            Way::Copied => Completion::Wait,
+            Transfer::Mapped => Completion::Flag,
+            Transfer::Copied => Completion::Wait,
         }
     }
 }
 
-/// The size of program that a batch runs with.
+/// The capacity of the program with which a batch runs.
 #[must_use]
 pub fn capacity(plan: &Plan, size: Size) -> Capacity {
     let has_tokens = plan.values.iter().any(|value| value.rows == Rows::Token);
@@ -93,9 +93,9 @@ pub fn capacity(plan: &Plan, size: Size) -> Capacity {
 ///
 /// # Errors
 ///
-/// [`Refused`] with a node that no kernel does at this size.
+/// [`Refused`] names a node that no kernel supports at this size.
 pub fn program(
-    prepared: &mut Prepared,
+    prepared: &mut PreparedPlan,
     plan: &Plan,
     capacity: Capacity,
     wanted: &[bool],

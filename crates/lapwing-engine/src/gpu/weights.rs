@@ -1,4 +1,4 @@
-//! A model's numbers as a device holds them: each in the form in which kernels read it, all in one block.
+//! A model's weights on a device: each in the form in which kernels read it, all in one buffer.
 
 use std::collections::BTreeMap;
 
@@ -8,37 +8,37 @@ use super::args::{Address, Region};
 use super::layout::{Kind, stride};
 use crate::plan::{Plan, WeightId};
 
-/// A number of the model's in one form.
+/// A weight in one of its stored forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Piece {
-    /// A product's right side, `[n][k]`, k padded with zeros to a multiple of 32.
+pub enum WeightForm {
+    /// The right operand of a product, `[n][k]`, with k padded with zeros to a multiple of 32.
     Product(WeightId, Kind),
-    /// The same in single precision, rounded to the 10 bits of tf32.
+    /// The same in single precision, rounded to the 10 fraction bits of tf32.
     Rounded(WeightId),
-    /// What each column of it in 8 bits is multiplied by.
+    /// The scale of each column of an 8-bit product.
     Scales(WeightId),
-    /// A row, or a column of one number.
+    /// A row, or a column of single elements.
     Row(WeightId),
-    /// A table that is looked up.
+    /// A lookup table.
     Table(WeightId, Kind),
-    /// The program of the node at this place.
+    /// The encoded map program of the node with this index.
     Code(usize),
 }
 
-/// Which pieces a plan needs, and where each lies.
+/// The weights that a plan needs, and the offset of each.
 #[derive(Clone, Debug, Default)]
-pub struct Book {
-    places: BTreeMap<Piece, usize>,
+pub struct WeightLayout {
+    layout: BTreeMap<WeightForm, usize>,
     codes: BTreeMap<usize, Vec<i32>>,
     bytes: usize,
 }
 
-impl Book {
-    /// Where a piece lies; it gets a place where it has none yet.
-    pub fn place(&mut self, plan: &Plan, piece: Piece) -> Address {
-        let length = self.length(plan, piece);
+impl WeightLayout {
+    /// The address of a weight; assigned when it is first requested.
+    pub fn place(&mut self, plan: &Plan, form: WeightForm) -> Address {
+        let length = self.length(plan, form);
         let end = &mut self.bytes;
-        let offset = *self.places.entry(piece).or_insert_with(|| {
+        let offset = *self.layout.entry(form).or_insert_with(|| {
             let offset = *end;
             *end += length.next_multiple_of(256);
             offset
@@ -46,82 +46,82 @@ impl Book {
         Address::new(Region::Weights, offset)
     }
 
-    /// Where the program of a node lies, which is `code`.
+    /// The address of a node's encoded program, `code`.
     pub fn code(&mut self, plan: &Plan, node: usize, code: Vec<i32>) -> Address {
         self.codes.insert(node, code);
-        self.place(plan, Piece::Code(node))
+        self.place(plan, WeightForm::Code(node))
     }
 
-    /// How large the block is.
+    /// Size of the buffer in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// As what a product's right side is stored; `None` of what is none.
+    /// The element type of a product's right operand; `None` for any other weight.
     #[must_use]
     pub fn product(&self, id: WeightId) -> Option<Kind> {
-        if self.places.contains_key(&Piece::Rounded(id)) {
+        if self.layout.contains_key(&WeightForm::Rounded(id)) {
             return Some(Kind::F32);
         }
-        [Kind::F32, Kind::F16, Kind::S8].into_iter().find(|kind| self.places.contains_key(&Piece::Product(id, *kind)))
+        [Kind::F32, Kind::F16, Kind::S8].into_iter().find(|kind| self.layout.contains_key(&WeightForm::Product(id, *kind)))
     }
 
-    /// As what a table is stored that is looked up; `None` of what is none.
+    /// The element type of a lookup table; `None` for any other weight.
     #[must_use]
     pub fn table(&self, id: WeightId) -> Option<Kind> {
-        [Kind::F32, Kind::F16].into_iter().find(|kind| self.places.contains_key(&Piece::Table(id, *kind)))
+        [Kind::F32, Kind::F16].into_iter().find(|kind| self.layout.contains_key(&WeightForm::Table(id, *kind)))
     }
 
-    fn length(&self, plan: &Plan, piece: Piece) -> usize {
-        match piece {
-            Piece::Product(id, kind) => plan.weight(id).width * deep(plan.weight(id).rows) * kind.bytes(),
-            Piece::Rounded(id) => plan.weight(id).width * deep(plan.weight(id).rows) * 4,
-            Piece::Scales(id) => 4 * plan.weight(id).width,
-            Piece::Row(id) => 4 * plan.weight(id).data.len(),
-            Piece::Table(id, kind) => plan.weight(id).rows * stride(plan.weight(id).width) * kind.bytes(),
-            Piece::Code(node) => 4 * self.codes.get(&node).map_or(0, Vec::len),
+    fn length(&self, plan: &Plan, form: WeightForm) -> usize {
+        match form {
+            WeightForm::Product(id, kind) => plan.weight(id).width * deep(plan.weight(id).rows) * kind.bytes(),
+            WeightForm::Rounded(id) => plan.weight(id).width * deep(plan.weight(id).rows) * 4,
+            WeightForm::Scales(id) => 4 * plan.weight(id).width,
+            WeightForm::Row(id) => 4 * plan.weight(id).data.len(),
+            WeightForm::Table(id, kind) => plan.weight(id).rows * stride(plan.weight(id).width) * kind.bytes(),
+            WeightForm::Code(node) => 4 * self.codes.get(&node).map_or(0, Vec::len),
         }
     }
 
-    /// Gives each piece's bytes to `put`, with where they lie.
+    /// Calls `put` with the offset and bytes of each weight.
     ///
     /// # Errors
     ///
-    /// What `put` ends with.
+    /// The first error that `put` returns.
     pub fn write<E>(&self, plan: &Plan, mut put: impl FnMut(usize, &[u8]) -> Result<(), E>) -> Result<(), E> {
-        self.places.iter().try_for_each(|(piece, offset)| put(*offset, &self.piece(plan, *piece)))
+        self.layout.iter().try_for_each(|(form, offset)| put(*offset, &self.form(plan, *form)))
     }
 
-    fn piece(&self, plan: &Plan, piece: Piece) -> Vec<u8> {
+    fn form(&self, plan: &Plan, form: WeightForm) -> Vec<u8> {
         let floats = |values: &mut dyn Iterator<Item = f32>| values.flat_map(f32::to_le_bytes).collect();
-        match piece {
-            Piece::Product(id, Kind::S8) => columns(plan, id)
+        match form {
+            WeightForm::Product(id, Kind::S8) => columns(plan, id)
                 .flat_map(|(_, column)| {
                     let scale = scale(&column);
                     column.into_iter().map(move |x| (x / scale).round_ties_even().clamp(-127.0, 127.0) as i8 as u8)
                 })
                 .collect(),
-            Piece::Product(id, Kind::F16) => {
+            WeightForm::Product(id, Kind::F16) => {
                 columns(plan, id).flat_map(|(_, column)| column).flat_map(|x| f16::from_f32(x).to_le_bytes()).collect()
             }
-            Piece::Product(id, _) => floats(&mut columns(plan, id).flat_map(|(_, column)| column)),
-            Piece::Rounded(id) => floats(&mut columns(plan, id).flat_map(|(_, column)| column).map(tf32)),
-            Piece::Scales(id) => floats(&mut columns(plan, id).map(|(_, column)| scale(&column))),
-            Piece::Row(id) => floats(&mut plan.weight(id).data.iter().copied()),
-            Piece::Table(id, kind) => table(plan, id, kind),
-            Piece::Code(node) => self.codes.get(&node).into_iter().flatten().flat_map(|word| word.to_le_bytes()).collect(),
+            WeightForm::Product(id, _) => floats(&mut columns(plan, id).flat_map(|(_, column)| column)),
+            WeightForm::Rounded(id) => floats(&mut columns(plan, id).flat_map(|(_, column)| column).map(tf32)),
+            WeightForm::Scales(id) => floats(&mut columns(plan, id).map(|(_, column)| scale(&column))),
+            WeightForm::Row(id) => floats(&mut plan.weight(id).data.iter().copied()),
+            WeightForm::Table(id, kind) => table(plan, id, kind),
+            WeightForm::Code(node) => self.codes.get(&node).into_iter().flatten().flat_map(|word| word.to_le_bytes()).collect(),
         }
     }
 }
 
-/// A product's depth as it is stored.
+/// The stored depth of a product.
 #[must_use]
 pub const fn deep(k: usize) -> usize {
     k.next_multiple_of(32)
 }
 
-/// The columns of a product's right side, padded.
+/// The columns of a product's right operand, padded.
 fn columns(plan: &Plan, id: WeightId) -> impl Iterator<Item = (usize, Vec<f32>)> {
     let weight = plan.weight(id);
     (0..weight.width).map(move |column| {
@@ -131,13 +131,13 @@ fn columns(plan: &Plan, id: WeightId) -> impl Iterator<Item = (usize, Vec<f32>)>
     })
 }
 
-/// What a column in 8 bits is multiplied by; 1 where all of it is zero.
+/// The scale of an 8-bit column; 1 if the column is all zeros.
 fn scale(column: &[f32]) -> f32 {
     let most = column.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
     if most > 0.0 { most / 127.0 } else { 1.0 }
 }
 
-/// Rounded to 10 bits of fraction, to the nearest, ties away from zero: cvt.rna.tf32.f32.
+/// Rounds to 10 fraction bits, to nearest, ties away from zero: cvt.rna.tf32.f32.
 fn tf32(x: f32) -> f32 {
     if x.is_finite() { f32::from_bits((x.to_bits() + 0x1000) & !0x1fff) } else { x }
 }

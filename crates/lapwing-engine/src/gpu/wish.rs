@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::device::{Device, DeviceError, Found};
-use super::{Gemm, Precision};
+use super::device::{Device, DeviceError, Driver};
+use super::{GemmPolicy, Precision};
 use crate::standing::{Fallback, Reason};
 
 /// What is asked of a GPU.
@@ -13,7 +13,7 @@ pub struct Wish {
     /// The device, or why there is none.
     pub device: Result<Arc<Device>, Fallback>,
     /// Who does products of many rows there.
-    pub gemm: Gemm,
+    pub gemm: GemmPolicy,
     /// In what numbers products are done there.
     pub precision: Precision,
     /// Whether a model that cannot run there, or not any more, runs on the processor.
@@ -25,8 +25,8 @@ impl Wish {
     /// for first.
     #[must_use]
     pub fn auto(directory: Option<&Path>, precision: Precision) -> Self {
-        let found = Found::find(directory);
-        let gemm = found.as_ref().map_or(Gemm::Own, |found| Gemm::Quicker(found.clone()));
+        let found = Driver::find(directory);
+        let gemm = found.as_ref().map_or(GemmPolicy::Own, |found| GemmPolicy::Quicker(found.clone()));
         let device = found.map_err(|error| fallback(&error)).and_then(|found| {
             let mut tried = found.devices.iter().map(|info| {
                 // a device of tests is chosen by those who name it
@@ -49,9 +49,9 @@ impl Wish {
     ///
     /// [`DeviceError`] with what stands in the way.
     pub fn device(directory: Option<&Path>, ordinal: usize, precision: Precision) -> Result<Self, DeviceError> {
-        let found = Found::find(directory)?;
+        let found = Driver::find(directory)?;
         let device = Ok(Device::open(&found, ordinal)?);
-        Ok(Self { device, gemm: Gemm::Quicker(found), precision, or_cpu: false })
+        Ok(Self { device, gemm: GemmPolicy::Quicker(found), precision, or_cpu: false })
     }
 }
 
@@ -60,9 +60,10 @@ impl Wish {
 pub fn fallback(error: &DeviceError) -> Fallback {
     let reason = match error {
         DeviceError::NoDriver => Reason::NoDriver,
-        DeviceError::Unloadable { .. } | DeviceError::Twice { .. } | DeviceError::NoSymbol { .. } | DeviceError::NoLt { .. } => {
-            Reason::Library
-        }
+        DeviceError::Unloadable { .. }
+        | DeviceError::DuplicateLibrary { .. }
+        | DeviceError::NoSymbol { .. }
+        | DeviceError::NoLt { .. } => Reason::Library,
         DeviceError::OldDriver { .. } => Reason::OldDriver,
         DeviceError::NoDevice | DeviceError::NoSuchDevice { .. } => Reason::NoDevice,
         DeviceError::OldDevice { .. } => Reason::OldDevice,

@@ -258,7 +258,7 @@ impl Model {
         workspace: &mut Workspace,
         calls: &[&[Tensor]],
         runs: usize,
-    ) -> Result<Option<super::gpu::Pieces>, EngineError> {
+    ) -> Result<Option<super::gpu::RunTimings>, EngineError> {
         match &self.runner {
             Runner::Planned(planned) => planned.pieces(&mut workspace.planned, calls, runs),
             Runner::Traced(_) => Ok(None),

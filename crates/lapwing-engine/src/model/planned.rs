@@ -149,13 +149,13 @@ impl Planned {
         buffers: &mut Buffers,
         calls: &[&[Tensor]],
         runs: usize,
-    ) -> Result<Option<crate::gpu::Pieces>, EngineError> {
+    ) -> Result<Option<crate::gpu::RunTimings>, EngineError> {
         let Some(executor) = self.on.on_gpu() else { return Ok(None) };
         let Buffers { memory, offsets, inputs, .. } = buffers;
         self.lay(calls, offsets, inputs);
         let given: smallvec::SmallVec<[Input<'_>; 4]> = inputs.iter().map(Column::input).collect();
         let (batch, wanted) = (Batch { offsets, inputs: &given }, vec![true; self.plan().outputs.len()]);
-        let pieces = executor.pieces(&mut memory.gpu, &batch, &wanted, runs);
+        let pieces = executor.time_steps(&mut memory.gpu, &batch, &wanted, runs);
         pieces.map(Some).map_err(|error| EngineError::Run { reason: error.to_string() })
     }
 

@@ -9,7 +9,7 @@ use super::{Shape, ToolError};
 use lapwing_engine::Model;
 use lapwing_engine::cpu;
 use lapwing_engine::gpu::peaks::{Floors, Peaks, Setup};
-use lapwing_engine::gpu::{Executor, Gemm, LIBRARY, Pieces, Precision, Wish};
+use lapwing_engine::gpu::{Executor, GemmPolicy, LIBRARY, Precision, RunTimings, Wish};
 use lapwing_engine::model::Workspace;
 use lapwing_engine::plan::Size;
 use lapwing_engine::roofline::Roofline;
@@ -24,7 +24,7 @@ const EMPTY: usize = 64;
 pub(super) fn wish(args: &BenchArgs) -> Result<Option<Wish>, ToolError> {
     let directory = args.cuda_lib_dir.as_deref();
     let precision = args.precision.into();
-    let by = |wish: Wish| if args.gemm == Products::Own { Wish { gemm: Gemm::Own, ..wish } } else { wish };
+    let by = |wish: Wish| if args.gemm == Products::Own { Wish { gemm: GemmPolicy::Own, ..wish } } else { wish };
     match args.device {
         Device::Cpu => Ok(None),
         // tract runs on the processor only
@@ -136,8 +136,8 @@ impl Gpu {
     }
 }
 
-fn nodes(executor: &Executor, pieces: &Pieces) -> Vec<NodeUs> {
-    let named = |piece: &lapwing_engine::gpu::Piece| {
+fn nodes(executor: &Executor, pieces: &RunTimings) -> Vec<NodeUs> {
+    let named = |piece: &lapwing_engine::gpu::StepTiming| {
         let node = executor.plan().nodes.get(piece.node);
         NodeUs {
             node: node.map_or_else(String::new, |node| node.name.clone()),

@@ -10,8 +10,8 @@ use super::super::numbers::si;
 use super::super::shapes::Shape;
 use super::size;
 use lapwing_engine as engine;
-use lapwing_engine::gpu::lower::{Launch, Prepared, Program, Step};
-use lapwing_engine::gpu::route::{self, Route};
+use lapwing_engine::gpu::lower::{Launch, PreparedPlan, Program, Step};
+use lapwing_engine::gpu::route::{self, TransferPlan};
 use lapwing_engine::gpu::{Precision, Refused, Target};
 use lapwing_engine::plan::Plan;
 
@@ -31,10 +31,10 @@ impl Lowered {
     pub(super) fn of(plan: &Plan, shape: Shape, precision: engine::Precision) -> Result<Self, ToolError> {
         let precision = Precision::from(precision);
         let refused = |refused: Refused| ToolError::argument("device", format!("cuda: {refused}"));
-        let mut prepared = Prepared::new(plan, &precision, &Target::ASSUMED).map_err(refused)?;
+        let mut prepared = PreparedPlan::new(plan, &precision, &Target::ASSUMED).map_err(refused)?;
         let (capacity, all) = (route::capacity(plan, size(shape)), vec![true; plan.outputs.len()]);
         let program = route::program(&mut prepared, plan, capacity, &all, &Target::ASSUMED).map_err(refused)?;
-        Ok(Self { program, precision, weight_bytes: prepared.book.bytes() })
+        Ok(Self { program, precision, weight_bytes: prepared.weights.bytes() })
     }
 
     fn launches(&self) -> impl Iterator<Item = &Launch> {
@@ -46,7 +46,7 @@ impl Lowered {
 
     /// Fields beside those of the plan.
     pub(super) fn fields(&self, plan: &Plan) -> Map<String, Value> {
-        let (places, route) = (&self.program.places, Route::of(&self.program));
+        let (layout, route) = (&self.program.layout, TransferPlan::of(&self.program));
         let launch = |launch: &Launch| {
             json!({
                 "node": launch.node,
@@ -68,9 +68,9 @@ impl Lowered {
             "completion": route.completion().name(),
             "device_bytes": {
                 "weights": self.weight_bytes,
-                "arena": places.arena_bytes(),
-                "inputs": places.input_bytes,
-                "outputs": places.output_bytes,
+                "arena": layout.arena_bytes(),
+                "inputs": layout.input_bytes,
+                "outputs": layout.output_bytes,
             },
         });
         if let Value::Object(fields) = fields { fields } else { Map::new() }
@@ -78,14 +78,14 @@ impl Lowered {
 
     /// A table: a launch a line.
     pub(super) fn write(&self, plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<(), ToolError> {
-        let (places, route) = (&self.program.places, Route::of(&self.program));
+        let (layout, route) = (&self.program.layout, TransferPlan::of(&self.program));
         let length = shape.length.map_or_else(String::new, |length| format!(" × {length} tokens"));
         let kernels = self.launches().count();
         let precision = self.precision.name();
         writeln!(out, "\non cuda, {precision}, {} rows{length}: one graph of {kernels} kernels", shape.batch)?;
         let bytes = |bytes: usize| si(bytes as f64, "B");
-        let (weights, arena) = (bytes(self.weight_bytes), bytes(places.arena_bytes()));
-        let (inputs, outputs) = (bytes(places.input_bytes), bytes(places.output_bytes));
+        let (weights, arena) = (bytes(self.weight_bytes), bytes(layout.arena_bytes()));
+        let (inputs, outputs) = (bytes(layout.input_bytes), bytes(layout.output_bytes));
         let (by, back, end) = (route.inputs.name(), route.outputs.name(), route.completion().name());
         writeln!(out, "weights {weights}, arena {arena}, inputs {inputs} {by}, outputs {outputs} {back}, told by {end}")?;
         writeln!(out, "{:>4}  {:<20}{:>12}{:>9}{:>12}  name", "node", "kernel", "blocks", "threads", "shared")?;

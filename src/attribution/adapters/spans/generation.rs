@@ -9,28 +9,28 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::{Piece, Reading, Sender, ServerSpan, text};
 use crate::ledger::{Phase, Server, Stage};
-use crate::protocol::servers::{Carrier, Part, Row, Said, Says, Scale, Told, table};
+use crate::protocol::servers::{FieldLocation, Quantity, ReportPart, ReportedField, ReportedValues, Scale, ServerReport, table};
 
 /// Reads a span of one of these servers; `None` for others.
 pub(super) fn read(span: &Span, sender: Sender<'_>) -> Option<Reading> {
     if is_sglang(span, sender)
         && let Some((stage, phase)) = stage_of(&span.name)
     {
-        let told = Told { server: Some(Server::Sglang), ..Told::default() };
-        let server = Some(Box::new(ServerSpan { told, ..ServerSpan::default() }));
+        let report = ServerReport { server: Some(Server::Sglang), ..ServerReport::default() };
+        let server = Some(Box::new(ServerSpan { report, ..ServerSpan::default() }));
         return Some(Reading { stage: Some(stage), phase, server });
     }
     let server = server_of(span, sender)?;
-    let mut said = Said::default();
+    let mut values = ReportedValues::default();
     for (key, row) in table::span_attributes(server) {
         if let Some(value) = span.attributes.iter().find(|a| a.key == key).and_then(value) {
-            note(&mut said, row, value);
+            note(&mut values, row, value);
         }
     }
-    let told = Told { server: Some(server), ..said.told() };
+    let report = ServerReport { server: Some(server), ..values.summarize() };
     let mut server = ServerSpan { is_laid: true, ..ServerSpan::default() };
-    server.pieces = laid(&told, span.start_time_unix_nano, span.end_time_unix_nano).collect();
-    server.told = told;
+    server.pieces = laid(&report, span.start_time_unix_nano, span.end_time_unix_nano).collect();
+    server.report = report;
     Some(Reading::of(server))
 }
 
@@ -40,14 +40,14 @@ fn value(attribute: &KeyValue) -> Option<&Value> {
 
 /// Notes an attribute, if it is of the type that its server sends.
 #[allow(clippy::cast_precision_loss, reason = "amounts that a float does not hold exactly are refused anyway")]
-fn note(said: &mut Said, row: &'static Row, value: &Value) {
+fn note(values: &mut ReportedValues, row: &'static ReportedField, value: &Value) {
     match (row.scale, value) {
-        (Scale::RustDebug, Value::StringValue(text)) => said.note_text(row, text),
+        (Scale::RustDebug, Value::StringValue(text)) => values.note_text(row, text),
         // whole numbers under these names are other makers' nanoseconds or milliseconds
-        (Scale::S, Value::DoubleValue(number)) => said.note(row, *number),
-        (Scale::Count, Value::IntValue(number)) => said.note(row, *number as f64),
-        (Scale::Count, Value::DoubleValue(number)) => said.note(row, *number),
-        (Scale::Count, Value::StringValue(text)) => said.note_text(row, text),
+        (Scale::S, Value::DoubleValue(number)) => values.note(row, *number),
+        (Scale::Count, Value::IntValue(number)) => values.note(row, *number as f64),
+        (Scale::Count, Value::DoubleValue(number)) => values.note(row, *number),
+        (Scale::Count, Value::StringValue(text)) => values.note_text(row, text),
         _ => {}
     }
 }
@@ -95,34 +95,34 @@ fn is_sglang(span: &Span, sender: Sender<'_>) -> bool {
 
 /// The stage of one of SGLang's spans, by name.
 fn stage_of(name: &str) -> Option<(Stage, Option<Phase>)> {
-    let row = table::of(Server::Sglang).iter().find(|row| row.carrier == Carrier::Span(spelt(name)))?;
-    match row.says {
-        Says::Stage(stage) => Some((stage, None)),
-        Says::Phase(phase) => Some((Stage::Forward, Some(phase))),
+    let row = table::of(Server::Sglang).iter().find(|row| row.location == FieldLocation::Span(spelt(name)))?;
+    match row.quantity {
+        Quantity::Stage(stage) => Some((stage, None)),
+        Quantity::Phase(phase) => Some((Stage::Forward, Some(phase))),
         _ => None,
     }
 }
 
 /// The table's own spelling of a name; empty for one that is not in it.
 fn spelt(name: &str) -> &'static str {
-    let names = table::of(Server::Sglang).iter().filter_map(|row| match row.carrier {
-        Carrier::Span(known) => Some(known),
+    let names = table::of(Server::Sglang).iter().filter_map(|row| match row.location {
+        FieldLocation::Span(known) => Some(known),
         _ => None,
     });
     names.into_iter().find(|known| *known == name).unwrap_or_default()
 }
 
 /// The parts of `told`, end to end within the span.
-fn laid(told: &Told, start_unix_ns: u64, end_unix_ns: u64) -> impl Iterator<Item = Piece> {
-    let is_before = |part: &&Part| part.phase != Some(Phase::Decode) && part.stage != Stage::Postprocessing;
-    let before_ns = told.parts.iter().filter(is_before).fold(0_u64, |sum, part| sum.saturating_add(part.duration_ns));
+fn laid(report: &ServerReport, start_unix_ns: u64, end_unix_ns: u64) -> impl Iterator<Item = Piece> {
+    let is_before = |part: &&ReportPart| part.phase != Some(Phase::Decode) && part.stage != Stage::Postprocessing;
+    let before_ns = report.parts.iter().filter(is_before).fold(0_u64, |sum, part| sum.saturating_add(part.duration_ns));
     // what comes before the queue (the front end, parsing) has no name, but takes time
-    let has_prefill = told.parts.iter().any(|part| part.phase == Some(Phase::Prefill));
-    let ahead_ns = told.first_token_ns.filter(|_| has_prefill).map_or(0, |first_ns| first_ns.saturating_sub(before_ns));
+    let has_prefill = report.parts.iter().any(|part| part.phase == Some(Phase::Prefill));
+    let ahead_ns = report.first_token_ns.filter(|_| has_prefill).map_or(0, |first_ns| first_ns.saturating_sub(before_ns));
     let mut at = start_unix_ns.saturating_add(ahead_ns);
     // without prefill, decode still begins at the first token
-    let decodes_at = told.first_token_ns.filter(|_| !has_prefill).map(|first_ns| start_unix_ns.saturating_add(first_ns));
-    told.parts.iter().filter_map(move |part| {
+    let decodes_at = report.first_token_ns.filter(|_| !has_prefill).map(|first_ns| start_unix_ns.saturating_add(first_ns));
+    report.parts.iter().filter_map(move |part| {
         if part.phase == Some(Phase::Decode) {
             at = decodes_at.map_or(at, |decodes_at| decodes_at.max(at));
         }

@@ -17,7 +17,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::super::rules::Rules;
 use crate::ledger::{Phase, Stage};
-use crate::protocol::servers::Told;
+use crate::protocol::servers::ServerReport;
 
 pub(in crate::attribution) use resolve::Resolver;
 
@@ -25,7 +25,7 @@ pub(in crate::attribution) use resolve::Resolver;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerSpan {
     /// Whose it is, amounts of work, and the pace.
-    pub told: Told,
+    pub report: ServerReport,
     /// Pieces of its time.
     pub pieces: ArrayVec<Piece, 6>,
     /// Its pieces are durations without places of their own: they give way to spans below it that say the same.
@@ -121,7 +121,7 @@ fn by_word(reading: Reading, stage: Stage) -> Reading {
         server => Reading {
             stage: Some(stage),
             phase: None,
-            server: server.map(|server| Box::new(ServerSpan { told: server.told, ..ServerSpan::default() })),
+            server: server.map(|server| Box::new(ServerSpan { report: server.report, ..ServerSpan::default() })),
         },
     }
 }

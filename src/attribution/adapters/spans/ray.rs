@@ -7,7 +7,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::{Reading, Rules, ServerSpan, text};
 use crate::ledger::{Server, Stage};
-use crate::protocol::servers::{Carrier, Says, Told, table};
+use crate::protocol::servers::{FieldLocation, Quantity, ServerReport, table};
 
 /// Reads a span of Ray Serve's; `None` for others.
 pub(super) fn read<'a>(
@@ -15,19 +15,19 @@ pub(super) fn read<'a>(
     rules: &Rules,
     attribute: impl Fn(&str) -> Option<Cow<'a, str>> + Copy,
 ) -> Option<Reading> {
-    let told = Told { server: Some(Server::RayServe), ..Told::default() };
+    let report = ServerReport { server: Some(Server::RayServe), ..ServerReport::default() };
     let mut words = span.name.split(' ');
-    match says(words.next()?)? {
+    match quantity_of(words.next()?)? {
         // they claim nothing unless a replica's span is below them
-        Says::Stage(Stage::Queue) | Says::Total => {
+        Quantity::Stage(Stage::Queue) | Quantity::Total => {
             let waits_from_unix_ns = Some(span.start_time_unix_nano);
-            Some(Reading::of(ServerSpan { told, waits_from_unix_ns, ..ServerSpan::default() }))
+            Some(Reading::of(ServerSpan { report, waits_from_unix_ns, ..ServerSpan::default() }))
         }
-        Says::Stage(stage) if text(&span.attributes, "replica_id").is_some() => {
+        Quantity::Stage(stage) if text(&span.attributes, "replica_id").is_some() => {
             let deployment = attribute("deployment").or_else(|| words.next().map(Cow::Borrowed));
             let stage = deployment.and_then(|name| rules.by_default(&name)).unwrap_or(stage);
             let begins_unix_ns = Some(span.start_time_unix_nano);
-            let server = Some(Box::new(ServerSpan { told, begins_unix_ns, ..ServerSpan::default() }));
+            let server = Some(Box::new(ServerSpan { report, begins_unix_ns, ..ServerSpan::default() }));
             Some(Reading { stage: Some(stage), phase: None, server })
         }
         _ => None,
@@ -35,9 +35,9 @@ pub(super) fn read<'a>(
 }
 
 /// What a span says whose name begins with this word, by the table.
-fn says(word: &str) -> Option<Says> {
-    table::of(Server::RayServe).iter().find_map(|row| match row.carrier {
-        Carrier::Span(name) if name.strip_suffix(" *") == Some(word) => Some(row.says),
+fn quantity_of(word: &str) -> Option<Quantity> {
+    table::of(Server::RayServe).iter().find_map(|row| match row.location {
+        FieldLocation::Span(name) if name.strip_suffix(" *") == Some(word) => Some(row.quantity),
         _ => None,
     })
 }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::super::super::span::IncomingSpan;
 use crate::ledger::{Phase, Stage, TracedSpan, Unit};
-use crate::protocol::servers::Told;
+use crate::protocol::servers::ServerReport;
 
 /// Follows the walk down a tree of spans.
 #[derive(Debug, Default)]
@@ -82,9 +82,9 @@ impl Resolver {
         spans: &[IncomingSpan],
         offset: impl Fn(u64) -> i64,
         placed: &mut Vec<TracedSpan>,
-    ) -> Told {
+    ) -> ServerReport {
         let server = |entry: &Entry| spans.get(entry.span).and_then(|span| span.server.as_deref());
-        let mut told = Told::default();
+        let mut report = ServerReport::default();
         let mut topmost = u32::MAX;
         for entry in &self.entries {
             let Some(found) = server(entry) else { continue };
@@ -101,31 +101,31 @@ impl Resolver {
             }
             let role = || entry.above.and_then(|above| server(self.entries.get(above)?)?.role);
             for piece in &found.pieces {
-                let says_the_same = |(stage, phase): &(Stage, Option<Phase>)| {
+                let is_same = |(stage, phase): &(Stage, Option<Phase>)| {
                     *stage == piece.stage && (phase.is_none() || piece.phase.is_none() || *phase == piece.phase)
                 };
-                if !(found.is_laid && entry.below.iter().any(says_the_same)) {
+                if !(found.is_laid && entry.below.iter().any(is_same)) {
                     let stage = role().filter(|_| piece.takes_role).unwrap_or(piece.stage);
                     place(piece.name, stage, piece.phase, piece.start_unix_ns, piece.end_unix_ns);
                 }
             }
             if entry.depth < topmost {
-                (topmost, told.server) = (entry.depth, found.told.server);
+                (topmost, report.server) = (entry.depth, found.report.server);
             }
-            told.first_token_ns = [told.first_token_ns, found.told.first_token_ns].into_iter().flatten().min();
-            told.per_output_token_ns = told.per_output_token_ns.or(found.told.per_output_token_ns);
-            found.told.work.iter().for_each(|(unit, amount)| add(&mut told, *unit, *amount));
+            report.first_token_ns = [report.first_token_ns, found.report.first_token_ns].into_iter().flatten().min();
+            report.per_output_token_ns = report.per_output_token_ns.or(found.report.per_output_token_ns);
+            found.report.work.iter().for_each(|(unit, amount)| add(&mut report, *unit, *amount));
         }
-        told
+        report
     }
 }
 
 /// A request with several prompts has a span for each.
-fn add(told: &mut Told, unit: Unit, amount: u64) {
-    match told.work.iter_mut().find(|(known, _)| *known == unit) {
+fn add(report: &mut ServerReport, unit: Unit, amount: u64) {
+    match report.work.iter_mut().find(|(known, _)| *known == unit) {
         Some((_, sum)) => *sum = sum.saturating_add(amount),
         None => {
-            let _ = told.work.try_push((unit, amount));
+            let _ = report.work.try_push((unit, amount));
         }
     }
 }

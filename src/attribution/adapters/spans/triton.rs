@@ -7,7 +7,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::{Piece, Reading, Rules, Sender, ServerSpan, text};
 use crate::ledger::{Server, Stage};
-use crate::protocol::servers::{Carrier, Says, Told, table};
+use crate::protocol::servers::{FieldLocation, Quantity, ServerReport, table};
 
 const SCOPE: &str = "triton-server";
 const COMPUTE: &str = "compute";
@@ -15,26 +15,26 @@ const ANY: &str = "*";
 
 /// Reads a span of Triton's; `None` for others, and for spans that a backend makes of its own activities.
 pub(super) fn read(span: &Span, sender: Sender<'_>, rules: &Rules, own: Option<Stage>) -> Option<Reading> {
-    let told = Told { server: Some(Server::Triton), ..Told::default() };
+    let report = ServerReport { server: Some(Server::Triton), ..ServerReport::default() };
     if let Some(model) = text(&span.attributes, "triton.model_name") {
         let role = own.or_else(|| rules.by_default(model));
         let waits_from_unix_ns = queue().and_then(|(from, _)| first(span, from)).map(|at| inside(span, at));
-        return Some(Reading::of(ServerSpan { told, role, waits_from_unix_ns, ..ServerSpan::default() }));
+        return Some(Reading::of(ServerSpan { report, role, waits_from_unix_ns, ..ServerSpan::default() }));
     }
     if let (Some(start), Some(_)) = (queue().and_then(|(_, to)| first(span, to)), last(span, "COMPUTE_END")) {
         let begins_unix_ns = Some(inside(span, start));
-        let mut server = ServerSpan { told, begins_unix_ns, ..ServerSpan::default() };
+        let mut server = ServerSpan { report, begins_unix_ns, ..ServerSpan::default() };
         server.pieces = pieces(span).collect();
         return Some(Reading::of(server));
     }
     let is_request = sender.scope == SCOPE && first(span, "INFER_RESPONSE_COMPLETE").is_some();
-    is_request.then(|| Reading::of(ServerSpan { told, ..ServerSpan::default() }))
+    is_request.then(|| Reading::of(ServerSpan { report, ..ServerSpan::default() }))
 }
 
 /// The events from which a request waits in a model's queue, and to which.
 fn queue() -> Option<(&'static str, &'static str)> {
-    table::of(Server::Triton).iter().find_map(|row| match (row.carrier, row.says) {
-        (Carrier::SpanEvents(ANY, from, to), Says::Stage(Stage::Queue)) => Some((from, to)),
+    table::of(Server::Triton).iter().find_map(|row| match (row.location, row.quantity) {
+        (FieldLocation::SpanEvents(ANY, from, to), Quantity::Stage(Stage::Queue)) => Some((from, to)),
         _ => None,
     })
 }
@@ -42,7 +42,9 @@ fn queue() -> Option<(&'static str, &'static str)> {
 /// The pieces of a `compute` span: copies in, the model, copies out.
 fn pieces(span: &Span) -> impl Iterator<Item = Piece> {
     table::of(Server::Triton).iter().filter_map(|row| {
-        let (Carrier::SpanEvents(COMPUTE, from, to), Says::Stage(stage)) = (row.carrier, row.says) else { return None };
+        let (FieldLocation::SpanEvents(COMPUTE, from, to), Quantity::Stage(stage)) = (row.location, row.quantity) else {
+            return None;
+        };
         let (start_unix_ns, end_unix_ns) = (at(span, from)?, at(span, to)?);
         let name = match stage {
             Stage::Preprocessing => "compute_input",

@@ -22,7 +22,7 @@ use super::headers::Error;
 use super::parcel::Parcel;
 use crate::attribution::otlp::signal::Signal;
 use crate::attribution::otlp::status::retry_delay;
-use crate::protocol::Raw;
+use crate::protocol::BytesCodec;
 use crate::settings::Collector;
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -129,7 +129,7 @@ async fn by_grpc(channel: Channel, headers: &HeaderMap, parcel: &Parcel) -> Resu
     let metadata = MetadataMap::from_headers(headers.clone());
     let request = tonic::Request::from_parts(metadata, Extensions::default(), parcel.body.clone());
     let path = PathAndQuery::from_static(parcel.signal.grpc_path());
-    match client.unary(request, path, Raw).await {
+    match client.unary(request, path, BytesCodec).await {
         Ok(_) => Ok(()),
         Err(status) => Err(setback(&status)),
     }

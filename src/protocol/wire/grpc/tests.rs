@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::wire::check;
+use crate::protocol::wire::reader_properties;
 
 fn seen(pieces: &[&[u8]]) -> Vec<String> {
-    let (mut seen, mut reader) = (Vec::new(), Frames::new());
+    let (mut seen, mut reader) = (Vec::new(), FrameReader::new());
     for piece in pieces {
         reader.feed(piece, &mut |frame| {
             seen.push(match frame {
@@ -56,13 +56,13 @@ proptest! {
             }
         }
         expected.push("[] end true broken false".to_owned());
-        prop_assert_eq!(check::grpc(&mut std::iter::once(&body[..])), expected);
-        prop_assert!(check::same_in_pieces(&body, check::grpc));
+        prop_assert_eq!(reader_properties::grpc(&mut std::iter::once(&body[..])), expected);
+        prop_assert!(reader_properties::same_in_pieces(&body, reader_properties::grpc));
     }
 
     #[test]
     fn any_bytes_read_the_same_in_pieces(flag in 0..3_u8, length in 0..9_u8, rest in proptest::collection::vec(0..3_u8, 0..99)) {
         let body = [&[flag, 0, 0, 0, length][..], &rest].concat();
-        prop_assert!(check::same_in_pieces(&body, check::grpc));
+        prop_assert!(reader_properties::same_in_pieces(&body, reader_properties::grpc));
     }
 }

@@ -13,7 +13,7 @@ pub(super) const NOWHERE: Node = Node::MAX;
 
 /// One step on the way to a place in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PathStep {
     /// The value of this key of an object.
     Key(String),
     /// The value of any key.
@@ -24,7 +24,7 @@ pub enum Step {
     Index(u64),
 }
 
-impl Step {
+impl PathStep {
     /// The steps of a pattern: keys joined by dots, `*` for any key, `[]` for any element, `[0]` for the first.
     ///
     /// Examples are `model`, `inputs[].shape[]`, `choices[0].delta.content`, `outputs.*`, `[].x`, and the empty pattern,
@@ -52,10 +52,10 @@ impl Step {
 
 /// How a watched place is read that is any element of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elements {
+pub enum ElementMode {
     /// Each is handed over.
     Each,
-    /// Numbers are not handed over one by one, but counted, as [`Value::Numbers`](super::Value::Numbers).
+    /// Numbers are not handed over one by one, but counted, as [`JsonValue::Numbers`](super::Value::Numbers).
     Counted,
     /// The first so many are handed over, those behind them only count in the array's length.
     First(u64),
@@ -63,7 +63,7 @@ pub enum Elements {
 
 /// Watched places in a document, each with a tag that its values are handed over with.
 #[derive(Clone, Debug)]
-pub struct Paths<T> {
+pub struct JsonPaths<T> {
     nodes: Vec<Place<T>>,
     depth: usize,
 }
@@ -82,17 +82,17 @@ struct Place<T> {
     counts_numbers: bool,
 }
 
-impl<T: Copy> Paths<T> {
-    /// Compiles patterns (see [`Step::parse`]). A value has one tag: of patterns that match the same place, the one that names
+impl<T: Copy> JsonPaths<T> {
+    /// Compiles patterns (see [`PathStep::parse`]). A value has one tag: of patterns that match the same place, the one that names
     /// the last step wins, or else the step before, and so on; of equal patterns the last.
     #[must_use]
     pub fn new<'p>(patterns: impl IntoIterator<Item = (&'p str, T)>) -> Self {
-        Self::from_steps(patterns.into_iter().map(|(pattern, tag)| (Step::parse(pattern), tag)))
+        Self::from_steps(patterns.into_iter().map(|(pattern, tag)| (PathStep::parse(pattern), tag)))
     }
 
     /// Compiles patterns that are steps already. One of more than [`DEPTH`] steps never matches and is left out.
     #[must_use]
-    pub fn from_steps(patterns: impl IntoIterator<Item = (Vec<Step>, T)>) -> Self {
+    pub fn from_steps(patterns: impl IntoIterator<Item = (Vec<PathStep>, T)>) -> Self {
         let mut root = Tree::default();
         let mut depth = 0;
         for (steps, tag) in patterns {
@@ -113,16 +113,16 @@ impl<T: Copy> Paths<T> {
     /// The same places, of which those that are any element of an array are read as `how` says. Numbers where nothing is
     /// watched are passed over as those that are counted.
     #[must_use]
-    pub fn with_elements(mut self, how: impl Fn(T) -> Elements) -> Self {
+    pub fn with_elements(mut self, how: impl Fn(T) -> ElementMode) -> Self {
         for array in 0..self.nodes.len() {
             let Place { element, ref indices, .. } = self.nodes[array];
             // where single elements are watched, each must be told from the others
             let is_single = !indices.is_empty();
             let Some(place) = self.nodes.get_mut(element as usize).filter(|_| !is_single) else { continue };
-            match place.tag.map_or(Elements::Counted, &how) {
-                Elements::Each => {}
-                Elements::Counted => place.counts_numbers = true,
-                Elements::First(limit) => self.nodes[array].limit = limit,
+            match place.tag.map_or(ElementMode::Counted, &how) {
+                ElementMode::Each => {}
+                ElementMode::Counted => place.counts_numbers = true,
+                ElementMode::First(limit) => self.nodes[array].limit = limit,
             }
         }
         self
@@ -186,12 +186,12 @@ impl<T> Default for Tree<T> {
 }
 
 impl<T: Copy> Tree<T> {
-    fn child(&mut self, step: &Step) -> &mut Self {
+    fn child(&mut self, step: &PathStep) -> &mut Self {
         match step {
-            Step::Key(key) => self.keys.entry(key.clone()).or_default(),
-            Step::AnyKey => self.any_key.get_or_insert_default(),
-            Step::Element => self.element.get_or_insert_default(),
-            Step::Index(index) => self.indices.entry(*index).or_default(),
+            PathStep::Key(key) => self.keys.entry(key.clone()).or_default(),
+            PathStep::AnyKey => self.any_key.get_or_insert_default(),
+            PathStep::Element => self.element.get_or_insert_default(),
+            PathStep::Index(index) => self.indices.entry(*index).or_default(),
         }
     }
 

@@ -2,14 +2,14 @@
 
 /// A watched value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value<'a> {
+pub enum JsonValue<'a> {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
     /// A finite number of at most 40 bytes; others (`NaN` too, which some servers write) are not handed over.
     Number(f64),
-    /// That many numbers, elements of one array that follow one another: where [`Elements::Counted`](super::Elements::Counted) was asked for.
+    /// That many numbers, elements of one array that follow one another: where [`ElementMode::Counted`](super::Elements::Counted) was asked for.
     Numbers {
         /// How many they are, at least one.
         len: u64,
@@ -35,24 +35,24 @@ pub enum Value<'a> {
 
 /// What comes out of several documents one behind another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Item<'a, T> {
+pub enum JsonItem<'a, T> {
     /// A watched value and its tag.
-    Value(T, Value<'a>),
+    Value(T, JsonValue<'a>),
     /// The document is complete; another may follow.
     End,
 }
 
 /// A number or a word; none if it is neither. `NaN` and `Infinity` are numbers, as Python writes them.
-pub(super) fn word(token: &[u8]) -> Option<Value<'static>> {
+pub(super) fn word(token: &[u8]) -> Option<JsonValue<'static>> {
     match token {
-        b"null" => Some(Value::Null),
-        b"true" => Some(Value::Bool(true)),
-        b"false" => Some(Value::Bool(false)),
+        b"null" => Some(JsonValue::Null),
+        b"true" => Some(JsonValue::Bool(true)),
+        b"false" => Some(JsonValue::Bool(false)),
         // most numbers are small and whole
         [b'1'..=b'9', rest @ ..] if rest.len() < 9 && rest.iter().all(u8::is_ascii_digit) => {
             let whole = token.iter().fold(0, |whole: u32, digit| whole * 10 + u32::from(digit - b'0'));
-            Some(Value::Number(whole.into()))
+            Some(JsonValue::Number(whole.into()))
         }
-        _ => std::str::from_utf8(token).ok()?.parse().ok().map(Value::Number),
+        _ => std::str::from_utf8(token).ok()?.parse().ok().map(JsonValue::Number),
     }
 }

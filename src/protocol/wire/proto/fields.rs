@@ -9,7 +9,7 @@ pub(super) const ROOT: Node = 0;
 
 /// What a watched field is read as. A field that comes as another wire type than this one's is passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ProtoShape {
     /// An integer, boolean or enum, once or repeated, packed or not: each comes by itself.
     Varint,
     /// The same; says that the schema packs it.
@@ -22,13 +22,13 @@ pub enum Shape {
     Double,
     /// A string or bytes; or whatever comes as such and only its length is wanted, unless fields in it are watched.
     Text,
-    /// A message, handed over at its end. Fields of it may be watched as well.
+    /// A message, handed over at its end. ProtoFields of it may be watched as well.
     Message,
 }
 
 /// Watched fields of a message, each with a tag that its values are handed over with.
 #[derive(Clone, Debug)]
-pub struct Fields<T> {
+pub struct ProtoFields<T> {
     nodes: Vec<Vec<Field<T>>>,
     depth: usize,
 }
@@ -37,17 +37,17 @@ pub struct Fields<T> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<T> {
     number: u32,
-    pub(super) watched: Option<(T, Shape)>,
+    pub(super) watched: Option<(T, ProtoShape)>,
     /// The message's own fields, if any is watched.
     pub(super) inside: Option<Node>,
 }
 
-impl<T: Copy> Fields<T> {
+impl<T: Copy> ProtoFields<T> {
     /// Compiles patterns, each the field numbers on the way: `[5, 3]` is field 3 of the message in field 5. The entries of a
     /// map are messages of field 1 (key) and 2 (value). Of equal patterns the last wins; an empty one, and one of more than
     /// [`DEPTH`] numbers, never matches and is left out.
     #[must_use]
-    pub fn new<'p>(patterns: impl IntoIterator<Item = (&'p [u32], T, Shape)>) -> Self {
+    pub fn new<'p>(patterns: impl IntoIterator<Item = (&'p [u32], T, ProtoShape)>) -> Self {
         let mut fields = Self { nodes: vec![Vec::new()], depth: 0 };
         for (numbers, tag, shape) in patterns {
             let Some((last, way)) = numbers.split_last().filter(|_| numbers.len() <= DEPTH) else { continue };

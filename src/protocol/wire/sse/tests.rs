@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::wire::check;
+use crate::protocol::wire::reader_properties;
 
 /// What comes out of a stream; the same in pieces of any length.
 fn seen(stream: &str) -> Vec<String> {
@@ -15,7 +15,7 @@ fn seen(stream: &str) -> Vec<String> {
 }
 
 fn pieces(pieces: &mut dyn Iterator<Item = &[u8]>) -> Vec<String> {
-    let (mut seen, mut data, mut reader) = (Vec::new(), Vec::new(), Sse::new());
+    let (mut seen, mut data, mut reader) = (Vec::new(), Vec::new(), SseReader::new());
     for piece in pieces {
         reader.feed(piece, &mut |piece| match piece {
             SsePiece::Name(name) => seen.push(format!("name {}", String::from_utf8_lossy(name))),
@@ -92,11 +92,11 @@ proptest! {
     ) {
         let stream = parts.concat();
         prop_assert_eq!(pieces(&mut std::iter::once(stream.as_bytes())), oracle(&stream));
-        prop_assert!(check::same_in_pieces(stream.as_bytes(), check::sse));
+        prop_assert!(reader_properties::same_in_pieces(stream.as_bytes(), reader_properties::sse));
     }
 
     #[test]
     fn any_bytes_read_the_same_in_pieces(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        prop_assert!(check::same_in_pieces(&bytes, check::sse));
+        prop_assert!(reader_properties::same_in_pieces(&bytes, reader_properties::sse));
     }
 }

@@ -25,5 +25,5 @@ mod tests;
 
 pub(super) use attached::AttachedCaptures;
 pub(crate) use budget::{CaptureBudget, CaptureLimits};
-pub(crate) use captured::{CapturedBody, ReplayBody};
+pub(crate) use captured::CapturedBody;
 pub(crate) use writer::{Capture, CaptureWriter, Incomplete, capture, capture_whole};

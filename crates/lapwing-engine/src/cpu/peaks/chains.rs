@@ -43,7 +43,8 @@ impl Kernel for Chains {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> (f32, usize) {
         // Enough chains to hide the latency of the parallel units: two units of five cycles need ten. Portable vectors
-        // are two registers each, so fewer fit. SAFETY: arithmetic, and stores of at most 16 lanes.
+        // are two registers each, so fewer fit.
+        // SAFETY: arithmetic, and stores of at most 16 lanes.
         unsafe {
             if S::ROWS < 4 {
                 on!(S, self, a = 0.0, b = 1.0, c = 2.0, d = 3.0, e = 4.0, f = 5.0)

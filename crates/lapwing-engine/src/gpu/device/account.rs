@@ -1,8 +1,8 @@
-//! How much memory is allocated: counted here, in bytes, since the driver only tells what is left on the whole device.
+//! Counts the allocated memory, in bytes. The driver only reports what is free on the whole device.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes allocated now, and the most that ever were.
+/// Bytes allocated now, and the peak.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     now: AtomicU64,
@@ -28,19 +28,19 @@ impl Account {
     }
 }
 
-/// The memory of a device and of its staging, in bytes.
+/// The memory in use on a device and for its staging, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Device memory that this process' engine holds.
+    /// Device memory held by this process's engine.
     pub device_bytes: u64,
-    /// The most device memory that it ever held.
+    /// The peak of `device_bytes`.
     pub device_most_bytes: u64,
-    /// Pinned host memory that it holds.
+    /// Pinned host memory held by it.
     pub pinned_bytes: u64,
-    /// The most pinned host memory that it ever held.
+    /// The peak of `pinned_bytes`.
     pub pinned_most_bytes: u64,
-    /// What is free on the device, by the driver: other processes' memory is not.
+    /// Free device memory as the driver reports it; memory of other processes is not free.
     pub free_bytes: u64,
-    /// The device's memory, by the driver.
+    /// Total device memory as the driver reports it.
     pub total_bytes: u64,
 }

@@ -1,5 +1,6 @@
-//! Capture: a stream's work written down as a graph instead of done. It holds the stream for itself and stays on its thread, as
-//! the driver's thread-local capture wants it; other threads may allocate and load meanwhile.
+//! Stream capture: records a stream's work as a graph instead of executing it. A capture borrows the stream exclusively
+//! and stays on its thread, as the driver's thread-local capture mode requires; other threads may allocate and load
+//! modules meanwhile.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -7,83 +8,84 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUevent_record_flags, CUgraph, CUstreamCaptureMode};
 
-use super::block::Block;
+use super::buffer::DeviceBuffer;
 use super::error::{DeviceError, Result, check};
 use super::event::Event;
 use super::function::Function;
-use super::graph::{Graph, Template};
-use super::launch::Shape;
-use super::lt::{CublasLt, Operands, Plan};
-use super::pinned::Pinned;
+use super::graph::{CapturedGraph, Graph};
+use super::launch::LaunchShape;
+use super::lt::{CublasLt, MatmulOperands, MatmulPlan};
+use super::pinned::PinnedBuffer;
 use super::stream::Stream;
 
-/// A capture that has begun. Dropped without [`Capture::end`], it is given up.
+/// A capture in progress. Dropping it without [`Capture::end`] discards it.
 #[derive(Debug)]
 pub struct Capture<'stream> {
     stream: &'stream mut Stream,
     ended: bool,
-    /// Not to be sent to another thread.
+    /// Makes it `!Send`.
     here: PhantomData<*const ()>,
 }
 
 impl<'stream> Capture<'stream> {
-    /// Begins, after the stream's earlier work is done.
+    /// Begins a capture after the stream's earlier work is done.
     ///
     /// # Errors
-    /// A fault of that work, or the driver's refusal.
+    /// The earlier work failed, or the driver rejected the capture.
     pub fn begin(stream: &'stream mut Stream) -> Result<Self> {
         stream.wait()?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the context is current (waiting did that); the stream is not captured, since a capture holds it by `&mut`.
+        // SAFETY: the context is current (waiting did that); the stream is not in a capture, because a capture borrows
+        // it by `&mut`.
         check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.raw.handle, mode) })?;
         Ok(Self { stream, ended: false, here: PhantomData })
     }
 
-    /// [`Stream::launch`], written down.
+    /// Records a [`Stream::launch`].
     ///
     /// # Errors
     /// As there.
     ///
     /// # Safety
     /// As there, for as long as the graph lives.
-    pub unsafe fn launch(&self, function: &Function, shape: Shape, args: &[u8]) -> Result<()> {
-        // SAFETY: the caller's, who promises the same.
+    pub unsafe fn launch(&self, function: &Function, shape: LaunchShape, args: &[u8]) -> Result<()> {
+        // SAFETY: the caller gives the same guarantees.
         unsafe { self.stream.launch(function, shape, args) }
     }
 
-    /// [`Stream::copy_in`], written down.
+    /// Records a [`Stream::copy_in`].
     ///
     /// # Errors
     /// As there.
-    pub fn copy_in(&self, from: &Pinned, offset: usize, to: &Block, to_offset: usize, bytes: usize) -> Result<()> {
+    pub fn copy_in(&self, from: &PinnedBuffer, offset: usize, to: &DeviceBuffer, to_offset: usize, bytes: usize) -> Result<()> {
         self.stream.copy_in(from, offset, to, to_offset, bytes)
     }
 
-    /// [`Stream::copy_out`], written down.
+    /// Records a [`Stream::copy_out`].
     ///
     /// # Errors
     /// As there.
-    pub fn copy_out(&self, from: &Block, offset: usize, to: &Pinned, to_offset: usize, bytes: usize) -> Result<()> {
+    pub fn copy_out(&self, from: &DeviceBuffer, offset: usize, to: &PinnedBuffer, to_offset: usize, bytes: usize) -> Result<()> {
         self.stream.copy_out(from, offset, to, to_offset, bytes)
     }
 
-    /// [`Stream::copy`], written down.
+    /// Records a [`Stream::copy`].
     ///
     /// # Errors
     /// As there.
-    pub fn copy(&self, from: &Block, offset: usize, to: &Block, to_offset: usize, bytes: usize) -> Result<()> {
+    pub fn copy(&self, from: &DeviceBuffer, offset: usize, to: &DeviceBuffer, to_offset: usize, bytes: usize) -> Result<()> {
         self.stream.copy(from, offset, to, to_offset, bytes)
     }
 
-    /// [`Stream::fill`], written down.
+    /// Records a [`Stream::fill`].
     ///
     /// # Errors
     /// As there.
-    pub fn fill(&self, block: &Block, offset: usize, bytes: usize, byte: u8) -> Result<()> {
+    pub fn fill(&self, block: &DeviceBuffer, offset: usize, bytes: usize, byte: u8) -> Result<()> {
         self.stream.fill(block, offset, bytes, byte)
     }
 
-    /// [`Stream::record`], written down as a node of its own: each launch of the graph records the event anew.
+    /// Records a [`Stream::record`] as a graph node: each launch of the graph records the event again.
     ///
     /// # Errors
     /// As there.
@@ -91,43 +93,43 @@ impl<'stream> Capture<'stream> {
         self.stream.record_as(event, CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL)
     }
 
-    /// [`CublasLt::give`], written down.
+    /// Records a [`CublasLt::enqueue`].
     ///
     /// # Errors
     /// As there.
     ///
     /// # Safety
     /// As there, for as long as the graph lives.
-    pub unsafe fn give(&self, lt: &CublasLt, plan: &Plan, operands: &Operands) -> Result<()> {
-        // SAFETY: the caller's, who promises the same.
-        unsafe { lt.give(self.stream, plan, operands) }
+    pub unsafe fn enqueue(&self, lt: &CublasLt, plan: &MatmulPlan, operands: &MatmulOperands) -> Result<()> {
+        // SAFETY: the caller gives the same guarantees.
+        unsafe { lt.enqueue(self.stream, plan, operands) }
     }
 
     pub(super) const fn stream(&self) -> &Stream {
         self.stream
     }
 
-    /// Holds on to something as long as the graph lives: memory that only kernels' arguments name.
+    /// Keeps `what` alive as long as the graph, for memory that only kernel arguments refer to.
     pub fn keep(&self, what: Arc<dyn Any + Send + Sync>) {
         self.stream.keep(what);
     }
 
-    /// Ends, and makes what was written down ready to be launched.
+    /// Ends the capture and instantiates the graph.
     ///
     /// # Errors
-    /// Something in between spoiled the capture, or the driver cannot make a graph of it.
+    /// A call in between invalidated the capture, or the driver cannot instantiate the graph.
     pub fn end(mut self) -> Result<Graph> {
         let template = self.stop()?;
         Graph::new(self.stream, &template)
     }
 
-    fn stop(&mut self) -> Result<Template> {
+    fn stop(&mut self) -> Result<CapturedGraph> {
         self.ended = true;
         self.stream.device().bind()?;
         let mut graph: CUgraph = std::ptr::null_mut();
-        // SAFETY: this thread began the capture; `graph` is a valid place for a handle.
+        // SAFETY: this thread began the capture; `graph` is valid for writing a handle.
         let ended = check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(self.stream.raw.handle, &mut graph) });
-        match (ended, Template::of(self.stream.device(), graph)) {
+        match (ended, CapturedGraph::from_handle(self.stream.device(), graph)) {
             (Ok(()), Some(template)) => Ok(template),
             (Err(error), _) => Err(error),
             (Ok(()), None) => Err(DeviceError::Call { call: "cuStreamEndCapture", code: 0, text: "it gave no graph".to_owned() }),
@@ -139,8 +141,8 @@ impl Drop for Capture<'_> {
     fn drop(&mut self) {
         if !self.ended {
             let given_up = self.stop().map(drop);
-            self.stream.device().note("a capture", given_up);
-            self.stream.held();
+            self.stream.device().record_drop_error("a capture", given_up);
+            self.stream.take_kept();
         }
     }
 }

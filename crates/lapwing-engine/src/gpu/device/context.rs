@@ -1,5 +1,5 @@
-//! A device that is in use: its primary context, which it shares with whatever else in the process uses the device (cublasLt
-//! does), and what is counted about it.
+//! An open device: its primary context, which is shared with everything else in the process that uses the device
+//! (cublasLt does), and its memory counters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,42 +11,44 @@ use parking_lot::Mutex;
 use super::account::{Account, MemoryUse};
 use super::error::{DeviceError, Result, check};
 use super::info::DeviceInfo;
-use super::module::Loaded;
-use super::probe::{Found, Version};
+use super::module::LoadedModules;
+use super::probe::{Driver, Version};
 use super::symbols;
 
-/// A device in use. Everything made on it holds it; the context ends with the last of them.
+/// An open device. Everything created on it holds a reference; the context is released with the last one.
 pub struct Device {
     context: Arc<CudaContext>,
     info: DeviceInfo,
     driver: Version,
-    /// A stream that never has work: asking it is how a lost context is noticed. Null until it is made.
+    /// A stream without work: querying it detects a lost context. Null until it is created.
     pulse: sys::CUstream,
     pub(super) memory: Account,
     pub(super) pinned: Account,
-    pub(super) modules: Loaded,
-    /// The first failure of something that was dropped, until [`Device::check`] tells it.
+    pub(super) modules: LoadedModules,
+    /// The first failure while dropping a resource, until [`Device::check`] reports it.
     dropped: Mutex<Option<DeviceError>>,
-    /// Whether the log has been told that the context is lost.
+    /// Whether the loss of the context was logged.
     lost: AtomicBool,
 }
 
-// SAFETY: the context and the stream are handles, which the driver lets any thread use at any time; all else is safe to share.
+// SAFETY: the context and the stream are handles that the driver allows any thread to use at any time; the other fields
+// are thread-safe.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Takes device `ordinal` into use.
+    /// Opens the device with this ordinal.
     ///
     /// # Errors
-    /// There is no such device, it is too old, or its context cannot be made (another process may hold it exclusively).
-    pub fn open(found: &Found, ordinal: usize) -> Result<Arc<Self>> {
+    /// There is no such device, it is too old, or its context cannot be created (another process may hold it
+    /// exclusively).
+    pub fn open(found: &Driver, ordinal: usize) -> Result<Arc<Self>> {
         let info = found.device(ordinal)?.clone();
         info.supported()?;
         let context = CudaContext::new(ordinal).map_err(|error| call("cuDevicePrimaryCtxRetain", error))?;
-        // SAFETY: nothing was allocated yet, and no slice of cudarc's is ever made here: this layer orders its own work. Were it
-        // on, cudarc's events would end up in captured graphs.
+        // SAFETY: nothing is allocated yet, and this layer orders its own work and never creates cudarc slices. With
+        // tracking enabled, cudarc's events would be recorded into captured graphs.
         unsafe { context.disable_event_tracking() };
         let mut device = Self {
             context,
@@ -55,61 +57,62 @@ impl Device {
             pulse: std::ptr::null_mut(),
             memory: Account::default(),
             pinned: Account::default(),
-            modules: Loaded::default(),
+            modules: LoadedModules::default(),
             dropped: Mutex::new(None),
             lost: AtomicBool::new(false),
         };
         device.bind()?;
-        // SAFETY: the context is current; `pulse` is a valid place for a handle.
+        // SAFETY: the context is current; `pulse` is valid for writing a handle.
         check("cuStreamCreate", unsafe {
             sys::cuStreamCreate(&mut device.pulse, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32)
         })?;
         Ok(Arc::new(device))
     }
 
-    /// What the device is.
+    /// The device's properties.
     #[must_use]
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// The newest CUDA version that the driver knows.
+    /// The newest CUDA version that the driver supports.
     #[must_use]
     pub fn driver(&self) -> Version {
         self.driver
     }
 
-    /// Whether this is the test suite's device: never chosen by itself, never measured.
+    /// Whether this is the test suite's emulated device: never selected automatically, never benchmarked.
     #[must_use]
     pub fn is_emulated(&self) -> bool {
         self.info.is_emulated()
     }
 
-    /// Asks whether the device still works: a fault of any earlier work that was not told yet, or a failure of something that
-    /// was dropped, which is told once. Takes microseconds; waits for nothing. Not from a thread that captures.
+    /// Checks that the device still works. Reports a failure of earlier work that was not reported yet, or, once, a
+    /// failure while dropping a resource. Takes microseconds and does not wait. Do not call it from a thread with a
+    /// capture in progress.
     ///
     /// # Errors
-    /// What happened; [`DeviceError::is_fatal`] tells whether the device is lost to this process.
+    /// The failure; [`DeviceError::is_fatal`] tells whether this process has lost the device.
     pub fn check(&self) -> Result<()> {
         if let Some(error) = self.dropped.lock().take() {
             return Err(error);
         }
         self.bind()?;
-        // SAFETY: the stream is this device's, and lives as long as it does.
+        // SAFETY: the stream belongs to this device and lives as long.
         match unsafe { sys::cuStreamQuery(self.pulse) } {
             sys::CUresult::CUDA_ERROR_NOT_READY => Ok(()),
             code => check("cuStreamQuery", code),
         }
     }
 
-    /// How much memory is in use.
+    /// The memory in use.
     ///
     /// # Errors
-    /// The driver does not answer: the device is lost.
+    /// The driver call failed: the device is lost.
     pub fn memory(&self) -> Result<MemoryUse> {
         self.bind()?;
         let (mut free, mut total) = (0_usize, 0_usize);
-        // SAFETY: the context is current; both are valid places for a size.
+        // SAFETY: the context is current; both arguments are valid for writing a size.
         check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
         Ok(MemoryUse {
             device_bytes: self.memory.now(),
@@ -121,13 +124,14 @@ impl Device {
         })
     }
 
-    /// Makes the context this thread's: every call to the driver comes after this.
+    /// Makes the context current on this thread, which every call to the driver requires.
     pub(super) fn bind(&self) -> Result<()> {
         self.context.bind_to_thread().map_err(|error| call("cuCtxSetCurrent", error))
     }
 
-    /// Notes what went wrong in a drop, where nobody can be told: in the log, and for [`Self::check`].
-    pub(super) fn note(&self, what: &'static str, result: Result<()>) {
+    /// Records a failure while dropping a resource, where no caller can receive it: in the log, and for
+    /// [`Self::check`].
+    pub(super) fn record_drop_error(&self, what: &'static str, result: Result<()>) {
         let Err(error) = result else { return };
         if error.is_fatal() && self.lost.swap(true, Ordering::Relaxed) {
             // once a context is lost, every drop fails for the same reason
@@ -138,13 +142,13 @@ impl Device {
         self.dropped.lock().get_or_insert(error);
     }
 
-    /// Whether the driver has a function that may be missing.
-    pub(super) fn has(&self, symbol: &str) -> bool {
+    /// Whether the driver has an optional function.
+    pub(super) fn has_symbol(&self, symbol: &str) -> bool {
         symbols::driver_has(symbol)
     }
 
-    /// That something made on `other` may be used here.
-    pub(super) fn own(&self, what: &'static str, other: &Self) -> Result<()> {
+    /// Checks that a resource created on `other` may be used here.
+    pub(super) fn check_owner(&self, what: &'static str, other: &Self) -> Result<()> {
         if std::ptr::eq(self, other) { Ok(()) } else { Err(DeviceError::OtherDevice { what }) }
     }
 }
@@ -152,9 +156,9 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         if !self.pulse.is_null() {
-            // SAFETY: the stream is this device's and is used no more.
+            // SAFETY: the stream belongs to this device and is not used any more.
             let ended = self.bind().and_then(|()| check("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(self.pulse) }));
-            self.note("a stream", ended);
+            self.record_drop_error("a stream", ended);
         }
         let bytes = self.memory.now();
         if bytes != 0 {
@@ -172,7 +176,7 @@ impl fmt::Debug for Device {
 fn call(name: &'static str, error: DriverError) -> DeviceError {
     match check(name, error.0) {
         Err(error) => error,
-        // cudarc makes no error of success
+        // cudarc never returns success as an error
         Ok(()) => DeviceError::Call { call: name, code: 0, text: "no error".to_owned() },
     }
 }

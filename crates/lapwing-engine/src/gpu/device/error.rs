@@ -1,5 +1,5 @@
-//! What can go wrong between the engine and a device, in words for a log line; and the one place where a driver's code becomes
-//! such an error. cudarc's own error is never shown: showing it calls the driver, which may be what is missing.
+//! The errors of the device layer, with messages for a log line, and the single place where a driver's code becomes
+//! such an error. cudarc's own error is never displayed: displaying it calls the driver, which may be missing.
 
 use std::ffi::CStr;
 use std::path::PathBuf;
@@ -10,32 +10,33 @@ use cudarc::driver::sys::{self, CUresult};
 use super::probe::Version;
 use super::symbols;
 
-/// What every function of this layer gives.
+/// The result type of this layer.
 pub type Result<T> = std::result::Result<T, DeviceError>;
 
 /// Why a device cannot be used, or what it reported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// There is no driver: neither in the directory that was given nor where the system looks.
+    /// There is no driver, neither in the given directory nor on the system's library path.
     #[error("no driver: libcuda.so.1 was not found")]
     NoDriver,
-    /// A library's file is there and cannot be loaded.
+    /// A library file exists but cannot be loaded.
     #[error("{} cannot be loaded: {reason}", path.display())]
     Unloadable {
         /// The file.
         path: PathBuf,
-        /// What the loader says.
+        /// The loader's message.
         reason: String,
     },
-    /// Another file of the same library is in use in this process already, or comes first where the system looks.
+    /// This process already uses another file of the same library, or another file comes first on the system's library
+    /// path.
     #[error("{} is not the {library} that this process uses: another one came first; name its folder in LD_LIBRARY_PATH", path.display())]
-    Twice {
-        /// The file that was asked for.
+    DuplicateLibrary {
+        /// The requested file.
         path: PathBuf,
         /// The library's name.
         library: &'static str,
     },
-    /// A library lacks a function that is needed.
+    /// A library lacks a required function.
     #[error("{library} has no {symbol}")]
     NoSymbol {
         /// The library's name.
@@ -46,28 +47,28 @@ pub enum DeviceError {
     /// The driver is older than [`super::LEAST_DRIVER`].
     #[error("driver {found} is too old: {needed} or newer is needed")]
     OldDriver {
-        /// The newest CUDA version that the driver knows.
+        /// The newest CUDA version that the driver supports.
         found: Version,
-        /// The least that is needed.
+        /// The minimum version.
         needed: Version,
     },
-    /// The driver knows no device, or may see none.
+    /// The driver reports no device, or none is visible to the process.
     #[error("no device")]
     NoDevice,
-    /// There is no device of this number.
+    /// There is no device with this ordinal.
     #[error("device {asked}: there {} {count}", if *count == 1 { "is" } else { "are" })]
     NoSuchDevice {
-        /// The number, from 0.
+        /// The ordinal, from 0.
         asked: usize,
-        /// How many devices there are.
+        /// Number of devices.
         count: usize,
     },
     /// The device is older than [`super::LEAST_CAPABILITY`].
     #[error("compute capability {}.{}: {}.{} or newer is needed", found.0, found.1, needed.0, needed.1)]
     OldDevice {
-        /// The device's.
+        /// The device's compute capability.
         found: (u32, u32),
-        /// The least that is needed.
+        /// The minimum.
         needed: (u32, u32),
     },
     /// A call to the driver failed.
@@ -77,7 +78,7 @@ pub enum DeviceError {
         call: &'static str,
         /// The driver's code, a `CUresult`.
         code: u32,
-        /// The code's name, and what the driver says about it.
+        /// The code's name, and the driver's description of it.
         text: String,
     },
     /// A module cannot be loaded.
@@ -89,7 +90,7 @@ pub enum DeviceError {
         code: u32,
         /// The code's name.
         text: String,
-        /// What the driver's compiler says, trimmed; empty where it says nothing.
+        /// The driver compiler's log, trimmed; may be empty.
         log: String,
     },
     /// A module lacks a kernel.
@@ -108,37 +109,37 @@ pub enum DeviceError {
         /// What does not fit, with both numbers.
         reason: String,
     },
-    /// A place in memory is outside of it, or a length is zero.
+    /// A range is outside of its memory, or its length is zero.
     #[error("{what}: {bytes} bytes at {offset} of {size}")]
     Range {
-        /// What was to be done.
+        /// The operation.
         what: &'static str,
-        /// Where, in bytes.
+        /// Offset in bytes.
         offset: usize,
-        /// How many bytes.
+        /// Length in bytes.
         bytes: usize,
         /// The memory's size in bytes.
         size: usize,
     },
-    /// Staging memory that the host only writes was to be read.
+    /// The host tried to read staging memory that it may only write.
     #[error("staging memory towards the device is never read by the host")]
     WriteOnly,
-    /// Things of two devices were used together.
+    /// Resources of two devices were combined.
     #[error("{what} belongs to another device")]
     OtherDevice {
-        /// What does not belong.
+        /// The resource that belongs to another device.
         what: &'static str,
     },
-    /// The device did not finish in time. Its work may still be under way.
+    /// The device did not finish in time. Its work may still be running.
     #[error("not done after {} ms", after.as_millis())]
     TimedOut {
-        /// How long was waited.
+        /// How long the host waited.
         after: Duration,
     },
-    /// All work of a stream ended, and the flag that it should have set is 0.
+    /// All work of a stream ended, and its completion flag is still 0.
     #[error("the work ended without setting its flag")]
     NoFlag,
-    /// cublasLt refused a call.
+    /// A cublasLt call failed.
     #[error("cublasLt: {call} failed: {text}")]
     Lt {
         /// The library's function.
@@ -146,10 +147,10 @@ pub enum DeviceError {
         /// The status' name.
         text: String,
     },
-    /// cublasLt is not there, or cannot be used.
+    /// cublasLt is missing or cannot be used.
     #[error("no cublasLt: {reason}")]
     NoLt {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -158,18 +159,19 @@ impl DeviceError {
     /// Whether the context is lost: every later call on the device fails too, until the process ends.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
-        // hardware faults of a context; from ECC_UNCORRECTABLE on to EXTERNAL_DEVICE as the driver's documentation marks them
+        // hardware faults of a context; from ECC_UNCORRECTABLE to EXTERNAL_DEVICE as the driver's documentation marks
+        // them
         matches!(self, Self::Call { code, .. } | Self::Module { code, .. } if matches!(code, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721 | 911))
     }
 
-    /// Whether the device (or the host, for staging memory) has too little memory left.
+    /// Whether the device (or the host, for staging memory) ran out of memory.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Call { code: 2, .. } | Self::Module { code: 2, .. })
     }
 }
 
-/// The result of a driver's function. Called only when the driver is loaded.
+/// Converts the result of a driver function. Called only when the driver is loaded.
 pub(super) fn check(call: &'static str, code: CUresult) -> Result<()> {
     match code {
         CUresult::CUDA_SUCCESS => Ok(()),
@@ -177,19 +179,19 @@ pub(super) fn check(call: &'static str, code: CUresult) -> Result<()> {
     }
 }
 
-/// A code's name, and the driver's words for it where it has any.
+/// A code's name, and the driver's description of it if there is one.
 pub(super) fn describe(code: CUresult) -> String {
     let name = format!("{code:?}");
     if !symbols::driver_has("cuGetErrorString") {
         return name;
     }
     let mut text = std::ptr::null();
-    // SAFETY: the driver is loaded and has this function (just looked up); `text` is a valid place for a pointer.
+    // SAFETY: the driver is loaded and has this function (looked up above); `text` is valid for writing a pointer.
     let asked = unsafe { sys::cuGetErrorString(code, &mut text) };
     if asked != CUresult::CUDA_SUCCESS || text.is_null() {
         return name;
     }
-    // SAFETY: on success the driver gives a string that lives as long as the driver and ends with a zero.
+    // SAFETY: on success the driver returns a NUL-terminated string that lives as long as the driver.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     if text == name { name } else { format!("{name}: {text}") }
 }

@@ -1,4 +1,4 @@
-//! Kernels: looked up in their module once, with what the driver's compiler made of them.
+//! Kernels, looked up in their module once, with the attributes that the driver's compiler reports.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use super::context::Device;
 use super::error::{DeviceError, Result, check};
 use super::module::RawModule;
 
-/// What the driver's compiler made of a kernel.
+/// A compiled kernel's attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FunctionInfo {
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Memory that a thread spills to, in bytes.
+    /// Local memory (spills) per thread, in bytes.
     pub local_bytes: u32,
-    /// Shared memory of a block that is not dynamic, in bytes.
+    /// Static shared memory per block, in bytes.
     pub shared_bytes: u32,
-    /// The most threads of a block.
+    /// The most threads per block.
     pub threads: u32,
-    /// The size of its first argument, where the driver tells it (12.4 on).
+    /// The size of the first parameter in bytes, if the driver reports it (12.4 and newer).
     pub argument_bytes: Option<usize>,
 }
 
-/// A kernel. It holds its module.
+/// A kernel. It keeps its module loaded.
 pub struct Function {
     raw: Arc<RawModule>,
     handle: CUfunction,
     name: String,
     info: FunctionInfo,
-    /// How much dynamic shared memory it is set up for, in bytes; 0: what all kernels may have.
+    /// The dynamic shared memory that was enabled for it, in bytes; 0: the default limit.
     pub(super) allowed: AtomicU32,
 }
 
-// SAFETY: a handle of the driver's, which any thread may use at any time; all else is safe to share.
+// SAFETY: a driver handle, which any thread may use at any time; the other fields are thread-safe.
 unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
@@ -52,7 +52,8 @@ impl Function {
         let text = CString::new(name).map_err(|_| missing())?;
         raw.device.bind()?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the module is loaded in the current context; the name ends with a zero; `handle` is a valid place.
+        // SAFETY: the module is loaded in the current context; the name is NUL-terminated; `handle` is valid for
+        // writing.
         match unsafe { sys::cuModuleGetFunction(&mut handle, raw.handle, text.as_ptr()) } {
             CUresult::CUDA_ERROR_NOT_FOUND => return Err(missing()),
             code => check("cuModuleGetFunction", code)?,
@@ -62,7 +63,7 @@ impl Function {
             local_bytes: attribute(handle, CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
             shared_bytes: attribute(handle, CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
             threads: attribute(handle, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-            argument_bytes: if raw.device.has("cuFuncGetParamInfo") { argument(handle) } else { None },
+            argument_bytes: if raw.device.has_symbol("cuFuncGetParamInfo") { argument(handle) } else { None },
         };
         Ok(Self { raw: raw.clone(), handle, name: name.to_owned(), info, allowed: AtomicU32::new(0) })
     }
@@ -73,7 +74,7 @@ impl Function {
         &self.name
     }
 
-    /// What it needs.
+    /// Its attributes.
     #[must_use]
     pub fn info(&self) -> FunctionInfo {
         self.info
@@ -94,15 +95,15 @@ impl Function {
 
 fn attribute(function: CUfunction, which: CUfunction_attribute) -> Result<u32> {
     let mut value = 0;
-    // SAFETY: the function is of a loaded module; `value` is a valid place for a number.
+    // SAFETY: the function belongs to a loaded module; `value` is valid for writing an integer.
     check("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut value, which, function) })?;
     Ok(u32::try_from(value).unwrap_or(0))
 }
 
-/// The size of the first argument; none where the driver does not say.
+/// The size of the first parameter; `None` if the driver does not report it.
 fn argument(function: CUfunction) -> Option<usize> {
     let (mut offset, mut bytes) = (0, 0);
-    // SAFETY: the driver has the function (the caller looked it up); both are valid places for a size.
+    // SAFETY: the driver has the function (the caller looked it up); both arguments are valid for writing a size.
     let code = unsafe { sys::cuFuncGetParamInfo(function, 0, &mut offset, &mut bytes) };
     (code == CUresult::CUDA_SUCCESS).then_some(bytes)
 }

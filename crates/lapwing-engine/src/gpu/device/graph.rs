@@ -1,4 +1,4 @@
-//! Captured work, launched as one: a request's whole way through the device.
+//! CUDA graphs: a request's whole device work, captured once and launched as a unit.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeTy
 
 use super::context::Device;
 use super::error::{Result, check};
-use super::stream::{Keep, RawStream, Stream};
+use super::stream::{KeptResource, RawStream, Stream};
 
-/// How many nodes of which kind a graph has.
+/// Number of nodes of each kind in a graph.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeCounts {
     /// Kernels.
     pub kernels: usize,
     /// Copies.
     pub copies: usize,
-    /// Fills.
+    /// Memory fills.
     pub fills: usize,
-    /// Events recorded.
+    /// Event records.
     pub events: usize,
-    /// All others: the host's functions, waits, allocations. This layer makes none.
+    /// All others: host functions, waits, allocations. This layer creates none.
     pub others: usize,
 }
 
@@ -32,32 +32,32 @@ impl NodeCounts {
     }
 }
 
-/// What a capture wrote down, before it can be launched.
-pub(super) struct Template {
+/// A captured graph before it is instantiated.
+pub(super) struct CapturedGraph {
     device: Arc<Device>,
     handle: CUgraph,
 }
 
-impl Template {
-    /// Takes over a graph that the driver gave; none where it gave null.
-    pub(super) fn of(device: &Arc<Device>, handle: CUgraph) -> Option<Self> {
+impl CapturedGraph {
+    /// Takes ownership of a graph handle of the driver; `None` if it is null.
+    pub(super) fn from_handle(device: &Arc<Device>, handle: CUgraph) -> Option<Self> {
         (!handle.is_null()).then(|| Self { device: device.clone(), handle })
     }
 
     fn count(&self) -> Result<NodeCounts> {
         let mut length = 0_usize;
-        // SAFETY: without a place for nodes, only their number is given.
+        // SAFETY: with a null node array only the count is written.
         check("cuGraphGetNodes", unsafe { sys::cuGraphGetNodes(self.handle, std::ptr::null_mut(), &mut length) })?;
         let mut nodes: Vec<CUgraphNode> = vec![std::ptr::null_mut(); length];
         if length > 0 {
-            // SAFETY: `nodes` has room for as many as `length` says.
+            // SAFETY: `nodes` has room for `length` nodes.
             check("cuGraphGetNodes", unsafe { sys::cuGraphGetNodes(self.handle, nodes.as_mut_ptr(), &mut length) })?;
         }
         nodes.truncate(length);
         let mut counts = NodeCounts::default();
         for node in nodes {
             let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-            // SAFETY: a node of this graph; `kind` is a valid place for a kind.
+            // SAFETY: a node of this graph; `kind` is valid for writing.
             check("cuGraphNodeGetType", unsafe { sys::cuGraphNodeGetType(node, &mut kind) })?;
             match kind {
                 CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL => counts.kernels += 1,
@@ -71,63 +71,65 @@ impl Template {
     }
 }
 
-impl Drop for Template {
+impl Drop for CapturedGraph {
     fn drop(&mut self) {
-        // SAFETY: the handle is this one's; graphs made from it do not need it.
+        // SAFETY: this owns the handle; graphs instantiated from it do not need it.
         let ended = self.device.bind().and_then(|()| check("cuGraphDestroy", unsafe { sys::cuGraphDestroy(self.handle) }));
-        self.device.note("a captured graph", ended);
+        self.device.record_drop_error("a captured graph", ended);
     }
 }
 
-/// Captured work, ready to be launched again and again. It holds the memory, kernels and events that it names.
+/// An instantiated graph, which can be launched repeatedly. It keeps the memory, kernels and events that it uses alive.
 ///
-/// One thread at a time may use it: the driver's graphs are not made for more.
+/// One thread at a time may use it: the driver's graphs are not thread-safe.
 pub struct Graph {
     device: Arc<Device>,
     handle: CUgraphExec,
     counts: NodeCounts,
-    /// Where it was launched: waited for before it goes. Also what keeps it to one thread at a time.
+    /// The streams on which it was launched; dropping the graph waits for them. The `RefCell` also makes the graph
+    /// `!Sync`.
     launched: RefCell<Vec<Arc<RawStream>>>,
-    /// After `launched` in time, not in this list: drop waits first.
-    _kept: Vec<Keep>,
+    /// Released after the launched work is done, because drop waits first.
+    _kept: Vec<KeptResource>,
 }
 
-// SAFETY: the driver lets any thread use a graph's handle as long as no two do at once, which `RefCell` forbids here: a graph is
-// not `Sync`. Nothing of it belongs to a thread: the context is made current in every call.
+// SAFETY: the driver allows any thread to use a graph's handle, as long as no two do at once, which `!Sync` ensures. No
+// part of it is thread-local: every call makes the context current.
 unsafe impl Send for Graph {}
 
 impl Graph {
-    pub(super) fn new(stream: &Stream, template: &Template) -> Result<Self> {
+    pub(super) fn new(stream: &Stream, template: &CapturedGraph) -> Result<Self> {
         let device = stream.device().clone();
-        let kept = stream.held();
+        let kept = stream.take_kept();
         let counts = template.count()?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: a graph of the current context (the capture's end made it current); `handle` is a valid place for a handle.
+        // SAFETY: a graph of the current context (the end of the capture made it current); `handle` is valid for
+        // writing.
         check("cuGraphInstantiate", unsafe { sys::cuGraphInstantiateWithFlags(&mut handle, template.handle, 0) })?;
         let graph = Self { device, handle, counts, launched: RefCell::default(), _kept: kept };
         graph.launched.borrow_mut().push(stream.raw.clone());
-        // SAFETY: the graph and the stream are of this context. So that the first launch need not bring it to the device.
+        // SAFETY: the graph and the stream belong to this context. The upload keeps its cost out of the first launch.
         check("cuGraphUpload", unsafe { sys::cuGraphUpload(graph.handle, stream.raw.handle) })?;
         stream.wait()?;
         Ok(graph)
     }
 
-    /// Launches it, after the stream's earlier work and after its own earlier launches.
+    /// Launches the graph after the stream's earlier work and after its own earlier launches.
     ///
     /// # Errors
-    /// A fault of the device.
+    /// The device failed.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
-        self.device.own("a stream", stream.device())?;
+        self.device.check_owner("a stream", stream.device())?;
         self.device.bind()?;
         let mut launched = self.launched.borrow_mut();
         if !launched.iter().any(|known| Arc::ptr_eq(known, &stream.raw)) {
             launched.push(stream.raw.clone());
         }
-        // SAFETY: the graph and the stream are of this context; what the graph names is held.
+        // SAFETY: the graph and the stream belong to this context; everything that the graph uses is kept alive.
         check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.handle, stream.raw.handle) })
     }
 
-    /// What it consists of.
+    /// Its nodes.
     #[must_use]
     pub fn counts(&self) -> NodeCounts {
         self.counts
@@ -143,11 +145,11 @@ impl std::fmt::Debug for Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         for stream in self.launched.take() {
-            self.device.note("a graph's work", stream.drain());
+            self.device.record_drop_error("a graph's work", stream.drain());
         }
-        // SAFETY: the handle is this graph's, and no launch of it is under way.
+        // SAFETY: this owns the handle, and no launch of it is running.
         let ended =
             self.device.bind().and_then(|()| check("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(self.handle) }));
-        self.device.note("a graph", ended);
+        self.device.record_drop_error("a graph", ended);
     }
 }

@@ -1,4 +1,4 @@
-//! What a device is: read once, before a context is made on it.
+//! A device's properties, read once before a context is created on it.
 
 use std::ffi::CStr;
 
@@ -6,40 +6,41 @@ use cudarc::driver::sys::{self, CUdevice, CUdevice_attribute};
 
 use super::error::{DeviceError, Result, check};
 
-/// The name of the test suite's device, which runs kernels on the host: never chosen, never measured.
+/// The name of the test suite's device, which runs kernels on the host: never selected automatically, never
+/// benchmarked.
 pub const EMULATED: &str = "lapwing-emulated";
 
-/// The least compute capability: kernels are shipped for 8.0.
+/// The minimum compute capability: kernels are shipped as PTX for 8.0.
 pub const LEAST_CAPABILITY: (u32, u32) = (8, 0);
 
-/// One device, as the driver describes it.
+/// A device, as the driver describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Its number, from 0.
+    /// Its ordinal, from 0.
     pub ordinal: usize,
     /// Its name.
     pub name: String,
     /// Its compute capability, major and minor.
     pub capability: (u32, u32),
-    /// How many multiprocessors it has.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// Its second-level cache, in bytes.
+    /// Size of the second-level cache, in bytes.
     pub l2_bytes: u64,
-    /// Its memory, in bytes.
+    /// Size of its memory, in bytes.
     pub memory_bytes: u64,
-    /// The most shared memory that one block may ask for, in bytes.
+    /// The most shared memory that one block may use, in bytes.
     pub shared_bytes: u32,
 }
 
 impl DeviceInfo {
-    /// Reads device `ordinal`. Called only after the driver was initialised and its functions were looked up.
+    /// Reads the properties of a device. Called only after the driver was initialised and its functions were looked up.
     pub(super) fn read(ordinal: usize) -> Result<Self> {
         let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
         let mut device: CUdevice = 0;
-        // SAFETY: the driver is initialised; `device` is a valid place for the handle.
+        // SAFETY: the driver is initialised; `device` is valid for writing a handle.
         check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, number) })?;
         let mut bytes = 0_usize;
-        // SAFETY: `device` is a handle of the driver's; `bytes` is a valid place for a size.
+        // SAFETY: `device` is a driver handle; `bytes` is valid for writing a size.
         check("cuDeviceTotalMem", unsafe { sys::cuDeviceTotalMem_v2(&mut bytes, device) })?;
         Ok(Self {
             ordinal,
@@ -55,13 +56,13 @@ impl DeviceInfo {
         })
     }
 
-    /// Whether this is the test suite's device.
+    /// Whether this is the test suite's emulated device.
     #[must_use]
     pub fn is_emulated(&self) -> bool {
         self.name == EMULATED
     }
 
-    /// That the kernels run on it.
+    /// Checks that the kernels run on it.
     ///
     /// # Errors
     /// Its compute capability is below [`LEAST_CAPABILITY`].
@@ -75,15 +76,15 @@ impl DeviceInfo {
 
 fn name(device: CUdevice) -> Result<String> {
     let mut text = [0_u8; 256];
-    // SAFETY: `text` has room for the 256 bytes that are named; a C character is a byte.
+    // SAFETY: `text` has room for the 256 bytes that are passed; a C character is a byte.
     check("cuDeviceGetName", unsafe { sys::cuDeviceGetName(text.as_mut_ptr().cast(), 256, device) })?;
     Ok(CStr::from_bytes_until_nul(&text).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
 }
 
-/// An attribute that is never below zero.
+/// An attribute that is never negative.
 fn attribute(device: CUdevice, which: CUdevice_attribute) -> Result<u32> {
     let mut value = 0;
-    // SAFETY: `device` is a handle of the driver's; `value` is a valid place for a number.
+    // SAFETY: `device` is a driver handle; `value` is valid for writing an integer.
     check("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut value, which, device) })?;
     Ok(u32::try_from(value).unwrap_or(0))
 }

@@ -1,4 +1,5 @@
-//! The shape of a launch, and whether it fits its kernel and the device: the driver's own answer to a misfit names nothing.
+//! The dimensions of a launch, and the check that they fit the kernel and the device: the driver's own error for a
+//! misfit does not say what is wrong.
 
 use std::sync::atomic::Ordering;
 
@@ -7,34 +8,34 @@ use cudarc::driver::sys::{self, CUfunction_attribute};
 use super::error::{DeviceError, Result, check};
 use super::function::Function;
 
-/// Dynamic shared memory that every kernel may ask for, in bytes; above it, the kernel is set up for more.
+/// Dynamic shared memory that every kernel may use, in bytes; for more, an attribute of the kernel must be set.
 const SHARED_BY_DEFAULT: u32 = 48 << 10;
-/// The most blocks in y.
+/// The largest grid dimension in y.
 const MOST_IN_Y: u32 = 65_535;
-/// Where an argument begins.
+/// Alignment of arguments, in bytes.
 const ALIGNMENT: usize = 8;
 
-/// How many blocks of how many threads, with how much dynamic shared memory.
+/// Grid, block size and dynamic shared memory of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct LaunchShape {
     /// Blocks in x and y, each at least 1.
     pub grid: (u32, u32),
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u32,
-    /// Dynamic shared memory of a block, in bytes.
+    /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,
 }
 
 impl Function {
-    /// Checks a launch, and sets the kernel up for its shared memory where that is more than was asked for before.
-    pub(super) fn prepare(&self, shape: Shape, args: &[u8]) -> Result<()> {
-        let Shape { grid: (x, y), threads, shared_bytes } = shape;
+    /// Checks a launch, and raises the kernel's shared memory limit if needed.
+    pub(super) fn prepare(&self, shape: LaunchShape, args: &[u8]) -> Result<()> {
+        let LaunchShape { grid: (x, y), threads, shared_bytes } = shape;
         if x == 0 || x > i32::MAX as u32 || y == 0 || y > MOST_IN_Y {
             return self.refuse(format!("a grid of {x} × {y} blocks"));
         }
         let most = self.info().threads;
         if threads == 0 || threads > most {
-            return self.refuse(format!("{threads} threads: 1 to {most} can be launched"));
+            return self.refuse(format!("{threads} threads per block: the kernel allows 1 to {most}"));
         }
         let most = self.device().info().shared_bytes.saturating_sub(self.info().shared_bytes);
         if shared_bytes > most {
@@ -49,8 +50,8 @@ impl Function {
         if shared_bytes > SHARED_BY_DEFAULT && shared_bytes > self.allowed.load(Ordering::Acquire) {
             let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             let most = i32::try_from(most).unwrap_or(i32::MAX);
-            // to the most at once, so that two threads which launch different shapes do not take it from one another
-            // SAFETY: the function is this one's, of the current context.
+            // raised to the maximum at once, so that threads with different launches do not lower each other's limit
+            // SAFETY: the function belongs to the current context.
             check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(self.handle(), attribute, most) })?;
             self.allowed.store(most.unsigned_abs(), Ordering::Release);
         }

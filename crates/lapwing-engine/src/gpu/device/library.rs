@@ -1,6 +1,6 @@
-//! Libraries from a directory that the user names. cudarc opens its libraries by name; the loader gives it the one that is open
-//! under that name already. So the file is opened first, by its path, and kept open until the process ends. The loader's
-//! environment is never changed: it is read once, when the process starts.
+//! Loads libraries from a directory that the user names. cudarc opens its libraries by name, and the loader returns a
+//! library that is already open under that name. So the file is opened first, by its path, and kept open until the
+//! process ends. The loader's environment is never changed, because it is read only once, at process start.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use libloading::Library;
 
 use super::error::{DeviceError, Result};
 
-/// Opens `directory/name` and keeps it open; false where there is no such file.
+/// Opens `directory/name` and keeps it open; false if there is no such file.
 ///
 /// # Errors
-/// The file is there and cannot be loaded.
+/// The file exists and cannot be loaded.
 pub(super) fn keep_open(directory: &Path, name: &str) -> Result<bool> {
     match open(directory, name)? {
         Some(library) => {
-            // never closed: threads of the driver may run in it until the process ends
+            // never closed: driver threads may run in it until the process ends
             std::mem::forget(library);
             Ok(true)
         }
@@ -23,18 +23,18 @@ pub(super) fn keep_open(directory: &Path, name: &str) -> Result<bool> {
     }
 }
 
-/// That the library which cudarc uses is `directory/name`, by where one of its functions lies.
+/// Checks that the library used by cudarc is `directory/name`, by comparing the address of one of its functions.
 ///
 /// # Errors
-/// It is another one.
+/// It is another file.
 pub(super) fn same(directory: &Path, name: &'static str, symbol: &str, used: &Library) -> Result<()> {
     let path = directory.join(name);
     let Some(library) = open(directory, name)? else {
         return Err(DeviceError::Unloadable { path, reason: "it is gone".to_owned() });
     };
-    // SAFETY: only looked up and compared, never called.
+    // SAFETY: the addresses are only compared, never called.
     let (ours, theirs) = unsafe { (address(&library, symbol), address(used, symbol)) };
-    if ours.is_some() && ours == theirs { Ok(()) } else { Err(DeviceError::Twice { path, library: name }) }
+    if ours.is_some() && ours == theirs { Ok(()) } else { Err(DeviceError::DuplicateLibrary { path, library: name }) }
 }
 
 fn open(directory: &Path, name: &str) -> Result<Option<Library>> {
@@ -42,14 +42,15 @@ fn open(directory: &Path, name: &str) -> Result<Option<Library>> {
     if !path.exists() {
         return Ok(None);
     }
-    // SAFETY: loading runs the library's own initialisers. The user names the directory, and a CUDA library's are sound.
+    // SAFETY: loading runs the library's initialisers. The user names the directory, and CUDA libraries have sound
+    // initialisers.
     match unsafe { Library::new(&path) } {
         Ok(library) => Ok(Some(library)),
         Err(error) => Err(DeviceError::Unloadable { path, reason: words(&error) }),
     }
 }
 
-/// Where a function lies.
+/// The address of a function.
 ///
 /// # Safety
 /// The address may only be compared.
@@ -59,7 +60,7 @@ unsafe fn address(library: &Library, symbol: &str) -> Option<usize> {
     found.ok().map(|function| *function as usize)
 }
 
-/// The loader's words: libloading shows them only as the error's source.
+/// The loader's message: libloading exposes it only as the error's source.
 fn words(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -1,15 +1,15 @@
-//! The device layer: what the GPU executor needs of CUDA's driver and nothing more. Everything that can be missing (the
-//! driver, one of its functions, a device) is looked for before it is called, so that nothing here panics; every failure is a
-//! [`DeviceError`]. Bytes are bytes, device addresses are `u64`, times are [`std::time::Duration`].
+//! The device layer: the part of the CUDA driver API that the GPU executor needs. Everything that can be missing (the
+//! driver, one of its functions, a device) is looked up before it is called, so that nothing here panics; every failure
+//! is a [`DeviceError`]. Sizes are in bytes, device addresses are `u64`, times are [`std::time::Duration`].
 //!
-//! The order of use: [`Found::find`] → [`Device::open`] → [`Stream`], [`Block`], [`Pinned`], [`Event`], [`Modules`] →
-//! [`Capture`] → [`Graph`], launched once per request and awaited by [`Stream::wait`] or [`Stream::wait_flag`]. It never
-//! chooses a device, knows no kernel and reads no clock of its own.
+//! The order of use: [`Driver::find`] → [`Device::open`] → [`Stream`], [`DeviceBuffer`], [`PinnedBuffer`], [`Event`], [`Modules`] →
+//! [`Capture`] → [`Graph`], launched once per request and awaited by [`Stream::wait`] or [`Stream::wait_flag`].
+//! Selecting a device, the kernels, and reading a clock are the caller's part.
 
-#![allow(unsafe_code, reason = "the driver is C; each block says why it is sound")]
+#![allow(unsafe_code, reason = "the driver is a C library; each block states why it is sound")]
 
 mod account;
-mod block;
+mod buffer;
 mod capture;
 mod context;
 mod error;
@@ -33,7 +33,7 @@ mod wait;
 pub(crate) mod tests;
 
 pub use account::MemoryUse;
-pub use block::Block;
+pub use buffer::DeviceBuffer;
 pub use capture::Capture;
 pub use context::Device;
 pub use error::{DeviceError, Result};
@@ -41,10 +41,10 @@ pub use event::Event;
 pub use function::{Function, FunctionInfo};
 pub use graph::{Graph, NodeCounts};
 pub use info::{DeviceInfo, EMULATED, LEAST_CAPABILITY};
-pub use launch::Shape;
-pub use lt::{CublasLt, Operands, Plan, Product, ProductPrecision, Tuning};
+pub use launch::LaunchShape;
+pub use lt::{CublasLt, MatmulOperands, MatmulPlan, MatmulPrecision, MatmulShape, SelectedAlgorithm};
 pub use module::{Module, Modules};
-pub use pinned::{Pinned, Toward};
-pub use probe::{Found, LEAST_DRIVER, Version};
+pub use pinned::{Direction, PinnedBuffer};
+pub use probe::{Driver, LEAST_DRIVER, Version};
 pub use stream::Stream;
-pub use wait::Patience;
+pub use wait::WaitPolicy;

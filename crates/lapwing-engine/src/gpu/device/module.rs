@@ -1,5 +1,5 @@
-//! Modules and their kernels: PTX that the driver compiles for the device when it is loaded. A device has each once, however many
-//! models run its kernels.
+//! Modules and their kernels: PTX that the driver compiles for the device when it is loaded. A device loads each module
+//! once, however many models use its kernels.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -12,7 +12,7 @@ use super::context::Device;
 use super::error::{DeviceError, Result, check, describe};
 use super::function::Function;
 
-/// The most that is read of what the driver's compiler says, in bytes.
+/// The most that is read of the driver compiler's log, in bytes.
 const LOG_BYTES: usize = 16 << 10;
 
 /// A module's handle, kept by work that runs its kernels.
@@ -22,24 +22,25 @@ pub(super) struct RawModule {
     pub(super) file: String,
 }
 
-// SAFETY: a handle of the driver's, which any thread may use at any time.
+// SAFETY: a driver handle, which any thread may use at any time.
 unsafe impl Send for RawModule {}
 // SAFETY: as above.
 unsafe impl Sync for RawModule {}
 
 impl Drop for RawModule {
     fn drop(&mut self) {
-        // SAFETY: the handle is this module's; streams and graphs that run its kernels hold it until they are done.
+        // SAFETY: this owns the handle; streams and graphs that run its kernels hold a reference until their work is
+        // done.
         let ended = self.device.bind().and_then(|()| check("cuModuleUnload", unsafe { sys::cuModuleUnload(self.handle) }));
-        self.device.note("a module", ended);
+        self.device.record_drop_error("a module", ended);
     }
 }
 
-/// The modules that are loaded on a device, for those who come next.
+/// The modules that are loaded on a device, by name, for later users.
 #[derive(Default)]
-pub(super) struct Loaded(Mutex<HashMap<String, Weak<Module>>>);
+pub(super) struct LoadedModules(Mutex<HashMap<String, Weak<Module>>>);
 
-/// The modules of a device that somebody uses, by name. They stay loaded for as long as anybody does.
+/// The modules that a user of the device holds, by name. A module stays loaded as long as anyone holds it.
 pub struct Modules {
     device: Arc<Device>,
     used: Mutex<HashMap<String, Arc<Module>>>,
@@ -52,17 +53,17 @@ impl std::fmt::Debug for Modules {
 }
 
 impl Modules {
-    /// None yet.
+    /// An empty set.
     #[must_use]
     pub fn new(device: &Arc<Device>) -> Self {
         Self { device: device.clone(), used: Mutex::default() }
     }
 
-    /// The module `file`, compiled from `ptx` where it is not loaded on the device; else the text is not looked at. Compiling can
-    /// take seconds where the driver's cache has nothing of it.
+    /// Returns the module `file`, compiled from `ptx` unless it is already loaded on the device; then `ptx` is not
+    /// read. Compiling can take seconds if the driver's cache does not have the module.
     ///
     /// # Errors
-    /// The driver refuses the text: with what its compiler says.
+    /// The driver rejects the PTX; the error has its compiler's log.
     pub fn load(&self, file: &str, ptx: &str) -> Result<Arc<Module>> {
         let mut used = self.used.lock();
         if let Some(module) = used.get(file) {
@@ -74,9 +75,9 @@ impl Modules {
     }
 }
 
-impl Loaded {
+impl LoadedModules {
     fn load(&self, device: &Arc<Device>, file: &str, ptx: &str) -> Result<Arc<Module>> {
-        // held while compiling: who asks for the same module meanwhile would else compile it again
+        // locked while compiling: otherwise another thread would compile the same module again
         let mut loaded = self.0.lock();
         if let Some(module) = loaded.get(file).and_then(Weak::upgrade) {
             return Ok(module);
@@ -101,7 +102,7 @@ impl std::fmt::Debug for Module {
 }
 
 impl Module {
-    /// The kernel `name`, looked up the first time.
+    /// Returns the kernel `name`, looked up the first time.
     ///
     /// # Errors
     /// The module has no such kernel.
@@ -128,11 +129,11 @@ fn compile(device: &Arc<Device>, file: &str, ptx: &str) -> Result<RawModule> {
     device.bind()?;
     let mut log = vec![0_u8; LOG_BYTES];
     let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    // a number is given in the place of a pointer
+    // the driver takes this integer in place of a pointer
     let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG_BYTES - 1)];
     let mut handle = std::ptr::null_mut();
-    // SAFETY: the context is current; the text ends with a zero; two options with their values, the log's room as large as it
-    // is said to be and alive until this returns; `handle` is a valid place.
+    // SAFETY: the context is current; the text is NUL-terminated; the two options have their values, and the log buffer
+    // has the size that is passed and lives until the call returns; `handle` is valid for writing.
     let code =
         unsafe { sys::cuModuleLoadDataEx(&mut handle, text.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr()) };
     if code != CUresult::CUDA_SUCCESS {

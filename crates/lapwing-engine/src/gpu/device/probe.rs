@@ -1,5 +1,5 @@
-//! Is there a driver that can be used, and which devices does it have? Everything is looked for before it is called: on a
-//! machine without CUDA this gives an error and no panic.
+//! Looks for a usable driver and its devices. Everything is looked up before it is called: on a machine without CUDA
+//! this returns an error and never panics.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::error::{DeviceError, Result, check};
 use super::info::DeviceInfo;
 use super::{library, symbols};
 
-/// The oldest driver that is used: what the shipped PTX (ISA 8.0) needs.
+/// The minimum driver: the version that the shipped PTX (ISA 8.0) needs.
 pub const LEAST_DRIVER: Version = Version(12, 0);
 
 /// A CUDA version: major and minor.
@@ -23,8 +23,8 @@ pub struct Version(
 );
 
 impl Version {
-    /// From the driver's number: 1000 · major + 10 · minor.
-    pub(super) fn of(number: i32) -> Self {
+    /// Decodes the driver's number: 1000 · major + 10 · minor.
+    pub(super) fn from_number(number: i32) -> Self {
         let number = u32::try_from(number).unwrap_or(0);
         Self(number / 1000, number % 1000 / 10)
     }
@@ -36,37 +36,38 @@ impl fmt::Display for Version {
     }
 }
 
-/// A driver that can be used. Having one proves that every function which this layer calls is there; it is the only way to a
-/// [`super::Device`].
+/// A usable driver. A value of this type proves that every function that this layer calls exists; it is the only way to
+/// a [`super::Device`].
 #[derive(Debug, Clone)]
-pub struct Found {
-    /// The newest CUDA version that the driver knows.
+pub struct Driver {
+    /// The newest CUDA version that the driver supports.
     pub driver: Version,
-    /// Its devices, in its order; at least one.
+    /// Its devices, in the driver's order; at least one.
     pub devices: Vec<DeviceInfo>,
-    /// The file that was opened, where the driver came from the directory that was given; else the system's was.
+    /// The file that was opened, if the driver came from the given directory; `None` for the system's.
     pub file: Option<PathBuf>,
-    /// The directory that was given.
+    /// The given directory.
     directory: Option<PathBuf>,
 }
 
-impl Found {
-    /// Looks for the driver: first in `directory` (the user's `cuda_lib_dir`), then where the system looks. A driver stays
-    /// loaded until the process ends, also where it is refused.
+impl Driver {
+    /// Looks for the driver: first in `directory` (the user's `cuda_lib_dir`), then on the system's library path. A
+    /// driver stays loaded until the process ends, even if it is rejected.
     ///
     /// # Errors
-    /// There is none, it cannot be loaded, lacks a function, is older than [`LEAST_DRIVER`], does not start, or has no device.
+    /// There is none; it cannot be loaded, lacks a function, is older than [`LEAST_DRIVER`], does not initialise, or
+    /// has no device.
     pub fn find(directory: Option<&Path>) -> Result<Self> {
         let file = match directory {
             Some(directory) if library::keep_open(directory, symbols::DRIVER)? => Some(directory.join(symbols::DRIVER)),
             _ => None,
         };
-        // SAFETY: opens the driver by its name and closes it again: a driver's initialisers and finalisers are sound.
+        // SAFETY: opens the driver by its name and closes it again; its initialisers and finalisers are sound.
         if !unsafe { sys::is_culib_present() } {
             return Err(DeviceError::NoDriver);
         }
         if let (Some(directory), Some(_)) = (directory, &file) {
-            // SAFETY: it is present, so that this gives its handle and does not panic.
+            // SAFETY: it is present, so this returns its handle and does not panic.
             library::same(directory, symbols::DRIVER, "cuInit", unsafe { sys::culib() })?;
         }
         let driver = version()?;
@@ -79,7 +80,7 @@ impl Found {
         Ok(Self { driver, devices, file, directory: directory.map(Path::to_owned) })
     }
 
-    /// Device `ordinal`'s description.
+    /// The description of the device with this ordinal.
     ///
     /// # Errors
     /// There are fewer devices.
@@ -87,35 +88,35 @@ impl Found {
         self.devices.get(ordinal).ok_or(DeviceError::NoSuchDevice { asked: ordinal, count: self.devices.len() })
     }
 
-    /// The directory that was given.
+    /// The given directory.
     #[must_use]
     pub fn directory(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
 }
 
-/// The driver's version, read before anything else: an old driver may lack what comes later.
+/// The driver's version. It is checked first, because an old driver may lack the functions used later.
 fn version() -> Result<Version> {
     symbols::need(symbols::FIRST)?;
     let mut number = 0;
-    // SAFETY: the function is there and may be called before cuInit; `number` is a valid place for a number.
+    // SAFETY: the function exists and may be called before cuInit; `number` is valid for writing an integer.
     check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut number) })?;
-    let found = Version::of(number);
+    let found = Version::from_number(number);
     if found < LEAST_DRIVER {
         return Err(DeviceError::OldDriver { found, needed: LEAST_DRIVER });
     }
     Ok(found)
 }
 
-/// Starts the driver; how many devices it has, at least one.
+/// Initialises the driver; returns the number of devices, at least one.
 fn start() -> Result<usize> {
-    // SAFETY: the function is there; 0 is the only value that it takes. Calling it again does nothing.
+    // SAFETY: the function exists; 0 is the only value that it takes. Calling it again has no effect.
     match unsafe { sys::cuInit(0) } {
         CUresult::CUDA_ERROR_NO_DEVICE => return Err(DeviceError::NoDevice),
         code => check("cuInit", code)?,
     }
     let mut count = 0;
-    // SAFETY: the driver is initialised; `count` is a valid place for a number.
+    // SAFETY: the driver is initialised; `count` is valid for writing an integer.
     check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
     match usize::try_from(count) {
         Ok(count) if count > 0 => Ok(count),

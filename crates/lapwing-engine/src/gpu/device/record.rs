@@ -1,31 +1,33 @@
-//! What a stream is given to do. The same while it is captured: then it is not done but written down.
+//! The operations of a stream. During a capture they are recorded instead of executed.
 
 use cudarc::driver::sys;
 
-use super::block::{Block, within};
+use super::buffer::{DeviceBuffer, within};
 use super::error::{DeviceError, Result, check};
 use super::event::Event;
 use super::function::Function;
-use super::launch::Shape;
-use super::pinned::{Pinned, Toward};
-use super::stream::{Keep, Stream};
+use super::launch::LaunchShape;
+use super::pinned::{Direction, PinnedBuffer};
+use super::stream::{KeptResource, Stream};
 
 impl Stream {
-    /// Launches a kernel with one argument: the bytes of the struct that it takes by value.
+    /// Launches a kernel with one argument: the bytes of its parameter struct, which is passed by value.
     ///
     /// # Errors
-    /// The shape or the argument does not fit the kernel or the device; a fault of the device.
+    /// The dimensions or the argument do not fit the kernel or the device; the device failed.
     ///
     /// # Safety
-    /// `args` are the bytes of the struct that the kernel takes. The addresses in it lead to memory of this device (or mapped
-    /// staging) that is large enough for what the kernel does, and that lives until the work is done: see [`Stream::keep`].
-    pub unsafe fn launch(&self, function: &Function, shape: Shape, args: &[u8]) -> Result<()> {
+    /// `args` are the bytes of the kernel's parameter struct. Its addresses refer to memory of this device (or mapped
+    /// staging memory) that is large enough for the kernel's accesses, and that lives until the work is done: see
+    /// [`Stream::keep`].
+    pub unsafe fn launch(&self, function: &Function, shape: LaunchShape, args: &[u8]) -> Result<()> {
         let device = self.device();
-        device.own("a kernel", function.device())?;
+        device.check_owner("a kernel", function.device())?;
         device.bind()?;
         function.prepare(shape, args)?;
         let mut argument = args.as_ptr().cast_mut().cast();
-        // SAFETY: the kernel takes one argument, whose bytes the driver copies before this returns; the rest is the caller's.
+        // SAFETY: the kernel takes one argument, whose bytes the driver copies before the call returns; the caller
+        // guarantees the rest.
         check("cuLaunchKernel", unsafe {
             sys::cuLaunchKernel(
                 function.handle(),
@@ -41,21 +43,22 @@ impl Stream {
                 std::ptr::null_mut(),
             )
         })?;
-        self.hold(Keep::Module(function.module()));
+        self.keep_alive(KeptResource::Module(function.module()));
         Ok(())
     }
 
-    /// Copies `bytes` from staging memory to the device. Until it is done, what the host writes there may be copied or not.
+    /// Copies `bytes` from staging memory to the device. If the host writes the source before the copy is done, the
+    /// result is undefined.
     ///
     /// # Errors
-    /// A place is outside of its memory; a fault of the device.
-    pub fn copy_in(&self, from: &Pinned, offset: usize, to: &Block, to_offset: usize, bytes: usize) -> Result<()> {
+    /// A range is outside of its memory; the device failed.
+    pub fn copy_in(&self, from: &PinnedBuffer, offset: usize, to: &DeviceBuffer, to_offset: usize, bytes: usize) -> Result<()> {
         within("copy from staging", offset, bytes, from.bytes())?;
         let address = to.place("copy to the device", to_offset, bytes)?;
         self.ready(&[("staging memory", &from.raw.device), ("a block", &to.raw.device)])?;
-        self.hold(Keep::Pinned(from.raw.clone()));
-        self.hold(Keep::Block(to.raw.clone()));
-        // SAFETY: both places have room (just checked) and are held until this is done.
+        self.keep_alive(KeptResource::Pinned(from.raw.clone()));
+        self.keep_alive(KeptResource::Buffer(to.raw.clone()));
+        // SAFETY: both ranges are in bounds (checked above) and are kept alive until the copy is done.
         check("cuMemcpyHtoDAsync", unsafe {
             sys::cuMemcpyHtoDAsync_v2(address, from.raw.host.as_ptr().add(offset).cast(), bytes, self.raw.handle)
         })
@@ -64,68 +67,69 @@ impl Stream {
     /// Copies `bytes` from the device to staging memory.
     ///
     /// # Errors
-    /// A place is outside of its memory, the staging memory is toward the device; a fault of the device.
-    pub fn copy_out(&self, from: &Block, offset: usize, to: &Pinned, to_offset: usize, bytes: usize) -> Result<()> {
-        if to.toward() == Toward::Device {
+    /// A range is outside of its memory, the host may not read the staging memory, or the device failed.
+    pub fn copy_out(&self, from: &DeviceBuffer, offset: usize, to: &PinnedBuffer, to_offset: usize, bytes: usize) -> Result<()> {
+        if to.direction() == Direction::ToDevice {
             return Err(DeviceError::WriteOnly);
         }
         let address = from.place("copy from the device", offset, bytes)?;
         within("copy to staging", to_offset, bytes, to.bytes())?;
         self.ready(&[("a block", &from.raw.device), ("staging memory", &to.raw.device)])?;
-        self.hold(Keep::Block(from.raw.clone()));
-        self.hold(Keep::Pinned(to.raw.clone()));
-        // SAFETY: both places have room (just checked) and are held until this is done. The host reads them in ways that bear
-        // the device's writing, or promises that none is under way (`Pinned::slice`).
+        self.keep_alive(KeptResource::Buffer(from.raw.clone()));
+        self.keep_alive(KeptResource::Pinned(to.raw.clone()));
+        // SAFETY: both ranges are in bounds (checked above) and are kept alive until the copy is done. The host reads
+        // them only in ways that tolerate concurrent device writes, or guarantees that there are none
+        // (`PinnedBuffer::slice`).
         check("cuMemcpyDtoHAsync", unsafe {
             sys::cuMemcpyDtoHAsync_v2(to.raw.host.as_ptr().add(to_offset).cast(), address, bytes, self.raw.handle)
         })
     }
 
-    /// Copies `bytes` within the device's memory; the two places do not overlap.
+    /// Copies `bytes` within the device's memory; the two ranges must not overlap.
     ///
     /// # Errors
-    /// A place is outside of its memory; a fault of the device.
-    pub fn copy(&self, from: &Block, offset: usize, to: &Block, to_offset: usize, bytes: usize) -> Result<()> {
+    /// A range is outside of its memory; the device failed.
+    pub fn copy(&self, from: &DeviceBuffer, offset: usize, to: &DeviceBuffer, to_offset: usize, bytes: usize) -> Result<()> {
         let source = from.place("copy from the device", offset, bytes)?;
         let target = to.place("copy to the device", to_offset, bytes)?;
         self.ready(&[("a block", &from.raw.device), ("a block", &to.raw.device)])?;
-        self.hold(Keep::Block(from.raw.clone()));
-        self.hold(Keep::Block(to.raw.clone()));
-        // SAFETY: both places have room (just checked) and are held until this is done.
+        self.keep_alive(KeptResource::Buffer(from.raw.clone()));
+        self.keep_alive(KeptResource::Buffer(to.raw.clone()));
+        // SAFETY: both ranges are in bounds (checked above) and are kept alive until the copy is done.
         check("cuMemcpyDtoDAsync", unsafe { sys::cuMemcpyDtoDAsync_v2(target, source, bytes, self.raw.handle) })
     }
 
-    /// Writes `byte` to `bytes` bytes of the device's memory.
+    /// Fills `bytes` bytes of device memory with `byte`.
     ///
     /// # Errors
-    /// The place is outside of the block; a fault of the device.
-    pub fn fill(&self, block: &Block, offset: usize, bytes: usize, byte: u8) -> Result<()> {
+    /// The range is outside of the buffer; the device failed.
+    pub fn fill(&self, block: &DeviceBuffer, offset: usize, bytes: usize, byte: u8) -> Result<()> {
         let address = block.place("fill", offset, bytes)?;
         self.ready(&[("a block", &block.raw.device)])?;
-        self.hold(Keep::Block(block.raw.clone()));
-        // SAFETY: the place has room (just checked) and is held until this is done.
+        self.keep_alive(KeptResource::Buffer(block.raw.clone()));
+        // SAFETY: the range is in bounds (checked above) and is kept alive until the fill is done.
         check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(address, byte, bytes, self.raw.handle) })
     }
 
-    /// Marks this place in the stream's work.
+    /// Records an event at this point in the stream's work.
     ///
     /// # Errors
-    /// A fault of the device.
+    /// The device failed.
     pub fn record(&self, event: &Event) -> Result<()> {
         self.record_as(event, sys::CUevent_record_flags::CU_EVENT_RECORD_DEFAULT)
     }
 
     pub(super) fn record_as(&self, event: &Event, flags: sys::CUevent_record_flags) -> Result<()> {
         self.ready(&[("an event", &event.raw.device)])?;
-        self.hold(Keep::Event(event.raw.clone()));
-        // SAFETY: the event and the stream are of this context.
+        self.keep_alive(KeptResource::Event(event.raw.clone()));
+        // SAFETY: the event and the stream belong to this context.
         check("cuEventRecord", unsafe { sys::cuEventRecordWithFlags(event.raw.handle, self.raw.handle, flags as u32) })
     }
 
-    /// That all of these are this stream's device's, whose context is made current.
+    /// Checks that all of these belong to the stream's device, and makes its context current.
     fn ready(&self, parts: &[(&'static str, &super::context::Device)]) -> Result<()> {
         let device = self.device();
-        parts.iter().try_for_each(|(what, other)| device.own(what, other))?;
+        parts.iter().try_for_each(|(what, other)| device.check_owner(what, other))?;
         device.bind()
     }
 }

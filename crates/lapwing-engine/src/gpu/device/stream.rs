@@ -1,5 +1,6 @@
-//! Streams: work for the device, done in the order in which it was given. A stream belongs to one thread at a time, since what it
-//! holds on to (memory, events, kernels of its work) is let go when it is known to be done.
+//! Streams: device work that runs in the order in which it was enqueued. A stream belongs to one thread at a time,
+//! because the resources that it keeps alive (memory, events and kernels of its work) are released when the work is
+//! known to be done.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -7,20 +8,20 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUresult, CUstream};
 
-use super::block::RawBlock;
+use super::buffer::RawBuffer;
 use super::context::Device;
 use super::error::{Result, check};
 use super::event::{Event, RawEvent};
 use super::module::RawModule;
-use super::pinned::RawPinned;
+use super::pinned::RawPinnedBuffer;
 
-/// What a stream or a graph holds on to, for the sake of holding it.
-pub(super) enum Keep {
-    Block(#[expect(dead_code, reason = "held")] Arc<RawBlock>),
-    Pinned(#[expect(dead_code, reason = "held")] Arc<RawPinned>),
-    Event(#[expect(dead_code, reason = "held")] Arc<RawEvent>),
-    Module(#[expect(dead_code, reason = "held")] Arc<RawModule>),
-    Other(#[expect(dead_code, reason = "held")] Arc<dyn Any + Send + Sync>),
+/// A resource that a stream or a graph keeps alive.
+pub(super) enum KeptResource {
+    Buffer(#[expect(dead_code, reason = "keeps it alive")] Arc<RawBuffer>),
+    Pinned(#[expect(dead_code, reason = "keeps it alive")] Arc<RawPinnedBuffer>),
+    Event(#[expect(dead_code, reason = "keeps it alive")] Arc<RawEvent>),
+    Module(#[expect(dead_code, reason = "keeps it alive")] Arc<RawModule>),
+    Other(#[expect(dead_code, reason = "keeps it alive")] Arc<dyn Any + Send + Sync>),
 }
 
 /// A stream's handle, kept by graphs that were launched on it.
@@ -29,33 +30,33 @@ pub(super) struct RawStream {
     pub(super) handle: CUstream,
 }
 
-// SAFETY: a handle of the driver's, which any thread may use at any time.
+// SAFETY: a driver handle, which any thread may use at any time.
 unsafe impl Send for RawStream {}
 // SAFETY: as above.
 unsafe impl Sync for RawStream {}
 
 impl RawStream {
-    /// Waits for all of the stream's work, using the processor.
+    /// Waits for all of the stream's work; the thread spins.
     pub(super) fn drain(&self) -> Result<()> {
         self.device.bind()?;
-        // SAFETY: the handle is this stream's.
+        // SAFETY: this owns the handle.
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.handle) })
     }
 }
 
 impl Drop for RawStream {
     fn drop(&mut self) {
-        // SAFETY: the handle is this stream's; nobody holds it any more.
+        // SAFETY: this owns the handle, and no references remain.
         let ended = self.device.bind().and_then(|()| check("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(self.handle) }));
-        self.device.note("a stream", ended);
+        self.device.record_drop_error("a stream", ended);
     }
 }
 
-/// A stream. It does not wait for the device's default stream, nor that for it.
+/// A stream. It is not synchronised with the device's default stream.
 pub struct Stream {
     pub(super) raw: Arc<RawStream>,
     done: Event,
-    kept: RefCell<Vec<Keep>>,
+    kept: RefCell<Vec<KeptResource>>,
 }
 
 impl std::fmt::Debug for Stream {
@@ -65,14 +66,14 @@ impl std::fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// A new stream without work.
+    /// Creates a stream without work.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         let done = Event::blocking(device)?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the context is current (the event's maker did that); `handle` is a valid place for a handle.
+        // SAFETY: the context is current (creating the event did that); `handle` is valid for writing.
         check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut handle, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32) })?;
         let raw = Arc::new(RawStream { device: device.clone(), handle });
         Ok(Self { raw, done, kept: RefCell::default() })
@@ -84,13 +85,13 @@ impl Stream {
         &self.raw.device
     }
 
-    /// Waits for all work, without using the processor.
+    /// Waits for all work; the thread sleeps.
     ///
     /// # Errors
-    /// A fault of that work, or of any before it.
+    /// That work, or work before it, failed.
     pub fn wait(&self) -> Result<()> {
         self.raw.device.bind()?;
-        // SAFETY: the event and the stream are of this context.
+        // SAFETY: the event and the stream belong to this context.
         check("cuEventRecord", unsafe { sys::cuEventRecord(self.done.raw.handle, self.raw.handle) })?;
         self.done.wait()?;
         self.kept.borrow_mut().clear();
@@ -100,10 +101,10 @@ impl Stream {
     /// Whether all work is done.
     ///
     /// # Errors
-    /// A fault of that work, or of any before it.
+    /// That work, or work before it, failed.
     pub fn poll(&self) -> Result<bool> {
         self.raw.device.bind()?;
-        // SAFETY: the handle is this stream's.
+        // SAFETY: this owns the handle.
         match unsafe { sys::cuStreamQuery(self.raw.handle) } {
             CUresult::CUDA_ERROR_NOT_READY => return Ok(false),
             code => check("cuStreamQuery", code)?,
@@ -112,21 +113,21 @@ impl Stream {
         Ok(true)
     }
 
-    /// Holds on to something until all work given so far is done.
+    /// Keeps `what` alive until all work enqueued so far is done.
     pub fn keep(&self, what: Arc<dyn Any + Send + Sync>) {
-        self.hold(Keep::Other(what));
+        self.keep_alive(KeptResource::Other(what));
     }
 
-    pub(super) fn hold(&self, what: Keep) {
+    pub(super) fn keep_alive(&self, what: KeptResource) {
         self.kept.borrow_mut().push(what);
     }
 
-    /// What is held, taken over by a graph.
-    pub(super) fn held(&self) -> Vec<Keep> {
+    /// Takes the resources that are kept alive, to move them to a graph.
+    pub(super) fn take_kept(&self) -> Vec<KeptResource> {
         self.kept.take()
     }
 
-    /// Waits, also where giving the work failed: memory of the host may be named by what was given before.
+    /// Waits, even if enqueuing failed: work that was enqueued before the failure may use host memory.
     pub(super) fn settle(&self, given: Result<()>) -> Result<()> {
         let waited = self.wait();
         given.and(waited)
@@ -135,7 +136,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // before what is held goes
-        self.raw.device.note("a stream's work", self.raw.drain());
+        // before the resources are released
+        self.raw.device.record_drop_error("a stream's work", self.raw.drain());
     }
 }

@@ -1,17 +1,17 @@
-//! Which functions of the driver this layer calls. cudarc looks each one up when it is first called, and panics where a driver
-//! lacks it; so all are looked up once before. A test holds the list against the sources.
+//! The driver functions that this layer calls. cudarc looks each one up when it is first called, and panics if the
+//! driver lacks it; so all are looked up once before. A test compares the list with the sources.
 
 use cudarc::driver::sys;
 
 use super::error::{DeviceError, Result};
 
-/// The driver's library, as error messages name it.
+/// The driver's library, as named in error messages.
 pub(super) const DRIVER: &str = "libcuda.so.1";
 
-/// What is called before it is known that there is a device: a driver that has no device may have little else.
+/// Functions called before the device count is known: a driver without a device may have little else.
 pub(super) const FIRST: &[&str] = &["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"];
 
-/// Everything else that is called, cudarc's own context included.
+/// All other functions, including those called by cudarc's context.
 pub(super) const NEEDED: &[&str] = &[
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
@@ -58,17 +58,17 @@ pub(super) const NEEDED: &[&str] = &[
     "cuStreamSynchronize",
 ];
 
-/// What is called only after it was looked up.
+/// Functions that are called only after a lookup.
 #[cfg(test)]
 pub(super) const OPTIONAL: &[&str] = &["cuEventElapsedTime_v2", "cuFuncGetParamInfo", "cuGetErrorString"];
 
 /// Whether the driver has a function. Called only when the driver is loaded.
 pub(super) fn driver_has(symbol: &str) -> bool {
-    // SAFETY: the driver is loaded, so that this gives its handle and does not panic; the symbol is only looked up, not called.
+    // SAFETY: the driver is loaded, so this returns its handle and does not panic; the symbol is looked up, not called.
     unsafe { sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()).is_ok() }
 }
 
-/// That the driver has all of these. Called only when the driver is loaded.
+/// Checks that the driver has all of these functions. Called only when the driver is loaded.
 pub(super) fn need(symbols: &[&'static str]) -> Result<()> {
     match symbols.iter().find(|symbol| !driver_has(symbol)) {
         Some(symbol) => Err(DeviceError::NoSymbol { library: DRIVER, symbol }),

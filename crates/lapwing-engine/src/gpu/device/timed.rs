@@ -1,5 +1,5 @@
-//! How long a piece of work takes on the device, without what the host needs to give it: several of it are one graph, between two
-//! events. Given one by one, short work would take as long as the driver takes to accept it.
+//! Measures the device time of a piece of work without the host's launch overhead: several repetitions form one graph
+//! between two events. Enqueued one by one, short work would take as long as the driver needs to accept it.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use super::error::Result;
 use super::event::Event;
 use super::stream::Stream;
 
-/// The most pieces of one graph.
+/// The most repetitions in one graph.
 const MOST: u128 = 16;
-/// How long a graph shall take: an event's time, which is half a microsecond, counts little beside it.
+/// The target duration of a graph, beside which an event's resolution of half a microsecond is negligible.
 const ENOUGH: Duration = Duration::from_micros(100);
-/// How often the graph is launched, also where it takes long; the median counts.
+/// Number of launches of the graph, also for long work; the median counts.
 const SAMPLES: usize = 7;
 const SAMPLES_OF_LONG: usize = 3;
-/// Longer than this is long: noise is a small part of it, and somebody may wait.
+/// Work above this duration is long: noise is a small part of it, and a request may be waiting.
 const LONG: Duration = Duration::from_millis(1);
 
 impl Stream {
-    /// Device time of what `give` gives to the stream, the median, after two that do not count.
+    /// Median device time of the work that `work` enqueues, after two warm-up runs.
     ///
     /// # Errors
-    /// What `give` says; a fault of the device.
-    pub fn time(&mut self, give: impl Fn(&Self) -> Result<()>) -> Result<Duration> {
+    /// The error of `work`, or of the device.
+    pub fn time(&mut self, work: impl Fn(&Self) -> Result<()>) -> Result<Duration> {
         let (begin, end) = (Event::timed(self.device())?, Event::timed(self.device())?);
-        // not in a capture at first: the driver, or a library, may load something
-        give(self)?;
+        // first without a capture: the driver, or a library, may load something
+        work(self)?;
         self.wait()?;
         self.record(&begin)?;
-        give(self)?;
+        work(self)?;
         self.record(&end)?;
         self.wait()?;
         let about = end.since(&begin)?;
@@ -37,7 +37,7 @@ impl Stream {
         let capture = Capture::begin(self)?;
         capture.record(&begin)?;
         for _ in 0..count {
-            give(capture.stream())?;
+            work(capture.stream())?;
         }
         capture.record(&end)?;
         let graph = capture.end()?;

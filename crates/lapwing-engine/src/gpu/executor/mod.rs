@@ -1,13 +1,13 @@
-//! A plan on a device: its numbers are put there once, and each size of batch becomes a graph when it first comes. A request is
-//! then one launch: what it brings is staged, the graph is launched, and what it asked for is read. Nothing is allocated
-//! between the first kernel and the last, and nothing waits for the host.
+//! The GPU executor: the weights of a plan are uploaded once, and each batch size is captured as a CUDA graph when it
+//! is first used. A request is then one launch: its inputs are staged, the graph is launched, and the requested outputs
+//! are read. Between the first and the last kernel nothing is allocated and nothing waits for the host.
 
 mod capture;
-mod choice;
-mod outcome;
-mod pieces;
+mod results;
+mod selection;
 mod stage;
 mod state;
+mod timings;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,42 +15,42 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::device::{Block, CublasLt, Device, DeviceError, Function, Modules, Stream};
+use super::device::{CublasLt, Device, DeviceBuffer, DeviceError, Function, Modules, Stream};
 use super::kernel::Kernel;
-use super::lower::{Prepared, Program, Step};
+use super::lower::{PreparedPlan, Program, Step};
 use super::route;
 use super::{Capacity, Precision, Refused, Target, ptx};
 use crate::cpu::{Batch, RunError};
 use crate::plan::{Plan, Size};
 
-pub use self::choice::Gemm;
-pub use self::pieces::{LIBRARY, Piece, Pieces};
+pub use self::selection::GemmPolicy;
 pub use self::state::State;
+pub use self::timings::{LIBRARY, RunTimings, StepTiming};
 
-/// Why a plan cannot be put on a device, or a batch not be run there.
+/// Why a plan cannot run on a device, or a batch failed there.
 #[derive(Debug, thiserror::Error)]
 pub enum GpuError {
-    /// A node that no kernel does.
+    /// No kernel supports a node.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The batch is at fault.
+    /// The batch is invalid.
     #[error(transparent)]
     Batch(#[from] RunError),
-    /// The device is.
+    /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
 
-/// How long parts of a run took on the device, by its own clock.
+/// Durations of the phases of a run, by the device's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
-    /// From the first byte that is copied to the last, kernels included.
+pub struct DeviceTimes {
+    /// From the first copied byte to the last, kernels included.
     pub all: Duration,
-    /// Inputs to the device; zero where kernels read them where they lie.
+    /// Input copies; zero if kernels read the inputs in host memory.
     pub to_device: Duration,
     /// All kernels.
     pub kernels: Duration,
-    /// Outputs back; zero where kernels write them where they are read.
+    /// Output copies; zero if kernels write the outputs in host memory.
     pub to_host: Duration,
 }
 
@@ -60,37 +60,36 @@ pub struct Executor {
     plan: Plan,
     device: Arc<Device>,
     modules: Modules,
-    prepared: Prepared,
-    weights: Block,
+    prepared: PreparedPlan,
+    weights: DeviceBuffer,
     target: Target,
     precision: Precision,
-    /// Who does products; ours, where the library was looked for and is not there.
-    gemm: Gemm,
-    /// How long our own kernels took for products that cublasLt does too.
-    own_times: Mutex<HashMap<(super::device::Product, &'static str), Duration>>,
+    /// Which kernels compute products; `Own` if the library was looked for and not found.
+    gemm: GemmPolicy,
+    /// Times of our own kernels for products that cublasLt supports too.
+    own_times: Mutex<HashMap<(super::device::MatmulShape, &'static str), Duration>>,
 }
 
 impl Executor {
-    /// Puts the plan's numbers into the device's memory, and loads its kernels. `gemm` says who does products of many
-    /// rows.
+    /// Uploads the plan's weights, and loads its kernels. `gemm` selects the kernels of products of many rows.
     ///
     /// # Errors
     ///
-    /// [`GpuError::Refused`] with the first node that no kernel does, [`GpuError::Device`] where the device fails or has too
-    /// little memory.
-    pub fn new(plan: Plan, device: &Arc<Device>, precision: Precision, gemm: Gemm) -> Result<Self, GpuError> {
+    /// [`GpuError::Refused`] names the first node that no kernel supports; [`GpuError::Device`] if the device fails or
+    /// has too little memory.
+    pub fn new(plan: Plan, device: &Arc<Device>, precision: Precision, gemm: GemmPolicy) -> Result<Self, GpuError> {
         let refused = |e: crate::plan::PlanError| Refused { node: e.node, operator: "plan".into(), reason: e.reason };
         plan.check().map_err(refused)?;
         let info = device.info();
         let gemm = match gemm.libraries().map(|found| CublasLt::find(found, device)) {
             None => gemm,
             Some(Ok(lt)) => {
-                tracing::debug!(version = %lt.version(), "cublasLt is there");
+                tracing::debug!(version = %lt.version(), "found cublasLt");
                 gemm
             }
             Some(Err(error)) => {
-                tracing::info!(%error, "products are done by our own kernels");
-                Gemm::Own
+                tracing::info!(%error, "cublasLt cannot be used; products run on Lapwing's own kernels");
+                GemmPolicy::Own
             }
         };
         let target = Target {
@@ -98,11 +97,11 @@ impl Executor {
             shared_bytes: info.shared_bytes as usize,
             has_cublaslt: gemm.libraries().is_some(),
         };
-        let prepared = Prepared::new(&plan, &precision, &target)?;
-        let weights = Block::new(device, prepared.book.bytes().max(256))?;
+        let prepared = PreparedPlan::new(&plan, &precision, &target)?;
+        let weights = DeviceBuffer::new(device, prepared.weights.bytes().max(256))?;
         let stream = Stream::new(device)?;
         prepared
-            .book
+            .weights
             .write(&plan, |offset, bytes| if bytes.is_empty() { Ok(()) } else { weights.upload(&stream, offset, bytes) })?;
         let modules = Modules::new(device);
         let executor = Self {
@@ -116,7 +115,7 @@ impl Executor {
             gemm,
             own_times: Mutex::default(),
         };
-        // the driver compiles what it has not compiled before: not while somebody waits
+        // compile all kernels now rather than during the first request
         let all = vec![true; executor.plan.outputs.len()];
         for size in [Size::uniform(1, 1), Size::uniform(16, 4)] {
             for step in executor.program(size, &all)?.steps {
@@ -129,35 +128,36 @@ impl Executor {
         Ok(executor)
     }
 
-    /// A kernel, ready to be launched.
+    /// A loaded kernel.
     fn function(&self, kernel: &Kernel) -> Result<Arc<Function>, DeviceError> {
         self.modules.load(kernel.module, ptx::text(kernel.module))?.function(kernel.name)
     }
 
-    /// What is run.
+    /// The plan.
     #[must_use]
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// On what.
+    /// The device.
     #[must_use]
     pub const fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// In what numbers.
+    /// The precision of products.
     #[must_use]
     pub const fn precision(&self) -> &Precision {
         &self.precision
     }
 
-    /// How the plan's numbers are held.
-    pub(in crate::gpu) const fn prepared(&self) -> &Prepared {
+    /// The layout of the plan's weights and values.
+    pub(in crate::gpu) const fn prepared(&self) -> &PreparedPlan {
         &self.prepared
     }
 
-    /// Who does products of many rows: `own` (our kernels), `quicker` (of ours and cublasLt's), `cublaslt`.
+    /// Which kernels compute products of many rows: `own` (ours), `quicker` (the faster one of ours and cublasLt's),
+    /// `cublaslt`.
     #[must_use]
     pub const fn gemm(&self) -> &'static str {
         self.gemm.name()
@@ -167,24 +167,24 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// [`Refused`] with a node that no kernel does at this size.
+    /// [`Refused`] names a node that no kernel supports at this size.
     pub fn program(&self, size: Size, wanted: &[bool]) -> Result<Program, Refused> {
         self.program_for(route::capacity(&self.plan, size), wanted)
     }
 
     fn program_for(&self, capacity: Capacity, wanted: &[bool]) -> Result<Program, Refused> {
-        // every number of the model's has had its place since the beginning: the copy gets no new ones
+        // all weights were laid out at the beginning: lowering into this copy adds none
         let mut prepared = self.prepared.clone();
         let program = route::program(&mut prepared, &self.plan, capacity, wanted, &self.target)?;
-        debug_assert_eq!(prepared.book.bytes(), self.prepared.book.bytes());
+        debug_assert_eq!(prepared.weights.bytes(), self.prepared.weights.bytes());
         Ok(program)
     }
 
-    /// Runs a batch: each output that is wanted gets its rows, end to end; the others become empty.
+    /// Runs a batch and writes the rows of each wanted output contiguously into `outputs`; the others become empty.
     ///
     /// # Errors
     ///
-    /// [`GpuError`] with what is wrong about the batch or the device; then the outputs hold nothing of use.
+    /// [`GpuError`] says what is wrong with the batch or the device; the outputs are then undefined.
     pub fn run(
         &self,
         state: &mut State,
@@ -193,30 +193,30 @@ impl Executor {
         outputs: &mut Vec<Vec<f32>>,
     ) -> Result<(), GpuError> {
         let size = batch.size(&self.plan)?;
-        let mut run = state.ready(self, size, wanted)?;
+        let mut run = state.prepare(self, size, wanted)?;
         run.stage(batch)?;
         run.launch()?;
-        run.told()?;
+        run.check_fault()?;
         run.read(batch, size, wanted, outputs)
     }
 
-    /// As [`Self::run`], with the device's own times, which cost some time themselves.
+    /// Like [`Self::run`], and returns the device times; measuring adds some time itself.
     ///
     /// # Errors
     ///
-    /// As [`Self::run`].
+    /// Like [`Self::run`].
     pub fn timed(
         &self,
         state: &mut State,
         batch: &Batch<'_>,
         wanted: &[bool],
         outputs: &mut Vec<Vec<f32>>,
-    ) -> Result<Times, GpuError> {
+    ) -> Result<DeviceTimes, GpuError> {
         let size = batch.size(&self.plan)?;
-        let mut run = state.ready(self, size, wanted)?;
+        let mut run = state.prepare(self, size, wanted)?;
         run.stage(batch)?;
         let times = run.launch_timed()?;
-        run.told()?;
+        run.check_fault()?;
         run.read(batch, size, wanted, outputs)?;
         Ok(times)
     }

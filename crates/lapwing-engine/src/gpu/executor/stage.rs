@@ -1,41 +1,44 @@
-//! A batch into staging memory: its header, then each input with rows as far apart, and of the numbers, that kernels expect.
+//! Writes a batch to staging memory: its header, then each input with the row stride and element type that the kernels
+//! expect.
 
 use half::f16;
 
-use super::state::Run;
+use super::state::PreparedRun;
 use crate::cpu::{Batch, Input};
 use crate::gpu::GpuError;
 use crate::gpu::header;
 use crate::gpu::layout::Kind;
-use crate::gpu::lower::Slot;
+use crate::gpu::lower::PortSlot;
 
-impl Run<'_> {
-    /// Writes the batch where the graph, or its kernels, will read it.
+impl PreparedRun<'_> {
+    /// Writes the batch to the memory that the graph, or its kernels, will read.
     pub(super) fn stage(&mut self, batch: &Batch<'_>) -> Result<(), GpuError> {
-        let Self { held, sized, words, bytes, .. } = self;
+        let Self { memory, sized, words, bytes, .. } = self;
         if sized.program.has_header {
             header::write(sized.capacity, batch.offsets, words);
-            lay(bytes, words, words.len(), words.len(), |word| word.to_le_bytes());
-            held.to_device.write(0, bytes)?;
+            write_rows(bytes, words, words.len(), words.len(), |word| word.to_le_bytes());
+            memory.to_device.write(0, bytes)?;
         }
-        for (slot, input) in sized.program.places.inputs.iter().zip(batch.inputs) {
-            let Slot { offset, width, stride, kind } = *slot;
+        for (slot, input) in sized.program.layout.inputs.iter().zip(batch.inputs) {
+            let PortSlot { offset, width, stride, kind } = *slot;
             match input {
-                Input::F32(data) if kind == Kind::F16 => lay(bytes, data, width, stride, |x| f16::from_f32(x).to_le_bytes()),
-                Input::F32(data) => lay(bytes, data, width, stride, |x| x.to_le_bytes()),
-                Input::I64(data) => lay(bytes, data, width, stride, |x| x.to_le_bytes()),
-                Input::I32(data) => lay(bytes, data, width, stride, |x| x.to_le_bytes()),
-                Input::Bool(data) => lay(bytes, data, width, stride, |x| [u8::from(x)]),
+                Input::F32(data) if kind == Kind::F16 => {
+                    write_rows(bytes, data, width, stride, |x| f16::from_f32(x).to_le_bytes())
+                }
+                Input::F32(data) => write_rows(bytes, data, width, stride, |x| x.to_le_bytes()),
+                Input::I64(data) => write_rows(bytes, data, width, stride, |x| x.to_le_bytes()),
+                Input::I32(data) => write_rows(bytes, data, width, stride, |x| x.to_le_bytes()),
+                Input::Bool(data) => write_rows(bytes, data, width, stride, |x| [u8::from(x)]),
             }
-            held.to_device.write(offset, bytes)?;
+            memory.to_device.write(offset, bytes)?;
         }
         Ok(())
     }
 }
 
-/// Rows of `width` elements as rows of `stride`; what lies between is zero.
-fn lay<T: Copy, const N: usize>(bytes: &mut Vec<u8>, data: &[T], width: usize, stride: usize, of: impl Fn(T) -> [u8; N]) {
-    // rows without gaps are one
+/// Lays out rows of `width` elements at `stride`; the padding is zero.
+fn write_rows<T: Copy, const N: usize>(bytes: &mut Vec<u8>, data: &[T], width: usize, stride: usize, of: impl Fn(T) -> [u8; N]) {
+    // rows without gaps are copied as one row
     let (width, stride) = if stride == width { (data.len(), data.len()) } else { (width, stride) };
     bytes.clear();
     bytes.resize(data.len() / width.max(1) * stride * N, 0);

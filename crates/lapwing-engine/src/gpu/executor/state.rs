@@ -1,131 +1,134 @@
-//! What one thread needs to run a plan: a stream, memory for the largest batch so far, and the graphs of the sizes that came.
+//! The state of one thread that runs a plan: a stream, memory for the largest batch so far, and the graphs of the batch
+//! sizes used so far.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::capture::{Bound, Marks, capture};
-use super::choice::{Chosen, choose};
-use super::{Executor, GpuError, Times};
+use super::capture::{BoundProgram, TimingEvents, capture};
+use super::selection::{SelectedKernel, select_kernels};
+use super::{DeviceTimes, Executor, GpuError};
 use crate::clock::Stamp;
 use crate::gpu::Capacity;
-use crate::gpu::args::{Bases, Control};
-use crate::gpu::device::{Block, CublasLt, Device, DeviceError, Found, Graph, Patience, Pinned, Stream, Toward};
-use crate::gpu::lower::{Places, Program};
-use crate::gpu::route::{self, Completion, Route, Way};
+use crate::gpu::args::{BaseAddresses, Control};
+use crate::gpu::device::{
+    CublasLt, Device, DeviceBuffer, DeviceError, Direction, Driver, Graph, PinnedBuffer, Stream, WaitPolicy,
+};
+use crate::gpu::lower::{MemoryLayout, Program};
+use crate::gpu::route::{self, Completion, Transfer, TransferPlan};
 use crate::plan::Size;
 
-/// So many sizes have their graphs at a time; the one that came longest ago is forgotten then.
+/// The most graphs kept at a time; beyond that, the least recently used one is dropped.
 const GRAPHS: usize = 64;
-/// Bytes that any memory has.
+/// The least size of an allocation, in bytes.
 const LEAST: usize = 256;
-/// A batch that takes longer is given up: the device hangs.
+/// The longest a batch may take; beyond that the device is considered hung.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A size that is ready.
+/// A batch size with its captured graph.
 #[derive(Debug)]
-pub(super) struct Sized {
-    /// For which batches it is: how large they are at most, and the outputs that are wanted.
+pub(super) struct SizedGraph {
+    /// The largest batch of this graph.
     pub(super) capacity: Capacity,
     wanted: Vec<bool>,
     pub(super) program: Program,
-    pub(super) route: Route,
-    pub(super) chosen: Vec<Chosen>,
+    pub(super) route: TransferPlan,
+    pub(super) selected: Vec<SelectedKernel>,
     graph: Graph,
-    /// The same with marks in between, made when it is first asked for.
-    timed: Option<(Graph, Marks)>,
-    /// The number of the run that used it last.
+    /// The same graph with timing events, captured when it is first requested.
+    timed: Option<(Graph, TimingEvents)>,
+    /// The number of the last run that used it.
     used: u64,
 }
 
-/// The memory of one thread, which grows to the largest batch so far.
+/// The memory and graphs of one thread. The memory grows to the largest batch so far.
 #[derive(Debug, Default)]
 pub struct State {
-    // before the memory, which they name
-    sizes: Vec<Sized>,
-    held: Option<Held>,
+    // dropped before the memory that the graphs refer to
+    sizes: Vec<SizedGraph>,
+    memory: Option<ThreadMemory>,
     runs: u64,
     words: Vec<i32>,
     bytes: Vec<u8>,
 }
 
-/// One batch's way: the graph for its size, and the memory on which that works.
+/// One run: the graph of its batch size, and the memory that the graph uses.
 #[derive(Debug)]
-pub(super) struct Run<'a> {
+pub(super) struct PreparedRun<'a> {
     pub(super) executor: &'a Executor,
-    pub(super) held: &'a mut Held,
-    pub(super) sized: &'a mut Sized,
-    /// Room for a header.
+    pub(super) memory: &'a mut ThreadMemory,
+    pub(super) sized: &'a mut SizedGraph,
+    /// A buffer for a header.
     pub(super) words: &'a mut Vec<i32>,
-    /// Room for an input or an output.
+    /// A buffer for an input or an output.
     pub(super) bytes: &'a mut Vec<u8>,
 }
 
-/// Memory on both sides.
+/// The device and host memory of one thread.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct ThreadMemory {
     pub(super) stream: Stream,
-    pub(super) arena: Block,
-    pub(super) inputs: Block,
-    pub(super) outputs: Block,
-    counter: Block,
-    /// The library, where products may be its own: its workspace serves one stream.
+    pub(super) arena: DeviceBuffer,
+    pub(super) inputs: DeviceBuffer,
+    pub(super) outputs: DeviceBuffer,
+    counter: DeviceBuffer,
+    /// cublasLt, if products may use it: its workspace serves one stream.
     pub(super) lt: Option<CublasLt>,
-    pub(super) control: Pinned,
-    pub(super) to_device: Pinned,
-    pub(super) to_host: Pinned,
+    pub(super) control: PinnedBuffer,
+    pub(super) to_device: PinnedBuffer,
+    pub(super) to_host: PinnedBuffer,
 }
 
-impl Held {
-    /// Without room for any batch.
+impl ThreadMemory {
+    /// The minimum of memory, too small for any batch.
     fn new(executor: &Executor) -> Result<Self, DeviceError> {
         let device = executor.device();
         let stream = Stream::new(device)?;
-        let counter = Block::new(device, 256)?;
+        let counter = DeviceBuffer::new(device, 256)?;
         stream.fill(&counter, 0, 256, 0)?;
         stream.wait()?;
         Ok(Self {
             stream,
-            arena: Block::new(device, LEAST)?,
-            inputs: Block::new(device, LEAST)?,
-            outputs: Block::new(device, LEAST)?,
+            arena: DeviceBuffer::new(device, LEAST)?,
+            inputs: DeviceBuffer::new(device, LEAST)?,
+            outputs: DeviceBuffer::new(device, LEAST)?,
             counter,
             lt: executor.gemm.libraries().and_then(|found| library(found, device)),
-            control: Pinned::new(device, 4 * Control::WORDS, Toward::Host)?,
-            to_device: Pinned::new(device, LEAST, Toward::Device)?,
-            to_host: Pinned::new(device, LEAST, Toward::Host)?,
+            control: PinnedBuffer::new(device, 4 * Control::WORDS, Direction::ToHost)?,
+            to_device: PinnedBuffer::new(device, LEAST, Direction::ToDevice)?,
+            to_host: PinnedBuffer::new(device, LEAST, Direction::ToHost)?,
         })
     }
 
-    /// Whether there is room for a program.
-    fn holds(&self, places: &Places) -> bool {
-        places.arena_bytes() <= self.arena.bytes()
-            && places.input_bytes <= self.inputs.bytes()
-            && places.output_bytes <= self.outputs.bytes()
+    /// Whether the memory is large enough for a program.
+    fn fits(&self, layout: &MemoryLayout) -> bool {
+        layout.arena_bytes() <= self.arena.bytes()
+            && layout.input_bytes <= self.inputs.bytes()
+            && layout.output_bytes <= self.outputs.bytes()
     }
 
-    /// Makes room for a program. What was there goes before more comes: both may not fit.
-    fn grow(&mut self, device: &Arc<Device>, places: &Places) -> Result<(), DeviceError> {
-        let (arena, inputs, outputs) = (places.arena_bytes(), places.input_bytes, places.output_bytes);
+    /// Grows the memory to a program. The old memory is freed first, because both may not fit.
+    fn grow(&mut self, device: &Arc<Device>, layout: &MemoryLayout) -> Result<(), DeviceError> {
+        let (arena, inputs, outputs) = (layout.arena_bytes(), layout.input_bytes, layout.output_bytes);
         for (block, bytes) in [(&mut self.arena, arena), (&mut self.inputs, inputs), (&mut self.outputs, outputs)] {
             if block.bytes() < bytes {
-                *block = Block::new(device, LEAST)?;
-                *block = Block::new(device, bytes)?;
+                *block = DeviceBuffer::new(device, LEAST)?;
+                *block = DeviceBuffer::new(device, bytes)?;
             }
         }
         for (staging, bytes) in [(&mut self.to_device, inputs), (&mut self.to_host, outputs)] {
             if staging.bytes() < bytes {
-                *staging = Pinned::new(device, bytes, staging.toward())?;
+                *staging = PinnedBuffer::new(device, bytes, staging.direction())?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn bases(&self, executor: &Executor, route: Route) -> Bases {
-        Bases {
+    pub(super) fn bases(&self, executor: &Executor, route: TransferPlan) -> BaseAddresses {
+        BaseAddresses {
             weights: executor.weights.address(),
             arena: self.arena.address(),
-            inputs: if route.inputs == Way::Mapped { self.to_device.mapped() } else { self.inputs.address() },
-            outputs: if route.outputs == Way::Mapped { self.to_host.mapped() } else { self.outputs.address() },
+            inputs: if route.inputs == Transfer::Mapped { self.to_device.mapped() } else { self.inputs.address() },
+            outputs: if route.outputs == Transfer::Mapped { self.to_host.mapped() } else { self.outputs.address() },
             control: self.control.mapped(),
             counter: self.counter.address(),
         }
@@ -133,63 +136,68 @@ impl Held {
 }
 
 impl State {
-    /// What a batch of this size runs with; its graph is made where it is not there.
-    pub(super) fn ready<'a>(&'a mut self, executor: &'a Executor, size: Size, wanted: &[bool]) -> Result<Run<'a>, GpuError> {
-        let Self { sizes, held, runs, words, bytes } = self;
-        let held = match held {
-            Some(held) => held,
-            none => none.insert(Held::new(executor)?),
+    /// Prepares the run of a batch of this size; captures its graph if there is none.
+    pub(super) fn prepare<'a>(
+        &'a mut self,
+        executor: &'a Executor,
+        size: Size,
+        wanted: &[bool],
+    ) -> Result<PreparedRun<'a>, GpuError> {
+        let Self { sizes, memory, runs, words, bytes } = self;
+        let memory = match memory {
+            Some(memory) => memory,
+            none => none.insert(ThreadMemory::new(executor)?),
         };
         let capacity = route::capacity(executor.plan(), size);
         let known = sizes.iter().position(|sized| sized.capacity == capacity && sized.wanted == wanted);
         let at = match known {
             Some(at) => at,
-            None => add(sizes, held, executor, capacity, wanted)?,
+            None => add(sizes, memory, executor, capacity, wanted)?,
         };
         *runs += 1;
         sizes[at].used = *runs;
-        Ok(Run { executor, held, sized: &mut sizes[at], words, bytes })
+        Ok(PreparedRun { executor, memory, sized: &mut sizes[at], words, bytes })
     }
 
-    /// How many products of the last batch were the library's.
+    /// Number of products in the last batch that used cublasLt.
     #[must_use]
     pub fn library_products(&self) -> usize {
         let last = self.sizes.iter().max_by_key(|sized| sized.used);
-        let is_theirs = |chosen: &&Chosen| matches!(chosen, Chosen::Library(..));
-        last.map_or(0, |sized| sized.chosen.iter().filter(is_theirs).count())
+        let is_theirs = |selected: &&SelectedKernel| matches!(selected, SelectedKernel::Library(..));
+        last.map_or(0, |sized| sized.selected.iter().filter(is_theirs).count())
     }
 }
 
-/// Makes the graph of a size. Gives its place.
+/// Captures the graph of a batch size and returns its index.
 fn add(
-    sizes: &mut Vec<Sized>,
-    held: &mut Held,
+    sizes: &mut Vec<SizedGraph>,
+    memory: &mut ThreadMemory,
     executor: &Executor,
     capacity: Capacity,
     wanted: &[bool],
 ) -> Result<usize, GpuError> {
-    // a device that was lost meanwhile is found here; what else failed, and was another model's, is only told
+    // a lost device is detected here; any other failure belongs to another model and is only logged
     match executor.device().check() {
         Err(error) if error.is_fatal() => return Err(error.into()),
-        Err(error) => tracing::warn!(%error, "something of the device's failed when it was let go"),
+        Err(error) => tracing::warn!(%error, "releasing a device resource failed earlier"),
         Ok(()) => {}
     }
     let program = executor.program_for(capacity, wanted)?;
-    if !held.holds(&program.places) {
-        // graphs know the places of memory, which moves
+    if !memory.fits(&program.layout) {
+        // graphs contain memory addresses, which change
         sizes.clear();
-        held.grow(executor.device(), &program.places)?;
+        memory.grow(executor.device(), &program.layout)?;
     }
-    let route = Route::of(&program);
-    let bases = held.bases(executor, route);
-    let mut chosen = choose(executor, held, &program, capacity, &bases)?;
-    let bound = Bound { executor, program: &program, route, bases, chosen: &chosen };
-    let graph = match capture(&bound, held, None) {
+    let route = TransferPlan::of(&program);
+    let bases = memory.bases(executor, route);
+    let mut selected = select_kernels(executor, memory, &program, capacity, &bases)?;
+    let bound = BoundProgram { executor, program: &program, route, bases, selected: &selected };
+    let graph = match capture(&bound, memory, None) {
         // the library failed, not the device
         Err(GpuError::Device(error @ DeviceError::Lt { .. })) => {
-            tracing::warn!(%error, "cublasLt fails; products of this size are done by our own kernels");
-            chosen = vec![Chosen::Own; program.steps.len()];
-            capture(&Bound { executor, program: &program, route, bases, chosen: &chosen }, held, None)?
+            tracing::warn!(%error, "cublasLt failed; products of this batch size run on Lapwing's own kernels");
+            selected = vec![SelectedKernel::Own; program.steps.len()];
+            capture(&BoundProgram { executor, program: &program, route, bases, selected: &selected }, memory, None)?
         }
         captured => captured?,
     };
@@ -197,52 +205,55 @@ fn add(
     if let (true, Some(oldest)) = (sizes.len() >= GRAPHS, oldest) {
         sizes.swap_remove(oldest);
     }
-    sizes.push(Sized { capacity, wanted: wanted.to_vec(), program, route, chosen, graph, timed: None, used: 0 });
+    sizes.push(SizedGraph { capacity, wanted: wanted.to_vec(), program, route, selected, graph, timed: None, used: 0 });
     Ok(sizes.len() - 1)
 }
 
-impl Run<'_> {
-    /// Launches the graph, and waits until it is done.
+impl PreparedRun<'_> {
+    /// Launches the graph and waits until it is done.
     pub(super) fn launch(&mut self) -> Result<(), DeviceError> {
-        let Self { held, sized, .. } = self;
-        held.control.set_flag(Control::FLAG, 0)?;
-        sized.graph.launch(&held.stream)?;
+        let Self { memory, sized, .. } = self;
+        memory.control.set_flag(Control::FLAG, 0)?;
+        sized.graph.launch(&memory.stream)?;
         match sized.route.completion() {
-            Completion::Flag => held.stream.wait_flag(&held.control, Control::FLAG, &patience()).map(drop),
-            Completion::Wait => held.stream.wait(),
+            Completion::Flag => memory.stream.wait_flag(&memory.control, Control::FLAG, &wait_policy()).map(drop),
+            Completion::Wait => memory.stream.wait(),
         }
     }
 
-    /// The same with marks in between.
-    pub(super) fn launch_timed(&mut self) -> Result<Times, GpuError> {
-        let Self { executor, held, sized, .. } = self;
-        let (graph, marks) = match &sized.timed {
+    /// Like `launch`, with timing events.
+    pub(super) fn launch_timed(&mut self) -> Result<DeviceTimes, GpuError> {
+        let Self { executor, memory, sized, .. } = self;
+        let (graph, events) = match &sized.timed {
             Some(timed) => timed,
             None => {
-                let marks = Marks::new(executor.device(), sized.route)?;
-                let bases = held.bases(executor, sized.route);
-                let bound = Bound { executor, program: &sized.program, route: sized.route, bases, chosen: &sized.chosen };
-                let graph = capture(&bound, held, Some(&marks))?;
-                sized.timed.insert((graph, marks))
+                let events = TimingEvents::new(executor.device(), sized.route)?;
+                let bases = memory.bases(executor, sized.route);
+                let bound =
+                    BoundProgram { executor, program: &sized.program, route: sized.route, bases, selected: &sized.selected };
+                let graph = capture(&bound, memory, Some(&events))?;
+                sized.timed.insert((graph, events))
             }
         };
-        held.control.set_flag(Control::FLAG, 0)?;
-        graph.launch(&held.stream)?;
-        held.stream.wait()?;
-        Ok(marks.times()?)
+        memory.control.set_flag(Control::FLAG, 0)?;
+        graph.launch(&memory.stream)?;
+        memory.stream.wait()?;
+        Ok(events.times()?)
     }
 }
 
-/// The library for one stream; without it, our own kernels do all products.
-fn library(found: &Found, device: &Arc<Device>) -> Option<CublasLt> {
-    CublasLt::find(found, device).inspect_err(|error| tracing::warn!(%error, "products are done by our own kernels")).ok()
+/// cublasLt for one stream; without it, our own kernels compute all products.
+fn library(found: &Driver, device: &Arc<Device>) -> Option<CublasLt> {
+    CublasLt::find(found, device)
+        .inspect_err(|error| tracing::warn!(%error, "cublasLt cannot be used; products run on Lapwing's own kernels"))
+        .ok()
 }
 
-/// A flag is looked at some thousand times before the driver is asked whether anything is wrong; after two milliseconds, where it
-/// no longer matters to the answer, the thread sleeps in between and leaves the processor to others.
-fn patience() -> Patience {
+/// The flag is read some thousand times between two checks of the device. After two milliseconds, when latency matters
+/// less, the thread sleeps between reads and leaves the processor to others.
+fn wait_policy() -> WaitPolicy {
     fn clock() -> Duration {
         Duration::from_nanos(Stamp::now().as_ns())
     }
-    Patience { reads: 2048, awake: Duration::from_millis(2), nap: Duration::from_micros(100), limit: LONGEST, clock }
+    WaitPolicy { reads: 2048, spin_for: Duration::from_millis(2), sleep: Duration::from_micros(100), limit: LONGEST, clock }
 }

@@ -1,31 +1,32 @@
-//! Maps: a program's steps as words that a kernel reads, each step's number in a slot that is free by then.
+//! Lowers maps: encodes an elementwise program as words that the map kernel interprets, with a slot assigned to each
+//! live value.
 
-use super::Lower;
+use super::Lowering;
 use super::rows::number;
-use crate::gpu::args::{Address, Args, Mat};
+use crate::gpu::args::{Address, KernelArgs, MatrixRef};
 use crate::gpu::kernel;
 use crate::gpu::layout::Kind;
-use crate::gpu::weights::Piece;
+use crate::gpu::weights::WeightForm;
 use crate::plan::{Binary, Instruction, Node, Program, Rows, Unary, ValueId, WeightId};
 
-/// Arguments and rows of the model that a map may have, each.
+/// The most arguments of a map, and the most weight rows.
 const OPERANDS: usize = 8;
-/// Words of a step.
+/// Words of an encoded step.
 const WORDS: usize = 5;
 
-/// A program's words.
+/// An encoded program.
 #[derive(Debug, PartialEq)]
-pub(super) struct Code {
+pub(super) struct MapCode {
     pub(super) words: Vec<i32>,
-    /// How many numbers are held at once.
+    /// Number of slots: the most values live at once.
     pub(super) slots: usize,
-    /// Where the result is.
+    /// The slot of the result.
     pub(super) result: usize,
-    /// The rows of the model, in the order of their places.
+    /// The weight rows, in the order of their indices.
     pub(super) weights: Vec<WeightId>,
 }
 
-impl Code {
+impl MapCode {
     pub(super) fn of(program: &Program) -> Self {
         let code = program.code();
         let mut last_use = vec![0; code.len()];
@@ -38,7 +39,7 @@ impl Code {
         let mut made = Self { words: Vec::with_capacity(WORDS * code.len()), slots: 0, result: 0, weights: Vec::new() };
         let (mut slots, mut free): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
         for (at, step) in code.iter().enumerate() {
-            // a step may write where an operand lies that nobody needs any more
+            // a step may write to the slot of an operand whose last use it is
             let mut ended: Vec<usize> = step.operands().filter(|operand| last_use[*operand] == at).collect();
             ended.sort_unstable();
             ended.dedup();
@@ -60,7 +61,7 @@ impl Code {
         made
     }
 
-    /// The opcode, as args.cu numbers it, and what it works on.
+    /// The opcode, as numbered in args.cu, and its operands.
     fn step(&mut self, step: &Instruction, slots: &[usize]) -> (i32, [i32; 3]) {
         let slot = |at: usize| word(slots[at]);
         match *step {
@@ -85,22 +86,22 @@ impl Code {
     }
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn map(&mut self, node: &Node, program: &Program, args: &[ValueId]) -> Result<(), String> {
-        let code = Code::of(program);
+        let code = MapCode::of(program);
         if args.len() > OPERANDS || code.weights.len() > OPERANDS {
             return Err(format!("a program of {} arguments and {} rows of the model", args.len(), code.weights.len()));
         }
         let out = self.plan.value(node.output);
         let by_batch = |id: ValueId| out.rows == Rows::Token && self.plan.value(id).rows == Rows::Batch;
-        let operands: Vec<(Mat, bool, bool)> =
+        let operands: Vec<(MatrixRef, bool, bool)> =
             args.iter().map(|id| (self.mat(*id), self.plan.value(*id).width > 1, by_batch(*id))).collect();
-        let rows: Vec<(Mat, bool, bool)> = code
+        let rows: Vec<(MatrixRef, bool, bool)> = code
             .weights
             .iter()
             .map(|id| {
-                let at = self.piece(Piece::Row(*id));
-                (Mat { at, stride: 0, kind: Kind::F32 }, self.plan.weight(*id).width > 1, false)
+                let at = self.form(WeightForm::Row(*id));
+                (MatrixRef { at, stride: 0, kind: Kind::F32 }, self.plan.weight(*id).width > 1, false)
             })
             .collect();
         let (kernel, numbers, blocks) = if program.folds() {
@@ -120,8 +121,8 @@ impl Lower<'_> {
         let header = operands.iter().any(|(.., by_batch)| *by_batch).then(|| self.header());
         let steps = code.words.len() / WORDS;
         let (slots, result) = (code.slots, code.result);
-        let words: Address = self.prepared.book.code(self.plan, self.node, code.words);
-        let mut fields = self.rows(Args::default(), out.rows).pointer(header).pointer(Some(words));
+        let words: Address = self.prepared.weights.code(self.plan, self.node, code.words);
+        let mut fields = self.rows(KernelArgs::default(), out.rows).pointer(header).pointer(Some(words));
         for list in [&operands, &rows] {
             for at in 0..OPERANDS {
                 let operand = list.get(at);

@@ -1,12 +1,12 @@
-//! From a plan's nodes to the launches of kernels: which kernel, how many blocks, and what it is given. Nothing of a device is
-//! touched here; the outcome names memory by region and offset.
+//! Lowers a plan's nodes to kernel launches: which kernel, how many blocks, and with which arguments. Nothing here
+//! touches a device; the result names memory by region and offset.
 //!
-//! A program is made for a [`Capacity`]: grids are as large as its batch may be, kernels read from the batch's header how
-//! large it is, and blocks that have nothing to do end at once. So one program serves all batches up to its capacity, and
-//! none is padded.
+//! A program is made for a [`Capacity`]: grids are as large as the batch may be, kernels read the batch's actual size
+//! from its header, and surplus blocks exit at once. So one program serves all batches up to its capacity, without
+//! padding.
 
+mod layout;
 mod map;
-mod places;
 mod products;
 mod rows;
 #[cfg(test)]
@@ -14,55 +14,55 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use super::args::{Address, Args, Mat, Region};
+use super::args::{Address, KernelArgs, MatrixRef, Region};
 use super::kernel::{self, Kernel};
-use super::layout::{Home, Kind, Stored, stored, stride};
-use super::weights::{Book, Piece};
+use super::layout::{Kind, StoredValue, ValueLocation, stored, stride};
+use super::weights::{WeightForm, WeightLayout};
 use super::{Capacity, Precision, Refused, Target};
 use crate::plan::{Node, Op, Plan, Rows, Value, ValueId, WeightId};
 
-pub use self::places::{Places, Slot};
+pub use self::layout::{MemoryLayout, PortSlot};
 pub use self::products::Product;
 
-/// Words of the header before its lists.
+/// Fixed words at the beginning of the header, before its lists.
 pub const HEADER_WORDS: usize = 8;
-/// Sequences (or rows of a table) that a batch may have.
+/// The most sequences (or rows of a table) in a batch.
 pub const MOST_SEQUENCES: usize = 65_535;
-/// Query rows that one block of attention has.
+/// Query rows per block of attention.
 pub const QUERIES: usize = 64;
 
-/// Bytes of the header of batches up to this size, at a multiple of 256.
+/// Size in bytes of the header of batches up to this size, rounded up to a multiple of 256.
 #[must_use]
 pub const fn header_bytes(capacity: Capacity) -> usize {
     (4 * (HEADER_WORDS + 2 * (capacity.batch + 1))).next_multiple_of(256)
 }
 
-/// One kernel, launched.
+/// A kernel launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    /// The plan's node that it is of.
+    /// The index of its node in the plan.
     pub node: usize,
     /// The kernel.
     pub kernel: &'static Kernel,
-    /// Blocks.
+    /// Grid dimensions in blocks.
     pub grid: (u32, u32),
-    /// Bytes of shared memory of a block.
+    /// Dynamic shared memory per block, in bytes.
     pub shared: u32,
-    /// What it is given.
-    pub args: Args,
+    /// Its arguments.
+    pub args: KernelArgs,
 }
 
 /// A step of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// One of our kernels.
+    /// A launch of one of our kernels.
     Launch(Launch),
-    /// A product that cublasLt does.
+    /// A product that cublasLt may compute.
     Product(Product),
 }
 
 impl Step {
-    /// The plan's node that it is of.
+    /// The index of its node in the plan.
     #[must_use]
     pub const fn node(&self) -> usize {
         match self {
@@ -72,35 +72,36 @@ impl Step {
     }
 }
 
-/// A plan for batches up to a capacity.
+/// A plan, lowered for batches up to a capacity.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What is done, in order.
+    /// The steps in order.
     pub steps: Vec<Step>,
-    /// Where its values lie.
-    pub places: Places,
-    /// Whether kernels read the batch's size from its header.
+    /// Where its values are stored.
+    pub layout: MemoryLayout,
+    /// Whether kernels read the batch's size from a header.
     pub has_header: bool,
 }
 
-/// What every program of a plan shares: how values are stored, and where the model's numbers lie.
+/// What all programs of a plan share: how values are stored, and where the weights lie.
 #[derive(Clone, Debug)]
-pub struct Prepared {
-    /// Of each value.
-    pub stored: Vec<Stored>,
-    /// The model's numbers.
-    pub book: Book,
+pub struct PreparedPlan {
+    /// The storage of each value.
+    pub stored: Vec<StoredValue>,
+    /// The layout of the weights.
+    pub weights: WeightLayout,
     precision: Precision,
 }
 
-impl Prepared {
-    /// Finds the kernels of every node once, for one row and for many, so that every number of the model's has its place.
+impl PreparedPlan {
+    /// Lowers every node once for one row and once for many, so that every weight gets its place in memory.
     ///
     /// # Errors
     ///
-    /// [`Refused`] with the first node that no kernel does.
+    /// [`Refused`] names the first node that no kernel supports.
     pub fn new(plan: &Plan, precision: &Precision, target: &Target) -> Result<Self, Refused> {
-        let mut prepared = Self { stored: stored(plan, precision), book: Book::default(), precision: precision.clone() };
+        let mut prepared =
+            Self { stored: stored(plan, precision), weights: WeightLayout::default(), precision: precision.clone() };
         let all = vec![true; plan.outputs.len()];
         for capacity in [Capacity { batch: 1, tokens: 1, is_exact: false }, Capacity { batch: 16, tokens: 64, is_exact: false }] {
             prepared.lower(plan, capacity, &all, target)?;
@@ -108,39 +109,48 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// The program for batches up to `capacity` that makes the outputs that are `wanted`.
+    /// Lowers the plan for batches up to `capacity`; the program computes the `wanted` outputs.
     ///
     /// # Errors
     ///
-    /// [`Refused`] with the first node that no kernel does at this size.
+    /// [`Refused`] names the first node that no kernel supports at this size.
     pub fn lower(&mut self, plan: &Plan, capacity: Capacity, wanted: &[bool], target: &Target) -> Result<Program, Refused> {
         too_large(plan, capacity)?;
         let needed = needed(plan, wanted);
-        let places = Places::new(plan, &self.stored, capacity, &needed, wanted);
-        let mut lower =
-            Lower { plan, prepared: self, capacity, places, target, steps: Vec::new(), scratch: 0, has_header: false, node: 0 };
+        let layout = MemoryLayout::new(plan, &self.stored, capacity, &needed, wanted);
+        let mut lower = Lowering {
+            plan,
+            prepared: self,
+            capacity,
+            layout,
+            target,
+            steps: Vec::new(),
+            scratch: 0,
+            has_header: false,
+            node: 0,
+        };
         for (at, node) in plan.nodes.iter().enumerate().filter(|(at, _)| needed.contains(at)) {
             lower.node = at;
             lower.scratch = 0;
             lower.op(node).map_err(|reason| Refused { node: node.name.clone(), operator: node.op.name().into(), reason })?;
         }
-        let Lower { steps, places, has_header, .. } = lower;
-        Ok(Program { steps, places, has_header })
+        let Lowering { steps, layout, has_header, .. } = lower;
+        Ok(Program { steps, layout, has_header })
     }
 }
 
-/// Kernels count a matrix's elements in 32 bits, and sequences in the grid's second dimension.
+/// Checks the kernels' limits: 32-bit element indices, and sequences in the grid's second dimension.
 fn too_large(plan: &Plan, capacity: Capacity) -> Result<(), Refused> {
     let elements = |value: &Value| capacity.rows(value.rows) as u64 * stride(value.width) as u64;
     let most = plan.values.iter().map(elements).max().unwrap_or(0);
     if most > u64::from(u32::MAX) || capacity.batch > MOST_SEQUENCES {
-        let reason = format!("a batch of {} sequences and {most} elements is more than kernels count", capacity.batch);
+        let reason = format!("a batch of {} sequences and {most} elements exceeds the kernels' limits", capacity.batch);
         return Err(Refused { node: "model".into(), operator: "batch".into(), reason });
     }
     Ok(())
 }
 
-/// The nodes without which what is wanted cannot be made.
+/// The nodes that the wanted outputs depend on.
 fn needed(plan: &Plan, wanted: &[bool]) -> BTreeSet<usize> {
     let mut values: BTreeSet<ValueId> =
         plan.outputs.iter().zip(wanted).filter(|(_, wanted)| **wanted).map(|(port, _)| port.value).collect();
@@ -154,21 +164,21 @@ fn needed(plan: &Plan, wanted: &[bool]) -> BTreeSet<usize> {
     needed
 }
 
-/// One pass over a plan.
-struct Lower<'a> {
+/// One pass of lowering.
+struct Lowering<'a> {
     plan: &'a Plan,
-    prepared: &'a mut Prepared,
+    prepared: &'a mut PreparedPlan,
     capacity: Capacity,
-    places: Places,
+    layout: MemoryLayout,
     target: &'a Target,
     steps: Vec<Step>,
-    /// Bytes of memory that the node needs for itself.
+    /// Scratch memory of the current node, in bytes.
     scratch: usize,
     has_header: bool,
     node: usize,
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     fn op(&mut self, node: &Node) -> Result<(), String> {
         match &node.op {
             Op::Gemm { .. } => self.product(node),
@@ -196,50 +206,50 @@ impl Lower<'_> {
         }
     }
 
-    /// Adds a launch; shared memory is the kernel's own.
-    fn launch(&mut self, kernel: &'static Kernel, grid: (usize, usize), args: Args) {
+    /// Adds a launch with the kernel's own shared memory.
+    fn launch(&mut self, kernel: &'static Kernel, grid: (usize, usize), args: KernelArgs) {
         self.launch_with(kernel, grid, kernel.shared, args);
     }
 
-    fn launch_with(&mut self, kernel: &'static Kernel, grid: (usize, usize), shared: u32, args: Args) {
+    fn launch_with(&mut self, kernel: &'static Kernel, grid: (usize, usize), shared: u32, args: KernelArgs) {
         let blocks = |count: usize| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         let grid = (blocks(grid.0), blocks(grid.1));
         self.steps.push(Step::Launch(Launch { node: self.node, kernel, grid, shared, args }));
     }
 
-    /// How many rows such values have at most.
+    /// The most rows that a value can have.
     const fn most(&self, rows: Rows) -> usize {
         self.capacity.rows(rows)
     }
 
-    /// The header, for kernels that look at sequences.
+    /// The address of the header, for kernels that need the sequences.
     fn header(&mut self) -> Address {
         self.has_header = true;
         Address::new(Region::Inputs, 0)
     }
 
-    /// The field of how many rows there are.
-    fn rows(&mut self, args: Args, rows: Rows) -> Args {
+    /// Adds the field with the number of rows.
+    fn rows(&mut self, args: KernelArgs, rows: Rows) -> KernelArgs {
         let header = if self.capacity.is_exact { None } else { Some(self.header()) };
         args.rows(header, usize::from(rows == Rows::Token), self.most(rows))
     }
 
-    /// Where a value lies, and how.
-    fn mat(&self, id: ValueId) -> Mat {
-        let Stored { kind, stride, home } = self.prepared.stored[id.0];
-        let at = match home {
-            Home::Input(at) => Address::new(Region::Inputs, self.places.inputs[at].offset),
-            Home::Output(at) => match self.places.unwanted[at] {
-                Some(offset) => Address::new(Region::Arena, self.places.arena.bytes() + offset),
-                None => Address::new(Region::Outputs, self.places.outputs[at].offset),
+    /// The address and layout of a value.
+    fn mat(&self, id: ValueId) -> MatrixRef {
+        let StoredValue { kind, stride, location } = self.prepared.stored[id.0];
+        let at = match location {
+            ValueLocation::Input(at) => Address::new(Region::Inputs, self.layout.inputs[at].offset),
+            ValueLocation::Output(at) => match self.layout.unwanted[at] {
+                Some(offset) => Address::new(Region::Arena, self.layout.arena.bytes() + offset),
+                None => Address::new(Region::Outputs, self.layout.outputs[at].offset),
             },
-            Home::Arena => Address::new(Region::Arena, self.places.arena.place(id).map_or(0, |place| place.offset)),
+            ValueLocation::Arena => Address::new(Region::Arena, self.layout.arena.place(id).map_or(0, |place| place.offset)),
         };
-        Mat { at, stride, kind }
+        MatrixRef { at, stride, kind }
     }
 
-    /// A value as another kind: itself where it is that already, else a copy that is made first.
-    fn as_kind(&mut self, id: ValueId, kind: Kind) -> Mat {
+    /// A value with the given element type: the value itself, or a converted copy, for which a launch is added.
+    fn as_kind(&mut self, id: ValueId, kind: Kind) -> MatrixRef {
         let (mat, value) = (self.mat(id), self.plan.value(id));
         if mat.kind == kind {
             return mat;
@@ -249,20 +259,20 @@ impl Lower<'_> {
         copy
     }
 
-    /// Memory that this node alone needs, behind what values lie in.
-    fn scratch(&mut self, rows: usize, width: usize, kind: Kind) -> Mat {
-        let stored = Stored { home: Home::Arena, kind, stride: stride(width) };
-        let at = Address::new(Region::Arena, self.places.scratch_from() + self.scratch);
+    /// Scratch memory for this node only, after the memory of the values.
+    fn scratch(&mut self, rows: usize, width: usize, kind: Kind) -> MatrixRef {
+        let stored = StoredValue { location: ValueLocation::Arena, kind, stride: stride(width) };
+        let at = Address::new(Region::Arena, self.layout.scratch_from() + self.scratch);
         self.scratch += stored.bytes(rows);
-        self.places.scratch = self.places.scratch.max(self.scratch);
-        Mat { at, stride: stored.stride, kind }
+        self.layout.scratch = self.layout.scratch.max(self.scratch);
+        MatrixRef { at, stride: stored.stride, kind }
     }
 
     fn row(&mut self, id: Option<WeightId>) -> Option<Address> {
-        id.map(|id| self.piece(Piece::Row(id)))
+        id.map(|id| self.form(WeightForm::Row(id)))
     }
 
-    fn piece(&mut self, piece: Piece) -> Address {
-        self.prepared.book.place(self.plan, piece)
+    fn form(&mut self, form: WeightForm) -> Address {
+        self.prepared.weights.place(self.plan, form)
     }
 }

@@ -1,44 +1,44 @@
-//! Products: by rows in flight where they are few, by tiles where they are many.
+//! Lowers products: matrix-vector kernels for few rows, tiled kernels for many.
 
-use super::{Launch, Lower, Step};
+use super::{Launch, Lowering, Step};
 use crate::gpu::Precision;
-use crate::gpu::args::{Address, Args, Mat};
+use crate::gpu::args::{Address, KernelArgs, MatrixRef};
 use crate::gpu::kernel::{self, Tile};
 use crate::gpu::layout::Kind;
-use crate::gpu::weights::{Piece, deep};
+use crate::gpu::weights::{WeightForm, deep};
 use crate::plan::{Activation, Node, Op, Rows};
 
-/// So many rows at most are done by the kernels that read a weight once.
+/// Up to this many rows use the matrix-vector kernels, which read each weight once.
 const FEW: usize = 8;
 
 /// A product `y = activation(x · wᵀ + bias) + residual` of up to `rows` rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Product {
-    /// The plan's node.
+    /// The index of its node in the plan.
     pub node: usize,
-    /// Rows at most.
+    /// The most rows.
     pub rows: usize,
     /// Columns of x.
     pub k: usize,
     /// Columns of y.
     pub n: usize,
-    /// The left side.
-    pub x: Mat,
-    /// The right side, `[n][k]`.
-    pub w: Mat,
-    /// A row.
+    /// The left operand.
+    pub x: MatrixRef,
+    /// The right operand, `[n][k]`.
+    pub w: MatrixRef,
+    /// A row of n elements.
     pub bias: Option<Address>,
-    /// What is done to the sum.
+    /// The activation.
     pub activation: Activation,
-    /// What is added last.
-    pub residual: Option<Mat>,
-    /// What is made.
-    pub y: Mat,
-    /// What our own kernel is launched with.
+    /// Added last.
+    pub residual: Option<MatrixRef>,
+    /// The result.
+    pub y: MatrixRef,
+    /// The launch of our own kernel.
     pub own: Box<Launch>,
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn product(&mut self, node: &Node) -> Result<(), String> {
         let Op::Gemm { x, weight, bias, activation, residual } = &node.op else { return Ok(()) };
         let (out, weight_id) = (self.plan.value(node.output), *weight);
@@ -50,12 +50,12 @@ impl Lower<'_> {
         let is_few = most <= FEW;
         let kind = self.kind_of(k, n);
         let w = match (kind, self.prepared.precision.is_tf32()) {
-            (Kind::F32, true) => Piece::Rounded(weight_id),
-            _ => Piece::Product(weight_id, kind),
+            (Kind::F32, true) => WeightForm::Rounded(weight_id),
+            _ => WeightForm::Product(weight_id, kind),
         };
-        let w = Mat { at: self.piece(w), stride: deep(k), kind };
-        let w_scale = (kind == Kind::S8).then(|| self.piece(Piece::Scales(weight_id)));
-        // 8-bit rows are made first; a product of few rows reads them as they are
+        let w = MatrixRef { at: self.form(w), stride: deep(k), kind };
+        let w_scale = (kind == Kind::S8).then(|| self.form(WeightForm::Scales(weight_id)));
+        // quantise the input first; a product of few rows reads the float rows instead
         let (x, x_scale) = match (is_few, kind) {
             (true, _) => (self.mat(*x), None),
             (false, Kind::S8) => {
@@ -64,10 +64,10 @@ impl Lower<'_> {
             }
             (false, kind) => (self.as_kind(*x, kind), None),
         };
-        // the library takes a bias of the matrices' own kind
+        // the library takes a bias of the matrices' element type
         let bias_of_library = bias.filter(|_| self.target.has_cublaslt).map(|id| match kind {
-            Kind::F16 => self.piece(Piece::Table(id, Kind::F16)),
-            _ => self.piece(Piece::Row(id)),
+            Kind::F16 => self.form(WeightForm::Table(id, Kind::F16)),
+            _ => self.form(WeightForm::Row(id)),
         });
         let (bias, residual, y) = (self.row(*bias), residual.map(|id| self.mat(id)), self.mat(node.output));
         let (kernel, grid, split) = if is_few {
@@ -77,11 +77,12 @@ impl Lower<'_> {
             let tile = best(kernel::tiles(kind, self.prepared.precision.is_tf32()), most, n, self.target.processors);
             (&tile.kernel, (n.div_ceil(tile.columns), most.div_ceil(tile.rows)), 1)
         };
-        let args = self.rows(Args::default(), out.rows);
+        let args = self.rows(KernelArgs::default(), out.rows);
         let args = args.mat(Some(x)).mat(Some(w)).pointer(bias).pointer(w_scale).pointer(x_scale).mat(residual).mat(Some(y));
         let args = args.tail().int(k).int(n).int(*activation as usize).int(split);
         self.launch(kernel, grid, args);
-        // the library has no exact GELU, adds a residual before an activation, and wants one kind of number for all
+        // the library has no exact GELU, adds the residual before the activation, and needs one element type for all
+        // matrices
         let is_plain = match activation {
             Activation::None => true,
             Activation::Relu => residual.is_none(),
@@ -102,7 +103,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// In what a weight `[k, n]` is stored.
+    /// The element type in which a weight `[k, n]` is stored.
     fn kind_of(&self, k: usize, n: usize) -> Kind {
         match self.prepared.precision {
             Precision::Fp32 | Precision::Tf32 => Kind::F32,
@@ -111,13 +112,13 @@ impl Lower<'_> {
         }
     }
 
-    /// A value's rows in 8 bits, and what each is multiplied by.
-    fn in_bytes(&mut self, node: &Node, x: crate::plan::ValueId, rows: Rows, k: usize) -> (Mat, Address) {
+    /// Quantises a value's rows; returns the 8-bit rows and their scales.
+    fn in_bytes(&mut self, node: &Node, x: crate::plan::ValueId, rows: Rows, k: usize) -> (MatrixRef, Address) {
         let (from, most) = (self.mat(x), self.most(rows));
-        let made = Mat { stride: deep(k), ..self.scratch(most, deep(k), Kind::S8) };
+        let made = MatrixRef { stride: deep(k), ..self.scratch(most, deep(k), Kind::S8) };
         let scale = self.scratch(most, 1, Kind::F32).at;
         let fixed = self.prepared.precision.fixed(self.node).unwrap_or(0.0);
-        let args = self.rows(Args::default(), rows).mat(Some(from)).mat(Some(made)).pointer(Some(scale)).tail();
+        let args = self.rows(KernelArgs::default(), rows).mat(Some(from)).mat(Some(made)).pointer(Some(scale)).tail();
         let args = args.int(k).float(fixed);
         debug_assert_eq!(self.plan.nodes[self.node].name, node.name);
         self.launch(&kernel::QUANTIZE, (most.div_ceil(4), 1), args);
@@ -125,8 +126,9 @@ impl Lower<'_> {
     }
 }
 
-/// Warps that share a column of a product of few rows: so many that each lane reads its part of a column at once, four pieces
-/// of 16 bytes, and waits for memory only once; but not more than give every processor two blocks.
+/// Number of warps that share a column of a product of few rows. It is chosen so that each lane reads its part of a
+/// column at once, in four loads of 16 bytes, and waits for memory only once; but there are at most two blocks per
+/// multiprocessor.
 fn split(rows: usize, n: usize, k: usize, kind: Kind, processors: usize) -> usize {
     let columns = |split: usize| kernel::gemv_columns(rows, split);
     let enough = |split: &usize| {
@@ -136,8 +138,8 @@ fn split(rows: usize, n: usize, k: usize, kind: Kind, processors: usize) -> usiz
     [1, 2, 4].into_iter().find(enough).unwrap_or(8)
 }
 
-/// The tile with which a product ends first: blocks go over the processors in waves, and a wave takes as long as its tile is
-/// large and slow.
+/// The tile with which a product finishes first. Blocks are scheduled over the multiprocessors in waves; a wave takes
+/// time in proportion to the tile's size and slowness.
 pub(super) fn best(tiles: &'static [Tile], rows: usize, n: usize, processors: usize) -> &'static Tile {
     let cost = |tile: &Tile| {
         let blocks = rows.div_ceil(tile.rows) * n.div_ceil(tile.columns);

@@ -1,22 +1,22 @@
-//! What works on rows: attention, norms, lookups, folds, and moves of columns.
+//! Lowers row operations: attention, norms, lookups, folds, and column copies.
 
-use super::{Lower, QUERIES};
-use crate::gpu::args::{Address, Args, Control, Mat, Region};
+use super::{Lowering, QUERIES};
+use crate::gpu::args::{Address, Control, KernelArgs, MatrixRef, Region};
 use crate::gpu::kernel::{self, Kernel};
 use crate::gpu::layout::{Kind, stride};
-use crate::gpu::weights::Piece;
+use crate::gpu::weights::WeightForm;
 use crate::plan::{Columns, Fold, Lookup, Node, Norm, Op, Rows, ValueId, WeightId};
 
-/// Rows of a block whose warps have one each.
+/// Rows per block of kernels with one warp per row.
 const WARPS: usize = 4;
-/// Tables that a lookup may have.
+/// The most tables of a lookup.
 const TABLES: usize = 4;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn attention(&mut self, node: &Node) -> Result<(), String> {
         let Op::Attention { q, k, v, heads, head, head_out, scale, bias } = &node.op else { return Ok(()) };
         if (*head).max(*head_out) > kernel::WIDEST_HEAD {
-            return Err(format!("heads of {} columns; at most {} are done", head.max(head_out), kernel::WIDEST_HEAD));
+            return Err(format!("heads of {} columns; at most {} are supported", head.max(head_out), kernel::WIDEST_HEAD));
         }
         let parts = [q, k, v];
         let is_half = parts.iter().all(|part| self.mat(part.value).kind == Kind::F16);
@@ -30,7 +30,7 @@ impl Lower<'_> {
         let [q_mat, k_mat, v_mat] = parts.map(|part| self.as_kind(part.value, kind));
         let bias = bias.map(|id| self.as_kind(id, Kind::F32));
         let header = self.header();
-        let args = Args::default().pointer(Some(header)).mat(Some(q_mat)).mat(Some(k_mat)).mat(Some(v_mat)).mat(bias);
+        let args = KernelArgs::default().pointer(Some(header)).mat(Some(q_mat)).mat(Some(k_mat)).mat(Some(v_mat)).mat(bias);
         let args = args.mat(Some(self.mat(node.output))).tail();
         let args = args.int(q.from).int(k.from).int(v.from).int(*heads).int(*head).int(*head_out).float(*scale).int(0);
         let tiles = self.most(Rows::Token) / QUERIES + self.most(Rows::Batch);
@@ -49,7 +49,7 @@ impl Lower<'_> {
         [scale, shift]: [Option<WeightId>; 2],
     ) -> Result<(), String> {
         let out = self.plan.value(node.output);
-        let args = self.rows(Args::default(), out.rows).mat(Some(self.mat(x))).mat(residual.map(|id| self.mat(id)));
+        let args = self.rows(KernelArgs::default(), out.rows).mat(Some(self.mat(x))).mat(residual.map(|id| self.mat(id)));
         let (scale, shift) = (self.row(scale), self.row(shift));
         let args = args.pointer(scale).pointer(shift).mat(Some(self.mat(node.output))).tail().int(out.width).float(epsilon);
         let (kernel, rows) = if out.width > kernel::WIDEST_OF_A_WARP { (wide, 1) } else { (narrow, WARPS) };
@@ -59,20 +59,20 @@ impl Lower<'_> {
 
     pub(super) fn embed(&mut self, node: &Node, tables: &[(WeightId, Lookup)], norm: Option<&Norm>) -> Result<(), String> {
         if tables.len() > TABLES {
-            return Err(format!("looks up {} tables; at most {TABLES} are done at once", tables.len()));
+            return Err(format!("looks up {} tables; at most {TABLES} are supported", tables.len()));
         }
         let out = self.plan.value(node.output);
         let kind = if self.prepared.precision.is_half() { Kind::F16 } else { Kind::F32 };
         let has_places = tables.iter().any(|(_, lookup)| matches!(lookup, Lookup::Position(_)));
         let header = has_places.then(|| self.header());
-        let mut args = self.rows(Args::default(), out.rows).pointer(header);
+        let mut args = self.rows(KernelArgs::default(), out.rows).pointer(header);
         for at in 0..TABLES {
             let Some((id, lookup)) = tables.get(at) else {
                 args = args.mat(None).mat(None).int(0).int(0);
                 continue;
             };
             let weight = self.plan.weight(*id);
-            let table = Mat { at: self.piece(Piece::Table(*id, kind)), stride: stride(weight.width), kind };
+            let table = MatrixRef { at: self.form(WeightForm::Table(*id, kind)), stride: stride(weight.width), kind };
             let (ids, from) = match lookup {
                 Lookup::Id(columns) => (Some(self.mat(columns.value)), columns.from),
                 Lookup::Position(from) => (None, *from),
@@ -88,20 +88,20 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// A row to a row, or to one number.
+    /// Reduces or maps each row to a row or a single value.
     pub(super) fn folded(&mut self, node: &Node, kernel: &'static Kernel, x: ValueId, fold: Option<Fold>) -> Result<(), String> {
         let (rows, width) = (self.plan.value(node.output).rows, self.plan.value(x).width);
-        let args = self.rows(Args::default(), rows).pointer(None).mat(Some(self.mat(x))).mat(Some(self.mat(node.output)));
+        let args = self.rows(KernelArgs::default(), rows).pointer(None).mat(Some(self.mat(x))).mat(Some(self.mat(node.output)));
         let args = args.tail().int(width).int(fold.map_or(0, number));
         self.launch(kernel, (self.most(rows).div_ceil(WARPS), 1), args);
         Ok(())
     }
 
-    /// The tokens of each sequence to a row, or to as many.
+    /// Reduces the tokens of each sequence to one row, or maps them to as many.
     pub(super) fn pooled(&mut self, node: &Node, kernel: &'static Kernel, x: ValueId, fold: Option<Fold>) -> Result<(), String> {
         let width = self.plan.value(x).width;
         let header = self.header();
-        let args = self.rows(Args::default(), Rows::Batch).pointer(Some(header)).mat(Some(self.mat(x)));
+        let args = self.rows(KernelArgs::default(), Rows::Batch).pointer(Some(header)).mat(Some(self.mat(x)));
         let args = args.mat(Some(self.mat(node.output))).tail().int(width).int(fold.map_or(0, number));
         self.launch(kernel, (width.div_ceil(kernel::pool_columns(kernel)), self.most(Rows::Batch)), args);
         Ok(())
@@ -110,7 +110,7 @@ impl Lower<'_> {
     pub(super) fn mean_pool(&mut self, node: &Node, x: ValueId, weights: ValueId, at_least: f32) -> Result<(), String> {
         let width = self.plan.value(x).width;
         let header = self.header();
-        let args = self.rows(Args::default(), Rows::Batch).pointer(Some(header)).mat(Some(self.mat(x)));
+        let args = self.rows(KernelArgs::default(), Rows::Batch).pointer(Some(header)).mat(Some(self.mat(x)));
         let args = args.mat(Some(self.mat(weights))).mat(Some(self.mat(node.output))).tail().int(width).float(at_least);
         self.launch(&kernel::MEAN_POOL, (width.div_ceil(kernel::pool_columns(&kernel::MEAN_POOL)), self.most(Rows::Batch)), args);
         Ok(())
@@ -127,16 +127,16 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// Columns of one matrix into columns of another.
-    pub(super) fn copy(&mut self, rows: Rows, (x, x_from): (Mat, usize), (y, y_from): (Mat, usize), width: usize) {
-        let args = self.rows(Args::default(), rows).mat(Some(x)).mat(Some(y)).tail();
+    /// Copies columns of one matrix into columns of another.
+    pub(super) fn copy(&mut self, rows: Rows, (x, x_from): (MatrixRef, usize), (y, y_from): (MatrixRef, usize), width: usize) {
+        let args = self.rows(KernelArgs::default(), rows).mat(Some(x)).mat(Some(y)).tail();
         let args = args.int(x_from).int(y_from).int(width).int(0);
         let blocks = (self.most(rows) * width).div_ceil(kernel::COPY.threads as usize);
         self.launch(&kernel::COPY, (blocks.min(16 * self.target.processors), 1), args);
     }
 }
 
-/// As kernels number folds.
+/// A fold's number in the kernels.
 pub(super) const fn number(fold: Fold) -> usize {
     match fold {
         Fold::Sum => 0,

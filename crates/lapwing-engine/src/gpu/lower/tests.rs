@@ -1,11 +1,11 @@
-//! Programs of the fixtures' plans: that every node gets kernels, how many, and that nothing lies where something else does.
+//! Programs of the fixtures' plans: every node has kernels, their number, and memory ranges do not overlap.
 
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::gpu::args::{Bases, Field};
+use crate::gpu::args::{ArgField, BaseAddresses};
 use crate::gpu::kernel;
-use crate::gpu::route::{self, Route, Way};
+use crate::gpu::route::{self, Transfer, TransferPlan};
 use crate::plan::Size;
 use crate::tests::plans::{every, plans};
 
@@ -15,7 +15,7 @@ fn precisions() -> [Precision; 4] {
 
 fn program(name: &str, precision: &Precision, size: Size) -> (Plan, Program) {
     let (_, plan) = plans(name);
-    let mut prepared = Prepared::new(&plan, precision, &Target::ASSUMED).unwrap();
+    let mut prepared = PreparedPlan::new(&plan, precision, &Target::ASSUMED).unwrap();
     let all = vec![true; plan.outputs.len()];
     let capacity = route::capacity(&plan, size);
     let program = route::program(&mut prepared, &plan, capacity, &all, &Target::ASSUMED).unwrap();
@@ -35,30 +35,30 @@ fn every_node_of_every_fixture_has_kernels() {
                 let nodes: BTreeSet<usize> = program.steps.iter().map(Step::node).collect();
                 assert_eq!(nodes.len(), plan.nodes.len(), "{name} {}", precision.name());
                 assert!(nodes.iter().all(|at| *at < plan.nodes.len()));
-                assert_eq!(program.places.arena.overlap(&plan), None, "{name}");
+                assert_eq!(program.layout.arena.overlap(&plan), None, "{name}");
                 for launch in launches(&program) {
                     assert!(launch.shared as usize <= Target::ASSUMED.shared_bytes, "{name}: {}", launch.kernel.name);
-                    assert_eq!(launch.args.fields().iter().filter(|field| **field == Field::Tail).count(), 1);
-                    assert!(launch.args.bytes(&Bases::default(), true).len() <= 4096);
+                    assert_eq!(launch.args.fields().iter().filter(|field| **field == ArgField::Tail).count(), 1);
+                    assert!(launch.args.bytes(&BaseAddresses::default(), true).len() <= 4096);
                 }
             }
         }
     }
 }
 
-/// Each kernel writes memory that is its own: behind what it is told to, no other region begins.
+/// Each kernel writes its own memory only: no other region begins inside the range that it writes.
 #[test]
 fn regions_hold_what_lies_in_them() {
     for name in every() {
         let (_, program) = program(&name, &Precision::Int8(Vec::new()), Size::uniform(9, 3));
-        let places = &program.places;
+        let layout = &program.layout;
         for launch in launches(&program) {
             for field in launch.args.fields() {
-                let Field::Pointer(Some(Address { region, offset })) = field else { continue };
+                let ArgField::Pointer(Some(Address { region, offset })) = field else { continue };
                 let end = match region {
-                    Region::Arena => places.arena_bytes(),
-                    Region::Inputs => places.input_bytes,
-                    Region::Outputs => places.output_bytes,
+                    Region::Arena => layout.arena_bytes(),
+                    Region::Inputs => layout.input_bytes,
+                    Region::Outputs => layout.output_bytes,
                     _ => continue,
                 };
                 assert!(*offset < end, "{name}: {} at {offset} of {end} in {region:?}", launch.kernel.name);
@@ -80,7 +80,7 @@ fn a_layer_is_seven_kernels_and_one_of_an_mlp_is_one() {
             let names: Vec<&str> = launches(&program).iter().map(|launch| launch.kernel.name).collect();
             assert_eq!(names.len(), 3, "{names:?}");
             assert!(names.iter().all(|name| name.starts_with("gemv")), "{names:?}");
-            assert_eq!(Route::of(&program), Route { inputs: Way::Mapped, outputs: Way::Mapped });
+            assert_eq!(TransferPlan::of(&program), TransferPlan { inputs: Transfer::Mapped, outputs: Transfer::Mapped });
             assert!(!program.has_header);
         }
     }
@@ -91,16 +91,16 @@ fn only_what_is_asked_for_is_made() {
     let (_, plan) = plans("0001");
     let names: Vec<&str> = plan.outputs.iter().map(|port| port.name.as_str()).collect();
     assert_eq!(names, ["hidden", "pooled"]);
-    let mut prepared = Prepared::new(&plan, &Precision::Fp32, &Target::ASSUMED).unwrap();
+    let mut prepared = PreparedPlan::new(&plan, &Precision::Fp32, &Target::ASSUMED).unwrap();
     let capacity = Capacity::holding(Size::uniform(2, 8));
     let mut count = |wanted: [bool; 2]| prepared.lower(&plan, capacity, &wanted, &Target::ASSUMED).unwrap().steps.len();
     assert!(count([true, false]) < count([true, true]));
     assert_eq!(count([false, true]), count([true, true]));
     assert_eq!(count([false, false]), 0);
-    // what is made on the way to another output stays on the device
+    // an intermediate result for another output stays on the device
     let bytes = |wanted: [bool; 2]| {
         let program = prepared.clone().lower(&plan, capacity, &wanted, &Target::ASSUMED).unwrap();
-        (program.places.output_bytes, program.places.unwanted_bytes)
+        (program.layout.output_bytes, program.layout.unwanted_bytes)
     };
     let (both, hidden, pooled) = (bytes([true, true]), bytes([true, false]), bytes([false, true]));
     assert_eq!((both.0, both.1, hidden.1), (hidden.0 + pooled.0, 0, 0));
@@ -112,16 +112,16 @@ fn the_numbers_of_a_model_have_their_places_from_the_beginning() {
     for name in every() {
         for precision in precisions() {
             let (_, plan) = plans(&name);
-            let mut prepared = Prepared::new(&plan, &precision, &Target::ASSUMED).unwrap();
-            let bytes = prepared.book.bytes();
+            let mut prepared = PreparedPlan::new(&plan, &precision, &Target::ASSUMED).unwrap();
+            let bytes = prepared.weights.bytes();
             let all = vec![true; plan.outputs.len()];
             for size in [Size::uniform(1, 1), Size::uniform(5, 7), Size::uniform(64, 64)] {
                 prepared.lower(&plan, Capacity::holding(size), &all, &Target::ASSUMED).unwrap();
             }
-            assert_eq!(prepared.book.bytes(), bytes, "{name}");
+            assert_eq!(prepared.weights.bytes(), bytes, "{name}");
             let mut end = 0;
-            let whole: Result<(), ()> = prepared.book.write(&plan, |offset, piece| {
-                end = end.max(offset + piece.len());
+            let whole: Result<(), ()> = prepared.weights.write(&plan, |offset, form| {
+                end = end.max(offset + form.len());
                 Ok(())
             });
             assert!(whole.is_ok() && end <= bytes);

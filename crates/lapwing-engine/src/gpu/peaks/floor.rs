@@ -1,16 +1,16 @@
-//! What launches cost: graphs of kernels that do nothing, replayed.
+//! Measures launch overhead by replaying graphs of empty kernels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{EMPTY, args, function};
-use crate::gpu::device::{Capture, Device, DeviceError, Event, Function, Modules, Shape, Stream};
+use crate::gpu::device::{Capture, Device, DeviceError, Event, Function, LaunchShape, Modules, Stream};
 
-/// Replays of a graph, the fastest of which counts.
+/// Number of replays of a graph; the fastest one counts.
 const REPLAYS: usize = 101;
 
-/// The times of empty graphs, each measured when it is first asked for.
+/// Launch overheads, each measured when it is first requested.
 #[derive(Debug)]
 pub struct Floors {
     stream: Stream,
@@ -19,30 +19,30 @@ pub struct Floors {
 }
 
 impl Floors {
-    /// On this device.
+    /// For this device; measures nothing yet.
     ///
     /// # Errors
     ///
-    /// A fault of the device.
+    /// The device failed.
     pub fn new(device: &Arc<Device>) -> Result<Self, DeviceError> {
         let modules = Modules::new(device);
         Ok(Self { stream: Stream::new(device)?, empty: function(&modules, &EMPTY)?, known: BTreeMap::new() })
     }
 
-    /// How long so many kernels take that do nothing, one after the other.
+    /// The time of so many empty kernels, one after the other.
     ///
     /// # Errors
     ///
-    /// A fault of the device.
+    /// The device failed.
     pub fn of(&mut self, kernels: usize) -> Result<Duration, DeviceError> {
         self.measured(kernels, false)
     }
 
-    /// What an event behind each kernel adds to that, for each of them; nothing where it cannot be told.
+    /// The time that an event after each kernel adds, per event; zero if it cannot be measured.
     ///
     /// # Errors
     ///
-    /// A fault of the device.
+    /// The device failed.
     pub fn mark(&mut self, kernels: usize) -> Result<Duration, DeviceError> {
         let (with, without) = (self.measured(kernels, true)?, self.measured(kernels, false)?);
         Ok(with.saturating_sub(without) / u32::try_from(kernels).unwrap_or(u32::MAX).max(1))
@@ -57,7 +57,7 @@ impl Floors {
         Ok(time)
     }
 
-    #[allow(unsafe_code, reason = "a launch hands addresses to the device")]
+    #[allow(unsafe_code, reason = "a launch passes addresses to the device")]
     fn measure(&mut self, kernels: usize, is_marked: bool) -> Result<Duration, DeviceError> {
         let device = Arc::clone(self.stream.device());
         let (begin, end) = (Event::timed(&device)?, Event::timed(&device)?);
@@ -65,8 +65,8 @@ impl Floors {
         let capture = Capture::begin(&mut self.stream)?;
         capture.record(&begin)?;
         for at in 0..kernels {
-            let shape = Shape { grid: (1, 1), threads: EMPTY.threads, shared_bytes: 0 };
-            // SAFETY: these are the fields of PeakArgs, at none of which the kernel looks
+            let shape = LaunchShape { grid: (1, 1), threads: EMPTY.threads, shared_bytes: 0 };
+            // SAFETY: the fields of PeakArgs, none of which the kernel reads
             unsafe { capture.launch(&self.empty, shape, &args(&[0; 3]))? };
             marks.get(at).map_or(Ok(()), |mark| capture.record(mark))?;
         }

@@ -1,19 +1,20 @@
-//! What a GPU can do at best, measured in a short while when a benchmark warms up, by kernels of kernels/peaks.cu and the device's
-//! own clock: operations a second, bytes a second from DRAM and from the second-level cache, and how long kernels take that do
-//! nothing. The best of several windows counts: noise only ever takes away.
+//! Measures a GPU's peak rates before a benchmark, with the kernels of kernels/peaks.cu and the device's own clock:
+//! operations a second, bytes a second from DRAM and from the second-level cache, and the time of empty kernels. The
+//! best of several windows counts, because noise only lowers a rate.
 //!
-//! - **Operations**: independent chains in registers; multiply-adds of single precision, and tiles of the tensor cores.
-//!   Single precision is measured first and last, after the device was kept busy for a while: at rest its clocks are low.
-//! - **Bytes**: a block that is *read* again and again: one that the second-level cache holds wherever it is read from, and one
-//!   well above it.
-//! - **Launch**: a graph of as many empty kernels as a program has, from the event before the first to that behind the last.
+//! - **Operations**: independent chains in registers: fp32 multiply-adds, and tensor-core tiles. fp32 is measured first
+//!   and last, after a warm-up, because an idle device runs at low clocks.
+//! - **Bytes**: a buffer that is *read* repeatedly: one that fits the second-level cache from every multiprocessor, and
+//!   one well above its size.
+//! - **Launch**: a graph of as many empty kernels as a program has, from the event before the first to the event after
+//!   the last.
 
 mod floor;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::device::{Block, Device, DeviceError, Event, Function, Modules, Shape, Stream};
+use super::device::{Device, DeviceBuffer, DeviceError, Event, Function, LaunchShape, Modules, Stream};
 use super::kernel::Kernel;
 use super::ptx;
 use crate::clock::Stamp;
@@ -21,17 +22,18 @@ use crate::roofline::Ceiling;
 
 pub use floor::Floors;
 
-/// A plan is held by the second-level cache up to this share of it: the rest is for what else goes through. Where the cache is in
-/// two parts (see [`Setup::of`]), a plan of more than half of it may not be: what one part's processors read of the other part is
-/// kept twice. Then some of it comes from DRAM, its bandwidth is taken for too high, and its utilisation comes out too low.
+/// A plan counts as cached up to this share of the second-level cache; the rest is left for other traffic. If the cache
+/// has two partitions (see [`Setup::of`]), a plan of more than half of it may not fit: lines that one partition's
+/// multiprocessors read from the other partition are stored twice. Some reads then come from DRAM, the assumed
+/// bandwidth is too high, and the utilisation comes out too low.
 pub const L2_SHARE: f64 = 0.8;
-/// Threads of a block of all kernels that measure.
+/// Threads per block of all measuring kernels.
 const THREADS: u32 = 256;
-/// Repeats of a kernel at most: seconds on the slowest device, so that a clock which stands still ends nothing but the measure.
+/// The most repeats of a kernel: seconds on the slowest device, so that a stopped clock ends the measurement only.
 const MOST_REPEATS: u64 = 1 << 20;
-/// Blocks that read on each multiprocessor: as many as are there at a time on every device (see peak_read).
+/// Reading blocks per multiprocessor: as many as are resident at a time on every device (see peak_read).
 const READERS: u32 = 4;
-/// The most pieces of 16 bytes that peak_read counts.
+/// The most 16-byte loads that peak_read can count.
 const MOST_PIECES: usize = 1 << 30;
 
 const fn kernel(name: &'static str, threads: u32) -> Kernel {
@@ -45,12 +47,12 @@ static MMA_F16: Arithmetic = Arithmetic { kernel: kernel("peak_mma_f16", THREADS
 static MMA_TF32: Arithmetic = Arithmetic { kernel: kernel("peak_mma_tf32", THREADS), blocks: 2, each: 1024 };
 static MMA_S8: Arithmetic = Arithmetic { kernel: kernel("peak_mma_s8", THREADS), blocks: 2, each: 4096 };
 
-/// A kernel that computes.
+/// A kernel that measures arithmetic.
 struct Arithmetic {
     kernel: Kernel,
-    /// On each multiprocessor.
+    /// Blocks per multiprocessor.
     blocks: u32,
-    /// Operations of a thread in a repeat.
+    /// Operations per thread and repeat.
     each: u64,
 }
 
@@ -59,51 +61,52 @@ impl Arithmetic {
         setup.processors * self.blocks
     }
 
-    /// No place is given for what comes out: it is not wanted.
+    /// The output pointer is null, because the result is not needed.
     fn args(&self, repeats: u64) -> Vec<u8> {
         args(&[0, 0, repeats])
     }
 }
 
-/// How it is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Multiprocessors that get blocks.
+    /// Multiprocessors to use.
     pub processors: u32,
-    /// The second-level cache, in bytes.
+    /// Size of the second-level cache, in bytes.
     pub l2_bytes: usize,
-    /// The block that stands for it, in bytes.
+    /// Size of the buffer that measures the cache, in bytes.
     pub l2_block_bytes: usize,
-    /// The block that stands for DRAM, in bytes.
+    /// Size of the buffer that measures DRAM, in bytes.
     pub dram_bytes: usize,
-    /// Windows of each measure, at least one.
+    /// Number of windows of each measurement, at least one.
     pub windows: usize,
-    /// How long a window is at least.
+    /// The least length of a window.
     pub window: Duration,
-    /// For how long the device is kept busy before.
+    /// Duration of the warm-up.
     pub busy: Duration,
 }
 
-/// How long it takes for clocks to rise, and more.
+/// More than clocks need to rise.
 const BUSY: Duration = Duration::from_millis(200);
 
-/// Whether devices of this compute capability have a second-level cache in two parts, where lines of the far one are kept in the
-/// near one too: A100, H100 and their like. Then only what fits into a half of a half is near to all.
+/// Whether devices of this compute capability have a second-level cache in two partitions, where lines of the far
+/// partition are also kept in the near one (A100, H100 and the like). Then only a quarter of its size is surely near
+/// every multiprocessor.
 const fn is_split(capability: (u32, u32)) -> bool {
     matches!(capability, (8 | 9, 0) | (10, _))
 }
 
 impl Setup {
-    /// For this device. The block for the cache is half of it, or a quarter where the cache is in two parts; that for DRAM is
-    /// eight times the cache, but no more than a quarter of the memory that is free.
+    /// The parameters for this device. The cache buffer is half of the cache, or a quarter if the cache has two
+    /// partitions; the DRAM buffer is eight times the cache, but at most a quarter of the free memory.
     ///
     /// # Errors
     ///
-    /// The device does not answer.
+    /// The device failed.
     pub fn of(device: &Device) -> Result<Self, DeviceError> {
         let info = device.info();
         if device.is_emulated() {
-            // its figures mean nothing: tests see by it that this runs
+            // the results are meaningless; tests check only that the measurement runs
             let window = Duration::from_nanos(1);
             let (l2_bytes, l2_block_bytes, dram_bytes) = (1 << 17, 1 << 16, 1 << 18);
             return Ok(Self { processors: 1, l2_bytes, l2_block_bytes, dram_bytes, windows: 2, window, busy: BUSY });
@@ -117,34 +120,34 @@ impl Setup {
     }
 }
 
-/// What a device can do.
+/// A device's peak rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peaks {
     /// Single-precision operations a second, a multiply-add as two.
     pub fp32_flops_per_s: f64,
-    /// Operations a second of the tensor cores by mma.sync, factors in tf32. From compute capability 9.0 on they can do more by
-    /// other instructions, which our kernels do not use and cublasLt does.
+    /// Tensor-core operations a second with mma.sync and tf32 factors. Devices of compute capability 9.0 and newer can
+    /// do more with other instructions, which cublasLt uses and our kernels do not.
     pub tf32_flops_per_s: f64,
-    /// Likewise in half precision, summed in single.
+    /// The same with fp16 factors and fp32 sums.
     pub fp16_flops_per_s: f64,
-    /// Likewise in 8-bit whole numbers.
+    /// The same with 8-bit integers.
     pub int8_ops_per_s: f64,
     /// Bytes a second read from DRAM.
     pub dram_bytes_per_s: f64,
     /// Bytes a second read from the second-level cache.
     pub l2_bytes_per_s: f64,
-    /// The second-level cache, in bytes.
+    /// Size of the second-level cache, in bytes.
     pub l2_bytes: usize,
-    /// How far the median window lay below the best in the noisiest measure, as a share of the best.
+    /// How far the median window lies below the best in the noisiest measurement, as a share of the best.
     pub spread: f64,
 }
 
 impl Peaks {
-    /// Measures, in about 400 ms and with up to 1 GiB of the device's memory that is given back.
+    /// Measures, in about 400 ms and with up to 1 GiB of device memory, which is freed afterwards.
     ///
     /// # Errors
     ///
-    /// A fault of the device, or too little memory.
+    /// The device failed or has too little memory.
     pub fn measure(device: &Arc<Device>, setup: &Setup) -> Result<Self, DeviceError> {
         let bench = Bench::new(device, *setup)?;
         bench.busy()?;
@@ -154,7 +157,7 @@ impl Peaks {
         let int8 = bench.operations(&MMA_S8)?;
         let l2 = bench.bytes(setup.l2_block_bytes)?;
         let dram = bench.bytes(setup.dram_bytes)?;
-        // what it gained since belongs to the noise
+        // a gain since the first measurement counts as noise
         fp32.extend(bench.operations(&FFMA)?);
         let mut spread = 0.0_f64;
         let mut best = |rates: &[f64]| {
@@ -175,8 +178,8 @@ impl Peaks {
         })
     }
 
-    /// The ceiling of a plan whose weights and arena take so many bytes, and whose nodes cost `launch_ns` each where they do
-    /// nothing: it reads from the second-level cache where they fit into [`L2_SHARE`] of it, else from DRAM.
+    /// The ceiling of a plan whose weights and arena take `held_bytes`, with a launch overhead of `launch_ns` per node:
+    /// its bandwidth is that of the second-level cache if they fit into [`L2_SHARE`] of it, else that of DRAM.
     #[must_use]
     pub fn ceiling(&self, held_bytes: usize, launch_ns: f64) -> Ceiling {
         let fits = held_bytes as f64 <= L2_SHARE * self.l2_bytes as f64;
@@ -191,7 +194,7 @@ impl Peaks {
     }
 }
 
-/// What one measure after the other uses.
+/// The resources that all measurements share.
 struct Bench {
     setup: Setup,
     modules: Modules,
@@ -206,7 +209,7 @@ impl Bench {
         Ok(Self { setup, modules: Modules::new(device), stream, begin, end })
     }
 
-    /// Keeps all multiprocessors busy for as long as the setup says, so that clocks are what they are under load.
+    /// Keeps all multiprocessors busy for the warm-up, so that clocks are those under load.
     fn busy(&self) -> Result<(), DeviceError> {
         let function = function(&self.modules, &FFMA.kernel)?;
         let (from, busy) = (Stamp::now(), self.setup.busy.as_nanos());
@@ -226,21 +229,21 @@ impl Bench {
         self.rates(a_repeat as f64, |repeats| self.time(&function, &work.kernel, grid, &work.args(repeats)))
     }
 
-    /// Bytes a second that are read from a block of about this size, again and again, in each window.
+    /// Bytes a second read repeatedly from a buffer of about this size, in each window.
     fn bytes(&self, bytes: usize) -> Result<Vec<f64>, DeviceError> {
         let function = function(&self.modules, &READ)?;
         let pieces = (bytes / 16).clamp(1, MOST_PIECES);
         let grid = self.setup.processors * READERS;
         let device = self.stream.device();
-        let block = Block::new(device, 16 * pieces)?;
-        let sums = Block::new(device, 4 * (grid * READ.threads / 32) as usize)?;
+        let block = DeviceBuffer::new(device, 16 * pieces)?;
+        let sums = DeviceBuffer::new(device, 4 * (grid * READ.threads / 32) as usize)?;
         self.stream.fill(&block, 0, block.bytes(), 1)?;
         self.rates(block.bytes() as f64, |passes| {
             self.time(&function, &READ, grid, &args(&[block.address(), sums.address(), pieces as u64, passes]))
         })
     }
 
-    /// Units a second in each window, where a repeat does `each` of them. Repeats are doubled until a window is long enough.
+    /// Units a second in each window, with `each` units per repeat. Repeats are doubled until a window is long enough.
     fn rates(&self, each: f64, run: impl Fn(u64) -> Result<Duration, DeviceError>) -> Result<Vec<f64>, DeviceError> {
         let mut repeats = 1_u64;
         while let Some(more) = self.more(repeats, run(repeats)?) {
@@ -249,18 +252,18 @@ impl Bench {
         (0..self.setup.windows.max(1)).map(|_| Ok(each * repeats as f64 / run(repeats)?.as_secs_f64())).collect()
     }
 
-    /// How often to repeat where so many repeats took less than a window.
+    /// The next number of repeats, if so many repeats took less than a window.
     fn more(&self, repeats: u64, time: Duration) -> Option<u64> {
         (time < self.setup.window && 2 * repeats <= MOST_REPEATS).then_some(2 * repeats)
     }
 
-    /// How long one launch takes.
-    #[allow(unsafe_code, reason = "a launch hands addresses to the device")]
+    /// The duration of one launch.
+    #[allow(unsafe_code, reason = "a launch passes addresses to the device")]
     fn time(&self, function: &Function, kernel: &Kernel, blocks: u32, args: &[u8]) -> Result<Duration, DeviceError> {
-        let shape = Shape { grid: (blocks, 1), threads: kernel.threads, shared_bytes: kernel.shared };
+        let shape = LaunchShape { grid: (blocks, 1), threads: kernel.threads, shared_bytes: kernel.shared };
         self.stream.record(&self.begin)?;
-        // SAFETY: these are the fields of PeakArgs, which name no memory, or those of PeakReadArgs: a block of 16 bytes a piece and
-        // a word for each warp, both of which outlive the wait below
+        // SAFETY: the fields of PeakArgs, which refer to no memory, or of PeakReadArgs: a buffer of 16 bytes per load
+        // and a word for each warp, both of which outlive the wait below
         unsafe { self.stream.launch(function, shape, args)? };
         self.stream.record(&self.end)?;
         self.stream.wait()?;
@@ -268,7 +271,7 @@ impl Bench {
     }
 }
 
-/// A kernel that measures, ready to be launched.
+/// A loaded measuring kernel.
 fn function(modules: &Modules, kernel: &Kernel) -> Result<Arc<Function>, DeviceError> {
     modules.load(kernel.module, ptx::text(kernel.module))?.function(kernel.name)
 }
@@ -278,7 +281,7 @@ fn args(fields: &[u64]) -> Vec<u8> {
     fields.iter().copied().flat_map(u64::to_le_bytes).collect()
 }
 
-/// The best rate, and how far the median lies below it; of no measure, where no time went by, nothing.
+/// The best rate, and how far the median lies below it; zeros if nothing was measured, or no time passed.
 fn best_of(rates: &[f64]) -> (f64, f64) {
     let mut rates: Vec<f64> = rates.iter().copied().filter(|rate| rate.is_finite()).collect();
     rates.sort_by(|a, b| b.total_cmp(a));
@@ -316,7 +319,7 @@ mod tests {
     #[test]
     fn the_best_rate_counts_and_the_median_says_how_noisy_it_was() {
         assert_eq!(best_of(&[2.0, 5.0, 2.5]), (5.0, 0.5));
-        // first and last measure together: half of it was slow
+        // first and last measurement together: half of the windows were slow
         assert_eq!(best_of(&[3.0, 3.0, 4.0, 4.0]), (4.0, 0.25));
         assert_eq!(best_of(&[f64::INFINITY]), (0.0, 0.0));
     }
@@ -330,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Its head, and what it does.
+    /// A kernel's header and body.
     fn entry<'a>(text: &'a str, name: &str) -> (&'a str, &'a str) {
         let (_, entry) = text.split_once(&format!(".entry {name}(")).unwrap();
         let (entry, _) = entry.split_once("\n}").unwrap();
@@ -347,11 +350,11 @@ mod tests {
         }
     }
 
-    /// What a repeat is counted for is what the compiler left of it.
+    /// The compiler kept exactly the operations that a repeat is counted for.
     #[test]
     fn kernels_do_what_they_are_counted_for() {
         let count = |name, what| entry(ptx::text("peaks"), name).1.matches(what).count() as u64;
-        // tiles of 16 by 8, by a warp: operations in one of them, for each thread
+        // a tile of 16 by 8 per warp: operations per thread
         for (work, what, each) in [
             (&FFMA, "fma.rn.f32", 2),
             (&MMA_F16, "m16n8k16", 16 * 8 * 16 * 2 / 32),
@@ -360,7 +363,8 @@ mod tests {
         ] {
             assert_eq!(count(work.kernel.name, what) * each, work.each, "{}", work.kernel.name);
         }
-        // eight and those at the end, all of them past the first-level cache; and no two threads write the same word
+        // eight loads and one for the remainder, all bypassing the first-level cache; and no two threads write the same
+        // word
         assert_eq!((count(READ.name, "ld.global.cg.v4"), count(READ.name, "ld.global"), count(READ.name, "atom")), (9, 9, 0));
     }
 }

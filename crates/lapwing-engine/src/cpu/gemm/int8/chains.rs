@@ -70,8 +70,8 @@ fn run(level: LevelI8, steps: usize, words: &[u32; WORDS + MOST], weights: &[i8;
     let mut sum = 0.0;
     let total = &mut sum;
     // VNNI dot products have a long latency, which twelve accumulators hide. Without VNNI only the addition depends on
-    // the previous step, and the number of input loads matters. Portable vectors are two registers each. SAFETY: the
-    // machine has this level.
+    // the previous step, and the number of input loads matters. Portable vectors are two registers each.
+    // SAFETY: the machine has this level.
     let pairs = unsafe {
         match level {
             LevelI8::Avx512Vnni | LevelI8::AvxVnni => {

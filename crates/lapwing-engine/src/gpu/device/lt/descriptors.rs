@@ -1,24 +1,24 @@
-//! The library's descriptors: made once for each shape, destroyed with it.
+//! cublasLt descriptors: created once for each shape, and destroyed with it.
 
 use cudarc::cublaslt::sys;
 
 use super::super::error::Result;
 use super::check;
-use super::plan::{Product, ProductPrecision};
+use super::plan::{MatmulPrecision, MatmulShape};
 
-/// CUBLAS_OP_N and CUBLAS_OP_T, which cudarc's bindings of this library do not name.
+/// CUBLAS_OP_N and CUBLAS_OP_T, which cudarc's cublasLt bindings do not define.
 const AS_IT_IS: i32 = 0;
 const TRANSPOSED: i32 = 1;
 
-/// What a product does: its precision, which factor is transposed, what is added.
+/// A product's operation: precision, transposition, epilogue.
 pub(super) struct Operation(pub(super) sys::cublasLtMatmulDesc_t);
-/// How a matrix lies in memory.
+/// A matrix layout.
 pub(super) struct Layout(pub(super) sys::cublasLtMatrixLayout_t);
-/// What kernels may need.
+/// The limits for the algorithm search.
 pub(super) struct Preference(pub(super) sys::cublasLtMatmulPreference_t);
 
-/// All that describes one shape. The library's matrices lie column by column: the product is taken as
-/// yᵀ [n][rows] = w [n][k] · xᵀ [k][rows], where what we keep row by row is what the library calls transposed.
+/// All descriptors of one shape. cublasLt matrices are column-major: the product is computed as yᵀ [n][rows] = w [n][k]
+/// · xᵀ [k][rows], where our row-major matrices are transposed matrices to the library.
 pub(super) struct Descriptors {
     pub(super) operation: Operation,
     pub(super) w: Layout,
@@ -28,7 +28,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    pub(super) fn new(product: &Product) -> Result<Self> {
+    pub(super) fn new(product: &MatmulShape) -> Result<Self> {
         let kind = product.precision.kind();
         let (rows, n, k) = (product.rows, product.n, product.k);
         let operation = Operation::new(product.precision.compute())?;
@@ -45,7 +45,7 @@ impl Descriptors {
     }
 }
 
-impl ProductPrecision {
+impl MatmulPrecision {
     fn kind(self) -> sys::cudaDataType {
         match self {
             Self::Fp32 | Self::Tf32 => sys::cudaDataType::CUDA_R_32F,
@@ -64,14 +64,14 @@ impl ProductPrecision {
 impl Operation {
     fn new(compute: sys::cublasComputeType_t) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: `handle` is a valid place.
+        // SAFETY: `handle` is valid for writing.
         let made = unsafe { sys::cublasLtMatmulDescCreate(&mut handle, compute, sys::cudaDataType::CUDA_R_32F) };
         check("cublasLtMatmulDescCreate", made).map(|()| Self(handle))
     }
 
-    /// Sets an attribute, whose size in the library is that of `T`.
+    /// Sets an attribute whose size in the library is that of `T`.
     pub(super) fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: T) -> Result<()> {
-        // SAFETY: the descriptor is this one's; the value is read before this returns.
+        // SAFETY: this owns the descriptor; the value is read before the call returns.
         check("cublasLtMatmulDescSetAttribute", unsafe {
             sys::cublasLtMatmulDescSetAttribute(self.0, attribute, std::ptr::from_ref(&value).cast(), size_of::<T>())
         })
@@ -80,7 +80,7 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is this one's. It fails only for what is no descriptor.
+        // SAFETY: this owns the descriptor. The call fails only for an invalid descriptor.
         unsafe { sys::cublasLtMatmulDescDestroy(self.0) };
     }
 }
@@ -88,7 +88,7 @@ impl Drop for Operation {
 impl Layout {
     fn new(kind: sys::cudaDataType, height: u32, width: u32, stride: u32) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: `handle` is a valid place.
+        // SAFETY: `handle` is valid for writing.
         let made = unsafe { sys::cublasLtMatrixLayoutCreate(&mut handle, kind, height.into(), width.into(), stride.into()) };
         check("cublasLtMatrixLayoutCreate", made).map(|()| Self(handle))
     }
@@ -96,7 +96,7 @@ impl Layout {
 
 impl Drop for Layout {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is this one's. It fails only for what is no descriptor.
+        // SAFETY: this owns the descriptor. The call fails only for an invalid descriptor.
         unsafe { sys::cublasLtMatrixLayoutDestroy(self.0) };
     }
 }
@@ -104,14 +104,14 @@ impl Drop for Layout {
 impl Preference {
     pub(super) fn new() -> Result<Self> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: `handle` is a valid place.
+        // SAFETY: `handle` is valid for writing.
         let made = unsafe { sys::cublasLtMatmulPreferenceCreate(&mut handle) };
         check("cublasLtMatmulPreferenceCreate", made).map(|()| Self(handle))
     }
 
-    /// Sets an attribute, whose size in the library is that of `T`.
+    /// Sets an attribute whose size in the library is that of `T`.
     pub(super) fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulPreferenceAttributes_t, value: T) -> Result<()> {
-        // SAFETY: the descriptor is this one's; the value is read before this returns.
+        // SAFETY: this owns the descriptor; the value is read before the call returns.
         check("cublasLtMatmulPreferenceSetAttribute", unsafe {
             sys::cublasLtMatmulPreferenceSetAttribute(self.0, attribute, std::ptr::from_ref(&value).cast(), size_of::<T>())
         })
@@ -120,7 +120,7 @@ impl Preference {
 
 impl Drop for Preference {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is this one's. It fails only for what is no descriptor.
+        // SAFETY: this owns the descriptor. The call fails only for an invalid descriptor.
         unsafe { sys::cublasLtMatmulPreferenceDestroy(self.0) };
     }
 }

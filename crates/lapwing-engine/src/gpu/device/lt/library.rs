@@ -1,4 +1,4 @@
-//! Is there a cublasLt that can be used? Looked for only when it is wanted: it is half a gigabyte.
+//! Looks for a usable cublasLt. It is loaded only when requested, because the library is half a gigabyte.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use super::super::error::{DeviceError, Result};
 use super::super::library;
 use super::super::probe::Version;
 
-/// The files that are looked for in the user's directory, the first that is there.
+/// File names in the user's directory, in order of preference.
 const FILES: [&str; 2] = ["libcublasLt.so.13", "libcublasLt.so.12"];
-/// The oldest version that is used: the descriptors' values are those of 12.0 on.
+/// The minimum version: the descriptors' values are those of 12.0 and newer.
 const LEAST: Version = Version(12, 0);
 
-/// What is called.
+/// The functions that are called.
 pub(in super::super) const NEEDED: &[&str] = &[
     "cublasLtCreate",
     "cublasLtDestroy",
@@ -31,10 +31,10 @@ pub(in super::super) const NEEDED: &[&str] = &[
     "cublasLtMatrixLayoutDestroy",
 ];
 
-/// Looks for the library; its version.
+/// Looks for the library and returns its version.
 pub(super) fn find(directory: Option<&Path>) -> Result<Version> {
     let no = |reason: String| DeviceError::NoLt { reason };
-    // it would round the factors of fp32 products to TF32, whatever is asked for
+    // it would round the factors of fp32 products to TF32 despite the requested precision
     if std::env::var_os("NVIDIA_TF32_OVERRIDE").is_some_and(|value| value != "0") {
         return Err(no("NVIDIA_TF32_OVERRIDE is set: fp32 would not be fp32".to_owned()));
     }
@@ -46,11 +46,11 @@ pub(super) fn find(directory: Option<&Path>) -> Result<Version> {
             break;
         }
     }
-    // SAFETY: opens the library by its name and closes it again: its initialisers and finalisers are sound.
+    // SAFETY: opens the library by its name and closes it again; its initialisers and finalisers are sound.
     if !unsafe { sys::is_culib_present() } {
         return Err(no("libcublasLt.so was not found (.13 or .12)".to_owned()));
     }
-    // SAFETY: it is present, so that this gives its handle and does not panic.
+    // SAFETY: it is present, so this returns its handle and does not panic.
     let used = unsafe { sys::culib() };
     if let Some((directory, name)) = file {
         library::same(directory, name, "cublasLtCreate", used).map_err(|error| no(error.to_string()))?;
@@ -61,7 +61,7 @@ pub(super) fn find(directory: Option<&Path>) -> Result<Version> {
             return Err(no(format!("it has no {symbol}")));
         }
     }
-    // SAFETY: the function is there and takes nothing.
+    // SAFETY: the function exists and takes no arguments.
     let number = u32::try_from(unsafe { sys::cublasLtGetVersion() }).unwrap_or(0);
     let found = Version(number / 10_000, number % 10_000 / 100);
     if found < LEAST {

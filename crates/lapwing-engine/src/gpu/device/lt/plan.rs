@@ -1,76 +1,76 @@
-//! Products of one shape, and the kernel of the library that does them.
+//! Products of one shape, each with the library's algorithm for it.
 
 use std::ffi::c_void;
 
 use cudarc::cublaslt::sys;
 use parking_lot::Mutex;
 
-use super::super::block::Block;
+use super::super::buffer::DeviceBuffer;
 use super::super::error::{DeviceError, Result};
 use super::super::stream::Stream;
 use super::check;
 use super::descriptors::Descriptors;
-use super::tune::Tuning;
+use super::tune::SelectedAlgorithm;
 
-/// Where matrices and vectors begin: at multiples of this, in bytes.
+/// Alignment of matrices and vectors, in bytes.
 pub(super) const ALIGNMENT: u64 = 16;
 
-/// How the library multiplies.
+/// The precision of a cublasLt product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ProductPrecision {
-    /// 32-bit numbers, multiplied as such.
+pub enum MatmulPrecision {
+    /// fp32 factors and fp32 sums.
     Fp32,
-    /// 32-bit numbers, the factors rounded to TF32, summed in 32 bits.
+    /// fp32 factors rounded to TF32, fp32 sums.
     Tf32,
-    /// 16-bit numbers, summed in 32 bits.
+    /// fp16 factors, fp32 sums.
     Fp16,
 }
 
-/// y = activation(x · wᵀ + bias) or y = x · wᵀ + bias + residual. Strides are the distance of rows, in elements.
+/// y = activation(x · wᵀ + bias) or y = x · wᵀ + bias + residual. Strides are distances between rows, in elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Product {
-    /// Of all matrices; the bias is of the matrices' kind too.
-    pub precision: ProductPrecision,
+pub struct MatmulShape {
+    /// The precision; it also determines the element type of all matrices and of the bias.
+    pub precision: MatmulPrecision,
     /// Rows of x, y and the residual.
     pub rows: u32,
     /// Rows of w, columns of y and the residual.
     pub n: u32,
     /// Columns of x and w.
     pub k: u32,
-    /// Of x.
+    /// Row stride of x.
     pub x_stride: u32,
-    /// Of w.
+    /// Row stride of w.
     pub w_stride: u32,
-    /// Of y.
+    /// Row stride of y.
     pub y_stride: u32,
-    /// Of the residual, where there is one.
+    /// Row stride of the residual, if there is one.
     pub residual_stride: Option<u32>,
-    /// Whether there is a bias, of n numbers.
+    /// Whether there is a bias of n elements.
     pub bias: bool,
-    /// Whether what is below zero becomes zero: not with a residual, which the library would add before.
+    /// Whether ReLU is applied; not together with a residual, which the library would add before it.
     pub relu: bool,
 }
 
-/// Where a product's matrices are: addresses on the device, multiples of 16.
+/// The device addresses of a product's matrices, all multiples of 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Operands {
+pub struct MatmulOperands {
     /// `[rows][k]`.
     pub x: u64,
     /// `[n][k]`.
     pub w: u64,
-    /// `[n]`, where the shape has a bias.
+    /// `[n]`, if the shape has a bias.
     pub bias: Option<u64>,
-    /// `[rows][n]`, where the shape has a residual. It may be y itself where the strides are equal.
+    /// `[rows][n]`, if the shape has a residual. It may equal y if the strides are equal.
     pub residual: Option<u64>,
     /// `[rows][n]`.
     pub y: u64,
 }
 
-impl Product {
-    /// That it is a shape which the library can be asked for.
+impl MatmulShape {
+    /// Checks that the library supports the shape.
     ///
     /// # Errors
-    /// A size is 0, a stride is below its width, or there are both an activation and a residual.
+    /// A size is 0, a stride is below its width, or there is both an activation and a residual.
     pub fn check(&self) -> Result<()> {
         let no = |text: String| Err(DeviceError::Lt { call: "a product", text });
         if self.rows == 0 || self.n == 0 || self.k == 0 {
@@ -102,12 +102,12 @@ impl Product {
         }
     }
 
-    fn accepts(&self, operands: &Operands) -> Result<()> {
+    fn accepts(&self, operands: &MatmulOperands) -> Result<()> {
         let no = |text: &str| Err(DeviceError::Lt { call: "a product", text: text.to_owned() });
         if self.bias != operands.bias.is_some() || self.residual_stride.is_some() != operands.residual.is_some() {
             return no("its bias or residual is not as its shape says");
         }
-        let Operands { x, w, bias, residual, y } = *operands;
+        let MatmulOperands { x, w, bias, residual, y } = *operands;
         if [x, w, y, bias.unwrap_or(ALIGNMENT), residual.unwrap_or(ALIGNMENT)]
             .iter()
             .any(|at| *at == 0 || !at.is_multiple_of(ALIGNMENT))
@@ -118,73 +118,79 @@ impl Product {
     }
 }
 
-/// A shape with the kernel that was picked for it.
-pub struct Plan {
-    product: Product,
-    /// The address of the bias is part of them: who gives a product holds them.
+/// A shape with the algorithm selected for it.
+pub struct MatmulPlan {
+    product: MatmulShape,
+    /// The bias address is part of the descriptors, so they are locked while a product is enqueued.
     descriptors: Mutex<Descriptors>,
     kernel: sys::cublasLtMatmulAlgo_t,
-    tuning: Tuning,
+    tuning: SelectedAlgorithm,
 }
 
-// SAFETY: descriptors are plain memory of the library's, used by one thread at a time behind the lock; all else is numbers.
-unsafe impl Send for Plan {}
+// SAFETY: descriptors are plain memory of the library, used by one thread at a time behind the lock; the other fields
+// are plain values.
+unsafe impl Send for MatmulPlan {}
 // SAFETY: as above.
-unsafe impl Sync for Plan {}
+unsafe impl Sync for MatmulPlan {}
 
-impl std::fmt::Debug for Plan {
+impl std::fmt::Debug for MatmulPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plan").field("product", &self.product).field("tuning", &self.tuning).finish_non_exhaustive()
+        f.debug_struct("MatmulPlan").field("product", &self.product).field("tuning", &self.tuning).finish_non_exhaustive()
     }
 }
 
-impl Plan {
-    pub(super) fn new(product: Product, descriptors: Descriptors, kernel: sys::cublasLtMatmulAlgo_t, tuning: Tuning) -> Self {
+impl MatmulPlan {
+    pub(super) fn new(
+        product: MatmulShape,
+        descriptors: Descriptors,
+        kernel: sys::cublasLtMatmulAlgo_t,
+        tuning: SelectedAlgorithm,
+    ) -> Self {
         Self { product, descriptors: Mutex::new(descriptors), kernel, tuning }
     }
 
     /// Its shape.
     #[must_use]
-    pub fn product(&self) -> Product {
+    pub fn product(&self) -> MatmulShape {
         self.product
     }
 
-    /// What was picked, and how quick it was.
+    /// The selected algorithm and its time.
     #[must_use]
-    pub fn tuning(&self) -> Tuning {
+    pub fn tuning(&self) -> SelectedAlgorithm {
         self.tuning
     }
 
-    /// Gives the product to the stream.
+    /// Enqueues the product on the stream.
     ///
     /// # Safety
-    /// The addresses lead to matrices of this shape that live until the work is done, the handle is the library's, the context
-    /// current, and the workspace used by no other work meanwhile.
+    /// The addresses refer to matrices of this shape that live until the work is done, the handle is the library's, the
+    /// context is current, and no other work uses the workspace meanwhile.
     pub(super) unsafe fn enqueue(
         &self,
         handle: sys::cublasLtHandle_t,
         stream: &Stream,
-        operands: &Operands,
-        workspace: &Block,
+        operands: &MatmulOperands,
+        workspace: &DeviceBuffer,
     ) -> Result<()> {
         let descriptors = self.descriptors.lock();
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { enqueue(handle, stream, &self.product, &descriptors, operands, &self.kernel, workspace) }
     }
 }
 
-/// Gives a product to the stream, by a kernel of the library's.
+/// Enqueues a product on the stream, with one of the library's algorithms.
 ///
 /// # Safety
-/// As for [`Plan::enqueue`]; the kernel is one that the library proposed for this shape and this size of workspace.
+/// As for [`MatmulPlan::enqueue`]; the library proposed the algorithm for this shape and workspace size.
 pub(super) unsafe fn enqueue(
     handle: sys::cublasLtHandle_t,
     stream: &Stream,
-    product: &Product,
+    product: &MatmulShape,
     descriptors: &Descriptors,
-    operands: &Operands,
+    operands: &MatmulOperands,
     kernel: &sys::cublasLtMatmulAlgo_t,
-    workspace: &Block,
+    workspace: &DeviceBuffer,
 ) -> Result<()> {
     product.accepts(operands)?;
     if let Some(bias) = operands.bias {
@@ -192,7 +198,8 @@ pub(super) unsafe fn enqueue(
     }
     let at = |address: u64| std::ptr::with_exposed_provenance_mut::<c_void>(address as usize);
     let (one, beta) = (1_f32, if operands.residual.is_some() { 1_f32 } else { 0_f32 });
-    // SAFETY: descriptors of this shape; both factors are numbers of the host, read before this returns; the rest is the caller's.
+    // SAFETY: descriptors of this shape; both factors are host values that are read before the call returns; the caller
+    // guarantees the rest.
     check("cublasLtMatmul", unsafe {
         sys::cublasLtMatmul(
             handle,

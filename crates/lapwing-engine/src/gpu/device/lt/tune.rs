@@ -1,4 +1,5 @@
-//! Which of the library's kernels is the quickest for a shape: by timing each, since what the library thinks best often is not.
+//! Selects the library's fastest algorithm for a shape by timing each one, because the library's own ranking is often
+//! wrong.
 
 use std::time::Duration;
 
@@ -7,69 +8,74 @@ use cudarc::cublaslt::sys::{self, cublasLtMatmulAlgoConfigAttributes_t as Config
 use super::super::error::{DeviceError, Result};
 use super::super::stream::Stream;
 use super::descriptors::{Descriptors, Preference};
-use super::plan::{ALIGNMENT, Operands, Plan, Product, enqueue};
+use super::plan::{ALIGNMENT, MatmulOperands, MatmulPlan, MatmulShape, enqueue};
 use super::{CublasLt, check};
 
-/// How many kernels the library is asked for.
+/// Number of algorithms requested from the library.
 const CANDIDATES: usize = 8;
-/// Sums of parts (split k) are kept in 32 bits: CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, besides no parts at all.
+/// Partial sums (split k) are kept in fp32: CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, besides no split at all.
 const REDUCTIONS: u32 = 2;
 
-/// What was picked for a shape.
+/// The algorithm selected for a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tuning {
-    /// The library's number of the kernel.
+pub struct SelectedAlgorithm {
+    /// The library's algorithm id.
     pub algorithm: i32,
-    /// The library's number of its tile.
+    /// The library's tile id.
     pub tile: u32,
-    /// The library's number of its stages.
+    /// The library's stages id.
     pub stages: u32,
-    /// Into how many parts k is split.
+    /// Number of parts into which k is split.
     pub split_k: u32,
-    /// Workspace that it needs, in bytes.
+    /// Required workspace, in bytes.
     pub workspace_bytes: usize,
-    /// Device time of one product, the median.
+    /// Median device time of one product.
     pub time: Duration,
-    /// How many kernels the library proposed.
+    /// Number of algorithms that the library proposed.
     pub proposed: usize,
-    /// How many of these it then refused.
+    /// Number of those that it then rejected.
     pub refused: usize,
 }
 
-/// Times what the library proposes, and keeps the quickest; none where there is no kernel that works.
+/// Times the algorithms that the library proposes and returns the fastest; `None` if none works.
 ///
 /// # Safety
-/// As for [`CublasLt::give`].
-pub(super) unsafe fn pick(lt: &CublasLt, stream: &mut Stream, product: Product, operands: &Operands) -> Result<Option<Plan>> {
+/// As for [`CublasLt::enqueue`].
+pub(super) unsafe fn pick(
+    lt: &CublasLt,
+    stream: &mut Stream,
+    product: MatmulShape,
+    operands: &MatmulOperands,
+) -> Result<Option<MatmulPlan>> {
     let device = stream.device();
     device.bind()?;
     let descriptors = Descriptors::new(&product)?;
     if let Some(bias) = operands.bias {
-        // its place is part of what the library looks at
+        // the library's proposals depend on the bias address
         descriptors.operation.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
     }
     let proposed = propose(lt, &descriptors)?;
     let mut best: Option<(Duration, &sys::cublasLtMatmulHeuristicResult_t)> = None;
     let mut refused = 0;
     for candidate in &proposed {
-        // SAFETY: the caller's promise; the library proposed it for this shape and workspace.
-        let give = |to: &Stream| unsafe {
+        // SAFETY: guaranteed by the caller; the library proposed the algorithm for this shape and workspace.
+        let work = |to: &Stream| unsafe {
             enqueue(lt.library.handle, to, &product, &descriptors, operands, &candidate.algo, &lt.workspace)
         };
-        match stream.time(give) {
+        match stream.time(work) {
             Ok(time) if best.is_none_or(|(quickest, _)| time < quickest) => best = Some((time, candidate)),
             Ok(_) => {}
             Err(error @ DeviceError::Lt { .. }) => {
-                tracing::debug!(?product, %error, "a kernel of cublasLt is left out");
+                tracing::debug!(?product, %error, "skipping a cublasLt algorithm");
                 refused += 1;
-                // what was given before it failed
+                // wait for what was enqueued before the failure
                 stream.wait()?;
             }
             Err(error) => return Err(error),
         }
     }
     let Some((time, picked)) = best else { return Ok(None) };
-    let tuning = Tuning {
+    let tuning = SelectedAlgorithm {
         algorithm: config(&picked.algo, Config::CUBLASLT_ALGO_CONFIG_ID).unwrap_or(-1),
         tile: config(&picked.algo, Config::CUBLASLT_ALGO_CONFIG_TILE_ID).unwrap_or(0),
         stages: config(&picked.algo, Config::CUBLASLT_ALGO_CONFIG_STAGES_ID).unwrap_or(0),
@@ -80,10 +86,10 @@ pub(super) unsafe fn pick(lt: &CublasLt, stream: &mut Stream, product: Product, 
         refused,
     };
     let kernel = picked.algo;
-    Ok(Some(Plan::new(product, descriptors, kernel, tuning)))
+    Ok(Some(MatmulPlan::new(product, descriptors, kernel, tuning)))
 }
 
-/// What the library proposes, its favourite first.
+/// The algorithms that the library proposes, its preferred one first.
 fn propose(lt: &CublasLt, descriptors: &Descriptors) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>> {
     let wishes = Preference::new()?;
     wishes.set(Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, lt.workspace.bytes())?;
@@ -104,7 +110,7 @@ fn propose(lt: &CublasLt, descriptors: &Descriptors) -> Result<Vec<sys::cublasLt
         reserved: [0; 4],
     }; CANDIDATES];
     let mut count = 0;
-    // SAFETY: descriptors of one shape, alive until this returns; `found` has room for as many as are asked for.
+    // SAFETY: descriptors of one shape, alive until the call returns; `found` has room for the requested number.
     let asked = unsafe {
         sys::cublasLtMatmulAlgoGetHeuristic(
             lt.library.handle,
@@ -120,7 +126,7 @@ fn propose(lt: &CublasLt, descriptors: &Descriptors) -> Result<Vec<sys::cublasLt
         )
     };
     match asked {
-        // no kernel for the shape
+        // no algorithm for the shape
         sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED => return Ok(Vec::new()),
         status => check("cublasLtMatmulAlgoGetHeuristic", status)?,
     }
@@ -131,10 +137,10 @@ fn propose(lt: &CublasLt, descriptors: &Descriptors) -> Result<Vec<sys::cublasLt
     Ok(found.into_iter().take(count).filter(usable).collect())
 }
 
-/// A number of the kernel's, where the library tells it.
+/// An attribute of an algorithm, if the library reports it.
 fn config<T: Copy + Default>(kernel: &sys::cublasLtMatmulAlgo_t, which: Config) -> Option<T> {
     let (mut value, mut written) = (T::default(), 0);
-    // SAFETY: the kernel is one that the library gave; `value` has room for as many bytes as are named.
+    // SAFETY: the algorithm comes from the library; `value` has room for the number of bytes that is passed.
     let status = unsafe {
         sys::cublasLtMatmulAlgoConfigGetAttribute(
             kernel,

@@ -1,15 +1,15 @@
-//! No driver, and drivers that cannot be used: an error in words each, and never a panic.
+//! No driver, and unusable drivers: each gives an error message and never a panic.
 
 use std::path::Path;
 
 use super::super::symbols::{FIRST, NEEDED};
-use super::super::{Device, DeviceError, Found};
+use super::super::{Device, DeviceError, Driver};
 use super::super::{Modules, Version};
 use lapwing_testing::{alone, alone_with, fakes, test_name};
 
-/// What looking for the driver in the directory says.
+/// The error of looking for the driver in the directory.
 fn refusal(directory: Option<&Path>) -> String {
-    Found::find(directory).unwrap_err().to_string()
+    Driver::find(directory).unwrap_err().to_string()
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn no_driver() {
             return eprintln!("SKIP: this machine has a driver");
         }
         assert_eq!(refusal(None), "no driver: libcuda.so.1 was not found");
-        // a directory that is not there, and one without a driver
+        // a directory that does not exist, and one without a driver
         assert_eq!(refusal(Some(Path::new("/nowhere"))), "no driver: libcuda.so.1 was not found");
         assert_eq!(refusal(Some(Path::new("/"))), "no driver: libcuda.so.1 was not found");
     });
@@ -51,7 +51,7 @@ fn a_driver_without_devices() {
     alone(test_name!(), || assert_eq!(refusal(Some(&fakes::driver("stub-no-device"))), "no device"));
 }
 
-/// Answers for a driver of one device that describes itself.
+/// Function bodies for a fake driver with one device and its properties.
 const DEVICE: [(&str, &str); 6] = [
     ("cuDriverGetVersion", "(int *version) { return *version = 12080, 0; }"),
     ("cuDeviceGetCount", "(int *count) { return *count = 1, 0; }"),
@@ -112,7 +112,7 @@ fn what_the_drivers_compiler_says_is_told() {
             return 218;
         }";
         let bodies: Vec<_> = DEVICE.into_iter().chain([("cuModuleLoadDataEx", load)]).collect();
-        let found = Found::find(Some(&fakes::made("says", &all, &bodies))).unwrap();
+        let found = Driver::find(Some(&fakes::made("says", &all, &bodies))).unwrap();
         assert_eq!(found.driver, Version(12, 8));
         let device = Device::open(&found, 0).unwrap();
         assert!(!device.is_emulated());
@@ -124,7 +124,7 @@ fn what_the_drivers_compiler_says_is_told() {
 #[test]
 fn a_device_that_is_too_old() {
     alone_with(test_name!(), &[("LAPWING_FAKE_CAPABILITY", "7.5")], || {
-        let found = Found::find(Some(&fakes::driver("."))).unwrap();
+        let found = Driver::find(Some(&fakes::driver("."))).unwrap();
         let error = Device::open(&found, 0).unwrap_err();
         assert_eq!(error.to_string(), "compute capability 7.5: 8.0 or newer is needed");
         assert_eq!(Device::open(&found, 3).unwrap_err().to_string(), "device 3: there is 1");
@@ -136,11 +136,11 @@ fn a_device_that_is_too_old() {
 fn another_driver_than_the_one_in_use() {
     alone(test_name!(), || {
         let (first, second) = (fakes::driver("."), fakes::driver("old"));
-        Found::find(Some(&first)).unwrap();
-        // the same again, and by the name under which it is open
-        Found::find(Some(&first)).unwrap();
-        assert_eq!(Found::find(None).unwrap().file, None);
+        Driver::find(Some(&first)).unwrap();
+        // once more, and by the name under which it is open
+        Driver::find(Some(&first)).unwrap();
+        assert_eq!(Driver::find(None).unwrap().file, None);
         let path = second.join("libcuda.so.1");
-        assert_eq!(Found::find(Some(&second)).unwrap_err(), DeviceError::Twice { path, library: "libcuda.so.1" });
+        assert_eq!(Driver::find(Some(&second)).unwrap_err(), DeviceError::DuplicateLibrary { path, library: "libcuda.so.1" });
     });
 }

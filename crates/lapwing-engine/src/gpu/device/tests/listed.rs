@@ -1,5 +1,5 @@
-//! The lists of the libraries' functions against the sources: a function that is called and not listed would panic on a library
-//! that lacks it.
+//! Compares the lists of library functions with the sources: calling a function that is not listed would panic on a
+//! library that lacks it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::Path;
 use super::super::lt::library::NEEDED as NEEDED_OF_LT;
 use super::super::symbols::{FIRST, NEEDED, OPTIONAL};
 
-/// What cudarc's context calls by itself: made, made current, dropped.
+/// Functions that cudarc's context calls: create, make current, drop.
 const BY_CUDARC: &[&str] = &["cuCtxGetCurrent", "cuCtxSetCurrent", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2"];
 
-/// What the sources in a folder of this layer call by `sys::`, of functions whose names begin so.
+/// The functions with this prefix that the sources in a folder call through `sys::`.
 fn called(folder: &str, begin: &str) -> BTreeSet<String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file!());
     let folder = here.parent().and_then(Path::parent).unwrap().join(folder);

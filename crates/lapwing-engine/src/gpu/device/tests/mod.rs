@@ -1,5 +1,5 @@
-//! Tests of the device layer: with no driver, with drivers that cannot be used, and with one that runs kernels on the host.
-//! Each situation runs in a process of its own ([`lapwing_testing::alone`]).
+//! Tests of the device layer: without a driver, with unusable drivers, and with one that runs kernels on the host.
+//! Each test case runs in a process of its own ([`lapwing_testing::alone`]).
 
 mod absent;
 mod emulated;

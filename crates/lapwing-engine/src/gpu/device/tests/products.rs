@@ -1,8 +1,10 @@
-//! cublasLt: absent, refused, and, by a fake one that multiplies on the host, each precision and epilogue.
+//! cublasLt: absent, rejected, and, with a fake library that multiplies on the host, each precision and epilogue.
 
 use std::sync::Arc;
 
-use super::super::{Block, Capture, CublasLt, Device, DeviceError, Found, Operands, Product, ProductPrecision, Stream, Version};
+use super::super::{
+    Capture, CublasLt, Device, DeviceBuffer, DeviceError, Driver, MatmulOperands, MatmulPrecision, MatmulShape, Stream, Version,
+};
 use lapwing_testing::{alone, alone_with, fakes, test_name};
 
 const ROWS: usize = 3;
@@ -10,25 +12,36 @@ const N: usize = 5;
 const K: usize = 7;
 
 /// A shape with strides that are wider than its matrices.
-fn product(precision: ProductPrecision) -> Product {
+fn product(precision: MatmulPrecision) -> MatmulShape {
     let (rows, n, k) = (ROWS as u32, N as u32, K as u32);
-    Product { precision, rows, n, k, x_stride: 8, w_stride: 32, y_stride: 16, residual_stride: None, bias: false, relu: false }
+    MatmulShape {
+        precision,
+        rows,
+        n,
+        k,
+        x_stride: 8,
+        w_stride: 32,
+        y_stride: 16,
+        residual_stride: None,
+        bias: false,
+        relu: false,
+    }
 }
 
 fn open() -> (Arc<Device>, CublasLt, Stream) {
-    let found = Found::find(Some(&fakes::driver("."))).unwrap();
+    let found = Driver::find(Some(&fakes::driver("."))).unwrap();
     let device = Device::open(&found, 0).unwrap();
     let lt = CublasLt::find(&found, &device).unwrap();
     let stream = Stream::new(&device).unwrap();
     (device, lt, stream)
 }
 
-/// One number of a matrix: eighths from -2 to 2, so that sums of products are exact in 32 bits.
+/// An element of a matrix: eighths from -2 to 2, so that sums of products are exact in fp32.
 fn number(seed: usize, row: usize, column: usize) -> f32 {
     ((seed * 31 + row * 17 + column * 13) % 33) as f32 / 8.0 - 2.0
 }
 
-/// A half, for numbers that are one.
+/// The bits of a float that fp16 represents exactly.
 fn half(number: f32) -> u16 {
     let bits = number.to_bits();
     if number == 0.0 {
@@ -45,32 +58,32 @@ fn whole(half: u16) -> f32 {
     f32::from_bits(u32::from(half & 0x8000) << 16 | ((u32::from(half & 0x7fff) << 13) + (112 << 23)))
 }
 
-/// A matrix on the device; what lies between its rows is no number.
-fn matrix(stream: &Stream, product: &Product, seed: usize, rows: usize, width: usize, stride: u32) -> Block {
+/// A matrix on the device, with NaN between its rows.
+fn matrix(stream: &Stream, product: &MatmulShape, seed: usize, rows: usize, width: usize, stride: u32) -> DeviceBuffer {
     let mut bytes = Vec::new();
     for row in 0..rows {
         for column in 0..stride as usize {
             let value = if column < width { number(seed, row, column) } else { f32::NAN };
             match product.precision {
-                ProductPrecision::Fp16 if value.is_nan() => bytes.extend(0x7fff_u16.to_le_bytes()),
-                ProductPrecision::Fp16 => bytes.extend(half(value).to_le_bytes()),
+                MatmulPrecision::Fp16 if value.is_nan() => bytes.extend(0x7fff_u16.to_le_bytes()),
+                MatmulPrecision::Fp16 => bytes.extend(half(value).to_le_bytes()),
                 _ => bytes.extend(value.to_le_bytes()),
             }
         }
     }
-    let block = Block::new(stream.device(), bytes.len()).unwrap();
+    let block = DeviceBuffer::new(stream.device(), bytes.len()).unwrap();
     block.upload(stream, 0, &bytes).unwrap();
     block
 }
 
 struct Case {
-    product: Product,
-    blocks: Vec<Block>,
-    operands: Operands,
+    product: MatmulShape,
+    blocks: Vec<DeviceBuffer>,
+    operands: MatmulOperands,
 }
 
 impl Case {
-    fn new(stream: &Stream, product: Product) -> Self {
+    fn new(stream: &Stream, product: MatmulShape) -> Self {
         let (rows, n, k) = (product.rows as usize, product.n as usize, product.k as usize);
         let mut blocks = vec![
             matrix(stream, &product, 1, rows, k, product.x_stride),
@@ -79,23 +92,23 @@ impl Case {
             matrix(stream, &product, 5, rows, n, product.y_stride),
         ];
         let residual = product.residual_stride.map(|stride| matrix(stream, &product, 4, rows, n, stride));
-        let operands = Operands {
+        let operands = MatmulOperands {
             x: blocks[0].address(),
             w: blocks[1].address(),
             bias: product.bias.then(|| blocks[2].address()),
-            residual: residual.as_ref().map(Block::address),
+            residual: residual.as_ref().map(DeviceBuffer::address),
             y: blocks[3].address(),
         };
         blocks.extend(residual);
         Self { product, blocks, operands }
     }
 
-    /// What the device gives: rows of `y_stride`.
+    /// The result: rows of `y_stride`.
     fn result(&self, stream: &Stream) -> Vec<f32> {
         let mut bytes = vec![0; self.blocks[3].bytes()];
         self.blocks[3].download(stream, 0, &mut bytes).unwrap();
         match self.product.precision {
-            ProductPrecision::Fp16 => bytes.chunks(2).map(|b| whole(u16::from_le_bytes([b[0], b[1]]))).collect(),
+            MatmulPrecision::Fp16 => bytes.chunks(2).map(|b| whole(u16::from_le_bytes([b[0], b[1]]))).collect(),
             _ => bytes.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
         }
     }
@@ -113,13 +126,13 @@ impl Case {
         for row in 0..self.product.rows as usize {
             let (row_of, rest) = result[row * self.product.y_stride as usize..][..self.product.y_stride as usize].split_at(N);
             let wanted: Vec<_> = (0..N).map(|column| self.wanted(row, column)).collect();
-            // halves have 11 bits: all sums here are eighths of eighths below 64
+            // fp16 has 11 significant bits: all sums here are multiples of 1/64 below 64
             let exact = row_of.iter().zip(&wanted).all(|(got, want)| match self.product.precision {
-                ProductPrecision::Fp16 => (got - want).abs() <= want.abs() / 1024.0,
+                MatmulPrecision::Fp16 => (got - want).abs() <= want.abs() / 1024.0,
                 _ => got == want,
             });
             assert!(exact, "row {row} of {:?}: {row_of:?}, not {wanted:?}", self.product);
-            assert!(self.product.precision == ProductPrecision::Fp16 || rest.iter().all(|gap| gap.is_nan()), "{rest:?}");
+            assert!(self.product.precision == MatmulPrecision::Fp16 || rest.iter().all(|gap| gap.is_nan()), "{rest:?}");
         }
     }
 }
@@ -127,7 +140,7 @@ impl Case {
 #[test]
 fn the_library_is_not_there() {
     alone(test_name!(), || {
-        let found = Found::find(Some(&fakes::driver("old"))).unwrap();
+        let found = Driver::find(Some(&fakes::driver("old"))).unwrap();
         let device = Device::open(&found, 0).unwrap();
         let error = CublasLt::find(&found, &device).unwrap_err();
         assert_eq!(error.to_string(), "no cublasLt: libcublasLt.so was not found (.13 or .12)");
@@ -138,7 +151,7 @@ fn the_library_is_not_there() {
 #[test]
 fn a_library_that_is_too_old_or_told_to_round_is_refused() {
     let refusal = || {
-        let found = Found::find(Some(&fakes::driver("."))).unwrap();
+        let found = Driver::find(Some(&fakes::driver("."))).unwrap();
         let device = Device::open(&found, 0).unwrap();
         CublasLt::find(&found, &device).unwrap_err().to_string()
     };
@@ -151,7 +164,7 @@ fn a_library_that_is_too_old_or_told_to_round_is_refused() {
 #[test]
 fn a_library_that_is_told_to_round_is_refused() {
     alone_with(test_name!(), &[("NVIDIA_TF32_OVERRIDE", "1")], || {
-        let found = Found::find(Some(&fakes::driver("."))).unwrap();
+        let found = Driver::find(Some(&fakes::driver("."))).unwrap();
         let device = Device::open(&found, 0).unwrap();
         let said = CublasLt::find(&found, &device).unwrap_err().to_string();
         assert_eq!(said, "no cublasLt: NVIDIA_TF32_OVERRIDE is set: fp32 would not be fp32");
@@ -163,7 +176,7 @@ fn every_precision_and_epilogue() {
     alone(test_name!(), || {
         let (device, lt, mut stream) = open();
         assert_eq!(lt.version(), Version(12, 9));
-        for precision in [ProductPrecision::Fp32, ProductPrecision::Tf32, ProductPrecision::Fp16] {
+        for precision in [MatmulPrecision::Fp32, MatmulPrecision::Tf32, MatmulPrecision::Fp16] {
             for (bias, relu, residual_stride) in [
                 (false, false, None),
                 (true, false, None),
@@ -172,12 +185,12 @@ fn every_precision_and_epilogue() {
                 (true, false, Some(8)),
                 (false, false, Some(16)),
             ] {
-                let case = Case::new(&stream, Product { bias, relu, residual_stride, ..product(precision) });
+                let case = Case::new(&stream, MatmulShape { bias, relu, residual_stride, ..product(precision) });
                 // SAFETY: matrices of the shape, which live until the result was read.
                 let plan = unsafe { lt.plan(&mut stream, case.product, &case.operands) }.unwrap().unwrap();
                 stream.fill(&case.blocks[3], 0, case.blocks[3].bytes(), 0xff).unwrap();
                 // SAFETY: as above.
-                unsafe { lt.give(&stream, &plan, &case.operands) }.unwrap();
+                unsafe { lt.enqueue(&stream, &plan, &case.operands) }.unwrap();
                 case.compare(&stream);
             }
         }
@@ -190,19 +203,24 @@ fn every_precision_and_epilogue() {
 fn fp32_is_not_rounded_and_tf32_is() {
     alone(test_name!(), || {
         let (_device, lt, mut stream) = open();
-        // the last bit of fp32's fraction, which TF32 does not have
+        // the last bits of the fp32 significand, which TF32 does not have
         let (x, w) = (1.0_f32 + 2.0_f32.powi(-12), 1.0_f32);
-        for (precision, wanted) in [(ProductPrecision::Fp32, x), (ProductPrecision::Tf32, 1.0)] {
-            let shape = Product { rows: 1, n: 1, k: 1, x_stride: 8, w_stride: 8, y_stride: 8, ..product(precision) };
-            let blocks: Vec<_> = (0..3).map(|_| Block::new(stream.device(), 32).unwrap()).collect();
+        for (precision, wanted) in [(MatmulPrecision::Fp32, x), (MatmulPrecision::Tf32, 1.0)] {
+            let shape = MatmulShape { rows: 1, n: 1, k: 1, x_stride: 8, w_stride: 8, y_stride: 8, ..product(precision) };
+            let blocks: Vec<_> = (0..3).map(|_| DeviceBuffer::new(stream.device(), 32).unwrap()).collect();
             blocks[0].upload(&stream, 0, &x.to_le_bytes()).unwrap();
             blocks[1].upload(&stream, 0, &w.to_le_bytes()).unwrap();
-            let operands =
-                Operands { x: blocks[0].address(), w: blocks[1].address(), bias: None, residual: None, y: blocks[2].address() };
+            let operands = MatmulOperands {
+                x: blocks[0].address(),
+                w: blocks[1].address(),
+                bias: None,
+                residual: None,
+                y: blocks[2].address(),
+            };
             // SAFETY: matrices of the shape, which live until the result was read.
             let plan = unsafe { lt.plan(&mut stream, shape, &operands) }.unwrap().unwrap();
             // SAFETY: as above.
-            unsafe { lt.give(&stream, &plan, &operands) }.unwrap();
+            unsafe { lt.enqueue(&stream, &plan, &operands) }.unwrap();
             let mut bytes = [0; 4];
             blocks[2].download(&stream, 0, &mut bytes).unwrap();
             assert_eq!(f32::from_le_bytes(bytes), wanted, "{precision:?}");
@@ -214,12 +232,12 @@ fn fp32_is_not_rounded_and_tf32_is() {
 fn the_quickest_kernel_that_works_is_kept() {
     alone(test_name!(), || {
         let (_device, lt, mut stream) = open();
-        let case = Case::new(&stream, product(ProductPrecision::Fp32));
-        // SAFETY: matrices of the shape, which live until the plan is made: nothing else is given.
+        let case = Case::new(&stream, product(MatmulPrecision::Fp32));
+        // SAFETY: matrices of the shape, which live until the plan is made: nothing else is enqueued.
         let mut plan = || unsafe { lt.plan(&mut stream, case.product, &case.operands) }.unwrap();
         let first = plan().unwrap();
         let tuning = first.tuning();
-        // not the library's favourite, 21, nor 22, which it refuses
+        // not the library's preferred algorithm, 21, nor 22, which it rejects
         assert_eq!((tuning.algorithm, tuning.proposed, tuning.refused), (23, 3, 1));
         assert_eq!((tuning.tile, tuning.stages, tuning.split_k, tuning.workspace_bytes), (20, 8, 2, 1 << 20));
         assert!(tuning.time.as_micros() >= 200 && tuning.time.as_micros() < 2000, "{tuning:?}");
@@ -232,20 +250,20 @@ fn the_quickest_kernel_that_works_is_kept() {
 fn shapes_without_a_kernel_and_shapes_that_are_none() {
     alone(test_name!(), || {
         let (device, lt, mut stream) = open();
-        let none = Product { k: 13, x_stride: 16, ..product(ProductPrecision::Fp32) };
+        let none = MatmulShape { k: 13, x_stride: 16, ..product(MatmulPrecision::Fp32) };
         let case = Case::new(&stream, none);
         // SAFETY: matrices of the shape, which live until the plan is made.
-        let plan = |stream: &mut Stream, product, operands: &Operands| unsafe { lt.plan(stream, product, operands) };
+        let plan = |stream: &mut Stream, product, operands: &MatmulOperands| unsafe { lt.plan(stream, product, operands) };
         assert!(plan(&mut stream, none, &case.operands).unwrap().is_none());
         assert_eq!(lt.plans(), [(none, None)]);
-        let usual = product(ProductPrecision::Fp32);
+        let usual = product(MatmulPrecision::Fp32);
         for wrong in [
-            Product { rows: 0, ..usual },
-            Product { x_stride: 6, ..usual },
-            Product { w_stride: 6, ..usual },
-            Product { y_stride: 4, ..usual },
-            Product { residual_stride: Some(4), ..usual },
-            Product { relu: true, residual_stride: Some(8), ..usual },
+            MatmulShape { rows: 0, ..usual },
+            MatmulShape { x_stride: 6, ..usual },
+            MatmulShape { w_stride: 6, ..usual },
+            MatmulShape { y_stride: 4, ..usual },
+            MatmulShape { residual_stride: Some(4), ..usual },
+            MatmulShape { relu: true, residual_stride: Some(8), ..usual },
         ] {
             assert!(matches!(plan(&mut stream, wrong, &case.operands), Err(DeviceError::Lt { .. })), "{wrong:?}");
         }
@@ -253,12 +271,12 @@ fn shapes_without_a_kernel_and_shapes_that_are_none() {
         let found = plan(&mut stream, usual, &case.operands).unwrap().unwrap();
         let bias = Some(case.operands.x);
         for wrong in [
-            Operands { x: case.operands.x + 4, ..case.operands },
-            Operands { y: 0, ..case.operands },
-            Operands { bias, ..case.operands },
+            MatmulOperands { x: case.operands.x + 4, ..case.operands },
+            MatmulOperands { y: 0, ..case.operands },
+            MatmulOperands { bias, ..case.operands },
         ] {
-            // SAFETY: refused.
-            let refused = unsafe { lt.give(&stream, &found, &wrong) };
+            // SAFETY: rejected.
+            let refused = unsafe { lt.enqueue(&stream, &found, &wrong) };
             assert!(matches!(refused, Err(DeviceError::Lt { .. })), "{wrong:?}");
         }
         device.check().unwrap();
@@ -269,16 +287,16 @@ fn shapes_without_a_kernel_and_shapes_that_are_none() {
 fn a_product_in_a_graph() {
     alone(test_name!(), || {
         let (device, lt, mut stream) = open();
-        let case = Case::new(&stream, Product { bias: true, ..product(ProductPrecision::Fp32) });
+        let case = Case::new(&stream, MatmulShape { bias: true, ..product(MatmulPrecision::Fp32) });
         // SAFETY: matrices of the shape, which live until the last result was read.
         let plan = unsafe { lt.plan(&mut stream, case.product, &case.operands) }.unwrap().unwrap();
         let capture = Capture::begin(&mut stream).unwrap();
         // SAFETY: as above.
-        unsafe { capture.give(&lt, &plan, &case.operands) }.unwrap();
+        unsafe { capture.enqueue(&lt, &plan, &case.operands) }.unwrap();
         let graph = capture.end().unwrap();
-        // the fake one's products are functions of the host
+        // the fake library's products are host functions
         assert_eq!(graph.counts().total(), 1);
-        // the graph holds the workspace
+        // the graph keeps the workspace alive
         drop((lt, plan));
         for _ in 0..10 {
             stream.fill(&case.blocks[3], 0, case.blocks[3].bytes(), 0xff).unwrap();

@@ -1,9 +1,9 @@
-//! Graphs: captured, launched a thousand times, sent to another thread, given up.
+//! Graphs: captured, launched a thousand times, sent to another thread, discarded.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::super::{Block, Capture, Device, Event, Graph, NodeCounts, Pinned, Stream, Toward};
+use super::super::super::{Capture, Device, DeviceBuffer, Direction, Event, Graph, NodeCounts, PinnedBuffer, Stream};
 use super::{Copy, PATIENCE, SHAPE, kernel, numbers, open};
 use lapwing_testing::{alone, alone_with, fakes, test_name};
 
@@ -11,32 +11,33 @@ use lapwing_testing::{alone, alone_with, fakes, test_name};
 struct Request {
     stream: Stream,
     graph: Graph,
-    input: Pinned,
-    output: Pinned,
-    control: Pinned,
+    input: PinnedBuffer,
+    output: PinnedBuffer,
+    control: PinnedBuffer,
     events: [Event; 2],
 }
 
 fn request(device: &Arc<Device>) -> Request {
     let mut stream = Stream::new(device).unwrap();
     let kernel = kernel(device);
-    let (x, y, counter) = (Block::new(device, 64).unwrap(), Block::new(device, 64).unwrap(), Block::new(device, 4).unwrap());
+    let (x, y, counter) =
+        (DeviceBuffer::new(device, 64).unwrap(), DeviceBuffer::new(device, 64).unwrap(), DeviceBuffer::new(device, 4).unwrap());
     counter.upload(&stream, 0, &[0; 4]).unwrap();
-    let input = Pinned::new(device, 64, Toward::Device).unwrap();
-    let output = Pinned::new(device, 64, Toward::Host).unwrap();
-    let control = Pinned::new(device, 8, Toward::Host).unwrap();
+    let input = PinnedBuffer::new(device, 64, Direction::ToDevice).unwrap();
+    let output = PinnedBuffer::new(device, 64, Direction::ToHost).unwrap();
+    let control = PinnedBuffer::new(device, 8, Direction::ToHost).unwrap();
     let events = [Event::timed(device).unwrap(), Event::timed(device).unwrap()];
     let capture = Capture::begin(&mut stream).unwrap();
     capture.record(&events[0]).unwrap();
     capture.copy_in(&input, 0, &x, 0, 64).unwrap();
     capture.fill(&y, 0, 64, 0).unwrap();
     let plain = Copy::row(x.address(), y.address(), 16);
-    // SAFETY: rows of 16 numbers, which the graph holds by its copies.
+    // SAFETY: rows of 16 floats, which the graph keeps alive through its copies.
     unsafe { capture.launch(&kernel, SHAPE, plain.bytes()) }.unwrap();
     capture.copy_out(&y, 0, &output, 0, 64).unwrap();
     capture.record(&events[1]).unwrap();
     let last = Copy { flag: control.mapped() + 4, counter: counter.address(), ..plain };
-    // SAFETY: as above; the counter is held below, the control by who launches.
+    // SAFETY: as above; the counter is kept below, the control memory by the caller that launches.
     unsafe { capture.launch(&kernel, SHAPE, last.bytes()) }.unwrap();
     capture.keep(Arc::new(counter));
     let graph = capture.end().unwrap();
@@ -62,7 +63,7 @@ fn a_graph_does_a_thousand_requests() {
                 request.output.read(0, &mut output).unwrap();
                 assert_eq!(output, input, "request {i}");
             }
-            // the flag can be there before the stream is done with its last node
+            // the flag may be set before the stream has finished its last node
             request.stream.wait().unwrap();
             assert!(request.events[1].since(&request.events[0]).unwrap() > Duration::ZERO);
             assert_eq!(request.events[0].since(&request.events[1]).unwrap(), Duration::ZERO);
@@ -102,12 +103,12 @@ fn a_capture_can_be_given_up() {
     alone(test_name!(), || {
         let device = open();
         let mut stream = Stream::new(&device).unwrap();
-        let block = Block::new(&device, 64).unwrap();
+        let block = DeviceBuffer::new(&device, 64).unwrap();
         block.upload(&stream, 0, &[1; 64]).unwrap();
         let capture = Capture::begin(&mut stream).unwrap();
         capture.fill(&block, 0, 64, 2).unwrap();
         drop(capture);
-        // what was written down was not done, and the stream can be used
+        // recorded work was not executed, and the stream is usable
         let mut back = [0; 64];
         block.download(&stream, 0, &mut back).unwrap();
         assert_eq!(back, [1; 64]);
@@ -136,7 +137,7 @@ fn a_request_is_one_launch_and_allocates_nothing() {
     let lines: Vec<_> = said.lines().collect();
     let first = lines.iter().position(|line| line.starts_with("graph launch")).unwrap();
     assert_eq!(&lines[first..first + 10], ["graph launch nodes 7"; 10], "{said}");
-    // afterwards only what is given back
+    // afterwards only frees
     assert!(!lines[first + 10..].iter().any(|line| line.starts_with("graph launch") || line.starts_with("alloc")), "{said}");
     assert!(!said.contains("leak"), "{said}");
 }
@@ -146,7 +147,7 @@ fn waiting_while_capturing_spoils_the_capture() {
     alone(test_name!(), || {
         let device = open();
         let mut stream = Stream::new(&device).unwrap();
-        let block = Block::new(&device, 64).unwrap();
+        let block = DeviceBuffer::new(&device, 64).unwrap();
         let other = Stream::new(&device).unwrap();
         let capture = Capture::begin(&mut stream).unwrap();
         capture.fill(&block, 0, 64, 2).unwrap();
@@ -154,7 +155,7 @@ fn waiting_while_capturing_spoils_the_capture() {
         let error = capture.end().unwrap_err();
         assert!(error.to_string().contains("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"), "{error}");
         assert!(!error.is_fatal());
-        // and nothing else
+        // no other effect
         stream.wait().unwrap();
         device.check().unwrap();
     });
@@ -192,15 +193,15 @@ fn a_graph_waits_for_its_work_before_it_goes() {
     alone(test_name!(), || {
         let device = open();
         let mut stream = Stream::new(&device).unwrap();
-        let block = Block::new(&device, 64).unwrap();
-        let output = Pinned::new(&device, 64, Toward::Host).unwrap();
+        let block = DeviceBuffer::new(&device, 64).unwrap();
+        let output = PinnedBuffer::new(&device, 64, Direction::ToHost).unwrap();
         let capture = Capture::begin(&mut stream).unwrap();
         capture.fill(&block, 0, 64, 9).unwrap();
         capture.copy_out(&block, 0, &output, 0, 64).unwrap();
         let graph = capture.end().unwrap();
         graph.launch(&stream).unwrap();
         drop(graph);
-        // nothing was freed, so that nothing else waited
+        // nothing was freed yet, so nothing else waited
         let mut back = [0; 64];
         output.read(0, &mut back).unwrap();
         assert_eq!(back, [9; 64]);

@@ -1,13 +1,13 @@
-//! Memory: counted, given back, copied to and from, and held as long as work names it.
+//! Memory: counted, freed, copied to and from, and kept alive as long as work uses it.
 
-use super::super::super::{Block, Device, DeviceError, Found, Pinned, Stream, Toward, Version};
+use super::super::super::{Device, DeviceBuffer, DeviceError, Direction, Driver, PinnedBuffer, Stream, Version};
 use super::open;
 use lapwing_testing::{alone, fakes, test_name};
 
 #[test]
 fn a_device_is_found_and_described() {
     alone(test_name!(), || {
-        let found = Found::find(Some(&fakes::driver("."))).unwrap();
+        let found = Driver::find(Some(&fakes::driver("."))).unwrap();
         assert!(found.driver >= Version(12, 8), "{}", found.driver);
         assert!(found.file.is_some());
         let count = found.devices.len();
@@ -29,9 +29,9 @@ fn memory_is_counted_and_given_back() {
         let before = device.memory().unwrap();
         assert_eq!((before.device_bytes, before.pinned_bytes), (0, 0));
         {
-            let block = Block::new(&device, 1000).unwrap();
+            let block = DeviceBuffer::new(&device, 1000).unwrap();
             assert_eq!(block.address() % 256, 0);
-            let _pinned = Pinned::new(&device, 64, Toward::Device).unwrap();
+            let _pinned = PinnedBuffer::new(&device, 64, Direction::ToDevice).unwrap();
             let during = device.memory().unwrap();
             assert_eq!((during.device_bytes, during.pinned_bytes), (1000, 64));
             assert!(during.free_bytes <= before.free_bytes - 1000);
@@ -40,9 +40,9 @@ fn memory_is_counted_and_given_back() {
         assert_eq!((after.device_bytes, after.device_most_bytes), (0, 1000));
         assert_eq!((after.pinned_bytes, after.pinned_most_bytes), (0, 64));
         assert_eq!(after.free_bytes, before.free_bytes);
-        assert!(matches!(Block::new(&device, 0), Err(DeviceError::Range { .. })));
-        assert!(Block::new(&device, 1 << 50).unwrap_err().is_out_of_memory());
-        // not a fault of the device
+        assert!(matches!(DeviceBuffer::new(&device, 0), Err(DeviceError::Range { .. })));
+        assert!(DeviceBuffer::new(&device, 1 << 50).unwrap_err().is_out_of_memory());
+        // not a device failure
         device.check().unwrap();
     });
 }
@@ -52,7 +52,7 @@ fn copies_go_where_they_should_and_nowhere_else() {
     alone(test_name!(), || {
         let device = open();
         let stream = Stream::new(&device).unwrap();
-        let block = Block::new(&device, 256).unwrap();
+        let block = DeviceBuffer::new(&device, 256).unwrap();
         block.upload(&stream, 0, &[7; 256]).unwrap();
         block.upload(&stream, 100, &[1, 2, 3]).unwrap();
         let mut back = [0; 5];
@@ -62,8 +62,8 @@ fn copies_go_where_they_should_and_nowhere_else() {
             let error = block.upload(&stream, offset, &vec![0; bytes]).unwrap_err();
             assert_eq!(error, DeviceError::Range { what: "upload", offset, bytes, size: 256 });
         }
-        let mut input = Pinned::new(&device, 64, Toward::Device).unwrap();
-        let output = Pinned::new(&device, 64, Toward::Host).unwrap();
+        let mut input = PinnedBuffer::new(&device, 64, Direction::ToDevice).unwrap();
+        let output = PinnedBuffer::new(&device, 64, Direction::ToHost).unwrap();
         input.write(8, &[9, 8]).unwrap();
         stream.fill(&block, 0, 256, 5).unwrap();
         stream.copy_in(&input, 8, &block, 200, 2).unwrap();
@@ -86,7 +86,7 @@ fn memory_outlives_the_work_that_names_it() {
     alone(test_name!(), || {
         let device = open();
         let stream = Stream::new(&device).unwrap();
-        let block = Block::new(&device, 64).unwrap();
+        let block = DeviceBuffer::new(&device, 64).unwrap();
         stream.fill(&block, 0, 64, 1).unwrap();
         drop(block);
         assert_eq!(device.memory().unwrap().device_bytes, 64);

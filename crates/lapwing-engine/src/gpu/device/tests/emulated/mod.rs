@@ -1,4 +1,4 @@
-//! The whole layer against a driver that runs kernels on the host, and work only when it is waited for.
+//! The whole layer against a driver that runs kernels on the host, and executes work only when it is waited for.
 
 mod graphs;
 mod memory;
@@ -9,14 +9,14 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{Device, Found, Function, Modules, Patience, Shape};
+use super::super::{Device, Driver, Function, LaunchShape, Modules, WaitPolicy};
 use lapwing_testing::fakes;
 
 /// A module with the kernel that these tests launch.
 const PTX: &str = include_str!("../copy.ptx");
-const SHAPE: Shape = Shape { grid: (1, 1), threads: 256, shared_bytes: 0 };
+const SHAPE: LaunchShape = LaunchShape { grid: (1, 1), threads: 256, shared_bytes: 0 };
 
-/// CopyArgs of the kernels' sources.
+/// CopyArgs of the kernel sources.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Copy {
@@ -38,7 +38,7 @@ struct Copy {
 }
 
 impl Copy {
-    /// One row of as many numbers.
+    /// One row of `width` floats.
     fn row(x: u64, y: u64, width: i32) -> Self {
         let stride = (width + 7) / 8 * 8;
         let (dims, which, rows, x_kind, y_kind) = (0, 0, 1, 0, 0);
@@ -63,14 +63,14 @@ impl Copy {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: a struct of numbers without gaps.
+        // SAFETY: a struct of integers without padding.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
 }
 
-/// The device that runs kernels on the host.
+/// The emulated device.
 fn open() -> Arc<Device> {
-    Device::open(&Found::find(Some(&fakes::driver("."))).unwrap(), 0).unwrap()
+    Device::open(&Driver::find(Some(&fakes::driver("."))).unwrap(), 0).unwrap()
 }
 
 fn kernel(device: &Arc<Device>) -> Arc<Function> {
@@ -87,10 +87,10 @@ fn now() -> Duration {
     now.duration_since(std::time::UNIX_EPOCH).unwrap()
 }
 
-const PATIENCE: Patience = Patience {
+const PATIENCE: WaitPolicy = WaitPolicy {
     reads: 4,
-    awake: Duration::from_micros(20),
-    nap: Duration::from_micros(50),
+    spin_for: Duration::from_micros(20),
+    sleep: Duration::from_micros(50),
     limit: Duration::from_secs(10),
     clock: now,
 };

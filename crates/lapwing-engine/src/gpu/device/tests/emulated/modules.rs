@@ -1,8 +1,8 @@
-//! Modules and kernels: loaded once; launches that do not fit are refused in words.
+//! Modules and kernels: loaded once; launches that do not fit are rejected with a message.
 
 use std::sync::Arc;
 
-use super::super::super::{Block, DeviceError, Modules, Shape, Stream};
+use super::super::super::{DeviceBuffer, DeviceError, LaunchShape, Modules, Stream};
 use super::{Copy, PTX, SHAPE, kernel, open};
 use lapwing_testing::{alone, test_name};
 
@@ -38,7 +38,7 @@ fn a_device_has_a_module_once_for_all_and_as_long_as_it_is_used() {
         drop(other);
         let error = Modules::new(&device).load("copy", "this is no PTX").unwrap_err();
         assert!(matches!(error, DeviceError::Module { .. }), "{error}");
-        // the context ends: modules hold their device, but it does not hold them
+        // the context ends: modules hold a reference to their device, but it holds none to them
         let held = Arc::downgrade(&device);
         drop(device);
         assert!(held.upgrade().is_none());
@@ -51,31 +51,31 @@ fn a_launch_that_does_not_fit_is_refused() {
         let device = open();
         let stream = Stream::new(&device).unwrap();
         let kernel = kernel(&device);
-        let block = Block::new(&device, 64).unwrap();
+        let block = DeviceBuffer::new(&device, 64).unwrap();
         let args = Copy::row(block.address(), block.address(), 16);
-        // SAFETY: refused, or copies a row onto itself.
+        // SAFETY: rejected, or copies a row onto itself.
         let launch = |shape, args: &[u8]| unsafe { stream.launch(&kernel, shape, args) };
         let most = device.info().shared_bytes;
         for shape in [
-            Shape { grid: (0, 1), ..SHAPE },
-            Shape { grid: (1, 0), ..SHAPE },
-            Shape { grid: (1, 65_536), ..SHAPE },
-            Shape { threads: 0, ..SHAPE },
-            Shape { threads: 4096, ..SHAPE },
-            Shape { shared_bytes: most + 1, ..SHAPE },
+            LaunchShape { grid: (0, 1), ..SHAPE },
+            LaunchShape { grid: (1, 0), ..SHAPE },
+            LaunchShape { grid: (1, 65_536), ..SHAPE },
+            LaunchShape { threads: 0, ..SHAPE },
+            LaunchShape { threads: 4096, ..SHAPE },
+            LaunchShape { shared_bytes: most + 1, ..SHAPE },
         ] {
             assert!(matches!(launch(shape, args.bytes()), Err(DeviceError::Launch { .. })), "{shape:?}");
         }
         let twice = [args, args];
-        // SAFETY: a struct of numbers without gaps, twice; four bytes on, it is not aligned.
+        // SAFETY: a struct of integers without padding, twice; at an offset of four bytes it is not aligned.
         let askew = unsafe { std::slice::from_raw_parts(twice.as_ptr().cast::<u8>().add(4), size_of::<Copy>()) };
         assert!(matches!(launch(SHAPE, askew), Err(DeviceError::Launch { .. })));
         if kernel.info().argument_bytes.is_some() {
             let error = launch(SHAPE, &args.bytes()[8..]).unwrap_err().to_string();
             assert!(error.ends_with(&format!("it takes {}", size_of::<Copy>())), "{error}");
         }
-        // more than all kernels may have
-        launch(Shape { shared_bytes: most, ..SHAPE }, args.bytes()).unwrap();
+        // more than the default limit
+        launch(LaunchShape { shared_bytes: most, ..SHAPE }, args.bytes()).unwrap();
         stream.wait().unwrap();
     });
 }

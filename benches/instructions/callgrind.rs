@@ -1,0 +1,48 @@
+//! Runs one case of this very binary under callgrind and reads the count from what callgrind writes.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::{COUNTED, Case};
+
+/// Why there is no count.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("valgrind cannot be run: {0} (Debian: apt-get install valgrind)")]
+    Missing(io::Error),
+    #[error("{case}: valgrind failed:\n{output}")]
+    Failed { case: &'static str, output: String },
+    #[error("{0}: callgrind's file has no summary line")]
+    NoSummary(&'static str),
+}
+
+/// Instructions per exchange, without those of client and upstream.
+pub(crate) fn count(case: &Case) -> Result<u64, Error> {
+    let with = total(case, "proxied")?;
+    let without = if case.is_proxied { total(case, "direct")? } else { 0 };
+    Ok(with.saturating_sub(without) / COUNTED)
+}
+
+fn total(case: &Case, path: &str) -> Result<u64, Error> {
+    let out: PathBuf = std::env::temp_dir().join(format!("lapwing-instructions-{}-{}-{path}", std::process::id(), case.name));
+    let this = std::env::current_exe().map_err(Error::Missing)?;
+    // the environment is on the stack: its size would move everything that lies there
+    let ran = Command::new("valgrind")
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .args(["--tool=callgrind", "--toggle-collect=instructions::measured", "--collect-atstart=no", "--dump-line=no"])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(this)
+        .args(["--one", case.name, path])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(Error::Missing)?;
+    let text = std::fs::read_to_string(&out).unwrap_or_default();
+    let removed = std::fs::remove_file(&out);
+    if !ran.status.success() || removed.is_err() {
+        return Err(Error::Failed { case: case.name, output: String::from_utf8_lossy(&ran.stderr).into_owned() });
+    }
+    let summary = text.lines().find_map(|line| line.strip_prefix("summary: ")?.split(' ').next()?.parse().ok());
+    summary.filter(|n| *n > 0).ok_or(Error::NoSummary(case.name))
+}

@@ -1,0 +1,177 @@
+//! Exchanges through the whole proxy: accepted, served by hyper, through every layer, to an upstream and back, with the
+//! shipped profiler looking. Proxy, client and upstream share one thread and loopback sockets.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use lapwing::attribution::{Rules, adapters};
+use lapwing::ledger::{Ledger, Outcome, TraceMark};
+use lapwing::metrics::{Counters, Labels};
+use lapwing::protocol::Protocols;
+use lapwing::proxy::{self, Config, Parts, Profiler, Target, TraceSampling, Tracing};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio::task::LocalSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::peer::{Answer, Client};
+use crate::{Repeat, h2, peer};
+
+/// The data plane as it is shipped, and the queue of closed ledgers.
+fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Future<Output = ()>) {
+    let listener = proxy::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (queue, counters) = (Arc::new(ArrayQueue::new(64)), Arc::new(Counters::default()));
+    let observer = Profiler::new(
+        queue.clone(),
+        counters.clone(),
+        Arc::new(Labels::new(16, 16, 16)),
+        "http://127.0.0.1:8000",
+        Arc::new(Protocols::default()),
+        adapters::reader(Arc::new(Rules::default()), counters.clone()),
+    );
+    let parts = Parts {
+        config: Config::default(),
+        target: Target::Tcp(upstream.to_string()),
+        tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), forced: Arc::new(|_| ()) },
+        observer: Arc::new(observer),
+        counters,
+    };
+    let serving = async move { proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };
+    (address, queue, serving)
+}
+
+/// The thread, and everything on it.
+struct World {
+    runtime: Runtime,
+    local: LocalSet,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), local: LocalSet::new() }
+    }
+
+    /// Starts the upstream that `serve` is, and the proxy before it; gives where to connect, and the proxy's ledgers.
+    fn start<F: Future<Output = ()> + 'static>(
+        &self,
+        is_proxied: bool,
+        serve: impl FnOnce(TcpListener) -> F,
+    ) -> (SocketAddr, Option<Arc<ArrayQueue<Ledger>>>) {
+        self.local.block_on(&self.runtime, async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let upstream = listener.local_addr().unwrap();
+            tokio::task::spawn_local(serve(listener));
+            if !is_proxied {
+                return (upstream, None);
+            }
+            let (address, queue, serving) = proxy(upstream);
+            tokio::task::spawn_local(serving);
+            (address, Some(queue))
+        })
+    }
+}
+
+/// Takes the ledger of the exchange that ended.
+async fn closed(queue: Option<&ArrayQueue<Ledger>>) {
+    let Some(queue) = queue else { return };
+    loop {
+        if let Some(ledger) = queue.pop() {
+            assert_eq!(ledger.outcome, Outcome::Ok);
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Over HTTP/1.1 with prepared pieces.
+fn over_h1(is_proxied: bool, request: Vec<u8>, after: &'static [u8], pieces: Vec<Vec<u8>>, end_bytes: usize) -> Repeat {
+    let world = World::new();
+    let taken = Rc::new(Notify::new());
+    let ends = pieces.iter().map(|piece| piece[piece.len().saturating_sub(end_bytes)..].to_vec()).collect();
+    let answer = Rc::new(Answer { after, pieces, taken: taken.clone() });
+    let (to, queue) = world.start(is_proxied, |listener| peer::serve(listener, answer));
+    let mut client = world.local.block_on(&world.runtime, Client::connect(to, request, ends, taken));
+    Box::new(move |n| {
+        world.local.block_on(&world.runtime, async {
+            for _ in 0..n {
+                client.exchange().await;
+                closed(queue.as_deref()).await;
+            }
+        });
+    })
+}
+
+/// A request of the Open Inference Protocol in JSON, 1 KiB, answered with a Server-Timing of four stages.
+pub(crate) fn http1_infer(is_proxied: bool) -> Repeat {
+    let mut data = String::new();
+    for n in 0..96_u32 {
+        let value = f64::from(n.wrapping_mul(2_654_435_761)) / f64::from(u32::MAX);
+        write!(data, "{}{value:.7}", if n > 0 { "," } else { "" }).unwrap();
+    }
+    let body = format!(r#"{{"inputs":[{{"name":"x","shape":[3,32],"datatype":"FP32","data":[{data}]}}],"id":"last"}}"#);
+    let request = format!(
+        "POST /v2/models/digits/infer HTTP/1.1\r\nHost: m:8000\r\nUser-Agent: python-httpx/0.28.1\r\nAccept: */*\r\n\
+         Accept-Encoding: gzip, deflate\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let body = r#"{"model_name":"digits","outputs":[{"name":"y","shape":[3],"datatype":"FP32","data":[1.5,2.5,3.5]}]}"#;
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 07:39:55 GMT\r\nserver: uvicorn\r\ncontent-type: application/json\r\n\
+         server-timing: hydration;dur=0.7, preprocessing;dur=0.4, forward;dur=8.02, postprocessing;dur=0.3\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    over_h1(is_proxied, request.into_bytes(), br#""id":"last"}"#, vec![answer.into_bytes()], 16)
+}
+
+/// A chat that streams 64 tokens in chunks of their own, each of which the client has before the next is sent.
+pub(crate) fn chat_stream(is_proxied: bool) -> Repeat {
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"Tell me a story of a lapwing."}],"stream":true}"#;
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: m:8000\r\nUser-Agent: OpenAI/Python 1.60.0\r\nAccept: application/json\r\n\
+         Content-Type: application/json\r\nAuthorization: Bearer x\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len()).into_bytes();
+    let event = |delta: &str| {
+        format!(
+            "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\
+             \"delta\":{{{delta}}},\"logprobs\":null,\"finish_reason\":null}}]}}\n\n"
+        )
+    };
+    let head = b"HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 07:39:55 GMT\r\nserver: uvicorn\r\n\
+        content-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
+    let mut pieces = vec![[&head[..], &chunk(&event(r#""role":"assistant","content":"""#))].concat()];
+    pieces.extend((0..64).map(|n| chunk(&event(&format!(r#""content":" token {n}""#)))));
+    let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":64}}\n\ndata: [DONE]\n\n";
+    pieces.push([chunk(usage), b"0\r\n\r\n".to_vec()].concat());
+    over_h1(is_proxied, request.into_bytes(), br#""stream":true}"#, pieces, 7)
+}
+
+/// A `ModelInfer` call over HTTP/2, 1 KiB.
+pub(crate) fn grpc_infer(is_proxied: bool) -> Repeat {
+    // model_name; inputs { name, datatype, shape [3, 72] }; raw_input_contents
+    let mut message = b"\x0a\x06digits\x2a\x0d\x0a\x01x\x12\x04FP32\x1a\x02\x03\x48\x3a\xe0\x06".to_vec();
+    message.resize(message.len() + 864, 0x22);
+    let mut framed = vec![0];
+    framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    framed.extend(message);
+    let world = World::new();
+    let (to, queue) =
+        world.start(is_proxied, |listener| h2::serve(listener, &[0, 0, 0, 0, 8, 0x0a, 6, b'd', b'i', b'g', b'i', b't', b's']));
+    let path = "/inference.GRPCInferenceService/ModelInfer";
+    let mut client = world.local.block_on(&world.runtime, h2::Client::connect(to, path, framed));
+    Box::new(move |n| {
+        world.local.block_on(&world.runtime, async {
+            for _ in 0..n {
+                client.exchange().await;
+                closed(queue.as_deref()).await;
+            }
+        });
+    })
+}

@@ -1,0 +1,94 @@
+//! How many instructions the proxy and the profiler execute for one exchange, counted by valgrind's callgrind: a figure that
+//! a busy machine does not change. Compares each count with `benches/baseline.json` and fails where one has grown by more
+//! than 3 %.
+//!
+//! ```text
+//! cargo bench --profile instructions --no-default-features --features mimalloc --bench instructions [-- --update]
+//! ```
+//!
+//! (`benches/check` is short for it.) Each case runs in a process of its own under callgrind: it warms up, then repeats what
+//! is measured inside [`measured`], where alone instructions are counted. Counts are per exchange. Everything runs on one
+//! thread; the allocator is mimalloc, which Cargo.lock pins, as in the shipped binary; the client and the upstream of an
+//! exchange write and read prepared bytes, and what they cost without the proxy between them is subtracted.
+//!
+//! What is not fixed: `rand`, `RandomState` and `tokio::select!` take seeds from the system, and timers depend on the time.
+//! From run to run that is worth less than 0.5 % of a count.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that cannot go on fails")]
+
+mod callgrind;
+mod compare;
+mod exchange;
+mod h2;
+mod peer;
+mod profile;
+
+use std::process::ExitCode;
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What is measured: a name, how to run it `n` times, and whether a run without the proxy is to be subtracted.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// Prepares, then gives what repeats the exchange so many times; `false` for the exchange without the proxy.
+    prepare: fn(bool) -> Repeat,
+    is_proxied: bool,
+}
+
+/// Repeats an exchange.
+pub(crate) type Repeat = Box<dyn FnMut(u64)>;
+
+const CASES: &[Case] = &[
+    Case { name: "http1_infer", prepare: exchange::http1_infer, is_proxied: true },
+    Case { name: "grpc_infer", prepare: exchange::grpc_infer, is_proxied: true },
+    Case { name: "chat_stream_64", prepare: exchange::chat_stream, is_proxied: true },
+    Case { name: "otlp_receive", prepare: profile::otlp_receive, is_proxied: false },
+    Case { name: "otlp_join", prepare: profile::otlp_join, is_proxied: false },
+    Case { name: "merge", prepare: profile::merge, is_proxied: false },
+    Case { name: "record", prepare: profile::record, is_proxied: false },
+];
+
+/// Exchanges before the count begins: caches and pools fill, tables grow to their size.
+const WARM: u64 = 300;
+/// Exchanges that are counted.
+pub(crate) const COUNTED: u64 = 500;
+
+/// The only function in which callgrind counts; `callgrind.rs` names it on valgrind's command line.
+#[inline(never)]
+fn measured(repeat: &mut dyn FnMut(u64), n: u64) {
+    repeat(std::hint::black_box(n));
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["--one", name, path] => {
+            let case = CASES.iter().find(|case| case.name == name).unwrap();
+            let mut repeat = (case.prepare)(path == "proxied");
+            repeat(WARM);
+            measured(&mut repeat, COUNTED);
+            ExitCode::SUCCESS
+        }
+        [] => compare::run(CASES, compare::Mode::Check),
+        ["--update"] => compare::run(CASES, compare::Mode::Update),
+        ["--print"] => compare::run(CASES, compare::Mode::Print),
+        // cargo runs every target of `cargo test --benches` so
+        ["--test"] => ExitCode::SUCCESS,
+        _ => {
+            let text = "usage: instructions [--update | --print]\n\n\
+                Counts instructions per exchange and compares them with benches/baseline.json.\n\n\
+                --update  write the counts into benches/baseline.json\n\
+                --print   show the counts and compare nothing";
+            let is_asked = arguments == ["--help"];
+            if is_asked {
+                println!("{text}")
+            } else {
+                eprintln!("{text}")
+            }
+            if is_asked { ExitCode::SUCCESS } else { ExitCode::from(2) }
+        }
+    }
+}

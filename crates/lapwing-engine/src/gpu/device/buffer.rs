@@ -1,0 +1,115 @@
+//! Device memory, in bytes: one allocation each, made at start and never while a request runs. The host cannot address
+//! it.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUdeviceptr};
+
+use super::context::Device;
+use super::error::{DeviceError, Result, check};
+use super::stream::Stream;
+
+/// The allocation, shared with everything that may still use it.
+pub(super) struct RawBuffer {
+    pub(super) device: Arc<Device>,
+    pub(super) address: CUdeviceptr,
+    pub(super) bytes: usize,
+}
+
+impl Drop for RawBuffer {
+    fn drop(&mut self) {
+        // SAFETY: this owns the allocation; streams and graphs that may use it hold a reference until their work is
+        // done.
+        let ended = self.device.bind().and_then(|()| check("cuMemFree", unsafe { sys::cuMemFree_v2(self.address) }));
+        self.device.memory.remove(self.bytes);
+        self.device.record_drop_error("device memory", ended);
+    }
+}
+
+/// Device memory. Its initial contents are undefined.
+pub struct DeviceBuffer {
+    pub(super) raw: Arc<RawBuffer>,
+}
+
+impl std::fmt::Debug for DeviceBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DeviceBuffer({} bytes at {:#x})", self.raw.bytes, self.raw.address)
+    }
+}
+
+impl DeviceBuffer {
+    /// Allocates `bytes` (above zero), aligned to 256.
+    ///
+    /// # Errors
+    /// Device memory is exhausted ([`DeviceError::is_out_of_memory`]), or `bytes` is 0.
+    pub fn new(device: &Arc<Device>, bytes: usize) -> Result<Self> {
+        if bytes == 0 {
+            return Err(DeviceError::Range { what: "device memory", offset: 0, bytes, size: 0 });
+        }
+        device.bind()?;
+        let mut address = 0;
+        // SAFETY: the context is current; `address` is valid for writing an address.
+        check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut address, bytes) })?;
+        device.memory.add(bytes);
+        Ok(Self { raw: Arc::new(RawBuffer { device: device.clone(), address, bytes }) })
+    }
+
+    /// The device address, for a kernel's arguments.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.raw.address
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.raw.bytes
+    }
+
+    /// Copies from any host memory and waits; for set-up only.
+    ///
+    /// # Errors
+    /// The range is outside of the buffer, or the device failed.
+    pub fn upload(&self, stream: &Stream, offset: usize, from: &[u8]) -> Result<()> {
+        let address = self.place("upload", offset, from.len())?;
+        stream.device().check_owner("a block", &self.raw.device)?;
+        stream.device().bind()?;
+        // SAFETY: both ranges are in bounds (checked above), and the stream is synchronised before `from` can be freed.
+        // The copy is made on the stream, because copies on the default stream are not ordered with a stream that does
+        // not wait for it.
+        let copied = check("cuMemcpyHtoDAsync", unsafe {
+            sys::cuMemcpyHtoDAsync_v2(address, from.as_ptr().cast(), from.len(), stream.raw.handle)
+        });
+        stream.settle(copied)
+    }
+
+    /// Copies to any host memory and waits; for tests and reports.
+    ///
+    /// # Errors
+    /// The range is outside of the buffer, or the device failed.
+    pub fn download(&self, stream: &Stream, offset: usize, to: &mut [u8]) -> Result<()> {
+        let address = self.place("download", offset, to.len())?;
+        stream.device().check_owner("a block", &self.raw.device)?;
+        stream.device().bind()?;
+        // SAFETY: both ranges are in bounds (checked above), and the stream is synchronised before `to` can be freed or
+        // read.
+        let copied = check("cuMemcpyDtoHAsync", unsafe {
+            sys::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), address, to.len(), stream.raw.handle)
+        });
+        stream.settle(copied)
+    }
+
+    /// The device address of a range within the buffer.
+    pub(super) fn place(&self, what: &'static str, offset: usize, bytes: usize) -> Result<CUdeviceptr> {
+        within(what, offset, bytes, self.raw.bytes)?;
+        Ok(self.raw.address + offset as u64)
+    }
+}
+
+/// Checks that `bytes` (above zero) at `offset` lie within `size`.
+pub(super) fn within(what: &'static str, offset: usize, bytes: usize, size: usize) -> Result<()> {
+    match offset.checked_add(bytes) {
+        Some(end) if bytes > 0 && end <= size => Ok(()),
+        _ => Err(DeviceError::Range { what, offset, bytes, size }),
+    }
+}

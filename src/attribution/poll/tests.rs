@@ -1,0 +1,240 @@
+//! The poller step by step against a server in the process, which answers as it is told.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::ledger::{LabelId, Phase, Stage, Stamp};
+
+const TEXT: &str = include_str!("../../../tests/fixtures/vllm/metrics.txt");
+const STATS: &str = include_str!("../../../tests/fixtures/triton/triton_2.51_stats.json");
+
+/// What the server answers by path, and what it was asked.
+#[derive(Clone, Default)]
+struct FakeServer {
+    answers: Arc<Mutex<HashMap<String, String>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl FakeServer {
+    fn answer(&self, path: &str, answer: &str) {
+        self.answers.lock().insert(path.to_owned(), answer.to_owned());
+    }
+
+    fn forget(&self) {
+        self.answers.lock().clear();
+    }
+
+    fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock())
+    }
+}
+
+/// A server until the set is dropped, and its address.
+async fn serve() -> (FakeServer, Upstream, JoinSet<()>) {
+    let server = FakeServer::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = Upstream::Http { authority: listener.local_addr().unwrap().to_string(), h2: false };
+    let answering = server.clone();
+    let router = axum::Router::new().fallback(move |request: axum::extract::Request| async move {
+        let agent = request.headers()["user-agent"].to_str().unwrap().to_owned();
+        assert!(agent.starts_with("lapwing/"));
+        let path = request.uri().path().to_owned();
+        let answer = answering.answers.lock().get(&path).cloned();
+        answering.asked.lock().push(path);
+        answer.ok_or(::http::StatusCode::NOT_FOUND)
+    });
+    let mut serving = JoinSet::new();
+    serving.spawn(async move { axum::serve(listener, router).await.unwrap() });
+    (server, upstream, serving)
+}
+
+/// A poller, and its state.
+struct Polling {
+    poller: Poller,
+    candidates: Vec<Candidate>,
+    state: Option<State>,
+}
+
+impl Polling {
+    fn of(upstream: Upstream) -> Self {
+        let poller = Poller {
+            poll: Poll::Auto,
+            interval: Duration::from_secs(5),
+            upstream,
+            own_ports: Vec::new(),
+            statistics: Arc::default(),
+            labels: Arc::new(Labels::new(8, 8, 8)),
+            rules: Arc::default(),
+            counters: Arc::default(),
+        };
+        let candidates = detect::candidates(&poller.poll, &poller.upstream, &[]);
+        Self { poller, candidates, state: Some(State::START) }
+    }
+
+    async fn step(&mut self) -> Duration {
+        let (state, pause) = self.poller.step(self.state.take().unwrap(), &self.candidates).await;
+        self.state = Some(state);
+        pause
+    }
+
+    fn model(&self, name: &str) -> LabelId {
+        self.poller.labels.models.intern(name)
+    }
+
+    fn polled(&self, model: LabelId) -> Option<Vec<(Stage, Option<Phase>, u64)>> {
+        let polled = self.poller.statistics.get(model, Stamp::now(), u64::MAX)?;
+        Some(polled.reports.iter().map(|r| (r.stage, r.phase, r.duration_ns)).collect())
+    }
+
+    fn counted(&self) -> (u64, u64) {
+        (self.poller.counters.get(Counter::PollsOk), self.poller.counters.get(Counter::PollsFailed))
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_found_by_its_metrics_and_polled() {
+    let (server, upstream, _serving) = serve().await;
+    let mut polling = Polling::of(upstream);
+    let (first, second) = TEXT.split_once("# --- second poll\n").unwrap();
+    server.answer("/metrics", first);
+    assert_eq!([polling.step().await, polling.step().await], [polling.poller.interval; 2]);
+    assert_eq!(server.requests(), ["/v2", "/metrics"]);
+    assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
+    server.answer("/metrics", second);
+    let model = polling.model("org/m");
+    assert_eq!(polling.polled(model), None, "one poll makes no mean");
+    polling.step().await;
+    let means = polling.polled(model).unwrap();
+    assert_eq!(means[0], (Stage::Queue, None, 10_000_000));
+    assert_eq!(means[1], (Stage::Forward, Some(Phase::Prefill), 50_000_000));
+    assert_eq!(polling.polled(LabelId::OTHER).unwrap(), means, "the only model stands for requests that name none");
+    assert_eq!((server.requests(), polling.counted()), (vec!["/metrics".to_owned()], (1, 0)));
+    // nothing came in between: what is known stays
+    polling.step().await;
+    assert_eq!(polling.polled(model), Some(means));
+}
+
+#[tokio::test]
+async fn a_server_that_goes_and_comes_back_as_another_is_found_anew() {
+    let (server, upstream, _serving) = serve().await;
+    let mut polling = Polling::of(upstream);
+    server.answer("/metrics", TEXT);
+    polling.step().await;
+    polling.step().await;
+    server.forget();
+    for _ in 0..PATIENCE - 1 {
+        polling.step().await;
+        assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
+    }
+    server.answer("/metrics", "<html>who is there?</html>");
+    polling.step().await;
+    assert_eq!((polling.poller.statistics.server(), polling.counted()), (None, (0, 3)));
+    server.answer("/metrics", "# TYPE te_queue_size gauge\n");
+    polling.step().await;
+    polling.step().await;
+    assert_eq!(polling.poller.statistics.server(), Some(Server::Tei));
+}
+
+#[tokio::test]
+async fn a_restarted_server_is_left_out_for_one_poll() {
+    let (server, upstream, _serving) = serve().await;
+    let mut polling = Polling::of(upstream);
+    let poll = |ms: u32, count: u32| {
+        format!("te_request_queue_duration_sum {}\nte_request_queue_duration_count {count}\n", f64::from(ms) / 1e3)
+    };
+    server.answer("/metrics", &poll(900, 9));
+    polling.step().await;
+    polling.step().await;
+    let mut means = Vec::new();
+    for (ms, count) in [(3, 1), (9, 3), (29, 4)] {
+        server.answer("/metrics", &poll(ms, count));
+        polling.step().await;
+        means.push(polling.polled(LabelId::OTHER).map(|reports| reports[0].2));
+    }
+    assert_eq!(means, [None, Some(3_000_000), Some(20_000_000)]);
+}
+
+#[tokio::test]
+async fn triton_is_asked_for_its_statistics_and_once_for_the_steps_of_models_in_use() {
+    let (server, upstream, _serving) = serve().await;
+    let mut polling = Polling::of(upstream);
+    server.answer("/v2", r#"{"name":"triton","version":"2.51.0","extensions":["statistics"]}"#);
+    server.answer(triton::STATS, r#"{"model_stats":[]}"#);
+    let config = r#"{"platform":"ensemble","ensemble_scheduling":{"step":[{"model_name":"pre"},{"model_name":"fwd"}]}}"#;
+    server.answer("/v2/models/pipe/config", config);
+    let pipe = polling.model("pipe");
+    polling.step().await;
+    polling.step().await;
+    server.answer(triton::STATS, STATS);
+    polling.step().await;
+    assert_eq!(server.requests(), ["/v2", triton::STATS, triton::STATS]);
+    assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 4_852), "its own");
+    polling.step().await;
+    server.answer(triton::STATS, &STATS.replace(r#""count":2,"ns":9703"#, r#""count":3,"ns":10703"#));
+    polling.step().await;
+    polling.step().await;
+    assert_eq!(server.requests(), ["/v2/models/pipe/config", triton::STATS, triton::STATS], "once, and of no other model");
+    assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 1_000));
+    assert_eq!(polling.poller.labels.models.find("fwd"), None, "no label for a model that no client asks for");
+    assert_eq!(polling.polled(LabelId::OTHER), None);
+    assert_eq!(polling.counted(), (4, 0));
+}
+
+#[tokio::test]
+async fn a_server_that_tells_nothing_is_asked_ever_more_rarely() {
+    let (server, upstream, serving) = serve().await;
+    let mut polling = Polling::of(upstream);
+    let mut pauses = Vec::new();
+    for _ in 0..7 {
+        for _ in 0..4 {
+            assert_eq!(polling.step().await, polling.poller.interval);
+        }
+        pauses.push(polling.step().await.as_secs());
+    }
+    assert_eq!(pauses, [60, 120, 240, 480, 960, 960, 960]);
+    assert_eq!(server.requests()[..4], ["/v2", "/metrics", "/monitoring/prometheus/metrics", "/prometheus/metrics"]);
+    drop(serving); // nobody listens: no answer either, and no harm
+    tokio::task::yield_now().await;
+    polling.step().await;
+    assert_eq!((polling.poller.statistics.server(), polling.counted()), (None, (0, 0)));
+}
+
+#[tokio::test]
+async fn what_is_too_large_or_no_text_is_no_answer() {
+    let (server, upstream, _serving) = serve().await;
+    server.answer("/large", &"x".repeat(http::MAX_BYTES + 1));
+    server.answer("/fits", &"x".repeat(http::MAX_BYTES));
+    assert!(matches!(http::get(&upstream, "/large").await, Err(http::Error::Body(_))));
+    assert_eq!(http::get(&upstream, "/fits").await.unwrap().len(), http::MAX_BYTES);
+    assert!(matches!(http::get(&upstream, "/none").await, Err(http::Error::Status(::http::StatusCode::NOT_FOUND))));
+    assert!(matches!(http::get(&upstream, "no path").await, Err(http::Error::Request(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_costs_two_seconds() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = Upstream::Http { authority: listener.local_addr().unwrap().to_string(), h2: false };
+    let started = sleep(Duration::ZERO).deadline();
+    assert!(matches!(http::get(&upstream, "/metrics").await, Err(http::Error::Timeout)));
+    let passed = sleep(Duration::ZERO).deadline() - started;
+    assert!((http::LIMIT..http::LIMIT * 2).contains(&passed), "{passed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_while_nobody_uses_the_server() {
+    let (server, upstream, _serving) = serve().await;
+    let poller = Polling::of(upstream).poller;
+    let (statistics, stop) = (poller.statistics.clone(), CancellationToken::new());
+    let mut running = JoinSet::new();
+    running.spawn(poller.run(stop.clone()));
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(server.requests(), [""; 0]);
+    statistics.note_request();
+    sleep(START * 2).await;
+    assert!(!statistics.take_requested(), "the request was seen");
+    stop.cancel();
+    running.join_next().await.unwrap().unwrap();
+}

@@ -1,0 +1,190 @@
+//! Triton's own statistics: `GET /v2/models/stats`, and of ensembles the steps out of `GET /v2/models/M/config`.
+//!
+//! Means are by request: a cache hit computes nothing, but counts. An ensemble's own statistics hold the sum of its steps'
+//! compute, but neither the time they queued nor the batches in which they ran.
+
+use std::collections::BTreeMap;
+
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
+
+use super::means::Means;
+use super::reading::{Model, Reading};
+use crate::attribution::Rules;
+use crate::ledger::{BatchStatistics, Report, ReportPlace, Stage};
+use crate::protocol::servers::{FieldLocation, Quantity, ReportedField};
+
+/// The statistics of all models.
+pub(super) const STATS: &str = "/v2/models/stats";
+
+/// What Triton's spans call the model in: a user's span rule by it holds of the statistics too.
+const MODEL_NAME: &str = "triton.model_name";
+
+/// The steps of ensembles, by the ensemble's name; empty of a model that is none.
+pub(super) type Steps = BTreeMap<Box<str>, Vec<Box<str>>>;
+
+#[derive(Deserialize)]
+struct Stats {
+    model_stats: Vec<ModelStats>,
+}
+
+/// One model in one version. Statistics that have a count and a time each are found by name.
+#[derive(Deserialize)]
+struct ModelStats {
+    name: Box<str>,
+    #[serde(default)]
+    inference_count: Number,
+    #[serde(default)]
+    execution_count: Number,
+    #[serde(default)]
+    inference_stats: BTreeMap<Box<str>, Timed>,
+}
+
+impl ModelStats {
+    /// Requests that were answered, cache hits and all.
+    fn requests(&self) -> Option<Number> {
+        let count = |name| self.inference_stats.get(name).map(|timed| timed.count).filter(|count: &Number| count.0 > 0.0);
+        count("success").or_else(|| count("queue"))
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Timed {
+    count: Number,
+    ns: Number,
+}
+
+/// A number, which clients that make JSON of protobuf write as text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+struct Number(f64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either<'a> {
+            Number(f64),
+            #[serde(borrow)]
+            Text(std::borrow::Cow<'a, str>),
+        }
+        let number = match Either::deserialize(deserializer)? {
+            Either::Number(number) => number,
+            Either::Text(text) => text.parse().map_err(D::Error::custom)?,
+        };
+        if number >= 0.0 { Ok(Self(number)) } else { Err(D::Error::custom("is negative")) }
+    }
+}
+
+/// Reads the statistics of all models, the versions of one model together.
+pub(super) fn read(body: &[u8], rows: &[&'static ReportedField]) -> Result<Reading, serde_json::Error> {
+    let stats: Stats = serde_json::from_slice(body)?;
+    let mut reading = Reading::default();
+    for model in stats.model_stats {
+        let requests = model.requests();
+        let name: Model = Some(model.name);
+        for (at, row) in rows.iter().enumerate() {
+            let (sum, count) = match (row.quantity, timed(row).and_then(|name| model.inference_stats.get(name))) {
+                (Quantity::BatchSize, _) => (model.inference_count, model.execution_count),
+                (Quantity::Stage(Stage::Queue), Some(timed)) => (timed.ns, timed.count),
+                // what never ran has no mean; what ran has one over all requests, those that the cache answered too
+                (_, Some(timed)) if timed.count.0 > 0.0 => (timed.ns, requests.unwrap_or(timed.count)),
+                _ => continue,
+            };
+            let parts = reading.parts(name.clone(), at);
+            let add = |to: &mut Option<f64>, number: Number| *to = Some(to.unwrap_or(0.0) + number.0);
+            add(&mut parts.sum, sum);
+            add(&mut parts.count, count);
+        }
+    }
+    Ok(reading)
+}
+
+/// The name under `inference_stats` of what a row stands for.
+fn timed(row: &ReportedField) -> Option<&'static str> {
+    let FieldLocation::Statistics(path) = row.location else { return None };
+    path.strip_prefix("model_stats[].inference_stats.")?.strip_suffix(".ns")
+}
+
+/// Where a model's configuration is; `None` where its name cannot stand in a path.
+pub(super) fn config_path(model: &str) -> Option<String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    (!model.is_empty() && model.bytes().all(is_plain)).then(|| format!("/v2/models/{model}/config"))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Config {
+    ensemble_scheduling: Option<Ensemble>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Ensemble {
+    step: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    model_name: Box<str>,
+}
+
+/// The steps out of a model's configuration; none of a model that is no ensemble.
+pub(super) fn steps(config: &[u8]) -> Result<Vec<Box<str>>, serde_json::Error> {
+    let config: Config = serde_json::from_slice(config)?;
+    Ok(config.ensemble_scheduling.unwrap_or_default().step.into_iter().map(|step| step.model_name).collect())
+}
+
+/// Gives each ensemble the time that its steps queued; the forward time of a step whose name says another stage goes to
+/// that stage, as it does where spans tell. Its batches are those of the step that is its forward, of several the longest.
+pub(super) fn ensembles(means: &mut BTreeMap<Model, Means>, steps: &Steps, rules: &Rules) {
+    for (ensemble, steps) in steps.iter().filter(|(_, steps)| !steps.is_empty()) {
+        let of = |step: &str| means.get(&Some(Box::from(step))).map_or(&[][..], |m| m.reports.as_slice());
+        let mut added: Vec<(Stage, u64)> = Vec::new();
+        let mut forward: Option<(u64, Option<BatchStatistics>)> = None;
+        for step in steps {
+            let role = rules
+                .span(step, |name| (name == MODEL_NAME).then(|| step.as_ref().into()))
+                .filter(|role| matches!(role, Stage::Hydration | Stage::Preprocessing | Stage::Postprocessing));
+            for report in of(step) {
+                match (report.stage, role) {
+                    (Stage::Queue, _) => added.push((Stage::Queue, report.duration_ns)),
+                    (Stage::Forward, Some(role)) => added.push((role, report.duration_ns)),
+                    (Stage::Forward, None) if forward.is_none_or(|(longest_ns, _)| report.duration_ns > longest_ns) => {
+                        let batch = means.get(&Some(step.clone())).and_then(|means| means.batch);
+                        forward = Some((report.duration_ns, batch));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let Some(own) = means.get_mut(&Some(ensemble.clone())) else { continue };
+        own.batch = forward.and_then(|(_, batch)| batch);
+        for (stage, ns) in added {
+            let taken_ns = if stage == Stage::Queue { ns } else { take(&mut own.reports, ns) };
+            give(&mut own.reports, stage, taken_ns);
+        }
+    }
+}
+
+/// Takes up to `ns` from forward.
+fn take(reports: &mut [Report], ns: u64) -> u64 {
+    let Some(forward) = reports.iter_mut().find(|r| r.stage == Stage::Forward) else { return 0 };
+    let taken_ns = ns.min(forward.duration_ns);
+    forward.duration_ns -= taken_ns;
+    taken_ns
+}
+
+fn give(reports: &mut Vec<Report>, stage: Stage, ns: u64) {
+    match reports.iter_mut().find(|r| r.stage == stage) {
+        Some(report) => report.duration_ns = report.duration_ns.saturating_add(ns),
+        None if ns > 0 => {
+            let at = reports.iter().position(|r| r.stage > stage).unwrap_or(reports.len());
+            reports.insert(at, Report::of(stage, ns, ReportPlace::Head));
+        }
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

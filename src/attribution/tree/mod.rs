@@ -1,0 +1,91 @@
+//! From received spans to placed ones: which lie below Lapwing's own span, how deep, when, and which stage each has.
+//! Units: nanoseconds from the request's start.
+
+use crate::ledger::{SpanId, Stage, TracedSpan};
+use crate::protocol::servers::ServerReport;
+
+use super::adapters::spans::Resolver;
+use super::span::{IncomingSpan, SpanKind};
+
+/// What a span's ancestors hand down to it.
+#[derive(Clone, Copy)]
+struct Above {
+    /// The parent's place in the list; `None` below Lapwing's own span, or where the parent never came.
+    parent: Option<usize>,
+    depth: u32,
+    /// When the nearest ancestor with a stage started; `None` if no ancestor has one.
+    staged_ns: Option<i64>,
+    /// The nearest model server's span, as the resolver counts them.
+    server: Option<usize>,
+}
+
+/// Places `spans` on the clock that reads zero at `anchor_unix_ns`.
+///
+/// Each span that descends from `own` is placed, and each tree of spans whose topmost parent is not in the list, as if
+/// it hung from `own`; spans in a cycle have no place. Left out is another service's server, with all below it: a
+/// `SERVER` or `CONSUMER` whose parent is a `CLIENT` or `PRODUCER` of another resource, because the caller's span
+/// covers its time and time counts once.
+///
+/// A span keeps the stage that it came with. A `CLIENT` or `PRODUCER` without one, below no span that has one, is
+/// hydration if it calls a store, else downstream. A span that starts before the nearest ancestor with a stage starts
+/// with it, so that it stays the inner one. The pieces of model servers' spans follow at the end; with them comes what
+/// those servers say of the request as a whole.
+#[must_use]
+pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) -> (Vec<TracedSpan>, ServerReport) {
+    let mut resolver = Resolver::default();
+    let mut placed = Vec::with_capacity(spans.len());
+    let mut is_seen = vec![false; spans.len()];
+    let mut by_parent: Vec<usize> = (0..spans.len()).collect();
+    by_parent.sort_by_key(|i| spans[*i].parent);
+    let children = |id: SpanId| {
+        let parent_of = |i: &usize| spans[*i].parent;
+        let from = by_parent.partition_point(|i| parent_of(i) < Some(id));
+        let to = by_parent.partition_point(|i| parent_of(i) <= Some(id));
+        by_parent[from..to].iter().copied()
+    };
+
+    let mut ids: Vec<SpanId> = spans.iter().map(|s| s.span).collect();
+    ids.sort_unstable();
+    let is_top = |s: &IncomingSpan| s.parent.is_none_or(|p| p == own || ids.binary_search(&p).is_err());
+    let top = Above { parent: None, depth: 1, staged_ns: None, server: None };
+    let mut todo: Vec<(usize, Above)> =
+        spans.iter().enumerate().rev().filter(|(_, s)| is_top(s)).map(|(i, _)| (i, top)).collect();
+
+    while let Some((i, above)) = todo.pop() {
+        let span = &spans[i];
+        if std::mem::replace(&mut is_seen[i], true) || above.parent.is_some_and(|p| is_other_service(&spans[p], span)) {
+            continue;
+        }
+        let stage = span.stage.or_else(|| if above.staged_ns.is_none() { derived(span) } else { None });
+        let (own_start_ns, end_ns) = (offset(span.start_unix_ns, anchor_unix_ns), offset(span.end_unix_ns, anchor_unix_ns));
+        let start_ns = above.staged_ns.filter(|at| *at < end_ns).map_or(own_start_ns, |at| at.max(own_start_ns));
+        let server = resolver.meet((i, span), above.server, above.depth, above.staged_ns);
+        placed.push(TracedSpan { name: span.name.clone(), stage, phase: span.phase, start_ns, end_ns, depth: above.depth });
+        let has_stages = stage.is_some() || span.server.as_ref().is_some_and(|server| !server.pieces.is_empty());
+        let staged_ns = if has_stages { Some(start_ns) } else { above.staged_ns };
+        let under = Above { parent: Some(i), depth: above.depth.saturating_add(1), staged_ns, server };
+        todo.extend(children(span.span).rev().map(|child| (child, under)));
+    }
+    let report = resolver.finish(spans, |at| offset(at, anchor_unix_ns), &mut placed);
+    (placed, report)
+}
+
+fn is_other_service(parent: &IncomingSpan, span: &IncomingSpan) -> bool {
+    let calls = matches!(parent.kind, SpanKind::Client | SpanKind::Producer);
+    let serves = matches!(span.kind, SpanKind::Server | SpanKind::Consumer);
+    calls && serves && parent.service != span.service
+}
+
+/// The stage of a call that nobody named.
+fn derived(span: &IncomingSpan) -> Option<Stage> {
+    let calls = matches!(span.kind, SpanKind::Client | SpanKind::Producer);
+    calls.then_some(if span.is_store_call { Stage::Hydration } else { Stage::Downstream })
+}
+
+fn offset(at_unix_ns: u64, anchor_unix_ns: u64) -> i64 {
+    let ns = i128::from(at_unix_ns) - i128::from(anchor_unix_ns);
+    i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! Every metric family of `/metrics`, defined once: the ones with values of their own here, the counters and gauges of
+//! the profiler itself in [`Counter`]'s table. docs/METRICS.md is checked against both.
+
+use super::counters::{Counter, CounterKind};
+
+/// What kind of metric a family is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows; its samples have the suffix `_total`.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Classic buckets, sum and count.
+    Histogram,
+}
+
+impl MetricKind {
+    /// The name in `# TYPE` lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// The definition of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricFamily {
+    /// The name without `_total`; ends in the unit if there is one.
+    pub name: &'static str,
+    /// The kind.
+    pub kind: MetricKind,
+    /// The unit, for `# UNIT`.
+    pub unit: Option<&'static str>,
+    /// The labels, in order.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+}
+
+macro_rules! families {
+    ($($id:ident: $kind:ident $name:literal $unit:expr, $labels:expr, $help:literal;)*) => {
+        $(
+            #[doc = $help]
+            pub const $id: MetricFamily =
+                MetricFamily { name: $name, kind: MetricKind::$kind, unit: $unit, labels: &$labels, help: $help };
+        )*
+        /// The families of the table above.
+        pub const FAMILIES: &[MetricFamily] = &[$($id,)*];
+    };
+}
+
+families! {
+    REQUESTS: Counter "lapwing_requests" None, ["route", "model", "upstream", "outcome"],
+        "Requests and streams that ended, each once, by how they ended.";
+    REQUEST_DURATION: Histogram "lapwing_request_duration_seconds" Some("seconds"), ["route", "model", "upstream", "result"],
+        "From the first byte of a request to the last byte of its response handed to the socket; result is answered, cancelled (by the client) or failed (no full answer).";
+    STAGE_DURATION: Histogram "lapwing_stage_duration_seconds" Some("seconds"), ["route", "model", "upstream", "stage"],
+        "What a stage owned of the answered requests that have it; the sums over all stages add up to the sum of the answered requests.";
+    STAGE_SOURCE: Counter "lapwing_stage_source" None, ["route", "model", "upstream", "stage", "source"],
+        "Answered requests that have the stage, by who speaks for most of it.";
+    COVERAGE: Gauge "lapwing_attribution_coverage_ratio" Some("ratio"), ["route", "model", "upstream"],
+        "Share of the upstream windows that reports and spans claim, since start; claimed over window seconds gives it over any time.";
+    WINDOW: Counter "lapwing_upstream_window_seconds" Some("seconds"), ["route", "model", "upstream"],
+        "Time from the last request byte handed to the upstream to its last response byte, of answered requests.";
+    WINDOW_CLAIMED: Counter "lapwing_upstream_window_claimed_seconds" Some("seconds"), ["route", "model", "upstream"],
+        "The part of the upstream windows that reports and spans claim.";
+    STREAM_DURATION: Histogram "lapwing_stream_duration_seconds" Some("seconds"), ["route", "model", "upstream"],
+        "Durations of long-lived streams, however they ended; they are in no other histogram.";
+    STREAM_BYTES: Counter "lapwing_stream_bytes" Some("bytes"), ["route", "model", "upstream", "direction"],
+        "Bytes of long-lived streams that ended; direction is request (from clients) or response.";
+    STAGE_PER_UNIT: Histogram "lapwing_stage_seconds_per_unit" None, ["route", "model", "upstream", "stage", "unit"],
+        "Seconds that a stage or phase owned of an answered request, over the units of work that it had, each request once; stage is a phase too.";
+    STAGE_UNITS: Counter "lapwing_stage_units" None, ["route", "model", "upstream", "stage", "unit"],
+        "Units of work by which the time of a stage or phase was divided.";
+    WORK_UNITS: Counter "lapwing_work_units" None, ["route", "model", "upstream", "unit"],
+        "Units of work that answered requests asked for, in every unit that is known.";
+    CLASS_DURATION: Histogram "lapwing_class_duration_seconds" Some("seconds"), ["route", "model", "upstream", "class", "unit"],
+        "Durations of answered requests by cost class: class is the lowest amount of the unit in it, and the next class has twice that.";
+    PHASE_DURATION: Histogram "lapwing_phase_duration_seconds" Some("seconds"), ["route", "model", "upstream", "phase"],
+        "What a phase (prefill, decode) owned of the forward stage of answered requests.";
+    FIRST_TOKEN: Histogram "lapwing_time_to_first_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],
+        "From the first byte of a request to the first content of its streamed answer (observer proxy), or by the server's word from the request's arrival there (observer server).";
+    PER_OUTPUT_TOKEN: Histogram "lapwing_time_per_output_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],
+        "Time from the first content to the last over the output tokens after the first, each answer once; observer is proxy or server.";
+    INTER_TOKEN: Histogram "lapwing_inter_token_seconds" Some("seconds"), ["route", "model", "upstream"],
+        "Every gap between content chunks of streamed answers, as the proxy read them.";
+    BATCH_SIZE: Gauge "lapwing_batch_size" None, ["route", "model", "upstream"],
+        "Rows per execution of the model, a mean over the upstream's latest polled statistics when a request last ended; absent where none ended for 10 to 20 s.";
+    BATCH_PADDING: Gauge "lapwing_batch_padding_ratio" Some("ratio"), ["route", "model", "upstream"],
+        "Share of what the model executed that was padding, by the upstream's latest statistics.";
+    RUNNING: Gauge "lapwing_upstream_requests_running" None, ["route", "model", "upstream"],
+        "Requests that ran in the upstream by its latest polled statistics, likewise; the upstream's own count, not to be summed over series.";
+    WAITING: Gauge "lapwing_upstream_requests_waiting" None, ["route", "model", "upstream"],
+        "Requests that waited in the upstream, likewise.";
+    UPSTREAM_INFO: Gauge "lapwing_upstream_info" None, ["upstream", "server"],
+        "Always 1; the server that an upstream was recognised as runs as a label.";
+    SERIES: Gauge "lapwing_series" None, [],
+        "Series (route, model and upstream) told apart.";
+    SERIES_LIMIT: Gauge "lapwing_series_limit" None, [],
+        "How many series are told apart at most; what is more is counted under other.";
+    SERIES_OVERFLOWED: Counter "lapwing_series_overflowed" None, [],
+        "Requests counted under other because the limit of series was reached.";
+    BUILD_INFO: Gauge "lapwing_build_info" None, ["version"],
+        "Always 1; the version runs as a label.";
+    UPTIME: Gauge "lapwing_uptime_seconds" Some("seconds"), [],
+        "Time since the process started.";
+    PROCESS_START: Gauge "process_start_time_seconds" Some("seconds"), [],
+        "When the process started, in seconds since the Unix epoch.";
+    PROCESS_RSS: Gauge "process_resident_memory_bytes" Some("bytes"), [],
+        "Resident memory; absent where /proc cannot be read.";
+}
+
+/// The rows of [`Counter`] of one metric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowFamily {
+    /// The name without `_total`.
+    pub name: &'static str,
+    /// The kind.
+    pub kind: MetricKind,
+    /// What the rows share of their help texts.
+    pub help: String,
+    /// The rows.
+    pub rows: Vec<Counter>,
+}
+
+/// The families of [`Counter`]'s table, in its order.
+#[must_use]
+pub fn row_families() -> Vec<RowFamily> {
+    let mut families: Vec<RowFamily> = Vec::new();
+    for counter in Counter::ALL {
+        let row = counter.row();
+        if let Some(family) = families.iter_mut().find(|family| family.name == row.metric) {
+            family.help = shared(row.help);
+            family.rows.push(*counter);
+            continue;
+        }
+        let kind = match row.kind {
+            CounterKind::Counter => MetricKind::Counter,
+            CounterKind::Gauge => MetricKind::Gauge,
+        };
+        families.push(RowFamily { name: row.metric, kind, help: row.help.to_owned(), rows: vec![*counter] });
+    }
+    families
+}
+
+fn shared(help: &str) -> String {
+    format!("{}.", help.split(':').next().unwrap_or(help))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! One body that is being read, whatever its format: pieces go in, facts come out.
+
+use super::facts::ExchangeFacts;
+use super::media::Media;
+use super::plan::WatchedFields;
+use super::tag::{Tag, TagValue};
+use super::wire::{Frame, FrameReader, JsonItem, JsonReader, JsonValue, ProtoReader, ProtoValue, SsePiece, SseReader};
+
+/// A reader of one body.
+#[derive(Debug)]
+pub(super) enum BodyReader {
+    /// Nothing is read.
+    Off,
+    /// One document.
+    Json(JsonReader<Tag>),
+    /// One document of this many bytes, then tensors.
+    JsonBefore(JsonReader<Tag>, u64),
+    /// A document an event.
+    Events(SseReader, JsonReader<Tag>, Mark),
+    /// Documents one behind another.
+    Lines(JsonReader<Tag>),
+    /// A protobuf message each.
+    Grpc(FrameReader, ProtoReader<Tag>),
+}
+
+impl BodyReader {
+    /// A reader for a body of this format that watches `source`.
+    pub(super) fn new(source: &WatchedFields, media: Media) -> Self {
+        match (source, media) {
+            (WatchedFields::Json(paths), Media::Json) => Self::Json(JsonReader::new(paths.clone())),
+            (WatchedFields::Json(paths), Media::JsonBefore(bytes)) => Self::JsonBefore(JsonReader::new(paths.clone()), bytes),
+            (WatchedFields::Json(paths), Media::Events) => {
+                Self::Events(SseReader::new(), JsonReader::new(paths.clone()), Mark::default())
+            }
+            (WatchedFields::Json(paths), Media::Lines) => Self::Lines(JsonReader::new(paths.clone())),
+            (WatchedFields::Proto(fields), Media::Grpc) => Self::Grpc(FrameReader::new(), ProtoReader::new(fields.clone())),
+            _ => Self::Off,
+        }
+    }
+
+    /// Whether it reads anything.
+    pub(super) const fn is_on(&self) -> bool {
+        !matches!(self, Self::Off)
+    }
+
+    /// Whether the body may bring more than one document.
+    pub(super) const fn streams(&self) -> bool {
+        matches!(self, Self::Events(..) | Self::Lines(_) | Self::Grpc(..))
+    }
+
+    /// The next piece, read `at_ns` after the request's start.
+    pub(super) fn feed(&mut self, bytes: &[u8], at_ns: u64, facts: &mut ExchangeFacts) {
+        match self {
+            Self::Off => {}
+            Self::Json(json) => {
+                json.feed(bytes, &mut |tag, value| note_json(facts, tag, value));
+                if json.is_done() || json.is_broken() {
+                    facts.end_document(at_ns);
+                    *self = Self::Off;
+                }
+            }
+            Self::JsonBefore(json, left) => {
+                let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                json.feed(&bytes[..here], &mut |tag, value| note_json(facts, tag, value));
+                *left -= here as u64;
+                if *left == 0 {
+                    facts.end_document(at_ns);
+                    *self = Self::Off;
+                }
+            }
+            Self::Events(sse, json, mark) => sse.feed(bytes, &mut |piece| match piece {
+                SsePiece::Data(data) => {
+                    mark.feed(data);
+                    json.feed(data, &mut |tag, value| note_json(facts, tag, value));
+                }
+                SsePiece::End => {
+                    if mark.end() {
+                        facts.complete();
+                    }
+                    facts.end_document(at_ns);
+                    json.restart();
+                }
+                SsePiece::Name(_) => {}
+            }),
+            Self::Lines(json) => json.feed_many(bytes, &mut |item| match item {
+                JsonItem::Value(tag, value) => note_json(facts, tag, value),
+                JsonItem::End => facts.end_document(at_ns),
+            }),
+            Self::Grpc(frames, proto) => frames.feed(bytes, &mut |frame| match frame {
+                Frame::Begin { .. } => proto.restart(),
+                Frame::Piece(piece) => proto.feed(piece, &mut |tag, value| note_proto(facts, tag, value)),
+                Frame::End => facts.end_message(at_ns),
+                Frame::Compressed { .. } => {}
+            }),
+        }
+    }
+
+    /// No more bytes come; the last ones were read at `at_ns`.
+    pub(super) fn end(&mut self, at_ns: u64, facts: &mut ExchangeFacts) {
+        match self {
+            Self::Json(json) | Self::JsonBefore(json, _) | Self::Events(_, json, _) | Self::Lines(json) => {
+                json.end(&mut |tag, value| note_json(facts, tag, value));
+                facts.end_document(at_ns);
+            }
+            // what came of a message that was cut counts
+            Self::Grpc(..) => facts.end_message(at_ns),
+            Self::Off => {}
+        }
+        *self = Self::Off;
+    }
+}
+
+/// Looks for an event whose data is `[DONE]`, with which OpenAI's streams end: their clients leave when they have it, and
+/// do not wait for the body's end.
+#[derive(Debug, Default)]
+pub(super) struct Mark(usize);
+
+impl Mark {
+    const DONE: &[u8] = b"[DONE]";
+
+    fn feed(&mut self, data: &[u8]) {
+        let fits = Self::DONE.get(self.0..).is_some_and(|rest| rest.starts_with(data));
+        self.0 = if fits { self.0 + data.len() } else { usize::MAX }; // from there nothing fits any more
+    }
+
+    /// The event ended: whether it was the mark.
+    fn end(&mut self) -> bool {
+        std::mem::take(&mut self.0) == Self::DONE.len()
+    }
+}
+
+fn note_json(facts: &mut ExchangeFacts, tag: Tag, value: JsonValue<'_>) {
+    let seen = match value {
+        // what is null is not there
+        JsonValue::Null => return,
+        JsonValue::Bool(is_true) => TagValue::Bool(is_true),
+        JsonValue::Number(n) => TagValue::Number(n),
+        JsonValue::Numbers { len } => TagValue::Numbers(len),
+        JsonValue::Text { head, bytes } => TagValue::Text { head, bytes },
+        JsonValue::Array { len } => TagValue::List(len),
+        JsonValue::Object { .. } => TagValue::Group,
+    };
+    facts.note(tag, seen);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "beyond 2^53 it is no count, and not taken for one")]
+fn note_proto(facts: &mut ExchangeFacts, tag: Tag, value: ProtoValue<'_>) {
+    let seen = match value {
+        ProtoValue::Varint(n) | ProtoValue::Fixed64(n) => TagValue::Number(n as f64),
+        ProtoValue::Fixed32(bits) => TagValue::Number(f64::from(f32::from_bits(bits))),
+        ProtoValue::Double(n) => TagValue::Number(n),
+        ProtoValue::Text { head, bytes } => TagValue::Text { head, bytes },
+        ProtoValue::Message { .. } => TagValue::Group,
+    };
+    facts.note(tag, seen);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_event_that_is_the_mark_ends_a_stream() {
+        for (pieces, is_mark) in [
+            (&["[DONE]"][..], true),
+            (&["[DO", "", "NE]"], true),
+            (&["{\"a\":\"[DONE]\"}"], false),
+            (&["[DONE] "], false),
+            (&["[DONE]", "x"], false),
+            (&["[DON"], false),
+            (&[], false),
+        ] {
+            let mut mark = Mark::default();
+            for _ in 0..2 {
+                pieces.iter().for_each(|piece| mark.feed(piece.as_bytes()));
+                assert_eq!(mark.end(), is_mark, "{pieces:?}");
+            }
+        }
+    }
+}

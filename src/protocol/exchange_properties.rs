@@ -1,0 +1,83 @@
+//! What must hold of every `ExchangeReader` on any bytes, for the property tests and the fuzz targets alike: reading ends without a panic,
+//! and pieces give the same as the whole. Keeps what comes out, so it is for tests only.
+
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Method};
+
+use super::Protocols;
+use crate::ledger::{Ledger, Stamp, Unit};
+
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+const LINES: &str = "application/x-ndjson";
+const GRPC: &str = "application/grpc";
+
+/// Exchanges of every protocol: path, format of the request, format of the response.
+pub const EXCHANGES: &[(&str, &str, &str)] = &[
+    ("/v2/models/m/infer", JSON, JSON),
+    ("/inference.GRPCInferenceService/ModelInfer", GRPC, GRPC),
+    ("/inference.GRPCInferenceService/ModelStreamInfer", GRPC, GRPC),
+    ("/v2/models/m/generate_stream", JSON, EVENTS),
+    ("/v1/chat/completions", JSON, EVENTS),
+    ("/v1/chat/completions", JSON, JSON),
+    ("/v1/completions", JSON, EVENTS),
+    ("/v1/embeddings", JSON, JSON),
+    ("/v1/responses", JSON, EVENTS),
+    ("/embed", JSON, JSON),
+    ("/predict", JSON, JSON),
+    ("/rerank", JSON, JSON),
+    ("/similarity", JSON, JSON),
+    ("/tei.v1.Embed/EmbedStream", GRPC, GRPC),
+    ("/tei.v1.Predict/PredictPair", GRPC, GRPC),
+    ("/tei.v1.Rerank/Rerank", GRPC, GRPC),
+    ("/generate", JSON, EVENTS),
+    ("/", JSON, JSON),
+    ("/infill", JSON, EVENTS),
+    ("/embedding", JSON, JSON),
+    ("/api/generate", JSON, LINES),
+    ("/api/chat", JSON, LINES),
+    ("/api/embed", JSON, JSON),
+    ("/predictions/m", JSON, JSON),
+    ("/v1/models/m:predict", JSON, JSON),
+    ("/v1/models/m:classify", JSON, JSON),
+    ("/tensorflow.serving.PredictionService/Predict", GRPC, GRPC),
+];
+
+/// Whether an exchange of the protocol at `which` (taken modulo their number) is told the same whole, byte by byte, and in
+/// pieces of `length`.
+#[must_use]
+pub fn same_in_pieces(protocols: &Protocols, which: usize, request: &[u8], response: &[u8], length: usize) -> bool {
+    let exchange = EXCHANGES[which % EXCHANGES.len()];
+    let whole = told(protocols, exchange, request, response, usize::MAX);
+    [1, length.max(1)].into_iter().all(|length| told(protocols, exchange, request, response, length) == whole)
+}
+
+/// Everything that the ledger says of an exchange, as text.
+fn told(
+    protocols: &Protocols,
+    exchange: (&str, &'static str, &'static str),
+    request: &[u8],
+    response: &[u8],
+    length: usize,
+) -> String {
+    let (path, asked, answered) = exchange;
+    let head = |kind: &'static str| HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
+    let spoken = protocols.detect(&Method::POST, path);
+    let Some(mut reader) = protocols.open(&spoken, &head(asked)) else { return String::new() };
+    request.chunks(length).for_each(|piece| reader.request(piece));
+    reader.response_head(200, &head(answered));
+    response.chunks(length).for_each(|piece| reader.response(piece, 7));
+    let mut ledger = Ledger::open(Stamp::now(), 0);
+    (ledger.request_bytes, ledger.response_bytes) = (request.len() as u64, response.len() as u64);
+    let model = reader.close(&mut ledger).map(str::to_owned);
+    let work: Vec<_> = Unit::ALL.into_iter().map(|unit| ledger.work.get(unit)).collect();
+    format!("{model:?} {:?} {work:?} {:?} {:?}", ledger.server, ledger.generation, ledger.reports)
+}
+
+/// A fuzz target's bytes: which protocol, the length of pieces, how much of the rest is the request, request, response.
+#[must_use]
+pub fn fuzz(protocols: &Protocols, bytes: &[u8]) -> bool {
+    let [which, length, share, rest @ ..] = bytes else { return true };
+    let (request, response) = rest.split_at(rest.len() * usize::from(*share) / 255);
+    same_in_pieces(protocols, usize::from(*which), request, response, usize::from(*length) + 2)
+}

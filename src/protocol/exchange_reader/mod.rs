@@ -1,0 +1,253 @@
+//! Reads one exchange as its bytes pass, piece by piece, in constant memory: model, work, pace, and what the server
+//! reports in the body. It never holds bytes back, keeps none but short names (and a prompt, where a tokenizer is to count it),
+//! and never fails: what cannot be read is not known.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::{HeaderMap, Method};
+
+use super::body_reader::BodyReader;
+use super::config::{Config, Flops, Side};
+use super::detect::{Family, detect, detect_grpc};
+use super::facts::ExchangeFacts;
+use super::families::custom::Rule;
+use super::families::spec;
+use super::media::Media;
+use super::plan::{ReadPlan, WatchedFields};
+use super::tokens::Keep;
+use crate::ledger::{Basis, Ledger, PromptBody, Unit};
+
+/// How traffic is read: built once from the configuration, shared by all requests.
+#[derive(Clone, Debug)]
+pub struct Protocols(Arc<Tables>);
+
+#[derive(Debug)]
+struct Tables {
+    read_bodies: bool,
+    /// By [`Family`].
+    plans: Vec<ReadPlan>,
+    rules: Vec<Rule>,
+    flops: BTreeMap<String, Flops>,
+    keep: Option<Keep>,
+}
+
+impl Default for Protocols {
+    fn default() -> Self {
+        Self::new(&Config::default())
+    }
+}
+
+impl Protocols {
+    /// Compiles what is watched. The configuration was checked.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self(Arc::new(Tables {
+            read_bodies: config.read_bodies,
+            plans: Family::ALL.iter().map(|family| ReadPlan::new(spec(*family))).collect(),
+            rules: config.custom.iter().map(Rule::new).collect(),
+            flops: config.flops.clone(),
+            keep: Keep::new(config),
+        }))
+    }
+
+    /// What requests to this path speak. `path` has no query.
+    #[must_use]
+    pub fn detect(&self, method: &Method, path: &str) -> DetectedProtocol {
+        let nothing = DetectedProtocol { plain: None, grpc: None, model: None };
+        if !self.0.read_bodies {
+            return nothing;
+        }
+        if let Some(rule) = self.0.rules.iter().position(|rule| rule.fits(method, path)) {
+            let rule = Some(Protocol::Custom(rule));
+            return DetectedProtocol { plain: rule, grpc: rule, model: None };
+        }
+        if method != Method::POST {
+            return nothing;
+        }
+        let (plain, model) = detect(path).unzip();
+        let grpc = detect_grpc(path).map(Protocol::Known);
+        DetectedProtocol { plain: plain.map(Protocol::Known), grpc, model: model.flatten().map(Into::into) }
+    }
+
+    /// A reader for a request to such a path, with this head; `None` where there is nothing to read in its bodies.
+    #[must_use]
+    pub fn open(&self, spoken: &DetectedProtocol, headers: &HeaderMap) -> Option<ExchangeReader> {
+        if spoken.is_nothing() {
+            return None;
+        }
+        let media = Media::of(headers);
+        let protocol = if media == Media::Grpc { spoken.grpc } else { spoken.plain }?;
+        let plan = self.0.plan(protocol);
+        let mut facts = ExchangeFacts::default();
+        if let Some(model) = spoken.model.as_ref().filter(|_| media != Media::Grpc) {
+            facts.name_model(model.as_bytes());
+        }
+        if let Some(rule) = self.0.rule(protocol) {
+            rule.head(Side::Request, headers, &mut facts);
+        }
+        let request = BodyReader::new(&plan.request, media);
+        let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
+        let tables = Arc::clone(&self.0);
+        Some(ExchangeReader(Box::new(Inner { protocol, request, response: BodyReader::Off, facts, kept, at_ns: 0, tables })))
+    }
+}
+
+impl Tables {
+    fn plan(&self, protocol: Protocol) -> &ReadPlan {
+        match protocol {
+            Protocol::Known(family) => &self.plans[family as usize],
+            Protocol::Custom(at) => &self.rules[at].plan,
+        }
+    }
+
+    fn rule(&self, protocol: Protocol) -> Option<&Rule> {
+        if let Protocol::Custom(at) = protocol { self.rules.get(at) } else { None }
+    }
+
+    fn flops(&self, model: Option<&str>) -> Option<&Flops> {
+        model.and_then(|model| self.flops.get(model)).or_else(|| self.flops.get("*"))
+    }
+}
+
+/// What is spoken.
+#[derive(Clone, Copy, Debug)]
+enum Protocol {
+    /// One that is known here.
+    Known(Family),
+    /// The rule at this place in the configuration.
+    Custom(usize),
+}
+
+impl Protocol {
+    /// The place in lists of what is known and then of the rules.
+    const fn place(self) -> usize {
+        match self {
+            Self::Known(family) => family as usize,
+            Self::Custom(at) => Family::ALL.len() + at,
+        }
+    }
+}
+
+/// What a path speaks: the same for every request to it.
+#[derive(Clone, Debug)]
+pub struct DetectedProtocol {
+    plain: Option<Protocol>,
+    /// What it speaks where the body is one of gRPC.
+    grpc: Option<Protocol>,
+    /// The model that the path names.
+    model: Option<Box<str>>,
+}
+
+impl DetectedProtocol {
+    const fn is_nothing(&self) -> bool {
+        self.plain.is_none() && self.grpc.is_none()
+    }
+}
+
+/// One exchange that is being read.
+#[derive(Debug)]
+pub struct ExchangeReader(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    tables: Arc<Tables>,
+    protocol: Protocol,
+    request: BodyReader,
+    response: BodyReader,
+    facts: ExchangeFacts,
+    /// The request's body, as long as its tokens may have to be counted.
+    kept: Option<PromptBody>,
+    /// When the last piece of the response was read.
+    at_ns: u64,
+}
+
+impl ExchangeReader {
+    /// The next piece of the request's body.
+    pub fn request(&mut self, bytes: &[u8]) {
+        let this = &mut *self.0;
+        if this.kept.as_mut().is_some_and(|kept| !kept.push(bytes)) {
+            this.kept = None;
+        }
+        this.facts.read(Side::Request);
+        this.request.feed(bytes, 0, &mut this.facts);
+    }
+
+    /// The response's head. An error's body is not read.
+    pub fn response_head(&mut self, status: u16, headers: &HeaderMap) {
+        let this = &mut *self.0;
+        this.response = BodyReader::Off;
+        if !(200..300).contains(&status) {
+            this.kept = None; // what was refused was not read by the model
+            return;
+        }
+        if let Some(rule) = this.tables.rule(this.protocol) {
+            rule.head(Side::Response, headers, &mut this.facts);
+        }
+        let plan = this.tables.plan(this.protocol);
+        if !matches!(plan.response, WatchedFields::Nothing) {
+            this.response = BodyReader::new(&plan.response, Media::of(headers));
+            if this.response.streams() {
+                this.facts.streams();
+            }
+        }
+    }
+
+    /// The next piece of the response's body, read `at_ns` after the request's start.
+    pub fn response(&mut self, bytes: &[u8], at_ns: u64) {
+        let this = &mut *self.0;
+        this.at_ns = at_ns;
+        this.facts.read(Side::Response);
+        this.response.feed(bytes, at_ns, &mut this.facts);
+    }
+
+    /// Whether the request's body is wanted, from here on.
+    #[must_use]
+    pub fn wants_request(&self) -> bool {
+        self.0.request.is_on() || self.0.kept.is_some()
+    }
+
+    /// Whether the response's body is wanted, from here on: not before its head came.
+    #[must_use]
+    pub fn wants_response(&self) -> bool {
+        self.0.response.is_on()
+    }
+
+    /// Whether the answer said that it is whole: nothing that a client waits for comes any more.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.0.facts.is_complete()
+    }
+
+    /// Writes what was read into the ledger, which knows the bodies' lengths: work, generation, server, and reports of the
+    /// body. Gives the model's name, where head or bodies name one.
+    pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {
+        let this = &mut *self.0;
+        this.facts.read(Side::Request);
+        this.request.end(0, &mut this.facts);
+        this.facts.read(Side::Response);
+        this.response.end(this.at_ns, &mut this.facts);
+        let plan = this.tables.plan(this.protocol);
+        if let Some(rule) = this.tables.rule(this.protocol) {
+            rule.lengths(ledger.request_bytes, ledger.response_bytes, &mut this.facts);
+        }
+        if plan.row_each && !this.facts.has_rows() {
+            this.facts.add_rows(1);
+        }
+        if ledger.request_bytes > 0 {
+            this.facts.set(Unit::Byte, ledger.request_bytes, Basis::Counted);
+        }
+        let flops = this.tables.flops(this.facts.model());
+        this.facts.write(plan.primary, ledger, flops);
+        if let Some(keep) = &this.tables.keep
+            && let Some(kept) = this.kept.take()
+            && matches!(ledger.work.get(Unit::InputToken), Some((_, Basis::Estimated)))
+        {
+            ledger.prompt = keep.prompt(kept, this.protocol.place(), this.facts.model()).map(Arc::new);
+        }
+        this.facts.model()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Input tokens by a model's own `tokenizer.json`, where no server tells them. Runs behind the request path, on bodies that
+//! were kept for it; slow by nature (some megabytes a second), so its caller decides when there is time for it.
+
+mod keep;
+mod model;
+mod texts;
+
+use std::fmt;
+
+pub(super) use keep::Keep;
+use model::Model;
+pub use model::ModelError;
+use serde_json::Value;
+use texts::Texts;
+
+use super::config::{Config, Flops};
+use crate::ledger::{Basis, Prompt, Unit, Work};
+
+/// A tokenizer of the configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("protocol.tokenizers.{model}: {file}: {cause}")]
+pub struct TokenizerError {
+    /// The model, or `*`.
+    pub model: String,
+    /// The file.
+    pub file: String,
+    /// What is wrong with it.
+    pub cause: ModelError,
+}
+
+/// Every tokenizer of the configuration.
+pub struct Tokenizers {
+    models: Vec<Model>,
+    texts: Vec<Option<Texts>>,
+    costs: Vec<Flops>,
+}
+
+impl fmt::Debug for Tokenizers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // a tokenizer holds its whole vocabulary
+        f.debug_struct("Tokenizers").field("models", &self.models.len()).finish_non_exhaustive()
+    }
+}
+
+impl Tokenizers {
+    /// Reads every file.
+    ///
+    /// # Errors
+    ///
+    /// The first file that cannot be read, or is no tokenizer.
+    pub fn load(config: &Config) -> Result<Self, TokenizerError> {
+        let load = |(model, file): (&String, &std::path::PathBuf)| {
+            Model::load(file).map_err(|cause| TokenizerError { model: model.clone(), file: file.display().to_string(), cause })
+        };
+        Ok(Self {
+            models: config.tokenizers.iter().map(load).collect::<Result<_, _>>()?,
+            texts: keep::texts(config).collect(),
+            costs: config.flops.values().copied().collect(),
+        })
+    }
+
+    /// How many tokens the model reads; `None` where the body is no JSON, holds no texts, or cannot be tokenized.
+    #[must_use]
+    pub fn count(&self, prompt: &Prompt) -> Option<u64> {
+        let model = self.models.get(usize::from(prompt.tokenizer))?;
+        let texts = self.texts.get(usize::from(prompt.texts))?.as_ref()?;
+        let document: Value = serde_json::from_slice(prompt.body.bytes()).ok()?;
+        let found = texts.find(&document);
+        if found.inputs.is_empty() {
+            return None;
+        }
+        let count = |sum: u64, input| Some(sum.saturating_add(model.count(input, texts.whole)?));
+        found.inputs.into_iter().try_fold(found.ids, count)
+    }
+
+    /// Counts the prompt's tokens into `work`, and FLOPs anew where they depend on them. False where they cannot be counted;
+    /// then nothing changes.
+    pub fn complete(&self, prompt: &Prompt, work: &mut Work) -> bool {
+        let Some(tokens) = self.count(prompt) else { return false };
+        work.set(Unit::InputToken, tokens, Basis::Counted);
+        let cost = prompt.cost.and_then(|at| self.costs.get(usize::from(at)));
+        if let Some((flops, basis)) = cost.and_then(|cost| cost.of(work)) {
+            work.set(Unit::Flop, flops, basis);
+        }
+        true
+    }
+}
+
+/// What is wrong with a tokenizer's file, if anything.
+pub(super) fn check(file: &std::path::Path) -> Option<ModelError> {
+    Model::load(file).err()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! Every script of the repository explains itself when asked by `--help`, and does nothing else then: no file is written, and
+//! nothing is needed that is not in Python's standard library.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::Path;
+use std::process::Command;
+
+/// The tracked files that can be run: those with an interpreter's line, and Python files with a main part.
+fn scripts(root: &Path) -> Vec<String> {
+    let Ok(listed) = Command::new("git").arg("-C").arg(root).args(["ls-files", "-z"]).output() else { return Vec::new() };
+    let is_script = |name: &str| {
+        let Ok(text) = std::fs::read_to_string(root.join(name)) else { return false };
+        text.starts_with("#!") && !text.starts_with("#![") || name.ends_with(".py") && text.contains("\nif __name__ == ")
+    };
+    let names = String::from_utf8(listed.stdout).unwrap();
+    names.split('\0').filter(|name| !name.is_empty() && is_script(name)).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_script_answers_help_and_does_nothing_else() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("there is no python3: the scripts are not asked");
+        return;
+    }
+    let mut faults = Vec::new();
+    for script in scripts(root) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = root.join(&script);
+        let mut command = if script.ends_with(".py") { Command::new("python3") } else { Command::new("bash") };
+        if script.ends_with(".py") {
+            command.args(["-S", "-B"]); // without what is installed, and without writing bytecode
+        }
+        let asked = command.arg(&path).arg("--help").current_dir(folder.path()).env("TMPDIR", folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&asked.stdout);
+        if !asked.status.success() || !said.to_lowercase().contains("usage: ") {
+            let error = String::from_utf8_lossy(&asked.stderr);
+            faults.push(format!("{script} --help: {}, says {said:?} {error:?}", asked.status));
+        }
+        for written in std::fs::read_dir(folder.path()).unwrap() {
+            faults.push(format!("{script} --help wrote {}", written.unwrap().file_name().display()));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
