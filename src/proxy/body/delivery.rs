@@ -12,7 +12,7 @@ use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::capture::{AttachedCaptures, CaptureWriter};
+use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
 use super::chunk::TrackedChunk;
 use super::rewrite::ResponseRewrite;
 use super::upstream::{Drive, UpstreamBody};
@@ -97,10 +97,12 @@ impl ResponseBody {
         }
     }
 
-    /// Copies to `writer` what the client is given.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a mirror and a cache will use it; a test has both"))]
-    pub(crate) fn capture(&mut self, writer: CaptureWriter) {
+    /// Copies within `budget` what the client is given.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a mirror and a cache will use it; a test has a mirror"))]
+    pub(crate) fn capture(&mut self, budget: &Arc<CaptureBudget>) -> Capture {
+        let (writer, copy) = capture(budget);
         self.captures.attach(writer);
+        copy
     }
 
     /// Gives the client what `rewrite` leaves of the body.

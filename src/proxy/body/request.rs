@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::capture::{AttachedCaptures, CaptureWriter};
+use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
 use super::continue_gate::ContinueGate;
 use crate::proxy::connection::LazyDeadline;
 use crate::proxy::error::Error;
@@ -92,10 +92,16 @@ impl RequestBody {
         self.ahead = Some(Box::new(Ahead { frames, is_sized, captured: self.captures.len() }));
     }
 
-    /// Copies from here on what passes to `writer`: the body as it stands in the request at this layer.
+    /// Copies the body within `budget` while it passes: as it stands in the request at the layer that calls this.
     #[cfg_attr(not(test), expect(dead_code, reason = "a mirror will use it; a test has one"))]
-    pub(crate) fn capture(&mut self, mut writer: CaptureWriter) {
-        if self.is_end_stream() { writer.finish() } else { self.captures.attach(writer) }
+    pub(crate) fn capture(&mut self, budget: &Arc<CaptureBudget>) -> Capture {
+        let (mut writer, copy) = capture(budget);
+        if self.is_end_stream() {
+            writer.finish()
+        } else {
+            self.captures.attach(writer)
+        }
+        copy
     }
 
     /// The client's body was read to its end.

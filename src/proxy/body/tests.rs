@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
-use super::capture::{CaptureBudget, CaptureLimits, CaptureWriter, CapturedBody, Incomplete, capture};
+use super::capture::{Capture, CaptureBudget, CaptureLimits, CapturedBody, Incomplete};
 use super::*;
 use crate::ledger::Stamp;
 use crate::proxy::exchange::{ExchangeGuard, TrackedRequest, fixtures};
@@ -174,20 +174,20 @@ async fn response(sent: &Sent) -> (Incoming, Connection, DuplexStream) {
     let (mut send, connection) = hyper::client::conn::http1::handshake(TokioIo::new(near)).await.unwrap();
     let mut connection: Connection = Box::pin(connection);
     let mut answer = pin!(send.send_request(Request::new(Empty::<Bytes>::new())));
-    far.write_all(format!("HTTP/1.1 200 OK\r\n{}\r\n\r\n", sent.framing()).as_bytes()).await.unwrap();
-    let response = poll_fn(|cx| {
+    let mut poll = |cx: &mut Context<'_>| {
         let _ = connection.as_mut().poll(cx);
         answer.as_mut().poll(cx)
-    });
-    (response.await.unwrap().into_body(), connection, far)
+    };
+    poll_fn(|cx| Poll::Ready(assert!(poll(cx).is_pending(), "the request is only written"))).await;
+    far.write_all(format!("HTTP/1.1 200 OK\r\n{}\r\n\r\n", sent.framing()).as_bytes()).await.unwrap();
+    let response = poll_fn(poll).await;
+    (response.unwrap().into_body(), connection, far)
 }
 
-async fn response_steps(sent: &Sent, writer: Option<CaptureWriter>) -> Vec<Step> {
+async fn response_steps(sent: &Sent, budget: Option<&Arc<CaptureBudget>>) -> (Vec<Step>, Option<Capture>) {
     let (incoming, connection, mut far) = response(sent).await;
     let mut body = ResponseBody::upstream(incoming, Some(Box::new(Driven(connection, false))), Stamp::now());
-    if let Some(writer) = writer {
-        body.capture(writer);
-    }
+    let copy = budget.map(|budget| body.capture(budget));
     let mut body = body.guarded(ExchangeGuard(fixtures::in_flight()), false);
     let mut seen = Vec::new();
     for portion in sent.portions() {
@@ -200,7 +200,7 @@ async fn response_steps(sent: &Sent, writer: Option<CaptureWriter>) -> Vec<Step>
     if !(sent.is_dropped_early && body.is_end_stream()) {
         steps(&mut body, &mut seen).await;
     }
-    seen
+    (seen, copy)
 }
 
 /// The client's request, its body not sent yet.
@@ -221,12 +221,10 @@ async fn request(sent: &Sent) -> (Incoming, Connection, DuplexStream) {
     (incoming.await.unwrap(), connection, far)
 }
 
-async fn request_steps(sent: &Sent, writer: Option<CaptureWriter>) -> Vec<Step> {
+async fn request_steps(sent: &Sent, budget: Option<&Arc<CaptureBudget>>) -> (Vec<Step>, Option<Capture>) {
     let (incoming, mut connection, mut far) = request(sent).await;
     let mut body = RequestBody::new(incoming, fixtures::in_flight());
-    if let Some(writer) = writer {
-        body.capture(writer);
-    }
+    let copy = budget.map(|budget| body.capture(budget));
     let (mut seen, mut is_over) = (Vec::new(), false);
     let portions = sent.portions();
     for at in 0..=portions.len() {
@@ -247,7 +245,7 @@ async fn request_steps(sent: &Sent, writer: Option<CaptureWriter>) -> Vec<Step> 
             break;
         }
     }
-    seen
+    (seen, copy)
 }
 
 fn run<T>(test: impl Future<Output = T>) -> T {
@@ -258,18 +256,16 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 proptest! {
     #[test]
     fn a_captured_response_passes_as_any_other(sent in any_sent()) {
-        let (writer, copy) = capture(&budget());
-        let (plain, captured) = run(async { (response_steps(&sent, None).await, response_steps(&sent, Some(writer)).await) });
-        prop_assert_eq!(plain, captured);
-        sent.assert_captured(copy.now_or_never().unwrap())?;
+        let (plain, captured) = run(async { (response_steps(&sent, None).await, response_steps(&sent, Some(&budget())).await) });
+        prop_assert_eq!(plain.0, captured.0);
+        sent.assert_captured(captured.1.unwrap().now_or_never().unwrap())?;
     }
 
     #[test]
     fn a_captured_request_passes_as_any_other(sent in any_sent()) {
-        let (writer, copy) = capture(&budget());
-        let (plain, captured) = run(async { (request_steps(&sent, None).await, request_steps(&sent, Some(writer)).await) });
-        prop_assert_eq!(plain, captured);
-        sent.assert_captured(copy.now_or_never().unwrap())?;
+        let (plain, captured) = run(async { (request_steps(&sent, None).await, request_steps(&sent, Some(&budget())).await) });
+        prop_assert_eq!(plain.0, captured.0);
+        sent.assert_captured(captured.1.unwrap().now_or_never().unwrap())?;
     }
 }
 
@@ -289,8 +285,7 @@ fn a_layer_captures_the_body_as_it_stands_there() {
         let in_flight = fixtures::in_flight();
         let request = Request::new(RequestBody::new(incoming, in_flight.clone()));
         let mut tracked = TrackedRequest { request, in_flight };
-        let (above, copy_above) = capture(&budget());
-        tracked.request.body_mut().capture(above);
+        let above = tracked.request.body_mut().capture(&budget());
         let mut collecting = pin!(collect(tracked, 1 << 20));
         let collected = poll_fn(|cx| {
             let _ = connection.as_mut().poll(cx);
@@ -300,11 +295,10 @@ fn a_layer_captures_the_body_as_it_stands_there() {
         assert_eq!(collected.body().unwrap(), "the client's");
         collected.replace_body(Bytes::from_static(b"another"));
         let mut tracked = collected.into_request();
-        let (below, copy_below) = capture(&budget());
-        tracked.request.body_mut().capture(below);
+        let below = tracked.request.body_mut().capture(&budget());
         let passed = tracked.request.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(passed, "another");
-        assert_eq!(copy_above.await.unwrap().pieces().concat(), b"the client's");
-        assert_eq!(copy_below.await.unwrap().pieces().concat(), b"another");
+        assert_eq!(above.await.unwrap().pieces().concat(), b"the client's");
+        assert_eq!(below.await.unwrap().pieces().concat(), b"another");
     });
 }

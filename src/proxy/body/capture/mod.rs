@@ -1,8 +1,8 @@
 //! Bounded copies of bodies, for whoever looks at them later: a mirror, a cache. A capture never delays its original.
 //!
-//! A [`CaptureWriter`] is attached to a request's or a response's body ([`RequestBody::capture`], [`ResponseBody::capture`])
-//! and is given every frame just before the frame goes on. [`Capture`] is the other end: a future of the [`CapturedBody`], or
-//! of the reason why it is [`Incomplete`].
+//! [`RequestBody::capture`] and [`ResponseBody::capture`] attach a [`CaptureWriter`] to a body; it is given every frame just
+//! before the frame goes on. They return the other end, a [`Capture`]: a future of the [`CapturedBody`], or of the reason why
+//! there is none ([`Incomplete`]).
 //!
 //! # Memory
 //!
@@ -25,5 +25,5 @@ mod tests;
 
 pub(super) use attached::AttachedCaptures;
 pub(crate) use budget::{CaptureBudget, CaptureLimits};
-pub(crate) use captured::CapturedBody;
+pub(crate) use captured::{CapturedBody, ReplayBody};
 pub(crate) use writer::{Capture, CaptureWriter, Incomplete, capture, capture_whole};
