@@ -13,6 +13,8 @@
 //!
 //! ARCHITECTURE.md has the picture and the reasons.
 
+#![forbid(unsafe_code)]
+
 pub mod app;
 pub mod attribution;
 pub mod config;

@@ -1,5 +1,7 @@
 //! The `lapwing` command.
 
+#![forbid(unsafe_code)]
+
 /// Requests allocate little, but often, and on every thread: mimalloc makes that cheap and gives memory back.
 #[cfg(feature = "mimalloc")]
 #[global_allocator]

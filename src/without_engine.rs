@@ -12,7 +12,7 @@ use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::export::HostedModel;
-use crate::settings::{Bind, Checks, Period};
+use crate::settings::{Bind, Checks, Period, Section};
 
 const REASON: &str = "this build was made without the feature `engine`";
 /// The exit code of a command that cannot be carried out as it was written (`EX_USAGE`).
@@ -34,9 +34,11 @@ impl Config {
     pub const fn address(&self) -> Option<Bind> {
         None
     }
+}
 
+impl Section for Config {
     /// Finds nothing to report: reading the section has refused every key.
-    pub const fn check(&self, _: &mut Checks) {}
+    fn check(&self, _: &mut Checks) {}
 }
 
 impl<'de> Deserialize<'de> for Config {

@@ -8,7 +8,8 @@ use std::cell::Cell;
 use std::error::Error;
 use std::path::PathBuf;
 
-use lapwing_engine::cpu::{Batch, Executor, Input, Options, Precision, State};
+use lapwing_engine::cpu::{Executor, Options, State};
+use lapwing_engine::exec::{Batch, CpuPrecision, Input};
 use lapwing_engine::fuse::fuse;
 use lapwing_engine::lower::lower;
 use lapwing_engine::onnx::Graph;
@@ -39,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// What a fixture's plan is given: ids and masks of ones, rows of halves.
-fn allocations(fixture: &str, precision: Precision, lengths: &[usize]) -> Result<Vec<usize>, Box<dyn Error>> {
+fn allocations(fixture: &str, precision: CpuPrecision, lengths: &[usize]) -> Result<Vec<usize>, Box<dyn Error>> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans");
     let graph = Graph::read(&folder.join(format!("{fixture}.onnx")))?;
     let mut plan = lower(&graph.typed)?;
@@ -70,7 +71,7 @@ fn allocations(fixture: &str, precision: Precision, lengths: &[usize]) -> Result
 
 #[test]
 fn a_run_allocates_nothing_but_the_first() {
-    for precision in [Precision::Fp32, Precision::Int8(Vec::new())] {
+    for precision in [CpuPrecision::Fp32, CpuPrecision::Int8(Vec::new())] {
         // an encoder, and a network of dense layers
         for (fixture, lengths) in [("0001", &[3, 1, 9][..]), ("0003", &[1, 1, 1, 1, 1])] {
             let counts = allocations(fixture, precision.clone(), lengths).unwrap();

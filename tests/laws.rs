@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lapwing::attribution::{Aggregator, Expect, IncomingSpan, Join, SpanKind, merge, rendered};
+use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings, SpanExpectation, SpanKind, merge, waterfall_bars};
 use lapwing::ledger::{
     Exchange, Ledger, ObservedEvent, Report, ReportPlace, Source, SpanId, Stage, Stamp, TraceId, TracedSpan, UpstreamWindow,
 };
@@ -74,7 +74,8 @@ fn any_spans() -> impl Strategy<Value = Vec<IncomingSpan>> {
 /// The exchange that comes of a ledger and spans, some of which come before it; and the counters.
 fn exchange(ledger: Ledger, mut spans: Vec<IncomingSpan>, early: usize) -> (Exchange, Arc<Counters>) {
     let counters = Arc::new(Counters::default());
-    let mut aggregator = Aggregator::new(Join { expect: Expect::Always, ..Join::default() }, counters.clone());
+    let mut aggregator =
+        Aggregator::new(JoinSettings { expect: SpanExpectation::Always, ..JoinSettings::default() }, counters.clone());
     let mut out = Vec::new();
     let late = spans.split_off(early.min(spans.len()));
     aggregator.spans(spans, start(), &mut |e| out.push(e));
@@ -132,7 +133,7 @@ proptest! {
     #[test]
     fn what_is_rendered_lies_in_the_request_and_covers_what_is_owned(l in any_ledger(), spans in any_spans()) {
         let (e, _) = exchange(l, spans, 0);
-        let bars = rendered(&e);
+        let bars = waterfall_bars(&e);
         for bar in &bars {
             prop_assert!(bar.start_ns <= bar.end_ns && bar.end_ns <= e.ledger.total_ns);
             prop_assert!(!bar.name.is_empty());

@@ -82,7 +82,7 @@ fn the_configuration_in_the_documentation_is_sound() {
     let File { attribution } = serde_saphyr::from_str(block).unwrap();
     assert_eq!((attribution.server_timing.len(), attribution.spans.len()), (2, 3));
     let mut checks = lapwing::settings::Checks::default();
-    attribution.check(&mut checks);
+    lapwing::settings::Section::check(&attribution, &mut checks);
     let faults = checks.into_faults();
     assert!(faults.is_empty(), "{faults:?}");
 }

@@ -11,7 +11,8 @@ use lapwing::attribution::{Rules, adapters};
 use lapwing::ledger::{Ledger, Outcome, TraceMark};
 use lapwing::metrics::{Counters, Labels};
 use lapwing::protocol::Protocols;
-use lapwing::proxy::{self, Config, Parts, Profiler, Target, TraceSampling, Tracing};
+use lapwing::proxy::{self, Config, ConnectionSettings, Parts, Profiler, Target, TraceSampling, Tracing};
+use lapwing::settings::ConfigHandle;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -34,13 +35,13 @@ fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Fut
         Arc::new(Protocols::default()),
         adapters::reader(Arc::new(Rules::default()), counters.clone()),
     );
-    let parts = Parts {
+    let settings = ConnectionSettings {
         config: Config::default(),
-        target: Target::Tcp(upstream.to_string()),
+        respond_server_timing: false,
         tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), forced: Arc::new(|_| ()) },
         observer: Arc::new(observer),
-        counters,
     };
+    let parts = Parts { settings: ConfigHandle::fixed(settings), target: Target::Tcp(upstream.to_string()), counters };
     let serving = async move { proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };
     (address, queue, serving)
 }

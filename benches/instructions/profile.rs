@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use lapwing::attribution::otlp::{Inbox, serve_http};
-use lapwing::attribution::{self, Aggregator, Expect, IncomingSpan, Join, Rules};
+use lapwing::attribution::{self, Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation};
 use lapwing::ledger::{
-    Basis, Event, Exchange, Ledger, Outcome, Place, Report, SeriesKey, SpanId, Stage, Stamp, TraceId, TracedSpan, Unit, Window,
+    Basis, Exchange, Ledger, ObservedEvent, Outcome, Report, ReportPlace, SeriesKey, SpanId, Stage, Stamp, TraceId, TracedSpan,
+    Unit, UpstreamWindow,
 };
 use lapwing::metrics::{Config, Counters, Labels, Registry};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -33,16 +34,16 @@ fn ledger(series: SeriesKey, n: u64) -> Ledger {
     let mut ledger = Ledger::open(started, WALL_UNIX_NS);
     let total_ns = 9_000 * US + n % 97 * 20 * US;
     let at = |us: u64| started.plus(us * US);
-    ledger.observe(Stage::Ingress, Event::Request, at(0), at(40));
-    ledger.observe(Stage::Validation, Event::Admit, at(40), at(43));
-    ledger.observe(Stage::Unattributed, Event::Send, at(43), at(58));
+    ledger.observe(Stage::Ingress, ObservedEvent::Request, at(0), at(40));
+    ledger.observe(Stage::Validation, ObservedEvent::Admit, at(40), at(43));
+    ledger.observe(Stage::Unattributed, ObservedEvent::Send, at(43), at(58));
     for (stage, us) in
         [(Stage::Hydration, 700), (Stage::Preprocessing, 400), (Stage::Forward, 6_000), (Stage::Postprocessing, 300)]
     {
-        ledger.report(Report::of(stage, us * US, Place::Head));
+        ledger.report(Report::of(stage, us * US, ReportPlace::Head));
     }
-    ledger.window = Some(Window { start_ns: 58 * US, head_ns: total_ns - 30 * US, end_ns: total_ns - 30 * US });
-    ledger.observe(Stage::Egress, Event::Response, started.plus(total_ns - 30 * US), started.plus(total_ns));
+    ledger.window = Some(UpstreamWindow { start_ns: 58 * US, head_ns: total_ns - 30 * US, end_ns: total_ns - 30 * US });
+    ledger.observe(Stage::Egress, ObservedEvent::Response, started.plus(total_ns - 30 * US), started.plus(total_ns));
     ledger.work.primary = Some(Unit::Row);
     ledger.work.set(Unit::Row, 8, Basis::Counted);
     ledger.work.set(Unit::Element, 512, Basis::Counted);
@@ -85,7 +86,7 @@ pub(crate) fn record(_: bool) -> Repeat {
 }
 
 fn join() -> Aggregator {
-    Aggregator::new(Join { expect: Expect::Always, ..Join::default() }, Arc::new(Counters::default()))
+    Aggregator::new(JoinSettings { expect: SpanExpectation::Always, ..JoinSettings::default() }, Arc::new(Counters::default()))
 }
 
 /// Eight spans of the ledger's request, as an exporter sends them.

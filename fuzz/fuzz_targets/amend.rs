@@ -3,18 +3,18 @@
 
 use lapwing::protocol::amend::{UsageRemover, UsageStyle, UsageStyleDetector, AmendOptions, amend_request, without_meta_info};
 
-fn pieces(bytes: &[u8], length: usize, habit: UsageStyle) -> Vec<u8> {
-    let (mut cutter, mut passed, mut failed) = (UsageRemover::new(habit), Vec::new(), false);
+fn pieces(bytes: &[u8], length: usize, style: UsageStyle) -> Vec<u8> {
+    let (mut remover, mut passed, mut failed) = (UsageRemover::new(style), Vec::new(), false);
     for piece in bytes.chunks(length) {
         if failed {
             passed.extend_from_slice(piece);
             continue;
         }
-        let (bytes, fault) = cutter.push(piece);
+        let (bytes, fault) = remover.push(piece);
         passed.extend_from_slice(&bytes);
         failed = fault.is_some();
     }
-    passed.extend_from_slice(&cutter.end());
+    passed.extend_from_slice(&remover.end());
     passed
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::attribution::{Aggregator, IncomingSpan, Join, Statistics, merge_polled};
+use crate::attribution::{Aggregator, IncomingSpan, JoinSettings, Statistics, merge_polled};
 use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use crate::metrics::{Counter, Counters, Registry};
 use crate::protocol::Tokenizers;
@@ -45,7 +45,7 @@ pub(super) struct Aggregation {
 impl Aggregation {
     /// Statistics older than `max_age_ns` are not used.
     pub(super) fn new(
-        join: Join,
+        join: JoinSettings,
         queue: Arc<ArrayQueue<Ledger>>,
         registry: Arc<Mutex<Registry>>,
         counters: Arc<Counters>,

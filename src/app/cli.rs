@@ -177,9 +177,7 @@ impl Settings {
         let flag = |(path, text): (&str, Option<String>)| {
             text.map(|text| Flag { path: path.to_owned(), name: format!("--{}", path.replace('_', "-")), text })
         };
-        let named = || env.iter().find(|(name, file)| name == "LAPWING_CONFIG" && !file.is_empty()).map(|(_, file)| file.into());
-        let file = self.config.or_else(named);
-        Sources { file, flags: given.into_iter().filter_map(flag).collect(), env }
+        Sources::new(self.config, env, given.into_iter().filter_map(flag).collect())
     }
 }
 

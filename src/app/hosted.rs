@@ -10,14 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::export::{HostedFallback, HostedModel};
 use crate::net;
-use crate::serving::config::{Config, Device, Executor, Wanted};
+use crate::serving::config::{Config, Wanted};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
 use crate::settings::Period;
-#[cfg(feature = "cuda")]
-use lapwing_engine::gpu::Wish;
-use lapwing_engine::model::{By, Model, Options};
+use lapwing_engine::exec::{Fallback, FallbackCause, Placement};
+use lapwing_engine::gpu::DeviceRequest;
+use lapwing_engine::model::{Model, ModelOptions};
 use lapwing_engine::served::Served;
-use lapwing_engine::service::{Fallback, Reason, Servable, Standing};
+use lapwing_engine::service::Servable;
+use lapwing_engine::{Backend, Device};
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -152,49 +153,49 @@ impl Models {
 }
 
 fn hosted_model(served: &dyn Servable) -> HostedModel {
-    let (about, standing) = (served.about(), served.standing());
-    let fallback = |fallback: &Fallback| HostedFallback { reason: fallback.reason.label(), told: fallback.told.clone() };
+    let (about, placement) = (served.about(), served.placement());
+    let fallback = |fallback: &Fallback| HostedFallback { reason: fallback.cause.label(), told: fallback.detail.clone() };
     HostedModel {
         name: about.name.clone(),
         version: about.version.clone(),
         executor: about.executor,
-        device: standing.device.clone(),
-        device_name: standing.device_name.clone(),
-        precision: standing.precision,
+        device: placement.device.clone(),
+        device_name: placement.device_name.clone(),
+        precision: placement.precision,
         ready: served.is_ready(),
-        fallback: standing.fallback.as_ref().map(fallback),
-        fault: standing.fault.clone(),
+        fallback: placement.fallback.as_ref().map(fallback),
+        fault: placement.fault.clone(),
     }
 }
 
-fn load(config: &Config, wanted: &Wanted<'_>, options: &Options) -> Result<Model, HostError> {
+fn load(config: &Config, wanted: &Wanted<'_>, options: &ModelOptions) -> Result<Model, HostError> {
     let (name, path) = (wanted.name.clone(), wanted.path.display().to_string());
     let model = read(config, wanted.path, options).map_err(|cause| HostError::Model { name, path, cause })?;
-    if let (Some(refused), Executor::Auto) = (model.refused(), config.executor) {
-        tracing::warn!(model = wanted.name, %refused, "has no plan and is run by tract, call by call");
+    if let (Some(node), Backend::Auto) = (model.unsupported(), config.executor) {
+        tracing::warn!(model = wanted.name, refused = %node, "has no plan and is run by tract, call by call");
     }
-    tell(&wanted.name, &model.standing());
+    tell(&wanted.name, &model.placement());
     Ok(model)
 }
 
 /// Says where a model was put, if that is not a GPU though one was looked for. That there is no driver is the machine's, not the
 /// model's: it is said once.
-fn tell(model: &str, standing: &Standing) {
+fn tell(model: &str, placement: &Placement) {
     static NO_DRIVER: Once = Once::new();
-    match &standing.fallback {
+    match &placement.fallback {
         None => {}
-        Some(fallback) if fallback.reason == Reason::NoDriver => NO_DRIVER.call_once(|| {
-            tracing::info!(reason = fallback.reason.label(), "device auto: models run on the processor: {}", fallback.told);
+        Some(fallback) if fallback.cause == FallbackCause::NoDriver => NO_DRIVER.call_once(|| {
+            tracing::info!(reason = fallback.cause.label(), "device auto: models run on the processor: {}", fallback.detail);
         }),
         Some(fallback) => {
-            tracing::warn!(model, reason = fallback.reason.label(), "runs on the processor: {}", fallback.told);
+            tracing::warn!(model, reason = fallback.cause.label(), "runs on the processor: {}", fallback.detail);
         }
     }
 }
 
 type ReadError = Box<dyn std::error::Error + Send + Sync>;
 
-fn read(config: &Config, path: &Path, options: &Options) -> Result<Model, ReadError> {
+fn read(config: &Config, path: &Path, options: &ModelOptions) -> Result<Model, ReadError> {
     use lapwing_engine::onnx::Graph;
     use lapwing_engine::quant::calibration::Calibration;
 
@@ -202,10 +203,7 @@ fn read(config: &Config, path: &Path, options: &Options) -> Result<Model, ReadEr
     let mut options = options.clone();
     if let Some(file) = config.calibration.on() {
         options.plan.precision = Calibration::read(file.path())?.precision(&graph)?;
-        #[cfg(feature = "cuda")]
-        if let Some(wish) = &mut options.gpu {
-            wish.precision = lapwing_engine::gpu::Precision::calibrated(&options.plan.precision);
-        }
+        options.gpu = options.gpu.map(|request| request.calibrated(&options.plan.precision));
     }
     Ok(Model::new(graph, &options)?)
 }
@@ -224,7 +222,7 @@ fn cpus(config: &Config, reserved: usize) -> Vec<usize> {
     }
 }
 
-fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, HostError> {
+fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<ModelOptions, HostError> {
     use lapwing_engine::cpu::{self, threads::Threads};
 
     let count = match (config.threads, cpus.len()) {
@@ -234,38 +232,25 @@ fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<Options, 
     };
     let threads = Threads::new(count, cpus).map_err(|e| HostError::Threads(e.to_string()))?;
     let plan = cpu::Options { threads: Arc::new(threads), precision: config.precision.into(), ..cpu::Options::default() };
-    Ok(Options {
-        by: by(config),
-        plan,
-        #[cfg(feature = "cuda")]
-        gpu: wish(config)?,
-    })
+    Ok(ModelOptions { backend: config.executor, plan, gpu: device_request(config)? })
 }
 
-/// What is asked of a GPU.
+/// The request for a GPU; `None` where models run on the CPU.
 ///
 /// # Errors
 ///
-/// [`HostError::Device`] where a device was asked for by name and cannot be used: nothing runs elsewhere then.
-#[cfg(feature = "cuda")]
-fn wish(config: &Config) -> Result<Option<Wish>, HostError> {
+/// [`HostError::Device`] where the configuration names a device that cannot be used: nothing runs elsewhere then.
+fn device_request(config: &Config) -> Result<Option<DeviceRequest>, HostError> {
     let directory = config.cuda_lib_dir.on().map(crate::settings::Folder::path);
     let precision = config.precision.into();
     match config.device {
         Device::Cpu => Ok(None),
-        // tract runs on the processor only
-        Device::Auto if config.executor == Executor::Tract => Ok(None),
-        Device::Auto => Ok(Some(Wish::auto(directory, precision))),
-        device @ Device::Cuda(ordinal) => match Wish::device(directory, ordinal, precision) {
-            Ok(wish) => Ok(Some(wish)),
+        // tract runs on the CPU only
+        Device::Auto if config.executor == Backend::Tract => Ok(None),
+        Device::Auto => Ok(DeviceRequest::auto(directory, precision)),
+        device @ Device::Cuda(ordinal) => match DeviceRequest::device(directory, ordinal, precision) {
+            Ok(request) => Ok(Some(request)),
             Err(error) => Err(HostError::Device { device, reason: error.to_string() }),
         },
-    }
-}
-
-const fn by(config: &Config) -> By {
-    match config.executor {
-        Executor::Auto => By::Auto,
-        Executor::Tract => By::Tract,
     }
 }

@@ -34,7 +34,7 @@ fn serve(sources: &Sources) -> ExitCode {
             return exit(check::USAGE);
         }
     };
-    log::init(&loaded.config);
+    log::init(&loaded.config.log, loaded.config.log_format);
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }

@@ -4,11 +4,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::aggregator::Join;
-use super::expect::Expect;
+use super::aggregator::JoinSettings;
+use super::expect::SpanExpectation;
 use super::rules::SpanRule;
 use crate::ledger::Stage;
-use crate::settings::{Checks, Period, Poll, Size};
+use crate::settings::{Checks, Form, Period, Poll, Record, Section, Size};
+
+/// A span rule.
+const SPAN_RULE: Record = Record {
+    what: "a rule: name and/or attribute (and value), and stage",
+    keys: &[("name", Form::Literal), ("attribute", Form::Literal), ("value", Form::Literal), ("stage", Form::Text)],
+    stand_in: &[("stage", "forward")],
+};
 
 /// The section `attribution`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,28 +26,28 @@ pub struct Config {
     /// Span rules, tried in order before the defaults.
     pub spans: Vec<SpanRule>,
     /// Whether a finished request waits for its spans. Default `auto`.
-    pub expect_spans: Expect,
+    pub expect_spans: SpanExpectation,
     /// How long it waits at most. Default 6 s, above the 5 s of exporters at their defaults; 10 ms to 5 min.
     pub grace: Period,
-    /// How long after its latest span a request is held complete. Default 250 ms; 0 to `grace`.
+    /// How long after its latest span a request counts as complete. Default 250 ms; 0 to `grace`.
     pub quiet: Period,
-    /// Requests that wait at once; the oldest is settled early beyond that. Default 8192; 1 to 1,000,000.
+    /// Requests that wait at once; beyond that the oldest is merged early. Default 8192; 1 to 1,000,000.
     pub max_pending: usize,
     /// Spans kept of one request; further ones are counted and dropped. Default 128; 1 to 4096.
     pub max_spans_per_exchange: usize,
-    /// Spans kept that no request is known for yet. Default 8192; 0 to 1,000,000.
+    /// Spans kept whose request is not known yet. Default 8192; 0 to 1,000,000.
     pub max_orphan_spans: usize,
-    /// One OTLP message, in bytes, unpacked. Default 4 MiB, which is gRPC's own; 64 KiB to 256 MiB.
+    /// The largest OTLP message, in bytes after decompression. Default 4 MiB, which is gRPC's own limit; 64 KiB to 256 MiB.
     pub otlp_max_body: Size,
     /// Received OTLP messages that wait to be joined. Default 256; 1 to 65,536.
     pub otlp_queue: usize,
-    /// OTLP messages that wait to be passed on to `otlp_forward`. Default 512; 1 to 65,536.
+    /// OTLP messages that wait to be forwarded to `otlp_forward`. Default 512; 1 to 65,536.
     pub forward_queue: usize,
-    /// How often passing one on is tried before it is counted as lost. Default 4; 1 to 10.
+    /// How often forwarding a message is tried before it is counted as lost. Default 4; 1 to 10.
     pub forward_attempts: u32,
-    /// Whether and where the model server's own statistics are asked for. Default `auto`.
+    /// Whether the model server's own statistics are polled, and where. Default `auto`.
     pub poll: Poll,
-    /// How often, at most. Default 5 s; 1 s to 10 min.
+    /// The shortest interval between polls. Default 5 s; 1 s to 10 min.
     pub poll_interval: Period,
 }
 
@@ -49,7 +56,7 @@ impl Default for Config {
         Self {
             server_timing: BTreeMap::new(),
             spans: Vec::new(),
-            expect_spans: Expect::default(),
+            expect_spans: SpanExpectation::default(),
             grace: Period::from_secs(6),
             quiet: Period::from_millis(250),
             max_pending: 8192,
@@ -68,20 +75,24 @@ impl Default for Config {
 impl Config {
     /// How spans are joined.
     #[must_use]
-    pub fn join(&self) -> Join {
-        Join {
+    pub fn join(&self) -> JoinSettings {
+        JoinSettings {
             grace_ns: self.grace.as_nanos(),
             quiet_ns: self.quiet.as_nanos(),
             max_pending: self.max_pending,
             max_spans_per_exchange: self.max_spans_per_exchange,
             max_orphan_spans: self.max_orphan_spans,
             expect: self.expect_spans,
-            ..Join::default()
+            ..JoinSettings::default()
         }
     }
+}
 
-    /// Reports what is out of range, and rules that can fit nothing.
-    pub fn check(&self, checks: &mut Checks) {
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] =
+        &[("server_timing", Form::Named(&Form::Text)), ("spans", Form::List(&SPAN_RULE))];
+
+    fn check(&self, checks: &mut Checks) {
         checks.range("grace", &self.grace, Period::from_millis(10)..=Period::from_secs(300));
         if self.quiet > self.grace && checks.is_sound("grace") {
             checks.fault("quiet", self.quiet, format!("must be at most grace, which is {}", self.grace));
@@ -126,5 +137,15 @@ impl SpanRule {
 fn reportable(checks: &mut Checks, path: &str, stage: Stage) {
     if matches!(stage, Stage::Ingress | Stage::Egress) {
         checks.fault(path, stage.name(), "is measured by Lapwing itself and cannot be reported");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_a_rule_are_its_fields() {
+        SPAN_RULE.assert_describes::<SpanRule>();
     }
 }

@@ -1,4 +1,4 @@
-//! Who owns the upstream window: in-band reports, OTLP spans, the pending join and the merge.
+//! Attribution of the time inside the upstream: in-band reports, OTLP spans, polled statistics, the pending join and the merge.
 
 pub mod adapters;
 mod aggregator;
@@ -11,19 +11,19 @@ mod pending;
 mod poll;
 mod polled;
 mod recent;
-mod rendered;
 mod rules;
 pub mod server_timing;
 mod span;
 mod synonyms;
 mod tree;
+mod waterfall;
 
-pub use aggregator::{Aggregator, Join, Merge};
+pub use aggregator::{Aggregator, JoinSettings, MergeFn};
 pub use config::Config;
-pub use expect::Expect;
+pub use expect::SpanExpectation;
 pub use merge::{Claims, merge, merge_polled, placed};
 pub use poll::Poller;
 pub use polled::{Polled, Statistics};
-pub use rendered::{Rendered, rendered};
 pub use rules::{Rules, STAGE_ATTRIBUTE, SpanRule};
-pub use span::{IncomingSpan, Piece, ServerSpan, SpanKind};
+pub use span::{IncomingSpan, ServerSpan, SpanKind, SpanPiece};
+pub use waterfall::{WaterfallBar, waterfall_bars};

@@ -1,5 +1,5 @@
-//! Spans whose exchange is not known yet: it has not closed, or a parent in between has not come. Bounded in number and
-//! in age; past the bound the trace that waits longest goes.
+//! Spans whose exchange is not known yet, because it has not closed or a parent in between has not arrived. Bounded in number and
+//! in age; beyond the bound the trace that has waited longest is dropped.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
@@ -14,7 +14,7 @@ use super::span::IncomingSpan;
 #[derive(Debug)]
 pub(super) struct Orphans {
     traces: FxHashMap<TraceId, Held>,
-    /// When each trace's oldest span is due to go.
+    /// When each trace's oldest span is due to be dropped.
     order: BTreeSet<(Stamp, TraceId)>,
     len: usize,
     capacity: usize,
@@ -52,7 +52,7 @@ impl Orphans {
         self.traces.contains_key(&trace)
     }
 
-    /// Holds a span. If that is one too many, the trace that waits longest goes: says how many spans it had.
+    /// Holds a span. If the table is full, drops the trace that has waited longest and returns how many spans it had.
     pub(super) fn hold(&mut self, span: IncomingSpan, now: Stamp) -> usize {
         let trace = span.trace;
         let due = now.plus(self.age_ns);
@@ -62,7 +62,7 @@ impl Orphans {
         });
         match held.by_parent.entry(span.parent) {
             Entry::Occupied(siblings) => siblings.into_mut().push((now, span)),
-            // Most have no siblings here; a fresh vector would make room for four.
+            // most have no siblings here; a fresh vector would make room for four
             Entry::Vacant(place) => drop(place.insert(vec![(now, span)])),
         }
         held.len += 1;
@@ -73,7 +73,7 @@ impl Orphans {
         }
     }
 
-    /// Gives out the children of `parent` (of nobody, for `None`).
+    /// Removes and returns the children of `parent` (of no parent for `None`).
     pub(super) fn release(&mut self, trace: TraceId, parent: Option<SpanId>) -> Vec<IncomingSpan> {
         let Some(held) = self.traces.get_mut(&trace) else { return Vec::new() };
         let Some(spans) = held.by_parent.remove(&parent) else { return Vec::new() };
@@ -85,7 +85,7 @@ impl Orphans {
         spans.into_iter().map(|(_, span)| span).collect()
     }
 
-    /// Lets go of what is too old; `gone` hears of each trace and how many of its spans went.
+    /// Drops the spans that are too old, and calls `gone` with each trace and the number of its spans dropped.
     pub(super) fn expire(&mut self, now: Stamp, mut gone: impl FnMut(TraceId, usize)) {
         while let Some((due, trace)) = self.order.first().copied().filter(|(due, _)| *due <= now) {
             self.order.remove(&(due, trace));
@@ -112,15 +112,15 @@ impl Orphans {
         }
     }
 
-    /// Lets go of everything.
+    /// Drops everything.
     pub(super) fn clear(&mut self, mut gone: impl FnMut(TraceId, usize)) {
         self.traces.drain().for_each(|(trace, held)| gone(trace, held.len));
         self.order.clear();
         self.len = 0;
     }
 
-    /// Gives out every tree of spans whose topmost parent never came and one of whose top spans `fits`; but not the trees
-    /// that hold the span `above` or hang from it: they are beside the exchange or above it, not below.
+    /// Removes and returns every tree of spans whose topmost parent never arrived and one of whose top spans `fits`, except trees
+    /// that contain the span `above` or descend from it: those are beside the exchange or above it, not below.
     pub(super) fn release_unknown(
         &mut self,
         trace: TraceId,
@@ -146,7 +146,7 @@ impl Orphans {
 }
 
 impl Held {
-    /// Every parent in the tree that hangs from `top`; `None` if `above` is in it.
+    /// Every parent in the tree below `top`; `None` if `above` is in it.
     fn tree(&self, top: SpanId, above: SpanId) -> Option<Vec<SpanId>> {
         let mut seen = FxHashSet::from_iter([top]);
         let mut todo = vec![top];

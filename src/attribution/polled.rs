@@ -1,5 +1,5 @@
-//! What the upstream's own statistics say of a model's requests, averaged between two polls: an estimate for stages that
-//! no request carries, and the only word on batches.
+//! The upstream's own statistics of a model's requests, averaged between two polls: an estimate for stages that no request
+//! reports, and the only source of batch statistics.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -13,31 +13,31 @@ use crate::ledger::{BatchStatistics, LabelId, Ledger, Report, Server, Stamp};
 pub struct Polled {
     /// Mean durations per request, in the order in which they follow one another.
     pub reports: Vec<Report>,
-    /// The batches.
+    /// Batch statistics.
     pub batch: Option<BatchStatistics>,
     /// When they were polled.
     pub at: Stamp,
 }
 
-/// The latest statistics of every model of the upstream, by the model's interned name; and which server it is.
+/// The latest statistics of every model of the upstream, by the model's interned name, and the server that the upstream is.
 #[derive(Debug, Default)]
 pub struct Statistics {
     by_model: Mutex<FxHashMap<LabelId, Polled>>,
     whole: Mutex<Option<Polled>>,
     server: Mutex<Option<Server>>,
     requested: AtomicBool,
-    /// Anything was ever found: most upstreams have no statistics, and every request asks for them, so that they take no lock.
+    /// Whether anything was ever found. Most upstreams have no statistics, and every request looks here, so this avoids the lock.
     known: AtomicBool,
 }
 
 impl Statistics {
-    /// Takes what a poll found; it replaces what was known of the model.
+    /// Stores the result of a poll, replacing what was known of the model.
     pub fn put(&self, model: LabelId, polled: Polled) {
         self.by_model.lock().insert(model, polled);
         self.known.store(true, Relaxed);
     }
 
-    /// Takes what a poll found of the server as a whole: it holds for models of which nothing else is known.
+    /// Stores the result of a poll for the server as a whole, which applies to models without statistics of their own.
     pub fn put_whole(&self, polled: Polled) {
         *self.whole.lock() = Some(polled);
         self.known.store(true, Relaxed);
@@ -51,32 +51,32 @@ impl Statistics {
         own.or_else(|| self.whole.lock().as_ref().filter(is_fresh).cloned())
     }
 
-    /// What is known of requests like this one: an answered one that brought something to work on. Of others (health
-    /// checks, refusals) the means of a model say nothing.
+    /// The statistics for requests like this one, if it was answered and had a body. The means of a model do not describe other
+    /// requests (health checks, refusals).
     #[must_use]
     pub fn of(&self, ledger: &Ledger, now: Stamp, max_age_ns: u64) -> Option<Polled> {
         let is_work = self.known.load(Relaxed) && ledger.request_bytes > 0 && (200..300).contains(&ledger.status);
         is_work.then(|| self.get(ledger.series.model, now, max_age_ns)).flatten()
     }
 
-    /// Which server the upstream was found to be.
+    /// The server that the upstream was found to be.
     #[must_use]
     pub fn server(&self) -> Option<Server> {
         if self.known.load(Relaxed) { *self.server.lock() } else { None }
     }
 
-    /// Takes which server the upstream is.
+    /// Stores the server that the upstream is.
     pub fn set_server(&self, server: Option<Server>) {
         *self.server.lock() = server;
         self.known.fetch_or(server.is_some(), Relaxed);
     }
 
-    /// Takes note that a request came: nobody polls a server that nobody uses.
+    /// Records that a request was received: a server that nobody uses is not polled.
     pub fn note_request(&self) {
         self.requested.store(true, Relaxed);
     }
 
-    /// Whether a request came since this was last asked.
+    /// Whether a request was received since the last call.
     pub(super) fn take_requested(&self) -> bool {
         self.requested.swap(false, Relaxed)
     }

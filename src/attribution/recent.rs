@@ -1,5 +1,5 @@
-//! The exchanges merged last, so that a span which comes too late is known as one. Fixed in size: sets of four places,
-//! in each of which the oldest gives way; so it costs next to nothing per exchange, and forgets a few early.
+//! The exchanges merged last, so that a late span is recognised as late. Fixed in size: sets of four places, each of which drops
+//! its oldest entry. So it costs next to nothing per exchange, and forgets a few exchanges early.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -7,11 +7,11 @@ use rustc_hash::FxBuildHasher;
 
 use crate::ledger::{SeriesKey, SpanId, TraceId};
 
-/// How many exchanges are remembered, and how many traces; about 70 bytes for each pair.
+/// How many exchanges and how many traces are remembered; about 70 bytes for each pair.
 const CAPACITY: usize = 4096;
 const WAYS: usize = 4;
 
-/// Merged exchanges by own span, and how many there were by trace.
+/// Merged exchanges by their own span, and the number of exchanges by trace.
 #[derive(Debug)]
 pub(super) struct Recent {
     exchanges: Places<(TraceId, SpanId), SeriesKey>,
@@ -36,7 +36,7 @@ impl Recent {
         self.exchanges.get((trace, parent))
     }
 
-    /// How many exchanges of `trace` were merged, as far as is remembered.
+    /// How many exchanges of `trace` were merged, as far as they are remembered.
     pub(super) fn of_trace(&self, trace: TraceId) -> u32 {
         self.traces.get(trace).unwrap_or(0)
     }
@@ -52,7 +52,7 @@ struct Places<K, V> {
 struct Place<K, V> {
     key: K,
     value: V,
-    /// Which put it was, from 1; zero in an empty place.
+    /// The sequence number of the entry, from 1; zero in an empty place.
     put: u32,
 }
 
@@ -71,13 +71,13 @@ impl<K: Copy + Default + Eq + Hash, V: Copy + Default> Places<K, V> {
         self.places[first..first + WAYS].iter().find(|p| p.put > 0 && p.key == key).map(|p| p.value)
     }
 
-    /// Puts what `value` makes of what was there (of the default, if nothing was).
+    /// Stores the result of applying `value` to the current entry (to the default if there is none).
     fn put(&mut self, key: K, value: impl FnOnce(V) -> V) {
         self.puts = self.puts.wrapping_add(1).max(1);
         let puts = self.puts;
         let first = Self::first(key);
         let set = &mut self.places[first..first + WAYS];
-        // The key's own place; else an empty one, which is as old as can be; else the oldest.
+        // the key's own place; else an empty one, which counts as oldest; else the oldest
         let age = |p: &Place<K, V>| if p.put == 0 { u32::MAX } else { puts.wrapping_sub(p.put) };
         let Some(place) = set.iter_mut().max_by_key(|p| (p.put > 0 && p.key == key, age(p))) else { return };
         let was = if place.put > 0 && place.key == key { place.value } else { V::default() };

@@ -1,8 +1,8 @@
-//! Which stage a name stands for: Server-Timing metrics, OTLP span names and span attributes.
+//! Maps names to stages: Server-Timing metrics, OTLP span names and span attributes.
 //!
-//! Names are compared without case, `-`, `_`, `.` and spaces. What the user configures wins over the defaults; a span's
-//! own `lapwing.stage` attribute wins over everything. Totals (`total`, `request`, `app`, `handler`) stand for no stage.
-//! A Server-Timing look-up is one hash and, for names up to 64 bytes, no allocation: it happens on the request path.
+//! Names are compared without case, `-`, `_`, `.` and spaces. The user's configuration wins over the defaults, and a span's own
+//! `lapwing.stage` attribute wins over everything. Totals (`total`, `request`, `app`, `handler`) map to no stage. A Server-Timing
+//! look-up happens on the request path: it is one hash and, for names up to 64 bytes, no allocation.
 
 use std::borrow::Cow;
 
@@ -13,29 +13,28 @@ use serde::{Deserialize, Serialize};
 use super::synonyms::SYNONYMS;
 use crate::ledger::Stage;
 
-/// The span attribute with which an upstream names the stage itself.
+/// The span attribute by which an upstream names the stage itself.
 pub const STAGE_ATTRIBUTE: &str = "lapwing.stage";
 /// Longer names are folded on the heap.
 const NAME_BYTES: usize = 64;
 
-/// Maps spans to a stage. All parts that are given must match; a rule with neither name nor attribute matches nothing.
+/// Maps spans to a stage. All given parts must match; a rule with neither name nor attribute matches nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(expecting = "a rule: name and/or attribute (and value), and stage")]
 pub struct SpanRule {
-    /// The span's name, without regard to case; `*` stands for any text.
+    /// The span's name, ignoring case; `*` stands for any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// An attribute that the span must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribute: Option<String>,
-    /// What that attribute must be, as text; `*` stands for any text. Any value where this is not given.
+    /// The value of that attribute, as text; `*` stands for any text. Any value if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// The stage of spans that match.
     pub stage: Stage,
 }
 
-/// The names of stages, ready for look-up.
+/// The names of stages, prepared for look-up.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// Folded names of Server-Timing metrics: the defaults, overlaid by the user's.
@@ -76,13 +75,13 @@ impl Rules {
         look_up(&self.metrics, name)
     }
 
-    /// The stage of a span; `attribute` gives the span's attributes as text.
+    /// The stage of a span; `attribute` returns the span's attributes as text.
     #[must_use]
     pub fn span<'a>(&self, name: &str, attribute: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<Stage> {
         self.own(name, attribute).or_else(|| self.by_default(name))
     }
 
-    /// The stage that the span itself or the user's rules give it.
+    /// The stage that the span itself or the user's rules assign.
     pub(super) fn own<'a>(&self, name: &str, attribute: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<Stage> {
         if let Some(own) = attribute(STAGE_ATTRIBUTE)
             && let Some(stage) = look_up(&self.defaults, &own)
@@ -92,7 +91,7 @@ impl Rules {
         self.spans.iter().find(|rule| rule.matches(name, &attribute)).map(|rule| rule.stage)
     }
 
-    /// By the whole name, else by its last part (`pipeline.tokenize`); never by the end of a route or a sentence.
+    /// The stage by the whole name, else by its last part (`pipeline.tokenize`); never by the end of a route or a sentence.
     pub(super) fn by_default(&self, name: &str) -> Option<Stage> {
         look_up(&self.defaults, name).or_else(|| {
             let (_, last) = name.rsplit_once(['.', ':'])?;
@@ -115,7 +114,7 @@ impl SpanRule {
     }
 }
 
-/// The name's bytes in lower case, without what two spellings of one name differ in.
+/// The name's bytes in lower case, without the characters that spellings of one name differ in.
 fn folded(name: &str) -> impl Iterator<Item = u8> {
     name.bytes().filter(|b| !matches!(b, b'-' | b'_' | b'.' | b' ')).map(|b| b.to_ascii_lowercase())
 }
@@ -128,11 +127,11 @@ fn look_up(table: &FxHashMap<Box<[u8]>, Stage>, name: &str) -> Option<Stage> {
     table.get(folded(name).collect::<Vec<u8>>().as_slice()).copied()
 }
 
-/// Whether `text` is `pattern`, where `*` stands for any text and ASCII case means nothing.
+/// Whether `text` matches `pattern`, where `*` stands for any text and ASCII case is ignored.
 fn matches(pattern: &str, text: &str) -> bool {
     let (p, t) = (pattern.as_bytes(), text.as_bytes());
     let (mut at_p, mut at_t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None; // where the last star stands, and how far its text goes
+    let mut star: Option<(usize, usize)> = None; // the position of the last star, and how much text it covers
     while at_t < t.len() {
         if p.get(at_p) == Some(&b'*') {
             star = Some((at_p, at_t));

@@ -1,14 +1,14 @@
-//! A span as the OTLP receiver hands it on: decoded, mapped to a stage, not yet joined.
+//! A span as the OTLP receiver passes it on: decoded, mapped to a stage, not yet joined.
 
 use std::sync::Arc;
 
-pub use super::adapters::spans::{Piece, ServerSpan};
+pub use super::adapters::spans::{ServerSpan, SpanPiece};
 use crate::ledger::{Phase, SpanId, Stage, TraceId};
 
 /// OTLP's span kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Not said; treated as internal.
+    /// Not specified; treated as internal.
     #[default]
     Unspecified,
     /// Inside one service.
@@ -36,9 +36,9 @@ pub struct IncomingSpan {
     pub name: Box<str>,
     /// The kind as sent.
     pub kind: SpanKind,
-    /// The stage that the rules map name and attributes to.
+    /// The stage that the rules map its name and attributes to.
     pub stage: Option<Stage>,
-    /// The phase of the stage, where it is one.
+    /// The phase of the stage, if it has one.
     pub phase: Option<Phase>,
     /// Whether it is a call to a store (`db.system` or `db.system.name` is set).
     pub is_store_call: bool,
@@ -46,8 +46,8 @@ pub struct IncomingSpan {
     pub start_unix_ns: u64,
     /// End by the upstream's wall clock.
     pub end_unix_ns: u64,
-    /// The resource's `service.name` and `service.instance.id`, joined by a slash: who sent it.
+    /// The resource's `service.name` and `service.instance.id`, joined by a slash: the sender.
     pub service: Arc<str>,
-    /// What it says besides, where a model server made it.
+    /// What it reports besides, if a model server sent it.
     pub server: Option<Box<ServerSpan>>,
 }

@@ -1,4 +1,4 @@
-//! What the stages are usually called, folded as [`super::Rules`] folds names. A stage's own name is not listed here.
+//! The usual names of the stages, folded as [`super::Rules`] folds names. A stage's own name is not listed here.
 
 use crate::ledger::Stage;
 

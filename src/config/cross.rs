@@ -2,16 +2,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::{Config, HEADERS};
-use crate::attribution::Expect;
+use super::Config;
+use crate::attribution::SpanExpectation;
 use crate::settings::{Bind, Checks, Poll, Secret, Switch, Upstream};
 
+/// The key of the headers that are sent with forwarded telemetry.
+const HEADERS: &str = "otlp_forward_headers";
 /// Headers that OTLP itself or HTTP sets.
 const OWN_HEADERS: [&str; 7] =
     ["connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding"];
 
 /// Reports contradictions. `is_given` tells which of two settings somebody chose: that one is at fault.
-pub(super) fn check(config: &Config, checks: &mut Checks, is_given: impl Fn(&str) -> bool) {
+pub(super) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str) -> bool) {
     let binds = binds(config);
     for (at, (key, bind)) in binds.iter().enumerate() {
         for (earlier, other) in &binds[..at] {
@@ -76,7 +78,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         if let Switch::On(collector) = &config.otlp_forward {
             warnings.push(format!("otlp_forward: {collector}: nothing is received to pass on: otlp_grpc and otlp_http are off"));
         }
-        if config.attribution.expect_spans == Expect::Always {
+        if config.attribution.expect_spans == SpanExpectation::Always {
             warnings.push(format!(
                 "attribution.expect_spans: always: every request waits {} for spans that nobody receives: otlp_grpc and otlp_http are off",
                 config.attribution.grace

@@ -1,25 +1,25 @@
-//! Reads a tree of values as a [`Config`]. A value that cannot be read is noted and taken out, so that the next is found too.
+//! Reads a tree of values by type. A value that cannot be read is noted and taken out, so that the next is found too.
 
 use figment::error::Kind;
 use figment::value::{Dict, Value};
 use figment::{Figment, error::Error};
-use serde::Deserialize;
 
 use super::path::{Path, Step};
-use super::{Config, HEADERS};
-use crate::settings::{Fault, Secret};
+use super::schema::Schema;
+use crate::settings::{Fault, Secret, Section};
 
 /// The faults found so far, and what is needed to say where their values came from.
-pub(super) struct Faults {
+pub(super) struct Faults<'s> {
+    schema: &'s Schema,
     figment: Figment,
     /// As it was given, before anything was taken out.
     given: Value,
     pub(super) found: Vec<Fault>,
 }
 
-impl Faults {
-    pub(super) fn new(figment: Figment, given: Value, found: Vec<Fault>) -> Self {
-        Self { figment, given, found }
+impl<'s> Faults<'s> {
+    pub(super) fn new(schema: &'s Schema, figment: Figment, given: Value, found: Vec<Fault>) -> Self {
+        Self { schema, figment, given, found }
     }
 
     /// Where the value at `path`, or the section around it, came from; empty where nobody gave it.
@@ -38,7 +38,7 @@ impl Faults {
     /// Notes a fault at `path`; its value is shown unless it is a secret's.
     pub(super) fn note(&mut self, path: &Path, reason: impl Into<String>) {
         let text = match path.get(&self.given) {
-            Some(value) if path.is_in(HEADERS) && !matches!(value, Value::Empty(..)) => Secret::new("").to_string(),
+            Some(value) if self.schema.is_secret(path) && !matches!(value, Value::Empty(..)) => Secret::new("").to_string(),
             Some(value) => shown(value),
             None => String::new(),
         };
@@ -53,23 +53,31 @@ impl Faults {
     /// Notes a fault at `path`, and takes the value out of `tree`.
     pub(super) fn refuse(&mut self, tree: &mut Value, path: &Path, reason: impl Into<String>) {
         self.note(path, reason);
-        take_out(tree, path);
+        take_out(tree, path, self.schema);
     }
 }
 
-/// Lists keep their length, so that the paths into them stay true: an element's place is taken by one that can be read.
-fn take_out(tree: &mut Value, path: &Path) -> bool {
-    const STAGE: &str = "stage";
-    let stage = || Value::from("forward");
+/// Takes out the value at `path`; `false` where nothing is changed. Lists keep their length, so that the paths into them stay
+/// true: an element's place is taken by the list's stand-in, and a required key's value by the stand-in's.
+fn take_out(tree: &mut Value, path: &Path, schema: &Schema) -> bool {
+    let stand_in = |list: &[Step]| match schema.at(list) {
+        Some(Schema::List { stand_in, .. }) => *stand_in,
+        _ => &[],
+    };
     match path.0.as_slice() {
-        [.., Step::Index(_)] => path.get_mut(tree).is_some_and(|element| {
-            *element = Value::from(Dict::from([(STAGE.to_owned(), stage())]));
+        [list @ .., Step::Index(_)] => path.get_mut(tree).is_some_and(|element| {
+            let text = |(key, text): &(&str, &str)| ((*key).to_owned(), Value::from(*text));
+            *element = Value::from(stand_in(list).iter().map(text).collect::<Dict>());
             true
         }),
-        // a rule cannot be without
-        [rule @ .., Step::Key(last)] if last == STAGE && matches!(rule.last(), Some(Step::Index(_))) => {
-            match Path(rule.to_vec()).get_mut(tree) {
-                Some(Value::Dict(_, rule)) => rule.insert(STAGE.to_owned(), stage()) != Some(stage()),
+        [list @ .., Step::Index(index), Step::Key(key)] => {
+            let required = stand_in(list).iter().find(|(name, _)| name == key);
+            let Some((_, text)) = required else { return path.remove(tree) };
+            match Path(list.to_vec()).index(*index).get_mut(tree) {
+                Some(Value::Dict(_, element)) => {
+                    let before = element.insert(key.clone(), Value::from(*text));
+                    before.is_none_or(|before| before.as_str() != Some(text))
+                }
                 _ => false,
             }
         }
@@ -78,21 +86,21 @@ fn take_out(tree: &mut Value, path: &Path) -> bool {
 }
 
 /// Reads `tree`. The unknown keys come with it.
-pub(super) fn decode(tree: &mut Value, faults: &mut Faults) -> (Config, Vec<Path>) {
+pub(super) fn decode<T: Section>(tree: &mut Value, faults: &mut Faults<'_>) -> (T, Vec<Path>) {
     loop {
         let mut unknown = Vec::new();
         let mut track = serde_path_to_error::Track::new();
         let mut note = |path: serde_ignored::Path<'_>| unknown.push(Path::from(&path));
         let reader = serde_path_to_error::Deserializer::new(&*tree, &mut track);
-        let error = match Config::deserialize(serde_ignored::Deserializer::new(reader, &mut note)) {
+        let error = match T::deserialize(serde_ignored::Deserializer::new(reader, &mut note)) {
             Ok(config) => return (config, unknown),
             Err(error) => error,
         };
         let (path, reason) = fault_of(Path::from(&track.path()), error);
         faults.note(&path, reason);
-        if !take_out(tree, &path) {
+        if !take_out(tree, &path, faults.schema) {
             // cannot be: a fault is at a value that can be taken out
-            return (Config::default(), Vec::new());
+            return (T::default(), Vec::new());
         }
     }
 }
@@ -120,6 +128,7 @@ fn english(expected: &str) -> String {
         "u32" => format!("a whole number from 0 to {}", u32::MAX),
         "a map" => "a section of keys".to_owned(),
         "a sequence" => "a list".to_owned(),
+        "path string" => "the path of a file".to_owned(),
         "variant identifier" => "one of the names that the setting knows".to_owned(),
         other => other.to_owned(),
     }

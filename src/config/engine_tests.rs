@@ -1,7 +1,7 @@
 //! The section `engine`: models, and where they stand in for an upstream.
 
-use super::load;
 use super::tests::{case, faults};
+use super::{EngineConfig, load, load_as};
 
 #[test]
 fn the_engine_is_a_model_server_like_any_other() {
@@ -39,8 +39,27 @@ fn faults_of_the_engine_are_named() {
 }
 
 #[test]
+fn serving_models_alone_reads_its_own_section() {
+    let read = |yaml: &str, flags: &[(&str, &str)]| load_as::<EngineConfig>(&case(yaml, &[], flags).sources);
+    let model = [("engine.models.m", "m.onnx")];
+    let whole = "listen: 127.0.0.1:8081\notlp_http: 5\nproxy: {workers: many}\nlog: warn\nengine: {threads: 3}";
+    let loaded = read(whole, &model).unwrap();
+    assert_eq!((loaded.config.engine.threads, loaded.config.log.as_str()), (3, "warn"));
+    assert_eq!((loaded.config.engine.listen, loaded.warnings.len()), (crate::settings::Bind::loopback(8081), 0));
+    assert!(!loaded.render().contains("upstream"), "{}", loaded.render());
+    let told = |yaml: &str| {
+        let faults = read(yaml, &[]).unwrap_err();
+        faults.iter().map(|fault| format!("{}: {}", fault.path, fault.reason)).collect::<Vec<_>>().join("; ")
+    };
+    assert!(told("log: warn").starts_with("engine.model: is required: give --model FILE"), "{}", told("log: warn"));
+    assert!(told("engine: {models: {}}").starts_with("engine.model: names no model"), "{}", told("engine: {models: {}}"));
+    assert_eq!(told("engine: {models: [m.onnx]}"), "engine.models: must be a section of keys");
+    assert!(read("enigne: {}", &model).unwrap_err()[0].to_string().starts_with("enigne: unknown key; did you mean `engine`?"));
+}
+
+#[test]
 fn a_device_is_one_of_a_few_words() {
-    use crate::serving::config::Device;
+    use lapwing_engine::Device;
 
     let read = |text: &str| text.parse::<Device>();
     for (text, device, written) in [

@@ -1,32 +1,47 @@
-//! From sources to a checked configuration, or to every fault at once.
+//! From sources to a checked configuration, or to every fault at once. Nothing here knows a section by name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use figment::Figment;
 use figment::value::{Dict, Value};
 use serde_json::Value as Json;
 
 use super::decode::{Faults, decode};
+use super::normalise::normalise;
 use super::ordered::Ordered;
-use super::path::Path;
-use super::shape::shape;
+use super::path::{Path, Step};
+use super::schema::Schema;
 use super::sources::{Layer, Sources, yaml};
-use super::{Config, cross, render, suggest};
-use crate::settings::{Bind, Checks, Fault, Upstream};
+use super::{Config, render, suggest};
+use crate::settings::{Checks, Fault, Section};
+
+/// The settings that a command reads: all of them, or those that it uses.
+pub trait Root: Section {
+    /// Fills in what follows from other settings, and returns the keys that must be given and are not, each with what to do.
+    /// `is_given` tells whether somebody gave a value for a key.
+    fn complete(&mut self, is_given: &dyn Fn(&str) -> bool) -> Vec<(&'static str, &'static str)>;
+
+    /// Reports settings of different sections that contradict one another. Of two, the one that was given is at fault.
+    fn check_together(&self, _checks: &mut Checks, _is_given: &dyn Fn(&str) -> bool) {}
+
+    /// What is allowed and yet worth a line in the log.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
 
 /// A configuration without faults.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct Loaded<T = Config> {
     /// What is in force.
-    pub config: Config,
-    /// What is allowed and yet worth a word in the log.
+    pub config: T,
+    /// What is allowed and yet worth a line in the log.
     pub warnings: Vec<String>,
     /// Where each value came from that nobody left at its default, by path.
     origins: BTreeMap<String, String>,
 }
 
-impl Loaded {
+impl<T: Section> Loaded<T> {
     /// The effective configuration as a YAML file that has the same effect, with a comment on where each value came from.
     /// Secrets are masked: they must be put back by hand.
     #[must_use]
@@ -49,13 +64,22 @@ impl Loaded {
     }
 }
 
-/// Loads: defaults, then the file, the environment, the flags; what is later wins.
+/// Loads everything that can be set: defaults, then the file, the environment, the flags; what is later wins.
 ///
 /// # Errors
 ///
 /// Every fault there is, by path: the file as a whole first.
 pub fn load(sources: &Sources) -> Result<Loaded, Vec<Fault>> {
-    let defaults = serde_json::to_value(Config::default()).unwrap_or_default();
+    load_as(sources)
+}
+
+/// Loads what `T` reads of the same sources. Keys that only other commands read are passed over.
+///
+/// # Errors
+///
+/// Every fault there is in what `T` reads, and every unknown key.
+pub fn load_as<T: Root>(sources: &Sources) -> Result<Loaded<T>, Vec<Fault>> {
+    let schema = Schema::of::<T>();
     let mut found = Vec::new();
     let mut figment = Figment::new();
     let file = sources.file.as_deref().map(Layer::file);
@@ -65,73 +89,53 @@ pub fn load(sources: &Sources) -> Result<Loaded, Vec<Fault>> {
         None => {}
     }
     let is_file_read = found.is_empty();
-    for layer in Layer::texts(sources, &defaults) {
+    for layer in Layer::texts(sources, &schema) {
         figment = figment.merge(layer);
     }
     let mut tree = figment.find_value("").unwrap_or_else(|_| Value::from(Dict::new()));
-    let mut faults = Faults::new(figment, tree.clone(), found);
-    shape(&mut tree, &defaults, &mut faults);
-    let (mut config, unknown) = decode(&mut tree, &mut faults);
+    pass_over(&mut tree, &schema);
+    let mut faults = Faults::new(&schema, figment, tree.clone(), found);
+    normalise(&mut tree, &schema, &mut faults);
+    let (mut config, unknown) = decode::<T>(&mut tree, &mut faults);
     for path in unknown {
-        let reason = suggest::unknown(&path.to_string(), &faults.origin(&path), &defaults);
+        let reason = suggest::unknown(&path, &faults.origin(&path), &schema);
         faults.push(Fault::new(path.to_string(), "", reason), &path);
     }
-    let upstream = Path::default().key("upstream");
-    let own = config.engine.address().map(Bind::get).filter(|address| address.port() != 0);
-    if let Some(own) = own.filter(|_| !faults.is_given(&upstream)) {
-        config.upstream = Upstream::Http { authority: reached(own).to_string(), h2: false };
-    } else if is_file_read && !faults.is_given(&upstream) {
-        let reason = "is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in the file";
-        faults.push(Fault::new("upstream", "", reason), &upstream);
+    let missing = config.complete(&|key| faults.is_given(&schema.path(key)));
+    for (key, reason) in missing.into_iter().filter(|_| is_file_read) {
+        faults.push(Fault::new(key, "", reason), &schema.path(key));
     }
-    ranges(&config, &mut faults);
+    check(&config, &schema, &mut faults);
     if !faults.found.is_empty() {
         faults.found[usize::from(!is_file_read)..].sort_by(|a, b| a.path.cmp(&b.path));
         return Err(faults.found);
     }
     let origins = origins(&config, &faults);
-    Ok(Loaded { warnings: cross::warnings(&config), config, origins })
+    Ok(Loaded { warnings: config.warnings(), config, origins })
 }
 
-/// How this machine reaches an address that is listened on.
-fn reached(bound: SocketAddr) -> SocketAddr {
-    let ip = match bound.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, bound.port())
+/// Takes the keys out of `tree` that are not in `schema`, though they are settings.
+fn pass_over(tree: &mut Value, schema: &Schema) {
+    let whole = Schema::of::<Config>();
+    if let Value::Dict(_, dict) = tree {
+        let knows = |schema: &Schema, key: &str| schema.step(&Step::Key(key.to_owned())).is_some();
+        dict.retain(|key, _| knows(schema, key) || !knows(&whole, key));
+    }
 }
 
 /// Adds what only the read values show; values that stand in for faulty ones are passed over.
-fn ranges(config: &Config, faults: &mut Faults) {
+fn check<T: Root>(config: &T, schema: &Schema, faults: &mut Faults<'_>) {
     let faulty: BTreeSet<String> = faults.found.iter().map(|fault| fault.path.clone()).collect();
     let mut checks = Checks::new(faulty);
     config.check(&mut checks);
-    cross::check(config, &mut checks, |key| faults.is_given(&Path::default().key(key)));
+    config.check_together(&mut checks, &|key| faults.is_given(&schema.path(key)));
     for fault in checks.into_faults() {
-        let path = path_of(&fault.path);
+        let path = schema.path(&fault.path);
         faults.push(fault, &path);
     }
 }
 
-/// The path that a check wrote as text.
-fn path_of(text: &str) -> Path {
-    if let Some(named) = Path::named(text) {
-        return named;
-    }
-    let mut path = Path::default();
-    for part in text.split('.') {
-        let (key, index) = part.split_once('[').unwrap_or((part, ""));
-        path = path.key(key);
-        if let Ok(index) = index.trim_end_matches(']').parse() {
-            path = path.index(index);
-        }
-    }
-    path
-}
-
-fn origins(config: &Config, faults: &Faults) -> BTreeMap<String, String> {
+fn origins(config: &impl Section, faults: &Faults<'_>) -> BTreeMap<String, String> {
     let mut origins = BTreeMap::new();
     Ordered::of(config).leaves(&Path::default(), &mut |path| {
         if faults.is_given(path) {

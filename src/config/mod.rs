@@ -1,30 +1,32 @@
 //! The whole configuration: every module's own section put together, loaded from file, environment and flags, checked, and
 //! shown with where each value came from.
 //!
-//! No section is copied: `proxy`, `protocol`, `attribution`, `metrics` and `engine` own their types, ranges and defaults. Nothing here shows a
-//! secret.
+//! Each module owns its section: the type, the defaults, the ranges, and what its lists and names hold
+//! ([`crate::settings::Section`]). The loader knows none of them by name. Nothing here shows a secret.
 
 mod cross;
 mod decode;
+#[cfg(feature = "engine")]
+mod engine;
 mod load;
+mod normalise;
 mod ordered;
 mod path;
 mod render;
-mod shape;
+mod schema;
 mod sources;
 mod suggest;
 
 use std::collections::BTreeMap;
 
-pub use load::{Loaded, load};
+#[cfg(feature = "engine")]
+pub use engine::EngineConfig;
+pub use load::{Loaded, Root, load, load_as};
 use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
-use crate::settings::{Bind, Checks, Collector, Period, Secret, Switch, Upstream};
+use crate::settings::{Bind, Checks, Collector, Form, Period, Secret, Section, Switch, Upstream};
 use crate::{attribution, metrics, protocol, proxy, serving};
-
-/// The key whose values are never shown.
-pub(crate) const HEADERS: &str = "otlp_forward_headers";
 
 /// What lines of the log look like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,13 +103,18 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Reports what is out of range, in every section.
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] = &[
+        ("otlp_forward_headers", Form::SecretHeaders),
+        ("proxy", Form::Section(proxy::Config::FORMS)),
+        ("protocol", Form::Section(protocol::Config::FORMS)),
+        ("attribution", Form::Section(attribution::Config::FORMS)),
+        ("metrics", Form::Section(metrics::Config::FORMS)),
+        ("engine", Form::Section(serving::Config::FORMS)),
+    ];
+
     fn check(&self, checks: &mut Checks) {
-        checks.range("drain_timeout", &self.drain_timeout, Period::from_secs(0)..=Period::from_secs(3600));
-        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log) {
-            checks.fault("log", &self.log, format!("is no log filter, as in info or lapwing=debug,warn: {error}"));
-        }
+        check_process(self.drain_timeout, &self.log, checks);
         checks.section("proxy", |checks| self.proxy.check(checks));
         checks.section("protocol", |checks| self.protocol.check(checks));
         checks.section("attribution", |checks| self.attribution.check(checks));
@@ -116,9 +123,41 @@ impl Config {
     }
 }
 
+impl Root for Config {
+    fn complete(&mut self, is_given: &dyn Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
+        if is_given("upstream") {
+            return Vec::new();
+        }
+        // models that this process serves itself are the model server, unless another one is named
+        match self.engine.address().and_then(Bind::reached_at) {
+            Some(address) => self.upstream = Upstream::Http { authority: address.to_string(), h2: false },
+            None => return vec![("upstream", "is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in the file")],
+        }
+        Vec::new()
+    }
+
+    fn check_together(&self, checks: &mut Checks, is_given: &dyn Fn(&str) -> bool) {
+        cross::check(self, checks, is_given);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        cross::warnings(self)
+    }
+}
+
+/// Reports faults of what every process of Lapwing's has: how it ends, and what it logs.
+fn check_process(drain_timeout: Period, log: &str, checks: &mut Checks) {
+    checks.range("drain_timeout", &drain_timeout, Period::from_secs(0)..=Period::from_secs(3600));
+    if let Err(error) = tracing_subscriber::EnvFilter::try_new(log) {
+        checks.fault("log", log, format!("is no log filter, as in info or lapwing=debug,warn: {error}"));
+    }
+}
+
 #[cfg(test)]
 mod docs_tests;
 #[cfg(all(test, feature = "engine"))]
 mod engine_tests;
+#[cfg(test)]
+mod list_tests;
 #[cfg(test)]
 mod tests;

@@ -15,23 +15,7 @@ pub(super) enum Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Path(pub(super) Vec<Step>);
 
-/// Sections whose keys are names of Server-Timing metrics, models and headers, which may hold dots.
-const NAMED: [&str; 4] = ["attribution.server_timing", "engine.models", "protocol.tokenizers", super::HEADERS];
-
 impl Path {
-    /// The path of `a.b.c`, without lists.
-    pub(super) fn dotted(text: &str) -> Self {
-        Self::named(text).unwrap_or_else(|| Self(text.split('.').map(|key| Step::Key(key.to_owned())).collect()))
-    }
-
-    /// The path of `a.b.NAME`, if `a.b` is a section of names.
-    pub(super) fn named(text: &str) -> Option<Self> {
-        NAMED.iter().find_map(|section| {
-            let name = text.strip_prefix(section)?.strip_prefix('.')?;
-            Some(Self::dotted(section).key(name))
-        })
-    }
-
     pub(super) fn key(&self, key: &str) -> Self {
         self.with(Step::Key(key.to_owned()))
     }
@@ -40,15 +24,10 @@ impl Path {
         self.with(Step::Index(index))
     }
 
-    fn with(&self, step: Step) -> Self {
+    pub(super) fn with(&self, step: Step) -> Self {
         let mut steps = self.0.clone();
         steps.push(step);
         Self(steps)
-    }
-
-    /// Whether the first step is `key`.
-    pub(super) fn is_in(&self, key: &str) -> bool {
-        matches!(self.0.first(), Some(Step::Key(first)) if first == key)
     }
 
     /// What stands there.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::Config;
 use super::load::reads_as;
 use super::ordered::Ordered;
 use super::path::Path;
@@ -19,7 +19,7 @@ pub(super) fn origin<'o>(origins: &'o BTreeMap<String, String>, path: &str) -> &
 }
 
 /// `config` as YAML, in the order of its fields.
-pub(super) fn yaml(config: &Config, origins: &BTreeMap<String, String>) -> String {
+pub(super) fn yaml(config: &impl Serialize, origins: &BTreeMap<String, String>) -> String {
     let mut writer = Writer { origins, text: String::new() };
     if let Ordered::Section(section) = Ordered::of(config) {
         for (key, value) in &section {

@@ -6,10 +6,9 @@ use std::path::{Path as FilePath, PathBuf};
 
 use figment::value::{Dict, Map, Value};
 use figment::{Metadata, Profile, Provider};
-use serde_json::Value as Json;
 
-use super::HEADERS;
 use super::path::{Path, Step};
+use super::schema::Schema;
 use crate::settings::Fault;
 
 /// What every environment variable of Lapwing begins with.
@@ -37,6 +36,15 @@ pub struct Sources {
     pub env: Vec<(String, String)>,
     /// Flags, in the order given.
     pub flags: Vec<Flag>,
+}
+
+impl Sources {
+    /// These flags, these variables, and `file`, or else the file that the variable `LAPWING_CONFIG` names.
+    #[must_use]
+    pub fn new(file: Option<PathBuf>, env: Vec<(String, String)>, flags: Vec<Flag>) -> Self {
+        let named = || env.iter().find(|(name, file)| name == FILE_VARIABLE && !file.is_empty()).map(|(_, file)| file.into());
+        Self { file: file.or_else(named), env, flags }
+    }
 }
 
 /// Values of one origin.
@@ -70,25 +78,24 @@ impl Layer {
         Ok(Self { origin: format!("file {name}"), dict: without_nulls(dict) })
     }
 
-    /// The environment's and the flags', the weakest first. `defaults` tell which texts stand for numbers, switches or sections.
-    pub(super) fn texts(sources: &Sources, defaults: &Json) -> Vec<Self> {
+    /// The environment's and the flags', the weakest first. `schema` tells which texts stand for numbers, switches or sections.
+    pub(super) fn texts(sources: &Sources, schema: &Schema) -> Vec<Self> {
         let mut env: Vec<_> = sources.env.iter().filter(|(name, value)| is_setting(name, value)).collect();
         // a whole section before its parts
         env.sort();
-        let env = env.into_iter().map(|(name, text)| Self::text(path_of(name), text, format!("env {name}"), defaults));
+        let env = env.into_iter().map(|(name, text)| {
+            let key = name.strip_prefix(PREFIX).unwrap_or(name).to_lowercase();
+            Self::text(schema.variable_path(&key), text, format!("env {name}"), schema)
+        });
         let flags = sources.flags.iter().map(|flag| {
             let Flag { path, name, text } = flag;
-            Self::text(Path::dotted(path), text, format!("flag {name}"), defaults)
+            Self::text(schema.path(path), text, format!("flag {name}"), schema)
         });
         env.chain(flags).collect()
     }
 
-    fn text(path: Path, text: &str, origin: String, defaults: &Json) -> Self {
-        let default = path.0.iter().try_fold(defaults, |at, step| match step {
-            Step::Key(key) => at.get(key),
-            Step::Index(_) => None,
-        });
-        let mut value = typed(text, default);
+    fn text(path: Path, text: &str, origin: String, schema: &Schema) -> Self {
+        let mut value = typed(text, schema.at(&path.0));
         let mut dict = Dict::new();
         for (depth, step) in path.0.into_iter().enumerate().rev() {
             let Step::Key(key) = step else { continue };
@@ -107,15 +114,6 @@ pub(super) fn variable(path: &str) -> String {
     format!("{PREFIX}{}", path.replace('.', "__").to_uppercase())
 }
 
-fn path_of(variable: &str) -> Path {
-    let key = variable.strip_prefix(PREFIX).unwrap_or(variable).to_lowercase();
-    match key.strip_prefix(HEADERS).and_then(|rest| rest.strip_prefix("__")) {
-        // variables cannot have the hyphens that headers have
-        Some(header) => Path::dotted(HEADERS).key(&header.replace('_', "-")),
-        None => Path(key.split("__").map(|key| Step::Key(key.to_owned())).collect()),
-    }
-}
-
 /// Whether a variable is meant for Lapwing. Kubernetes sets others of that prefix in every pod beside a service whose name
 /// begins with `lapwing`: `LAPWING_SERVICE_HOST`, `LAPWING_PORT=tcp://…`, `LAPWING_PORT_8080_TCP_ADDR`.
 fn is_setting(name: &str, value: &str) -> bool {
@@ -131,15 +129,16 @@ fn is_setting(name: &str, value: &str) -> bool {
     !is_link
 }
 
-/// `text` as the kind of value that `default` is: what is no such value stays text, and is refused where it is read.
-fn typed(text: &str, default: Option<&Json>) -> Value {
+/// `text` as the kind of value that `schema` wants: what is no such value stays text, and is refused where it is read.
+fn typed(text: &str, schema: Option<&Schema>) -> Value {
     let trimmed = text.trim();
-    let value = match default {
-        Some(Json::Bool(_)) => trimmed.parse::<bool>().ok().map(Value::from),
-        Some(Json::Number(_)) => {
-            trimmed.parse::<u64>().map(Value::from).or_else(|_| trimmed.parse::<i64>().map(Value::from)).ok()
-        }
-        Some(Json::Object(_) | Json::Array(_)) => yaml(text).ok(),
+    let value = match schema {
+        Some(Schema::Flag) => trimmed.parse::<bool>().ok().map(Value::from),
+        Some(Schema::Number) => (trimmed.parse::<u64>().map(Value::from))
+            .or_else(|_| trimmed.parse::<i64>().map(Value::from))
+            .ok()
+            .or_else(|| trimmed.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::from)),
+        Some(Schema::Section { .. } | Schema::Named { .. } | Schema::List { .. }) => yaml(text).ok(),
         _ => None,
     };
     value.unwrap_or_else(|| Value::from(text))

@@ -1,53 +1,58 @@
 //! What an unknown key was probably meant to be.
 
-use serde_json::Value as Json;
-
+use super::path::{Path, Step};
+use super::schema::Schema;
 use super::sources::variable;
 
 /// Below this likeness a suggestion would only confuse.
 const LIKE: f64 = 0.7;
-/// The parts of a rule, which no default shows.
-const RULE: [&str; 4] = ["name", "attribute", "value", "stage"];
+/// The likeness of a key that stands in another section under this very name.
+const MOVED: f64 = 0.95;
 
 /// Why the key at `path` is refused; a variable's key is suggested as the variable.
-pub(super) fn unknown(path: &str, origin: &str, defaults: &Json) -> String {
-    let known = known(path, defaults);
-    let folded = fold(path);
-    let likeness = |known: &String| {
-        let last = known.rsplit('.').next().unwrap_or(known);
-        let other = fold(known);
-        // in the wrong section, or in none
-        let moved = if folded.rsplit('.').next() == Some(&*fold(last)) { 0.95 } else { 0.0 };
-        strsim::normalized_damerau_levenshtein(&folded, &other).max(moved)
-    };
-    let best = known.iter().map(|known| (likeness(known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+pub(super) fn unknown(path: &Path, origin: &str, schema: &Schema) -> String {
+    let Some((Step::Key(key), parent)) = path.0.split_last() else { return "unknown key".to_owned() };
+    let parent = Path(parent.to_vec());
+    let beside = schema.at(&parent.0).into_iter().flat_map(Schema::keys).map(|(other, _)| {
+        let likeness = strsim::normalized_damerau_levenshtein(&fold(key), &fold(other));
+        (likeness, parent.key(other).to_string())
+    });
+    let mut candidates: Vec<(f64, String)> = beside.collect();
+    // in the wrong section, in none, or with a section's name that is written wrong; never out of a list or a user's name
+    if parent.0.iter().all(|step| matches!(step, Step::Key(_))) && !is_chosen(&parent, schema) {
+        elsewhere(schema, &Path::default(), &mut |other, name| {
+            let whole = strsim::normalized_damerau_levenshtein(&fold(&path.to_string()), &fold(&other.to_string()));
+            let likeness = if fold(name) == fold(key) { MOVED } else { whole };
+            let is_beside = other.0.split_last().is_some_and(|(_, before)| before == parent.0);
+            if !is_beside && !path.0.starts_with(&other.0) {
+                candidates.push((likeness, other.to_string()));
+            }
+        });
+    }
+    let best = candidates.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match best.filter(|(likeness, _)| *likeness >= LIKE) {
-        Some((_, known)) if origin.starts_with("env ") => format!("unknown key; did you mean `{}`?", variable(known)),
+        Some((_, known)) if origin.starts_with("env ") => format!("unknown key; did you mean `{}`?", variable(&known)),
         Some((_, known)) => format!("unknown key; did you mean `{known}`?"),
         None => "unknown key".to_owned(),
     }
 }
 
-/// Every key that could stand there.
-fn known(path: &str, defaults: &Json) -> Vec<String> {
-    if let Some((rule, _)) = path.split_once(']') {
-        return RULE.iter().map(|key| format!("{rule}].{key}")).collect();
-    }
-    let mut known = Vec::new();
-    collect(defaults, "", &mut known);
-    known
+/// Whether a part of `path` is a name that the user chose.
+fn is_chosen(path: &Path, schema: &Schema) -> bool {
+    (0..path.0.len()).any(|end| matches!(schema.at(&path.0[..end]), Some(Schema::Named { .. })))
 }
 
-fn collect(at: &Json, path: &str, known: &mut Vec<String>) {
-    let Json::Object(section) = at else { return };
-    for (key, value) in section {
-        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        collect(value, &path, known);
-        known.push(path);
+/// Calls `each` with every key of every section.
+fn elsewhere(schema: &Schema, path: &Path, each: &mut impl FnMut(&Path, &str)) {
+    for (key, inner) in schema.keys() {
+        let path = path.key(key);
+        elsewhere(inner, &path, each);
+        each(&path, key);
     }
 }
 
-/// Without the differences of other spellings: `otlp-grpc` and `otlpGrpc` are `otlp_grpc`.
+/// Without the differences of other spellings: `otlp-grpc` and `otlpGrpc` are `otlp_grpc`, and so is `proxy_workers`
+/// `proxy.workers`.
 fn fold(key: &str) -> String {
-    key.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
+    key.chars().filter(|c| !matches!(c, '-' | '_' | '.')).flat_map(char::to_lowercase).collect()
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use proptest::prelude::*;
 
 use super::*;
-use crate::attribution::Expect;
+use crate::attribution::SpanExpectation;
 use crate::ledger::Stage;
 use crate::proxy::{TraceSampling, UpstreamProtocol};
 use crate::settings::{Fault, Size};
@@ -125,7 +125,7 @@ fn a_file_may_leave_things_out_and_say_them_plainly() {
     assert_eq!(config.otlp_http, Switch::Off);
     assert_eq!(config.trace_sampling, TraceSampling::Off);
     assert_eq!(config.proxy.max_header_bytes, Size::kib(64));
-    assert_eq!(config.attribution.expect_spans, Expect::Never);
+    assert_eq!(config.attribution.expect_spans, SpanExpectation::Never);
     let values: Vec<_> = config.attribution.spans.iter().map(|rule| rule.value.as_deref()).collect();
     assert_eq!(values, [Some("true"), Some("200")]);
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::asked::{Amounts, Pace, UnitTime};
 use super::pairs::Pairs;
 use super::surfaces::Surfaces;
-use crate::attribution::{Rendered, rendered};
+use crate::attribution::{WaterfallBar, waterfall_bars};
 use crate::ledger::{BatchStatistics, Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
 use crate::metrics::{Labels, Order};
 
@@ -76,9 +76,9 @@ struct Bar {
     source: Source,
 }
 
-impl From<Rendered> for Bar {
-    fn from(r: Rendered) -> Self {
-        let Rendered { name, stage, phase, start_ns, end_ns, source } = r;
+impl From<WaterfallBar> for Bar {
+    fn from(r: WaterfallBar) -> Self {
+        let WaterfallBar { name, stage, phase, start_ns, end_ns, source } = r;
         Self { name, stage, phase, start_ns, end_ns, source }
     }
 }
@@ -119,7 +119,7 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
         stages: pieces.collect(),
         upstream_queue_ns: exchange.upstream_queue_ns(),
         phases: parts.collect(),
-        spans: rendered(exchange).into_iter().map(Bar::from).collect(),
+        spans: waterfall_bars(exchange).into_iter().map(Bar::from).collect(),
         coverage: exchange.coverage(),
         clipped: exchange.clipped,
         request_bytes: ledger.request_bytes,

@@ -14,7 +14,7 @@ pub(super) fn series<T>(registry: &Mutex<Registry>, window: Window, mut make: im
         if place >= guard.places() {
             break;
         }
-        let copied = guard.part(window, place..place + 1);
+        let copied = guard.series(window, place..place + 1);
         MutexGuard::unlock_fair(guard); // whoever waits is next
         place += 1;
         made.extend(copied.iter().map(|s| ((s.route.clone(), s.model.clone(), s.upstream.clone()), make(s))));

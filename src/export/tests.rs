@@ -150,7 +150,7 @@ async fn the_hdr_log_reads_back_with_every_count() {
         counts.insert(line.tag().unwrap().as_str().to_owned(), histogram);
     }
     let (mut wanted, mut scratch) = (0, crate::metrics::HistogramScratch::default());
-    for series in surfaces.registry.lock().snapshot(crate::metrics::Window::All).series {
+    for series in surfaces.registry.lock().series(crate::metrics::Window::All, 0..usize::MAX) {
         for measure in Measure::all().filter(|m| series.figures.values(*m) > 0) {
             let model = &*series.model;
             let route = match &*series.route {

@@ -1,4 +1,4 @@
-//! What the law of time yields: for each stage and source, the nanoseconds it owns.
+//! The result of the law of time: the nanoseconds that each stage owns, by source.
 
 use super::stage::{Phase, Source, Stage};
 
@@ -11,41 +11,41 @@ pub struct Account {
 }
 
 impl Account {
-    /// Gives `ns` more to `stage`, on the word of `source`.
+    /// Adds `ns` to `stage`, as reported by `source`.
     pub const fn add(&mut self, stage: Stage, source: Source, ns: u64) {
         self.ns[stage.index()][source.index()] += ns;
     }
 
-    /// Notes that `ns` of what forward was given belong to `phase`.
+    /// Records that `ns` of the time of forward belong to `phase`.
     pub const fn add_phase(&mut self, phase: Phase, source: Source, ns: u64) {
         self.phases[phase.index()][source.index()] += ns;
     }
 
-    /// What `phase` owns of forward, whoever says so.
+    /// The time of `phase` within forward, from all sources.
     #[must_use]
     pub fn phase_ns(&self, phase: Phase) -> u64 {
         self.phases[phase.index()].iter().sum()
     }
 
-    /// Who speaks for most of what `phase` owns; `None` if it owns nothing.
+    /// The source of most of the time of `phase`; `None` if the phase owns no time.
     #[must_use]
     pub fn phase_source(&self, phase: Phase) -> Option<Source> {
         most(&self.phases[phase.index()])
     }
 
-    /// What `stage` owns, whoever says so.
+    /// The time of `stage`, from all sources.
     #[must_use]
     pub fn stage_ns(&self, stage: Stage) -> u64 {
         self.ns[stage.index()].iter().sum()
     }
 
-    /// What `stage` owns on the word of `source`.
+    /// The time of `stage` that comes from `source`.
     #[must_use]
     pub const fn by_source_ns(&self, stage: Stage, source: Source) -> u64 {
         self.ns[stage.index()][source.index()]
     }
 
-    /// Who speaks for most of what `stage` owns (the stronger where two speak for as much); `None` if it owns nothing.
+    /// The source of most of the time of `stage`, the stronger one on a tie; `None` if the stage owns no time.
     #[must_use]
     pub fn source(&self, stage: Stage) -> Option<Source> {
         most(&self.ns[stage.index()])

@@ -1,32 +1,32 @@
 //! The law of time: every instant of a request has exactly one owner.
 //!
-//! Where claims overlap or nest, the innermost owns the instant: the one that started last, then the one that
-//! lies deeper, then the one that ends first. What the proxy observed outranks what others say of the same instant.
-//! What nobody claims is `unattributed`. Units: nanoseconds from the request's start.
+//! Where claims overlap or nest, the innermost claim owns the instant: the one that started last, then the deeper one, then the
+//! one that ends first. An observation of the proxy outranks every other claim on the same instant. Time that nobody claims is
+//! `unattributed`. Units: nanoseconds from the request's start.
 
 use smallvec::SmallVec;
 
 use super::account::Account;
 use super::stage::{Phase, Source, Stage};
 
-/// Somebody's claim on a piece of a request's time.
+/// A claim on a piece of a request's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Who would own the time.
+    /// The stage that would own the time.
     pub stage: Stage,
-    /// The phase of the stage, where it is one.
+    /// The phase of the stage, if it has one.
     pub phase: Option<Phase>,
-    /// Who says so.
+    /// The source of the claim.
     pub source: Source,
     /// Start; a claim that ends before it starts claims nothing.
     pub start_ns: u64,
     /// End, exclusive.
     pub end_ns: u64,
-    /// How deep in its trace the span lies; zero where that means nothing.
+    /// The depth of the span in its trace; zero if the claim does not come from a span.
     pub depth: u32,
 }
 
-/// Shares out `total_ns` among `claims`. The result sums to `total_ns` exactly, whatever the claims are.
+/// Divides `total_ns` among `claims`. The stages of the result sum to `total_ns` exactly, whatever the claims are.
 #[must_use]
 pub fn conserve(total_ns: u64, claims: &[Claim]) -> Account {
     let mut account = Account::default();
@@ -37,10 +37,10 @@ pub fn conserve(total_ns: u64, claims: &[Claim]) -> Account {
     account
 }
 
-/// Walks `start_ns..end_ns` in order, in pieces that have one owner each (or none).
+/// Walks `start_ns..end_ns` in order and calls `piece` for each stretch with one owner or none.
 ///
-/// A sweep: claims are opened in order of rank among those that started, so the owner is always the one opened last that
-/// has not ended, and the cost is that of the sort. Nothing is allocated up to 32 claims.
+/// This is a sweep: claims are opened in order of rank among those that started, so the owner is always the claim opened last
+/// that has not ended. The cost is that of the sort. Up to 32 claims are handled without allocation.
 pub(crate) fn each_instant(start_ns: u64, end_ns: u64, claims: &[Claim], mut piece: impl FnMut(u64, u64, Option<&Claim>)) {
     let mut order: SmallVec<[u32; 32]> = SmallVec::new();
     let touches = |c: &Claim| c.start_ns < c.end_ns && c.start_ns < end_ns && c.end_ns > start_ns;
@@ -48,7 +48,7 @@ pub(crate) fn each_instant(start_ns: u64, end_ns: u64, claims: &[Claim], mut pie
     let claim = |i: &u32| &claims[*i as usize];
     order.sort_unstable_by(|a, b| {
         let (x, y) = (claim(a), claim(b));
-        // Equals in every respect: the first in the list is opened last.
+        // equal in every respect: the first in the list is opened last
         x.start_ns.cmp(&y.start_ns).then(x.depth.cmp(&y.depth)).then(y.end_ns.cmp(&x.end_ns)).then(b.cmp(a))
     });
     let mut to_open = order.iter().map(claim).peekable();
@@ -117,7 +117,7 @@ mod tests {
             .prop_map(|(stage, source, a, b, depth)| claim(Stage::ALL[stage], Source::ALL[source], a, b, depth))
     }
 
-    /// Who owns the instant `at` by the letter of the law; the first of equals.
+    /// The owner of the instant `at`, found by applying the definition; the first of equals.
     fn by_the_letter(claims: &[Claim], at: u64) -> Option<&Claim> {
         let rank = |c: &Claim| (c.source == Source::Observed, c.start_ns, c.depth, u64::MAX - c.end_ns);
         let covering = claims.iter().filter(|c| c.start_ns <= at && at < c.end_ns);

@@ -1,7 +1,7 @@
-//! The one place where time is read: monotonic stamps, and the wall clock that anchors them.
+//! The one place that reads time: monotonic stamps, and the wall clock that anchors them.
 //!
-//! Unit: nanoseconds. A [`Stamp`] counts from the first use of the clock in this process, so it fits an atomic
-//! and never goes backwards; it means nothing in another process.
+//! Unit: nanoseconds. A [`Stamp`] counts from the first use of the clock in this process, so it fits an atomic and never goes
+//! backwards. It has no meaning in another process.
 
 use std::sync::LazyLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ fn epoch() -> Instant {
     Instant::now()
 }
 
-/// A monotonic point in time, in nanoseconds since the process's epoch; never zero once read.
+/// A monotonic point in time, in nanoseconds since the process's epoch. A stamp that was read from the clock is never zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(u64);
 
@@ -25,19 +25,19 @@ impl Stamp {
         Self(ns.saturating_add(1))
     }
 
-    /// The stamp as a number, for keeping in an atomic; zero stands for "not yet".
+    /// The stamp as a number, to be kept in an atomic; zero stands for "not yet".
     #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
-    /// The stamp that [`Self::as_ns`] gave; `None` for zero.
+    /// The stamp for a number from [`Self::as_ns`]; `None` for zero.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Option<Self> {
         if ns == 0 { None } else { Some(Self(ns)) }
     }
 
-    /// Nanoseconds from `earlier` to `self`; zero where `earlier` is later.
+    /// Nanoseconds from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -56,7 +56,7 @@ impl Stamp {
     }
 }
 
-/// The wall clock, in nanoseconds since the Unix epoch; zero if the machine's clock stands before 1970.
+/// The wall clock, in nanoseconds since the Unix epoch; zero if the machine's clock is before 1970.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "this is the clock")]
 pub fn unix_ns() -> u64 {

@@ -1,4 +1,4 @@
-//! A finished, merged ledger: what histograms record and `/exchanges` shows.
+//! A finished, merged ledger: the record behind the histograms and `/exchanges`.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub struct TracedSpan {
     pub name: Box<str>,
     /// The stage that the rules map it to; `None` claims no time.
     pub stage: Option<Stage>,
-    /// The phase of the stage, where it is one.
+    /// The phase of the stage, if it has one.
     pub phase: Option<Phase>,
     /// Start, from the request's start; negative if the upstream's clock says so.
     pub start_ns: i64,
@@ -24,7 +24,7 @@ pub struct TracedSpan {
     pub depth: u32,
 }
 
-/// What the upstream's own statistics say of the batches in which requests like this one ran, averaged over one poll.
+/// What the upstream's statistics report about the batches of requests like this one, averaged over one poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct BatchStatistics {
     /// Rows per execution of the model.
@@ -33,35 +33,35 @@ pub struct BatchStatistics {
     /// The share of what was executed that was padding, in `[0, 1)`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub padding: Option<f64>,
-    /// Requests that ran.
+    /// Requests that were running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<f64>,
-    /// Requests that waited.
+    /// Requests that were waiting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<f64>,
 }
 
-/// One request's finished account.
+/// The finished account of one request.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// What the request path saw.
+    /// What the request path recorded.
     pub ledger: Ledger,
-    /// What each stage owns; sums to `ledger.total_ns`.
+    /// The time of each stage; sums to `ledger.total_ns`.
     pub account: Account,
-    /// The upstream's spans as they came.
+    /// The upstream's spans, as received.
     pub traced: Vec<TracedSpan>,
-    /// How much of the upstream window reports and spans claim.
+    /// The part of the upstream window that reports and spans claim, in nanoseconds.
     pub claimed_ns: u64,
     /// How many reports or spans had to be clipped to the window.
     pub clipped: u32,
-    /// What the upstream's statistics say of requests like this one: means, which claim what nobody else does.
+    /// Means from the upstream's statistics for requests like this one. They claim only time that nothing else claims.
     pub polled: Vec<Report>,
-    /// The batches in which it ran, where the upstream's statistics tell.
+    /// The batches that it ran in, if the upstream's statistics report them.
     pub batch: Option<BatchStatistics>,
 }
 
 impl Exchange {
-    /// The share of the upstream window that reports claim, `0..=1`; `None` where there is no window.
+    /// The share of the upstream window that reports claim, `0..=1`; `None` if there is no window.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]
     pub fn coverage(&self) -> Option<f64> {
@@ -69,8 +69,8 @@ impl Exchange {
         (window > 0).then(|| self.claimed_ns as f64 / window as f64)
     }
 
-    /// Who speaks for `stage`, and for how long; `None` if it owns nothing. A stage that the reports put below their
-    /// resolution is there with 0 ns; one whose reports found no room is not.
+    /// The time of `stage` and its source; `None` if the stage owns no time. A stage whose reports are below their own resolution
+    /// is present with 0 ns. A stage whose reports found no free time is absent.
     #[must_use]
     pub fn stage(&self, stage: Stage) -> Option<(u64, Source)> {
         if let Some(source) = self.account.source(stage) {
@@ -83,33 +83,33 @@ impl Exchange {
         (said_ns < resolution_ns).then_some((0, Source::Reported))
     }
 
-    /// The queue's time inside the upstream, by whoever speaks for it; the rest of the stage is the proxy's own.
+    /// The queue time inside the upstream, from all sources. The rest of the stage is the proxy's own queue.
     #[must_use]
     pub fn upstream_queue_ns(&self) -> u64 {
         self.account.stage_ns(Stage::Queue) - self.account.by_source_ns(Stage::Queue, Source::Observed)
     }
 
-    /// How coarse the reports of `stage` are, in nanoseconds; `None` where none is coarse.
+    /// The coarsest resolution of the reports of `stage`, in nanoseconds; `None` if all are exact.
     #[must_use]
     pub fn resolution_ns(&self, stage: Stage) -> Option<u32> {
         let reports = self.ledger.reports.iter().filter(|r| r.stage == stage && r.resolution_ns > 1);
         reports.map(|r| r.resolution_ns).max()
     }
 
-    /// Who speaks for `phase`, and for how long; `None` if it owns nothing.
+    /// The time of `phase` and its source; `None` if the phase owns no time.
     #[must_use]
     pub fn phase(&self, phase: Phase) -> Option<(u64, Source)> {
         Some((self.account.phase_ns(phase), self.account.phase_source(phase)?))
     }
 
-    /// Time to first token as the proxy saw it: from the request's start to the first content.
+    /// Time to first token as the proxy measured it: from the request's start to the first content.
     #[must_use]
     pub fn first_token_ns(&self) -> Option<u64> {
         self.ledger.generation.as_ref()?.first_ns
     }
 
-    /// Time per output token as the proxy saw it, by AIPerf's definition: from the first content to the last, over the
-    /// output tokens after the first. `None` where several sequences were written at once.
+    /// Time per output token as the proxy measured it, by AIPerf's definition: from the first content to the last, divided by the
+    /// output tokens after the first. `None` if several sequences were generated at once.
     #[must_use]
     pub fn per_output_token_ns(&self) -> Option<u64> {
         if self.ledger.work.sequences > 1 {
@@ -119,8 +119,8 @@ impl Exchange {
         self.ledger.generation.as_ref()?.per_output_token_ns(tokens)
     }
 
-    /// The time of a per-unit slot and the units that it is divided by; `None` where either is not known. Only answered
-    /// requests have such.
+    /// The time of a per-unit slot and the number of units to divide it by; `None` if either is unknown. Only answered requests
+    /// have one.
     #[must_use]
     pub fn per_unit(&self, slot: PerUnit) -> Option<(u64, u64)> {
         let (stage, phase) = slot.stage();
@@ -129,7 +129,7 @@ impl Exchange {
             None => self.stage(stage)?,
         };
         let units = slot.amount(&self.ledger.work, self.ledger.request_bytes, self.ledger.response_bytes)?;
-        // below its resolution a time is not known, and must not be divided
+        // a time below its resolution is unknown and must not be divided
         (ns > 0).then_some((ns, units))
     }
 }

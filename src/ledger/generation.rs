@@ -1,31 +1,31 @@
-//! What is known of a generated answer's pace: AIPerf's measures, at the proxy and by the server's own word.
+//! Token timing of a generated answer: AIPerf's measures, as the proxy observed them and as the server reports them.
 //!
-//! Offsets are nanoseconds from the request's start. "Token" means content: a chunk that only names a role is none.
+//! Offsets are nanoseconds from the request's start. "Token" means content: a chunk that only names a role does not count.
 
-/// The pace of one generated answer. Boxed in the ledger: other requests have none.
+/// Token timing of one generated answer. Boxed in the ledger, because other requests have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Generation {
-    /// The read that brought the first content; `None` where the answer is not streamed, or had no content.
+    /// The read that brought the first content; `None` if the answer is not streamed or had no content.
     pub first_ns: Option<u64>,
     /// The read that brought the last content.
     pub last_ns: Option<u64>,
     /// Chunks with content.
     pub chunks: u64,
-    /// The gaps between content chunks that follow one another, in microseconds; at most [`Self::GAPS`].
+    /// The gaps between consecutive chunks with content, in microseconds; at most [`Self::GAPS`].
     pub gaps_us: Vec<u32>,
-    /// Gaps for which there was no room.
+    /// Gaps that were not kept because there was no room.
     pub gaps_dropped: u64,
-    /// Time to first token by the server's word, from its arrival there, with queueing.
+    /// Time to first token as the server reports it, from arrival there, including the queue.
     pub server_first_token_ns: Option<u64>,
-    /// Mean time per output token after the first, by the server's word.
+    /// Mean time per output token after the first, as the server reports it.
     pub server_per_output_token_ns: Option<u64>,
 }
 
 impl Generation {
-    /// How many gaps one answer keeps: 64 KiB.
+    /// The most gaps that one answer keeps: 64 KiB.
     pub const GAPS: usize = 16_384;
 
-    /// A chunk with content came, `at_ns` from the request's start.
+    /// Records a chunk with content, `at_ns` from the request's start.
     pub fn content(&mut self, at_ns: u64) {
         self.chunks += 1;
         self.first_ns.get_or_insert(at_ns);
@@ -39,14 +39,14 @@ impl Generation {
         }
     }
 
-    /// What came was of several sequences at once: gaps between chunks are no pace of any, nor is time over all their
-    /// tokens. The first and the last content stand.
+    /// Marks the content as that of several sequences at once. Gaps between chunks are then not the pace of any sequence, and
+    /// neither is the time divided by all tokens, so both are dropped. The first and the last content stay valid.
     pub fn is_of_many(&mut self) {
         self.gaps_us = Vec::new();
         (self.gaps_dropped, self.server_per_output_token_ns) = (0, None);
     }
 
-    /// Time per output token, as the proxy saw it: from the first content to the last, over the tokens after the first.
+    /// Time per output token as the proxy observed it: from the first content to the last, divided by the tokens after the first.
     #[must_use]
     pub fn per_output_token_ns(&self, output_tokens: u64) -> Option<u64> {
         let spent_ns = self.last_ns?.saturating_sub(self.first_ns?);

@@ -1,4 +1,4 @@
-//! Trace identity by W3C Trace Context: ids, and the `traceparent` field (version 00, 55 bytes).
+//! Trace identity in the W3C Trace Context format: ids, and the `traceparent` field (version 00, 55 bytes).
 //!
 //! See <https://www.w3.org/TR/trace-context/#traceparent-header>.
 
@@ -84,10 +84,10 @@ impl Serialize for SpanId {
     }
 }
 
-/// A process's private mark in the trace ids that it makes, so that a trace which is sampled only for Lapwing can be
-/// told from the user's own by its id alone: no table, nothing to bound, nothing to lose.
+/// A process's private mark in the trace ids that it creates. It tells a trace that is sampled only for Lapwing from the user's
+/// own traces by the id alone, without a table that would need a bound.
 ///
-/// The right half of an id is random, as the specification asks; the left half is a keyed hash of it.
+/// The right half of an id is random, as the specification requires; the left half is a keyed hash of it.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceMark(u64);
 
@@ -108,7 +108,7 @@ impl TraceMark {
         TraceId(id)
     }
 
-    /// Whether `trace` was made by [`Self::make`]; wrong once in 2^64 ids.
+    /// Whether [`Self::make`] created `trace`; wrong once in 2^64 ids.
     #[must_use]
     pub fn made(self, trace: TraceId) -> bool {
         let (left, right) = trace.0.split_at(8);
@@ -125,14 +125,14 @@ impl TraceMark {
     }
 }
 
-/// What a `traceparent` says: the trace, the span that is the parent, and whether it is sampled.
+/// The content of a `traceparent` field: the trace, the parent span, and whether the trace is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     /// The trace.
     pub trace: TraceId,
     /// The sender's span.
     pub span: SpanId,
-    /// The flags byte as it came; bit 0 is "sampled", the others are passed on.
+    /// The flags byte as received; bit 0 is "sampled", the other bits are passed on.
     pub flags: u8,
 }
 
@@ -140,9 +140,9 @@ impl TraceContext {
     /// Bit 0 of the flags.
     pub const SAMPLED: u8 = 1;
 
-    /// Reads a `traceparent` value; `None` where the specification says to start a new trace.
+    /// Reads a `traceparent` value; `None` if the specification says to start a new trace.
     ///
-    /// A version above 00 is read by its first 55 bytes if a dash follows them, as the specification asks.
+    /// For a version above 00 only the first 55 bytes are read, and a dash must follow them, as the specification requires.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let version = *byte(value.get(0..2)?)?.first()?;
@@ -193,7 +193,7 @@ fn byte(pair: &[u8]) -> Option<[u8; 1]> {
     Some(out)
 }
 
-/// Lower-case hexadecimal only, as the specification asks.
+/// Decodes lower-case hexadecimal only, as the specification requires.
 fn decode(text: &[u8], out: &mut [u8]) -> Option<()> {
     let digit = |c: u8| match c {
         b'0'..=b'9' => Some(c - b'0'),

@@ -1,6 +1,6 @@
-//! One request's account: stages, spans, sources, outcome, identity and the law that time is conserved.
+//! One request's account: stages, spans, sources, outcome, identity, and the law that time is conserved.
 //!
-//! Everything here is plain data with no I/O; every other module may use it.
+//! Everything here is plain data without I/O, and every other module may use it.
 
 mod account;
 mod claim;

@@ -1,16 +1,17 @@
-//! Bounded interning of label values, so that a ledger holds numbers and no label can explode a series.
+//! Bounded interning of label values: a ledger holds numbers instead of text, and no label can create an unbounded number of
+//! series.
 
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
-/// An interned label value. Zero is `other`, to which everything past the bound goes.
+/// An interned label value. Zero is `other`, which stands for every value beyond the bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelId(u32);
 
 impl LabelId {
-    /// What every value past the bound is called.
+    /// The id of every value beyond the bound.
     pub const OTHER: Self = Self(0);
 
     /// The place in the table.
@@ -20,7 +21,7 @@ impl LabelId {
     }
 }
 
-/// A table of label values with a bound; past it every new value is [`LabelId::OTHER`].
+/// A bounded table of label values. When it is full, every new value becomes [`LabelId::OTHER`].
 #[derive(Debug)]
 pub struct LabelTable {
     table: RwLock<Table>,
@@ -43,7 +44,7 @@ impl LabelTable {
         Self { table: RwLock::new(table), capacity }
     }
 
-    /// The name of `text`, interned now if there is room.
+    /// The id of `text`, interned now if there is room.
     pub fn intern(&self, text: &str) -> LabelId {
         if let Some(name) = self.table.read().by_text.get(text) {
             return *name;
@@ -63,20 +64,20 @@ impl LabelTable {
         name
     }
 
-    /// The name of `text`, if it was interned.
+    /// The id of `text`, if it was interned.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<LabelId> {
         self.table.read().by_text.get(text).copied()
     }
 
-    /// The text of `name`; `other` for a name of another table.
+    /// The text of `name`; `other` for an id of another table.
     #[must_use]
     pub fn text(&self, name: LabelId) -> Arc<str> {
         let table = self.table.read();
         table.texts.get(name.0 as usize).unwrap_or(&table.texts[0]).clone()
     }
 
-    /// How many values are held besides `other`, and how many look-ups went to `other` for want of room.
+    /// The number of values held besides `other`, and the number of look-ups that became `other` because the table was full.
     #[must_use]
     pub fn fill(&self) -> (usize, u64) {
         let table = self.table.read();

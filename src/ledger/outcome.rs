@@ -1,4 +1,4 @@
-//! How a request ended, and of which kind it was.
+//! How a request ended, and what kind of exchange it was.
 
 use serde::Serialize;
 
@@ -10,19 +10,19 @@ pub enum Outcome {
     Ok,
     /// The upstream answered 4xx, or a gRPC status that blames the caller.
     ClientError,
-    /// The upstream answered 5xx, or any other gRPC status than 0.
+    /// The upstream answered 5xx, or another non-zero gRPC status.
     ServerError,
-    /// The client's request was refused by Lapwing as malformed, too large or standing still (400, 408, 413, 431).
+    /// Lapwing refused the client's request because it was malformed, too large or stalled (400, 408, 413, 431).
     Rejected,
     /// Lapwing shed the request (503).
     Shed,
     /// The upstream could not be reached (502).
     Unreachable,
-    /// The upstream broke the connection or spoke garbage (502, or a response cut short).
+    /// The upstream broke the connection or sent an invalid response (502, or a response cut short).
     Broken,
     /// The upstream was too slow (504, or a response that stalled).
     TimedOut,
-    /// The client went away first.
+    /// The client closed the connection first.
     Cancelled,
 }
 
@@ -71,21 +71,21 @@ impl Outcome {
         !matches!(self, Self::Ok | Self::Cancelled)
     }
 
-    /// Whether the upstream answered in full, so that the latency belongs among the latencies.
+    /// Whether the upstream answered in full, so that the duration counts as a latency.
     #[must_use]
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Ok | Self::ClientError | Self::ServerError)
     }
 }
 
-/// What kind of exchange it was: the two are never mixed in one histogram.
+/// The kind of an exchange. The two kinds are never mixed in one histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExchangeKind {
     /// A request and its response.
     #[default]
     Request,
-    /// A long-lived stream: an upgraded connection, or a gRPC call answered before it was fully asked.
+    /// A long-lived stream: an upgraded connection, or a gRPC call that was answered before its request ended.
     Stream,
 }
 

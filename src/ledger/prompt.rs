@@ -1,15 +1,15 @@
-//! A request's body that is kept so that its tokens can be counted later, off the request path, and the room that all
-//! such bodies share. Nothing here reads a body: what it means is told by numbers that only the reader understands.
+//! Request bodies that are kept so that their tokens can be counted later, off the request path, and the memory budget that they
+//! share. Nothing here reads a body; the indices in [`Prompt`] have a meaning for its reader only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The room that kept bodies share, in bytes of content.
+/// The memory budget that kept bodies share, in bytes of content.
 #[derive(Clone, Debug)]
 pub struct PromptBudget(Arc<AtomicUsize>);
 
 impl PromptBudget {
-    /// A budget of so many bytes.
+    /// A budget of `bytes`.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
@@ -26,7 +26,7 @@ impl PromptBudget {
     }
 }
 
-/// A body, as far as it came. Its room is given back when it is dropped.
+/// A body, as far as it was received. Dropping it returns its bytes to the budget.
 #[derive(Debug)]
 pub struct PromptBody {
     bytes: Vec<u8>,
@@ -37,14 +37,14 @@ impl PromptBody {
     /// The longest body that is kept: 256 KiB.
     pub const MAX: usize = 256 * 1024;
 
-    /// Nothing yet.
+    /// An empty body.
     #[must_use]
     pub fn new(room: &PromptBudget) -> Self {
         Self { bytes: Vec::new(), room: room.clone() }
     }
 
-    /// Adds a piece. False, and nothing is added, where the body exceeds [`Self::MAX`] or the room: then it is no whole
-    /// any more, and of no use.
+    /// Appends a piece. Returns false and appends nothing if the body would exceed [`Self::MAX`] or the budget; the body is then
+    /// incomplete and of no use.
     #[must_use]
     pub fn push(&mut self, piece: &[u8]) -> bool {
         let fits = self.bytes.len() + piece.len() <= Self::MAX && self.room.take(piece.len());
@@ -54,7 +54,7 @@ impl PromptBody {
         fits
     }
 
-    /// What came.
+    /// The bytes received so far.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -67,16 +67,16 @@ impl Drop for PromptBody {
     }
 }
 
-/// A body whose tokens are to be counted, with what its reader noted of it.
+/// A body whose tokens are to be counted, with what its reader knows about it.
 #[derive(Debug)]
 pub struct Prompt {
     /// The body.
     pub body: PromptBody,
-    /// Where in it the texts stand.
+    /// Which table entry says where its texts are.
     pub texts: u16,
-    /// Which tokenizer is the model's.
+    /// Which tokenizer to use.
     pub tokenizer: u16,
-    /// What the model costs, where that is known.
+    /// Which entry of the model costs applies, if one does.
     pub cost: Option<u16>,
 }
 

@@ -1,7 +1,7 @@
-//! The ledger: what the request path hands over when a request is done. Fixed size, numbers only; no heap but
-//! for the pace of a generated answer, and for a prompt whose tokens are still to be counted.
+//! The ledger: what the request path hands over when a request is done. It has a fixed size and holds numbers only; the token
+//! timing of a generated answer and a prompt whose tokens are to be counted are the only heap allocations.
 //!
-//! Every `_ns` field but the anchor is an offset from the request's start, in nanoseconds.
+//! Every `_ns` field except the anchor is an offset from the request's start, in nanoseconds.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::server::Server;
 use super::stage::{Phase, Source, Stage};
 use super::work::Work;
 
-/// What the proxy saw happen in an observed span.
+/// The event behind an observed span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObservedEvent {
-    /// The request came in.
+    /// The request was received.
     Request,
     /// It was classified and admitted.
     Admit,
@@ -30,9 +30,9 @@ pub enum ObservedEvent {
     Connect,
     /// The request was written to the upstream.
     Send,
-    /// An attempt that came to nothing.
+    /// An attempt that failed.
     Attempt,
-    /// The response went out.
+    /// The response was sent.
     Response,
     /// The response waited for a slow client.
     Backpressure,
@@ -55,12 +55,12 @@ impl ObservedEvent {
     }
 }
 
-/// A named piece of a request's time, observed by the proxy.
+/// A named piece of a request's time that the proxy observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Who owns the time.
+    /// The stage that owns the time.
     pub stage: Stage,
-    /// What happened.
+    /// The event.
     pub event: ObservedEvent,
     /// Start, from the request's start.
     pub start_ns: u64,
@@ -68,65 +68,78 @@ pub struct Span {
     pub end_ns: u64,
 }
 
-/// A duration without a start, which the response itself carried.
+/// A duration without a start, carried by the response itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The stage it was mapped to.
     pub stage: Stage,
-    /// The phase of the stage, where it is one.
+    /// The phase of the stage, if it has one.
     pub phase: Option<Phase>,
-    /// How long it took.
+    /// The duration, in nanoseconds.
     pub duration_ns: u64,
-    /// What the sender rounds down to: 1,000,000 for whole milliseconds, so that 0 is read as "less than 1 ms".
+    /// The step that the sender rounds down to, in nanoseconds: 1,000,000 for whole milliseconds, so that 0 means "less than 1
+    /// ms".
     pub resolution_ns: u32,
-    /// Where in the response it stood; what comes later knows more.
+    /// Where in the response it was; a later place knows more.
     pub place: ReportPlace,
-    /// It is the sum over the request's prompts, and has to be divided by their number before time is shared out.
+    /// Whether it is the sum over the request's prompts, which has to be divided by their number before time is assigned.
     pub is_sum: bool,
 }
 
-/// Where in a response a report stood, in the order in which they come.
+/// The place of a report in a response, in order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReportPlace {
-    /// A field of the head.
+    /// A header field.
     Head,
-    /// The trailers.
+    /// A trailer field.
     Trailer,
-    /// The body itself: the server's own account of this very answer.
+    /// The body: the server's own account of this answer.
     Body,
 }
 
-/// The upstream window: what reports may claim.
+/// The upstream window: the time that reports may claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamWindow {
-    /// Last request byte handed to the upstream, or the response's first byte if that came earlier.
+    /// The last request byte was handed to the upstream, or the first response byte arrived if that was earlier.
     pub start_ns: u64,
     /// The response head was read.
     pub head_ns: u64,
-    /// Last response byte read.
+    /// The last response byte was read.
     pub end_ns: u64,
 }
 
 impl UpstreamWindow {
-    /// The window's length.
+    /// The window's length, in nanoseconds.
     #[must_use]
     pub const fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
 }
 
-/// What a series is keyed by.
+/// The key of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeriesKey {
-    /// Method and path with the ids folded.
+    /// Method and path, with ids replaced by placeholders.
     pub route: LabelId,
-    /// The model, where the protocol names it.
+    /// The model, if the protocol names it.
     pub model: LabelId,
     /// The upstream.
     pub upstream: LabelId,
 }
 
-/// One request's account as the request path saw it.
+/// The account of one request as the request path recorded it.
+///
+/// ```
+/// use lapwing::ledger::{Ledger, ObservedEvent, Report, ReportPlace, Stage, Stamp};
+/// let started = Stamp::default();
+/// let mut ledger = Ledger::open(started, 0);
+/// // the proxy observed 2 µs of ingress, and the response reported 300 µs of forward
+/// ledger.observe(Stage::Ingress, ObservedEvent::Request, started, started.plus(2_000));
+/// ledger.report(Report::of(Stage::Forward, 300_000, ReportPlace::Head));
+/// ledger.total_ns = ledger.offset(started.plus(350_000));
+/// assert_eq!(ledger.spans[0].end_ns, 2_000);
+/// assert_eq!((ledger.total_ns, ledger.reports.len(), ledger.overflowed), (350_000, 1, 0));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Ledger {
     /// Route, model and upstream.
@@ -135,15 +148,15 @@ pub struct Ledger {
     pub kind: ExchangeKind,
     /// How it ended.
     pub outcome: Outcome,
-    /// The response's status as the client saw it; zero if it saw none.
+    /// The status that the client received; zero if it received none.
     pub status: u16,
     /// The trace.
     pub trace: TraceId,
-    /// Lapwing's own span: the parent that the upstream was given.
+    /// Lapwing's own span, which is the parent given to the upstream.
     pub span: SpanId,
     /// The client's span, or zero.
     pub parent: SpanId,
-    /// The upstream was told that the trace is sampled, so spans may come.
+    /// The upstream was told that the trace is sampled, so it may send spans.
     pub traced: bool,
     /// The trace is sampled only because Lapwing asked for it.
     pub ours: bool,
@@ -151,23 +164,23 @@ pub struct Ledger {
     pub anchor_unix_ns: u64,
     /// The monotonic clock at the start.
     pub started: Stamp,
-    /// First byte of the request to the last byte of the response handed to the socket.
+    /// From the first byte of the request to the last byte of the response handed to the socket.
     pub total_ns: u64,
     /// The upstream window; `None` if no upstream took the request.
     pub window: Option<UpstreamWindow>,
-    /// What the proxy observed.
+    /// Spans that the proxy observed.
     pub spans: ArrayVec<Span, { Self::SPANS }>,
-    /// What the response reported.
+    /// Reports in the response.
     pub reports: ArrayVec<Report, { Self::REPORTS }>,
-    /// Spans and reports for which there was no room.
+    /// Spans and reports that were dropped because there was no room.
     pub overflowed: u32,
     /// What the request asks for.
     pub work: Work,
-    /// The pace of a generated answer.
+    /// Token timing of a generated answer.
     pub generation: Option<Box<Generation>>,
-    /// The prompt, where its tokens are still to be counted.
+    /// The prompt, if its tokens are still to be counted.
     pub prompt: Option<Arc<Prompt>>,
-    /// Which server answered, where that is known.
+    /// The server that answered, if it is known.
     pub server: Option<Server>,
     /// Body bytes from the client.
     pub request_bytes: u64,
@@ -176,12 +189,12 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// How many observed spans a ledger holds.
+    /// The most observed spans that a ledger holds.
     pub const SPANS: usize = 14;
-    /// How many in-band reports a ledger holds.
+    /// The most in-band reports that a ledger holds.
     pub const REPORTS: usize = 12;
 
-    /// A ledger that opens at `started`, with nothing in it.
+    /// An empty ledger that opens at `started`.
     #[must_use]
     pub fn open(started: Stamp, anchor_unix_ns: u64) -> Self {
         Self {
@@ -210,13 +223,13 @@ impl Ledger {
         }
     }
 
-    /// The offset of `stamp` from the start; zero for stamps before it.
+    /// The offset of `stamp` from the start, in nanoseconds; zero for an earlier stamp.
     #[must_use]
     pub const fn offset(&self, stamp: Stamp) -> u64 {
         stamp.since(self.started)
     }
 
-    /// Adds an observed span, from stamp to stamp; counts it as overflowed if there is no room.
+    /// Adds an observed span, or counts it as overflowed if there is no room.
     pub fn observe(&mut self, stage: Stage, event: ObservedEvent, start: Stamp, end: Stamp) {
         let span = Span { stage, event, start_ns: self.offset(start), end_ns: self.offset(end.max(start)) };
         if self.spans.try_push(span).is_err() {
@@ -224,7 +237,7 @@ impl Ledger {
         }
     }
 
-    /// Adds an in-band report; counts it as overflowed if there is no room.
+    /// Adds an in-band report, or counts it as overflowed if there is no room.
     pub fn report(&mut self, report: Report) {
         if self.reports.try_push(report).is_err() {
             self.overflowed += 1;
@@ -233,7 +246,7 @@ impl Ledger {
 }
 
 impl Report {
-    /// A report of a whole stage, as exact as the clock.
+    /// A report of a whole stage with the precision of a clock.
     #[must_use]
     pub const fn of(stage: Stage, duration_ns: u64, place: ReportPlace) -> Self {
         Self { stage, phase: None, duration_ns, resolution_ns: 1, place, is_sum: false }
@@ -241,7 +254,7 @@ impl Report {
 }
 
 impl Span {
-    /// Observed spans have one source.
+    /// The source of observed spans.
     pub const SOURCE: Source = Source::Observed;
 }
 

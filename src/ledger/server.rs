@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! servers {
     ($($variant:ident $name:literal $title:literal;)*) => {
-        /// A model server, recognised by what it answers.
+        /// A model server, recognised by what it reports.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Server { $(#[doc = $title] #[serde(rename = $name)] $variant,)* }
 

@@ -1,12 +1,12 @@
-//! The closed vocabulary: which stage owns a nanosecond, and who says so.
+//! The closed vocabulary of stages and sources: what owns a nanosecond, and how that is known.
 
 use serde::{Deserialize, Serialize};
 
-/// A stage of an inference request. Closed, so that an account is a fixed array and nothing is hashed per request.
+/// A stage of an inference request. The set is closed, so an account is a fixed array and nothing is hashed per request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// First byte of the request to its last.
+    /// From the first byte of the request to its last.
     Ingress,
     /// Parse, classify and admit, in the proxy.
     Validation,
@@ -22,9 +22,9 @@ pub enum Stage {
     Postprocessing,
     /// Calls that the handler makes to other services after inference.
     Downstream,
-    /// Last upstream byte to the last byte written to the client, and waits for a slow client before that.
+    /// From the last upstream byte to the last byte written to the client, plus earlier waits for a slow client.
     Egress,
-    /// Claimed by no report.
+    /// Time that no report claims.
     Unattributed,
 }
 
@@ -46,7 +46,7 @@ impl Stage {
         Self::Unattributed,
     ];
 
-    /// The five that every surface shows first.
+    /// The five stages that every surface shows first.
     pub const FIRST_FIVE: [Self; 5] = [Self::Ingress, Self::Hydration, Self::Preprocessing, Self::Forward, Self::Postprocessing];
 
     /// The name on every surface, in lower case.
@@ -79,13 +79,13 @@ impl Stage {
     }
 }
 
-/// A part of [`Stage::Forward`] in generative models. A phase owns what it owns within forward, never besides it.
+/// A part of [`Stage::Forward`] in generative models. The time of a phase is always part of the time of forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// The input is read, and the first output token made.
+    /// The model reads the input and produces the first output token.
     Prefill,
-    /// The other output tokens are made, one by one.
+    /// The model produces the other output tokens, one by one.
     Decode,
 }
 
@@ -112,19 +112,19 @@ impl Phase {
     }
 }
 
-/// Who says how long a stage took, the strongest first.
+/// How the time of a stage is known, the strongest source first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// The proxy's own clock.
     Observed,
-    /// This response's header, trailer or body field.
+    /// A header, trailer or body field of this response.
     Reported,
     /// An OTLP span joined by trace id.
     Traced,
-    /// A statistics delta: an average over a window, an estimate.
+    /// The difference between two polls of the server's statistics: a mean over a window, so an estimate.
     Polled,
-    /// No report: the whole upstream window counts as forward.
+    /// Nothing was reported: the whole upstream window counts as forward.
     Opaque,
 }
 

@@ -1,10 +1,10 @@
-//! What a request asks for, in compute units, and how each amount is known.
+//! The work of a request in compute units, and how each amount is known.
 
 use serde::{Deserialize, Serialize};
 
 use super::stage::{Phase, Stage};
 
-/// What work is counted in.
+/// A unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -46,7 +46,7 @@ impl Unit {
         }
     }
 
-    /// How many of it a time is given for: a FLOP is too short for a histogram of picoseconds.
+    /// How many units a time is stated for: one FLOP is too short for a histogram of picoseconds.
     #[must_use]
     pub const fn per(self) -> u64 {
         match self {
@@ -55,7 +55,7 @@ impl Unit {
         }
     }
 
-    /// The name of so many, on every surface.
+    /// The name of [`Self::per`] units, on every surface.
     #[must_use]
     pub const fn per_name(self) -> &'static str {
         match self {
@@ -71,15 +71,15 @@ impl Unit {
     }
 }
 
-/// How an amount is known, the worst first.
+/// How an amount is known, the worst basis first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// Derived from bytes: right in order of magnitude.
+    /// Derived from bytes: right to an order of magnitude.
     Estimated,
-    /// Counted in the traffic: shapes, list lengths, content chunks, a tokenizer.
+    /// Counted in the traffic: shapes, list lengths, content chunks, or by a tokenizer.
     Counted,
-    /// The server's own word.
+    /// Reported by the server.
     Reported,
 }
 
@@ -95,20 +95,20 @@ impl Basis {
     }
 }
 
-/// The work of one request. An amount that is not known is absent, never zero by default.
+/// The work of one request. An unknown amount is absent, never zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// The unit that says best how much this request costs; `None` where nothing is known.
+    /// The unit that best describes the cost of this request; `None` if no amount is known.
     pub primary: Option<Unit>,
-    /// How many sequences the answer has, which are written at once: of more than one, no time is any one token's. Zero
-    /// where that is not known, as one.
+    /// The number of sequences that the answer has, which are generated at once. With more than one, no time is that of a single
+    /// token. Zero if unknown, which counts as one.
     pub sequences: u64,
     amounts: [u64; Unit::COUNT],
     bases: [Option<Basis>; Unit::COUNT],
 }
 
 impl Work {
-    /// Says how much; a better basis wins over a worse one, and of equals the later.
+    /// Sets an amount. A better basis wins over a worse one, and the later amount wins over an equal one.
     pub fn set(&mut self, unit: Unit, amount: u64, basis: Basis) {
         let at = unit.index();
         if self.bases[at].is_none_or(|known| basis >= known) {
@@ -116,7 +116,7 @@ impl Work {
         }
     }
 
-    /// How much, and how that is known.
+    /// An amount and how it is known.
     #[must_use]
     pub fn get(&self, unit: Unit) -> Option<(u64, Basis)> {
         Some((self.amounts[unit.index()], self.bases[unit.index()]?))
@@ -128,32 +128,32 @@ impl Work {
         Some(self.get(self.primary?)?.0)
     }
 
-    /// The cost class: `k` where the primary amount is in `2^k..2^(k+1)`, at most [`Self::CLASSES`] − 1. None for an
-    /// amount of zero.
+    /// The cost class: `k` if the primary amount is in `2^k..2^(k+1)`, at most [`Self::CLASSES`] − 1. `None` for an amount of
+    /// zero.
     #[must_use]
     pub fn class(&self) -> Option<usize> {
         let k = self.primary_amount()?.checked_ilog2()? as usize;
         Some(k.min(Self::CLASSES - 1))
     }
 
-    /// How many cost classes there are; the last one has no upper end.
+    /// How many cost classes there are; the last one has no upper bound.
     pub const CLASSES: usize = 25;
 }
 
-/// A stage or phase whose time is divided by work: the slots of per-unit histograms.
+/// A stage or phase whose time is divided by work: a slot of the per-unit histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PerUnit {
     /// Ingress per byte of the request.
     Ingress,
     /// Hydration per entity.
     Hydration,
-    /// Preprocessing per primary unit; of generative models per input token.
+    /// Preprocessing per primary unit; for generative models per input token.
     Preprocessing,
     /// Forward per primary unit.
     Forward,
     /// Prefill per input token.
     Prefill,
-    /// Decode per output token after the first, which prefill makes.
+    /// Decode per output token after the first, which is part of prefill.
     Decode,
     /// Postprocessing per primary unit.
     Postprocessing,
@@ -186,7 +186,7 @@ impl PerUnit {
         self as usize
     }
 
-    /// Whose time: the stage, and the phase of it.
+    /// The stage and phase that the time belongs to.
     #[must_use]
     pub const fn stage(self) -> (Stage, Option<Phase>) {
         match self {
@@ -210,7 +210,7 @@ impl PerUnit {
         }
     }
 
-    /// The unit of the slot where `primary` is the primary unit.
+    /// The unit of the slot if the primary unit is `primary`.
     #[must_use]
     pub const fn unit(self, primary: Unit) -> Unit {
         match (self, primary) {
@@ -223,14 +223,14 @@ impl PerUnit {
         }
     }
 
-    /// How many units a request has for the slot; `None` where that is not known, or where it is none.
+    /// The number of units a request has for the slot; `None` if it is unknown or zero.
     #[must_use]
     pub fn amount(self, work: &Work, request_bytes: u64, response_bytes: u64) -> Option<u64> {
         let of = |unit| work.get(unit).map(|(amount, _)| amount);
         let amount = match self {
             Self::Ingress => Some(request_bytes),
             Self::Egress => Some(response_bytes),
-            // the first token comes out of the prefill
+            // the first token is part of prefill
             Self::Decode if work.sequences > 1 => None,
             Self::Decode => of(Unit::OutputToken).map(|tokens| tokens.saturating_sub(1)),
             _ => of(self.unit(work.primary?)),

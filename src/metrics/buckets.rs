@@ -1,8 +1,7 @@
-//! Classic Prometheus buckets, counted from the HDR cells when they are asked for. Bounds are nanoseconds, and for times per
-//! unit picoseconds.
+//! Classic Prometheus buckets, counted from the HDR cells on request. Bounds are nanoseconds, and picoseconds for times per unit.
 //!
-//! A cell that straddles a bound counts as below it, so a duration up to 0.1 % (below 1 ms: 512 ns) above a bound may be
-//! counted at the bound; a time per unit, up to 0.8 %. The cells of a bound never change, so buckets only grow.
+//! A cell that straddles a bound counts as below it, so a duration up to 0.1 % (below 1 ms: 512 ns) above a bound may be counted
+//! at the bound; a time per unit, up to 0.8 %. The cells of a bound never change, so buckets only grow.
 
 use super::measure::Measure;
 use super::snapshot::SeriesSnapshot;
@@ -11,7 +10,7 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
-/// Upper bounds for requests and stages: 1, 2.5 and 5 of each decade from 10 µs, up to 1 min. What is longer is in `+Inf`.
+/// Upper bounds for requests and stages: 1, 2.5 and 5 of each decade from 10 µs, up to 1 min. Longer durations are in `+Inf`.
 pub const REQUEST_BOUNDS_NS: &[u64] = &[
     10 * US,
     25 * US,
@@ -59,8 +58,8 @@ const fn per_unit_bounds() -> [u64; 34] {
 }
 
 impl SeriesSnapshot {
-    /// How many values of `measure` fall into each bucket, not cumulative: one more than `bounds`, which must rise and be in
-    /// the measure's own unit.
+    /// The number of values of `measure` in each bucket, not cumulative. The result has one element more than `bounds`, which
+    /// must rise and be in the measure's unit.
     #[must_use]
     pub fn buckets(&self, measure: Measure, bounds: &[u64]) -> Vec<u64> {
         let mut buckets = vec![0; bounds.len() + 1];

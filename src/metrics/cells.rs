@@ -1,16 +1,16 @@
-//! Counts in the cells of a histogram layout, kept in pages so that only what was hit costs memory.
+//! Counts in the cells of a histogram layout, kept in pages, so that only cells that were hit cost memory.
 //!
-//! A dense `hdrhistogram` of these bounds is 192 KiB, all of it written when it is made; a latency that spreads over a
-//! factor of two touches sixteen pages here, 12 KiB. Two counts stand side by side: what came since the last rotation and
-//! what came before it, so that rotating costs the pages that were hit and not the whole range.
+//! A dense `hdrhistogram` with these bounds is 192 KiB, all of it written when it is created. A latency that spreads over a
+//! factor of two touches sixteen pages here, 12 KiB. Two counts are kept side by side, since the last rotation and before it, so
+//! a rotation costs only the pages that were hit and not the whole range.
 
 use super::layout::CELLS;
 
 const PAGE: usize = 64;
 const PAGES: usize = CELLS / PAGE;
-/// The directory's mark for a page that was never hit.
+/// The mark in the directory for a page that was never hit.
 const NONE: u16 = u16::MAX;
-/// How many pages are added at a time, so that a vector that doubles does not waste half.
+/// How many pages are added at a time, so that doubling the vector does not waste half of it.
 const GROWTH: usize = 4;
 
 /// One count of a sparse histogram. `key` sorts by measure and then by cell.
@@ -22,7 +22,7 @@ pub(crate) struct Count<N> {
     pub(crate) count: N,
 }
 
-/// A histogram of any layout: since the last rotation, and before it.
+/// A histogram of any layout: counts since the last rotation and before it.
 #[derive(Debug)]
 pub(crate) struct Cells {
     directory: [u16; PAGES],
@@ -63,7 +63,7 @@ impl Cells {
         self.pages.push(Page { now: [0; PAGE], before: [0; PAGE] });
     }
 
-    /// Moves what came since the last rotation behind it, and appends it to `out` in the order of keys.
+    /// Moves the counts since the last rotation to those before it, and appends them to `out` in the order of keys.
     pub(crate) fn rotate(&mut self, measure: u32, out: &mut Vec<Count<u32>>) {
         for (word, hit) in self.hit.iter_mut().enumerate() {
             while *hit != 0 {
@@ -79,7 +79,7 @@ impl Cells {
         }
     }
 
-    /// Appends what came since the last rotation to `out`, and with `all` what came before it too, in the order of keys.
+    /// Appends the counts since the last rotation to `out`, and with `all` those before it too, in the order of keys.
     pub(crate) fn read(&self, measure: u32, all: bool, out: &mut Vec<Count<u64>>) {
         for (number, place) in self.directory.iter().enumerate().filter(|(_, place)| **place != NONE) {
             let page = &self.pages[usize::from(*place)];
@@ -93,12 +93,12 @@ impl Cells {
     }
 }
 
-/// The key of a count: sorts by measure and then by cell.
+/// The key of a count, which sorts by measure and then by cell.
 pub(crate) const fn key(measure: u32, cell: usize) -> u32 {
     measure << 16 | cell as u32
 }
 
-/// Sorts by key and adds up what has one key.
+/// Sorts by key and adds up counts with the same key.
 pub(crate) fn coalesce(counts: &mut Vec<Count<u64>>) {
     counts.sort_unstable_by_key(|c| c.key);
     counts.dedup_by(|later, kept| {

@@ -1,18 +1,18 @@
-//! How much is remembered: every bound on the memory of the figures.
+//! The bounds on the memory of all metrics.
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::Checks;
+use crate::settings::{Checks, Section};
 
 /// The section `metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// Series (route × model × upstream) kept apart; what is more is counted under `other`. Default 256; 1 to 65,536.
+    /// Series (route × model × upstream) kept apart; further series are counted under `other`. Default 256; 1 to 65,536.
     pub max_series: usize,
-    /// Routes told apart; what is more is named `other`. Default 200; 1 to 10,000.
+    /// Routes kept apart; further routes are named `other`. Default 200; 1 to 10,000.
     pub max_routes: usize,
-    /// Models told apart; what is more is named `other`. Default 100; 1 to 10,000.
+    /// Models kept apart; further models are named `other`. Default 100; 1 to 10,000.
     pub max_models: usize,
     /// The latest exchanges kept as waterfalls for `/exchanges`. Default 256; 0 to 65,536.
     pub recent_exchanges: usize,
@@ -26,9 +26,8 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Reports what is out of range.
-    pub fn check(&self, checks: &mut Checks) {
+impl Section for Config {
+    fn check(&self, checks: &mut Checks) {
         checks.range("max_series", &self.max_series, 1..=65_536);
         checks.range("max_routes", &self.max_routes, 1..=10_000);
         checks.range("max_models", &self.max_models, 1..=10_000);

@@ -1,6 +1,6 @@
-//! The profiler's account of itself: counters and gauges that every thread may touch.
+//! The profiler's metrics about itself: counters and gauges that every thread may update.
 //!
-//! Each is one row of the table below; `/metrics`, `/stats` and docs/METRICS.md are made from the rows.
+//! Each is one row of the table below. `/metrics`, `/stats` and docs/METRICS.md are made from the rows.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,7 +23,7 @@ macro_rules! rows {
     };
 }
 
-/// Whether a row only grows.
+/// Whether a row is a counter or a gauge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
     /// Only grows; its metric gets the suffix `_total` in OpenMetrics text.
@@ -81,7 +81,7 @@ rows! {
     InFlight: Gauge "lapwing_requests_in_flight" &[], "Requests in flight.";
 }
 
-/// The values of all rows. Relaxed: a scrape may see one row a moment before another.
+/// The values of all rows. Access is relaxed: a scrape may read one row a moment before another.
 #[derive(Debug)]
 pub struct Counters {
     values: [AtomicU64; Counter::ALL.len()],
@@ -104,7 +104,7 @@ impl Counters {
         self.values[counter as usize].fetch_add(n, Relaxed);
     }
 
-    /// Takes `n` off a gauge.
+    /// Subtracts `n` from a gauge.
     pub fn sub(&self, counter: Counter, n: u64) {
         self.values[counter as usize].fetch_sub(n, Relaxed);
     }

@@ -1,6 +1,6 @@
-//! What is kept exactly beside the histograms: counts, sums and maxima of one series over some stretch of time.
+//! Exact values beside the histograms: counts, sums and maxima of one series over a period of time.
 //!
-//! All of it merges by addition (maxima and resolutions by the larger), so slots of time add up to windows. Durations are
+//! All of them merge by addition (maxima and resolutions by the larger value), so slots of time add up to windows. Durations are
 //! nanoseconds.
 
 use super::measure::{Measure, slots};
@@ -8,15 +8,15 @@ use super::sparse::Sparse;
 use super::sums::{Extent, Mean, UnitExtent, WorkSum};
 use crate::ledger::{Exchange, Outcome, PerUnit, Phase, Source, Stage, Unit};
 
-/// Exact figures of one series over some stretch of time: about 800 bytes, and 24 for each measure that occurred, 64 for each
-/// per-unit slot and 48 for each unit of work.
+/// Exact counts, sums and maxima of one series over a period of time: about 800 bytes, plus 24 for each measure that occurred, 64
+/// for each per-unit slot and 48 for each unit of work.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesTotals {
-    /// Every exchange, by how it ended: these sum to [`Self::count`].
+    /// Every exchange by outcome: these sum to [`Self::count`].
     pub outcomes: [u64; Outcome::COUNT],
-    /// How many answered requests have a stage on whose word: by stage, then by source.
+    /// The number of answered requests that have a stage, by stage and then by source.
     pub sources: [[u64; Source::COUNT]; Stage::COUNT],
-    /// Likewise by phase.
+    /// The same by phase.
     pub phase_sources: [[u64; Source::COUNT]; Phase::COUNT],
     /// Time claimed inside upstream windows of answered requests.
     pub claimed_ns: u64,
@@ -26,13 +26,13 @@ pub struct SeriesTotals {
     pub clipped: u64,
     /// Bytes that clients sent on streams.
     pub stream_request_bytes: u64,
-    /// Bytes that clients got on streams.
+    /// Bytes that clients received on streams.
     pub stream_response_bytes: u64,
-    /// Rows per execution, over the answered requests for which the upstream's statistics tell it.
+    /// Rows per execution, over the answered requests for which the upstream's statistics report it.
     pub batch_size: Mean,
-    /// The share of padding, likewise.
+    /// The share of padding, over the same requests.
     pub padding: Mean,
-    /// By stage, how coarse its coarsest report is; zero where none is coarse.
+    /// By stage, the coarsest resolution of its reports in nanoseconds; zero if all are exact.
     pub(super) resolutions_ns: [u32; Stage::COUNT],
     extents: Sparse<Extent, { Measure::COUNT }>,
     per_unit: Sparse<UnitExtent, { PerUnit::COUNT }>,
@@ -40,7 +40,7 @@ pub struct SeriesTotals {
 }
 
 impl SeriesTotals {
-    /// Every exchange, whatever became of it.
+    /// The number of exchanges, whatever their outcome.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.outcomes.iter().sum()
@@ -52,13 +52,13 @@ impl SeriesTotals {
         Outcome::ALL.into_iter().filter(|o| o.is_error()).map(|o| self.outcomes[o.index()]).sum()
     }
 
-    /// The exact figures of a measure of durations; those of per-unit measures are in [`Self::per_unit`].
+    /// The exact values of a measure of durations; those of per-unit measures are in [`Self::per_unit`].
     #[must_use]
     pub fn extent(&self, measure: Measure) -> Extent {
         self.extents.get(measure.index()).copied().unwrap_or_default()
     }
 
-    /// The exact figures of a per-unit slot.
+    /// The exact values of a per-unit slot.
     #[must_use]
     pub fn per_unit(&self, slot: PerUnit) -> UnitExtent {
         self.per_unit.get(slot.index()).copied().unwrap_or_default()
@@ -73,25 +73,25 @@ impl SeriesTotals {
         }
     }
 
-    /// The work that answered requests asked for, in each unit that is known of any.
+    /// The work that answered requests asked for, in each unit that is known of at least one.
     pub fn work(&self) -> impl Iterator<Item = (Unit, WorkSum)> {
         Unit::ALL.into_iter().filter_map(|unit| Some((unit, *self.work.get(unit.index())?)))
     }
 
-    /// How coarse the coarsest report of a stage is, in nanoseconds; `None` where none is coarse.
+    /// The coarsest resolution of the reports of a stage, in nanoseconds; `None` if all are exact.
     #[must_use]
     pub fn resolution_ns(&self, stage: Stage) -> Option<u32> {
         Some(self.resolutions_ns[stage.index()]).filter(|ns| *ns > 0)
     }
 
-    /// The share of the upstream windows that reports claim, `0..=1`; `None` where there was no window.
+    /// The share of the upstream windows that reports claim, `0..=1`; `None` if there was no window.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]
     pub fn coverage(&self) -> Option<f64> {
         (self.window_ns > 0).then(|| self.claimed_ns as f64 / self.window_ns as f64)
     }
 
-    /// Adds what happened in another stretch of time.
+    /// Adds the values of another period of time.
     pub fn merge(&mut self, other: &Self) {
         add(&mut self.outcomes, &other.outcomes);
         let sources = self.sources.iter_mut().chain(&mut self.phase_sources);
@@ -113,13 +113,13 @@ impl SeriesTotals {
         self.work.merge(&other.work, WorkSum::merge);
     }
 
-    /// Empty figures with room for what occurred in these: the next stretch of time is like the last.
+    /// Empty totals with room for everything that occurred in these, because the next period usually resembles the last.
     pub(super) fn emptied(&self) -> Self {
         let (extents, per_unit, work) = (self.extents.emptied(), self.per_unit.emptied(), self.work.emptied());
         Self { extents, per_unit, work, ..Self::default() }
     }
 
-    /// Something of each cache line (64 bytes), of no meaning: reading it is the purpose.
+    /// Reads a value from each cache line (64 bytes). The result has no meaning; the purpose is to load the lines.
     pub(super) fn lines(&self) -> u64 {
         let extents = self.extents.list().iter().step_by(2).fold(self.outcomes[0], |all, extent| all ^ extent.count);
         let per_unit = self.per_unit.list().iter().fold(extents, |all, extent| all ^ extent.count);
@@ -128,9 +128,9 @@ impl SeriesTotals {
         self.sources.iter().chain(&self.phase_sources).fold(work, |all, by_source| all ^ by_source[0]) ^ places ^ self.claimed_ns
     }
 
-    /// Adds an exchange, and hands each value that belongs in a histogram to `each`, but for the gaps between tokens, of
-    /// which there may be thousands. With `comparable`, the request's work is counted in the series' own unit, so that
-    /// time over work and cost classes mean something.
+    /// Adds an exchange, and passes each value that belongs in a histogram to `each`, except the gaps between tokens, of which
+    /// there may be thousands. `comparable` means that the request's work is counted in the series' own unit, so that time per
+    /// unit and cost classes are valid.
     pub(super) fn record(&mut self, exchange: &Exchange, comparable: bool, mut each: impl FnMut(Measure, u64)) {
         let (ledger, measure) = (&exchange.ledger, Measure::of(exchange));
         self.outcomes[ledger.outcome.index()] += 1;

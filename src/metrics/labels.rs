@@ -1,11 +1,11 @@
-//! The label values of every series, interned with a bound each.
+//! The label values of all series, interned in bounded tables.
 
 use crate::ledger::LabelTable;
 
 /// Routes, models and upstreams.
 #[derive(Debug)]
 pub struct Labels {
-    /// Method and folded path.
+    /// Routes: method and folded path.
     pub routes: LabelTable,
     /// Models.
     pub models: LabelTable,

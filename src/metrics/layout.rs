@@ -1,29 +1,41 @@
-//! The histogram layouts of the crate, which are those of `hdrhistogram`: one for durations, one for time per unit of work.
+//! The two histogram layouts of the crate, which are those of `hdrhistogram`: one for durations, one for time per unit of work.
 //!
-//! A *cell* is one counter of a layout, `0..CELLS`; a duration differs from its cell's bounds by at most 0.1 % (and by
-//! less than 512 ns below 1 ms), a time per unit by at most 0.8 % (and by less than 1 ps below 256 ps). Nothing here holds
-//! counts: `Cells` does while recording, `hdrhistogram` when read.
+//! A *cell* is one counter of a layout, `0..CELLS`. A duration differs from the bounds of its cell by at most 0.1 % (and by less
+//! than 512 ns below 1 ms), a time per unit by at most 0.8 % (and by less than 1 ps below 256 ps). No counts are kept here:
+//! `Cells` holds them while recording, `hdrhistogram` when they are read.
 
 use hdrhistogram::Histogram;
 
-/// The lowest duration that is told apart from its neighbours; what is lower is recorded at the bottom.
+/// The lowest duration that is distinguished from its neighbours; lower durations are recorded in the lowest cell.
 pub const LOW_NS: u64 = 1_000;
-/// The longest duration; what is longer is recorded here and counted as clipped.
+/// The longest duration; longer ones are recorded here and counted as clipped.
 pub const HIGH_NS: u64 = 3_600_000_000_000;
 /// Significant decimal digits of durations.
 pub const DIGITS: u8 = 3;
 
-/// The lowest time per unit that is told apart from none.
+/// The lowest time per unit that is distinguished from zero.
 pub const PER_UNIT_LOW_PS: u64 = 1;
-/// The highest time per unit, an hour; what is higher is recorded here and counted as clipped.
+/// The highest time per unit, an hour; higher values are recorded here and counted as clipped.
 pub const PER_UNIT_HIGH_PS: u64 = 3_600_000_000_000_000;
 /// Significant decimal digits of times per unit.
 pub const PER_UNIT_DIGITS: u8 = 2;
 
-/// How many cells the larger layout has.
+/// The number of cells of the larger layout.
 pub(crate) const CELLS: usize = 24 << 10;
 
-/// A layout.
+/// A histogram layout.
+///
+/// ```
+/// use lapwing::metrics::Layout;
+///
+/// let mut histogram = Layout::Time.histogram();
+/// for ms in 1..=100_u64 {
+/// histogram.saturating_record(ms * 1_000_000);
+/// }
+/// // at most 0.1 % above the exact quantile
+/// let p99_ns = histogram.value_at_quantile(0.99);
+/// assert!((99_000_000..=99_099_000).contains(&p99_ns));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Nanoseconds, 1 µs to 1 h, 3 significant digits.
@@ -42,8 +54,8 @@ impl Layout {
         }
     }
 
-    /// The two logarithms that shape it. A cell of the first bucket is `1 << unit` wide: the power of two at or below the
-    /// lowest value. A bucket has `1 << half` cells, and the first one twice as many.
+    /// The two logarithms that define it. A cell of the first bucket is `1 << unit` wide: the power of two at or below the lowest
+    /// value. A bucket has `1 << half` cells, and the first one twice as many.
     const fn shape(self) -> (u32, u32) {
         match self {
             Self::Time => (9, 10),
@@ -57,7 +69,7 @@ impl Layout {
         let value = if value > high { high } else { value };
         let lead = (value | ((1 << (unit + half + 1)) - 1)).leading_zeros();
         let bucket = (u64::BITS - unit - half - 1) - lead;
-        let within = value >> (bucket + unit); // of all cells of the bucket; the upper half but in the first one
+        let within = value >> (bucket + unit); // of all cells of the bucket: the upper half, except in the first bucket
         ((bucket << half) as u64 + within) as u16
     }
 
@@ -71,7 +83,7 @@ impl Layout {
         }
     }
 
-    /// An empty histogram of the layout; 192 KiB for durations, 46 KiB for times per unit.
+    /// An empty histogram of this layout; 192 KiB for durations, 46 KiB for times per unit.
     #[must_use]
     pub fn histogram(self) -> Histogram<u64> {
         let made = match self {

@@ -1,38 +1,38 @@
-//! What a histogram of a series is of: the list of measures, their order, names and layouts.
+//! The measures that a series has histograms of: their order, names and layouts.
 
 use super::layout::Layout;
 use crate::ledger::{Exchange, ExchangeKind, Outcome, PerUnit, Phase, Stage, Unit, Work};
 
-/// What a histogram of a series is of. Every exchange is in exactly one of `Total`, `Cancelled`, `Failed` and `Stream`;
-/// all other measures are of answered requests. Values are nanoseconds, and for `PerUnit` picoseconds per unit.
+/// What a histogram of a series measures. Every exchange is in exactly one of `Total`, `Cancelled`, `Failed` and `Stream`; all
+/// other measures are of answered requests. Values are nanoseconds, and picoseconds per unit for `PerUnit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Totals of requests that the upstream answered.
     Total,
-    /// What a stage owned, in answered requests that have the stage.
+    /// The time of a stage, in answered requests that have the stage.
     Stage(Stage),
-    /// Totals of requests that the client gave up.
+    /// Totals of requests that the client cancelled.
     Cancelled,
-    /// Totals of requests that got no full answer: refused, shed, unreachable, broken, timed out.
+    /// Totals of requests without a full answer: refused, shed, unreachable, broken, timed out.
     Failed,
     /// Durations of long-lived streams, however they ended.
     Stream,
-    /// What a phase owned of forward.
+    /// The time of a phase within forward.
     Phase(Phase),
-    /// Time to first token at the proxy.
+    /// Time to first token as the proxy observed it.
     FirstToken,
-    /// Time per output token at the proxy, one value for each answer.
+    /// Time per output token as the proxy observed it, one value per answer.
     PerOutputToken,
-    /// Gaps between content chunks at the proxy, one value for each gap.
+    /// Gaps between chunks with content as the proxy observed them, one value per gap.
     InterToken,
-    /// Time to first token by the server's word.
+    /// Time to first token as the server reports it.
     ServerFirstToken,
-    /// Time per output token by the server's word.
+    /// Time per output token as the server reports it.
     ServerPerOutputToken,
-    /// A stage's or phase's time over the work of the request, in picoseconds per unit.
+    /// The time of a stage or phase divided by the work of the request, in picoseconds per unit.
     PerUnit(PerUnit),
-    /// Totals of answered requests of the cost class `k`: those with `2^k..2^(k+1)` of the primary unit, the last one
-    /// without an upper end. `0..Work::CLASSES`.
+    /// Totals of answered requests of cost class `k`: those with `2^k..2^(k+1)` of the primary unit; the last class has no upper
+    /// bound. `0..Work::CLASSES`.
     Class(usize),
 }
 
@@ -46,7 +46,7 @@ impl Measure {
     /// How many measures a series has.
     pub const COUNT: usize = CLASSES + Work::CLASSES;
 
-    /// How many values an exchange has at most, but for its gaps between tokens: a total, its class, and one of each other.
+    /// The most values that one exchange has, except its gaps between tokens: a total, its class, and one of each other measure.
     pub(super) const MOST: usize = 2 + Stage::COUNT + Phase::COUNT + 4 + PerUnit::COUNT;
 
     /// The generative measures, in order.
@@ -73,7 +73,7 @@ impl Measure {
         }
     }
 
-    /// Where the total of an exchange belongs.
+    /// The measure that the total of an exchange belongs to.
     #[must_use]
     pub const fn of(exchange: &Exchange) -> Self {
         match (exchange.ledger.kind, exchange.ledger.outcome) {
@@ -93,8 +93,8 @@ impl Measure {
         }
     }
 
-    /// The name in the tags of HDR logs: a stage's or phase's own, with `_per_unit` where it is divided by work; `class`;
-    /// else the measure's.
+    /// The name in the tags of HDR logs: the name of the stage or phase, with `_per_unit` if it is divided by work; `class`; else
+    /// the measure's own name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -133,12 +133,12 @@ impl Measure {
     }
 }
 
-/// The per-unit slots that an exchange has, each with its unit, time in nanoseconds, and how many units. None where it was
-/// not answered, or where nothing is known of its work.
+/// The per-unit slots that an exchange has, each with its unit, time in nanoseconds, and number of units. Empty if the exchange
+/// was not answered, or if nothing is known of its work.
 pub fn slots(exchange: &Exchange) -> impl Iterator<Item = (PerUnit, Unit, u64, u64)> {
     let primary = exchange.ledger.work.primary.filter(|_| Measure::of(exchange) == Measure::Total);
     PerUnit::ALL.into_iter().filter_map(move |slot| {
-        // where FLOPs are the primary unit, forward itself is per FLOP
+        // if FLOPs are the primary unit, forward itself is per FLOP
         let primary = primary.filter(|primary| slot != PerUnit::ForwardFlop || *primary != Unit::Flop)?;
         let (ns, units) = exchange.per_unit(slot)?;
         Some((slot, slot.unit(primary), ns, units))

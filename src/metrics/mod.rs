@@ -26,6 +26,6 @@ pub use layout::{DIGITS, HIGH_NS, LOW_NS, Layout, PER_UNIT_DIGITS, PER_UNIT_HIGH
 pub use measure::{Measure, slots};
 pub use registry::{Order, Registry};
 pub use series::SeriesFacts;
-pub use snapshot::{Distribution, HistogramScratch, SeriesSnapshot, Snapshot, UnitDistribution, Units};
+pub use snapshot::{Distribution, HistogramScratch, SeriesSnapshot, UnitDistribution, Units};
 pub use sums::{Extent, Mean, UnitExtent, WorkSum, per_unit_ps};
 pub use window::Window;

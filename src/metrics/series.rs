@@ -1,12 +1,11 @@
-//! One series: what the exchanges of one route, model and upstream add up to. Durations are nanoseconds, times per unit
-//! picoseconds.
+//! One series: the totals and histograms of one route, model and upstream. Durations are nanoseconds, times per unit picoseconds.
 //!
-//! Recording touches only the exact figures since the last rotation and the end of a short list of cells. The list is
-//! counted into the histograms when it is full, some twenty exchanges at a time, so that a series which has left the
-//! processor's caches costs a few misses and not several for each measure. Gaps between tokens do not go by the list: one
-//! answer has many of them. Memory of one series: 7 KiB, and for each measure that occurs 0.8 KiB and 0.75 KiB for each page
-//! (3–6 % of value range; 33–50 % where a value is per unit) that was ever hit; for each slot in which it had traffic (at
-//! most 10 fine and 31 coarse) 1 to 2 KiB and 8 bytes for each distinct value. An idle series holds no slots.
+//! Recording touches only the exact totals since the last rotation and the end of a short list of cells. The list is counted into
+//! the histograms when it is full, after some twenty exchanges, so that a series which has left the processor's caches costs a
+//! few misses in total instead of several per measure. Gaps between tokens bypass the list, because one answer has many of them.
+//! Memory of one series: 7 KiB, and for each measure that occurs 0.8 KiB and 0.75 KiB for each page (3–6 % of the value range;
+//! 33–50 % for values per unit) that was ever hit; for each slot with traffic (at most 10 fine and 31 coarse) 1 to 2 KiB and 8
+//! bytes for each distinct value. An idle series holds no slots.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -18,29 +17,29 @@ use super::measure::Measure;
 use super::window::{CoarseRotation, Selection, Window};
 use crate::ledger::{BatchStatistics, Exchange, SeriesKey, Server, Unit};
 
-/// How many values are listed before they are counted; 2 KiB.
+/// How many values the list holds before they are counted; 2 KiB.
 const LISTED: usize = 512;
 
-/// What is known of a series besides figures, whatever the window.
+/// What is known of a series beside its totals, independent of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SeriesFacts {
     /// The unit of cost classes and of per-unit values: the primary unit of the first answered request that had one.
     pub primary: Option<Unit>,
-    /// Which server answered last, where that is known.
+    /// The server that answered last, if it is known.
     pub server: Option<Server>,
-    /// What the upstream's statistics said of the batches of the last answered request; `None` where they said nothing, or no
-    /// request ended for 10 to 20 s.
+    /// The batch statistics that the upstream reported for the last answered request; `None` if it reported none, or no request
+    /// ended for 10 to 20 s.
     pub batch: Option<BatchStatistics>,
 }
 
-/// What recording an exchange came to.
+/// The result of recording an exchange.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recorded {
     /// How many of its values were above their histogram's bounds.
     pub(super) clipped: u64,
-    /// It is the first since the last rotation.
+    /// Whether it is the first exchange since the last rotation.
     pub(super) first: bool,
-    /// Its work is counted in another unit than the series', so it has no part in per-unit values and classes.
+    /// Whether its work is counted in another unit than the series', so that it has no part in per-unit values and classes.
     pub(super) mixed: bool,
 }
 
@@ -51,7 +50,7 @@ pub(super) struct Series {
     pub(super) facts: SeriesFacts,
     now: SeriesTotals,
     before: SeriesTotals,
-    /// Keys of values that are not in `cells` yet; they came since the last rotation.
+    /// Keys of values since the last rotation that are not in `cells` yet.
     listed: Vec<u32>,
     cells: [Option<Box<Cells>>; Measure::COUNT],
     fine: VecDeque<Slot>,
@@ -59,7 +58,7 @@ pub(super) struct Series {
     touched: bool,
 }
 
-/// What happened between two rotations.
+/// The totals and counts between two rotations.
 #[derive(Debug)]
 struct Slot {
     number: u64,
@@ -106,7 +105,7 @@ impl Series {
         Recorded { clipped, first, mixed: own.is_some() && !comparable }
     }
 
-    /// Counts the gaps of one answer, and tells how many of them were above the bounds.
+    /// Counts the gaps of one answer, and returns how many of them were above the bounds.
     fn count_gaps(&mut self, gaps_us: &[u32]) -> u64 {
         if gaps_us.is_empty() {
             return 0;
@@ -122,7 +121,7 @@ impl Series {
         black_box(self.now.lines() ^ u64::from(listed) ^ u64::from(self.touched));
     }
 
-    /// Counts what is listed into the histograms.
+    /// Counts the listed values into the histograms.
     #[cold]
     fn count_listed(&mut self) {
         for key in self.listed.drain(..) {
@@ -148,7 +147,7 @@ impl Series {
         self.touched = false;
     }
 
-    /// Rolls fine slots into a coarse one, and drops what no window reaches any more.
+    /// Merges fine slots into a coarse one, and drops slots that no window reaches any more.
     pub(super) fn roll(&mut self, roll: &CoarseRotation) {
         let mut figures = Box::new(SeriesTotals::default());
         let mut counts = Vec::new();
@@ -172,7 +171,7 @@ impl Series {
         (self.fine.len(), self.coarse.len())
     }
 
-    /// What `window` holds: exact figures, and counts sorted by key.
+    /// The content of `window`: exact totals, and counts sorted by key.
     pub(super) fn read(&self, window: Window, selection: &Selection) -> (SeriesTotals, Vec<Count<u64>>) {
         let mut figures = self.now.clone();
         let mut counts: Vec<_> = self.listed.iter().map(|key| Count { key: *key, count: 1 }).collect();

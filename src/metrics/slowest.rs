@@ -1,5 +1,5 @@
-//! The slowest requests of the last ten minutes, exactly: the slowest of each minute, so that none is forgotten because a
-//! slower one stood before it and has expired since.
+//! The slowest requests of the last ten minutes. The slowest of each minute are kept apart, so that a request is not lost because
+//! a slower one displaced it and has expired since.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct Slowest {
 struct Minute {
     start: Stamp,
     kept: Vec<Arc<Exchange>>,
-    /// What a request must exceed to be kept, once the minute is full.
+    /// The duration that a request must exceed to be kept once the minute is full.
     floor_ns: u64,
 }
 
@@ -29,7 +29,7 @@ impl Slowest {
         Self { limit, minutes: VecDeque::new() }
     }
 
-    /// Whether a request that took so long is among the slowest of its minute.
+    /// Whether a request of this duration is among the slowest of its minute.
     pub(super) fn wants(&self, total_ns: u64, now: Stamp) -> bool {
         let minute = self.minutes.back().filter(|minute| now.since(minute.start) < MINUTE_NS);
         self.limit > 0 && minute.is_none_or(|minute| minute.kept.len() < self.limit || total_ns > minute.floor_ns)
@@ -49,7 +49,7 @@ impl Slowest {
         }
     }
 
-    /// The slowest that are left at `now`, the slowest first.
+    /// The slowest requests that have not expired at `now`, the slowest first.
     pub(super) fn list(&self, limit: usize, now: Stamp) -> Vec<Arc<Exchange>> {
         let young = self.minutes.iter().filter(|minute| now.since(minute.start) < (MINUTES + 1) * MINUTE_NS);
         let mut all: Vec<_> = young.flat_map(|minute| minute.kept.iter().cloned()).collect();

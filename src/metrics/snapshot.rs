@@ -1,5 +1,4 @@
-//! What a query of the registry gives: plain data, copied out, that nobody else changes. Durations are nanoseconds,
-//! times per unit picoseconds.
+//! The result of a query of the registry: plain data that is copied out. Durations are nanoseconds, times per unit picoseconds.
 
 use std::sync::Arc;
 
@@ -11,19 +10,7 @@ use super::figures::SeriesTotals;
 use super::layout::Layout;
 use super::measure::Measure;
 use super::series::SeriesFacts;
-use super::window::Window;
 use crate::ledger::{PerUnit, SeriesKey, Source, Unit};
-
-/// Every series with traffic in a window.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// The window asked for.
-    pub window: Window,
-    /// How long the window really is: from its first slot's begin until now.
-    pub covered_ns: u64,
-    /// The series, by route, model and upstream.
-    pub series: Vec<SeriesSnapshot>,
-}
 
 /// One series in a window.
 #[derive(Clone, Debug)]
@@ -32,24 +19,24 @@ pub struct SeriesSnapshot {
     pub key: SeriesKey,
     /// The route's text.
     pub route: Arc<str>,
-    /// The model's text; empty where a request names none.
+    /// The model's text; empty if requests name no model.
     pub model: Arc<str>,
     /// The upstream's text.
     pub upstream: Arc<str>,
-    /// Its unit, its server, its batches.
+    /// Its unit, its server and its batches.
     pub facts: SeriesFacts,
     /// Exact counts and sums.
     pub figures: SeriesTotals,
     pub(super) counts: Vec<Count<u64>>,
 }
 
-/// The figures of one histogram. Quantiles are those of the merged histogram, at most 0.1 % (below 1 ms: 512 ns) high;
-/// count, mean and maximum are exact.
+/// The summary of one histogram. Quantiles are those of the merged histogram, at most 0.1 % (below 1 ms: 512 ns) too high; count,
+/// mean and maximum are exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Distribution {
     /// How many durations.
     pub count: u64,
-    /// Exact sum over count.
+    /// The exact sum divided by the count.
     pub mean_ns: u64,
     /// Median.
     pub p50_ns: u64,
@@ -59,22 +46,22 @@ pub struct Distribution {
     pub p99_ns: u64,
     /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest, exactly.
+    /// The longest duration, exact.
     pub max_ns: u64,
 }
 
-/// How many units a time was divided by; of such as are counted by the 10⁹ with a fraction.
+/// A number of units that a time was divided by. For units that are counted in 10⁹ (FLOPs) it has a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Units {
-    /// Whole ones.
+    /// A whole number of units.
     Whole(u128),
-    /// So many times [`Unit::per`].
+    /// A multiple of [`Unit::per`].
     Share(f64),
 }
 
 impl Units {
-    /// So many of `unit`.
+    /// `amount` of `unit`.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]
     pub fn new(amount: u128, unit: Unit) -> Self {
@@ -82,18 +69,18 @@ impl Units {
     }
 }
 
-/// The figures of a per-unit histogram. Quantiles are at most 0.8 % high; the rest is exact.
+/// The summary of a per-unit histogram. Quantiles are at most 0.8 % too high; the other values are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct UnitDistribution {
-    /// What a unit is: [`Unit::per_name`].
+    /// The name of the unit: [`Unit::per_name`].
     pub unit: &'static str,
     /// How many requests.
     pub count: u64,
     /// The units that their time was divided by.
     pub units: Units,
-    /// All time over all units, in picoseconds per unit.
+    /// The total time divided by the total units, in picoseconds per unit.
     pub mean_ps: f64,
-    /// Median of the requests' values, in picoseconds per unit as all that follows.
+    /// Median of the requests' values, in picoseconds per unit like all following fields.
     pub p50_ps: u64,
     /// 90th percentile.
     pub p90_ps: u64,
@@ -101,11 +88,11 @@ pub struct UnitDistribution {
     pub p99_ps: u64,
     /// 99.9th percentile.
     pub p999_ps: u64,
-    /// The largest value, exactly.
+    /// The largest value, exact.
     pub max_ps: u64,
 }
 
-/// A histogram of each layout, so that one serves many calls.
+/// One histogram of each layout, reused over many calls.
 #[derive(Clone, Debug)]
 pub struct HistogramScratch {
     time: Histogram<u64>,
@@ -119,7 +106,7 @@ impl Default for HistogramScratch {
 }
 
 impl SeriesSnapshot {
-    /// The counts of one measure: lowest value of the cell, and how many fell into it, in rising order.
+    /// The counts of one measure in rising order: the lowest value of a cell, and the number of values in it.
     pub fn counts(&self, measure: Measure) -> impl Iterator<Item = (u64, u64)> {
         let (prefix, layout) = (measure.index() as u32, measure.layout());
         let from = self.counts.partition_point(|c| c.key >> 16 < prefix);
@@ -127,7 +114,7 @@ impl SeriesSnapshot {
         counts.map(move |c| (layout.lowest(c.key as u16), c.count))
     }
 
-    /// One measure as a histogram, which is `scratch`'s until the next call.
+    /// One measure as a histogram, which stays valid until the next call with `scratch`.
     pub fn fill<'a>(&self, measure: Measure, scratch: &'a mut HistogramScratch) -> &'a Histogram<u64> {
         let into = match measure.layout() {
             Layout::Time => &mut scratch.time,
@@ -161,7 +148,7 @@ impl SeriesSnapshot {
         Distribution { count: extent.count, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns: extent.max_ns }
     }
 
-    /// Time per unit of a slot; `None` where it did not occur.
+    /// Time per unit of a slot; `None` if the slot did not occur.
     pub fn per_unit(&self, slot: PerUnit, scratch: &mut HistogramScratch) -> Option<UnitDistribution> {
         let (unit, extent) = (self.unit(slot)?, self.figures.per_unit(slot));
         let [p50_ps, p90_ps, p99_ps, p999_ps] = self.quantiles(Measure::PerUnit(slot), extent.max_ps, scratch);
@@ -170,14 +157,14 @@ impl SeriesSnapshot {
         Some(UnitDistribution { unit, count, units, mean_ps, p50_ps, p90_ps, p99_ps, p999_ps, max_ps })
     }
 
-    /// The unit of a slot; `None` where it did not occur.
+    /// The unit of a slot; `None` if the slot did not occur.
     #[must_use]
     pub fn unit(&self, slot: PerUnit) -> Option<Unit> {
         let primary = self.facts.primary.filter(|_| self.figures.per_unit(slot).count > 0)?;
         Some(slot.unit(primary))
     }
 
-    /// The share of a stage or phase: its sum over the sum of totals, `0..=1`; zero where nothing was answered.
+    /// The share of a stage or phase: its sum divided by the sum of totals, `0..=1`; zero if nothing was answered.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]
     pub fn share(&self, part: Measure) -> f64 {
@@ -185,7 +172,7 @@ impl SeriesSnapshot {
         if total == 0 { 0.0 } else { self.figures.extent(part).sum_ns as f64 / total as f64 }
     }
 
-    /// On whose word, and in how many requests, a stage or phase is known; nothing for other measures.
+    /// The sources of a stage or phase with the number of requests of each; empty for other measures.
     pub fn sources(&self, part: Measure) -> impl Iterator<Item = (Source, u64)> {
         let counts = match part {
             Measure::Stage(stage) => self.figures.sources[stage.index()],

@@ -1,11 +1,12 @@
-//! Values by number, of which few occur: kept in the order in which they came, found by a table of one byte each.
+//! A map from small numbers to values of which few occur, kept in the order of arrival and found through a table of one byte
+//! each.
 //!
-//! A series has some sixty measures and uses a dozen or two; a dense array of them would be kept for each slot of time.
+//! A series has some sixty measures and uses a dozen or two; a dense array would be kept for each slot of time.
 
-/// At most `N` figures, `N` below 256; one that never occurred costs one byte.
+/// At most `N` values, `N` below 256; a number that never occurred costs one byte.
 #[derive(Clone, Debug)]
 pub(super) struct Sparse<T, const N: usize> {
-    /// By number: the place in `list` from 1, or 0.
+    /// By number: the position in `list` plus 1, or 0.
     places: [u8; N],
     list: Vec<T>,
 }
@@ -18,17 +19,17 @@ impl<T, const N: usize> Default for Sparse<T, N> {
 }
 
 impl<T: Default, const N: usize> Sparse<T, N> {
-    /// An empty one with room for what this one has, so that the next slot of time need not grow again.
+    /// An empty map with room for what this one holds, so that the next slot of time need not grow again.
     pub(super) fn emptied(&self) -> Self {
         Self { places: [0; N], list: Vec::with_capacity(self.list.len()) }
     }
 
-    /// The figures of `number`, if it occurred; a number from `N` on never does.
+    /// The value of `number`, if it occurred; a number of `N` or more never does.
     pub(super) fn get(&self, number: usize) -> Option<&T> {
         self.list.get(usize::from(*self.places.get(number)?).checked_sub(1)?)
     }
 
-    /// The figures of `number`, which must be below `N`; zero if it did not occur yet.
+    /// The value of `number`, which must be below `N`; zero if it did not occur yet.
     pub(super) fn at(&mut self, number: usize) -> &mut T {
         if self.places[number] == 0 {
             self.list.push(T::default());
@@ -38,25 +39,25 @@ impl<T: Default, const N: usize> Sparse<T, N> {
         &mut self.list[place]
     }
 
-    /// Adds the figures of `other` to those of the same number.
+    /// Adds the values of `other` to those of the same number.
     pub(super) fn merge(&mut self, other: &Self, merge: impl Fn(&mut T, &T)) {
         for (number, place) in other.places.iter().enumerate().filter(|(_, place)| **place > 0) {
             merge(self.at(number), &other.list[usize::from(*place) - 1]);
         }
     }
 
-    /// What occurred, in the order in which it came.
+    /// The values in the order of arrival.
     pub(super) fn list(&self) -> &[T] {
         &self.list
     }
 
-    /// Something of the table, of no meaning.
+    /// Reads from the table; the result has no meaning.
     pub(super) fn line(&self) -> u64 {
         u64::from(self.places.first().copied().unwrap_or_default())
     }
 }
 
-/// Equal by number; the order in which they came does not matter.
+/// Equal by number; the order of arrival does not matter.
 impl<T: PartialEq + Default, const N: usize> PartialEq for Sparse<T, N> {
     fn eq(&self, other: &Self) -> bool {
         (0..N).all(|number| self.get(number) == other.get(number))

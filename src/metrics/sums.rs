@@ -1,4 +1,4 @@
-//! Exact sums beside the histograms: of durations, of work, and of time over work. All merge by addition.
+//! Exact sums beside the histograms: of durations, of work, and of time per work. All of them merge by addition.
 
 use crate::ledger::{Basis, Unit};
 
@@ -9,7 +9,7 @@ pub struct Extent {
     pub count: u64,
     /// Their exact sum.
     pub sum_ns: u64,
-    /// The longest, exactly.
+    /// The longest, exact.
     pub max_ns: u64,
 }
 
@@ -34,18 +34,18 @@ impl Extent {
 pub struct UnitExtent {
     /// How many requests.
     pub count: u64,
-    /// The time of the stage or phase in them, nanoseconds.
+    /// The time of the stage or phase in these requests, in nanoseconds.
     pub time_ns: u64,
     /// The largest value, in picoseconds per [`Unit::per`] units.
     pub max_ps: u64,
     /// The units that the time was divided by.
     pub units: u128,
-    /// The sum of the values, likewise: each request counts alike, however many units it has.
+    /// The sum of the requests' values, in the same unit: each request counts alike, however many units it has.
     pub sum_ps: u128,
 }
 
 impl UnitExtent {
-    /// Adds a request, and tells its value.
+    /// Adds a request and returns its value.
     pub(super) fn record(&mut self, time_ns: u64, units: u64, unit: Unit) -> u64 {
         let value_ps = per_unit_ps(time_ns, units, unit);
         self.count += 1;
@@ -64,7 +64,7 @@ impl UnitExtent {
         self.sum_ps += other.sum_ps;
     }
 
-    /// All time over all units, in picoseconds per [`Unit::per`] units; zero where there are no units.
+    /// The total time divided by the total units, in picoseconds per [`Unit::per`] units; zero if there are no units.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]
     pub fn mean_ps(&self, unit: Unit) -> f64 {
@@ -76,7 +76,7 @@ impl UnitExtent {
 #[must_use]
 pub fn per_unit_ps(time_ns: u64, units: u64, unit: Unit) -> u64 {
     let units = units.max(1);
-    // one division of the processor's, where both fit it
+    // one hardware division if both fit
     if let Some(dividend) = time_ns.checked_mul(1_000 * unit.per()).and_then(|ps| ps.checked_add(units / 2)) {
         return dividend / units;
     }
@@ -84,12 +84,12 @@ pub fn per_unit_ps(time_ns: u64, units: u64, unit: Unit) -> u64 {
     u64::try_from(dividend / u128::from(units)).unwrap_or(u64::MAX)
 }
 
-/// The work of one unit that answered requests asked for.
+/// The work in one unit that answered requests asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkSum {
-    /// How much.
+    /// The total amount.
     pub amount: u128,
-    /// In how many requests it is known how: estimated, counted, reported.
+    /// The number of requests by basis: estimated, counted, reported.
     pub requests: [u64; 3],
 }
 
@@ -106,14 +106,14 @@ impl WorkSum {
         }
     }
 
-    /// In how many requests the amount is known on this basis.
+    /// The number of requests whose amount is known on this basis.
     #[must_use]
     pub const fn requests(&self, basis: Basis) -> u64 {
         self.requests[basis as usize]
     }
 }
 
-/// A mean of what only some requests have.
+/// A mean of a value that only some requests have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mean {
     count: u64,
@@ -121,7 +121,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Adds a value if there is one; what is no number is none.
+    /// Adds a value if there is one; NaN and infinities are ignored.
     pub(super) fn record(&mut self, value: Option<f64>) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             self.count += 1;
@@ -134,7 +134,7 @@ impl Mean {
         self.sum += other.sum;
     }
 
-    /// Sum over count; `None` where there was no value.
+    /// Sum divided by count; `None` if there was no value.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]
     pub fn value(&self) -> Option<f64> {

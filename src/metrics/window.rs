@@ -1,15 +1,16 @@
 //! Windows of time: which rotation slots make up the last 10 s, 1 min and 5 min.
 //!
-//! A rotation every 2 s closes a *fine* slot; about every 10 s the fine ones are rolled into a *coarse* slot. A window is
-//! the slots that end inside it and what came since the last rotation. So it covers at least its length (once the process
-//! is that old) and at most one slot more: 10–12 s + the remainder, 60–70 s, 300–310 s. `Snapshot::covered_ns` says exactly.
+//! A rotation every 2 s closes a *fine* slot; about every 10 s the fine slots are merged into a *coarse* slot. A window consists
+//! of the slots that end inside it and everything since the last rotation. So it covers at least its length (once the process is
+//! that old) and at most one slot more: 10–12 s plus the remainder, 60–70 s, 300–310 s.
+//! [`Registry::covered_ns`](super::Registry::covered_ns) returns the exact length.
 
 use std::collections::VecDeque;
 
 use crate::ledger::Stamp;
 
 const SECOND: u64 = 1_000_000_000;
-/// Fine slots are rolled once they reach this far; a little below 10 s, so that late and early ticks do not add up.
+/// Fine slots are merged once they reach this far; a little below 10 s, so that late and early ticks do not add up.
 const COARSE_NS: u64 = 9 * SECOND;
 const FINE_KEPT_NS: u64 = 10 * SECOND;
 const COARSE_KEPT_NS: u64 = 300 * SECOND;
@@ -59,7 +60,7 @@ impl Window {
     }
 }
 
-/// The slots of a window: those numbered from here on.
+/// The slots of a window: those with these numbers and above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Selection {
     pub(super) fine_from: u64,
@@ -67,12 +68,12 @@ pub(super) struct Selection {
     pub(super) start: Stamp,
 }
 
-/// What a rotation asks of every series, besides closing its fine slot.
+/// What a rotation does to every series, besides closing its fine slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CoarseRotation {
     /// The number of the new coarse slot.
     pub(super) coarse: u64,
-    /// The fine slots that go into it: from this number on.
+    /// The first fine slot that goes into it.
     pub(super) fine_from: u64,
     /// Fine slots below this number are dropped.
     pub(super) fine_kept: u64,
@@ -80,7 +81,7 @@ pub(super) struct CoarseRotation {
     pub(super) coarse_kept: u64,
 }
 
-/// When the slots began and ended; the series hold what is in them, by number.
+/// When the slots began and ended; the series hold the content of the slots, by number.
 #[derive(Debug)]
 pub(super) struct Calendar {
     fine: VecDeque<Slot>,
@@ -106,7 +107,7 @@ impl Calendar {
         Self { fine, coarse, opened: now, last: now, last_roll: now, next_fine: 0, next_coarse: 0, unrolled: 0 }
     }
 
-    /// Closes a fine slot, and tells its number; and where it is time for a coarse one, how to make that.
+    /// Closes a fine slot and returns its number. If a coarse slot is due, also returns how to build it.
     pub(super) fn rotate(&mut self, now: Stamp) -> (u64, Option<CoarseRotation>) {
         let now = now.max(self.last);
         let number = self.next_fine;
@@ -126,7 +127,7 @@ impl Calendar {
         (number, Some(CoarseRotation { coarse: self.next_coarse - 1, fine_from, fine_kept, coarse_kept }))
     }
 
-    /// The slots of `window`, seen from the last rotation; `All` has no need of slots.
+    /// The slots of `window` as of the last rotation; `All` needs no slots.
     pub(super) fn select(&self, window: Window) -> Selection {
         let inside = |slot: &&Slot| self.last.since(slot.end) < window.length_ns();
         let first = |slots: &VecDeque<Slot>, from: u64| slots.iter().filter(|s| s.number >= from).find(inside).copied();

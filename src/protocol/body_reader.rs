@@ -1,4 +1,4 @@
-//! One body that is being read, whatever its format: pieces go in, facts come out.
+//! Reads one body of any format: takes pieces and extracts facts.
 
 use super::facts::ExchangeFacts;
 use super::media::Media;
@@ -15,11 +15,11 @@ pub(super) enum BodyReader {
     Json(JsonReader<Tag>),
     /// One document of this many bytes, then tensors.
     JsonBefore(JsonReader<Tag>, u64),
-    /// A document an event.
+    /// One document per event.
     Events(SseReader, JsonReader<Tag>, Mark),
-    /// Documents one behind another.
+    /// Documents one after another.
     Lines(JsonReader<Tag>),
-    /// A protobuf message each.
+    /// One protobuf message per gRPC message.
     Grpc(FrameReader, ProtoReader<Tag>),
 }
 
@@ -43,12 +43,12 @@ impl BodyReader {
         !matches!(self, Self::Off)
     }
 
-    /// Whether the body may bring more than one document.
+    /// Whether the body may contain more than one document.
     pub(super) const fn streams(&self) -> bool {
         matches!(self, Self::Events(..) | Self::Lines(_) | Self::Grpc(..))
     }
 
-    /// The next piece, read `at_ns` after the request's start.
+    /// Reads the next piece, which arrived `at_ns` after the request's start.
     pub(super) fn feed(&mut self, bytes: &[u8], at_ns: u64, facts: &mut ExchangeFacts) {
         match self {
             Self::Off => {}
@@ -95,14 +95,14 @@ impl BodyReader {
         }
     }
 
-    /// No more bytes come; the last ones were read at `at_ns`.
+    /// Ends the body; its last bytes arrived at `at_ns`.
     pub(super) fn end(&mut self, at_ns: u64, facts: &mut ExchangeFacts) {
         match self {
             Self::Json(json) | Self::JsonBefore(json, _) | Self::Events(_, json, _) | Self::Lines(json) => {
                 json.end(&mut |tag, value| note_json(facts, tag, value));
                 facts.end_document(at_ns);
             }
-            // what came of a message that was cut counts
+            // values of a message that was cut off count
             Self::Grpc(..) => facts.end_message(at_ns),
             Self::Off => {}
         }
@@ -110,8 +110,8 @@ impl BodyReader {
     }
 }
 
-/// Looks for an event whose data is `[DONE]`, with which OpenAI's streams end: their clients leave when they have it, and
-/// do not wait for the body's end.
+/// Looks for an event whose data is `[DONE]`, which ends OpenAI's streams. Clients leave when they receive it and do not wait for
+/// the end of the body.
 #[derive(Debug, Default)]
 pub(super) struct Mark(usize);
 
@@ -120,10 +120,10 @@ impl Mark {
 
     fn feed(&mut self, data: &[u8]) {
         let fits = Self::DONE.get(self.0..).is_some_and(|rest| rest.starts_with(data));
-        self.0 = if fits { self.0 + data.len() } else { usize::MAX }; // from there nothing fits any more
+        self.0 = if fits { self.0 + data.len() } else { usize::MAX }; // from here on nothing matches
     }
 
-    /// The event ended: whether it was the mark.
+    /// Ends the event and returns whether it was the mark.
     fn end(&mut self) -> bool {
         std::mem::take(&mut self.0) == Self::DONE.len()
     }
@@ -131,7 +131,7 @@ impl Mark {
 
 fn note_json(facts: &mut ExchangeFacts, tag: Tag, value: JsonValue<'_>) {
     let seen = match value {
-        // what is null is not there
+        // null counts as absent
         JsonValue::Null => return,
         JsonValue::Bool(is_true) => TagValue::Bool(is_true),
         JsonValue::Number(n) => TagValue::Number(n),

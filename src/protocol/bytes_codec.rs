@@ -1,11 +1,11 @@
-//! A gRPC codec that leaves messages as the bytes they are: what is passed on keeps fields that we do not know, what is decoded is
-//! decoded where that is timed, and tensors share the bytes of their message.
+//! A gRPC codec that leaves messages as bytes. Messages that are passed on keep unknown fields, decoding happens where it is
+//! timed, and tensors share the bytes of their message.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Bytes in, bytes out.
+/// Encodes and decodes messages as plain bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BytesCodec;
 

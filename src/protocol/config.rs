@@ -1,4 +1,5 @@
-//! How traffic is read: whether at all, what a model costs, and rules for servers that speak no protocol known here.
+//! Configuration of reading traffic: whether bodies are read, what a model costs, and rules for servers whose protocol is not
+//! known here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -8,7 +9,44 @@ use serde::{Deserialize, Serialize};
 use super::families::custom;
 use super::tokens;
 use crate::ledger::{Basis, Unit, Work};
-use crate::settings::Checks;
+use crate::settings::{Checks, Form, Record, Section};
+
+/// An element of `custom`.
+const RULE: Record = Record {
+    what: "a rule: route, and at least one of model, rows, entities, input_tokens, output_tokens and elements",
+    keys: &[
+        ("route", Form::Text),
+        ("model", Form::Record(&NAME)),
+        ("rows", Form::Record(&AMOUNT)),
+        ("entities", Form::Record(&AMOUNT)),
+        ("input_tokens", Form::Record(&AMOUNT)),
+        ("output_tokens", Form::Record(&AMOUNT)),
+        ("elements", Form::Record(&AMOUNT)),
+        ("primary", Form::Text),
+    ],
+    stand_in: &[("route", "/")],
+};
+
+/// Where a name stands.
+const NAME: Record = Record {
+    what: "a section with one of json, header and fixed",
+    keys: &[("json", Form::Text), ("header", Form::Text), ("fixed", Form::Literal), ("from", Form::Text)],
+    stand_in: &[],
+};
+
+/// Where an amount stands.
+const AMOUNT: Record = Record {
+    what: "a section with one of json, header, length and fixed",
+    keys: &[("json", Form::Text), ("header", Form::Text), ("length", Form::Text), ("fixed", Form::Number), ("from", Form::Text)],
+    stand_in: &[],
+};
+
+/// What a model costs.
+const FLOPS: Record = Record {
+    what: "a section of FLOPs by unit, as in {per_row: 2.4e6}",
+    keys: &[("per_row", Form::Number), ("per_input_token", Form::Number), ("per_output_token", Form::Number)],
+    stand_in: &[],
+};
 
 /// The section `protocol`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,9 +68,9 @@ impl Default for Config {
     }
 }
 
-/// Floating-point operations of a model; a multiply-add is two. They add up.
+/// The floating-point operations of a model; a multiply-add counts as two. The parts add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, expecting = "FLOPs by unit")]
+#[serde(default)]
 pub struct Flops {
     /// For each row.
     pub per_row: f64,
@@ -43,7 +81,7 @@ pub struct Flops {
 }
 
 impl Flops {
-    /// The FLOPs of this work, and the worst basis of what they were made from; `None` where an amount is not known.
+    /// The FLOPs of this work, and the worst basis of the amounts used; `None` if an amount is unknown.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a cost is right to a few digits")]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates, and is not negative")]
@@ -60,11 +98,11 @@ impl Flops {
     }
 }
 
-/// Where the model and the work of requests on a route stand.
+/// Where to find the model and the work of requests on a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, expecting = "a rule for a route")]
+#[serde(default)]
 pub struct Custom {
-    /// The requests it is for: a path, or a method and a path, `*` for any text: `POST /score/*`.
+    /// The requests that the rule applies to: a path, or a method and a path, with `*` for any text: `POST /score/*`.
     pub route: String,
     /// The model's name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +122,7 @@ pub struct Custom {
     /// Scalars of the input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elements: Option<Amount>,
-    /// The unit that says best how much a request costs. Default the first of output tokens, input tokens, rows, entities,
+    /// The unit that best describes the cost of a request. Default the first of output tokens, input tokens, rows, entities,
     /// elements that the rule names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<Unit>,
@@ -101,9 +139,9 @@ pub enum Side {
     Response,
 }
 
-/// Where a name stands: exactly one of `json`, `header`, `fixed`.
+/// Where to find a name: exactly one of `json`, `header`, `fixed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, expecting = "one of json, header, fixed")]
+#[serde(default)]
 pub struct Named {
     /// A JSON pointer into the body.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,20 +152,20 @@ pub struct Named {
     /// The name itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed: Option<String>,
-    /// Whose body or header. Default `request`.
+    /// Which body or header is meant. Default `request`.
     pub from: Side,
 }
 
-/// Where an amount stands: exactly one of `json`, `header`, `length`, `fixed`.
+/// Where to find an amount: exactly one of `json`, `header`, `length`, `fixed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, expecting = "one of json, header, length, fixed")]
+#[serde(default)]
 pub struct Amount {
-    /// A JSON pointer into the body, in which `*` is any element. A figure counts as itself, a list as its length, a text or
-    /// an object as one; as tokens, a text counts as its bytes over four (an estimate), and in a stream of events as one
-    /// chunk. Of several the sum.
+    /// A JSON pointer into the body, in which `*` is any element. A number counts as itself, a list as its length, a text or an
+    /// object as one. For tokens a text counts as its bytes divided by four (an estimate), and in a stream of events as one
+    /// chunk. Several values are added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<String>,
-    /// A header's name, whose value is a figure.
+    /// The name of a header whose value is a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
     /// The bytes of the request's or the response's body.
@@ -136,18 +174,18 @@ pub struct Amount {
     /// The amount itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed: Option<u64>,
-    /// Whose body or header. Default `request`.
+    /// Which body or header is meant. Default `request`.
     pub from: Side,
 }
 
 impl Custom {
-    /// The method, where the route names one, and the path.
+    /// The method, if the route names one, and the path.
     #[must_use]
     pub fn route(&self) -> (Option<&str>, &str) {
         self.route.split_once(' ').map_or((None, self.route.as_str()), |(method, path)| (Some(method), path.trim_start()))
     }
 
-    /// What the rule names, with the key of each.
+    /// The amounts that the rule names, each with its key.
     pub fn amounts(&self) -> impl Iterator<Item = (&'static str, Unit, &Amount)> {
         [
             ("output_tokens", Unit::OutputToken, &self.output_tokens),
@@ -160,16 +198,18 @@ impl Custom {
         .filter_map(|(key, unit, amount)| Some((key, unit, amount.as_ref()?)))
     }
 
-    /// The unit that says best how much a request costs; bytes where the rule names none.
+    /// The unit that best describes the cost of a request; bytes if the rule names none.
     #[must_use]
     pub fn primary(&self) -> Unit {
         self.primary.or_else(|| self.amounts().next().map(|(_, unit, _)| unit)).unwrap_or(Unit::Byte)
     }
 }
 
-impl Config {
-    /// Reports what is out of range, and rules that say nothing or contradict themselves.
-    pub fn check(&self, checks: &mut Checks) {
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] =
+        &[("custom", Form::List(&RULE)), ("flops", Form::Named(&Form::Record(&FLOPS))), ("tokenizers", Form::Named(&Form::Text))];
+
+    fn check(&self, checks: &mut Checks) {
         for (index, rule) in self.custom.iter().enumerate() {
             rule.check(checks, &format!("custom[{index}]"));
         }
@@ -255,5 +295,18 @@ impl Custom {
 fn one_of(checks: &mut Checks, path: &str, names: &str, given: &[bool]) {
     if given.iter().filter(|given| **given).count() != 1 {
         checks.fault(path, "", format!("needs exactly one of {names}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_rules_and_costs_are_their_fields() {
+        RULE.assert_describes::<Custom>();
+        NAME.assert_describes::<Named>();
+        AMOUNT.assert_describes::<Amount>();
+        FLOPS.assert_describes::<Flops>();
     }
 }

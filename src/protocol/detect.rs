@@ -1,12 +1,12 @@
-//! Which protocol a request speaks, by its path and the format of its body.
+//! Detects the protocol of a request by its path and the format of its body.
 //!
-//! Routes of two segments and more are recognised under any prefix, because servers are often mounted below one
-//! (`/openai/v1/chat/completions`). Those of a single word (`/generate`, `/embed`, `/predict`, `/predictions/M`) are everyday
-//! words: they count only where they are the whole path. What lies elsewhere is named by a rule in the configuration.
+//! Routes of two segments and more are recognised below any prefix, because servers are often mounted below one
+//! (`/openai/v1/chat/completions`). Routes of a single word (`/generate`, `/embed`, `/predict`, `/predictions/M`) are everyday
+//! words, so they count only if they are the whole path. For other paths the configuration can name a rule.
 
 macro_rules! families {
     ($($name:ident),* $(,)?) => {
-        /// A protocol that is read.
+        /// A known protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Family { $($name,)* }
 
@@ -26,9 +26,9 @@ families! {
     TorchServe, TfRest, TfRestExamples, TfGrpc,
 }
 
-/// The protocol of a POST to this path whose body is none of gRPC, and the model that the path names.
+/// The protocol of a POST to this path with a body other than gRPC, and the model that the path names.
 pub(super) fn detect(path: &str) -> Option<(Family, Option<&str>)> {
-    // the last six segments, the last one first
+    // the last six segments, in reverse order
     let mut segments = [""; 6];
     let mut depth = 0;
     for (segment, slot) in path.trim_end_matches('/').rsplit('/').zip(&mut segments) {
@@ -67,7 +67,7 @@ pub(super) fn detect(path: &str) -> Option<(Family, Option<&str>)> {
         (_, "embeddings") => Family::OpenAiEmbeddings,
         ("v1", "responses") => Family::OpenAiResponses,
         ("v1" | "v2", "rerank") => Family::TeiRerank,
-        // everyday words: only where they are the whole path
+        // everyday words: only if they are the whole path
         _ if depth > 1 => return None,
         (_, "completion") => Family::OpenAiCompletions,
         (_, "" | "generate" | "generate_stream" | "invocations") => Family::Generate,
@@ -79,7 +79,7 @@ pub(super) fn detect(path: &str) -> Option<(Family, Option<&str>)> {
         (_, "similarity") => Family::TeiSimilarity,
         _ => return None,
     };
-    // Azure and its like name the model as a deployment
+    // Azure and compatible servers name the model as a deployment
     let model = match segments {
         [_, model, "deployments", ..] | ["completions", "chat", model, "deployments", ..] => Some(model),
         _ => None,
@@ -87,7 +87,7 @@ pub(super) fn detect(path: &str) -> Option<(Family, Option<&str>)> {
     Some((family, model))
 }
 
-/// The model of `/predictions/M`, `/predictions/M/VERSION` and the same of `explanations`.
+/// The model of `/predictions/M`, `/predictions/M/VERSION` and the same paths below `explanations`.
 pub(super) fn torch_serve(path: &str) -> Option<&str> {
     let mut segments = path.trim_end_matches('/').strip_prefix('/')?.split('/');
     let model = match segments.next() {
@@ -181,7 +181,7 @@ mod tests {
         ] {
             assert_eq!(detect_grpc(path), family, "{path}");
         }
-        // the same path with JSON is someone else's
+        // the same path with JSON belongs to another protocol
         assert_eq!(detect("/inference.GRPCInferenceService/ModelInfer"), None);
     }
 

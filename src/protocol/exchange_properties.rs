@@ -1,5 +1,5 @@
-//! What must hold of every `ExchangeReader` on any bytes, for the property tests and the fuzz targets alike: reading ends without a panic,
-//! and pieces give the same as the whole. Keeps what comes out, so it is for tests only.
+//! Properties of every `ExchangeReader` on any bytes, shared by the property tests and the fuzz targets: reading ends without a
+//! panic, and pieces give the same result as the whole. It collects results, so it is for tests only.
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method};
@@ -43,7 +43,7 @@ pub const EXCHANGES: &[(&str, &str, &str)] = &[
     ("/tensorflow.serving.PredictionService/Predict", GRPC, GRPC),
 ];
 
-/// Whether an exchange of the protocol at `which` (taken modulo their number) is told the same whole, byte by byte, and in
+/// Whether reading an exchange of the protocol at `which` (modulo their number) gives the same result whole, byte by byte, and in
 /// pieces of `length`.
 #[must_use]
 pub fn same_in_pieces(protocols: &Protocols, which: usize, request: &[u8], response: &[u8], length: usize) -> bool {
@@ -52,7 +52,7 @@ pub fn same_in_pieces(protocols: &Protocols, which: usize, request: &[u8], respo
     [1, length.max(1)].into_iter().all(|length| told(protocols, exchange, request, response, length) == whole)
 }
 
-/// Everything that the ledger says of an exchange, as text.
+/// Everything that the ledger records of an exchange, as text.
 fn told(
     protocols: &Protocols,
     exchange: (&str, &'static str, &'static str),
@@ -74,7 +74,8 @@ fn told(
     format!("{model:?} {:?} {work:?} {:?} {:?}", ledger.server, ledger.generation, ledger.reports)
 }
 
-/// A fuzz target's bytes: which protocol, the length of pieces, how much of the rest is the request, request, response.
+/// Interprets a fuzz target's bytes: the protocol, the length of pieces, the request's share of the rest, the request, the
+/// response.
 #[must_use]
 pub fn fuzz(protocols: &Protocols, bytes: &[u8]) -> bool {
     let [which, length, share, rest @ ..] = bytes else { return true };

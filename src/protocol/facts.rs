@@ -1,5 +1,5 @@
-//! What was read of one exchange, as it adds up: model, work, pace, and the server's reports. Fixed size; only an answer
-//! that streams content allocates.
+//! Accumulates what is read of one exchange: model, work, token timing, and the server's reports. Fixed size; only a streamed
+//! answer with content allocates.
 
 use arrayvec::ArrayVec;
 
@@ -11,7 +11,7 @@ use crate::ledger::{Basis, Generation, Ledger, ReportPlace, Unit, Work};
 
 /// How many bytes of a model's name are kept.
 const NAME_BYTES: usize = 128;
-/// Bytes of text that make a token where nobody counts: right in order of magnitude for English and for code.
+/// Bytes of text per token if nothing counts tokens: right to an order of magnitude for English and for code.
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// What is known so far.
@@ -26,24 +26,24 @@ pub(super) struct ExchangeFacts {
     shape: Shape,
     /// The most rows that a tensor of this message has.
     message_rows: Option<u64>,
-    /// Whose body is being read. Both may come at once.
+    /// The side whose body is being read. Both may arrive at once.
     side: Side,
-    /// Units of which this document already told an amount, by side.
+    /// The units that this document already gave an amount of, by side.
     units_seen: [u8; 2],
-    /// How many sequences are asked for with each row.
+    /// How many sequences the request asks for per row.
     asked_sequences: u64,
     /// How many sequences the answer was seen to have.
     seen_sequences: u64,
     output_bytes: u64,
-    /// The answer comes in documents of its own, one behind another.
+    /// Whether the answer consists of several documents.
     streams: bool,
-    /// This document of the answer brought content.
+    /// Whether this document of the answer brought content.
     content: bool,
-    /// This document of the answer said that it is the last, of one sequence.
+    /// Whether this document of the answer is the last of one sequence.
     done: bool,
     /// How many sequences ended.
     ended_sequences: u64,
-    /// The answer said that it is whole.
+    /// Whether the answer declared itself complete.
     is_complete: bool,
     generation: Option<Box<Generation>>,
     reported: ReportedValues,
@@ -57,44 +57,44 @@ struct Shape {
 }
 
 impl ExchangeFacts {
-    /// A name of the model that stands in the head.
+    /// Records a name of the model that the head contains.
     pub(super) fn name_model(&mut self, name: &[u8]) {
         if self.model.is_empty() {
             self.model.extend(name.iter().copied().take(NAME_BYTES));
         }
     }
 
-    /// The model's name, as far as it is text.
+    /// The model's name, as far as it is valid text.
     pub(super) fn model(&self) -> Option<&str> {
         let known = match std::str::from_utf8(&self.model) {
             Ok(name) => name,
-            // cut in the midst of a character
+            // cut in the middle of a character
             Err(error) => std::str::from_utf8(self.model.get(..error.valid_up_to())?).ok()?,
         };
         Some(known).filter(|name| !name.is_empty())
     }
 
-    /// The body of this side is read from here on.
+    /// Switches to the body of this side.
     pub(super) const fn read(&mut self, side: Side) {
         self.side = side;
     }
 
-    /// The answer streams: documents one behind another, each with its own time.
+    /// Marks the answer as streamed: several documents, each with its own time.
     pub(super) const fn streams(&mut self) {
         self.streams = true;
     }
 
-    /// The answer says that it is whole.
+    /// Records that the answer declared itself complete.
     pub(super) const fn complete(&mut self) {
         self.is_complete = true;
     }
 
-    /// Whether the answer said that it is whole.
+    /// Whether the answer declared itself complete.
     pub(super) const fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// A watched value.
+    /// Records a watched value.
     pub(super) fn note(&mut self, tag: Tag, seen: TagValue<'_>) {
         match (tag, seen) {
             (Tag::Model, TagValue::Text { head, .. }) => self.name_model(head),
@@ -143,14 +143,13 @@ impl ExchangeFacts {
         }
     }
 
-    /// A document is complete, `at_ns` from the request's start. What the next one says of an amount replaces what this one
-    /// said.
+    /// Ends a document, `at_ns` from the request's start. Amounts in the next document replace those of this one.
     pub(super) fn end_document(&mut self, at_ns: u64) {
         self.units_seen[self.side as usize] = 0;
         self.end_message(at_ns);
     }
 
-    /// A message is complete, `at_ns` from the request's start. What the next one says of an amount is added to it.
+    /// Ends a message, `at_ns` from the request's start. Amounts in the next message are added to those of this one.
     pub(super) fn end_message(&mut self, at_ns: u64) {
         if self.side == Side::Request {
             if let Some(rows) = self.message_rows.take() {
@@ -162,13 +161,13 @@ impl ExchangeFacts {
             self.generation.get_or_insert_default().content(at_ns);
         }
         if std::mem::take(&mut self.done) {
-            // of several sequences each has its end
+            // each of several sequences has its own end
             self.ended_sequences += 1;
             self.is_complete |= self.ended_sequences >= self.sequences();
         }
     }
 
-    /// Quantity an amount that stands in no body.
+    /// Sets an amount that is not in a body.
     pub(super) fn set(&mut self, unit: Unit, amount: u64, basis: Basis) {
         match unit {
             Unit::Row => self.rows = Some(amount),
@@ -190,7 +189,7 @@ impl ExchangeFacts {
         self.rows.or(self.columns).or(self.inputs.rows())
     }
 
-    /// How many sequences the answer has: one for each row, or as many as were asked for or seen.
+    /// The number of sequences in the answer: one per row, or as many as were asked for or seen.
     fn sequences(&self) -> u64 {
         let asked = self.known_rows().unwrap_or(1).max(1).saturating_mul(self.asked_sequences.max(1));
         asked.max(self.seen_sequences)
@@ -219,13 +218,13 @@ impl ExchangeFacts {
         self.elements = Some(self.elements.unwrap_or(0).saturating_add(elements));
     }
 
-    /// Writes what is known into the ledger; `flops` is the model's cost, where that is known.
+    /// Writes what is known into the ledger; `flops` is the model's cost, if it is known.
     pub(super) fn write(&mut self, primary: Unit, ledger: &mut Ledger, flops: Option<&Flops>) {
         if let Some(generation) = self.generation.take() {
             ledger.generation = Some(generation);
         }
         std::mem::take(&mut self.reported).write(ReportPlace::Body, ledger);
-        // what the traffic itself shows; what the server says in so many words stands above it
+        // first what the traffic itself shows; explicit reports of the server override it
         let work = &mut ledger.work;
         if let Some(rows) = self.known_rows() {
             work.set(Unit::Row, rows, Basis::Counted);
@@ -265,7 +264,7 @@ impl ExchangeFacts {
 
 impl Shape {
     fn dim(&mut self, dim: Option<u64>) {
-        // an unknown dimension, written as -1, is left out
+        // an unknown dimension, written as -1, is ignored
         let Some(dim) = dim else { return };
         self.rows.get_or_insert(dim);
         self.elements = Some(self.elements.unwrap_or(1).saturating_mul(dim));

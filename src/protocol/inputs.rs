@@ -1,10 +1,10 @@
-//! What texts, token ids and lists of them ask for: rows and input tokens. A list of texts is a row each; a list of token
-//! ids is one row; a list of lists is a row each.
+//! Counts rows and input tokens of texts, token ids and lists of them. A list of texts has one row per text; a list of token ids
+//! is one row; a list of lists has one row per list.
 
 use super::tag::TagValue;
 use crate::ledger::Basis;
 
-/// The inputs of one request, as they add up.
+/// The inputs of one request so far.
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
     rows: Option<u64>,
@@ -13,7 +13,7 @@ pub(super) struct Inputs {
     texts: u64,
     /// Bytes of text that it reads again with every row.
     query_bytes: u64,
-    /// Of the list that is being read: texts and groups, figures, lists, and elements of these lists.
+    /// Counts of the list that is being read: texts and groups, numbers, lists, and elements of these lists.
     items: u64,
     figures: u64,
     lists: u64,
@@ -23,18 +23,18 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Text that the model reads.
+    /// Adds text that the model reads.
     pub(super) const fn text(&mut self, bytes: u64) {
         self.text_bytes = self.text_bytes.saturating_add(bytes);
         self.texts += 1;
     }
 
-    /// Text that it reads with every row.
+    /// Adds text that the model reads with every row.
     pub(super) const fn query(&mut self, bytes: u64) {
         self.query_bytes = self.query_bytes.saturating_add(bytes);
     }
 
-    /// An element of the list of inputs.
+    /// Records an element of the list of inputs.
     pub(super) const fn item(&mut self, seen: TagValue<'_>) {
         match seen {
             TagValue::Number(_) => self.figures += 1,
@@ -51,7 +51,7 @@ impl Inputs {
         }
     }
 
-    /// The input itself, or the end of the list of inputs.
+    /// Records the input itself, or the end of the list of inputs.
     pub(super) fn end(&mut self, seen: TagValue<'_>) {
         match seen {
             TagValue::Text { bytes, .. } => {
@@ -59,7 +59,7 @@ impl Inputs {
                 self.add_rows(1);
             }
             TagValue::List(_) if self.figures > 0 => {
-                // token ids, perhaps with texts among them: one input
+                // token ids, perhaps mixed with texts: one input
                 self.ids = self.ids.saturating_add(self.figures);
                 self.add_rows(1);
             }
@@ -74,7 +74,7 @@ impl Inputs {
         (self.items, self.figures, self.lists, self.nested) = (0, 0, 0, 0);
     }
 
-    /// As [`Self::end`], where two texts in a list are one input.
+    /// Like [`Self::end`], for protocols in which two texts in a list are one input.
     pub(super) fn end_pairs(&mut self, seen: TagValue<'_>) {
         match seen {
             TagValue::List(1 | 2) if self.lists == 0 && self.items > 0 => {
@@ -89,12 +89,12 @@ impl Inputs {
         self.rows = Some(self.rows.unwrap_or(0).saturating_add(n));
     }
 
-    /// How many inputs there are, where any was seen.
+    /// The number of inputs, if any was seen.
     pub(super) const fn rows(&self) -> Option<u64> {
         self.rows
     }
 
-    /// How many tokens the model reads, and how that is known: ids are counted, texts estimated.
+    /// The number of tokens that the model reads, and its basis: ids are counted, texts estimated.
     pub(super) fn tokens(&self, bytes_per_token: u64) -> Option<(u64, Basis)> {
         let again = self.query_bytes.saturating_mul(self.texts.max(1));
         let bytes = self.text_bytes.saturating_add(again);

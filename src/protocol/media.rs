@@ -1,9 +1,9 @@
-//! In which format a body comes, by the head of its message.
+//! The format of a body, by the head of its message.
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
 
-/// How many bytes of a body are JSON, before binary tensors (Open Inference Protocol).
+/// The number of bytes of a body that are JSON before binary tensors follow (Open Inference Protocol).
 const JSON_BYTES: HeaderName = HeaderName::from_static("inference-header-content-length");
 
 /// The format of a body.
@@ -15,11 +15,11 @@ pub(super) enum Media {
     JsonBefore(u64),
     /// Server-sent events.
     Events,
-    /// JSON documents one behind another.
+    /// JSON documents one after another.
     Lines,
     /// gRPC messages.
     Grpc,
-    /// Nothing that is read: another format, or compressed.
+    /// A format that is not read, or compressed.
     Other,
 }
 
@@ -51,7 +51,7 @@ impl Media {
         } else if is(b"application/octet-stream") {
             Self::binary(headers).unwrap_or(Self::Other)
         } else if kind.ends_with(b"+json") || is(b"application/x-www-form-urlencoded") || is(b"text/plain") {
-            // the second is what curl says of JSON when nobody tells it better; the third, what some clients do
+            // the second is curl's default for a JSON body; the third is what some clients send
             Self::json(headers)
         } else {
             Self::Other

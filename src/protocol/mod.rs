@@ -1,4 +1,7 @@
-//! What can be read of a request and its response: the route, the model, the work, the pace, and what the server reports.
+//! What can be read of a request and its response: the route, the model, the work, token timing, and what the server reports.
+//!
+//! `detect` finds the protocol of a path, `families` has the fields watched in each protocol, `servers` the fields in which
+//! servers report, `wire` the readers of formats, and `exchange_reader` joins them.
 
 pub mod amend;
 mod body_reader;

@@ -1,4 +1,4 @@
-//! What is watched of an exchange of one protocol, compiled once and shared by all requests.
+//! The fields watched in an exchange of one protocol, compiled once and shared by all requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,43 +8,43 @@ use super::tag::Tag;
 use super::wire::{JsonPaths, ProtoFields, ProtoShape};
 use crate::ledger::{Server, Unit};
 
-/// A protocol, written down.
+/// The definition of a protocol.
 pub(super) struct ProtocolSpec {
-    /// What says best how much a request costs.
+    /// The unit that best describes the cost of a request.
     pub(super) primary: Unit,
-    /// A request is one row (over gRPC: each of its messages), where nothing says more.
+    /// Whether a request (over gRPC: each of its messages) counts as one row if nothing else gives the rows.
     pub(super) row_each: bool,
-    /// What is watched in requests.
+    /// The fields watched in requests.
     pub(super) request: WatchSpec,
-    /// What is watched in responses, beside what `servers` report in theirs.
+    /// The fields watched in responses, besides those that `servers` report.
     pub(super) response: WatchSpec,
-    /// The servers that speak it.
+    /// The servers that use it.
     pub(super) servers: &'static [Server],
 }
 
-/// Watched places.
+/// Watched fields.
 #[derive(Clone, Copy)]
 pub(super) enum WatchSpec {
     /// None.
     Nothing,
-    /// Of JSON documents.
+    /// Fields of JSON documents.
     Json(&'static [(&'static str, Tag)]),
-    /// Of protobuf messages.
+    /// Fields of protobuf messages.
     Proto(&'static [(&'static [u32], Tag, ProtoShape)]),
 }
 
-/// Watched places, compiled.
+/// Watched fields, compiled.
 #[derive(Clone, Debug)]
 pub(super) enum WatchedFields {
     /// None.
     Nothing,
-    /// Of JSON documents.
+    /// Fields of JSON documents.
     Json(Arc<JsonPaths<Tag>>),
-    /// Of protobuf messages.
+    /// Fields of protobuf messages.
     Proto(Arc<ProtoFields<Tag>>),
 }
 
-/// A protocol, compiled.
+/// A compiled protocol.
 #[derive(Clone, Debug)]
 pub(super) struct ReadPlan {
     pub(super) primary: Unit,
@@ -54,7 +54,7 @@ pub(super) struct ReadPlan {
 }
 
 impl WatchedFields {
-    /// These places of JSON documents.
+    /// Compiles fields of JSON documents.
     pub(super) fn json(places: JsonPaths<Tag>) -> Self {
         Self::Json(Arc::new(places.with_elements(Tag::elements)))
     }
@@ -71,7 +71,7 @@ impl ReadPlan {
         let response = match spec.response {
             WatchSpec::Nothing => WatchedFields::Nothing,
             WatchSpec::Json(places) => {
-                // what the table of servers says of a place wins: it knows more of it
+                // for a field in both, the table of servers wins, because it knows more
                 let reports = spec.servers.iter().flat_map(|server| table::body(*server));
                 let reports = reports.map(|(path, row)| (path, Tag::Report(row)));
                 let places: BTreeMap<&str, Tag> = places.iter().copied().chain(reports).collect();
@@ -80,7 +80,8 @@ impl ReadPlan {
             WatchSpec::Proto(fields) => {
                 let reports = spec.servers.iter().flat_map(|server| table::proto(*server));
                 let reports = reports.map(|(path, row)| (path, (Tag::Report(row), ProtoShape::Varint)));
-                // a stream of messages says an amount in each: a place of our own wins, where they add up
+                // a stream of messages has an amount in each message; the protocol's own field wins, because its amounts are
+                // added
                 let own = fields.iter().map(|(path, tag, shape)| (*path, (*tag, *shape)));
                 let fields: BTreeMap<&[u32], (Tag, ProtoShape)> = reports.chain(own).collect();
                 WatchedFields::Proto(Arc::new(ProtoFields::new(

@@ -1,7 +1,7 @@
-//! Folding a path to a route: identifiers become placeholders, so that routes stay few.
+//! Folds a path to a route: identifiers become placeholders, so that there are few routes.
 //!
-//! `/v2/models/digits/versions/3/infer` becomes `/v2/models/{model}/versions/{version}/infer`, and the model is `digits`.
-//! A segment that looks like an identifier (a number, a UUID, a long hexadecimal or random string) becomes `{id}`.
+//! `/v2/models/digits/versions/3/infer` becomes `/v2/models/{model}/versions/{version}/infer`, and the model is `digits`. A
+//! segment that looks like an identifier (a number, a UUID, a long hexadecimal or random string) becomes `{id}`.
 
 use super::detect::torch_serve;
 
@@ -10,7 +10,7 @@ use super::detect::torch_serve;
 pub struct FoldedRoute<'a> {
     /// Method and folded path, such as `POST /v2/models/{model}/infer`.
     pub name: String,
-    /// The model, where the path names one.
+    /// The model, if the path names one.
     pub model: Option<&'a str>,
 }
 
@@ -19,7 +19,7 @@ const SEGMENTS: usize = 8;
 /// How many bytes of a segment are kept.
 const SEGMENT_BYTES: usize = 64;
 
-/// The route of a request by its method and path (no query).
+/// The route of a request by its method and path (without query).
 #[must_use]
 pub fn fold_route<'a>(method: &str, path: &'a str) -> FoldedRoute<'a> {
     let mut name = String::with_capacity(method.len() + path.len() + 8);
@@ -42,7 +42,7 @@ pub fn fold_route<'a>(method: &str, path: &'a str) -> FoldedRoute<'a> {
             }
             _ if of_torch_serve && i == 2 && !segment.is_empty() => name.push_str("{version}"),
             "models" | "model" if !segment.is_empty() && !is_verb(segment) => {
-                // TensorFlow Serving puts the verb behind a colon: /v1/models/resnet:predict
+                // TensorFlow Serving puts the verb after a colon: /v1/models/resnet:predict
                 let (id, verb) = segment.split_once(':').map_or((segment, None), |(id, verb)| (id, Some(verb)));
                 model = Some(id);
                 name.push_str("{model}");
@@ -60,7 +60,7 @@ pub fn fold_route<'a>(method: &str, path: &'a str) -> FoldedRoute<'a> {
     FoldedRoute { name, model }
 }
 
-/// Words that follow `models` in a path and are no model: `/v2/repository/models/index`.
+/// Words that follow `models` in a path and are not a model: `/v2/repository/models/index`.
 fn is_verb(segment: &str) -> bool {
     matches!(segment, "index" | "stats" | "infer" | "config" | "ready")
 }

@@ -1,22 +1,22 @@
-//! What a watched place in a body means, and the values that stand there.
+//! The meaning of a watched field, and the values that it can have.
 
 use super::servers::ReportedField;
 use super::wire::ElementMode;
 use crate::ledger::{Basis, Unit};
 
-/// No tensor has more dimensions.
+/// The most dimensions that a tensor may have.
 const DIMENSIONS: u64 = 64;
 
-/// What a place in a body means. What a family watches is a list of places, each with one of these.
+/// The meaning of a watched field. A protocol watches a list of fields, each with one of these.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Tag {
-    /// The model's name; the first one that is told stands.
+    /// The model's name; the first one wins.
     Model,
-    /// A list of rows: its length. Anything else there is one row. A text there is text of the input too.
+    /// A list of rows, counted by its length. Any other value is one row. A text is also input text.
     Rows,
-    /// One of several columns of the same rows: the longest counts. Anything but a list is one row.
+    /// One of several columns of the same rows; the longest counts. Any value but a list is one row.
     Column,
-    /// One input or a list of them, as embeddings and completions take them: texts, or token ids, or lists of these.
+    /// One input or a list of them, as embeddings and completions accept them: texts, token ids, or lists of these.
     Inputs,
     /// An element of such a list.
     Input,
@@ -34,41 +34,41 @@ pub(super) enum Tag {
     Content,
     /// The name of an output; `text_output` is one that carries text that the model wrote.
     Output,
-    /// The last document of an answer: it is, where this is true or a text.
+    /// Marks the last document of an answer, if it is true or a text.
     Done,
-    /// What a document of an answer is called: `response.completed` and its like are the last.
+    /// The type of a document of an answer: `response.completed` and similar types are the last.
     Event,
-    /// How many sequences are asked for.
+    /// How many sequences the request asks for.
     Sequences,
-    /// Which of several sequences a piece of an answer belongs to, from 0.
+    /// The sequence that a piece of an answer belongs to, from 0.
     Sequence,
-    /// An amount in figures; of several in one document the sum. A list stands for its length.
+    /// A numeric amount; several in one document are added. A list counts as its length.
     Amount(Unit, Basis),
-    /// As `Amount`, but a text stands for the tokens that its bytes make.
+    /// Like `Amount`, but a text counts as the tokens that its bytes make.
     Tokens(Unit, Basis),
-    /// What a server reports.
+    /// A field that a server reports.
     Report(&'static ReportedField),
 }
 
-/// A value, from whichever format.
+/// A value of any format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TagValue<'a> {
-    /// A figure.
+    /// A number.
     Number(f64),
-    /// So many figures of one list.
+    /// Several numbers of one list.
     Numbers(u64),
-    /// A text: its first bytes, and how many it has on the wire.
+    /// A text: its first bytes, and its length on the wire in bytes.
     Text { head: &'a [u8], bytes: u64 },
     /// A list and its length.
     List(u64),
-    /// Keys and values, or a message.
+    /// An object or a message.
     Group,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
 }
 
 impl Tag {
-    /// How elements of a list are read that have this tag.
+    /// How elements of a list with this tag are read.
     pub(super) const fn elements(self) -> ElementMode {
         match self {
             Self::Input | Self::Text => ElementMode::Counted,
@@ -79,11 +79,11 @@ impl Tag {
 }
 
 impl TagValue<'_> {
-    /// The figure as a count; `None` where it is none.
+    /// The number as a count; `None` if it is not a count.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within range, as was just asked")]
     pub(super) fn count(self) -> Option<u64> {
         match self {
-            // beyond this, figures in JSON are no longer exact
+            // above this, numbers in JSON are no longer exact
             Self::Number(n) if (0.0..9.0e15).contains(&n) => Some(n as u64),
             _ => None,
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::amend::AmendOptions;
-use crate::settings::{Checks, Period, Size, Switch};
+use crate::settings::{Checks, Period, Section, Size, Switch};
 
 /// What is spoken to the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,9 +98,10 @@ impl Config {
     pub(crate) fn max_read_buffer(&self) -> usize {
         self.read_bytes().saturating_mul(2)
     }
+}
 
-    /// Reports what is out of range.
-    pub fn check(&self, checks: &mut Checks) {
+impl Section for Config {
+    fn check(&self, checks: &mut Checks) {
         const MOMENT: Period = Period::from_millis(1);
         const DAY: Period = Period::from_secs(86_400);
         checks.range("connect_timeout", &self.connect_timeout, MOMENT..=Period::from_secs(600));

@@ -85,7 +85,7 @@ impl Catalogue {
     pub fn readiness(&self) -> Result<(), String> {
         let waiting = self.models().filter(|model| !model.is_ready()).map(|model| {
             let About { name, version, .. } = model.about();
-            match &model.standing().fault {
+            match &model.placement().fault {
                 Some(fault) => format!("{name} version {version} cannot run any more: device: {fault}"),
                 None => format!("{name} version {version} is not ready"),
             }
@@ -108,7 +108,7 @@ impl Catalogue {
     pub(super) fn index(&self, only_ready: bool) -> impl Iterator<Item = (&About, &'static str, String)> {
         let states = self.models().map(|model| (model, model.is_ready()));
         states.filter(move |(_, is_ready)| *is_ready || !only_ready).map(|(model, is_ready)| {
-            let (state, reason) = match &model.standing().fault {
+            let (state, reason) = match &model.placement().fault {
                 _ if is_ready => ("READY", String::new()),
                 Some(fault) => ("UNAVAILABLE", format!("device: {fault}")),
                 None => ("UNAVAILABLE", "not warm yet, or being stopped".to_owned()),

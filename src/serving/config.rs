@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{Bind, Checks, Cpus, File, Folder, Period, Size, Switch};
-use lapwing_engine::{Precision, batch};
+use crate::settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, Size, Switch};
+use lapwing_engine::{Backend, Device, Precision, batch};
 
 /// The version of a model that names none.
 const VERSION: &str = "1";
@@ -26,7 +25,7 @@ pub struct Config {
     /// What they run on. Default `auto`.
     pub device: Device,
     /// What runs them. Default `auto`.
-    pub executor: Executor,
+    pub executor: Backend,
     /// In what numbers. Default `fp32`.
     pub precision: Precision,
     /// A folder in which the driver's and CUDA's libraries are looked for before the system's. Default off.
@@ -53,71 +52,6 @@ pub struct Config {
     pub max_body: Size,
     /// When a request that names no time of its own is given up. Default off.
     pub timeout: Switch<Period>,
-}
-
-/// What models run on. Text: `auto`, `cpu`, `cuda` (the same as `cuda:0`), `cuda:1`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Device {
-    /// The first GPU where one takes the model, else the processor.
-    #[default]
-    Auto,
-    /// The processor.
-    Cpu,
-    /// The GPU of this number, 0 to 255, and nothing else.
-    Cuda(usize),
-}
-
-impl TryFrom<String> for Device {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl FromStr for Device {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        // u8 takes a sign, which is no number of a device
-        let number = text.strip_prefix("cuda:").filter(|number| number.bytes().all(|b| b.is_ascii_digit()));
-        match (text, number.and_then(|number| number.parse::<u8>().ok())) {
-            ("auto", _) => Ok(Self::Auto),
-            ("cpu", _) => Ok(Self::Cpu),
-            ("cuda", _) => Ok(Self::Cuda(0)),
-            (_, Some(number)) => Ok(Self::Cuda(number.into())),
-            _ => Err("must be auto, cpu, cuda, or cuda and a number up to 255, as in cuda:1".into()),
-        }
-    }
-}
-
-impl From<Device> for String {
-    fn from(device: Device) -> Self {
-        device.to_string()
-    }
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(number) => write!(f, "cuda:{number}"),
-        }
-    }
-}
-
-/// What runs models.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Executor {
-    /// A model's plan where it has one, else tract.
-    #[default]
-    Auto,
-    /// Tract, plan or not.
-    Tract,
 }
 
 /// How batches are formed. Text: `adaptive`, or `fixed:8`.
@@ -167,7 +101,7 @@ impl Default for Config {
             models: BTreeMap::new(),
             listen: Bind::loopback(8081),
             device: Device::default(),
-            executor: Executor::default(),
+            executor: Backend::default(),
             precision: Precision::default(),
             cuda_lib_dir: Switch::Off,
             calibration: Switch::Off,
@@ -235,9 +169,12 @@ impl Config {
             queue_calls: self.queue,
         }
     }
+}
 
-    /// Reports what is out of range, and models that have one name.
-    pub fn check(&self, checks: &mut Checks) {
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] = &[("models", Form::Named(&Form::Text))];
+
+    fn check(&self, checks: &mut Checks) {
         checks.range("threads", &self.threads, 0..=1024);
         checks.range("min_wait", &self.min_wait, Period::from_secs(0)..=Period::from_secs(60));
         checks.range("max_wait", &self.max_wait, Period::from_secs(0)..=Period::from_secs(60));
@@ -284,16 +221,16 @@ impl Config {
     fn check_where(&self, checks: &mut Checks) {
         let (device, executor) = (self.device, self.executor);
         let precision = self.precision.name();
-        if matches!(device, Device::Cuda(_)) && !cfg!(feature = "cuda") {
+        if matches!(device, Device::Cuda(_)) && !lapwing_engine::HAS_CUDA {
             checks.fault("device", device, "is not in this build, which was made without the feature cuda");
         }
-        if matches!(device, Device::Cuda(_)) && executor == Executor::Tract {
+        if matches!(device, Device::Cuda(_)) && executor == Backend::Tract {
             checks.fault("device", device, "is for plans alone, and executor is tract");
         }
-        if executor == Executor::Tract && self.precision != Precision::Fp32 {
+        if executor == Backend::Tract && self.precision != Precision::Fp32 {
             checks.fault("precision", precision, "is for plans alone, and executor is tract");
         }
-        if self.precision.is_gpus() && !cfg!(feature = "cuda") {
+        if self.precision.is_gpus() && !lapwing_engine::HAS_CUDA {
             checks.fault("precision", precision, "is for a GPU alone, and this build was made without the feature cuda");
         }
         if device == Device::Cpu && self.precision.is_gpus() {

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::standing::Seen;
+use super::placement::Seen;
 use crate::metrics::REQUEST_BOUNDS_NS;
 use crate::metrics::defs::{MetricFamily, MetricKind};
 use lapwing_engine::service::{Answer, Batched, Servable};

@@ -11,11 +11,11 @@ mod flight;
 mod grpc;
 mod limits;
 mod metrics;
+mod placement;
 mod refusal;
 mod rest;
 mod router;
 mod server;
-mod standing;
 mod tasks;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Where a server listens: `127.0.0.1:8080`, `:8080` (every IPv4 interface), `localhost:8080`, `[::1]:8080`.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use super::{Invalid, text::text_serde};
@@ -23,6 +23,17 @@ impl Bind {
     #[must_use]
     pub const fn get(self) -> SocketAddr {
         self.0
+    }
+
+    /// Where clients on this machine reach what listens here; `None` where the system chooses the port.
+    #[must_use]
+    pub fn reached_at(self) -> Option<SocketAddr> {
+        let ip = match self.0.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        (self.0.port() != 0).then(|| SocketAddr::new(ip, self.0.port()))
     }
 
     /// Whether both cannot be listened on at once: one port, and one address or an address that means every interface.

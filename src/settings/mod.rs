@@ -14,6 +14,7 @@ mod number;
 mod period;
 mod poll;
 mod secret;
+mod section;
 mod share;
 mod size;
 mod switch;
@@ -30,6 +31,9 @@ pub use handle::{ConfigCell, ConfigHandle};
 pub use period::Period;
 pub use poll::Poll;
 pub use secret::Secret;
+#[cfg(test)]
+pub(crate) use section::fields_of;
+pub use section::{Form, Record, Section};
 pub use share::Share;
 pub use size::Size;
 pub use switch::Switch;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use lapwing::attribution::{Aggregator, IncomingSpan, Join, Polled, Statistics, merge_polled};
+use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings, Polled, Statistics, merge_polled};
 use lapwing::export::{Limits, Surfaces};
 use lapwing::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use lapwing::metrics::{Config, Counter, Counters, Labels, Registry};
@@ -91,7 +91,7 @@ impl Recording {
             let polled = polled.of(&ledger, at(clock.load(Relaxed)), MAX_AGE_NS).unwrap_or_default();
             merge_polled(ledger, traced, polled)
         });
-        let join = Join { max_pending: 40, max_spans_per_exchange: 24, max_orphan_spans: 30, ..Join::default() };
+        let join = JoinSettings { max_pending: 40, max_spans_per_exchange: 24, max_orphan_spans: 30, ..JoinSettings::default() };
         let aggregator = Aggregator::with_merge(join, counters.clone(), merge);
         Self { registry, counters, labels, statistics, aggregator, now_ms }
     }

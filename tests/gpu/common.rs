@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use lapwing_engine::cpu::{self, Batch, Input};
+use lapwing_engine::cpu;
+use lapwing_engine::exec::{Batch, Input};
 use lapwing_engine::gpu::device::{Device, Driver};
 use lapwing_engine::onnx::Graph;
 use lapwing_engine::plan::{Lookup, Op, Plan, Rows, Type};

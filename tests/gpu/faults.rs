@@ -2,11 +2,10 @@
 
 use std::process::Command;
 
-use lapwing_engine::cpu::Batch;
-use lapwing_engine::gpu::{Executor, GemmPolicy, Precision, State, Wish};
-use lapwing_engine::model::{Model, Options, Workspace};
+use lapwing_engine::exec::{Batch, FallbackCause, GpuPrecision};
+use lapwing_engine::gpu::{DeviceRequest, Executor, GemmPolicy, State};
+use lapwing_engine::model::{Model, ModelOptions, Workspace};
 use lapwing_engine::onnx::Graph;
-use lapwing_engine::service::Reason;
 
 use super::common::{Made, Random, device, is_real, on_cpu, plan};
 
@@ -33,37 +32,37 @@ fn graph(name: &str) -> Graph {
     Graph::read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/plans/{name}.onnx"))).unwrap()
 }
 
-fn wish(or_cpu: bool) -> Options {
-    Options {
-        gpu: Some(Wish { device: Ok(device()), gemm: GemmPolicy::Own, precision: Precision::Fp32, or_cpu }),
-        ..Options::default()
+fn request(or_cpu: bool) -> ModelOptions {
+    ModelOptions {
+        gpu: Some(DeviceRequest { device: Ok(device()), gemm: GemmPolicy::Own, precision: GpuPrecision::Fp32, or_cpu }),
+        ..ModelOptions::default()
     }
 }
 
 /// What a model answers to a call that is made up.
 fn answer(model: &Model, workspace: &mut Workspace) -> Result<Vec<u8>, String> {
-    let call = model.made_up(2, 3);
+    let call = model.synthetic_call(2, 3);
     model.run(workspace, &[&call]).map(|ran| ran.outputs[0][0].data.to_vec()).map_err(|e| e.to_string())
 }
 
 #[test]
 fn a_device_that_fails_leaves_the_model_to_the_processor() {
     with_faults("a_device_that_fails_leaves_the_model_to_the_processor", "launch:3", || {
-        let model = Model::new(graph("bert-post-1"), &wish(true)).unwrap();
+        let model = Model::new(graph("bert-post-1"), &request(true)).unwrap();
         let mut workspace = Workspace::default();
-        let standing = model.standing();
-        assert_eq!((&*standing.device, standing.device_name.as_deref()), ("cuda:0", Some("lapwing-emulated")));
+        let placement = model.placement();
+        assert_eq!((&*placement.device, placement.device_name.as_deref()), ("cuda:0", Some("lapwing-emulated")));
         let first = answer(&model, &mut workspace).unwrap();
         for _ in 0..3 {
             let again = answer(&model, &mut workspace).unwrap();
             assert_eq!(again.len(), first.len());
         }
-        let standing = model.standing();
-        let fallback = standing.fallback.clone().unwrap();
-        assert_eq!((&*standing.device, fallback.reason), ("cpu", Reason::Device));
-        assert!(fallback.told.starts_with("cuda:0: ") && fallback.told.contains("700"), "{fallback:?}");
+        let placement = model.placement();
+        let fallback = placement.fallback.clone().unwrap();
+        assert_eq!((&*placement.device, fallback.cause), ("cpu", FallbackCause::Device));
+        assert!(fallback.detail.starts_with("cuda:0: ") && fallback.detail.contains("700"), "{fallback:?}");
         // from here on as a model that was never anywhere else
-        let cpu = Model::new(graph("bert-post-1"), &Options::default()).unwrap();
+        let cpu = Model::new(graph("bert-post-1"), &ModelOptions::default()).unwrap();
         assert_eq!(answer(&model, &mut workspace), answer(&cpu, &mut Workspace::default()));
     });
 }
@@ -71,35 +70,35 @@ fn a_device_that_fails_leaves_the_model_to_the_processor() {
 #[test]
 fn a_device_that_fails_fails_the_model_where_nothing_else_may_run_it() {
     with_faults("a_device_that_fails_fails_the_model_where_nothing_else_may_run_it", "launch:2", || {
-        let model = Model::new(graph("mlp-3"), &wish(false)).unwrap();
+        let model = Model::new(graph("mlp-3"), &request(false)).unwrap();
         let mut workspace = Workspace::default();
         assert!(answer(&model, &mut workspace).is_ok());
         for _ in 0..2 {
             let told = answer(&model, &mut workspace).unwrap_err();
             assert!(told.starts_with("device: cuda:0: driver: ") && told.contains("700"), "{told}");
         }
-        assert_eq!(model.standing().fallback, None);
+        assert_eq!(model.placement().fallback, None);
     });
 }
 
 #[test]
 fn a_device_without_memory_is_a_reason() {
     with_faults("a_device_without_memory_is_a_reason", "alloc:1", || {
-        let model = Model::new(graph("mlp-3"), &wish(true)).unwrap();
-        let fallback = model.standing().fallback.clone().unwrap();
-        assert_eq!(fallback.reason, Reason::Memory);
+        let model = Model::new(graph("mlp-3"), &request(true)).unwrap();
+        let fallback = model.placement().fallback.clone().unwrap();
+        assert_eq!(fallback.cause, FallbackCause::Memory);
         assert!(answer(&model, &mut Workspace::default()).is_ok());
     });
 }
 
 #[test]
 fn a_model_without_a_plan_is_refused_by_its_node() {
-    let told = Model::new(graph("refused-conv"), &wish(false)).unwrap_err().to_string();
+    let told = Model::new(graph("refused-conv"), &request(false)).unwrap_err().to_string();
     assert!(told.starts_with("device: only plans run there: the_conv (Conv"), "{told}");
-    let model = Model::new(graph("refused-conv"), &wish(true)).unwrap();
-    let fallback = model.standing().fallback.clone().unwrap();
-    assert_eq!((fallback.reason, model.executor()), (Reason::Node, "tract"));
-    assert!(fallback.told.starts_with("the_conv (Conv"), "{fallback:?}");
+    let model = Model::new(graph("refused-conv"), &request(true)).unwrap();
+    let fallback = model.placement().fallback.clone().unwrap();
+    assert_eq!((fallback.cause, model.executor()), (FallbackCause::Node, "tract"));
+    assert!(fallback.detail.starts_with("the_conv (Conv"), "{fallback:?}");
 }
 
 #[test]
@@ -113,7 +112,7 @@ fn memory_comes_back() {
             (memory.device_bytes, memory.pinned_bytes, free)
         };
         let before = used(&device);
-        for precision in [Precision::Fp32, Precision::Fp16] {
+        for precision in [GpuPrecision::Fp32, GpuPrecision::Fp16] {
             let plan = plan("bert-post-1");
             let executor = Executor::new(plan.clone(), &device, precision, GemmPolicy::Own).unwrap();
             let (mut state, mut outputs) = (State::default(), Vec::new());

@@ -4,9 +4,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lapwing_engine::cpu::Batch;
-use lapwing_engine::gpu::peaks::{Floors, Peaks, Setup};
-use lapwing_engine::gpu::{Executor, GemmPolicy, Precision, State};
+use lapwing_engine::exec::{Batch, GpuPrecision};
+use lapwing_engine::gpu::peaks::{GpuPeakSetup, GpuPeaks, LaunchFloors};
+use lapwing_engine::gpu::{Executor, GemmPolicy, State};
 use lapwing_engine::plan::Size;
 
 use super::common::{Made, Random, device, fake, is_real, plan};
@@ -14,8 +14,8 @@ use super::common::{Made, Random, device, fake, is_real, plan};
 #[test]
 fn peaks_are_measured() {
     let device = device();
-    let setup = Setup::of(&device).unwrap();
-    let peaks = Peaks::measure(&device, &setup).unwrap();
+    let setup = GpuPeakSetup::of(&device).unwrap();
+    let peaks = GpuPeaks::measure(&device, &setup).unwrap();
     let rates = [peaks.fp32_flops_per_s, peaks.tf32_flops_per_s, peaks.fp16_flops_per_s, peaks.int8_ops_per_s];
     for rate in rates.into_iter().chain([peaks.l2_bytes_per_s, peaks.dram_bytes_per_s]) {
         assert!(rate.is_finite() && rate > 0.0, "{peaks:?}");
@@ -29,7 +29,7 @@ fn peaks_are_measured() {
 
 #[test]
 fn empty_graphs_take_time_and_are_measured_once() {
-    let mut floors = Floors::new(&device()).unwrap();
+    let mut floors = LaunchFloors::new(&device()).unwrap();
     let (one, many) = (floors.of(1).unwrap(), floors.of(40).unwrap());
     assert!(one > Duration::ZERO && many > one, "{one:?} {many:?}");
     assert_eq!((floors.of(1).unwrap(), floors.of(40).unwrap()), (one, many));
@@ -39,9 +39,9 @@ fn empty_graphs_take_time_and_are_measured_once() {
 #[test]
 fn a_runs_parts_are_told_and_sum_up() {
     for (name, lengths, precision) in [
-        ("bert-post-1", &[5, 2][..], Precision::Fp32),
-        ("bert-post-1", &[9; 9], Precision::Int8(Vec::new())),
-        ("mlp-3", &[1; 2], Precision::Fp16),
+        ("bert-post-1", &[5, 2][..], GpuPrecision::Fp32),
+        ("bert-post-1", &[9; 9], GpuPrecision::Int8(Vec::new())),
+        ("mlp-3", &[1; 2], GpuPrecision::Fp16),
     ] {
         let plan = plan(name);
         let executor = Executor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap();
@@ -75,8 +75,9 @@ fn a_runs_parts_are_told_and_sum_up() {
 fn an_account_holds_what_the_executor_does() {
     let plan = plan("bert-post-1");
     let size = Size::uniform(9, 9);
-    let of = |precision| Executor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap().account(size).unwrap();
-    let (exact, half) = (of(Precision::Fp32), of(Precision::Fp16));
+    let of =
+        |precision| Executor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap().execution_cost(size).unwrap();
+    let (exact, half) = (of(GpuPrecision::Fp32), of(GpuPrecision::Fp16));
     assert_eq!(exact.total, plan.total(size));
     assert!(half.weight_bytes < exact.weight_bytes && half.arena_bytes < exact.arena_bytes);
     assert!(half.total.cost.bytes < exact.total.cost.bytes);

@@ -1,26 +1,26 @@
 //! Every fixture's plan in every precision beside the processor; replays; what is wanted; memory.
 
-use lapwing_engine::cpu::Batch;
-use lapwing_engine::gpu::{Executor, GemmPolicy, Precision, State};
+use lapwing_engine::exec::{Batch, GpuPrecision};
+use lapwing_engine::gpu::{Executor, GemmPolicy, State};
 use lapwing_engine::plan::Plan;
 
 use super::common::{Made, Random, compare, device, fixtures, is_real, libraries, looks_up, on_cpu, plan};
 
 /// A precision with the difference that is allowed, and the least cosine.
-fn precisions() -> [(Precision, f32, f64); 4] {
+fn precisions() -> [(GpuPrecision, f32, f64); 4] {
     [
-        (Precision::Fp32, 1e-5, 0.999_999),
-        (Precision::Tf32, 2e-3, 0.999_9),
-        (Precision::Fp16, 5e-3, 0.999_5),
-        (Precision::Int8(Vec::new()), f32::INFINITY, 0.98),
+        (GpuPrecision::Fp32, 1e-5, 0.999_999),
+        (GpuPrecision::Tf32, 2e-3, 0.999_9),
+        (GpuPrecision::Fp16, 5e-3, 0.999_5),
+        (GpuPrecision::Int8(Vec::new()), f32::INFINITY, 0.98),
     ]
 }
 
 /// What is allowed beside each number of an output: in single precision a share of the number, else of the greatest, for a sum
 /// of rounded products whose parts cancel out is as far off as these were.
-fn allowed(precision: &Precision, tolerance: f32, wanted: &[f32]) -> (f32, f32) {
+fn allowed(precision: &GpuPrecision, tolerance: f32, wanted: &[f32]) -> (f32, f32) {
     let greatest = wanted.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-    if *precision == Precision::Fp32 { (tolerance, tolerance) } else { (tolerance * (1.0 + greatest), 0.0) }
+    if *precision == GpuPrecision::Fp32 { (tolerance, tolerance) } else { (tolerance * (1.0 + greatest), 0.0) }
 }
 
 fn run(executor: &Executor, state: &mut State, made: &Made) -> Vec<Vec<f32>> {
@@ -72,7 +72,7 @@ fn every_plan_says_on_the_device_what_it_says_on_the_processor() {
 #[test]
 fn a_thousand_replays_are_equal() {
     let plan = plan("bert-post-1");
-    let executor = Executor::new(plan.clone(), &device(), Precision::Fp16, GemmPolicy::Own).unwrap();
+    let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp16, GemmPolicy::Own).unwrap();
     let (mut state, mut random) = (State::default(), Random::new(3));
     let made = Made::new(&plan, &[3, 1], &mut random);
     let first = run(&executor, &mut state, &made);
@@ -85,7 +85,7 @@ fn a_thousand_replays_are_equal() {
 fn a_batch_does_not_see_the_one_before() {
     for name in ["bert-post-1", "mlp-3", "0001"] {
         let plan = plan(name);
-        let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, GemmPolicy::Own).unwrap();
+        let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
         let (mut used, mut random) = (State::default(), Random::new(11));
         let large = Made::new(&plan, if plan.has_tokens() { &[9, 8, 9] } else { &[1; 3] }, &mut random);
         let small = Made::new(&plan, if plan.has_tokens() { &[2, 8, 9] } else { &[1; 3] }, &mut random);
@@ -97,7 +97,7 @@ fn a_batch_does_not_see_the_one_before() {
 #[test]
 fn only_outputs_that_are_wanted_come() {
     let plan = plan("0001");
-    let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, GemmPolicy::Own).unwrap();
+    let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (State::default(), Vec::new());
     let made = Made::new(&plan, &[4, 2], &mut Random::new(5));
     let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
@@ -114,7 +114,7 @@ fn only_outputs_that_are_wanted_come() {
 fn an_id_that_no_table_has_is_named_and_the_next_batch_is_right() {
     let plan = plan("0001");
     assert!(looks_up(&plan));
-    let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, GemmPolicy::Own).unwrap();
+    let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (State::default(), Vec::new());
     let mut made = Made::new(&plan, &[4, 2], &mut Random::new(5));
     let first = run(&executor, &mut state, &made);
@@ -129,7 +129,7 @@ fn an_id_that_no_table_has_is_named_and_the_next_batch_is_right() {
 #[test]
 fn times_of_the_device_are_told() {
     let plan = plan("bert-post-1");
-    let executor = Executor::new(plan.clone(), &device(), Precision::Fp32, GemmPolicy::Own).unwrap();
+    let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (State::default(), Vec::new());
     let made = Made::new(&plan, &[5, 2], &mut Random::new(5));
     let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
@@ -162,7 +162,7 @@ fn products_may_be_the_library_s() {
                     assert!(worst <= 1.0 && cosine >= least, "{}: {worst}, {cosine}", precision.name());
                 }
             }
-            let is_whole = matches!(precision, Precision::Int8(_));
+            let is_whole = matches!(precision, GpuPrecision::Int8(_));
             assert!(!is_always || is_whole || state.library_products() > 0, "{}", precision.name());
         }
     }

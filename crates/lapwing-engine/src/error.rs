@@ -1,6 +1,16 @@
 //! What can go wrong with a model: at load time, or with one call's input.
 
-use super::lower::Refused;
+/// A node that cannot be lowered: to a plan, or to the kernels of a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{node} ({operator}): {reason}")]
+pub struct UnsupportedNode {
+    /// The node's name.
+    pub node: String,
+    /// Its operator.
+    pub operator: String,
+    /// Why it cannot be lowered.
+    pub reason: String,
+}
 
 /// Why a model could not be loaded or run.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +33,7 @@ pub enum EngineError {
     },
     /// 8 bits were asked for, and the model has no plan.
     #[error("precision: int8 needs a plan, and the model has none: {0}")]
-    NoPlan(Refused),
+    NoPlan(UnsupportedNode),
     /// A tensor of a call does not fit the model.
     #[error("{tensor}: {reason}")]
     Input {

@@ -1,12 +1,48 @@
-//! The embedded reference engine: ONNX models, read (`onnx`) and simplified by tract, lowered to plans of fused nodes (`lower`,
-//! `fuse`, `plan`) and run on the processor (`cpu`). A [`Model`] runs calls by its plan, or by tract where it has none, and says so.
+//! Lapwing's embedded reference engine. It reads ONNX models, simplifies them with tract, lowers them to plans of fused nodes and
+//! runs the plans on the CPU or on NVIDIA GPUs. A [`Model`] runs calls by its plan, or by tract where it has no plan, and reports
+//! which. The engine opens no sockets: a server calls it through [`service`].
 //!
-//! It knows no sockets: who serves it calls it by what stands in `service`.
+//! ```
+//! use lapwing_engine::Model;
+//! use lapwing_engine::model::{ModelOptions, Workspace};
+//! use lapwing_engine::tensor::Tensor;
+//!
+//! # fn main() -> Result<(), lapwing_engine::EngineError> {
+//! // a multilayer perceptron of three products, 7 numbers to 4
+//! let onnx = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/plans/mlp-3.onnx"));
+//! let model = Model::parse(onnx, &ModelOptions::default())?;
+//! assert_eq!(model.executor(), "plan");
+//!
+//! let mut call = [Tensor::f32("in", &[2, 7], &[0.5; 14])];
+//! let work = model.accept(&mut call)?; // checks the shapes and orders the inputs
+//! assert_eq!(work.rows, 2);
+//! let result = model.run(&mut Workspace::default(), &[&call])?;
+//! let output = &result.outputs[0][0];
+//! assert_eq!((output.name.as_str(), &output.shape[..]), ("out", &[2, 4][..]));
+//! let numbers: Vec<f32> = output.to_f32();
+//! assert_eq!(numbers[..4], numbers[4..]); // equal rows have equal outputs
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The modules stand on floors, and each uses lower floors only (`tests/layout.rs` of the root package checks it):
+//!
+//! | floor | modules |
+//! |---|---|
+//! | 0 | [`clock`], [`tensor`], [`plan`] |
+//! | 1 | [`onnx`], [`lower`], [`fuse`], [`exec`], [`batch`] |
+//! | 2 | [`roofline`] |
+//! | 3 | [`cpu`], [`gpu`] |
+//! | 4 | [`quant`] |
+//! | 5 | [`model`] |
+//! | 6 | [`service`] |
+//! | 7 | [`served`] |
 
 pub mod batch;
 pub mod clock;
 pub mod cpu;
 mod error;
+pub mod exec;
 pub mod fuse;
 #[cfg(feature = "cuda")]
 pub mod gpu;
@@ -14,16 +50,21 @@ pub mod lower;
 pub mod model;
 pub mod onnx;
 pub mod plan;
-mod precision;
 pub mod quant;
 pub mod roofline;
 pub mod served;
 pub mod service;
-mod standing;
 pub mod tensor;
 #[cfg(test)]
 mod tests;
+#[cfg(not(feature = "cuda"))]
+mod without_cuda;
 
-pub use error::EngineError;
+pub use error::{EngineError, UnsupportedNode};
+pub use exec::{Backend, Device, Precision};
 pub use model::Model;
-pub use precision::Precision;
+#[cfg(not(feature = "cuda"))]
+pub use without_cuda as gpu;
+
+/// Whether this build can run models on a GPU (feature `cuda`).
+pub const HAS_CUDA: bool = cfg!(feature = "cuda");

@@ -1,36 +1,37 @@
-//! How fast a plan could run at best, what holds it back, and how much of that a run reached. Times are nanoseconds, rates are a
-//! second; nothing is measured here, and nothing is clamped.
+//! The roofline model: how fast a plan could run at best, what limits it, and how much of that a run reached. Times are
+//! nanoseconds, rates are per second; nothing is measured or clamped here.
 //!
-//! With `F` the FLOPs of a node, `B` its bytes, `P` the peak of its precision and `BW` the bandwidth of the memory that holds the
-//! plan's weights and arena:
+//! With `F` the FLOPs of a node, `B` its bytes, `P` the peak of its precision and `BW` the bandwidth of the memory that
+//! holds the plan's weights and arena:
 //!
 //! - `t_opt = Σ over nodes of max(F/P, B/BW)`: each node at its own limit, one after the other;
-//! - `bound` = compute, memory or launch: whichever of `Σ F/P`, `Σ B/BW` and `nodes · launch` is largest (the first, if two are);
-//! - `utilisation = rate / peak` of the bound. In a time `t`, that is `F/t` over `P` for compute, `B/t` over `BW` for memory, and
-//!   nodes a second over `1/launch` for launch: in all three, the bound's sum over `t`. (So it also holds for plans of two precisions.)
-//!   Above 1.05 the peak must be wrong, and is flagged as suspect.
+//! - `bound` = compute, memory or launch: whichever of `Σ F/P`, `Σ B/BW` and `nodes · launch` is largest (the first of
+//!   equals);
+//! - `utilisation = rate / peak` of the bound. In a time `t`, that is `F/t` over `P` for compute, `B/t` over `BW` for
+//!   memory, and nodes a second over `1/launch` for launch: in all three, the bound's sum over `t`. (So it also holds
+//!   for plans of two precisions.) Above 1.05 the peak must be wrong, and is flagged as suspect.
 //!
-//! `F` counts products of matrices alone, as a plan's accounting does; other operations are bound by their bytes.
+//! `F` counts matrix products only, like a plan's cost; other operations are bound by their bytes.
 
 use super::Precision;
-use super::plan::Cost;
+use crate::plan::Cost;
 
-/// Above this utilisation the peak is not believed.
+/// Above this utilisation the measured peak is considered wrong.
 pub const SUSPECT: f64 = 1.05;
 
-/// What holds a plan back.
+/// What limits a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bound {
-    /// Operations.
+    /// Arithmetic.
     Compute,
-    /// Bytes.
+    /// Memory bandwidth.
     Memory,
-    /// That nodes are many and small.
+    /// Launch overhead: many small nodes.
     Launch,
 }
 
 impl Bound {
-    /// The name that tables, JSON lines and metrics have.
+    /// The name in tables, JSON lines and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,12 +42,12 @@ impl Bound {
     }
 }
 
-/// What a processor or a GPU can do for one plan; all above zero.
+/// The peak rates of a processor or GPU for one plan; all above zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ceiling {
     /// Single-precision operations a second.
     pub fp32_per_s: f64,
-    /// The same with factors of tf32. What has no such operations does them in single precision.
+    /// The same with tf32 factors. A processor without such operations has its single-precision rate here.
     pub tf32_per_s: f64,
     /// Half-precision operations a second; likewise.
     pub fp16_per_s: f64,
@@ -54,11 +55,11 @@ pub struct Ceiling {
     pub int8_per_s: f64,
     /// Bytes a second, from the memory that holds the plan.
     pub bytes_per_s: f64,
-    /// What a node costs that has nothing to do, nanoseconds; may be zero.
+    /// The overhead of a node that does no work, nanoseconds; may be zero.
     pub launch_ns: f64,
 }
 
-/// A plan under a ceiling, for one size of a batch.
+/// A plan under a ceiling, for one batch size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Roofline {
     /// FLOPs of all nodes.
@@ -77,22 +78,22 @@ pub struct Roofline {
     pub bound: Bound,
 }
 
-/// What a run reached.
+/// The rates and utilisation of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reached {
+pub struct AchievedRates {
     /// FLOPs a second.
     pub flops_per_s: f64,
     /// Bytes a second.
     pub bytes_per_s: f64,
-    /// The bound's rate over its peak.
+    /// The bound's rate divided by its peak.
     pub utilisation: f64,
-    /// `t_opt` over the time that it took: the share of that time which the best run would need.
+    /// `t_opt` divided by the elapsed time.
     pub optimum_share: f64,
-    /// Whether the utilisation is too high to be true.
+    /// Whether the utilisation is above [`SUSPECT`].
     pub peak_suspect: bool,
 }
 
-/// Nanoseconds that so much takes at such a rate; nothing takes no time, whatever the rate.
+/// Nanoseconds that an amount takes at a rate; zero for an amount of zero, whatever the rate.
 fn ns(amount: u64, per_s: f64) -> f64 {
     if amount == 0 { 0.0 } else { amount as f64 / per_s * 1e9 }
 }
@@ -111,7 +112,7 @@ impl Ceiling {
 }
 
 impl Roofline {
-    /// Of a plan's nodes, each with the precision in which it multiplies.
+    /// The roofline of a plan's nodes, each with the precision of its products.
     #[must_use]
     pub fn of(nodes: impl IntoIterator<Item = (Precision, Cost)>, ceiling: &Ceiling) -> Self {
         let (mut flops, mut bytes) = (0u64, 0u64);
@@ -135,9 +136,9 @@ impl Roofline {
         Self { flops, bytes, compute_ns, memory_ns, launch_ns, optimum_ns, bound }
     }
 
-    /// What a run that took `elapsed_ns` reached; `None` for one that took no time.
+    /// The rates of a run that took `elapsed_ns`; `None` if that is not above zero.
     #[must_use]
-    pub fn reached(&self, elapsed_ns: f64) -> Option<Reached> {
+    pub fn reached(&self, elapsed_ns: f64) -> Option<AchievedRates> {
         if !(elapsed_ns > 0.0 && elapsed_ns.is_finite()) {
             return None;
         }
@@ -147,7 +148,7 @@ impl Roofline {
             Bound::Launch => self.launch_ns,
         };
         let utilisation = bound_ns / elapsed_ns;
-        Some(Reached {
+        Some(AchievedRates {
             flops_per_s: self.flops as f64 * 1e9 / elapsed_ns,
             bytes_per_s: self.bytes as f64 * 1e9 / elapsed_ns,
             utilisation,
@@ -157,17 +158,17 @@ impl Roofline {
     }
 }
 
-/// What batching gained, from the median forward times without queue at the same precision, threads and length.
+/// The gain of batching, from the median forward times without queue at the same precision, threads and length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Efficiency {
-    /// `B · t(1) / t(B)`: how many times as many rows a second.
+    /// `B · t(1) / t(B)`: the ratio of rows per second.
     pub speed_up: f64,
-    /// Speed-up over `B`: 1 where a batch of `B` takes `B` times less a row.
+    /// Speed-up over `B`: 1 if a row in a batch of `B` takes `B` times less.
     pub efficiency: f64,
 }
 
 impl Efficiency {
-    /// Of a batch of `batch` rows; `None` for none, or for a time that is not above zero.
+    /// The gain of a batch of `batch` rows; `None` for an empty batch, or for a time that is not above zero.
     #[must_use]
     pub fn of(batch: usize, one_ns: f64, batch_ns: f64) -> Option<Self> {
         let timed = |ns: f64| ns > 0.0 && ns.is_finite();
@@ -178,11 +179,11 @@ impl Efficiency {
     }
 }
 
-/// `1 - useful / executed`, in [0, 1): the share of executed tokens (or rows) that were padding. `None` where nothing was useful, or
-/// more than was executed.
+/// `1 - useful / executed`, in [0, 1): the share of executed tokens (or rows) that were padding. `None` if nothing was
+/// useful, or more than was executed.
 #[must_use]
 pub fn padding_waste(useful: u64, executed: u64) -> Option<f64> {
-    // The difference first: 1 - useful/executed would lose the small shares.
+    // Subtracts first: 1 - useful/executed would lose small shares.
     (useful > 0 && useful <= executed).then(|| (executed - useful) as f64 / executed as f64)
 }
 

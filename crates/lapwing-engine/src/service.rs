@@ -4,11 +4,11 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use super::standing::{Fallback, Reason, Standing};
-use super::tensor::{Port, Tensor};
 use crate::clock::Stamp;
+pub use crate::exec::{Fallback, FallbackCause, Placement};
+use crate::tensor::{Port, Tensor};
 
-/// What a model says about itself, and what never changes; where it runs may ([`Standing`]).
+/// What a model says about itself, and what never changes; where it runs may ([`Placement`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
     /// The name under which it is served.
@@ -18,7 +18,7 @@ pub struct About {
     /// What runs it: `plan` (the fused plan, on this engine's own kernels) or `tract` (the graph as it is, by tract).
     pub executor: &'static str,
     /// Why it has no plan, beginning with the node's name; `None` where it has one.
-    pub refused: Option<String>,
+    pub unsupported: Option<String>,
     /// Its inputs, in the model's order.
     pub inputs: Vec<Port>,
     /// Its outputs, in the model's order.
@@ -46,7 +46,7 @@ pub struct Answer {
     /// With what it ran together.
     pub batch: Batched,
     /// Where that batch ran.
-    pub standing: Arc<Standing>,
+    pub placement: Arc<Placement>,
 }
 
 /// Where the time of one call went, in nanoseconds.
@@ -138,7 +138,7 @@ pub trait Servable: Debug + Send + Sync {
     /// What it says about itself.
     fn about(&self) -> &About;
     /// Where it runs now.
-    fn standing(&self) -> Arc<Standing>;
+    fn placement(&self) -> Arc<Placement>;
     /// Whether it is warm, and can run.
     fn is_ready(&self) -> bool;
     /// Calls it. Work begins at once, not when the answer is first asked for.

@@ -85,13 +85,13 @@ fn unreadable(file: &str, line: usize, reason: &str) -> io::Error {
 mod tests {
     use super::*;
     use lapwing_engine::Model;
-    use lapwing_engine::model::{Options, Workspace};
+    use lapwing_engine::model::{ModelOptions, Workspace};
     use lapwing_engine::tensor::Tensor;
 
     #[test]
     fn the_embedded_model_predicts_what_scikit_learns_does() {
-        let model = Model::parse(MODEL, &Options::default()).unwrap();
-        assert_eq!((model.executor(), model.refused()), ("plan", None));
+        let model = Model::parse(MODEL, &ModelOptions::default()).unwrap();
+        assert_eq!((model.executor(), model.unsupported()), ("plan", None));
         let normaliser = Normaliser::load().unwrap();
         let rows = rows().unwrap();
         assert!(rows.len() >= 300);

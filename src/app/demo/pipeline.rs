@@ -14,7 +14,7 @@ use super::data::{self, Normaliser, WIDTH};
 use super::features::FeatureTable;
 use super::oip::{BadRequest, InferRequest, InferResponse, Input, OutputTensor};
 use crate::ledger::Stamp;
-use lapwing_engine::model::{Options, Workspace};
+use lapwing_engine::model::{ModelOptions, Workspace};
 use lapwing_engine::tensor::Tensor;
 use lapwing_engine::{EngineError, Model};
 
@@ -67,7 +67,7 @@ pub(super) struct Pipeline {
 impl Pipeline {
     /// Loads the embedded model and table (some tens of milliseconds).
     pub(super) fn load() -> io::Result<Self> {
-        let model = Model::parse(data::MODEL, &Options::default()).map_err(io::Error::other)?;
+        let model = Model::parse(data::MODEL, &ModelOptions::default()).map_err(io::Error::other)?;
         let features = Mutex::new(FeatureTable::new(&data::rows()?));
         Ok(Self { model, normaliser: Normaliser::load()?, features, workspace: Mutex::default() })
     }

@@ -6,8 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::{EXAMPLES, ServeArgs};
-pub use crate::serving::config::Device;
-use lapwing_engine::Precision;
+use lapwing_engine::{Backend, Device, Precision};
 
 const INSPECT: &str = "\
 FLOPs count a multiply-add as two. Bytes are those of each matrix that a node reads or writes, once; `min bytes` are those that
@@ -122,8 +121,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
     /// What runs it: its plan where it has one, or tract
-    #[arg(long, value_enum, default_value_t = Runs::Auto)]
-    pub executor: Runs,
+    #[arg(long, value_parser = backend(), default_value = "auto")]
+    pub executor: Backend,
     /// Processors that threads are held to, as in 0-1 or 0,2 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub cpus: Option<Cpus>,
@@ -183,6 +182,13 @@ fn precision() -> impl TypedValueParser<Value = Precision> {
         .map(|name| Precision::ALL.into_iter().find(|precision| precision.name() == name).unwrap_or_default())
 }
 
+/// Reads a backend by its name; `--help` explains each.
+fn backend() -> impl TypedValueParser<Value = Backend> {
+    let auto = PossibleValue::new("auto").help("Its plan where it has one, else tract");
+    PossibleValuesParser::new([auto, PossibleValue::new("tract").help("Tract")])
+        .map(|name| if name == "tract" { Backend::Tract } else { Backend::Auto })
+}
+
 /// Whose kernels do products on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Products {
@@ -190,15 +196,6 @@ pub enum Products {
     Auto,
     /// Lapwing's own alone
     Own,
-}
-
-/// What runs a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Runs {
-    /// Its plan where it has one, else tract
-    Auto,
-    /// Tract
-    Tract,
 }
 
 /// Processors by number, as they were listed.

@@ -5,11 +5,11 @@ pub mod cli;
 mod error;
 mod inspect;
 mod machine;
-mod made_up;
 mod numbers;
 mod quantize;
 mod serve;
 mod shapes;
+mod synthetic_inputs;
 
 use std::io::{self, Write};
 use std::path::Path;

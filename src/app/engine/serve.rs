@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::app::hosted::Hosted;
 use crate::app::{check, log, signals};
-use crate::config::{self, Flag, Sources};
+use crate::config::{self, EngineConfig, Flag, Sources};
 use crate::serving::config::{stem, versioned};
 
 /// Shown below the flags.
@@ -92,10 +92,6 @@ impl ServeArgs {
 
     /// Where the configuration is loaded from, with the process's environment.
     fn sources(&self, env: Vec<(String, String)>) -> Sources {
-        // nothing but the engine listens: the other addresses must not collide with its own
-        let unused = ["listen", "admin"].map(|key| (key.to_owned(), "this command", "127.0.0.1:0".to_owned()));
-        let off = ["otlp_grpc", "otlp_http"].map(|key| (key.to_owned(), "this command", "off".to_owned()));
-        let upstream = ("upstream".to_owned(), "this command", "http://127.0.0.1:9".to_owned());
         let models = self.named().map(|(name, file)| (format!("engine.models.{name}"), "--model", file));
         let settings = [
             ("engine.listen", "--listen", &self.listen),
@@ -116,10 +112,8 @@ impl ServeArgs {
             ("log", "--log", &self.log),
         ];
         let given = settings.into_iter().filter_map(|(path, name, text)| Some((path.to_owned(), name, text.clone()?)));
-        let all = unused.into_iter().chain(off).chain([upstream]).chain(models).chain(given);
-        let flags = all.map(|(path, name, text)| Flag { path, name: name.to_owned(), text }).collect();
-        let named = || env.iter().find(|(name, file)| name == "LAPWING_CONFIG" && !file.is_empty()).map(|(_, file)| file.into());
-        Sources { file: self.config.clone().or_else(named), env, flags }
+        let flags = models.chain(given).map(|(path, name, text)| Flag { path, name: name.to_owned(), text }).collect();
+        Sources::new(self.config.clone(), env, flags)
     }
 }
 
@@ -131,7 +125,7 @@ pub(super) fn run(args: &ServeArgs, env: Vec<(String, String)>) -> ExitCode {
         eprintln!("lapwing engine serve: --model: {name} is given twice");
         return ExitCode::from(check::USAGE as u8);
     }
-    let loaded = match config::load(&args.sources(env)) {
+    let loaded = match config::load_as::<EngineConfig>(&args.sources(env)) {
         Ok(loaded) => loaded,
         Err(faults) => {
             // nobody may listen
@@ -139,14 +133,8 @@ pub(super) fn run(args: &ServeArgs, env: Vec<(String, String)>) -> ExitCode {
             return ExitCode::from(check::USAGE as u8);
         }
     };
-    log::init(&loaded.config);
-    if !loaded.config.engine.is_on() {
-        eprintln!(
-            "lapwing engine serve: model: is required: give --model FILE, LAPWING_ENGINE__MODEL or `engine: {{model: FILE}}`"
-        );
-        return ExitCode::from(check::USAGE as u8);
-    }
-    match serve(&loaded) {
+    log::init(&loaded.config.log, loaded.config.log_format);
+    match serve(&loaded.config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lapwing engine serve: {error}");
@@ -155,11 +143,11 @@ pub(super) fn run(args: &ServeArgs, env: Vec<(String, String)>) -> ExitCode {
     }
 }
 
-fn serve(loaded: &config::Loaded) -> Result<(), Box<dyn std::error::Error>> {
+fn serve(config: &EngineConfig) -> Result<(), Box<dyn std::error::Error>> {
     let signals = signals::Signals::listen()?;
-    let hosted = Hosted::start(&loaded.config.engine, 0, loaded.config.drain_timeout)?;
+    let hosted = Hosted::start(&config.engine, 0, config.drain_timeout)?;
     tracing::info!(listen = %hosted.address(), "lapwing engine {} serves", env!("CARGO_PKG_VERSION"));
     let by = signals::wait(signals, || hosted.has_failed());
-    tracing::info!(drain_timeout = %loaded.config.drain_timeout, "{by}: draining; a second signal ends at once");
+    tracing::info!(drain_timeout = %config.drain_timeout, "{by}: draining; a second signal ends at once");
     Ok(hosted.stop()?)
 }

@@ -1,7 +1,7 @@
-//! Stage times in fields of a response's head or trailers, by the server that sends them.
+//! Stage times in header and trailer fields, by the server that sends them.
 //!
-//! `openai-processing-ms` and its like are totals, which claim nothing: they are not read. Of the servers that put no
-//! times into fields, BentoML and llama.cpp are known by their `Server` field.
+//! `openai-processing-ms` and similar fields are totals, which claim no stage, so they are not read. BentoML and llama.cpp send
+//! no times in fields and are recognised by their `Server` field.
 
 use http::header::SERVER;
 use http::{HeaderMap, HeaderName};
@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName};
 use crate::ledger::{Ledger, ReportPlace, Server};
 use crate::protocol::servers::{ReportedValues, table};
 
-/// TEI and TGI send it with every answer, and nobody else does.
+/// TEI and TGI send this field with every answer; no other server does.
 const COMPUTE_TYPE: HeaderName = HeaderName::from_static("x-compute-type");
 const COMPUTE_TIME: HeaderName = HeaderName::from_static("x-compute-time");
 const TOKENIZATION_TIME: HeaderName = HeaderName::from_static("x-tokenization-time");
@@ -17,8 +17,8 @@ const VALIDATION_TIME: HeaderName = HeaderName::from_static("x-validation-time")
 const TIME_PER_TOKEN: HeaderName = HeaderName::from_static("x-time-per-token");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Puts what `headers` report into the ledger: stages, work, and whose they are. Gives the number of fields whose value
-/// is not what its server writes there. Two look-ups where nothing is reported.
+/// Records what `headers` report in the ledger: stages, work and the server. Returns the number of fields whose value is not what
+/// the server writes there. Costs two look-ups if nothing is reported.
 pub fn report(headers: &HeaderMap, place: ReportPlace, ledger: &mut Ledger) -> usize {
     if !headers.contains_key(COMPUTE_TYPE) {
         if ledger.server.is_none()
@@ -38,18 +38,18 @@ pub fn report(headers: &HeaderMap, place: ReportPlace, ledger: &mut Ledger) -> u
     }
     let malformed = values.write(place, ledger);
     if headers.contains_key(COMPUTE_TIME) {
-        // TGI leaves it out where it sums over prompts
+        // TGI omits it when it sums over prompts
         ledger.reports.iter_mut().for_each(|report| report.is_sum = false);
     }
     malformed
 }
 
-/// Which of the two text servers it is: they share names, not units.
+/// Tells TEI and TGI apart: they share field names but not units.
 fn text_server(headers: &HeaderMap) -> Option<Server> {
     if headers.contains_key(TOKENIZATION_TIME) {
         return Some(Server::Tei);
     }
-    // a stream of TGI's has no times, but this
+    // a TGI stream has no times, only this field
     let is_tgi = [VALIDATION_TIME, TIME_PER_TOKEN, ACCEL_BUFFERING].iter().any(|name| headers.contains_key(name));
     let is_seconds = || headers.get(COMPUTE_TIME).is_some_and(|value| value.as_bytes().contains(&b'.'));
     (is_tgi || is_seconds()).then_some(Server::Tgi)

@@ -1,4 +1,4 @@
-//! What model servers report of themselves outside of bodies: fields of heads and trailers, and their own shapes of spans.
+//! What model servers report about themselves outside of bodies: header and trailer fields, and their own kinds of spans.
 
 pub mod headers;
 pub(super) mod spans;
@@ -12,12 +12,12 @@ use super::server_timing;
 use crate::ledger::{Ledger, ReportPlace};
 use crate::metrics::{Counter, Counters};
 
-/// Reads a response's fields (`true`: its trailers) into its ledger.
-pub type Reader = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
+/// Reads the fields of a response head (`true`: of its trailers) into its ledger.
+pub type HeaderReader = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
 
-/// A reader of all that fields report, `Server-Timing` by `rules`; counts what it could not read.
+/// Creates a reader of all reported fields, with `Server-Timing` mapped by `rules`. It counts values that it cannot read.
 #[must_use]
-pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<Reader> {
+pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<HeaderReader> {
     Box::new(move |headers, trailing, ledger| {
         let place = if trailing { ReportPlace::Trailer } else { ReportPlace::Head };
         let malformed = server_timing::report(headers, &rules, place, ledger) + headers::report(headers, place, ledger);

@@ -1,4 +1,5 @@
-//! The aggregator: closed ledgers and received spans in, merged exchanges out. One thread owns it; time comes as stamps.
+//! The aggregator: takes closed ledgers and received spans, and returns merged exchanges. One thread owns it; time is passed in
+//! as stamps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -6,34 +7,34 @@ use std::sync::Arc;
 use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan, Unit, Work};
 use crate::metrics::{Counter, Counters};
 
-use super::expect::Expect;
+use super::expect::SpanExpectation;
 use super::merge::merge;
 use super::pending::Pending;
 use super::span::IncomingSpan;
 use super::tree;
 
-/// How spans are joined.
+/// How spans are joined to exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Join {
-    /// How long a closed ledger waits for spans at most; default 6 s, a little more than exporters' usual 5 s delay.
+pub struct JoinSettings {
+    /// How long a closed ledger waits for spans at most; default 6 s, slightly more than the usual 5 s delay of exporters.
     pub grace_ns: u64,
-    /// How long no span may have come, once the upstream's server span is there (or any span with others below it);
-    /// default 250 ms.
+    /// How long no span may have arrived, once the upstream's server span is there (or any span with others below it); default
+    /// 250 ms.
     pub quiet_ns: u64,
-    /// How many closed ledgers may wait; past it the oldest is merged with what is there. About 1.3 KB each, and
-    /// 0.1 KB per span; default 8192.
+    /// How many closed ledgers may wait; beyond that the oldest is merged with the spans it has. About 1.3 KB each, and 0.1 KB
+    /// per span; default 8192.
     pub max_pending: usize,
-    /// How many spans one exchange keeps; the rest are shed. Default 128.
+    /// How many spans one exchange keeps; further spans are dropped and counted. Default 128.
     pub max_spans_per_exchange: usize,
-    /// How many spans without an exchange are held; past it the oldest trace goes. About 700 bytes each; default 8192.
+    /// How many spans without an exchange are held; beyond that the oldest trace is dropped. About 700 bytes each; default 8192.
     pub max_orphan_spans: usize,
-    /// How long a span without an exchange is held: it may come long before a slow request ends. Default 60 s.
+    /// How long a span without an exchange is held. It may arrive long before a slow request ends. Default 60 s.
     pub orphan_ns: u64,
     /// Whether ledgers wait at all.
-    pub expect: Expect,
+    pub expect: SpanExpectation,
 }
 
-impl Default for Join {
+impl Default for JoinSettings {
     fn default() -> Self {
         Self {
             grace_ns: 6_000_000_000,
@@ -42,60 +43,60 @@ impl Default for Join {
             max_spans_per_exchange: 128,
             max_orphan_spans: 8192,
             orphan_ns: 60_000_000_000,
-            expect: Expect::Auto,
+            expect: SpanExpectation::Auto,
         }
     }
 }
 
-/// What makes an exchange of a ledger and its spans.
-pub type Merge = fn(Ledger, Vec<TracedSpan>) -> Exchange;
+/// Turns a ledger and its spans into an exchange.
+pub type MergeFn = fn(Ledger, Vec<TracedSpan>) -> Exchange;
 
-/// Joins and merges. Every ledger that goes in comes out of a sink exactly once, unless merging it or the sink panics;
-/// then it is counted as dropped, and the others go on.
+/// Joins and merges. Every ledger that goes in comes out of a sink exactly once, unless merging it or the sink panics; then it is
+/// counted as dropped, and the others continue.
 #[derive(Debug)]
-pub struct Aggregator<M = Merge> {
+pub struct Aggregator<M = MergeFn> {
     pending: Pending,
     finish: Finish<M>,
 }
 
 impl Aggregator {
-    /// An empty aggregator that merges by [`merge()`].
+    /// An empty aggregator that uses [`merge()`].
     #[must_use]
-    pub fn new(settings: Join, counters: Arc<Counters>) -> Self {
+    pub fn new(settings: JoinSettings, counters: Arc<Counters>) -> Self {
         Self::with_merge(settings, counters, merge)
     }
 }
 
 impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
-    /// An empty aggregator that merges by `merge`.
+    /// An empty aggregator that uses `merge`.
     #[must_use]
-    pub fn with_merge(settings: Join, counters: Arc<Counters>, merge: M) -> Self {
+    pub fn with_merge(settings: JoinSettings, counters: Arc<Counters>, merge: M) -> Self {
         Self { pending: Pending::new(settings, counters.clone()), finish: Finish { counters, merge } }
     }
 
-    /// Takes a closed ledger: merged into `sink` now, or when its spans came.
+    /// Takes a closed ledger, which is merged into `sink` now or when its spans have arrived.
     pub fn ledger(&mut self, ledger: Ledger, now: Stamp, sink: &mut impl FnMut(Exchange)) {
         self.finish.counters.add(Counter::LedgerOverflowed, u64::from(ledger.overflowed));
         self.pending.ledger(ledger, now, &mut |ledger, spans| self.finish.one(ledger, spans, sink));
     }
 
-    /// Takes received spans, and merges what is due.
+    /// Takes received spans, and merges the ledgers that are due.
     pub fn spans(&mut self, spans: Vec<IncomingSpan>, now: Stamp, sink: &mut impl FnMut(Exchange)) {
         spans.into_iter().for_each(|span| self.pending.span(span, now));
         self.tick(now, sink);
     }
 
-    /// Merges what is due. To be called several times per `quiet_ns`; costs next to nothing if nothing is due.
+    /// Merges the ledgers that are due. To be called several times per `quiet_ns`; costs next to nothing if none is due.
     pub fn tick(&mut self, now: Stamp, sink: &mut impl FnMut(Exchange)) {
         self.pending.tick(now, &mut |ledger, spans| self.finish.one(ledger, spans, sink));
     }
 
-    /// Merges everything that waits, with what is there.
+    /// Merges every waiting ledger with the spans it has.
     pub fn flush(&mut self, now: Stamp, sink: &mut impl FnMut(Exchange)) {
         self.pending.flush(now, &mut |ledger, spans| self.finish.one(ledger, spans, sink));
     }
 
-    /// How many ledgers wait, and how many spans without an exchange are held.
+    /// The number of waiting ledgers, and the number of spans held without an exchange.
     #[must_use]
     pub fn fill(&self) -> (usize, usize) {
         self.pending.fill()
@@ -127,8 +128,8 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Finish<M> {
     }
 }
 
-/// Makes what is summed over a request's prompts the mean of one, since they run at the same time; without a word on how
-/// many there are, it claims nothing.
+/// Turns sums over a request's prompts into the mean of one prompt, because the prompts run at the same time. If the number of
+/// prompts is unknown, the sums are dropped.
 fn divide_sums(ledger: &mut Ledger) {
     let prompts = ledger.work.get(Unit::Row).map_or(0, |(rows, _)| rows);
     ledger.reports.retain(|report| !report.is_sum || prompts > 0);
@@ -138,7 +139,7 @@ fn divide_sums(ledger: &mut Ledger) {
     }
 }
 
-/// Of a request whose body told nothing, the tokens that its spans tell are what it costs.
+/// Uses the tokens that spans report as the primary unit if the body reported none.
 fn choose_primary(work: &mut Work) {
     let has = |unit: &Unit| work.get(*unit).is_some_and(|(amount, _)| amount > 0);
     work.primary = work.primary.or_else(|| [Unit::OutputToken, Unit::InputToken].into_iter().find(has));

@@ -61,7 +61,7 @@ fn spans_counted(counters: &Counters) -> u64 {
 #[test]
 fn an_exchange_comes_out_with_the_time_its_spans_claim() {
     let counters = Arc::new(Counters::default());
-    let mut aggregator = Aggregator::new(Join::default(), counters.clone());
+    let mut aggregator = Aggregator::new(JoinSettings::default(), counters.clone());
     let mut out = Vec::new();
     aggregator.ledger(Ledger { overflowed: 3, ..ledger(1, 1) }, at(0), &mut |e| out.push(e));
     let queued = IncomingSpan { stage: Some(Stage::Queue), ..span(1, 12, Some(10), 5, 20) };
@@ -86,7 +86,7 @@ fn of_sums(prompts: Option<u64>) -> (u64, u64, u32) {
         sums.report(Report { is_sum: true, resolution_ns: 1_000_000, ..Report::of(stage, ms * MS, ReportPlace::Head) });
     }
     let mut out = Vec::new();
-    Aggregator::new(Join::default(), Arc::default()).ledger(sums, at(0), &mut |e| out.push(e));
+    Aggregator::new(JoinSettings::default(), Arc::default()).ledger(sums, at(0), &mut |e| out.push(e));
     let e = &out[0];
     (e.account.stage_ns(Stage::Queue), e.account.stage_ns(Stage::Forward), e.clipped)
 }
@@ -104,7 +104,7 @@ fn tokens_that_only_spans_tell_choose_the_primary_unit() {
         let mut report = ServerReport::default();
         report.work.extend(work.iter().copied());
         let report = Some(Box::new(ServerSpan { report, ..ServerSpan::default() }));
-        let mut aggregator = Aggregator::new(Join::default(), Arc::default());
+        let mut aggregator = Aggregator::new(JoinSettings::default(), Arc::default());
         let mut out = Vec::new();
         let mut one = ledger(1, 1);
         one.work.primary = known;
@@ -121,7 +121,7 @@ fn tokens_that_only_spans_tell_choose_the_primary_unit() {
 
 #[test]
 fn nested_requests_of_one_trace_share_no_time() {
-    let mut aggregator = Aggregator::new(Join::default(), Arc::default());
+    let mut aggregator = Aggregator::new(JoinSettings::default(), Arc::default());
     let mut out = Vec::new();
     // The handler of 1 calls, by its span 11, through us: request 2, whose server is another service.
     let inner = Ledger { parent: id(11), ..ledger(1, 2) };
@@ -140,7 +140,7 @@ fn nested_requests_of_one_trace_share_no_time() {
 #[test]
 fn a_panicking_merge_is_counted_and_the_others_go_on() {
     let counters = Arc::new(Counters::default());
-    let join = Join { max_pending: 2, expect: Expect::Always, ..Join::default() };
+    let join = JoinSettings { max_pending: 2, expect: SpanExpectation::Always, ..JoinSettings::default() };
     let refuse = |ledger: Ledger, traced: Vec<TracedSpan>| {
         assert_ne!(ledger.span, id(2), "refused");
         merge(ledger, traced)
@@ -162,7 +162,8 @@ fn a_panicking_merge_is_counted_and_the_others_go_on() {
 #[test]
 fn flush_merges_what_waits_with_what_is_there() {
     let counters = Arc::new(Counters::default());
-    let mut aggregator = Aggregator::new(Join { expect: Expect::Always, ..Join::default() }, counters.clone());
+    let mut aggregator =
+        Aggregator::new(JoinSettings { expect: SpanExpectation::Always, ..JoinSettings::default() }, counters.clone());
     let mut out = Vec::new();
     (1..=3).for_each(|n| aggregator.ledger(ledger(n, n.into()), at(0), &mut |e| out.push(e)));
     aggregator.spans(vec![server(2, 10, 2), span(9, 11, Some(8), 0, 1)], at(1), &mut |e| out.push(e));
@@ -191,14 +192,15 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn any_join() -> impl Strategy<Value = Join> {
-    let expect = prop_oneof![3 => Just(Expect::Auto), 3 => Just(Expect::Always), 1 => Just(Expect::Never)];
-    (0..6_usize, 1..6_usize, 0..12_usize, expect).prop_map(|(max_pending, max_spans, max_orphans, expect)| Join {
+fn any_join() -> impl Strategy<Value = JoinSettings> {
+    let expect =
+        prop_oneof![3 => Just(SpanExpectation::Auto), 3 => Just(SpanExpectation::Always), 1 => Just(SpanExpectation::Never)];
+    (0..6_usize, 1..6_usize, 0..12_usize, expect).prop_map(|(max_pending, max_spans, max_orphans, expect)| JoinSettings {
         max_pending,
         max_spans_per_exchange: max_spans,
         max_orphan_spans: max_orphans,
         expect,
-        ..Join::default()
+        ..JoinSettings::default()
     })
 }
 
@@ -266,7 +268,7 @@ proptest! {
     #[test]
     fn the_order_of_coming_does_not_matter(order in Just((0..14_usize).collect::<Vec<_>>()).prop_shuffle()) {
         let counters = Arc::new(Counters::default());
-        let mut aggregator = Aggregator::new(Join { expect: Expect::Always, ..Join::default() }, counters.clone());
+        let mut aggregator = Aggregator::new(JoinSettings { expect: SpanExpectation::Always, ..JoinSettings::default() }, counters.clone());
         let mut out = Vec::new();
         let mut sink = |e: Exchange| out.push((e.ledger.span, e.traced.len(), e.account.stage_ns(Stage::Forward)));
         for (ms, n) in (0..).zip(order) {

@@ -1,20 +1,20 @@
-//! The merge: what the proxy observed, what the response reported and what spans say become one account that sums to
-//! the total. Units: nanoseconds from the request's start.
+//! The merge: turns the proxy's observations, the response's reports and the received spans into one account that sums to the
+//! total. Units: nanoseconds from the request's start.
 //!
-//! Who may claim what:
-//! - what the proxy observed stands as it is and outranks everything;
-//! - a traced span claims its piece of the upstream window if it has a stage that no in-band report names;
-//! - in-band reports have no start. They are laid end to end, in the order given, ending at the response head, into the
-//!   time of the window that no observed or traced span owns, so that nobody's duration is eaten; one report may so
-//!   become several claims. Reports in trailers and bodies end at the head if all reports fit before it, else at the
-//!   window's end. A stage that the body names is the body's, then the trailer's, then the head's: what an earlier place
-//!   says of it is void. Named twice in one place, it sums;
-//! - of a streamed generated answer, decode ends at the window's end, and what comes before it at the first content;
-//! - what the upstream's statistics say (source polled) is laid likewise, of stages that neither a report nor a span names;
-//! - if nobody said anything, the whole window is forward, source opaque; of a streamed generated answer the time from
-//!   the first content to the last is decode. What comes before is not prefill: nobody knows the queue's part of it.
+//! What each source may claim:
+//! - observations of the proxy are used unchanged and outrank everything;
+//! - a traced span claims its part of the upstream window, if it has a stage that no in-band report names;
+//! - in-band reports have no start. They are placed end to end, in the order given, ending at the response head, into the time
+//!   of the window that no observation and no traced span owns, so that they take nobody's time; one report may so become
+//!   several claims. Reports in trailers and bodies end at the head if all reports fit before it, else at the window's end. If
+//!   several places of the response report the same stage, the body wins over the trailer, and the trailer over the head. If one
+//!   place reports a stage twice, the durations are added;
+//! - in a streamed generated answer decode ends at the window's end, and everything before it at the first content;
+//! - the upstream's statistics (source polled) are placed like reports, for stages that neither a report nor a span names;
+//! - if nothing was reported, the whole window is forward with source opaque. In a streamed generated answer the time from the
+//!   first content to the last is decode. The time before it is not prefill, because the queue's part of it is unknown.
 //!
-//! It never allocates for the usual request: up to 16 observed spans, 5 reports and no traced spans.
+//! The usual request causes no allocation: up to 16 observed spans, 5 reports and no traced spans.
 
 use smallvec::SmallVec;
 
@@ -23,24 +23,39 @@ use crate::ledger::{
     Account, Claim, Exchange, Ledger, Phase, Report, ReportPlace, Source, Stage, TracedSpan, UpstreamWindow, each_instant,
 };
 
-/// Placed claims; in place up to 32.
+/// Placed claims; up to 32 without allocation.
 pub type Claims = SmallVec<[Claim; 32]>;
 
 /// Pieces of time in ascending order, disjoint.
 type Pieces = SmallVec<[(u64, u64); 8]>;
 
-/// [`merge_polled`] without statistics of the upstream.
+/// Calls [`merge_polled`] without statistics of the upstream.
+///
+/// ```
+/// use lapwing::attribution::merge;
+/// use lapwing::ledger::{Ledger, Report, ReportPlace, Stage, Stamp, UpstreamWindow};
+///
+/// let mut ledger = Ledger::open(Stamp::default(), 0);
+/// ledger.total_ns = 1_000;
+/// ledger.window = Some(UpstreamWindow { start_ns: 100, head_ns: 900, end_ns: 950 });
+/// ledger.report(Report::of(Stage::Forward, 600, ReportPlace::Head));
+///
+/// let exchange = merge(ledger, Vec::new());
+/// assert_eq!(exchange.account.stage_ns(Stage::Forward), 600);
+/// assert_eq!(exchange.account.stage_ns(Stage::Unattributed), 400);
+/// assert_eq!(exchange.account.total_ns(), exchange.ledger.total_ns);
+/// ```
 #[must_use]
 pub fn merge(ledger: Ledger, traced: Vec<TracedSpan>) -> Exchange {
     merge_polled(ledger, traced, Polled::default())
 }
 
-/// Merges a closed ledger and its spans into an exchange whose stages sum to `ledger.total_ns`, whatever they say.
-/// `polled` is what the upstream's statistics say of requests like this one.
+/// Merges a closed ledger and its spans into an exchange whose stages sum to `ledger.total_ns`, whatever the reports and spans
+/// contain. `polled` holds the upstream's statistics for requests like this one.
 ///
-/// `claimed_ns` counts the window's instants that a report or a span owns. An instant that the proxy itself observed
-/// inside the window (a slow client's egress, the client's own pace) counts as claimed too, since no upstream could
-/// report it. Where nobody reported anything of this request, nothing is claimed: statistics claim no coverage.
+/// `claimed_ns` counts the window's instants that a report or a span owns. An instant that the proxy itself observed inside the
+/// window (egress of a slow client, the client's own pace) counts as claimed too, since no upstream could report it. If nothing
+/// was reported of this request, nothing is claimed: statistics do not add coverage.
 #[must_use]
 pub fn merge_polled(ledger: Ledger, traced: Vec<TracedSpan>, polled: Polled) -> Exchange {
     let Polled { reports: polled, batch, .. } = polled;
@@ -64,8 +79,8 @@ pub fn merge_polled(ledger: Ledger, traced: Vec<TracedSpan>, polled: Polled) -> 
     Exchange { account, claimed_ns, clipped: placing.clipped, ledger, traced, polled, batch }
 }
 
-/// The claims that [`merge`] shares time out to, and how many reports and spans had to be clipped. Observed spans come
-/// first, in the ledger's order; then the accepted traced spans; then the pieces of the reports, or the opaque window.
+/// The claims that [`merge`] divides the time among, and the number of reports and spans that had to be clipped. Observed spans
+/// come first, in the ledger's order; then the accepted traced spans; then the pieces of the reports, or the opaque window.
 #[must_use]
 pub fn placed(ledger: &Ledger, traced: &[TracedSpan]) -> (Claims, u32) {
     let placing = Placing::of(ledger, traced, &[]);
@@ -90,10 +105,10 @@ fn content(ledger: &Ledger, window: UpstreamWindow) -> Option<(u64, u64)> {
 /// Claims while they are being placed.
 pub(super) struct Placing {
     pub(super) claims: Claims,
-    /// For each accepted traced span, its place in the list given.
+    /// For each accepted traced span, its index in the given list.
     pub(super) accepted: SmallVec<[usize; 16]>,
     clipped: u32,
-    /// Somebody said something of this very request.
+    /// Whether anything was reported of this request.
     is_said: bool,
 }
 
@@ -134,7 +149,7 @@ impl Placing {
         placing
     }
 
-    /// Nobody said anything.
+    /// Nothing was reported.
     fn opaque(&mut self, window: UpstreamWindow, content: Option<(u64, u64)>) {
         let mut forward = |phase, start_ns, end_ns| {
             if start_ns < end_ns {
@@ -143,7 +158,7 @@ impl Placing {
         };
         match content {
             Some((first_ns, last_ns)) => {
-                forward(None, window.start_ns, first_ns); // with the queue's time in it: no prefill
+                forward(None, window.start_ns, first_ns); // includes the queue time, so it is not prefill
                 forward(Some(Phase::Decode), first_ns, last_ns);
                 forward(None, last_ns, window.end_ns);
             }
@@ -155,7 +170,7 @@ impl Placing {
         self.claims.push(Claim { stage, phase, source, start_ns, end_ns, depth });
     }
 
-    /// Claims the part of a traced span that lies in the window.
+    /// Claims the part of a traced span that is inside the window.
     fn trace(&mut self, window: UpstreamWindow, i: usize, span: &TracedSpan, stage: Stage) {
         let clip = |at: i64| u64::try_from(at).unwrap_or(0).clamp(window.start_ns, window.end_ns);
         let (start_ns, end_ns) = (clip(span.start_ns), clip(span.end_ns));
@@ -169,7 +184,7 @@ impl Placing {
         }
     }
 
-    /// Lays the reports into the window's free time.
+    /// Places the reports in the window's free time.
     fn report(&mut self, window: UpstreamWindow, content: Option<(u64, u64)>, reports: &[Report], source: Source) {
         let mut latest = [ReportPlace::Head; Stage::COUNT];
         reports.iter().for_each(|r| latest[r.stage.index()] = latest[r.stage.index()].max(r.place));
@@ -206,7 +221,7 @@ impl Placing {
         free
     }
 
-    /// Lays `reports`, the last one first, backwards into `free`; gives back what stays free.
+    /// Places `reports` backwards into `free`, the last report first; returns the time that remains free.
     fn lay<'a>(&mut self, mut free: Pieces, reports: impl Iterator<Item = &'a Report>, source: Source) -> Pieces {
         for report in reports {
             let mut left_ns = report.duration_ns;
@@ -227,7 +242,7 @@ impl Placing {
     }
 }
 
-/// Whether a report says anything: who is told to call time unattributed claims none.
+/// Whether a report claims time; one that maps to unattributed does not.
 fn says(report: &Report) -> bool {
     report.stage != Stage::Unattributed
 }

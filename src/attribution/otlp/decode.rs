@@ -14,7 +14,7 @@ use prost::Message;
 
 use super::json;
 use super::signal::{Encoding, Signal};
-use crate::attribution::adapters::spans::{self, Reading, Sender};
+use crate::attribution::adapters::spans::{self, MappedSpan, Sender};
 use crate::attribution::{IncomingSpan, Rules, SpanKind};
 use crate::ledger::{SpanId, TraceId};
 
@@ -80,7 +80,7 @@ pub(super) fn spans(request: &ExportTraceServiceRequest, rules: &Rules) -> Decod
 fn incoming(span: &Span, sender: Sender<'_>, service: &Arc<str>, rules: &Rules) -> Option<IncomingSpan> {
     let (trace, id) = (TraceId::from_slice(&span.trace_id)?, SpanId::from_slice(&span.span_id)?);
     let attribute = |key: &str| text(&span.attributes, key);
-    let Reading { stage, phase, server } = spans::read(span, sender, rules, attribute);
+    let MappedSpan { stage, phase, server } = spans::read(span, sender, rules, attribute);
     Some(IncomingSpan {
         trace,
         span: id,

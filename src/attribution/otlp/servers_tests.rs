@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::decode::{Decoded, spans, traces};
 use super::sample;
 use super::signal::Encoding;
-use crate::attribution::{Aggregator, Expect, IncomingSpan, Join, Rules, SpanRule};
+use crate::attribution::{Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation, SpanRule};
 use crate::ledger::{Basis, Exchange, Ledger, Phase, Server, Source, SpanId, Stage, Stamp, TraceId, Unit, UpstreamWindow};
 use crate::metrics::Counters;
 
@@ -44,7 +44,8 @@ fn exchange(total_ms: u64, anchor_unix_ns: u64, own: &str, spans: Vec<IncomingSp
     ledger.traced = true;
     ledger.total_ns = total_ms * MS;
     ledger.window = Some(UpstreamWindow { start_ns: 0, head_ns: total_ms * MS, end_ns: total_ms * MS });
-    let mut aggregator = Aggregator::new(Join { expect: Expect::Always, ..Join::default() }, Counters::default().into());
+    let mut aggregator =
+        Aggregator::new(JoinSettings { expect: SpanExpectation::Always, ..JoinSettings::default() }, Counters::default().into());
     let mut exchanges = Vec::new();
     let mut sink = |exchange: Exchange| exchanges.push(exchange);
     aggregator.ledger(ledger, Stamp::default(), &mut sink);

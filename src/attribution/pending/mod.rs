@@ -1,11 +1,10 @@
-//! The pending join: closed ledgers wait here for their spans, and spans for their ledger. Bounded in every direction;
-//! each event costs a few look-ups, however much is pending.
+//! The pending join: closed ledgers wait here for their spans, and spans for their ledger. Everything is bounded; each event
+//! costs a few look-ups, however much is pending.
 //!
-//! A span belongs to an exchange if its chain of parents ends at the exchange's own span. Chains are resolved as they
-//! come in: a span whose parent is known joins at once and takes along the children that waited for it; the others are
-//! held. When the only exchange that a trace ever had is done waiting, it also takes the trees whose topmost parent never
-//! came, if they start while it ran; otherwise what is held goes by age and is counted. Time comes as stamps; nothing is
-//! read here.
+//! A span belongs to an exchange if its chain of parents ends at the exchange's own span. Chains are resolved as spans arrive: a
+//! span whose parent is known joins at once and takes the children that waited for it; the others are held. When the only
+//! exchange that a trace ever had stops waiting, it also takes the trees whose topmost parent never arrived, if they start while
+//! it ran. Spans that remain are dropped by age and counted. Time is passed in as stamps; no clock is read here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,16 +14,16 @@ use rustc_hash::FxHashMap;
 use crate::ledger::{Ledger, SpanId, Stamp, TraceId};
 use crate::metrics::{Counter, Counters};
 
-use super::aggregator::Join;
-use super::expect::{Expect, Routes, Wait};
+use super::aggregator::JoinSettings;
+use super::expect::{Routes, SpanExpectation, WaitDecision};
 use super::orphans::Orphans;
 use super::recent::Recent;
 use super::span::{IncomingSpan, SpanKind};
 
-/// Ledgers that wait, by the order in which they closed.
+/// Waiting ledgers, in the order in which they closed.
 #[derive(Debug)]
 pub(super) struct Pending {
-    join: Join,
+    join: JoinSettings,
     counters: Arc<Counters>,
     waiting: BTreeMap<u64, Waiting>,
     /// When each one is to be looked at next.
@@ -41,9 +40,9 @@ struct Waiting {
     ledger: Box<Ledger>,
     deadline: Stamp,
     due: Stamp,
-    /// The last span of it came.
+    /// When its last span arrived.
     last: Stamp,
-    /// The upstream is done with it, as far as its spans tell. See [`Waiting::tells_the_end`].
+    /// Whether the upstream has finished with it, as far as its spans tell. See [`Waiting::tells_the_end`].
     is_ended: bool,
     spans: Vec<IncomingSpan>,
 }
@@ -53,7 +52,7 @@ struct Waiting {
 struct Trace {
     owners: FxHashMap<SpanId, Owner>,
     waiting: u32,
-    /// How many have waited since the trace came in.
+    /// How many exchanges have waited since the trace came in.
     seen: u32,
     /// The newest of them.
     newest: u64,
@@ -63,14 +62,14 @@ struct Trace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Exchange(u64),
-    /// It descends from a root span without passing an exchange of ours.
+    /// The span descends from a root span without passing one of our exchanges.
     Outside,
 }
 
 impl Waiting {
-    /// Whether `span`, which joins this exchange, ends after all that the upstream does for it: its server span, or any
-    /// span that others lie below (a span is known to be ours only once those above it came). A single span below our
-    /// own that is neither may be one of several, the rest of which is in the exporter's next batch.
+    /// Whether `span`, which joins this exchange, ends after everything the upstream does for it: its server span, or any span
+    /// with others below it (a span is known to be ours only once the spans above it have arrived). A single span below our own
+    /// that is neither may be one of several, and the others may be in the exporter's next batch.
     fn tells_the_end(&self, span: &IncomingSpan) -> bool {
         span.parent != Some(self.ledger.span) || matches!(span.kind, SpanKind::Server | SpanKind::Consumer)
     }
@@ -84,7 +83,7 @@ impl Trace {
 }
 
 impl Pending {
-    pub(super) fn new(join: Join, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(join: JoinSettings, counters: Arc<Counters>) -> Self {
         Self {
             waiting: BTreeMap::new(),
             due: BTreeSet::new(),
@@ -98,19 +97,19 @@ impl Pending {
         }
     }
 
-    /// Takes a closed ledger: `done` at once if no spans are expected, else later.
+    /// Takes a closed ledger: calls `done` at once if no spans are expected, else later.
     pub(super) fn ledger(&mut self, ledger: Ledger, now: Stamp, done: &mut impl FnMut(Ledger, Vec<IncomingSpan>)) {
-        if !ledger.traced || self.join.expect == Expect::Never {
+        if !ledger.traced || self.join.expect == SpanExpectation::Never {
             return done(ledger, Vec::new());
         }
         let (trace_id, own, series) = (ledger.trace, ledger.span, ledger.series);
         let is_expected = match self.routes.wait(series, now) {
-            // No span can claim anything; and an upstream that is down must not pass for one that sends no spans.
+            // no span can claim anything, and an upstream that is down must not count as one that sends no spans
             _ if ledger.window.is_none() => false,
-            Wait::Yes => true,
-            // A probe takes nobody's place.
-            Wait::Probe if self.waiting.len() * 2 < self.join.max_pending => true,
-            Wait::Probe | Wait::No => self.orphans.has(trace_id),
+            WaitDecision::Yes => true,
+            // a probe displaces no other exchange
+            WaitDecision::Probe if self.waiting.len() * 2 < self.join.max_pending => true,
+            WaitDecision::Probe | WaitDecision::No => self.orphans.has(trace_id),
         };
         if !is_expected || self.join.max_pending == 0 {
             self.counters.add(Counter::PendingEvicted, u64::from(is_expected));
@@ -142,7 +141,7 @@ impl Pending {
 
     /// Takes a received span.
     pub(super) fn span(&mut self, span: IncomingSpan, now: Stamp) {
-        if self.join.expect == Expect::Never {
+        if self.join.expect == SpanExpectation::Never {
             return self.counters.bump(Counter::SpansUnmatched);
         }
         let trace = self.traces.get(&span.trace);
@@ -166,7 +165,7 @@ impl Pending {
         self.counters.add(Counter::SpansShed, shed as u64);
     }
 
-    /// Finishes what is due.
+    /// Finishes the exchanges that are due.
     pub(super) fn tick(&mut self, now: Stamp, done: &mut impl FnMut(Ledger, Vec<IncomingSpan>)) {
         while let Some((due, seq)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
             let Some(waiting) = self.waiting.get(&seq) else {
@@ -185,7 +184,7 @@ impl Pending {
         gone.into_iter().for_each(|(trace, n)| self.strayed(trace, n));
     }
 
-    /// Finishes everything, and lets go of every span without an exchange.
+    /// Finishes all exchanges, and drops all spans without an exchange.
     pub(super) fn flush(&mut self, now: Stamp, done: &mut impl FnMut(Ledger, Vec<IncomingSpan>)) {
         while let Some(seq) = self.waiting.keys().next().copied() {
             self.finish(seq, now, done);
@@ -195,7 +194,7 @@ impl Pending {
         gone.into_iter().for_each(|(trace, n)| self.strayed(trace, n));
     }
 
-    /// How many exchanges wait, and how many spans are held.
+    /// The number of waiting exchanges, and the number of spans held.
     pub(super) fn fill(&self) -> (usize, usize) {
         (self.waiting.len(), self.orphans.len())
     }
@@ -208,10 +207,10 @@ impl Pending {
         [self.waiting.len(), self.due.len(), self.traces.len(), owners, len, traces, order, parents, spans]
     }
 
-    /// When an exchange is to be finished, or looked at again.
+    /// When an exchange is to be finished or looked at again.
     fn until(&self, seq: u64, waiting: &Waiting, now: Stamp) -> Stamp {
         let quiet_at = waiting.last.plus(self.join.quiet_ns);
-        // Spans that can only be its own lack a parent, who says where they belong and may still come.
+        // spans that can only be its own lack a parent that tells where they belong and may still arrive
         let is_torn = || {
             let trace = waiting.ledger.trace;
             self.orphans.has(trace) && self.traces.get(&trace).and_then(Trace::only) == Some(seq)
@@ -224,7 +223,7 @@ impl Pending {
         until.min(waiting.deadline)
     }
 
-    /// Gives `span`, and all that waited for it, to `owner`.
+    /// Assigns `span`, and all spans that waited for it, to `owner`.
     fn adopt(&mut self, owner: Owner, span: IncomingSpan, now: Stamp) {
         let mut todo = vec![span];
         while let Some(span) = todo.pop() {
@@ -235,7 +234,7 @@ impl Pending {
             };
             let is_known = trace.owners.contains_key(&id);
             let is_kept = match owner {
-                // Sent again by an exporter that missed the answer; or our own id. It claims nothing twice.
+                // sent again by an exporter that missed the response, or our own id; it claims nothing twice
                 Owner::Exchange(_) if is_known => {
                     self.counters.bump(Counter::SpansJoined);
                     false
@@ -254,7 +253,7 @@ impl Pending {
         }
     }
 
-    /// Joins a span to a waiting exchange; false if it has no room for it.
+    /// Joins a span to a waiting exchange; false if the exchange has no room for it.
     fn join(&mut self, seq: u64, span: IncomingSpan, now: Stamp) -> bool {
         let Some(waiting) = self.waiting.get_mut(&seq) else {
             self.counters.bump(Counter::SpansLate);
@@ -283,7 +282,7 @@ impl Pending {
         }
     }
 
-    /// Ends the wait of one exchange, with what came for it.
+    /// Ends the wait of one exchange, with the spans that arrived for it.
     fn finish(&mut self, seq: u64, now: Stamp, done: &mut impl FnMut(Ledger, Vec<IncomingSpan>)) {
         let Some(Waiting { ledger, due, mut spans, .. }) = self.waiting.remove(&seq) else { return };
         self.due.remove(&(due, seq));
@@ -299,7 +298,7 @@ impl Pending {
         done(*ledger, spans);
     }
 
-    /// The spans of unknown ancestry that can only be of this exchange, `room` of them at most.
+    /// Removes and returns the spans of unknown ancestry that can only belong to this exchange, at most `room` of them.
     fn unknown(&mut self, ledger: &Ledger, room: usize) -> Vec<IncomingSpan> {
         let ran = ledger.anchor_unix_ns..=ledger.anchor_unix_ns.saturating_add(ledger.total_ns);
         let mut unknown = self.orphans.release_unknown(ledger.trace, ledger.parent, |s| ran.contains(&s.start_unix_ns));
@@ -310,7 +309,7 @@ impl Pending {
         unknown
     }
 
-    /// Takes an exchange out of its trace.
+    /// Removes an exchange from its trace.
     fn leave(&mut self, ledger: &Ledger, spans: &[IncomingSpan]) {
         let Some(trace) = self.traces.get_mut(&ledger.trace) else { return };
         trace.waiting -= 1;
@@ -324,7 +323,7 @@ impl Pending {
         }
     }
 
-    /// Counts a span whose exchange is merged already, and all that waited for it.
+    /// Counts a span whose exchange is already merged, and all spans that waited for it.
     fn late(&mut self, span: IncomingSpan) {
         let mut todo = vec![span];
         while let Some(span) = todo.pop() {
@@ -333,7 +332,7 @@ impl Pending {
         }
     }
 
-    /// Counts `n` spans of `trace` that are given up.
+    /// Counts `n` spans of `trace` that are dropped.
     fn strayed(&self, trace: TraceId, n: usize) {
         let merged = self.recent.of_trace(trace);
         let waiting = self.traces.get(&trace).map_or(0, |t| t.waiting);

@@ -65,8 +65,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(change: impl FnOnce(&mut Join)) -> Self {
-        let mut join = Join { expect: Expect::Always, ..Join::default() };
+    fn new(change: impl FnOnce(&mut JoinSettings)) -> Self {
+        let mut join = JoinSettings { expect: SpanExpectation::Always, ..JoinSettings::default() };
         change(&mut join);
         Self { pending: Pending::new(join, Arc::default()), out: Vec::new() }
     }
@@ -306,7 +306,7 @@ fn a_flood_of_foreign_traces_stays_bounded() {
 
 #[test]
 fn a_route_that_never_sent_lets_only_probes_wait_and_they_take_nobodys_place() {
-    let mut b = Bench::new(|j| (j.expect, j.max_pending) = (Expect::Auto, 600));
+    let mut b = Bench::new(|j| (j.expect, j.max_pending) = (SpanExpectation::Auto, 600));
     let many = |b: &mut Bench, ms, route: SeriesKey| {
         for n in 0..1_000 {
             b.ledger(ms, Ledger { series: route, ..ledger(1, 10_000 + ms * 1_000 + n) });
@@ -327,7 +327,7 @@ fn a_route_that_never_sent_lets_only_probes_wait_and_they_take_nobodys_place() {
 
 #[test]
 fn a_late_span_makes_its_route_wait_again() {
-    let mut b = Bench::new(|j| j.expect = Expect::Auto);
+    let mut b = Bench::new(|j| j.expect = SpanExpectation::Auto);
     b.ledger(0, ledger(1, 1));
     b.tick(6_000);
     b.ledger(6_000, ledger(2, 2));
@@ -344,7 +344,7 @@ fn a_late_span_makes_its_route_wait_again() {
 
 #[test]
 fn a_silent_routes_exchange_waits_if_its_spans_are_here_already() {
-    let mut b = Bench::new(|j| j.expect = Expect::Auto);
+    let mut b = Bench::new(|j| j.expect = SpanExpectation::Auto);
     b.ledger(0, ledger(1, 1));
     b.tick(6_000);
     b.spans(6_000, [span(2, 11, 10)]);
@@ -356,7 +356,7 @@ fn a_silent_routes_exchange_waits_if_its_spans_are_here_already() {
 
 #[test]
 fn a_request_that_no_upstream_answered_does_not_wait_and_silences_no_route() {
-    let mut b = Bench::new(|j| j.expect = Expect::Auto);
+    let mut b = Bench::new(|j| j.expect = SpanExpectation::Auto);
     b.ledger(0, ledger(1, 1));
     b.spans(0, [span(1, 10, 1)]);
     b.tick(6_000);
@@ -374,7 +374,7 @@ fn unsampled_requests_and_expect_never_do_not_wait() {
     b.ledger(0, Ledger { traced: false, ..ledger(1, 1) });
     assert_eq!((b.out(), b.is_empty()), (vec!["1: ".to_owned()], true));
 
-    let mut b = Bench::new(|j| j.expect = Expect::Never);
+    let mut b = Bench::new(|j| j.expect = SpanExpectation::Never);
     b.spans(0, [span(1, 10, 1)]);
     b.ledger(0, ledger(1, 1));
     b.spans(0, [span(1, 11, 1)]);

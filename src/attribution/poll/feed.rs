@@ -1,5 +1,5 @@
-//! A server's statistics once it is known where they are: reads them, and puts what was added since the last time where
-//! the merge looks.
+//! The statistics of a server whose address is known: reads them, and stores the differences to the previous poll where the merge
+//! looks.
 
 use std::collections::BTreeMap;
 
@@ -7,44 +7,44 @@ use bytes::Bytes;
 
 use super::detect::{self, Candidate};
 use super::means::{self, Means};
-use super::reading::{Model, Reading, Wants};
-use super::triton::{self, Steps};
+use super::reading::{ModelLabel, PolledMetrics, WantedSamples};
+use super::triton::{self, EnsembleSteps};
 use super::{Poller, http};
 use crate::attribution::Polled;
 use crate::ledger::{Server, Stamp};
 use crate::protocol::servers::{ReportedField, table};
 use crate::settings::Upstream;
 
-/// Where the statistics are, how they are read, and what was read last.
+/// Where the statistics are, how they are read, and the previous poll.
 #[derive(Debug)]
 pub(super) struct Feed {
     server: Server,
     at: Upstream,
     path: String,
-    form: Form,
+    form: FeedFormat,
     rows: Vec<&'static ReportedField>,
-    last: Option<Reading>,
+    last: Option<PolledMetrics>,
 }
 
 #[derive(Debug)]
-enum Form {
+enum FeedFormat {
     /// Prometheus text.
-    Text(Wants),
-    /// Triton's JSON; and of the models that clients ask for, their steps, and who is to be asked next for them.
-    Triton { steps: Steps, next: Option<Box<str>> },
+    Text(WantedSamples),
+    /// Triton's JSON; the steps of the models that clients ask for, and the model to be asked about next.
+    Triton { steps: EnsembleSteps, next: Option<Box<str>> },
 }
 
-/// What came of one question.
-pub(super) enum Asked {
+/// The result of one query.
+pub(super) enum PollOutcome {
     /// Statistics were read.
     Read,
-    /// Something else was asked for this time.
+    /// Something else was queried this time.
     Besides,
     /// No statistics.
     Failed(String),
 }
 
-/// Which server the answer to a candidate tells of, and its statistics where they are known by it.
+/// The server that the answer to a candidate reveals, and its statistics if they were found with it.
 pub(super) fn found(candidate: &Candidate, body: &Bytes) -> (Option<Server>, Option<Feed>) {
     if candidate.path == detect::METADATA {
         let Some((server, has_statistics)) = detect::by_metadata(body) else { return (None, None) };
@@ -61,13 +61,13 @@ pub(super) fn found(candidate: &Candidate, body: &Bytes) -> (Option<Server>, Opt
 impl Feed {
     fn triton(at: Upstream) -> Self {
         let rows = table::statistics(Server::Triton).map(|(_, row)| row).collect();
-        let form = Form::Triton { steps: Steps::new(), next: None };
+        let form = FeedFormat::Triton { steps: EnsembleSteps::new(), next: None };
         Self { server: Server::Triton, at, path: triton::STATS.to_owned(), form, rows, last: None }
     }
 
     fn text(server: Server, candidate: &Candidate) -> Self {
         let rows: Vec<&'static ReportedField> = table::metrics(server).map(|(_, row)| row).collect();
-        let form = Form::Text(Wants::of(server, &rows));
+        let form = FeedFormat::Text(WantedSamples::of(server, &rows));
         Self { server, at: candidate.at.clone(), path: candidate.path.clone(), form, rows, last: None }
     }
 
@@ -79,9 +79,9 @@ impl Feed {
         &self.path
     }
 
-    /// Asks once: for the statistics, or for the steps of a model that may be an ensemble.
-    pub(super) async fn ask(&mut self, poller: &Poller) -> Asked {
-        if let Form::Triton { steps, next } = &mut self.form
+    /// Sends one query: for the statistics, or for the steps of a model that may be an ensemble.
+    pub(super) async fn ask(&mut self, poller: &Poller) -> PollOutcome {
+        if let FeedFormat::Triton { steps, next } = &mut self.form
             && let Some(model) = next.take()
         {
             let found = match triton::config_path(&model) {
@@ -89,7 +89,7 @@ impl Feed {
                 None => None,
             };
             steps.insert(model, found.unwrap_or_default());
-            return Asked::Besides;
+            return PollOutcome::Besides;
         }
         let reading = match http::get(&self.at, &self.path).await {
             Ok(body) => self.read(&body),
@@ -98,19 +98,19 @@ impl Feed {
         match reading {
             Ok(reading) => {
                 self.take(reading, poller);
-                Asked::Read
+                PollOutcome::Read
             }
-            Err(reason) => Asked::Failed(reason),
+            Err(reason) => PollOutcome::Failed(reason),
         }
     }
 
-    fn read(&self, body: &Bytes) -> Result<Reading, String> {
+    fn read(&self, body: &Bytes) -> Result<PolledMetrics, String> {
         match &self.form {
-            Form::Triton { .. } => triton::read(body, &self.rows).map_err(|error| error.to_string()),
-            Form::Text(wants) => {
+            FeedFormat::Triton { .. } => triton::read(body, &self.rows).map_err(|error| error.to_string()),
+            FeedFormat::Text(wants) => {
                 let text = text_of(body);
                 let reading = wants.read(&text);
-                // nothing is there yet before the first request; then it is known by the names alone
+                // before the first request there are no values; the server is then recognised by the names alone
                 if reading.by_model.is_empty() && detect::by_metrics(&text) != Some(self.server) {
                     return Err(format!("these are not the metrics of {}", self.server.title()));
                 }
@@ -119,17 +119,17 @@ impl Feed {
         }
     }
 
-    /// Puts the means since the last reading into the statistics.
-    fn take(&mut self, reading: Reading, poller: &Poller) {
+    /// Stores the means since the previous poll.
+    fn take(&mut self, reading: PolledMetrics, poller: &Poller) {
         let last = self.last.take();
         if let Some(last) = last {
             let mut means = means::between(&last, &reading, &self.rows);
             match &mut self.form {
-                Form::Triton { steps, next } => {
+                FeedFormat::Triton { steps, next } => {
                     triton::ensembles(&mut means, steps, &poller.rules);
                     *next = unknown(&means, steps, poller);
                 }
-                Form::Text(_) => lone(&mut means, &reading),
+                FeedFormat::Text(_) => lone(&mut means, &reading),
             }
             put(means, poller);
         }
@@ -137,8 +137,8 @@ impl Feed {
     }
 }
 
-/// Puts what is known of the models that clients asked for.
-fn put(means: BTreeMap<Model, Means>, poller: &Poller) {
+/// Stores what is known of the models that clients asked for.
+fn put(means: BTreeMap<ModelLabel, Means>, poller: &Poller) {
     let at = Stamp::now();
     for (model, Means { reports, batch }) in means {
         let polled = Polled { reports, batch, at };
@@ -150,14 +150,14 @@ fn put(means: BTreeMap<Model, Means>, poller: &Poller) {
     }
 }
 
-/// A model that clients ask for and of which it is not known whether it is an ensemble.
-fn unknown(means: &BTreeMap<Model, Means>, steps: &Steps, poller: &Poller) -> Option<Box<str>> {
+/// A model that clients ask for and that may or may not be an ensemble.
+fn unknown(means: &BTreeMap<ModelLabel, Means>, steps: &EnsembleSteps, poller: &Poller) -> Option<Box<str>> {
     let asked = means.keys().flatten().filter(|model| poller.labels.models.find(model).is_some());
     asked.into_iter().find(|model| !steps.contains_key(*model)).cloned()
 }
 
-/// What is said of a server's only model holds for requests that call it something else, or nothing.
-fn lone(means: &mut BTreeMap<Model, Means>, reading: &Reading) {
+/// Copies the statistics of a server's only model to requests that name another model, or none.
+fn lone(means: &mut BTreeMap<ModelLabel, Means>, reading: &PolledMetrics) {
     let mut models = reading.by_model.keys().flatten();
     if let (Some(model), None) = (models.next(), models.next())
         && let Some(means_of_model) = means.get(&Some(model.clone())).cloned()
@@ -166,7 +166,7 @@ fn lone(means: &mut BTreeMap<Model, Means>, reading: &Reading) {
     }
 }
 
-/// The text of an answer; of a JSON string what is in it, as one version of llama.cpp writes its metrics.
+/// The text of an answer. If it is a JSON string, its content, because one version of llama.cpp writes its metrics that way.
 fn text_of(body: &[u8]) -> String {
     let quoted = body.starts_with(b"\"").then(|| serde_json::from_slice(body).ok()).flatten();
     quoted.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())

@@ -1,7 +1,7 @@
-//! The poller: asks the model server for its own statistics now and then, and makes means per request of them.
+//! The poller: reads the model server's own statistics at intervals, and computes means per request from them.
 //!
-//! These are requests that no client made, so they are few: one at a time, one an interval at most, none while nobody
-//! uses the server. They go past the data plane, so they are in none of Lapwing's figures but their own counter.
+//! These requests do not come from a client, so they are few: one at a time, at most one per interval, none while nobody uses the
+//! server. They bypass the data plane, so they appear in no metric but their own counter.
 
 mod detect;
 mod feed;
@@ -18,47 +18,47 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::detect::Candidate;
-use self::feed::{Asked, Feed};
+use self::feed::{Feed, PollOutcome};
 use super::polled::Statistics;
 use super::rules::Rules;
 use crate::ledger::Server;
 use crate::metrics::{Counter, Counters, Labels};
 use crate::settings::{Poll, Upstream};
 
-/// Until a first request was seen, it is looked for so often; the first question comes as late.
+/// How often the poller checks for a first request; the first query is delayed by as much.
 const START: Duration = Duration::from_secs(2);
-/// A server that told nothing anywhere is asked again after this, and after twice as long each further time,
+/// The delay before a server without statistics is asked again. It doubles each time,
 const AGAIN: Duration = Duration::from_secs(60);
 /// up to this.
 const AGAIN_MAX: Duration = Duration::from_secs(16 * 60);
-/// So many polls in a row may fail before it is found out anew who answers there.
+/// The number of failed polls in a row after which the server is detected again.
 const PATIENCE: u32 = 3;
 
 /// Polls one upstream.
 #[derive(Debug)]
 pub struct Poller {
-    /// Whether and where.
+    /// Whether to poll, and where.
     pub poll: Poll,
-    /// How often, at most.
+    /// The shortest interval between polls.
     pub interval: Duration,
     /// The model server.
     pub upstream: Upstream,
     /// The ports on which Lapwing itself listens, which are never asked.
     pub own_ports: Vec<u16>,
-    /// Where the means go.
+    /// Where the means are stored.
     pub statistics: Arc<Statistics>,
-    /// The names of models: statistics of models that no client asked for are of no use.
+    /// The interned model names. Statistics of models that no client asked for are not kept.
     pub labels: Arc<Labels>,
-    /// What the names of an ensemble's steps say.
+    /// The rules that map the names of an ensemble's steps to stages.
     pub rules: Arc<Rules>,
-    /// Where polls are counted, and where requests in flight are seen.
+    /// Counts polls, and tells whether requests are in flight.
     pub counters: Arc<Counters>,
 }
 
 enum State {
-    /// The next candidate to ask, what one already told of the server, and how long to wait once all were asked.
+    /// Detection: the next candidate, the server found so far, and the delay once all were asked.
     Looking { next: usize, server: Option<Server>, again: Duration },
-    /// Who answers, and how many polls in a row failed.
+    /// Polling: the feed, and the number of failed polls in a row.
     Polling { feed: Box<Feed>, failed: u32 },
 }
 
@@ -67,7 +67,7 @@ impl State {
 }
 
 impl Poller {
-    /// Polls until `stop`. Must be polled in a tokio runtime with time and network.
+    /// Polls until `stop`. Must run in a tokio runtime with time and network enabled.
     pub async fn run(self, stop: CancellationToken) {
         let candidates = detect::candidates(&self.poll, &self.upstream, &self.own_ports);
         if candidates.is_empty() {
@@ -87,12 +87,12 @@ impl Poller {
         }
     }
 
-    /// Whether somebody asked the model server for something since the last time.
+    /// Whether a client sent a request since the last call.
     fn is_used(&self) -> bool {
         self.statistics.take_requested() || self.counters.get(Counter::InFlight) > 0
     }
 
-    /// One question at most; the state after it, and how long to wait.
+    /// Sends at most one query; returns the next state and the delay before the next step.
     async fn step(&self, state: State, candidates: &[Candidate]) -> (State, Duration) {
         match state {
             State::Looking { next, server, again } => match candidates.get(next) {
@@ -101,12 +101,12 @@ impl Poller {
             },
             State::Polling { mut feed, failed } => {
                 let failed = match feed.ask(self).await {
-                    Asked::Read => {
+                    PollOutcome::Read => {
                         self.counters.bump(Counter::PollsOk);
                         0
                     }
-                    Asked::Besides => failed,
-                    Asked::Failed(reason) => {
+                    PollOutcome::Besides => failed,
+                    PollOutcome::Failed(reason) => {
                         self.counters.bump(Counter::PollsFailed);
                         tracing::debug!(server = feed.server().name(), reason, "the server's statistics could not be read");
                         failed + 1

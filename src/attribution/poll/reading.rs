@@ -1,26 +1,26 @@
-//! What one poll read: by model and by row of the table of servers, sums and counts since the server started, and gauges.
+//! The content of one poll: sums, counts and gauges since the server started, by model and by row of the table of servers.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::text::{Line, Sample};
+use super::text::{MetricLine, Sample};
 use crate::ledger::Server;
 use crate::protocol::servers::{FieldLocation, ReportedField};
 
-/// A model; `None` stands for the server as a whole, which is how servers of one model speak.
-pub(super) type Model = Option<Box<str>>;
+/// A model's name; `None` stands for the server as a whole, which is what single-model servers report.
+pub(super) type ModelLabel = Option<Box<str>>;
 
 /// The labels that name the model.
 const MODEL_LABELS: [&str; 2] = ["model_name", "model"];
 
-/// Counters of requests, by which a server's plain counters of time are divided.
+/// Request counters, used as the divisor for a server's plain counters of time.
 const REQUESTS: [(Server, &str); 2] =
     [(Server::Triton, "nv_inference_request_success"), (Server::TorchServe, "ts_inference_requests_total")];
 
-/// What is known of one row, summed over the label sets of one model. In the row's own unit.
+/// The values of one row, summed over the label sets of one model, in the row's own unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Parts {
+pub(super) struct RowValues {
     /// The sum of a histogram or summary.
     pub(super) sum: Option<f64>,
     /// Its count.
@@ -31,68 +31,72 @@ pub(super) struct Parts {
 
 /// One poll.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Reading {
-    /// By model, then by the row's place in the list that the reading was made with.
-    pub(super) by_model: BTreeMap<Model, BTreeMap<usize, Parts>>,
-    /// Requests since the server started, where its counters of time need them.
-    pub(super) requests: BTreeMap<Model, f64>,
-    /// Lines that were no Prometheus text.
+pub(super) struct PolledMetrics {
+    /// By model, then by the row's index in the list that was used for reading.
+    pub(super) by_model: BTreeMap<ModelLabel, BTreeMap<usize, RowValues>>,
+    /// Requests since the server started, if its counters of time need them.
+    pub(super) requests: BTreeMap<ModelLabel, f64>,
+    /// Lines that are not Prometheus text.
     pub(super) malformed: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum RowValue {
     Sum,
     Count,
     Plain,
     Requests,
 }
 
-/// What one name of a sample is wanted for.
+/// One use of a sample.
 #[derive(Clone, Copy, Debug)]
-struct Want {
+struct WantedSample {
     row: usize,
-    part: Part,
+    part: RowValue,
     /// A label that the sample must have, and its value.
     selector: Option<(&'static str, &'static str)>,
 }
 
-/// Which samples of a server's text are wanted.
+/// The samples of a server's text that are read.
 #[derive(Debug, Default)]
-pub(super) struct Wants {
-    by_name: FxHashMap<Box<str>, Vec<Want>>,
+pub(super) struct WantedSamples {
+    by_name: FxHashMap<Box<str>, Vec<WantedSample>>,
 }
 
-impl Wants {
-    /// Of the rows that stand in metrics of `server`.
+impl WantedSamples {
+    /// The samples for the rows of `server` that are metrics.
     pub(super) fn of(server: Server, rows: &[&'static ReportedField]) -> Self {
         let mut wants = Self::default();
         for (row, location) in rows.iter().enumerate().map(|(at, row)| (at, row.location)) {
             let FieldLocation::Metric(metric) = location else { continue };
             let (family, selector) = family(metric);
             let mut want = |suffix: &str, part| {
-                wants.by_name.entry(format!("{family}{suffix}").into()).or_default().push(Want { row, part, selector });
+                wants.by_name.entry(format!("{family}{suffix}").into()).or_default().push(WantedSample { row, part, selector });
             };
-            want("_sum", Part::Sum);
-            want("_count", Part::Count);
-            want("", Part::Plain);
+            want("_sum", RowValue::Sum);
+            want("_count", RowValue::Count);
+            want("", RowValue::Plain);
         }
         for (_, name) in REQUESTS.iter().filter(|(of, _)| *of == server) {
-            wants.by_name.entry((*name).into()).or_default().push(Want { row: 0, part: Part::Requests, selector: None });
+            wants.by_name.entry((*name).into()).or_default().push(WantedSample {
+                row: 0,
+                part: RowValue::Requests,
+                selector: None,
+            });
         }
         wants
     }
 
     /// Reads a server's text.
-    pub(super) fn read(&self, text: &str) -> Reading {
-        let mut reading = Reading::default();
+    pub(super) fn read(&self, text: &str) -> PolledMetrics {
+        let mut reading = PolledMetrics::default();
         for line in text.lines() {
-            match Line::of(line) {
-                Line::Sample(sample) if sample.value.is_finite() => {
+            match MetricLine::of(line) {
+                MetricLine::Sample(sample) if sample.value.is_finite() => {
                     let wants = self.by_name.get(sample.name).map_or(&[][..], Vec::as_slice);
                     wants.iter().filter(|want| fits(&sample, want.selector)).for_each(|want| reading.take(&sample, *want));
                 }
-                Line::Malformed => reading.malformed += 1,
+                MetricLine::Malformed => reading.malformed += 1,
                 _ => {}
             }
         }
@@ -100,29 +104,29 @@ impl Wants {
     }
 }
 
-impl Reading {
-    fn take(&mut self, sample: &Sample<'_>, want: Want) {
-        let model: Model = MODEL_LABELS.iter().find_map(|label| sample.label(label)).map(|name| name.into_owned().into());
-        if let Part::Requests = want.part {
+impl PolledMetrics {
+    fn take(&mut self, sample: &Sample<'_>, want: WantedSample) {
+        let model: ModelLabel = MODEL_LABELS.iter().find_map(|label| sample.label(label)).map(|name| name.into_owned().into());
+        if let RowValue::Requests = want.part {
             *self.requests.entry(model).or_default() += sample.value;
             return;
         }
         let parts = self.parts(model, want.row);
         let part = match want.part {
-            Part::Sum => &mut parts.sum,
-            Part::Count => &mut parts.count,
-            Part::Plain | Part::Requests => &mut parts.plain,
+            RowValue::Sum => &mut parts.sum,
+            RowValue::Count => &mut parts.count,
+            RowValue::Plain | RowValue::Requests => &mut parts.plain,
         };
         *part = Some(part.unwrap_or(0.0) + sample.value);
     }
 
-    /// The parts of a row, to be added to.
-    pub(super) fn parts(&mut self, model: Model, row: usize) -> &mut Parts {
+    /// The values of a row, created if needed.
+    pub(super) fn parts(&mut self, model: ModelLabel, row: usize) -> &mut RowValues {
         self.by_model.entry(model).or_default().entry(row).or_default()
     }
 }
 
-/// The name of a metric as rows write it, and what stands behind it: `family{label=value}`.
+/// Splits a metric as rows write it, `family{label=value}`, into the name and the selector.
 pub(super) fn family(metric: &'static str) -> (&'static str, Option<(&'static str, &'static str)>) {
     match metric.split_once('{') {
         Some((family, rest)) => (family, rest.trim_end_matches('}').split_once('=')),

@@ -1,8 +1,8 @@
-//! `Server-Timing` (W3C): durations that a response carries in its head or its trailers.
+//! `Server-Timing` (W3C): durations in the head or the trailers of a response.
 //!
-//! Durations on the wire are milliseconds with a fraction; here they are nanoseconds, from 0 to 24 h. An entry that does
-//! not follow the grammar, or whose `dur` is no such number, is counted as malformed and skipped; the next is read anew.
-//! See <https://www.w3.org/TR/server-timing/#the-server-timing-header-field>.
+//! Durations on the wire are milliseconds with a fraction; here they are nanoseconds, from 0 to 24 h. An entry that violates the
+//! grammar, or whose `dur` is not such a number, is counted as malformed and skipped; reading continues with the next entry. See
+//! <https://www.w3.org/TR/server-timing/#the-server-timing-header-field>.
 
 use arrayvec::ArrayVec;
 use http::{HeaderMap, HeaderName};
@@ -12,12 +12,12 @@ use crate::ledger::{Ledger, Report, ReportPlace};
 
 /// The field's name.
 pub const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-/// A longer duration is a mistake, not a measurement.
+/// Longer durations are treated as mistakes.
 const MAX_MS: f64 = 86_400_000.0;
 const NS_PER_MS: f64 = 1e6;
 
-/// Puts what `headers` report into the ledger: entries that have a duration and a name that `rules` map to a stage.
-/// `place` says whether these are the head's or trailers. Gives the number of malformed entries.
+/// Records what `headers` report in the ledger: entries with a duration and a name that `rules` map to a stage. `place` tells
+/// whether these are the head's or the trailers' fields. Returns the number of malformed entries.
 pub fn report(headers: &HeaderMap, rules: &Rules, place: ReportPlace, ledger: &mut Ledger) -> usize {
     let read = |value: &http::HeaderValue| {
         parse(value.as_bytes(), |name, dur_ns| {
@@ -29,8 +29,8 @@ pub fn report(headers: &HeaderMap, rules: &Rules, place: ReportPlace, ledger: &m
     headers.get_all(SERVER_TIMING).iter().map(read).sum()
 }
 
-/// Reads one field value: calls `entry` with the name and, where there is one, the duration in nanoseconds of each
-/// well-formed entry in turn. Gives the number of malformed entries.
+/// Reads one field value: calls `entry` with the name and, if there is one, the duration in nanoseconds of each well-formed entry
+/// in turn. Returns the number of malformed entries.
 pub fn parse(value: &[u8], mut entry: impl FnMut(&str, Option<u64>)) -> usize {
     let mut rest = Cursor { rest: value, never_closes: false };
     let mut malformed = 0;
@@ -55,15 +55,15 @@ pub fn parse(value: &[u8], mut entry: impl FnMut(&str, Option<u64>)) -> usize {
 
 /// Reads the value from left to right.
 struct Cursor<'a> {
-    /// What is left.
+    /// The unread rest.
     rest: &'a [u8],
-    /// A quote was met that never closes. Then every later quote is an escaped one of that string, and closes no sooner:
-    /// none is looked for again, and the time stays linear in the value's length.
+    /// Whether an opening quote without a closing one was met. Every later quote is then an escaped one of that string, so none
+    /// is searched for again, and the time stays linear in the value's length.
     never_closes: bool,
 }
 
 impl<'a> Cursor<'a> {
-    /// `name *( OWS ";" OWS param )`, up to and with the comma behind it.
+    /// `name *( OWS ";" OWS param )`, including the comma after it.
     fn entry(&mut self) -> Option<(&'a str, Option<u64>)> {
         let name = self.token()?;
         let mut dur_ns = None;
@@ -82,8 +82,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// `token OWS "=" OWS ( token / quoted-string )`; a bare `token` or nothing is let pass, as browsers do.
-    /// The outer `None` is malformed; the inner one a parameter other than `dur`.
+    /// `token OWS "=" OWS ( token / quoted-string )`; a bare `token` or nothing is accepted, as browsers do. The outer `None`
+    /// means malformed; the inner one a parameter other than `dur`.
     fn param(&mut self) -> Option<Option<u64>> {
         let Some(key) = self.token() else { return Some(None) };
         self.skip_space();
@@ -114,7 +114,7 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(token).ok().filter(|t| !t.is_empty())
     }
 
-    /// The inside of a quoted string whose opening quote is read; `None` if it never closes.
+    /// The content of a quoted string whose opening quote was read; `None` if it is never closed.
     fn quoted(&mut self) -> Option<&'a [u8]> {
         if self.never_closes {
             return None;
@@ -136,7 +136,7 @@ impl<'a> Cursor<'a> {
         Some(inside)
     }
 
-    /// To behind the next comma that is not quoted.
+    /// Skips past the next comma that is not quoted.
     fn skip_entry(&mut self) {
         while let Some((first, rest)) = self.rest.split_first() {
             self.rest = rest;

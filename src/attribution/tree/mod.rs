@@ -1,5 +1,5 @@
-//! From received spans to placed ones: which lie below Lapwing's own span, how deep, when, and which stage each has.
-//! Units: nanoseconds from the request's start.
+//! Places received spans: which lie below Lapwing's own span, how deep, when, and which stage each has. Units: nanoseconds from
+//! the request's start.
 
 use crate::ledger::{SpanId, Stage, TracedSpan};
 use crate::protocol::servers::ServerReport;
@@ -7,29 +7,29 @@ use crate::protocol::servers::ServerReport;
 use super::adapters::spans::Resolver;
 use super::span::{IncomingSpan, SpanKind};
 
-/// What a span's ancestors hand down to it.
+/// What a span inherits from its ancestors.
 #[derive(Clone, Copy)]
 struct Above {
-    /// The parent's place in the list; `None` below Lapwing's own span, or where the parent never came.
+    /// The parent's index in the list; `None` below Lapwing's own span, or if the parent never arrived.
     parent: Option<usize>,
     depth: u32,
-    /// When the nearest ancestor with a stage started; `None` if no ancestor has one.
+    /// The start of the nearest ancestor with a stage; `None` if no ancestor has one.
     staged_ns: Option<i64>,
-    /// The nearest model server's span, as the resolver counts them.
+    /// The nearest model server's span, by the resolver's numbering.
     server: Option<usize>,
 }
 
 /// Places `spans` on the clock that reads zero at `anchor_unix_ns`.
 ///
-/// Each span that descends from `own` is placed, and each tree of spans whose topmost parent is not in the list, as if
-/// it hung from `own`; spans in a cycle have no place. Left out is another service's server, with all below it: a
-/// `SERVER` or `CONSUMER` whose parent is a `CLIENT` or `PRODUCER` of another resource, because the caller's span
-/// covers its time and time counts once.
+/// Each span that descends from `own` is placed, and so is each tree of spans whose topmost parent is not in the list, as if it
+/// were a child of `own`; spans in a cycle are not placed. Another service's server is left out with everything below it: a
+/// `SERVER` or `CONSUMER` whose parent is a `CLIENT` or `PRODUCER` of another resource, because the caller's span covers its
+/// time, and time counts once.
 ///
-/// A span keeps the stage that it came with. A `CLIENT` or `PRODUCER` without one, below no span that has one, is
-/// hydration if it calls a store, else downstream. A span that starts before the nearest ancestor with a stage starts
-/// with it, so that it stays the inner one. The pieces of model servers' spans follow at the end; with them comes what
-/// those servers say of the request as a whole.
+/// A span keeps the stage that it came with. A `CLIENT` or `PRODUCER` without a stage, below no span that has one, is hydration
+/// if it calls a store, else downstream. A span that starts before the nearest ancestor with a stage is moved to that ancestor's
+/// start, so that it stays the inner one. The pieces of model servers' spans follow at the end. Also returns what those servers
+/// report about the request as a whole.
 #[must_use]
 pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) -> (Vec<TracedSpan>, ServerReport) {
     let mut resolver = Resolver::default();
@@ -76,7 +76,7 @@ fn is_other_service(parent: &IncomingSpan, span: &IncomingSpan) -> bool {
     calls && serves && parent.service != span.service
 }
 
-/// The stage of a call that nobody named.
+/// The stage of a call that has none.
 fn derived(span: &IncomingSpan) -> Option<Stage> {
     let calls = matches!(span.kind, SpanKind::Client | SpanKind::Producer);
     calls.then_some(if span.is_store_call { Stage::Hydration } else { Stage::Downstream })

@@ -1,9 +1,9 @@
-//! Every metric family of `/metrics`, defined once: the ones with values of their own here, the counters and gauges of
-//! the profiler itself in [`Counter`]'s table. docs/METRICS.md is checked against both.
+//! Every metric family of `/metrics`, defined once: families with values of their own here, the profiler's own counters and
+//! gauges in the table of [`Counter`]. A test checks docs/METRICS.md against both.
 
 use super::counters::{Counter, CounterKind};
 
-/// What kind of metric a family is.
+/// The kind of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// Only grows; its samples have the suffix `_total`.
@@ -37,7 +37,7 @@ pub struct MetricFamily {
     pub unit: Option<&'static str>,
     /// The labels, in order.
     pub labels: &'static [&'static str],
-    /// What it says.
+    /// The help text.
     pub help: &'static str,
 }
 
@@ -121,7 +121,7 @@ pub struct RowFamily {
     pub name: &'static str,
     /// The kind.
     pub kind: MetricKind,
-    /// What the rows share of their help texts.
+    /// The common part of the rows' help texts.
     pub help: String,
     /// The rows.
     pub rows: Vec<Counter>,

@@ -1,4 +1,4 @@
-//! The table of families is sound, and docs/METRICS.md has a row for each, and no other.
+//! The table of families is valid, and docs/METRICS.md has exactly one row for each.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn rows() -> Vec<String> {
     rows
 }
 
-/// A label's value and what it means.
+/// A label's value and its meaning.
 fn value(counter: Counter) -> String {
     let row = counter.row();
     let meaning = row.help.split(':').nth(1).unwrap_or_default().trim().trim_end_matches('.');

@@ -1,7 +1,7 @@
-//! All series, the recent exchanges and the slowest. The aggregator alone records; queries copy out under the same lock.
+//! All series, the recent exchanges and the slowest. Only the aggregator records; queries copy out under the same lock.
 //!
-//! Bounded: `max_series` series and one called `other`, to which everything beyond goes; `recent` exchanges; `slowest`
-//! for each of ten minutes. Never does I/O and reads no clock but to stamp its own opening.
+//! Bounded: `max_series` series plus one called `other` for everything beyond; `recent` exchanges; `slowest` for each of ten
+//! minutes. It does no I/O, and reads the clock only to stamp its own opening.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,17 +14,17 @@ use super::counters::{Counter, Counters};
 use super::labels::Labels;
 use super::series::{Recorded, Series};
 use super::slowest::Slowest;
-use super::snapshot::{SeriesSnapshot, Snapshot};
+use super::snapshot::SeriesSnapshot;
 use super::window::{Calendar, Selection, Window};
 use crate::ledger::{Exchange, ExchangeKind, SeriesKey, Stamp};
 
-/// How [`Registry::exchanges`] orders.
+/// The order of [`Registry::exchanges`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The latest first.
+    /// The latest exchange first.
     #[default]
     Recent,
-    /// The slowest of the last ten minutes first; long-lived streams are not among them.
+    /// The slowest exchange of the last ten minutes first, without long-lived streams.
     Slowest,
 }
 
@@ -43,13 +43,34 @@ impl Order {
 }
 
 /// Everything that is measured per series.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use lapwing::attribution::merge;
+/// use lapwing::ledger::{Ledger, Outcome, Stamp};
+/// use lapwing::metrics::{Config, Counters, HistogramScratch, Labels, Measure, Registry, Window};
+///
+/// let labels = Arc::new(Labels::new(10, 10, 10));
+/// let mut registry = Registry::new(Config::default(), labels, Arc::new(Counters::default()));
+/// for ms in 1..=100 {
+/// let mut ledger = Ledger::open(Stamp::now(), 0);
+/// (ledger.outcome, ledger.total_ns) = (Outcome::Ok, ms * 1_000_000);
+/// registry.record(&merge(ledger, Vec::new()));
+/// }
+/// let series = registry.series(Window::OneMinute, 0..registry.places());
+/// let total = series[0].distribution(Measure::Total, &mut HistogramScratch::default());
+/// assert_eq!((total.count, total.max_ns), (100, 100_000_000));
+/// // at most 0.1 % above the exact quantile
+/// assert!((99_000_000..=99_099_000).contains(&total.p99_ns));
+/// ```
 #[derive(Debug)]
 pub struct Registry {
     config: Config,
     labels: Arc<Labels>,
     counters: Arc<Counters>,
     places: FxHashMap<SeriesKey, u32>,
-    /// The first is `other`.
+    /// The first one is `other`.
     series: Vec<Series>,
     overflowed: u64,
     touched: Vec<u32>,
@@ -59,7 +80,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// An empty registry; `labels` are the tables in which the keys were interned.
+    /// An empty registry; `labels` are the tables that the keys were interned in.
     #[must_use]
     pub fn new(config: Config, labels: Arc<Labels>, counters: Arc<Counters>) -> Self {
         let other = SeriesKey::default();
@@ -77,9 +98,8 @@ impl Registry {
         }
     }
 
-    /// Brings a series into the processor's caches, if it is there. Called for a batch before its exchanges are recorded,
-    /// so that the misses of the batch overlap instead of following one another; with thousands of series that is half of
-    /// the cost.
+    /// Loads a series into the processor's caches, if it exists. Called for a batch before its exchanges are recorded, so that
+    /// the misses of the batch overlap instead of following one another; with thousands of series that is half of the cost.
     pub fn warm(&self, key: SeriesKey) {
         if let Some(place) = self.places.get(&key) {
             self.series[*place as usize].warm();
@@ -119,8 +139,8 @@ impl Registry {
         }
     }
 
-    /// Records an exchange and keeps it among the recent, and if it is slow among the slowest. `behind` is how many
-    /// exchanges are known to follow at once: where they would push it out of the recent anyway, it is not put there.
+    /// Records an exchange, keeps it among the recent ones, and among the slowest if it is slow. `behind` is the number of
+    /// exchanges known to follow at once: if they would push it out of the recent ones anyway, it is not put there.
     pub fn keep(&mut self, exchange: Exchange, now: Stamp, behind: usize) {
         self.record(&exchange);
         let is_slow = exchange.ledger.kind == ExchangeKind::Request && self.slowest.wants(exchange.ledger.total_ns, now);
@@ -140,7 +160,7 @@ impl Registry {
         }
     }
 
-    /// Closes a slot of time. To be called every 2 s; costs some microseconds for each series with traffic since the last.
+    /// Closes a slot of time. To be called every 2 s; costs some microseconds for each series with traffic since the last call.
     pub fn rotate(&mut self, now: Stamp) {
         let (number, roll) = self.calendar.rotate(now);
         for place in self.touched.drain(..) {
@@ -151,18 +171,11 @@ impl Registry {
         }
     }
 
-    /// Copies out every series with traffic in `window`. See [`Self::part`] for doing so in small pieces.
+    /// Copies out the series at these places that have traffic in `window`; places beyond [`Self::places`] are ignored. A reader
+    /// that takes a few places at a time and releases the lock between them delays the aggregator by microseconds only. A series
+    /// is always copied whole.
     #[must_use]
-    pub fn snapshot(&self, window: Window) -> Snapshot {
-        let mut series = self.part(window, 0..self.places());
-        series.sort_by(|a, b| (&a.route, &a.model, &a.upstream).cmp(&(&b.route, &b.model, &b.upstream)));
-        Snapshot { window, covered_ns: self.covered_ns(window), series }
-    }
-
-    /// Copies out the series at these places that have traffic in `window`. A reader that takes a few places at a time and
-    /// lets go of the lock between them keeps the aggregator waiting for microseconds only; a series is never torn.
-    #[must_use]
-    pub fn part(&self, window: Window, places: Range<usize>) -> Vec<SeriesSnapshot> {
+    pub fn series(&self, window: Window, places: Range<usize>) -> Vec<SeriesSnapshot> {
         let selection = self.calendar.select(window);
         let places = places.start.min(self.series.len())..places.end.min(self.series.len());
         self.series[places].iter().filter_map(|series| self.copy(series, window, &selection)).collect()
@@ -176,25 +189,25 @@ impl Registry {
         (figures.count() > 0).then_some(SeriesSnapshot { key, route, model, upstream, facts, figures, counts })
     }
 
-    /// How many places [`Self::part`] has: the series in use and `other`.
+    /// The number of places: the series in use and `other`.
     #[must_use]
     pub fn places(&self) -> usize {
         self.series.len()
     }
 
-    /// From the begin of the window's first slot until now.
+    /// The time from the start of the window's first slot until now, in nanoseconds.
     #[must_use]
     pub fn covered_ns(&self, window: Window) -> u64 {
         self.calendar.select(window).start.elapsed()
     }
 
-    /// How many series are in use besides `other`, and how many exchanges went to `other` for want of room.
+    /// The number of series in use besides `other`, and the number of exchanges counted under `other` because there was no room.
     #[must_use]
     pub fn fill(&self) -> (usize, u64) {
         (self.series.len() - 1, self.overflowed)
     }
 
-    /// The tables in which the keys were interned.
+    /// The tables that the keys were interned in.
     #[must_use]
     pub const fn labels(&self) -> &Arc<Labels> {
         &self.labels

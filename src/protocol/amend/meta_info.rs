@@ -1,4 +1,4 @@
-//! A completion that was not streamed: what of it is there only because `return_meta_info` was asked for.
+//! Removes from a completion that was not streamed what only the added `return_meta_info` caused.
 
 use std::ops::Range;
 
@@ -6,12 +6,11 @@ use serde_json::value::RawValue;
 
 use super::object::{MemberLookup, Object, within};
 
-/// The body without the `meta_info` of its choices. `Ok(None)`: there is none. What cannot be read is an error, and
-/// what a response names twice, too.
+/// The body without the `meta_info` of its choices; `Ok(None)` if there is none.
 ///
 /// # Errors
 ///
-/// Why the body cannot be changed.
+/// Why the body cannot be changed: it cannot be read, or it names a member twice.
 pub fn without_meta_info(body: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
     let text = std::str::from_utf8(body).map_err(|_| "is not UTF-8")?;
     let response = Object::read(text).ok_or("is no JSON object")?;

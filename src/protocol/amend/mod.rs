@@ -1,5 +1,6 @@
-//! Requests changed so that the server tells more, and the change undone in what the client sees. Pure functions on
-//! bytes: what to insert, what to cut. Nothing is serialised anew; what is unusual is left alone.
+//! Changes requests so that the server reports more, and removes the effect from the response that the client sees. These are
+//! pure functions on bytes, which say what to insert and what to cut. Nothing is serialised again, and unusual bodies are left
+//! unchanged.
 
 mod events;
 mod meta_info;
@@ -16,7 +17,7 @@ pub use meta_info::without_meta_info;
 pub use request::{AddedOption, RequestEdit, amend_request};
 pub use usage::UsageStyle;
 
-/// The section `proxy.amend`: what may be asked for in the client's name.
+/// The section `proxy.amend`: the options that Lapwing may add to a client's request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, expecting = "a section of keys")]
 pub struct AmendOptions {
@@ -27,7 +28,7 @@ pub struct AmendOptions {
 }
 
 impl AmendOptions {
-    /// Whether anything may be asked for.
+    /// Whether any option may be added.
     #[must_use]
     pub const fn is_any(self) -> bool {
         self.include_usage || self.return_meta_info
@@ -44,10 +45,10 @@ pub enum CompletionsRoute {
 }
 
 impl CompletionsRoute {
-    /// Every route.
+    /// How many routes there are.
     pub const COUNT: usize = 2;
 
-    /// The route of `path` (no query), which may stand behind any prefix; `None` for all others.
+    /// The route of `path` (without query), below any prefix; `None` for all other paths.
     #[must_use]
     pub fn of(path: &str) -> Option<Self> {
         if path.ends_with("/v1/chat/completions") {
@@ -57,7 +58,7 @@ impl CompletionsRoute {
         }
     }
 
-    /// The place in an array of routes, `0..CompletionsRoute::COUNT`.
+    /// The index in an array of routes, `0..CompletionsRoute::COUNT`.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize

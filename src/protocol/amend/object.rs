@@ -1,4 +1,4 @@
-//! A JSON object by where its members stand in its text. Positions are bytes from the start of that text.
+//! A JSON object with the positions of its members in its text. Positions are bytes from the start of that text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// An object with more members is nobody's request or response, and would only take memory.
+/// The most members an object may have. No known request or response has more, and they would only take memory.
 const MAX_MEMBERS: usize = 256;
 
 /// An object's text and its members, in order.
@@ -24,25 +24,25 @@ struct Member<'t> {
     value: &'t str,
 }
 
-/// How often an object has a member of some name.
+/// The result of looking for a member by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberLookup {
-    /// Not at all.
+    /// No such member.
     No,
-    /// Once: the member's place in the object.
+    /// One: its index in the object.
     At(usize),
-    /// Several times: readers do not agree which one counts.
+    /// Several: readers do not agree on which one counts.
     Often,
 }
 
 impl<'t> Object<'t> {
-    /// Reads `text`; `None` if it is no object, or has too many members.
+    /// Reads `text`; `None` if it is not an object or has too many members.
     pub(super) fn read(text: &'t str) -> Option<Self> {
         let Members(members) = serde_json::from_str(text).ok()?;
         Some(Self { text, members })
     }
 
-    /// Looks for a member of that name.
+    /// Looks for the member of that name.
     pub(super) fn find(&self, name: &str) -> MemberLookup {
         let mut found = self.members.iter().enumerate().filter(|(_, member)| member.name == name);
         match (found.next(), found.next()) {
@@ -65,21 +65,21 @@ impl<'t> Object<'t> {
         self.members.is_empty()
     }
 
-    /// Where the value of the member at `at` stands.
+    /// The position of the value of the member at `at`.
     pub(super) fn span(&self, at: usize) -> Option<Range<usize>> {
         Some(within(self.text, self.members.get(at)?.value))
     }
 
-    /// Just behind the opening brace.
+    /// The position after the opening brace.
     pub(super) fn inside(&self) -> usize {
         self.text.find('{').map_or(0, |at| at + 1)
     }
 
-    /// What to cut so that the member at `at` is gone, and the rest stands as if it had never been there.
+    /// The range to cut to remove the member at `at`, so that the rest reads as if it had never been there.
     pub(super) fn cut(&self, at: usize) -> Option<Range<usize>> {
         let own = self.span(at)?;
         if let Some(before) = at.checked_sub(1) {
-            return Some(self.span(before)?.end..own.end); // the comma goes with what is behind it
+            return Some(self.span(before)?.end..own.end); // the comma is cut with the member after it
         }
         let start = self.skip_space(self.inside());
         if self.members.len() == 1 {
@@ -95,7 +95,7 @@ impl<'t> Object<'t> {
     }
 }
 
-/// Where `part` stands in `whole`, a slice of which it is.
+/// The position of `part` in `whole`, of which it is a slice.
 pub(super) fn within(whole: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());
     start..start + part.len()

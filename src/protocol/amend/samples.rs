@@ -22,7 +22,7 @@ pub(super) fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// 0: compact; 1: with a space behind colons and commas, as Python writes; 2: one member a line.
+/// 0: compact; 1: with a space after colons and commas, as Python writes; 2: one member per line.
 pub(super) fn any_spacing() -> impl Strategy<Value = u8> {
     0..3_u8
 }

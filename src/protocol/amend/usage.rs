@@ -1,40 +1,40 @@
-//! One chunk of a streamed completion: what of it is there only because usage was asked for.
+//! One chunk of a streamed completion: which part of it exists only because the amended request asked for usage.
 
 use std::ops::Range;
 
 use super::object::{MemberLookup, Object};
 
-/// What a server does in streams for which nobody asked for usage, as one such stream shows it.
+/// How a server treats usage in streams whose request did not ask for it, as one such stream shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageStyle {
-    /// Its chunks have no `usage`: where they have one, the option caused it.
+    /// Its chunks have no `usage`; if one has it, the added option caused it.
     Plain,
-    /// Its chunks have a `usage` all the same, null or not: it stays.
+    /// Its chunks have a `usage` anyway, null or not, which stays.
     Marked,
-    /// It sends the chunk with the usage unasked: there is no need to amend_request.
+    /// It sends the chunk with the usage unasked, so the option need not be added.
     Unasked,
 }
 
 /// What to do with a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ChunkAction<'t> {
-    /// It passes.
+    /// Pass it unchanged.
     Keep,
-    /// It passes without these bytes.
+    /// Pass it without these bytes.
     Cut(Range<usize>),
-    /// It does not pass. What it carries besides would stand in the chunk before it: a member's name and value.
+    /// Drop it. The member that it carries besides, as name and value, belongs into the chunk before it.
     Drop(Option<(&'static str, &'t str)>),
 }
 
-/// What llama.cpp puts into the last chunk, whichever that is.
+/// The member that llama.cpp puts into the last chunk.
 const LAST: &str = "timings";
 
-/// The parts of a chunk that matter here.
+/// The relevant parts of a chunk.
 struct Chunk<'t> {
     object: Object<'t>,
-    /// It is there for its usage only.
+    /// Whether it exists only for its usage.
     is_usage: bool,
-    /// Where a `usage` stands among its members.
+    /// The index of `usage` among its members.
     usage: Option<usize>,
     has_choices: bool,
 }
@@ -51,10 +51,10 @@ fn read(json: &str) -> Option<Chunk<'_>> {
     Some(Chunk { is_usage, usage, has_choices: choices.is_some() && !is_empty, object })
 }
 
-/// Judges a chunk of a stream for which usage was asked for. `None`: it is no JSON object.
-pub(super) fn judge(json: &str, habit: UsageStyle) -> Option<ChunkAction<'_>> {
+/// Decides about a chunk of a stream whose request was amended to ask for usage. `None` if it is not a JSON object.
+pub(super) fn action_for(json: &str, style: UsageStyle) -> Option<ChunkAction<'_>> {
     let chunk = read(json)?;
-    Some(match (chunk.usage, habit) {
+    Some(match (chunk.usage, style) {
         (Some(_), UsageStyle::Plain | UsageStyle::Marked) if chunk.is_usage => {
             ChunkAction::Drop(chunk.object.value(LAST).map(|value| (LAST, value)))
         }
@@ -63,8 +63,8 @@ pub(super) fn judge(json: &str, habit: UsageStyle) -> Option<ChunkAction<'_>> {
     })
 }
 
-/// What a chunk shows of the habits of a server that was not asked for usage. `None`: nothing.
-pub(super) fn shows(json: &str) -> Option<UsageStyle> {
+/// What a chunk shows about the style of a server that was not asked for usage; `None` if nothing.
+pub(super) fn style_of(json: &str) -> Option<UsageStyle> {
     let chunk = read(json)?;
     match (chunk.is_usage, chunk.usage, chunk.has_choices) {
         (true, ..) => Some(UsageStyle::Unasked),
@@ -81,24 +81,24 @@ mod tests {
     #[test]
     fn the_chunk_with_the_usage_alone_goes() {
         let usage = r#"{"id":"a","choices":[],"usage":{"prompt_tokens":3},"timings":{"prompt_ms":1.5}}"#;
-        assert_eq!(judge(usage, UsageStyle::Plain), Some(ChunkAction::Drop(Some(("timings", r#"{"prompt_ms":1.5}"#)))));
+        assert_eq!(action_for(usage, UsageStyle::Plain), Some(ChunkAction::Drop(Some(("timings", r#"{"prompt_ms":1.5}"#)))));
         let usage = r#"{"choices": [ ], "usage": {"prompt_tokens":3}}"#;
-        assert_eq!(judge(usage, UsageStyle::Marked), Some(ChunkAction::Drop(None)));
+        assert_eq!(action_for(usage, UsageStyle::Marked), Some(ChunkAction::Drop(None)));
         // Azure's first chunk
         let filters = r#"{"choices":[],"prompt_filter_results":[]}"#;
-        assert_eq!(judge(filters, UsageStyle::Plain), Some(ChunkAction::Keep));
-        assert_eq!((shows(usage), shows(filters)), (Some(UsageStyle::Unasked), None));
+        assert_eq!(action_for(filters, UsageStyle::Plain), Some(ChunkAction::Keep));
+        assert_eq!((style_of(usage), style_of(filters)), (Some(UsageStyle::Unasked), None));
     }
 
     #[test]
     fn usage_beside_choices_goes_only_where_the_option_caused_it() {
         let chunk = r#"{"choices":[{"index":0}],"usage":null}"#;
-        assert_eq!(judge(chunk, UsageStyle::Plain), Some(ChunkAction::Cut(24..37)));
+        assert_eq!(action_for(chunk, UsageStyle::Plain), Some(ChunkAction::Cut(24..37)));
         assert_eq!(&chunk[24..37], r#","usage":null"#);
-        assert_eq!(judge(chunk, UsageStyle::Marked), Some(ChunkAction::Keep));
-        assert_eq!(shows(chunk), Some(UsageStyle::Marked));
-        assert_eq!(shows(r#"{"choices":[{"index":0}]}"#), Some(UsageStyle::Plain));
-        assert_eq!(judge(r#"{"error":{"message":"usage"}}"#, UsageStyle::Plain), Some(ChunkAction::Keep));
-        assert_eq!((judge("[]", UsageStyle::Plain), judge("{", UsageStyle::Plain), shows("{")), (None, None, None));
+        assert_eq!(action_for(chunk, UsageStyle::Marked), Some(ChunkAction::Keep));
+        assert_eq!(style_of(chunk), Some(UsageStyle::Marked));
+        assert_eq!(style_of(r#"{"choices":[{"index":0}]}"#), Some(UsageStyle::Plain));
+        assert_eq!(action_for(r#"{"error":{"message":"usage"}}"#, UsageStyle::Plain), Some(ChunkAction::Keep));
+        assert_eq!((action_for("[]", UsageStyle::Plain), action_for("{", UsageStyle::Plain), style_of("{")), (None, None, None));
     }
 }

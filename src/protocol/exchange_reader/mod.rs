@@ -1,6 +1,6 @@
-//! Reads one exchange as its bytes pass, piece by piece, in constant memory: model, work, pace, and what the server
-//! reports in the body. It never holds bytes back, keeps none but short names (and a prompt, where a tokenizer is to count it),
-//! and never fails: what cannot be read is not known.
+//! Reads one exchange as its bytes pass, piece by piece, in constant memory: the model, the work, token timing, and what the
+//! server reports in the body. It never delays bytes, keeps nothing but short names (and a prompt, if a tokenizer is to count
+//! it), and never fails: what cannot be read stays unknown.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::plan::{ReadPlan, WatchedFields};
 use super::tokens::Keep;
 use crate::ledger::{Basis, Ledger, PromptBody, Unit};
 
-/// How traffic is read: built once from the configuration, shared by all requests.
+/// The compiled protocols and rules: built once from the configuration, shared by all requests.
 #[derive(Clone, Debug)]
 pub struct Protocols(Arc<Tables>);
 
@@ -39,7 +39,7 @@ impl Default for Protocols {
 }
 
 impl Protocols {
-    /// Compiles what is watched. The configuration was checked.
+    /// Compiles the fields to watch. The configuration must have been checked.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Self(Arc::new(Tables {
@@ -51,7 +51,7 @@ impl Protocols {
         }))
     }
 
-    /// What requests to this path speak. `path` has no query.
+    /// Returns the protocol used on this path, which has no query.
     #[must_use]
     pub fn detect(&self, method: &Method, path: &str) -> DetectedProtocol {
         let nothing = DetectedProtocol { plain: None, grpc: None, model: None };
@@ -70,7 +70,7 @@ impl Protocols {
         DetectedProtocol { plain: plain.map(Protocol::Known), grpc, model: model.flatten().map(Into::into) }
     }
 
-    /// A reader for a request to such a path, with this head; `None` where there is nothing to read in its bodies.
+    /// Creates a reader for a request with this head; `None` if there is nothing to read in its bodies.
     #[must_use]
     pub fn open(&self, spoken: &DetectedProtocol, headers: &HeaderMap) -> Option<ExchangeReader> {
         if spoken.is_nothing() {
@@ -110,17 +110,17 @@ impl Tables {
     }
 }
 
-/// What is spoken.
+/// A protocol or a rule.
 #[derive(Clone, Copy, Debug)]
 enum Protocol {
-    /// One that is known here.
+    /// A known protocol.
     Known(Family),
-    /// The rule at this place in the configuration.
+    /// The rule at this index of the configuration.
     Custom(usize),
 }
 
 impl Protocol {
-    /// The place in lists of what is known and then of the rules.
+    /// The index in lists of known protocols followed by rules.
     const fn place(self) -> usize {
         match self {
             Self::Known(family) => family as usize,
@@ -129,11 +129,11 @@ impl Protocol {
     }
 }
 
-/// What a path speaks: the same for every request to it.
+/// The protocol used on a path: the same for every request to it.
 #[derive(Clone, Debug)]
 pub struct DetectedProtocol {
     plain: Option<Protocol>,
-    /// What it speaks where the body is one of gRPC.
+    /// The protocol if the body is gRPC.
     grpc: Option<Protocol>,
     /// The model that the path names.
     model: Option<Box<str>>,
@@ -145,7 +145,7 @@ impl DetectedProtocol {
     }
 }
 
-/// One exchange that is being read.
+/// Reads one exchange.
 #[derive(Debug)]
 pub struct ExchangeReader(Box<Inner>);
 
@@ -158,12 +158,12 @@ struct Inner {
     facts: ExchangeFacts,
     /// The request's body, as long as its tokens may have to be counted.
     kept: Option<PromptBody>,
-    /// When the last piece of the response was read.
+    /// When the last piece of the response arrived.
     at_ns: u64,
 }
 
 impl ExchangeReader {
-    /// The next piece of the request's body.
+    /// Reads the next piece of the request's body.
     pub fn request(&mut self, bytes: &[u8]) {
         let this = &mut *self.0;
         if this.kept.as_mut().is_some_and(|kept| !kept.push(bytes)) {
@@ -173,12 +173,12 @@ impl ExchangeReader {
         this.request.feed(bytes, 0, &mut this.facts);
     }
 
-    /// The response's head. An error's body is not read.
+    /// Reads the response's head. The body of an error is not read.
     pub fn response_head(&mut self, status: u16, headers: &HeaderMap) {
         let this = &mut *self.0;
         this.response = BodyReader::Off;
         if !(200..300).contains(&status) {
-            this.kept = None; // what was refused was not read by the model
+            this.kept = None; // the model did not read a refused request
             return;
         }
         if let Some(rule) = this.tables.rule(this.protocol) {
@@ -193,7 +193,7 @@ impl ExchangeReader {
         }
     }
 
-    /// The next piece of the response's body, read `at_ns` after the request's start.
+    /// Reads the next piece of the response's body, which arrived `at_ns` after the request's start.
     pub fn response(&mut self, bytes: &[u8], at_ns: u64) {
         let this = &mut *self.0;
         this.at_ns = at_ns;
@@ -201,26 +201,26 @@ impl ExchangeReader {
         this.response.feed(bytes, at_ns, &mut this.facts);
     }
 
-    /// Whether the request's body is wanted, from here on.
+    /// Whether further pieces of the request's body are needed.
     #[must_use]
     pub fn wants_request(&self) -> bool {
         self.0.request.is_on() || self.0.kept.is_some()
     }
 
-    /// Whether the response's body is wanted, from here on: not before its head came.
+    /// Whether further pieces of the response's body are needed; false before its head arrived.
     #[must_use]
     pub fn wants_response(&self) -> bool {
         self.0.response.is_on()
     }
 
-    /// Whether the answer said that it is whole: nothing that a client waits for comes any more.
+    /// Whether the answer declared itself complete, so that nothing follows that a client waits for.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.0.facts.is_complete()
     }
 
-    /// Writes what was read into the ledger, which knows the bodies' lengths: work, generation, server, and reports of the
-    /// body. Gives the model's name, where head or bodies name one.
+    /// Writes the results into the ledger, which already knows the bodies' lengths: work, token timing, server, and reports in
+    /// the body. Returns the model's name, if the path, the head or a body names one.
     pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {
         let this = &mut *self.0;
         this.facts.read(Side::Request);

@@ -256,7 +256,7 @@ fn rules_that_say_nothing_or_contradict_themselves_are_faults() {
     let faults = |config: Value| {
         let config: Config = serde_json::from_value(config).unwrap();
         let mut checks = crate::settings::Checks::default();
-        config.check(&mut checks);
+        crate::settings::Section::check(&config, &mut checks);
         checks.into_faults().into_iter().map(|fault| format!("{} {}", fault.path, fault.reason)).collect::<Vec<_>>()
     };
     let rule = |rule: Value| faults(json!({"custom": [rule]}));

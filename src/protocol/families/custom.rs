@@ -1,4 +1,4 @@
-//! Protocols by configuration: where a rule says model and work stand, compiled to the places that readers watch.
+//! Protocols by configuration: a rule's locations of the model and the work, compiled to watched fields.
 
 use http::{HeaderMap, HeaderName, Method};
 
@@ -9,7 +9,7 @@ use super::super::tag::{Tag, TagValue};
 use super::super::wire::{JsonPaths, PathStep};
 use crate::ledger::{Basis, Unit};
 
-/// A rule, compiled.
+/// A compiled rule.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Rule {
     method: Option<Method>,
@@ -22,7 +22,7 @@ pub(in super::super) struct Rule {
 }
 
 impl Rule {
-    /// Compiles a rule of the configuration, which was checked.
+    /// Compiles a rule of the configuration, which must have been checked.
     pub(in super::super) fn new(custom: &Custom) -> Self {
         let (method, path) = custom.route();
         let (mut request, mut response) = (Vec::new(), Vec::new());
@@ -67,12 +67,12 @@ impl Rule {
         rule
     }
 
-    /// Whether the rule is for this request.
+    /// Whether the rule applies to this request.
     pub(in super::super) fn fits(&self, method: &Method, path: &str) -> bool {
         self.method.as_ref().is_none_or(|own| own == method) && fits(self.path.as_bytes(), path.as_bytes())
     }
 
-    /// What a head says, and, of the request's, what the rule itself says.
+    /// Records what a head contains and, for the request's, what the rule itself fixes.
     pub(in super::super) fn head(&self, side: Side, headers: &HeaderMap, facts: &mut ExchangeFacts) {
         if side == Side::Request {
             for (unit, fixed) in &self.fixed {
@@ -93,7 +93,7 @@ impl Rule {
         }
     }
 
-    /// What the bodies' lengths say.
+    /// Records the amounts that are the bodies' lengths.
     pub(in super::super) fn lengths(&self, request_bytes: u64, response_bytes: u64, facts: &mut ExchangeFacts) {
         for (side, unit) in &self.lengths {
             let bytes = if *side == Side::Request { request_bytes } else { response_bytes };
@@ -102,13 +102,13 @@ impl Rule {
     }
 }
 
-/// The JSON pointer to what the rule takes for tokens that the model reads, where the request holds it.
+/// The JSON pointer to the text of the rule's input tokens, if it is in the request.
 pub(in super::super) fn text_of(custom: &Custom) -> Option<&str> {
     custom.input_tokens.as_ref().filter(|amount| amount.from == Side::Request)?.json.as_deref()
 }
 
 const fn tag(unit: Unit, amount: &Amount) -> Tag {
-    // what an answer says of itself is the server's word
+    // what an answer states about itself counts as reported by the server
     let basis = if matches!(amount.from, Side::Response) { Basis::Reported } else { Basis::Counted };
     match unit {
         Unit::InputToken | Unit::OutputToken => Tag::Tokens(unit, basis),
@@ -116,11 +116,11 @@ const fn tag(unit: Unit, amount: &Amount) -> Tag {
     }
 }
 
-/// How many numbers a pointer may have: each may be an index or a key, so that the ways double with each.
+/// The most numbers that a pointer may have. Each may be an index or a key, so each doubles the number of paths.
 const NUMBERS: usize = 6;
 
-/// The ways that a JSON pointer (RFC 6901) goes, in which `*` is any element: a number is an index in an array and a key in an
-/// object. `None` where it does not begin with `/`, or has more than six numbers; the empty pointer is the document.
+/// The paths that a JSON pointer (RFC 6901) may mean, in which `*` is any element: a number is an index in an array and a key in
+/// an object. `None` if it does not begin with `/` or has more than six numbers; the empty pointer is the document.
 pub(in super::super) fn ways(pointer: &str) -> Option<Vec<Vec<PathStep>>> {
     let mut ways = vec![Vec::new()];
     if pointer.is_empty() {
@@ -146,17 +146,17 @@ pub(in super::super) fn ways(pointer: &str) -> Option<Vec<Vec<PathStep>>> {
     Some(ways)
 }
 
-/// Digits without a zero before them.
+/// Digits without a leading zero.
 fn index(part: &str) -> Option<u64> {
     let is_canonical = part == "0" || part.starts_with(|c: char| matches!(c, '1'..='9'));
     part.parse().ok().filter(|_| is_canonical)
 }
 
-/// Whether `path` is what `glob` says, in which `*` stands for any text. Linear but for the last `*`, and that is bounded by
-/// the rule's length.
+/// Whether `path` matches `glob`, in which `*` stands for any text. Linear except for the last `*`, which is bounded by the
+/// rule's length.
 pub(in super::super) fn fits(glob: &[u8], path: &[u8]) -> bool {
     let (mut at_glob, mut at_path) = (0, 0);
-    // where to go on if what follows the last star does not fit
+    // where to continue if the text after the last star does not match
     let mut again: Option<(usize, usize)> = None;
     while at_path < path.len() {
         match (glob.get(at_glob), again) {

@@ -1,5 +1,5 @@
-//! The native `generate` routes of Text Generation Inference (`/`, `/generate`, `/generate_stream`) and of SGLang
-//! (`/generate`), which share a path and are told apart by their fields. A prompt is a row.
+//! The native `generate` routes of Text Generation Inference (`/`, `/generate`, `/generate_stream`) and of SGLang (`/generate`).
+//! They share a path and are distinguished by their fields. A prompt is a row.
 
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
@@ -27,14 +27,14 @@ pub(super) const GENERATE: ProtocolSpec = ProtocolSpec {
         ("prompt[]", Tag::Input),
     ]),
     response: WatchSpec::Json(&[
-        // TGI: a token each in a stream, else the whole text; an object, or by `/` a list of one
+        // TGI: one token per event in a stream, else the whole text; an object, or on `/` a list of one
         ("token.text", Tag::Content),
         ("generated_text", Tag::Done),
         ("details.generated_tokens", OUTPUT_TOKENS),
         ("details.input_length", INPUT_TOKENS),
         ("[].details.generated_tokens", OUTPUT_TOKENS),
         ("[].generated_text", Tag::Content),
-        // SGLang: in a stream the text so far, in every event. Of several prompts a list, whose counts add up
+        // SGLang: in a stream every event has the text so far. For several prompts a list, whose counts are added
         ("text", Tag::Content),
         ("[].text", Tag::Content),
         ("[].meta_info.prompt_tokens", INPUT_TOKENS),

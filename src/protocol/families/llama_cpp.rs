@@ -1,5 +1,5 @@
-//! llama.cpp's server where it speaks a language of its own: `/infill`, `/embedding`. Its `/completion` is read with the
-//! OpenAI API's completions, whose fields it shares.
+//! llama.cpp's own routes: `/infill` and `/embedding`. Its `/completion` shares its fields with the OpenAI API's completions and
+//! is read like them.
 
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
@@ -19,7 +19,7 @@ pub(super) const INFILL: ProtocolSpec = ProtocolSpec {
     ..openai::COMPLETIONS
 };
 
-/// `POST /embedding`: answers a list
+/// `POST /embedding`: the answer is a list
 pub(super) const EMBEDDING: ProtocolSpec = ProtocolSpec {
     response: WatchSpec::Json(&[("[].tokens_evaluated", Tag::Amount(Unit::InputToken, Basis::Reported))]),
     servers: &[Server::LlamaCpp],

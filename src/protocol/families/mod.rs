@@ -1,4 +1,4 @@
-//! What is watched in each protocol: tables of places and what they mean, one file for each family of servers.
+//! The fields watched in each protocol: tables of locations and their meaning, one file for each family of servers.
 
 pub(super) mod custom;
 mod generate;
@@ -54,7 +54,7 @@ mod tests {
     fn every_table_compiles_and_has_its_place() {
         for (at, family) in Family::ALL.iter().enumerate() {
             assert_eq!(*family as usize, at);
-            // places named twice fail in here
+            // a location that is named twice fails here
             let _ = ReadPlan::new(spec(*family));
         }
     }

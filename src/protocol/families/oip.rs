@@ -1,6 +1,6 @@
 //! The Open Inference Protocol (Triton, MLServer, KServe, TorchServe): REST with its binary tensors, gRPC, and Triton's
-//! `generate`. Rows are the first dimension of the inputs, elements the product of all. Responses of `infer` are not read:
-//! they say nothing that the request did not.
+//! `generate`. Rows are the first dimension of the inputs, elements the product of all dimensions. Responses of `infer` are not
+//! read, because they contain nothing that the request did not.
 
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
@@ -29,7 +29,7 @@ pub(super) const GRPC: ProtocolSpec = ProtocolSpec {
     servers: &[],
 };
 
-/// `ModelStreamInfer`: a stream of requests; `ModelStreamInferResponse.infer_response.outputs[].name` tells generated text.
+/// `ModelStreamInfer`: a stream of requests; `ModelStreamInferResponse.infer_response.outputs[].name` marks generated text.
 pub(super) const GRPC_STREAM: ProtocolSpec =
     ProtocolSpec { response: WatchSpec::Proto(&[(&[2, 5, 1], Tag::Output, ProtoShape::Text)]), ..GRPC };
 

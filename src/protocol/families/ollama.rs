@@ -1,5 +1,5 @@
-//! Ollama's own routes, which stream JSON lines: `/api/generate`, `/api/chat`, `/api/embed`. Counts and durations stand in
-//! the last line, as the table of servers has them. What lies under `/v1` is read as the OpenAI API.
+//! Ollama's own routes, which stream JSON lines: `/api/generate`, `/api/chat`, `/api/embed`. Counts and durations are in the last
+//! line and listed in the table of servers. Routes below `/v1` are read as the OpenAI API.
 
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;

@@ -1,6 +1,6 @@
 //! The OpenAI API (vLLM, SGLang, llama.cpp, TGI, TEI, Ollama, TensorRT-LLM and many more): chat, completions, embeddings,
-//! responses. A prompt is a row. Tokens are those of `usage`; first content is text, reasoning or a tool's arguments, not the
-//! chunk that names the role.
+//! responses. A prompt is a row. Token counts are those of `usage`; the first content is text, reasoning or a tool's arguments,
+//! not the chunk that names the role.
 
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
@@ -101,7 +101,7 @@ pub(super) const RESPONSES: ProtocolSpec = ProtocolSpec {
         ("usage.output_tokens", OUTPUT_TOKENS),
         ("output[].content[].text", Tag::Content),
         ("output[].arguments", Tag::Content),
-        // of streams: text, reasoning and arguments come as `delta`, the account at the end as `response`
+        // streams: text, reasoning and arguments are in `delta`, the totals at the end in `response`
         ("type", Tag::Event),
         ("delta", Tag::Content),
         ("response.model", Tag::Model),

@@ -1,5 +1,5 @@
-//! Text Embeddings Inference: its own routes and its gRPC services. A text is a row, a pair to classify too. Tokens and
-//! stages come in headers over HTTP, and in `metadata` over gRPC.
+//! Text Embeddings Inference: its own routes and its gRPC services. A text is a row, and so is a pair to classify. Tokens and
+//! stages are in headers over HTTP, and in `metadata` over gRPC.
 
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
@@ -21,7 +21,7 @@ pub(super) const PREDICT: ProtocolSpec = ProtocolSpec {
     ..EMBED
 };
 
-/// `POST /rerank`; of other servers `/v1/rerank` with `documents`
+/// `POST /rerank`; on other servers `/v1/rerank` with `documents`
 pub(super) const RERANK: ProtocolSpec = ProtocolSpec {
     request: WatchSpec::Json(&[
         ("model", Tag::Model),

@@ -1,6 +1,6 @@
 //! TensorFlow Serving: REST (`:predict` with `instances` by row or `inputs` by column, `:classify` and `:regress` with
-//! `examples`) and gRPC `Predict`; KServe's first protocol too, which is the same. Responses are not read: they say nothing
-//! of stages or work that the request did not.
+//! `examples`) and gRPC `Predict`; also KServe's first protocol, which is the same. Responses are not read, because they contain
+//! nothing about stages or work that the request did not.
 
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;

@@ -1,5 +1,5 @@
-//! TorchServe: `/predictions/M` takes whatever the handler takes. A request is a row, unless it is JSON in KServe's envelope,
-//! where `instances` has the rows. It reports nothing in bodies.
+//! TorchServe: `/predictions/M` takes whatever the handler takes. A request is one row, unless it is JSON in KServe's envelope,
+//! where `instances` has the rows. Bodies contain no reports.
 
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;

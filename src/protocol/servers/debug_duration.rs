@@ -1,6 +1,6 @@
-//! A duration as Rust's `Debug` writes it (`1.2s`, `11.23ms`, `686.2µs`, `5ns`), in nanoseconds.
+//! Parses a duration as Rust's `Debug` writes it (`1.2s`, `11.23ms`, `686.2µs`, `5ns`), into nanoseconds.
 
-/// The duration, to the nanosecond; `None` for what is not one, or does not fit.
+/// The duration in nanoseconds; `None` if the text is not a duration or is too long.
 pub(super) fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
@@ -8,7 +8,7 @@ pub(super) fn parse(text: &str) -> Option<u64> {
     let digits: usize = match unit {
         "s" => 9,
         "ms" => 6,
-        // the micro sign, the Greek letter that some make of it, and plain ASCII
+        // the micro sign, the Greek letter that some software turns it into, and plain ASCII
         "\u{b5}s" | "\u{3bc}s" | "us" => 3,
         "ns" => 0,
         _ => return None,

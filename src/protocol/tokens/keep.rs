@@ -1,4 +1,4 @@
-//! What the request path knows of tokenizers: for which requests to keep the body, and the numbers to keep with it.
+//! Decides on the request path which bodies to keep for a tokenizer, and which table entries to keep with them.
 
 use super::super::config::Config;
 use super::super::detect::Family;
@@ -6,7 +6,7 @@ use super::super::families::spec;
 use super::texts::Texts;
 use crate::ledger::{Prompt, PromptBody, PromptBudget};
 
-/// Bytes of bodies that are kept at once, in all.
+/// The memory budget of all kept bodies, in bytes.
 const ROOM: usize = 64 * 1024 * 1024;
 
 /// Which bodies are kept.
@@ -17,12 +17,12 @@ pub(in super::super) struct Keep {
     tokenizers: Vec<String>,
     /// Models whose cost is known, in the order of the configuration.
     costs: Vec<String>,
-    /// Whether requests hold texts: by [`Family`], then by rule.
+    /// Whether requests contain texts: by [`Family`], then by rule.
     has_texts: Vec<bool>,
 }
 
 impl Keep {
-    /// `None` where no tokenizer is configured: then nothing is kept.
+    /// `None` if no tokenizer is configured; then nothing is kept.
     pub(in super::super) fn new(config: &Config) -> Option<Self> {
         if config.tokenizers.is_empty() {
             return None;
@@ -35,12 +35,12 @@ impl Keep {
         })
     }
 
-    /// Where to keep a request of the protocol at `at`: by [`Family`], then by rule.
+    /// An empty body for a request of the protocol at `at`, if it is to be kept: by [`Family`], then by rule.
     pub(in super::super) fn body(&self, at: usize) -> Option<PromptBody> {
         self.has_texts.get(at).is_some_and(|has| *has).then(|| PromptBody::new(&self.room))
     }
 
-    /// The body with what is needed to count its tokens; `None` where the model has no tokenizer.
+    /// The body with what is needed to count its tokens; `None` if the model has no tokenizer.
     pub(in super::super) fn prompt(&self, body: PromptBody, at: usize, model: Option<&str>) -> Option<Prompt> {
         let tokenizer = find(&self.tokenizers, model)?;
         let texts = u16::try_from(at).ok()?;
@@ -48,13 +48,13 @@ impl Keep {
     }
 }
 
-/// The place of the model's own entry, or of `*`.
+/// The index of the model's own entry, or of `*`.
 fn find(names: &[String], model: Option<&str>) -> Option<u16> {
     let find = |name: &str| names.iter().position(|own| own == name);
     u16::try_from(model.and_then(find).or_else(|| find("*"))?).ok()
 }
 
-/// Where texts stand: by [`Family`], then by rule.
+/// Where texts are: by [`Family`], then by rule.
 pub(super) fn texts(config: &Config) -> impl Iterator<Item = Option<Texts>> {
     Family::ALL.iter().map(|family| Texts::of(spec(*family))).chain(config.custom.iter().map(Texts::of_rule))
 }

@@ -1,5 +1,6 @@
-//! Input tokens by a model's own `tokenizer.json`, where no server tells them. Runs behind the request path, on bodies that
-//! were kept for it; slow by nature (some megabytes a second), so its caller decides when there is time for it.
+//! Counts input tokens with a model's own `tokenizer.json` if the server does not report them. Runs off the request path, on
+//! bodies that were kept for it. It is slow by nature (some megabytes per second), so the caller decides when there is time for
+//! it.
 
 mod keep;
 mod model;
@@ -16,7 +17,7 @@ use texts::Texts;
 use super::config::{Config, Flops};
 use crate::ledger::{Basis, Prompt, Unit, Work};
 
-/// A tokenizer of the configuration that cannot be used.
+/// A configured tokenizer that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("protocol.tokenizers.{model}: {file}: {cause}")]
 pub struct TokenizerError {
@@ -24,11 +25,11 @@ pub struct TokenizerError {
     pub model: String,
     /// The file.
     pub file: String,
-    /// What is wrong with it.
+    /// The cause.
     pub cause: ModelError,
 }
 
-/// Every tokenizer of the configuration.
+/// All configured tokenizers.
 pub struct Tokenizers {
     models: Vec<Model>,
     texts: Vec<Option<Texts>>,
@@ -47,7 +48,7 @@ impl Tokenizers {
     ///
     /// # Errors
     ///
-    /// The first file that cannot be read, or is no tokenizer.
+    /// For the first file that cannot be read or is not a tokenizer.
     pub fn load(config: &Config) -> Result<Self, TokenizerError> {
         let load = |(model, file): (&String, &std::path::PathBuf)| {
             Model::load(file).map_err(|cause| TokenizerError { model: model.clone(), file: file.display().to_string(), cause })
@@ -59,7 +60,7 @@ impl Tokenizers {
         })
     }
 
-    /// How many tokens the model reads; `None` where the body is no JSON, holds no texts, or cannot be tokenized.
+    /// The number of tokens that the model reads; `None` if the body is not JSON, contains no texts, or cannot be tokenized.
     #[must_use]
     pub fn count(&self, prompt: &Prompt) -> Option<u64> {
         let model = self.models.get(usize::from(prompt.tokenizer))?;
@@ -73,8 +74,8 @@ impl Tokenizers {
         found.inputs.into_iter().try_fold(found.ids, count)
     }
 
-    /// Counts the prompt's tokens into `work`, and FLOPs anew where they depend on them. False where they cannot be counted;
-    /// then nothing changes.
+    /// Sets the prompt's tokens in `work`, and the FLOPs again if they depend on them. Returns false and changes nothing if the
+    /// tokens cannot be counted.
     pub fn complete(&self, prompt: &Prompt, work: &mut Work) -> bool {
         let Some(tokens) = self.count(prompt) else { return false };
         work.set(Unit::InputToken, tokens, Basis::Counted);
@@ -86,7 +87,7 @@ impl Tokenizers {
     }
 }
 
-/// What is wrong with a tokenizer's file, if anything.
+/// The problem with a tokenizer's file, if there is one.
 pub(super) fn check(file: &std::path::Path) -> Option<ModelError> {
     Model::load(file).err()
 }

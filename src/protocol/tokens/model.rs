@@ -1,11 +1,11 @@
-//! One model's tokenizer, as its `tokenizer.json` has it; without the feature `tokenizers` there are none. What the library
-//! makes of strange files and texts, panics included, ends here.
+//! One model's tokenizer, read from its `tokenizer.json`; without the feature `tokenizers` there are none. Errors and panics of
+//! the library on unusual files and texts are handled here.
 
 use std::path::Path;
 
 use super::texts::Input;
 
-/// Why a tokenizer cannot be used. The words go on after the file's name.
+/// Why a tokenizer cannot be used. The message follows the file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// The file cannot be read.
@@ -28,7 +28,7 @@ pub(super) struct Model(Box<tokenizers::Tokenizer>);
 
 #[cfg(feature = "tokenizers")]
 impl Model {
-    /// Reads a file. Padding and truncation, which many files ask for, are not taken over: they say nothing of the text.
+    /// Reads a file. Padding and truncation, which many files ask for, are ignored, because they do not describe the text.
     pub(super) fn load(path: &Path) -> Result<Self, ModelError> {
         let bytes = std::fs::read(path).map_err(ModelError::Read)?;
         let parsed = unpanicked(|| tokenizers::Tokenizer::from_bytes(&bytes));
@@ -42,7 +42,7 @@ impl Model {
         Ok(Self(Box::new(tokenizer)))
     }
 
-    /// How many tokens an input has, with the special ones around it where `whole`; `None` where it cannot be told.
+    /// The number of tokens of an input, including the special ones around it if `whole`; `None` if it cannot be determined.
     pub(super) fn count(&self, input: Input<'_>, whole: bool) -> Option<u64> {
         let encoded = unpanicked(|| match input {
             Input::One(text) => self.0.encode_fast(text, whole),
@@ -52,19 +52,19 @@ impl Model {
     }
 }
 
-/// What `of` gives; `None` where it panics.
+/// The result of `of`; `None` if it panics.
 #[cfg(feature = "tokenizers")]
 fn unpanicked<T>(of: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(of)).ok()
 }
 
-/// A tokenizer, of which there can be none in this build.
+/// A tokenizer; this build cannot create one.
 #[cfg(not(feature = "tokenizers"))]
 pub(super) enum Model {}
 
 #[cfg(not(feature = "tokenizers"))]
 impl Model {
-    /// Always the error that says why.
+    /// Always returns the error that says why.
     pub(super) fn load(_: &Path) -> Result<Self, ModelError> {
         Err(ModelError::Absent)
     }

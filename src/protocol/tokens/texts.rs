@@ -1,5 +1,5 @@
-//! Where the texts of a request stand, and which of them are one input. The places are those that the protocol's table
-//! watches; here they are looked up in a whole document, off the request path.
+//! Where the texts of a request are, and which of them form one input. The locations are those of the protocol's table; here they
+//! are looked up in a whole document, off the request path.
 
 use serde_json::Value;
 
@@ -10,12 +10,12 @@ use super::super::tag::Tag;
 use super::super::wire::PathStep;
 use crate::ledger::Unit;
 
-/// What the tokenizer is given at once.
+/// One input for the tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input<'v> {
     /// A text.
     One(&'v str),
-    /// Two texts that the model reads together: a query and a document, a premise and a hypothesis.
+    /// Two texts that the model reads together, such as a query and a document, or a premise and a hypothesis.
     Pair(&'v str, &'v str),
 }
 
@@ -27,23 +27,23 @@ pub(super) struct Found<'v> {
     pub(super) ids: u64,
 }
 
-/// The places of a protocol.
+/// The locations of texts in a protocol.
 #[derive(Debug)]
 pub(super) struct Texts {
     places: Vec<(Vec<PathStep>, Tag)>,
-    /// Whether each text is an input of its own, which begins and ends with the tokenizer's special tokens; otherwise it is
-    /// a part of a chat, to which the server's template adds what it wants.
+    /// Whether each text is an input of its own, with the tokenizer's special tokens around it. Otherwise it is a part of a chat,
+    /// to which the server's template adds tokens.
     pub(super) whole: bool,
 }
 
 impl Texts {
-    /// Of a protocol; `None` where its requests hold no texts, or are not JSON.
+    /// The locations for a protocol; `None` if its requests contain no texts or are not JSON.
     pub(super) fn of(spec: &ProtocolSpec) -> Option<Self> {
         let WatchSpec::Json(places) = spec.request else { return None };
         Self::new(places.iter().map(|(path, tag)| (PathStep::parse(path), *tag)).collect(), spec.primary)
     }
 
-    /// Of a rule of the configuration.
+    /// The locations for a rule of the configuration.
     pub(super) fn of_rule(rule: &Custom) -> Option<Self> {
         let ways = custom::text_of(rule).and_then(custom::ways)?;
         Self::new(ways.into_iter().map(|steps| (steps, Tag::Text)).collect(), rule.primary())
@@ -51,7 +51,7 @@ impl Texts {
 
     fn new(mut places: Vec<(Vec<PathStep>, Tag)>, primary: Unit) -> Option<Self> {
         if places.iter().any(|(_, tag)| *tag == Tag::Pairs) {
-            places.retain(|(_, tag)| *tag == Tag::Pairs); // the others are what it is made of
+            places.retain(|(_, tag)| *tag == Tag::Pairs); // the others are parts of these
         }
         let reads = |tag: &Tag| matches!(tag, Tag::Inputs | Tag::Input | Tag::Pairs | Tag::Text);
         let has_texts = places.iter().any(|(_, tag)| reads(tag));
@@ -60,7 +60,7 @@ impl Texts {
         has_texts.then_some(Self { places, whole })
     }
 
-    /// The texts of a document.
+    /// Finds the texts of a document.
     pub(super) fn find<'v>(&self, document: &'v Value) -> Found<'v> {
         let (mut found, mut query) = (Found::default(), None);
         for (steps, tag) in &self.places {
@@ -85,7 +85,7 @@ impl Texts {
 }
 
 impl<'v> Found<'v> {
-    /// One input, a pair, or a list of these, as `/predict` takes them.
+    /// Reads one input, a pair, or a list of these, as `/predict` accepts them.
     fn pairs(&mut self, value: &'v Value) {
         if let Some(input) = one_or_pair(value) {
             self.inputs.push(input);
@@ -107,7 +107,7 @@ fn one_or_pair(value: &Value) -> Option<Input<'_>> {
     }
 }
 
-/// Hands over each value that stands where `steps` lead.
+/// Calls `found` with each value at `steps`.
 fn each<'v>(value: &'v Value, steps: &[PathStep], on: &mut impl FnMut(&'v Value)) {
     let Some((step, rest)) = steps.split_first() else { return on(value) };
     match (step, value) {

@@ -1,6 +1,7 @@
-//! Incremental readers of traffic: each is fed pieces of a message, cut anywhere, and hands over what is watched. They keep
-//! a fixed, small memory, allocate at construction only, run in time linear in the bytes, and never panic; what is broken
-//! goes quiet and says so. They know formats and nothing of servers: which places mean what is said by the protocols.
+//! Incremental readers of traffic formats. Each is fed pieces of a message, cut anywhere, and returns the watched values. A
+//! reader uses a fixed, small amount of memory, allocates at construction only, runs in time linear in the bytes, and never
+//! panics. On invalid input it stops returning values and reports that it did. Readers know formats, not servers: the protocols
+//! define which fields have a meaning.
 
 pub mod grpc;
 pub mod json;

@@ -1,5 +1,5 @@
-//! What must hold of every reader on any bytes, for the property tests and the fuzz targets alike: reading ends without a
-//! panic, and pieces give the same as the whole. Keeps what comes out, so it is for tests only.
+//! Properties of every reader on any bytes, shared by the property tests and the fuzz targets: reading ends without a panic, and
+//! pieces give the same result as the whole. They collect results, so they are for tests only.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use super::{
     ProtoValue, SsePiece, SseReader,
 };
 
-/// What one reader handed over, as text, and how it stood at the end.
+/// Everything that a reader returned, as text, and its state at the end.
 pub type Transcript = Vec<String>;
 
 /// Reads the pieces with a fresh reader.
 pub type ReadFn = fn(&mut dyn Iterator<Item = &[u8]>) -> Transcript;
 
-/// Whether reading `bytes` whole, byte by byte, and in pieces whose lengths the first byte chooses, is the same.
+/// Whether reading `bytes` whole, byte by byte, and in pieces of a length given by the first byte, gives the same result.
 #[must_use]
 pub fn same_in_pieces(bytes: &[u8], read: ReadFn) -> bool {
     let whole = read(&mut std::iter::once(bytes));
@@ -22,7 +22,7 @@ pub fn same_in_pieces(bytes: &[u8], read: ReadFn) -> bool {
     [1, some].into_iter().all(|length| read(&mut bytes.chunks(length)) == whole)
 }
 
-/// A JSON document, with places of every kind watched.
+/// Reads a JSON document with values of every kind watched.
 pub fn json(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
     let mut seen = Transcript::new();
     let mut reader = JsonReader::new(Arc::new(json_places()));
@@ -35,7 +35,7 @@ pub fn json(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
     seen
 }
 
-/// JSON documents one behind another.
+/// Reads several JSON documents in a row.
 pub fn json_many(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
     let mut seen = Transcript::new();
     let mut reader = JsonReader::new(Arc::new(json_places()));
@@ -55,7 +55,7 @@ fn json_places() -> JsonPaths<&'static str> {
     JsonPaths::new(patterns.map(|p| (p, p))).with_elements(how)
 }
 
-/// A protobuf message, with fields of every shape watched.
+/// Reads a protobuf message with fields of every type watched.
 pub fn proto(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
     let mut seen = Transcript::new();
     let fields = ProtoFields::new([
@@ -74,7 +74,7 @@ pub fn proto(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
     for piece in pieces {
         reader.feed(piece, &mut |tag, value| {
             seen.push(match value {
-                // by its bits: no number equals itself that is none
+                // compared by its bits, because NaN is not equal to itself
                 ProtoValue::Double(n) => format!("{tag} Double {:x}", n.to_bits()),
                 other => format!("{tag} {other:?}"),
             });
@@ -84,7 +84,7 @@ pub fn proto(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
     seen
 }
 
-/// A gRPC body; pieces of a message are put together again.
+/// Reads a gRPC body and joins the pieces of each message.
 pub fn grpc(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
     let mut seen = Transcript::new();
     let (mut reader, mut message) = (FrameReader::new(), Vec::new());
@@ -99,7 +99,7 @@ pub fn grpc(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
     seen
 }
 
-/// An event stream; pieces of an event's data are put together again.
+/// Reads an event stream and joins the pieces of each event's data.
 pub fn sse(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
     let mut seen = Transcript::new();
     let (mut reader, mut data) = (SseReader::new(), Vec::new());

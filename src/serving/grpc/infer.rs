@@ -102,8 +102,8 @@ fn parameters(about: &About, answer: &Answer) -> HashMap<String, InferParameter>
     let count = |count: usize| Choice::Int64(i64::try_from(count).unwrap_or(i64::MAX));
     let all = [
         ("executor", text(about.executor)),
-        ("device", text(&answer.standing.device)),
-        ("precision", text(answer.standing.precision)),
+        ("device", text(&answer.placement.device)),
+        ("precision", text(answer.placement.precision)),
         ("batch_calls", count(answer.batch.calls)),
         ("batch_rows", count(answer.batch.rows)),
         ("batch_tokens", count(answer.batch.executed)),

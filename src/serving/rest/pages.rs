@@ -126,7 +126,7 @@ pub(super) async fn model(State(shared): State<Shared>, Path(asks): Path<Asks>) 
         Ok(entry) => entry,
         Err(refusal) => return fault(&refusal),
     };
-    let (about, standing): (&About, _) = (entry.model.about(), entry.model.standing());
+    let (about, placement): (&About, _) = (entry.model.about(), entry.model.placement());
     let metadata = Metadata {
         name: &about.name,
         versions: shared.catalogue.versions(&about.name),
@@ -136,12 +136,12 @@ pub(super) async fn model(State(shared): State<Shared>, Path(asks): Path<Asks>) 
         parameters: Parameters {
             version: &about.version,
             executor: about.executor,
-            refused: about.refused.as_deref(),
-            device: &standing.device,
-            device_name: standing.device_name.as_deref(),
-            precision: standing.precision,
-            fallback: standing.fallback.as_ref().map(ToString::to_string),
-            fault: standing.fault.as_deref(),
+            refused: about.unsupported.as_deref(),
+            device: &placement.device,
+            device_name: placement.device_name.as_deref(),
+            precision: placement.precision,
+            fallback: placement.fallback.as_ref().map(ToString::to_string),
+            fault: placement.fault.as_deref(),
         },
     };
     json(StatusCode::OK, &metadata)

@@ -81,8 +81,8 @@ pub(super) fn write(about: &About, id: Option<&str>, answer: &Answer, form: &For
     }
     let parameters = Parameters {
         executor: about.executor,
-        device: &answer.standing.device,
-        precision: answer.standing.precision,
+        device: &answer.placement.device,
+        precision: answer.placement.precision,
         batch_calls: answer.batch.calls,
         batch_rows: answer.batch.rows,
         batch_tokens: answer.batch.executed,

@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use lapwing_engine::clock::Stamp;
-use lapwing_engine::service::{About, Answer, Batched, Call, CallError, Fallback, Pending, Reason, Servable, Stages, Standing};
+use lapwing_engine::service::{
+    About, Answer, Batched, Call, CallError, Fallback, FallbackCause, Pending, Placement, Servable, Stages,
+};
 use lapwing_engine::tensor::{Datatype, Port, Tensor};
 
 /// What it does when it is called.
@@ -30,7 +32,7 @@ pub(super) struct Fake {
     about: About,
     does: Does,
     pub(super) ready: AtomicBool,
-    pub(super) standing: Mutex<Arc<Standing>>,
+    pub(super) placement: Mutex<Arc<Placement>>,
     /// Calls that began.
     pub(super) calls: AtomicUsize,
     /// The time that the last call had, in nanoseconds; 0 for none.
@@ -46,7 +48,7 @@ pub(super) fn fake(name: &str, version: &str, does: Does) -> Arc<Fake> {
         name: name.to_owned(),
         version: version.to_owned(),
         executor: "plan",
-        refused: None,
+        unsupported: None,
         inputs: vec![port("x", Datatype::Fp32, &[None, Some(2)]), port("ids", Datatype::Int64, &[None])],
         outputs: vec![
             port("y", Datatype::Fp32, &[None, Some(2)]),
@@ -55,18 +57,18 @@ pub(super) fn fake(name: &str, version: &str, does: Does) -> Arc<Fake> {
         ],
     };
     let (ready, calls, patience_ns) = (AtomicBool::new(true), AtomicUsize::new(0), AtomicUsize::new(0));
-    let standing = Mutex::new(Standing::cpu("fp32"));
-    Arc::new(Fake { about, does, ready, standing, calls, patience_ns })
+    let placement = Mutex::new(Placement::cpu("fp32"));
+    Arc::new(Fake { about, does, ready, placement, calls, patience_ns })
 }
 
 /// Somewhere else than on the processor, or there against its will.
-pub(super) fn standing(device: &str, name: Option<&str>, fallback: Option<Reason>) -> Standing {
-    let told = "libcuda.so.1: is not there".to_owned();
-    Standing {
+pub(super) fn placement(device: &str, name: Option<&str>, fallback: Option<FallbackCause>) -> Placement {
+    let detail = "libcuda.so.1: is not there".to_owned();
+    Placement {
         device: device.into(),
         device_name: name.map(str::to_owned),
         precision: if name.is_some() { "fp16" } else { "fp32" },
-        fallback: fallback.map(|reason| Fallback { reason, told }),
+        fallback: fallback.map(|cause| Fallback { cause, detail }),
         fault: None,
     }
 }
@@ -113,8 +115,8 @@ impl Servable for Fake {
         &self.about
     }
 
-    fn standing(&self) -> Arc<Standing> {
-        Arc::clone(&self.standing.lock())
+    fn placement(&self) -> Arc<Placement> {
+        Arc::clone(&self.placement.lock())
     }
 
     fn is_ready(&self) -> bool {
@@ -127,8 +129,8 @@ impl Servable for Fake {
         self.patience_ns.store(usize::try_from(patience).unwrap(), Ordering::SeqCst);
         let answer = |odd| {
             let outputs = added(&call, odd);
-            let standing = self.standing();
-            let answer = outputs.map(|outputs| Answer { outputs, stages: STAGES, batch: BATCH, standing });
+            let placement = self.placement();
+            let answer = outputs.map(|outputs| Answer { outputs, stages: STAGES, batch: BATCH, placement });
             Box::pin(std::future::ready(answer))
         };
         match &self.does {

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::against;
-use super::fake::{Does, fake, standing};
+use super::fake::{Does, fake, placement};
 use crate::metrics::defs::MetricKind;
 use crate::serving::{FAMILIES, Limits};
-use lapwing_engine::service::{CallError, Reason};
+use lapwing_engine::service::{CallError, FallbackCause};
 
 const X: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 
 #[tokio::test]
 async fn each_request_is_counted_once_by_how_it_ended() {
     let full = fake("full", "2", Does::Fails(CallError::Full { waiting: 3 }));
-    *full.standing.lock() = Arc::new(standing("cpu", None, Some(Reason::Node)));
+    *full.placement.lock() = Arc::new(placement("cpu", None, Some(FallbackCause::Node)));
     against(vec![fake("m", "1", Does::Add) as _, full], Limits::default(), async |client| {
         for _ in 0..4 {
             assert_eq!(client.infer("m", X).await.status, 200);

@@ -8,7 +8,7 @@ mod infer;
 mod life;
 mod metrics;
 mod pages;
-mod standing;
+mod placement;
 
 use std::sync::Arc;
 use std::time::Duration;

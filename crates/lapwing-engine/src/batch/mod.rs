@@ -145,7 +145,7 @@ impl Config {
 
 /// Why a call was not taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum QueueError {
     /// As many calls wait as may.
     #[error("queue: {waiting} calls are waiting, which is the limit")]
     Full {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{Config, Cost, Item, Line, Next, Refused, Tuning, Waiting};
+use super::{Config, Cost, Item, Line, Next, QueueError, Tuning, Waiting};
 use crate::clock::Stamp;
 
 /// What [`Queue::take`] came back with.
@@ -44,10 +44,10 @@ impl<T> Queue<T> {
     ///
     /// # Errors
     /// Where as many calls wait as may, and after [`Self::close`]; the call is dropped.
-    pub fn push(&self, item: Item<T>) -> Result<(), Refused> {
+    pub fn push(&self, item: Item<T>) -> Result<(), QueueError> {
         let mut state = self.state.lock();
         if state.closed {
-            return Err(Refused::Closed);
+            return Err(QueueError::Closed);
         }
         state.waiting.push(item)?;
         drop(state);

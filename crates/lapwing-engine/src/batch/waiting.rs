@@ -4,7 +4,7 @@
 
 use super::arrivals::Arrivals;
 use super::pack::{Batch, Held, Packer};
-use super::{Config, Cost, Fit, Item, Policy, Refused, Tuning};
+use super::{Config, Cost, Fit, Item, Policy, QueueError, Tuning};
 use crate::clock::Stamp;
 
 /// What the executor does next.
@@ -79,10 +79,10 @@ impl<T> Waiting<T> {
     /// Takes in a call.
     ///
     /// # Errors
-    /// [`Refused::Full`]: the call is dropped.
-    pub fn push(&mut self, item: Item<T>) -> Result<(), Refused> {
+    /// [`QueueError::Full`]: the call is dropped.
+    pub fn push(&mut self, item: Item<T>) -> Result<(), QueueError> {
         if self.calls.len() >= self.config.queue_calls {
-            return Err(Refused::Full { waiting: self.calls.len() });
+            return Err(QueueError::Full { waiting: self.calls.len() });
         }
         let units = item.cost.units();
         self.arrivals.note(item.arrived, item.lane);

@@ -7,10 +7,11 @@ use std::ops::Range;
 use super::level::Level;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged, rows_of};
 use super::simd::{Kernel, Simd, dispatch};
+use crate::exec::IdError;
 
 /// How the row of a table is selected for a token.
 #[derive(Debug, Clone, Copy)]
-pub enum Pick<'a> {
+pub enum RowSelector<'a> {
     /// By one id for each token of the batch; negative ids count from the table's end.
     I64(&'a [i64]),
     /// By one id for each token of the batch; negative ids count from the table's end.
@@ -31,7 +32,7 @@ pub struct Table<'a> {
     /// [rows, width] values.
     pub data: &'a [f32],
     /// How the row is selected.
-    pub pick: Pick<'a>,
+    pub pick: RowSelector<'a>,
     /// The distance between the ids of neighbouring tokens, in elements.
     pub stride: usize,
 }
@@ -43,17 +44,8 @@ pub enum EmbedError {
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// An id is not a row of its table, or a sequence is longer than the table of positions.
-    #[error("table {table} has {rows} rows, token {token} asks for row {value}")]
-    Id {
-        /// The table's name.
-        table: String,
-        /// How many rows it has.
-        rows: usize,
-        /// The token's index in the batch.
-        token: usize,
-        /// The id, or the position.
-        value: i64,
-    },
+    #[error(transparent)]
+    Id(#[from] IdError),
 }
 
 /// Writes the tokens of a range of sequences: `out[t] = sum of table[pick(t)]`. `out` begins with the range's first
@@ -78,10 +70,10 @@ pub fn embed(
     for table in tables {
         rows_of("table", table.data.len(), width)?;
         match table.pick {
-            Pick::I64(ids) => at_least("ids", last(table.stride), ids.len())?,
-            Pick::I32(ids) => at_least("ids", last(table.stride), ids.len())?,
-            Pick::F32(ids) => at_least("ids", last(table.stride), ids.len())?,
-            Pick::Position(_) | Pick::Row(_) => {}
+            RowSelector::I64(ids) => at_least("ids", last(table.stride), ids.len())?,
+            RowSelector::I32(ids) => at_least("ids", last(table.stride), ids.len())?,
+            RowSelector::F32(ids) => at_least("ids", last(table.stride), ids.len())?,
+            RowSelector::Position(_) | RowSelector::Row(_) => {}
         }
     }
     // SAFETY: all memory is accessed through slices.
@@ -94,16 +86,16 @@ impl Table<'_> {
     fn row(&self, width: usize, token: usize, position: usize) -> Result<&[f32], EmbedError> {
         let rows = self.data.len() / width;
         let value = match self.pick {
-            Pick::I64(ids) => ids[token * self.stride],
-            Pick::I32(ids) => i64::from(ids[token * self.stride]),
-            Pick::F32(ids) => ids[token * self.stride] as i64,
-            Pick::Position(start) => i64::try_from(start.saturating_add(position)).unwrap_or(i64::MAX),
-            Pick::Row(row) => i64::try_from(row).unwrap_or(i64::MAX),
+            RowSelector::I64(ids) => ids[token * self.stride],
+            RowSelector::I32(ids) => i64::from(ids[token * self.stride]),
+            RowSelector::F32(ids) => ids[token * self.stride] as i64,
+            RowSelector::Position(start) => i64::try_from(start.saturating_add(position)).unwrap_or(i64::MAX),
+            RowSelector::Row(row) => i64::try_from(row).unwrap_or(i64::MAX),
         };
         let row = if value < 0 { value.checked_add_unsigned(rows as u64) } else { Some(value) };
         match row.and_then(|r| usize::try_from(r).ok()) {
             Some(row) if row < rows => Ok(&self.data[row * width..(row + 1) * width]),
-            _ => Err(EmbedError::Id { table: self.name.to_owned(), rows, token, value }),
+            _ => Err(IdError { table: self.name.to_owned(), rows, token, value }.into()),
         }
     }
 }
@@ -184,10 +176,10 @@ mod tests {
             let (offsets, ids) = ([0, 3, 3, 7], [4i64, -1, 10, 0, -11, 7, 3]);
             let small: Vec<i32> = ids.iter().map(|&i| i as i32).collect();
             let all = [
-                Table { name: "words", data: &words, pick: Pick::I64(&ids), stride: 1 },
-                Table { name: "places", data: &places, pick: Pick::Position(2), stride: 1 },
-                Table { name: "kinds", data: &kinds, pick: Pick::Row(1), stride: 1 },
-                Table { name: "again", data: &words, pick: Pick::I32(&small), stride: 1 },
+                Table { name: "words", data: &words, pick: RowSelector::I64(&ids), stride: 1 },
+                Table { name: "places", data: &places, pick: RowSelector::Position(2), stride: 1 },
+                Table { name: "kinds", data: &kinds, pick: RowSelector::Row(1), stride: 1 },
+                Table { name: "again", data: &words, pick: RowSelector::I32(&small), stride: 1 },
             ];
             for (level, n) in Level::available().into_iter().flat_map(|l| (0..=4).map(move |n| (l, n))) {
                 let mut out = vec![f32::NAN; 7 * width];
@@ -216,15 +208,15 @@ mod tests {
     fn a_wrong_id_names_table_token_and_value() {
         let data = table(5, 2, 0.1);
         for (value, fine) in [(4, true), (-5, true), (5, false), (-6, false), (i64::MIN, false), (i64::MAX, false)] {
-            let one = Table { name: "words", data: &data, pick: Pick::I64(&[0, value]), stride: 1 };
+            let one = Table { name: "words", data: &data, pick: RowSelector::I64(&[0, value]), stride: 1 };
             let got = embed(Level::best(), &[one], 2, &[0, 2], 0..1, &mut [0.0; 4]);
             if fine {
                 assert_eq!(got, Ok(()));
             } else {
-                assert_eq!(got, Err(EmbedError::Id { table: "words".into(), rows: 5, token: 1, value }));
+                assert_eq!(got, Err(IdError { table: "words".into(), rows: 5, token: 1, value }.into()));
             }
         }
-        let long = Table { name: "places", data: &data, pick: Pick::Position(4), stride: 1 };
+        let long = Table { name: "places", data: &data, pick: RowSelector::Position(4), stride: 1 };
         let error = embed(Level::best(), &[long], 2, &[0, 2], 0..1, &mut [0.0; 4]).unwrap_err();
         assert_eq!(error.to_string(), "table places has 5 rows, token 1 asks for row 5");
     }
@@ -235,11 +227,11 @@ mod tests {
         let one = |pick| [Table { name: "t", data: &data, pick, stride: 1 }];
         let run =
             |pick, width, offsets: &[usize], n: usize| embed(Level::best(), &one(pick), width, offsets, 0..1, &mut vec![0.0; n]);
-        assert_eq!(run(Pick::Row(0), 2, &[0, 2], 4), Ok(()));
-        assert!(run(Pick::Row(0), 2, &[0, 2], 3).is_err());
-        assert!(run(Pick::Row(0), 3, &[0, 2], 6).is_err());
-        assert!(run(Pick::Row(0), 0, &[0, 2], 0).is_err());
-        assert!(run(Pick::I32(&[1]), 2, &[0, 2], 4).is_err());
-        assert!(run(Pick::Row(0), 2, &[0], 4).is_err());
+        assert_eq!(run(RowSelector::Row(0), 2, &[0, 2], 4), Ok(()));
+        assert!(run(RowSelector::Row(0), 2, &[0, 2], 3).is_err());
+        assert!(run(RowSelector::Row(0), 3, &[0, 2], 6).is_err());
+        assert!(run(RowSelector::Row(0), 0, &[0, 2], 0).is_err());
+        assert!(run(RowSelector::I32(&[1]), 2, &[0, 2], 4).is_err());
+        assert!(run(RowSelector::Row(0), 2, &[0], 4).is_err());
     }
 }

@@ -3,60 +3,14 @@
 
 use std::sync::Arc;
 
-use super::embed::EmbedError;
-use super::gemm::int8::RowQuant;
 use super::level::Level;
-use super::memory::{Home, Input, Memory, homes};
-use super::prepare::{PrepareError, Ready, prepare};
+use super::memory::{Memory, ValueLocation, locations};
+use super::prepare::{PrepareError, PreparedNode, prepare};
 use super::run::Run;
 use super::scratch::Scratch;
 use super::threads::Threads;
-
-use crate::plan::{Arena, Plan, Size, Type};
-
-/// Why a batch could not be run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunError {
-    /// An input's length or type is not the one that the batch requires.
-    #[error("{input}: expected {expected} elements of {kind:?}, got {got}")]
-    Input {
-        /// The input's name.
-        input: String,
-        /// Number of elements required.
-        expected: usize,
-        /// Element type required.
-        kind: Type,
-        /// Number of elements given.
-        got: usize,
-    },
-    /// The batch has no sequences, has a sequence without tokens, or has the wrong number of inputs.
-    #[error("batch: {reason}")]
-    Batch {
-        /// The reason.
-        reason: String,
-    },
-    /// An id is out of its table's range.
-    #[error(transparent)]
-    Id(#[from] EmbedError),
-    /// A kernel rejected its node, which means that the plan is wrong.
-    #[error("{node}: {reason}")]
-    Node {
-        /// The node's name in the model.
-        node: String,
-        /// The kernel's error.
-        reason: String,
-    },
-}
-
-/// The input of one run.
-#[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
-    /// Where each sequence's tokens begin, followed by the end of the last one. In a model without sequences each row
-    /// counts as one token.
-    pub offsets: &'a [usize],
-    /// The data of each input, in the plan's order; rows are contiguous.
-    pub inputs: &'a [Input<'a>],
-}
+use crate::exec::{Batch, CpuPrecision, Input, RunError};
+use crate::plan::{Arena, Plan, Size};
 
 /// The working memory of runs. It grows to the largest batch so far.
 #[derive(Debug, Default)]
@@ -67,38 +21,6 @@ pub struct State {
     rows: Vec<usize>,
 }
 
-/// The precision of matrix products. Only an explicit setting selects `Int8`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Precision {
-    /// Single precision.
-    #[default]
-    Fp32,
-    /// 8-bit integer products where a node is suited to it, with weights quantised by column. The vector has one entry
-    /// for each node of the plan: the static range of the node's input, or `None` for a range per row (dynamic).
-    Int8(Vec<Option<RowQuant>>),
-}
-
-impl From<crate::Precision> for Precision {
-    fn from(precision: crate::Precision) -> Self {
-        match precision {
-            // tf32 and fp16 exist on GPUs only; a model that falls back to the CPU runs in fp32
-            crate::Precision::Fp32 | crate::Precision::Tf32 | crate::Precision::Fp16 => Self::Fp32,
-            crate::Precision::Int8 => Self::Int8(Vec::new()),
-        }
-    }
-}
-
-impl Precision {
-    /// The name used in listings.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Fp32 => crate::Precision::Fp32.name(),
-            Self::Int8(_) => crate::Precision::Int8.name(),
-        }
-    }
-}
-
 /// How a plan is executed.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -107,12 +29,12 @@ pub struct Options {
     /// The thread pool that shares the work of a batch.
     pub threads: Arc<Threads>,
     /// The precision of matrix products.
-    pub precision: Precision,
+    pub precision: CpuPrecision,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { level: Level::best(), threads: Arc::new(Threads::one()), precision: Precision::Fp32 }
+        Self { level: Level::best(), threads: Arc::new(Threads::one()), precision: CpuPrecision::Fp32 }
     }
 }
 
@@ -123,9 +45,9 @@ pub type Observer<'a> = dyn FnMut(usize, &[f32], usize) + Send + 'a;
 #[derive(Debug)]
 pub struct Executor {
     pub(super) plan: Plan,
-    pub(super) ready: Vec<Ready>,
+    pub(super) ready: Vec<PreparedNode>,
     pub(super) options: Options,
-    homes: Vec<Home>,
+    locations: Vec<ValueLocation>,
 }
 
 impl Executor {
@@ -138,8 +60,8 @@ impl Executor {
         plan.check().map_err(|e| PrepareError { node: e.node, reason: e.reason })?;
         let options = Options { level: options.level.runnable(), ..options };
         let ready = prepare(&mut plan, &options)?;
-        let homes = homes(&plan);
-        Ok(Self { plan, ready, options, homes })
+        let locations = locations(&plan);
+        Ok(Self { plan, ready, options, locations })
     }
 
     /// The plan. It no longer holds the weights of matrix products.
@@ -157,7 +79,7 @@ impl Executor {
     /// The number of nodes that run in 8 bits.
     #[must_use]
     pub fn quantized_nodes(&self) -> usize {
-        self.ready.iter().filter(|ready| matches!(ready, Ready::GemmI8(..))).count()
+        self.ready.iter().filter(|ready| matches!(ready, PreparedNode::GemmI8(..))).count()
     }
 
     /// Runs a batch and writes the rows of each output contiguously into `outputs`.
@@ -185,7 +107,7 @@ impl Executor {
         outputs.resize_with(self.plan.outputs.len(), Vec::new);
         self.grow(state, size);
         let State { arena: Some((_, arena)), block, scratch, rows } = state else { return Ok(()) };
-        let memory = Memory::new(&self.plan, &self.homes, arena, size, batch.inputs, block, outputs);
+        let memory = Memory::new(&self.plan, &self.locations, arena, size, batch.inputs, block, outputs);
         let run = Run { executor: self, memory, size, offsets: batch.offsets, rows: &rows[..=size.batch] };
         // SAFETY: the plan was checked: a node reads values that were computed before and writes only its own; the
         // arena never assigns a value being written to memory that a value still to be read occupies
@@ -212,12 +134,12 @@ impl Executor {
     /// Copies outputs that are an input, or another output under a second name.
     fn copy_twins(&self, inputs: &[Input<'_>], outputs: &mut [Vec<f32>]) {
         for (at, port) in self.plan.outputs.iter().enumerate() {
-            match self.homes[port.value.0] {
-                Home::Output(first) if first < at => {
+            match self.locations[port.value.0] {
+                ValueLocation::Output(first) if first < at => {
                     let (before, after) = outputs.split_at_mut(at);
                     after[0].clone_from(&before[first]);
                 }
-                Home::Input(input) => {
+                ValueLocation::Input(input) => {
                     if let Input::F32(data) = inputs[input] {
                         outputs[at].copy_from_slice(data);
                     }
@@ -225,42 +147,5 @@ impl Executor {
                 _ => {}
             }
         }
-    }
-}
-
-impl Batch<'_> {
-    /// Returns the batch's size if it fits the plan.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::Batch`] or [`RunError::Input`] says what does not fit.
-    pub fn size(&self, plan: &Plan) -> Result<Size, RunError> {
-        let fails = |reason: &str| Err(RunError::Batch { reason: reason.to_owned() });
-        if self.offsets.len() < 2 || self.offsets[0] != 0 {
-            return fails("has no sequences");
-        }
-        let lengths = || self.offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
-        if lengths().any(|length| length == 0) {
-            return fails("has a sequence without tokens");
-        }
-        if self.inputs.len() != plan.inputs.len() {
-            return fails(&format!("has {} inputs, the model {}", self.inputs.len(), plan.inputs.len()));
-        }
-        let size = Size::of(lengths());
-        for (port, input) in plan.inputs.iter().zip(self.inputs) {
-            let value = plan.value(port.value);
-            let expected = size.rows(value.rows) * value.width;
-            let is_kind = matches!(
-                (value.kind, input),
-                (Type::F32, Input::F32(_))
-                    | (Type::I64, Input::I64(_))
-                    | (Type::I32, Input::I32(_))
-                    | (Type::Bool, Input::Bool(_))
-            );
-            if !is_kind || input.len() != expected {
-                return Err(RunError::Input { input: port.name.clone(), expected, kind: value.kind, got: input.len() });
-            }
-        }
-        Ok(size)
     }
 }

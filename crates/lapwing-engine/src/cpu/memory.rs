@@ -5,43 +5,12 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use crate::exec::Input;
 use crate::plan::{Arena, Plan, Size, ValueId};
-
-/// The data of one input.
-#[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
-    /// Float32.
-    F32(&'a [f32]),
-    /// 64-bit integers.
-    I64(&'a [i64]),
-    /// 32-bit integers.
-    I32(&'a [i32]),
-    /// Booleans.
-    Bool(&'a [bool]),
-}
-
-impl Input<'_> {
-    /// Number of elements.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        match self {
-            Self::F32(data) => data.len(),
-            Self::I64(data) => data.len(),
-            Self::I32(data) => data.len(),
-            Self::Bool(data) => data.len(),
-        }
-    }
-
-    /// Whether there are no elements.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// Where the executor stores a value of the plan, the same in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum ValueLocation {
     /// In the arena block, at the offset that the arena assigned.
     Block,
     /// It is the input with this index.
@@ -51,21 +20,21 @@ pub(super) enum Home {
 }
 
 /// The location of every value.
-pub(super) fn homes(plan: &Plan) -> Vec<Home> {
-    let mut homes = vec![Home::Block; plan.values.len()];
+pub(super) fn locations(plan: &Plan) -> Vec<ValueLocation> {
+    let mut locations = vec![ValueLocation::Block; plan.values.len()];
     for (at, port) in plan.outputs.iter().enumerate().rev() {
-        homes[port.value.0] = Home::Output(at);
+        locations[port.value.0] = ValueLocation::Output(at);
     }
     for (at, port) in plan.inputs.iter().enumerate() {
-        homes[port.value.0] = Home::Input(at);
+        locations[port.value.0] = ValueLocation::Input(at);
     }
-    homes
+    locations
 }
 
 /// The values of one run.
 pub(super) struct Memory<'a> {
     plan: &'a Plan,
-    homes: &'a [Home],
+    locations: &'a [ValueLocation],
     arena: &'a Arena,
     size: Size,
     inputs: &'a [Input<'a>],
@@ -84,7 +53,7 @@ impl<'a> Memory<'a> {
     /// resized to the batch.
     pub(super) fn new(
         plan: &'a Plan,
-        homes: &'a [Home],
+        locations: &'a [ValueLocation],
         arena: &'a Arena,
         size: Size,
         inputs: &'a [Input<'a>],
@@ -98,16 +67,16 @@ impl<'a> Memory<'a> {
         });
         let outputs = sized.collect();
         let block = (block.as_mut_ptr(), block.len());
-        Self { plan, homes, arena, size, inputs, block, outputs, borrowed: PhantomData }
+        Self { plan, locations, arena, size, inputs, block, outputs, borrowed: PhantomData }
     }
 
     /// Where a computed value begins, and how many elements it has.
     fn own(&self, id: ValueId) -> (*mut f32, usize) {
         let value = self.plan.value(id);
         let count = self.size.rows(value.rows) * value.width;
-        match (self.homes[id.0], self.arena.place(id)) {
-            (Home::Output(at), _) => self.outputs[at],
-            (Home::Block, Some(place)) => {
+        match (self.locations[id.0], self.arena.place(id)) {
+            (ValueLocation::Output(at), _) => self.outputs[at],
+            (ValueLocation::Block, Some(place)) => {
                 let (begin, length) = self.block;
                 assert!(place.offset % 4 == 0 && place.offset / 4 + count <= length, "a value lies outside of the block");
                 (begin.wrapping_add(place.offset / 4), count)
@@ -122,7 +91,7 @@ impl<'a> Memory<'a> {
     ///
     /// The value is not written while the slice lives.
     pub(super) unsafe fn read(&self, id: ValueId) -> &[f32] {
-        if let Home::Input(at) = self.homes[id.0] {
+        if let ValueLocation::Input(at) = self.locations[id.0] {
             return if let Input::F32(data) = self.inputs[at] { data } else { &[] };
         }
         let (begin, count) = self.own(id);
@@ -136,8 +105,8 @@ impl<'a> Memory<'a> {
     ///
     /// The value is not written while the slice lives.
     pub(super) unsafe fn any(&self, id: ValueId) -> Input<'_> {
-        match self.homes[id.0] {
-            Home::Input(at) => self.inputs[at],
+        match self.locations[id.0] {
+            ValueLocation::Input(at) => self.inputs[at],
             // SAFETY: guaranteed by the caller
             _ => Input::F32(unsafe { self.read(id) }),
         }

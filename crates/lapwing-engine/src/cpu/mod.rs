@@ -7,10 +7,10 @@
 #![allow(unsafe_code, reason = "vector instructions, and one block of memory shared by all values")]
 
 pub mod attention;
+mod cost;
 pub mod embed;
 mod executor;
 pub mod gemm;
-mod held;
 pub mod level;
 pub mod map;
 mod math;
@@ -30,8 +30,7 @@ mod simd;
 mod simd_x86;
 pub mod threads;
 
-pub use executor::{Batch, Executor, Observer, Options, Precision, RunError, State};
-pub use memory::Input;
+pub use executor::{Executor, Observer, Options, State};
 pub use prepare::PrepareError;
 
 #[cfg(test)]

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::executor::{Options, Precision};
-use super::gemm::Packed;
-use super::gemm::int8::{LevelI8, PackedI8, RowQuant};
+use super::executor::Options;
+use super::gemm::PackedWeights;
+use super::gemm::int8::{LevelI8, PackedWeightsI8, RowQuant};
 use super::program::{self, ArgShape};
+use crate::exec::CpuPrecision;
 use crate::plan::{self, Instruction, Node, Op, Plan, Rows, ValueId, WeightId};
 
 /// Why a plan cannot run on this CPU.
@@ -22,11 +23,11 @@ pub struct PrepareError {
 
 /// What the executor precomputes for a node.
 #[derive(Debug)]
-pub(super) enum Ready {
+pub(super) enum PreparedNode {
     /// The packed weight of a product; shared by the nodes that use the same weight.
-    Gemm(Arc<Packed>),
+    Gemm(Arc<PackedWeights>),
     /// The packed 8-bit weight of a product, and the static range of its input if it has one.
-    GemmI8(Arc<PackedI8>, Option<RowQuant>),
+    GemmI8(Arc<PackedWeightsI8>, Option<RowQuant>),
     /// The compiled program of a map.
     Map(program::Program),
     /// Nothing to precompute.
@@ -34,18 +35,18 @@ pub(super) enum Ready {
 }
 
 /// Prepares every node. Packed weights are removed from the plan, so that they are in memory once.
-pub(super) fn prepare(plan: &mut Plan, options: &Options) -> Result<Vec<Ready>, PrepareError> {
+pub(super) fn prepare(plan: &mut Plan, options: &Options) -> Result<Vec<PreparedNode>, PrepareError> {
     let mut ready = Vec::with_capacity(plan.nodes.len());
-    let mut store = Store::default();
+    let mut cache = WeightCache::default();
     for (at, node) in plan.nodes.iter().enumerate() {
         let fails = |reason: String| PrepareError { node: node.name.clone(), reason };
         ready.push(match &node.op {
-            Op::Gemm { weight, .. } => store.gemm(plan, *weight, at, options).map_err(fails)?,
-            Op::Map { program, args } => Ready::Map(map(plan, node, program, args).map_err(fails)?),
-            _ => Ready::Plain,
+            Op::Gemm { weight, .. } => cache.gemm(plan, *weight, at, options).map_err(fails)?,
+            Op::Map { program, args } => PreparedNode::Map(map(plan, node, program, args).map_err(fails)?),
+            _ => PreparedNode::Plain,
         });
     }
-    for id in store.packed() {
+    for id in cache.packed() {
         // a one-row weight may serve as a product's weight and as a bias, even of the same product
         let others = plan.nodes.iter().any(|node| match &node.op {
             Op::Gemm { bias, .. } => *bias == Some(id),
@@ -60,27 +61,29 @@ pub(super) fn prepare(plan: &mut Plan, options: &Options) -> Result<Vec<Ready>, 
 
 /// Packed weights, each stored once however many nodes use it.
 #[derive(Default)]
-struct Store {
-    floats: BTreeMap<WeightId, Arc<Packed>>,
-    bytes: BTreeMap<WeightId, Arc<PackedI8>>,
+struct WeightCache {
+    floats: BTreeMap<WeightId, Arc<PackedWeights>>,
+    bytes: BTreeMap<WeightId, Arc<PackedWeightsI8>>,
 }
 
-impl Store {
-    fn gemm(&mut self, plan: &Plan, id: WeightId, at: usize, options: &Options) -> Result<Ready, String> {
+impl WeightCache {
+    fn gemm(&mut self, plan: &Plan, id: WeightId, at: usize, options: &Options) -> Result<PreparedNode, String> {
         let weight = plan.weight(id);
         let (data, k, n) = (&weight.data, weight.rows, weight.width);
-        if let Precision::Int8(ranges) = &options.precision
+        if let CpuPrecision::Int8(ranges) = &options.precision
             && fits_int8(k, n)
         {
             let packed = match self.bytes.get(&id) {
                 Some(packed) => packed.clone(),
-                None => Arc::new(PackedI8::new(data, k, n, LevelI8::for_floats(options.level)).map_err(|e| e.to_string())?),
+                None => {
+                    Arc::new(PackedWeightsI8::new(data, k, n, LevelI8::for_floats(options.level)).map_err(|e| e.to_string())?)
+                }
             };
             self.bytes.insert(id, packed.clone());
-            return Ok(Ready::GemmI8(packed, ranges.get(at).copied().flatten()));
+            return Ok(PreparedNode::GemmI8(packed, ranges.get(at).copied().flatten()));
         }
-        let packed = self.floats.entry(id).or_insert_with(|| Arc::new(Packed::for_level(data, k, n, options.level)));
-        Ok(Ready::Gemm(packed.clone()))
+        let packed = self.floats.entry(id).or_insert_with(|| Arc::new(PackedWeights::for_level(data, k, n, options.level)));
+        Ok(PreparedNode::Gemm(packed.clone()))
     }
 
     fn packed(&self) -> impl Iterator<Item = WeightId> {

@@ -1,10 +1,12 @@
 //! Divides matrix products among threads: by rows where there are many, else by columns of the weight.
 
-use super::executor::RunError;
-use super::gemm::int8::{PackedI8, QuantizedRows, RowQuant, gemm_i8, gemm_i8_shared, quantize_rows, words_len};
-use super::gemm::{Activation, Epilogue, GemmError, OutRows, Packed, Residual, ResidualAt, Rows, SharedOut, gemm, gemm_shared};
+use super::gemm::int8::{PackedWeightsI8, QuantizedRows, RowQuant, gemm_i8, gemm_i8_shared, quantize_rows, words_len};
+use super::gemm::{
+    Activation, Epilogue, GemmError, OutRows, PackedWeights, Residual, ResidualAt, Rows, SharedOut, gemm, gemm_shared,
+};
 use super::run::Run;
-use super::scratch::Rooms;
+use super::scratch::ThreadScratch;
+use crate::exec::RunError;
 use crate::plan::{self, Node, ValueId, WeightId};
 
 /// A product with fewer rows than this per thread is not divided by rows: every thread would read the whole weight.
@@ -30,7 +32,12 @@ impl Run<'_> {
     /// # Safety
     ///
     /// Like [`Run::nodes`].
-    pub(super) unsafe fn product(&self, product: Product<'_>, packed: &Packed, rooms: &Rooms<'_>) -> Result<(), RunError> {
+    pub(super) unsafe fn product(
+        &self,
+        product: Product<'_>,
+        packed: &PackedWeights,
+        scratches: &ThreadScratch<'_>,
+    ) -> Result<(), RunError> {
         let (rows, k, n) = (self.rows_of(product.node), packed.k(), packed.n());
         let failed = |e: GemmError| failed(product.node, &e);
         // SAFETY: operands are not written while the node runs
@@ -39,10 +46,11 @@ impl Run<'_> {
             let least = ROWS.max(MULTIPLY_ADDS / (k * n).max(1));
             return self.threads().split(rows, least, |part, range| {
                 // SAFETY: only this part accesses these rows of the output and its thread's scratch
-                let (out, room) = unsafe { (self.memory.write(product.node.output, range.clone()), rooms.room(part)) };
+                let (out, scratch) =
+                    unsafe { (self.memory.write(product.node.output, range.clone()), scratches.of_thread(part)) };
                 let x = Rows::dense(&x[range.start * k..range.end * k], range.len(), k);
                 let epilogue = self.epilogue(product, range, n);
-                gemm(x, packed, &epilogue, OutRows { values: out, stride: n }, 0..packed.panels(), room).map_err(failed)
+                gemm(x, packed, &epilogue, OutRows { values: out, stride: n }, 0..packed.panels(), scratch).map_err(failed)
             });
         }
         // SAFETY: only this node accesses its output; its parts write different panels
@@ -51,7 +59,8 @@ impl Run<'_> {
         let epilogue = self.epilogue(product, 0..rows, n);
         self.threads().split(packed.panels(), least_panels(rows, k, packed.panel_width()), |part, panels| {
             // SAFETY: only this part accesses its panels and its thread's scratch
-            unsafe { gemm_shared(Rows::dense(x, rows, k), packed, &epilogue, out, panels, rooms.room(part)) }.map_err(failed)
+            unsafe { gemm_shared(Rows::dense(x, rows, k), packed, &epilogue, out, panels, scratches.of_thread(part)) }
+                .map_err(failed)
         })
     }
 
@@ -63,7 +72,7 @@ impl Run<'_> {
     pub(super) unsafe fn product_i8(
         &self,
         product: Product<'_>,
-        packed: &PackedI8,
+        packed: &PackedWeightsI8,
         fixed: Option<RowQuant>,
         words: &mut [u32],
         quants: &mut [RowQuant],
@@ -74,7 +83,7 @@ impl Run<'_> {
         let x = unsafe { self.memory.read(product.x) };
         // every row takes the same number of words, so that disjoint rows have disjoint words
         let deep = words_len(packed.level(), 1, k);
-        let (words, quants) = (Apart::new(words), Apart::new(quants));
+        let (words, quants) = (DisjointSlice::new(words), DisjointSlice::new(quants));
         let quantized = |from: usize, to: usize| -> Result<QuantizedRows<'_>, GemmError> {
             // SAFETY: parts quantise disjoint rows
             let (words, quants) = unsafe { (words.range(from * deep, to * deep), quants.range(from, to)) };
@@ -127,16 +136,16 @@ fn failed(node: &Node, error: &GemmError) -> RunError {
 }
 
 /// A slice of which threads take disjoint ranges.
-struct Apart<'a, T> {
+struct DisjointSlice<'a, T> {
     begin: *mut T,
     len: usize,
     of: std::marker::PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: equivalent to a borrowed slice; callers of `range` guarantee disjoint ranges
-unsafe impl<T: Send> Sync for Apart<'_, T> {}
+unsafe impl<T: Send> Sync for DisjointSlice<'_, T> {}
 
-impl<'a, T> Apart<'a, T> {
+impl<'a, T> DisjointSlice<'a, T> {
     fn new(slice: &'a mut [T]) -> Self {
         Self { begin: slice.as_mut_ptr(), len: slice.len(), of: std::marker::PhantomData }
     }

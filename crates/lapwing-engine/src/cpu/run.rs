@@ -4,19 +4,20 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::attention::{Attention, Columns, ColumnsMut, Heads};
-use super::embed::{Pick, Table, embed};
-use super::executor::{Executor, Observer, RunError};
+use super::attention::{Attention, HeadColumns, HeadColumnsMut, HeadShape};
+use super::embed::{EmbedError, RowSelector, Table, embed};
+use super::executor::{Executor, Observer};
 use super::map::ArgData;
-use super::memory::{Input, Memory};
-use super::norm::{Norm, NormParams, norm_rows, norm_rows_in_place, softmax_rows};
+use super::memory::Memory;
+use super::norm::{NormKind, NormParams, norm_rows, norm_rows_in_place, softmax_rows};
 use super::pool::{cum_sum, mean_pool};
-use super::prepare::Ready;
+use super::prepare::PreparedNode;
 use super::products::Product;
 use super::program::Program;
 use super::reduce::{RowReduce, TokenReduce, reduce_rows, reduce_tokens};
-use super::scratch::{Rooms, Scratch};
+use super::scratch::{Scratch, ThreadScratch};
 use super::threads::Threads;
+use crate::exec::{Input, RunError};
 use crate::plan::{self, Fold, Lookup, Node, Op, Size, ValueId, WeightId};
 
 /// The least number of elements in a part of an elementwise node: about 10 µs of work.
@@ -81,28 +82,28 @@ impl Run<'_> {
     /// # Safety
     ///
     /// Like [`Run::nodes`].
-    unsafe fn node(&self, node: &Node, ready: &Ready, scratch: &mut Scratch) -> Result<(), RunError> {
-        let (rooms, words, quants) = scratch.share();
+    unsafe fn node(&self, node: &Node, ready: &PreparedNode, scratch: &mut Scratch) -> Result<(), RunError> {
+        let (scratches, words, quants) = scratch.share();
         match (&node.op, ready) {
             (Op::Gemm { x, bias, activation, residual, .. }, _) => {
                 let product = Product { node, x: *x, bias: *bias, activation: *activation, residual: *residual };
                 match ready {
                     // SAFETY: guaranteed by the caller
-                    Ready::Gemm(packed) => unsafe { self.product(product, packed, &rooms) },
+                    PreparedNode::Gemm(packed) => unsafe { self.product(product, packed, &scratches) },
                     // SAFETY: guaranteed by the caller
-                    Ready::GemmI8(packed, fixed) => unsafe { self.product_i8(product, packed, *fixed, words, quants) },
+                    PreparedNode::GemmI8(packed, fixed) => unsafe { self.product_i8(product, packed, *fixed, words, quants) },
                     _ => Err(failed(node, "was not prepared")),
                 }
             }
-            (Op::Map { args, .. }, Ready::Map(program)) => self.map(node, program, args, &rooms),
+            (Op::Map { args, .. }, PreparedNode::Map(program)) => self.map(node, program, args, &scratches),
             (Op::Map { .. }, _) => Err(failed(node, "was not prepared")),
             (Op::Embed { tables, norm }, _) => self.embed(node, tables, norm.as_ref()),
             (Op::LayerNorm { x, residual, epsilon, scale, shift }, _) => {
-                let params = NormParams { norm: Norm::Layer, eps: *epsilon, gamma: self.row(*scale), beta: self.row(*shift) };
+                let params = NormParams { norm: NormKind::Layer, eps: *epsilon, gamma: self.row(*scale), beta: self.row(*shift) };
                 self.norm(node, &params, *x, *residual)
             }
             (Op::RmsNorm { x, epsilon, scale }, _) => {
-                let params = NormParams { norm: Norm::Rms, eps: *epsilon, gamma: self.row(*scale), beta: None };
+                let params = NormParams { norm: NormKind::Rms, eps: *epsilon, gamma: self.row(*scale), beta: None };
                 self.norm(node, &params, *x, None)
             }
             (Op::Softmax(x), _) => {
@@ -113,8 +114,8 @@ impl Run<'_> {
                 })
             }
             (Op::Attention { q, k, v, heads, head, head_out, scale, bias }, _) => {
-                let shape = Heads { heads: *heads, head_size: *head, value_size: *head_out, scale: *scale };
-                self.attention(node, shape, [*q, *k, *v], *bias, &rooms)
+                let shape = HeadShape { heads: *heads, head_size: *head, value_size: *head_out, scale: *scale };
+                self.attention(node, shape, [*q, *k, *v], *bias, &scratches)
             }
             (Op::Reduce { x, fold }, _) => self.reduce(node, *x, *fold),
             (Op::Pool { x, fold }, _) => self.pool(node, *x, *fold),
@@ -165,12 +166,12 @@ impl Run<'_> {
         })
     }
 
-    fn map(&self, node: &Node, program: &Program, args: &[ValueId], rooms: &Rooms<'_>) -> Result<(), RunError> {
+    fn map(&self, node: &Node, program: &Program, args: &[ValueId], scratches: &ThreadScratch<'_>) -> Result<(), RunError> {
         let args: SmallVec<[ArgData<'_>; 8]> = args.iter().map(|id| self.argument(*id)).collect();
         self.threads().split(self.rows_of(node), ELEMENTS.div_ceil(self.width(node)), |part, rows| {
             // SAFETY: only this part accesses these rows of the node's output and its thread's scratch
-            let (out, room) = unsafe { (self.memory.write(node.output, rows.clone()), rooms.room(part)) };
-            let ran = program.run(self.executor.options.level, &args, self.offsets, rows, room, &mut [out]);
+            let (out, scratch) = unsafe { (self.memory.write(node.output, rows.clone()), scratches.of_thread(part)) };
+            let ran = program.run(self.executor.options.level, &args, self.offsets, rows, scratch, &mut [out]);
             ran.map_err(|e| failed(node, &e.to_string()))
         })
     }
@@ -183,13 +184,13 @@ impl Run<'_> {
                 // SAFETY: operands are not written while a node runs
                 let ids = |id: ValueId| unsafe { self.memory.any(id) };
                 let (pick, stride) = match lookup {
-                    Lookup::Position(from) => (Pick::Position(*from), 1),
+                    Lookup::Position(from) => (RowSelector::Position(*from), 1),
                     Lookup::Id(id) => {
                         let pick = match ids(id.value) {
-                            Input::I32(ids) => Pick::I32(ids.get(id.from..).unwrap_or_default()),
-                            Input::I64(ids) => Pick::I64(ids.get(id.from..).unwrap_or_default()),
-                            Input::F32(ids) => Pick::F32(ids.get(id.from..).unwrap_or_default()),
-                            Input::Bool(_) => Pick::I64(&[]),
+                            Input::I32(ids) => RowSelector::I32(ids.get(id.from..).unwrap_or_default()),
+                            Input::I64(ids) => RowSelector::I64(ids.get(id.from..).unwrap_or_default()),
+                            Input::F32(ids) => RowSelector::F32(ids.get(id.from..).unwrap_or_default()),
+                            Input::Bool(_) => RowSelector::I64(&[]),
                         };
                         (pick, self.executor.plan.value(id.value).width)
                     }
@@ -205,10 +206,13 @@ impl Run<'_> {
         self.threads().split(sequences, least, |_, range| {
             // SAFETY: only this part accesses the rows of these sequences in the node's output
             let out = unsafe { self.memory.write(node.output, offsets[range.start]..offsets[range.end]) };
-            embed(self.executor.options.level, &tables, width, offsets, range, out)?;
+            embed(self.executor.options.level, &tables, width, offsets, range, out).map_err(|error| match error {
+                EmbedError::Id(id) => RunError::Id(id),
+                EmbedError::Shape(shape) => failed(node, &shape.to_string()),
+            })?;
             let Some(norm) = norm else { return Ok(()) };
             let (gamma, beta) = (self.row(norm.scale), self.row(norm.shift));
-            let params = NormParams { norm: Norm::Layer, eps: norm.epsilon, gamma, beta };
+            let params = NormParams { norm: NormKind::Layer, eps: norm.epsilon, gamma, beta };
             norm_rows_in_place(self.executor.options.level, &params, width, out, None).map_err(|e| failed(node, &e.to_string()))
         })
     }
@@ -228,20 +232,20 @@ impl Run<'_> {
     fn attention(
         &self,
         node: &Node,
-        shape: Heads,
+        shape: HeadShape,
         columns: [plan::Columns; 3],
         bias: Option<ValueId>,
-        rooms: &Rooms<'_>,
+        scratches: &ThreadScratch<'_>,
     ) -> Result<(), RunError> {
         let failed = |e: super::shape::ShapeError| failed(node, &e.to_string());
-        let columns = columns.map(|columns| Columns {
+        let columns = columns.map(|columns| HeadColumns {
             data: self.read(columns.value),
             offset: columns.from,
             stride: self.executor.plan.value(columns.value).width,
         });
         let attention = Attention::new(shape, self.offsets, columns, bias.map(|id| self.read(id))).map_err(failed)?;
         // SAFETY: only this node accesses its output; its parts write different heads
-        let out = ColumnsMut::new(unsafe { self.memory.write(node.output, 0..self.rows_of(node)) }, 0, self.width(node));
+        let out = HeadColumnsMut::new(unsafe { self.memory.write(node.output, 0..self.rows_of(node)) }, 0, self.width(node));
         // a head of a sequence costs the square of its length; the parts have about equal cost
         let cost = self.size.squares * shape.heads;
         let least = (16 * ELEMENTS).div_ceil(shape.head_size + shape.value_size);
@@ -254,9 +258,9 @@ impl Run<'_> {
                 if !heads.is_empty() {
                     // SAFETY: each head of each sequence begins in exactly one part, which alone writes it; the scratch
                     // is this thread's own
-                    let (mut out, room) = unsafe { (out.share(), rooms.room(part)) };
+                    let (mut out, scratch) = unsafe { (out.share(), scratches.of_thread(part)) };
                     let level = self.executor.options.level;
-                    attention.run(level, sequence..sequence + 1, heads, room, &mut out).map_err(failed)?;
+                    attention.run(level, sequence..sequence + 1, heads, scratch, &mut out).map_err(failed)?;
                 }
                 before += each * shape.heads;
             }

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::attention::{Attention, Heads};
+use super::attention::{Attention, HeadShape};
 use super::executor::Executor;
 use super::gemm;
 use super::gemm::int8::{RowQuant, words_len};
-use super::prepare::Ready;
+use super::prepare::PreparedNode;
 use crate::plan::{Op, Size};
 
 /// The scratch buffers, reused from run to run.
@@ -26,17 +26,17 @@ impl Scratch {
         for (node, ready) in executor.plan.nodes.iter().zip(&executor.ready) {
             let rows = size.rows(executor.plan.value(node.output).rows);
             let floats = match (&node.op, ready) {
-                (Op::Gemm { .. }, Ready::GemmI8(packed, _)) => {
+                (Op::Gemm { .. }, PreparedNode::GemmI8(packed, _)) => {
                     words = words.max(words_len(packed.level(), rows, packed.k()));
                     quants = quants.max(rows);
                     0
                 }
                 (Op::Gemm { .. }, _) => gemm::scratch_len(rows),
                 (Op::Attention { heads, head, head_out, scale, .. }, _) => {
-                    let shape = Heads { heads: *heads, head_size: *head, value_size: *head_out, scale: *scale };
+                    let shape = HeadShape { heads: *heads, head_size: *head, value_size: *head_out, scale: *scale };
                     Attention::scratch_len(&shape)
                 }
-                (_, Ready::Map(program)) => program.scratch_len(),
+                (_, PreparedNode::Map(program)) => program.scratch_len(),
                 _ => 0,
             };
             self.each = self.each.max(floats);
@@ -49,36 +49,37 @@ impl Scratch {
     }
 
     /// The scratch of each thread, and the shared buffers of quantised rows.
-    pub(super) fn share(&mut self) -> (Rooms<'_>, &mut [u32], &mut [RowQuant]) {
-        let rooms = Rooms { begin: self.floats.as_mut_ptr(), each: self.each, rooms: self.floats.len(), of: PhantomData };
-        (rooms, &mut self.words, &mut self.quants)
+    pub(super) fn share(&mut self) -> (ThreadScratch<'_>, &mut [u32], &mut [RowQuant]) {
+        let scratches =
+            ThreadScratch { begin: self.floats.as_mut_ptr(), each: self.each, length: self.floats.len(), of: PhantomData };
+        (scratches, &mut self.words, &mut self.quants)
     }
 }
 
 /// A scratch buffer for each thread.
 #[derive(Clone, Copy)]
-pub(super) struct Rooms<'a> {
+pub(super) struct ThreadScratch<'a> {
     begin: *mut f32,
     each: usize,
-    rooms: usize,
+    length: usize,
     of: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: equivalent to a borrowed slice; callers of `room` guarantee that no two threads use the same buffer
-unsafe impl Sync for Rooms<'_> {}
+// SAFETY: equivalent to a borrowed slice; callers of `of_thread` guarantee that no two threads use the same buffer
+unsafe impl Sync for ThreadScratch<'_> {}
 // SAFETY: as above
-unsafe impl Send for Rooms<'_> {}
+unsafe impl Send for ThreadScratch<'_> {}
 
-impl Rooms<'_> {
+impl ThreadScratch<'_> {
     /// The scratch buffer of the thread with this index.
     ///
     /// # Safety
     ///
     /// No other code uses it while the slice lives.
     #[allow(clippy::mut_from_ref, reason = "the buffers are disjoint; the caller guarantees exclusive access to this one")]
-    pub(super) unsafe fn room(&self, part: usize) -> &mut [f32] {
+    pub(super) unsafe fn of_thread(&self, part: usize) -> &mut [f32] {
         let Range { start, end } = part * self.each..(part + 1) * self.each;
-        assert!(end <= self.rooms, "there is no such room");
+        assert!(end <= self.length, "there is no such scratch buffer");
         // SAFETY: the buffer lies in the borrowed slice, as checked above; the caller guarantees exclusive access
         unsafe { std::slice::from_raw_parts_mut(self.begin.wrapping_add(start), self.each) }
     }

@@ -7,7 +7,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::threads::Threads;
-use super::{Batch, Executor, Input, Options, Precision, State};
+use super::{Executor, Options, State};
+use crate::exec::{Batch, CpuPrecision, Input};
 use crate::plan::{Activation, Columns, Fold, Lookup, Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
 
 /// A builder of plans for tests.
@@ -83,13 +84,13 @@ fn run(executor: &Executor, state: &mut State) -> Vec<Vec<f32>> {
     outputs
 }
 
-fn options(threads: usize, precision: Precision) -> Options {
+fn options(threads: usize, precision: CpuPrecision) -> Options {
     Options { threads: Arc::new(Threads::new(threads, &[]).unwrap()), precision, ..Options::default() }
 }
 
 #[test]
 fn any_number_of_threads_makes_the_same() {
-    for precision in [Precision::Fp32, Precision::Int8(Vec::new())] {
+    for precision in [CpuPrecision::Fp32, CpuPrecision::Int8(Vec::new())] {
         let one = run(&Executor::new(encoder(), options(1, precision.clone())).unwrap(), &mut State::default());
         assert_eq!(one[1], one[2], "an output under two names");
         for threads in [2, 3, 7] {
@@ -107,8 +108,8 @@ fn any_number_of_threads_makes_the_same() {
 
 #[test]
 fn eight_bits_are_near_single_precision() {
-    let exact = run(&Executor::new(encoder(), options(1, Precision::Fp32)).unwrap(), &mut State::default());
-    let executor = Executor::new(encoder(), options(1, Precision::Int8(Vec::new()))).unwrap();
+    let exact = run(&Executor::new(encoder(), options(1, CpuPrecision::Fp32)).unwrap(), &mut State::default());
+    let executor = Executor::new(encoder(), options(1, CpuPrecision::Int8(Vec::new()))).unwrap();
     assert_eq!(executor.quantized_nodes(), 5, "all products");
     let near = run(&executor, &mut State::default());
     assert_ne!(exact, near);

@@ -1,10 +1,10 @@
-//! Sums of looked-up rows are one lookup in several tables, and the norm of such a sum is part of it.
+//! Fuses embeddings: a sum of lookups becomes one lookup in several tables, and a norm of the sum becomes part of it.
 
 use super::simple::{Simple, simple};
 use super::{derived, makers, reader, uncopied, uses};
 use crate::plan::{Binary, Columns, Lookup, Norm, Op, Plan, Type};
 
-/// Merges two lookups that are added, or takes in a row that is added; `false` if there are none.
+/// Merges two lookups whose results are added, or folds an added row into a lookup; `false` if there are none.
 pub(super) fn merge(plan: &mut Plan) -> bool {
     let (uses, makers) = (uses(plan), makers(plan));
     for at in 0..plan.nodes.len() {
@@ -33,7 +33,7 @@ pub(super) fn merge(plan: &mut Plan) -> bool {
     false
 }
 
-/// Adds a row that is added to a lookup to each row of the smallest of its tables.
+/// Folds a row that is added to a lookup into the smallest of its tables, by adding it to each of the table's rows.
 fn with_row(plan: &mut Plan, uses: &[usize], at: usize) -> bool {
     let Op::Embed { tables, norm: None } = &plan.nodes[at].op else { return false };
     let tables = tables.clone();
@@ -52,7 +52,7 @@ fn with_row(plan: &mut Plan, uses: &[usize], at: usize) -> bool {
     true
 }
 
-/// Lets lookups read their ids where they lie: not cut out of a row of them, and not made float32.
+/// Lets lookups read their ids in place, without the slice or the conversion to float32 in between.
 pub(super) fn uncut(plan: &mut Plan) {
     for at in 0..plan.nodes.len() {
         let Op::Embed { tables, .. } = &plan.nodes[at].op else { continue };
@@ -70,7 +70,7 @@ fn direct(plan: &Plan, lookup: Lookup) -> Lookup {
     if plan.value(source).kind == Type::Bool { Lookup::Id(id) } else { Lookup::Id(Columns { value: source, ..id }) }
 }
 
-/// Takes a norm into the lookup that it alone reads; `false` if there is none.
+/// Fuses a norm with the lookup that only it reads; `false` if there is none.
 pub(super) fn norm(plan: &mut Plan) -> bool {
     let uses = uses(plan);
     for at in 0..plan.nodes.len() {

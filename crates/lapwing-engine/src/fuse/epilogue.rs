@@ -1,11 +1,11 @@
-//! What is done to a matrix product's sum before it is written: bias, activation, residual, in this order. What scales the sum
-//! scales the weight instead.
+//! Fuses what follows a matrix product into its epilogue: bias, activation, residual, in this order. A factor of the
+//! product scales the weight instead.
 
 use super::simple::{Simple, simple};
 use super::{derived, reader, uses};
 use crate::plan::{Activation, Binary, Op, Plan, Unary, ValueId, Weight, WeightId};
 
-/// Takes one map into the product before it; `false` if there is none.
+/// Fuses one map with the product before it; `false` if there is none.
 pub(super) fn absorb(plan: &mut Plan) -> bool {
     let uses = uses(plan);
     for at in 0..plan.nodes.len() {
@@ -18,7 +18,7 @@ pub(super) fn absorb(plan: &mut Plan) -> bool {
         let Some(map) = simple(&plan.nodes[next]) else { continue };
         let fused = rows(plan, at, map).or_else(|| after(plan, at, map));
         if let Some(fused) = fused {
-            // in the place of the map: what it adds is made by then
+            // at the map's position, because the values that it adds are computed by then
             plan.nodes[next].op = fused;
             plan.nodes.remove(at);
             return true;
@@ -27,7 +27,7 @@ pub(super) fn absorb(plan: &mut Plan) -> bool {
     false
 }
 
-/// A number or a row that is added to the bare sum, or multiplied with it.
+/// Fuses a scalar or row that is added to the bare product, or multiplied with it.
 fn rows(plan: &mut Plan, at: usize, map: Simple) -> Option<Op> {
     let Op::Gemm { x, weight, bias, activation: Activation::None, residual: None } = plan.nodes[at].op else { return None };
     let width = plan.value(plan.nodes[at].output).width;
@@ -50,7 +50,7 @@ fn rows(plan: &mut Plan, at: usize, map: Simple) -> Option<Op> {
     Some(Op::Gemm { x, weight, bias, activation: Activation::None, residual: None })
 }
 
-/// A bias with more added.
+/// A bias with another row added.
 fn added(plan: &mut Plan, bias: Option<WeightId>, row: &[f32], name: &str) -> WeightId {
     if let Some(bias) = bias {
         return derived(plan, bias, |column, x| x + row[column]);
@@ -59,12 +59,12 @@ fn added(plan: &mut Plan, bias: Option<WeightId>, row: &[f32], name: &str) -> We
     WeightId(plan.weights.len() - 1)
 }
 
-/// Whether one node alone reads a weight: a scaled copy then takes its place.
+/// Whether only one node reads a weight; a scaled copy may then replace it.
 fn is_own(plan: &Plan, weight: WeightId) -> bool {
     plan.nodes.iter().flat_map(|node| node.op.weights()).filter(|id| *id == weight).count() == 1
 }
 
-/// An activation, or another value that is added.
+/// Fuses an activation, or another value that is added.
 fn after(plan: &Plan, at: usize, map: Simple) -> Option<Op> {
     let Op::Gemm { x, weight, bias, activation, residual: None } = plan.nodes[at].op else { return None };
     let (output, is_bare) = (plan.nodes[at].output, activation == Activation::None);

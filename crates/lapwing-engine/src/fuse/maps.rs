@@ -1,13 +1,14 @@
-//! Maps that follow one another are one map; and a row that is folded only to be used in a map of the same row is folded there.
+//! Fuses consecutive maps into one, and a fold of a row into the map of the same row that uses it.
 
 use super::simple::{Simple, simple};
 use super::{makers, reader, uncopied, uses};
 use crate::plan::{Binary, Fold, Instruction, Op, Plan, Program, Unary, ValueId};
 
-/// A program of more steps stays as it is: its temporaries would not fit the executors' registers and caches.
+/// The most steps of a fused program; the temporaries of a longer one would not fit the executors' registers and
+/// caches.
 const STEPS: usize = 48;
 
-/// Lets maps read what is only the float32 of another value as that value: they read every type.
+/// Removes conversions to float32 before maps, which read every type.
 pub(super) fn uncopy(plan: &mut Plan) {
     for at in 0..plan.nodes.len() {
         let sources: Vec<ValueId> = plan.nodes[at].op.reads().into_iter().map(|id| uncopied(plan, id)).collect();
@@ -18,7 +19,7 @@ pub(super) fn uncopy(plan: &mut Plan) {
     }
 }
 
-/// Writes `log(1 + exp(x))` so that it stays finite for every x, as the operator that it was does.
+/// Rewrites `log(1 + exp(x))` so that it stays finite for every x, like the softplus operator that it came from.
 pub(super) fn steady(plan: &mut Plan) {
     use Instruction::{Arg, Binary as Two, Scalar, Unary as One};
     let makers = makers(plan);
@@ -35,7 +36,7 @@ pub(super) fn steady(plan: &mut Plan) {
     }
 }
 
-/// Puts one map or fold into the only map that reads it; `false` if there is none.
+/// Inlines one map or fold into its only reader, if that is a map; `false` if there is none.
 pub(super) fn inline(plan: &mut Plan) -> bool {
     let uses = uses(plan);
     for at in 0..plan.nodes.len() {
@@ -43,7 +44,7 @@ pub(super) fn inline(plan: &mut Plan) -> bool {
         let Some(next) = reader(plan, &uses, output) else { continue };
         let Op::Map { program, args } = &plan.nodes[next].op else { continue };
         let (made, wanted) = (plan.value(output), plan.value(plan.nodes[next].output));
-        // what is the same for a sequence's tokens is not made again for each
+        // a value per sequence is not recomputed for each token
         if made.rows != wanted.rows {
             continue;
         }
@@ -69,12 +70,12 @@ pub(super) fn inline(plan: &mut Plan) -> bool {
     false
 }
 
-/// Whether a value's rows are as wide as those of a map, and not too wide to be folded there.
+/// Whether a value's rows are as wide as those of a map, and not too wide for a fold inside a program.
 fn is_row(plan: &Plan, value: ValueId, width: usize) -> bool {
     plan.value(value).width == width && width > 1 && width <= Program::WIDEST_FOLD
 }
 
-/// The same with each argument and each step once.
+/// A map with each argument and each step only once.
 fn distinct(code: Vec<Instruction>, args: Vec<ValueId>) -> Op {
     let mut kept = Vec::new();
     let places: Vec<usize> = args

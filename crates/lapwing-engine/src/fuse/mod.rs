@@ -1,5 +1,5 @@
-//! Makes few nodes of many: what one kernel can do in one pass over its rows becomes one node. Every step keeps the plan
-//! sound and its meaning; none looks at names.
+//! Fusion: nodes that one kernel can compute in one pass over its rows become one node. Every step keeps the plan valid
+//! and its results the same. No step looks at names.
 
 mod embed;
 mod epilogue;
@@ -14,9 +14,9 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use super::plan::{Columns, Instruction, Node, Op, Plan, ValueId, Weight, WeightId};
+use crate::plan::{Columns, Instruction, Node, Op, Plan, ValueId, Weight, WeightId};
 
-/// Fuses a plan as it was lowered.
+/// Fuses a lowered plan.
 pub fn fuse(plan: &mut Plan) {
     prune(plan);
     share::merge(plan);
@@ -38,7 +38,7 @@ pub fn fuse(plan: &mut Plan) {
     prune(plan);
 }
 
-/// How often each value is read, outputs counted.
+/// How often each value is read, outputs included.
 fn uses(plan: &Plan) -> Vec<usize> {
     let mut uses = vec![0; plan.values.len()];
     let reads = plan.nodes.iter().flat_map(|node| node.op.reads()).chain(plan.outputs.iter().map(|port| port.value));
@@ -46,7 +46,7 @@ fn uses(plan: &Plan) -> Vec<usize> {
     uses
 }
 
-/// Which node makes each value.
+/// The index of the node that computes each value.
 fn makers(plan: &Plan) -> Vec<Option<usize>> {
     let mut makers = vec![None; plan.values.len()];
     for (at, node) in plan.nodes.iter().enumerate() {
@@ -55,13 +55,13 @@ fn makers(plan: &Plan) -> Vec<Option<usize>> {
     makers
 }
 
-/// The only node that reads a value, if there is but one and it is no output.
+/// The only reader of a value; `None` if there are several, or if it is an output.
 fn reader(plan: &Plan, uses: &[usize], value: ValueId) -> Option<usize> {
     let reads = |node: &Node| node.op.reads().contains(&value);
     if uses[value.0] == 1 { plan.nodes.iter().position(reads) } else { None }
 }
 
-/// What a value is the float32 of, if it is nothing but that; else itself.
+/// The value that this one is a float32 conversion of; otherwise the value itself.
 fn uncopied(plan: &Plan, value: ValueId) -> ValueId {
     let Some(node) = plan.nodes.iter().find(|node| node.output == value) else { return value };
     match &node.op {
@@ -77,7 +77,7 @@ fn uncopied(plan: &Plan, value: ValueId) -> ValueId {
     }
 }
 
-/// The columns of the value that these were cut out of.
+/// The columns of the original value, if these were sliced out of it.
 fn uncut(plan: &Plan, columns: Columns) -> Columns {
     match plan.nodes.iter().find(|node| node.output == columns.value).map(|node| &node.op) {
         Some(Op::Slice(of)) => uncut(plan, Columns { value: of.value, from: of.from + columns.from }),
@@ -85,7 +85,7 @@ fn uncut(plan: &Plan, columns: Columns) -> Columns {
     }
 }
 
-/// A weight of the same shape, made of another element by element; the function is given the column.
+/// A weight of the same shape with each element derived from another weight's; the function gets the column.
 fn derived(plan: &mut Plan, id: WeightId, of: impl Fn(usize, f32) -> f32) -> WeightId {
     let weight = plan.weight(id);
     let data = weight.data.iter().enumerate().map(|(at, x)| of(at % weight.width, *x)).collect();
@@ -94,7 +94,7 @@ fn derived(plan: &mut Plan, id: WeightId, of: impl Fn(usize, f32) -> f32) -> Wei
     WeightId(plan.weights.len() - 1)
 }
 
-/// Leaves out nodes that no output needs, and values and weights that no node has.
+/// Removes nodes that no output depends on, and unused values and weights.
 fn prune(plan: &mut Plan) {
     let mut needed = vec![false; plan.values.len()];
     plan.outputs.iter().for_each(|port| needed[port.value.0] = true);

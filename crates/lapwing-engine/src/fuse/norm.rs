@@ -1,10 +1,10 @@
-//! Layer norms: `x − mean(x)`, normed by the root of its mean square, is one.
+//! Recognises layer norms: an RMS norm of `x − mean(x)` is a layer norm.
 
 use super::simple::{Simple, simple};
 use super::{makers, reader, uses};
 use crate::plan::{Binary, Fold, Op, Plan, ValueId};
 
-/// Finds layer norms, and gives norms their scale and shift.
+/// Finds layer norms, and fuses norms with their scale and shift.
 pub(super) fn find(plan: &mut Plan) {
     for at in 0..plan.nodes.len() {
         if let Op::RmsNorm { x, epsilon, scale } = plan.nodes[at].op
@@ -16,13 +16,13 @@ pub(super) fn find(plan: &mut Plan) {
     while absorb(plan) {}
 }
 
-/// What `value` is less its own mean.
+/// The x of a value that is `x − mean(x)`.
 fn centred(plan: &Plan, value: ValueId) -> Option<ValueId> {
     let makers = makers(plan);
     let node = |value: ValueId| makers[value.0].map(|at| &plan.nodes[at]);
     let Simple::Both(Binary::Sub, x, mean) = simple(node(value)?)? else { return None };
     let Simple::Scalar(op, sum, number, is_left) = simple(node(mean)?)? else { return None };
-    #[allow(clippy::cast_precision_loss, reason = "a width")]
+    #[allow(clippy::cast_precision_loss, reason = "widths are small")]
     let width = plan.value(x).width as f32;
     let is_share = match op {
         Binary::Mul => (number * width - 1.0).abs() < 1e-5,
@@ -33,7 +33,7 @@ fn centred(plan: &Plan, value: ValueId) -> Option<ValueId> {
     (is_share && summed == x).then_some(x)
 }
 
-/// Takes one sum into the norm that alone reads it; `false` if there is none.
+/// Fuses one sum with the norm that only reads it; `false` if there is none.
 pub(super) fn add(plan: &mut Plan) -> bool {
     let uses = uses(plan);
     for at in 0..plan.nodes.len() {
@@ -52,7 +52,7 @@ pub(super) fn add(plan: &mut Plan) -> bool {
     false
 }
 
-/// Takes one scale or shift into the norm before it.
+/// Fuses one scale or shift with the norm before it.
 fn absorb(plan: &mut Plan) -> bool {
     let uses = uses(plan);
     for at in 0..plan.nodes.len() {

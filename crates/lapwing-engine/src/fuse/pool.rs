@@ -1,10 +1,10 @@
-//! Means over the tokens that a mask leaves: the sum of masked rows over the mask's own sum.
+//! Recognises masked means: the sum of masked rows divided by the sum of the mask.
 
 use super::simple::{Simple, simple};
 use super::{makers, uncopied, uses};
 use crate::plan::{Binary, Fold, Op, Plan, Rows, Type, Unary, ValueId};
 
-/// Finds them all.
+/// Finds all masked means.
 pub(super) fn find(plan: &mut Plan) {
     for at in 0..plan.nodes.len() {
         let Some(Simple::Both(op, a, b)) = simple(&plan.nodes[at]) else { continue };
@@ -24,7 +24,7 @@ pub(super) fn find(plan: &mut Plan) {
     }
 }
 
-/// The mean whose parts these are.
+/// The masked mean with this sum and count.
 fn mean(plan: &Plan, total: ValueId, count: ValueId) -> Option<Op> {
     let (count, at_least) = match made(plan, count) {
         Some(Simple::Scalar(Binary::Max, sum, number, _)) => (sum, number),
@@ -34,7 +34,7 @@ fn mean(plan: &Plan, total: ValueId, count: ValueId) -> Option<Op> {
     let masked = summed(plan, total)?;
     let uses = uses(plan);
     if uses[total.0] > 1 || uses[masked.0] > 1 {
-        return None; // they would be made all the same
+        return None; // they are needed in any case
     }
     let Some(Simple::Both(Binary::Mul, a, b)) = made(plan, masked) else { return None };
     let x = if uncopied(plan, b) == weights {
@@ -56,7 +56,7 @@ fn reciprocal(plan: &Plan, value: ValueId) -> Option<ValueId> {
     if let Some(Simple::Unary(Unary::Recip, of)) = made(plan, value) { Some(of) } else { None }
 }
 
-/// Over whose tokens a value is the sum.
+/// The value that this one is the sum of, over a sequence's tokens.
 fn summed(plan: &Plan, value: ValueId) -> Option<ValueId> {
     match plan.nodes[makers(plan)[value.0]?].op {
         Op::Pool { x, fold: Fold::Sum } => Some(x),

@@ -1,5 +1,5 @@
-//! Queries, keys and values that are products of the same rows are one product, of three weights side by side; and attention
-//! reads them where they lie.
+//! Merges the products that compute queries, keys and values from the same rows into one product with the three weights
+//! side by side. Attention reads its columns in place.
 
 use super::{makers, uncut, uses};
 use crate::plan::{Activation, Columns, Node, Op, Plan, Value, ValueId, Weight, WeightId};
@@ -24,7 +24,7 @@ pub(super) fn merge(plan: &mut Plan) {
     }
 }
 
-/// Merges what the attention at this place reads; where it stands then.
+/// Merges the products read by the attention at this index; returns its new index.
 fn merged(plan: &mut Plan, at: usize) -> Option<usize> {
     let Op::Attention { q, k, v, .. } = plan.nodes[at].op else { return None };
     let (uses, makers) = (uses(plan), makers(plan));
@@ -75,7 +75,7 @@ fn zeros(plan: &mut Plan, width: usize) -> WeightId {
     WeightId(plan.weights.len() - 1)
 }
 
-/// Weights of as many rows, side by side.
+/// Concatenates weights with the same number of rows, column-wise.
 fn beside(plan: &mut Plan, parts: &[WeightId]) -> WeightId {
     let parts: Vec<&Weight> = parts.iter().map(|id| plan.weight(*id)).collect();
     let (rows, width) = (parts[0].rows, parts.iter().map(|part| part.width).sum());

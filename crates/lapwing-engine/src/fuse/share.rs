@@ -1,4 +1,4 @@
-//! What is there twice is there once: weights of the same elements, and nodes that do the same to the same.
+//! Removes duplicates: weights with the same elements, and nodes with the same operation and operands.
 
 use super::prune;
 use crate::plan::{Node, Plan, ValueId, Weight, WeightId};
@@ -20,7 +20,7 @@ pub(super) fn merge(plan: &mut Plan) {
             renamed[rest[0].output.0] = twin.output;
         }
     }
-    // two outputs never share a value: each is written to a place of its own
+    // two outputs never share a value: each is written to its own memory
     let mut taken: Vec<ValueId> = plan.outputs.iter().map(|port| port.value).collect();
     for port in &mut plan.outputs {
         let value = renamed[port.value.0];

@@ -1,21 +1,21 @@
-//! Maps of one operation, which fusing looks for.
+//! Maps of a single operation, as patterns for fusion.
 
 use crate::plan::{Binary, Instruction, Node, Op, Unary, ValueId, WeightId};
 
-/// A map that does one thing.
+/// A map of a single operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Simple {
-    /// To each element.
+    /// A function of each element.
     Unary(Unary, ValueId),
-    /// With a number: the value is on the left, or else the number.
+    /// With a scalar operand; the flag is true if the value is the left operand.
     Scalar(Binary, ValueId, f32, bool),
-    /// With a row of the model, which is on the right, or the operation has no sides.
+    /// With a weight row as the right operand; or the operation is commutative.
     Row(Binary, ValueId, WeightId),
     /// With another value.
     Both(Binary, ValueId, ValueId),
 }
 
-/// What a node does, if it is a map of one operation.
+/// A node's operation, if it is a map of a single operation.
 pub(super) fn simple(node: &Node) -> Option<Simple> {
     let Op::Map { program, args } = &node.op else { return None };
     let arg = |at: usize| args.get(at).copied();

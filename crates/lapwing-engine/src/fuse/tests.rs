@@ -1,19 +1,20 @@
-//! Random plans mean the same when they are fused: by definition, and when they are run. They stay sound, and no two values share
-//! memory at the same time.
+//! Random plans give the same results when they are fused, by the reference interpreter and by the executor. They stay
+//! valid, and no two live values share memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use proptest::prelude::*;
 
 use super::fuse;
-use crate::cpu::{Batch, Executor, Input, Options, State};
+use crate::cpu::{Executor, Options, State};
+use crate::exec::{Batch, Input};
 use crate::plan::{
     Activation, Arena, Binary, Columns, Fold, Instruction, Lookup, Node, Op, Plan, Port, Program, Rows, Size, Type, Unary, Value,
     ValueId, Weight, WeightId,
 };
 use crate::tests::naive;
 
-/// Most values are so wide; others are of width 1.
+/// The width of most values; the others are of width 1.
 const WIDTH: usize = 6;
 const TABLE: usize = 9;
 const LENGTHS: [usize; 3] = [4, 1, 3];
@@ -49,13 +50,13 @@ impl Build {
         self.push(Op::Map { program: Program::new(code), args }, rows, width)
     }
 
-    /// The value from `from` on, backwards, that fits.
+    /// The first suitable value from index `from` downwards.
     fn find(&self, from: usize, fits: impl Fn(Value) -> bool) -> Option<ValueId> {
         let count = self.plan.values.len();
         (0..count).map(|back| ValueId((from + count - back) % count)).find(|id| fits(self.plan.value(*id)))
     }
 
-    /// One more node, or more.
+    /// Adds one or more nodes.
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of node")]
     fn node(&mut self, (kind, a, b, seed): (u8, usize, usize, usize)) {
         use Instruction::{Arg, Binary as Two, Scalar, Unary as One, Weight as Row};
@@ -72,7 +73,7 @@ impl Build {
                 self.map(vec![Arg(0), One(unary[seed % 7], 0)], vec![any], rows, width);
             }
             1 => {
-                // a divisor that is no zero
+                // a divisor that is not zero
                 self.map(vec![Arg(0), Scalar(seed as f32 * 0.3 + 0.5), Two(op, 0, 1)], vec![x], of.rows, of.width);
             }
             2 => {
@@ -98,7 +99,7 @@ impl Build {
                 self.push(Op::LayerNorm { x, residual: None, epsilon: 0.1, scale: None, shift: None }, of.rows, of.width);
             }
             8 => {
-                // x less its mean, over the root of its mean square, as norms come out of lowering
+                // x less its mean, divided by the root of its mean square, as lowering produces norms
                 if of.width == 1 {
                     return;
                 }
@@ -167,7 +168,7 @@ impl Build {
     }
 }
 
-/// Ids, a mask, a matrix of tokens and one of sequences, and what is done with them; the last three results are asked for.
+/// Ids, a mask, a matrix of tokens and one of sequences, and random nodes; the last three results are the outputs.
 fn plan(picks: &[(u8, usize, usize, usize)]) -> Plan {
     let mut build = Build { plan: Plan::default() };
     build.input("ids", Rows::Token, 1, Type::I64);
@@ -213,7 +214,7 @@ fn is_near(a: &[Vec<f64>], b: &[Vec<f64>], tolerance: f64) -> bool {
             .all(|(a, b)| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= tolerance * (1.0 + a.abs())))
 }
 
-/// Whether no number is so large that rounding would be seen.
+/// Whether all numbers are small enough for rounding errors to stay below the tolerance.
 fn is_tame(raw: &Plan) -> bool {
     let mut all = raw.clone();
     let port = |node: &Node| Port { name: String::new(), value: node.output, features: Vec::new() };
@@ -243,7 +244,7 @@ proptest! {
         for plan in [&raw, &fused] {
             prop_assert_eq!(Arena::new(plan, size).overlap(plan), None);
         }
-        // fusing takes work away and adds none; but a mask may be read as the whole numbers that it came as, twice as wide
+        // fusion never adds work; but a mask may be read in its original integer type, which is twice as wide
         let wider = (4 * size.tokens * fused.nodes.len()) as u64;
         prop_assert!(fused.total(size).cost.flops <= raw.total(size).cost.flops);
         prop_assert!(fused.total(size).cost.bytes <= raw.total(size).cost.bytes + wider, "{raw}\n{fused}");

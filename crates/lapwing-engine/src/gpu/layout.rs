@@ -2,7 +2,7 @@
 //!
 //! Rows of more than one element are aligned to 8 elements, so that kernels can read 16 bytes at a time.
 
-use super::Precision;
+use super::GpuPrecision;
 use crate::plan::{Op, Plan, Type, Value, ValueId};
 
 /// The type of a matrix's elements, with the number that kernels use.
@@ -88,21 +88,21 @@ pub const fn stride(width: usize) -> usize {
 /// inputs of products, are half precision if the precision says so. Exceptions are single columns (masks, counts),
 /// which may exceed its range, and results of maps and folds that no product reads.
 #[must_use]
-pub fn stored(plan: &Plan, precision: &Precision) -> Vec<StoredValue> {
-    let mut homes = vec![ValueLocation::Arena; plan.values.len()];
+pub fn stored(plan: &Plan, precision: &GpuPrecision) -> Vec<StoredValue> {
+    let mut locations = vec![ValueLocation::Arena; plan.values.len()];
     for (at, port) in plan.outputs.iter().enumerate().rev() {
-        homes[port.value.0] = ValueLocation::Output(at);
+        locations[port.value.0] = ValueLocation::Output(at);
     }
     for (at, port) in plan.inputs.iter().enumerate() {
-        homes[port.value.0] = ValueLocation::Input(at);
+        locations[port.value.0] = ValueLocation::Input(at);
     }
     let halves = if precision.is_half() { halves(plan) } else { vec![false; plan.values.len()] };
     let of = |(at, value): (usize, &Value)| {
-        let kind = match homes[at] {
+        let kind = match locations[at] {
             ValueLocation::Arena | ValueLocation::Input(_) if halves[at] && value.kind == Type::F32 => Kind::F16,
             _ => Kind::of(value.kind),
         };
-        StoredValue { location: homes[at], kind, stride: stride(value.width) }
+        StoredValue { location: locations[at], kind, stride: stride(value.width) }
     };
     plan.values.iter().enumerate().map(of).collect()
 }

@@ -7,25 +7,24 @@
 
 pub mod args;
 mod capacity;
+mod cost;
 pub mod device;
 pub mod executor;
 pub mod header;
-mod held;
 pub mod kernel;
 pub mod layout;
 pub mod lower;
 pub mod peaks;
-mod precision;
 pub mod ptx;
+mod request;
 pub mod route;
 pub mod weights;
-mod wish;
 
 pub use capacity::Capacity;
 pub use executor::{DeviceTimes, Executor, GemmPolicy, GpuError, LIBRARY, RunTimings, State, StepTiming};
-pub use held::Account;
-pub use precision::Precision;
-pub use wish::{Wish, fallback};
+pub use request::{DeviceRequest, fallback};
+
+pub use crate::exec::GpuPrecision;
 
 /// The device properties that a program is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +41,4 @@ impl Target {
     /// The target assumed without a device: the multiprocessors of an H100 or H200, and the least shared memory of any
     /// supported device.
     pub const ASSUMED: Self = Self { processors: 132, shared_bytes: 99 << 10, has_cublaslt: false };
-}
-
-/// A node that no kernel supports.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{node} ({operator}): {reason}")]
-pub struct Refused {
-    /// Its name.
-    pub node: String,
-    /// Its operator.
-    pub operator: String,
-    /// Why it is not supported.
-    pub reason: String,
 }

@@ -1,7 +1,8 @@
 //! How a batch's data is transferred to the device and back, and how the host is notified of its completion.
 
 use super::lower::{PreparedPlan, Program};
-use super::{Capacity, Refused, Target};
+use super::{Capacity, Target};
+use crate::UnsupportedNode;
 use crate::plan::{Plan, Rows, Size};
 
 /// Payloads up to this size are accessed by kernels in mapped host memory; larger ones are copied.
@@ -93,14 +94,14 @@ pub fn capacity(plan: &Plan, size: Size) -> Capacity {
 ///
 /// # Errors
 ///
-/// [`Refused`] names a node that no kernel supports at this size.
+/// [`UnsupportedNode`] names a node that no kernel supports at this size.
 pub fn program(
     prepared: &mut PreparedPlan,
     plan: &Plan,
     capacity: Capacity,
     wanted: &[bool],
     target: &Target,
-) -> Result<Program, Refused> {
+) -> Result<Program, UnsupportedNode> {
     let program = prepared.lower(plan, capacity, wanted, target)?;
     if capacity.is_exact && program.has_header {
         return prepared.lower(plan, Capacity { is_exact: false, ..capacity }, wanted, target);

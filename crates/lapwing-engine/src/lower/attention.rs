@@ -1,15 +1,16 @@
-//! Attention, piece by piece: what has a row and a column for each token exists only between the product of queries and
-//! keys and that with the values, and only what a softmax of scaled and masked scores needs may happen to it.
+//! Recognises attention across several operators. Scores, with a row and a column for each token, exist only between
+//! the product of queries and keys and the product with the values; in between, only operations that lead to a softmax
+//! of scaled and masked scores are supported.
 
 use tract_onnx::prelude::TypedNode;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 
 use super::form::{Axis, Matrix};
-use super::linear::Mapped;
-use super::{Lowering, Tensors, scalar};
+use super::linear::EinsumAxis;
+use super::{Lowering, TensorForm, scalar};
 use crate::plan::{Binary, Columns, Instruction, Op, Program, Rows, ValueId};
 
-/// One axis of scores.
+/// The meaning of one axis of scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Score {
     Batch,
@@ -19,7 +20,7 @@ enum Score {
     One,
 }
 
-/// Scores of queries against keys, or what a softmax made of them.
+/// Scores of queries against keys, or their softmax.
 #[derive(Clone, Debug)]
 pub(super) struct Scores {
     q: ValueId,
@@ -33,11 +34,11 @@ pub(super) struct Scores {
     is_softmax: bool,
 }
 
-/// Below this, a number that is added to a score leaves nothing of it.
+/// A number below this absorbs any score that it is added to.
 const ABSORBS: f32 = -1e30;
 
 impl Scores {
-    /// With other axes.
+    /// The scores after a change of axes.
     pub(super) fn changed(&self, op: &AxisOp) -> Result<Self, String> {
         let mut axes = self.axes.clone();
         match op {
@@ -54,7 +55,7 @@ impl Scores {
         Ok(Self { axes, ..self.clone() })
     }
 
-    /// Over the keys.
+    /// The softmax over the keys.
     pub(super) fn softmax(&self, axis: usize) -> Result<Self, String> {
         if self.axes.get(axis) != Some(&Score::Key) || self.is_softmax {
             return Err("is not over the keys".into());
@@ -62,7 +63,7 @@ impl Scores {
         Ok(Self { is_softmax: true, ..self.clone() })
     }
 
-    /// Whether a matrix has a number for each key, and the same for each query and head.
+    /// Whether a matrix has one value for each key, the same for every query and head.
     fn is_by_key(&self, matrix: &Matrix) -> bool {
         let fits = |(axis, score): (&Axis, &Score)| match axis {
             Axis::Batch => *score == Score::Batch,
@@ -76,7 +77,7 @@ impl Scores {
 
 impl Lowering<'_> {
     /// The product of queries and keys.
-    pub(super) fn scores(&mut self, node: &TypedNode, axes: &[Mapped], q: &Matrix, k: &Matrix) -> Result<Scores, String> {
+    pub(super) fn scores(&mut self, node: &TypedNode, axes: &[EinsumAxis], q: &Matrix, k: &Matrix) -> Result<Scores, String> {
         let no = || "multiplies two matrices in a way that no attention does".to_owned();
         let of = |matrix: &Matrix, place: Option<usize>| place.map(|place| matrix.axes[place]);
         let rank = axes.iter().filter_map(|axis| axis.out).max().map_or(0, |last| last + 1);
@@ -107,14 +108,14 @@ impl Lowering<'_> {
         if !(has(Score::Batch) && has(Score::Query) && has(Score::Key)) {
             return Err(no());
         }
-        // in a row, the columns of a head are neighbours, and nothing else is there
+        // within a row, the columns of a head must be contiguous, and there may be no other axes
         let is_sound = |matrix: &Matrix, place: Option<usize>, of_head: Option<usize>| {
             let all = usize::from(place.is_some()) + usize::from(of_head.is_some()) == matrix.sizes.len();
             all && place.is_none_or(|place| of_head.is_none_or(|of_head| place < of_head))
         };
         let (in_q, in_k): (Vec<_>, Vec<_>) = [heads, head].into_iter().map(Option::unzip).unzip();
         if !is_sound(q, in_q[0], in_q[1]) || !is_sound(k, in_k[0], in_k[1]) {
-            return Err("has heads whose columns are no neighbours".into());
+            return Err("has heads whose columns are not contiguous".into());
         }
         let length = |place: Option<(usize, usize)>| place.map_or(1, |(place, _)| q.sizes[place]);
         let (heads, head) = (length(heads), length(head));
@@ -123,7 +124,7 @@ impl Lowering<'_> {
         Ok(Scores { q, k, heads, head, scale: first * second, bias: None, axes: out, is_softmax: false })
     }
 
-    /// The value without a factor that it was multiplied by last, and that factor.
+    /// If the value was last multiplied by a factor: the value before that, and the factor.
     fn unscaled(&mut self, node: &TypedNode, matrix: &Matrix) -> (ValueId, f32) {
         let value = self.float(node, matrix);
         let Some(made) = self.plan.nodes.iter().find(|made| made.output == value) else { return (value, 1.0) };
@@ -140,24 +141,24 @@ impl Lowering<'_> {
         if self.plan.value(arg).width == matrix.width() { (arg, factor) } else { (value, 1.0) }
     }
 
-    /// Scores that are multiplied by a number or have a mask added; `None` where no input is scores.
+    /// Scores that are multiplied by a scalar or have a mask added; `None` if no input is scores.
     pub(super) fn scored(&mut self, node: &TypedNode, op: Binary) -> Result<Option<Scores>, String> {
         let (scores, other, is_left) = match (self.input(node, 0)?, self.input(node, 1)?) {
-            (Tensors::Scores(scores), other) => (scores.clone(), other.clone(), true),
-            (other, Tensors::Scores(scores)) => (scores.clone(), other.clone(), false),
+            (TensorForm::Scores(scores), other) => (scores.clone(), other.clone(), true),
+            (other, TensorForm::Scores(scores)) => (scores.clone(), other.clone(), false),
             _ => return Ok(None),
         };
         let no = || format!("does {op:?} to scores in a way that no attention does");
         if scores.is_softmax {
             return Err(no());
         }
-        let number = if let Tensors::Const(tensor) = &other { scalar(tensor) } else { None };
+        let number = if let TensorForm::Const(tensor) = &other { scalar(tensor) } else { None };
         let made = match (op, number, other) {
             (Binary::Mul, Some(factor), _) => self.times(node, scores, factor),
             (Binary::Div, Some(divisor), _) if is_left => self.times(node, scores, 1.0 / divisor),
-            // the same for every key: the softmax takes it out
+            // the same for every key: the softmax is invariant to it
             (Binary::Add, Some(_), _) => scores,
-            (Binary::Add, None, Tensors::Matrix(bias)) if scores.is_by_key(&bias) => {
+            (Binary::Add, None, TensorForm::Matrix(bias)) if scores.is_by_key(&bias) => {
                 let value = self.float(node, &bias);
                 self.biased(node, scores, value)
             }
@@ -185,15 +186,15 @@ impl Lowering<'_> {
         Scores { bias: Some(bias), ..scores }
     }
 
-    /// Scores of which some keys' are replaced by a number so low that nothing would be left of them if it were added.
+    /// Scores of which some are replaced by a number so low that adding it would have the same effect.
     pub(super) fn masked(&mut self, node: &TypedNode) -> Result<Option<Scores>, String> {
         let (scores, other, is_kept_where_true) = match (self.input(node, 1)?, self.input(node, 2)?) {
-            (Tensors::Scores(scores), other) => (scores.clone(), other.clone(), true),
-            (other, Tensors::Scores(scores)) => (scores.clone(), other.clone(), false),
+            (TensorForm::Scores(scores), other) => (scores.clone(), other.clone(), true),
+            (other, TensorForm::Scores(scores)) => (scores.clone(), other.clone(), false),
             _ => return Ok(None),
         };
-        let number = if let Tensors::Const(tensor) = &other { scalar(tensor) } else { None };
-        let number = number.filter(|number| *number <= ABSORBS).ok_or("replaces scores by what is no mask")?;
+        let number = if let TensorForm::Const(tensor) = &other { scalar(tensor) } else { None };
+        let number = number.filter(|number| *number <= ABSORBS).ok_or("replaces scores by something that is not a mask")?;
         let mask = self.matrix(node, 0)?;
         if !scores.is_by_key(&mask) || scores.is_softmax {
             return Err("has a mask that is not the same for every query and head".into());
@@ -205,7 +206,13 @@ impl Lowering<'_> {
     }
 
     /// The product with the values.
-    pub(super) fn attend(&mut self, node: &TypedNode, axes: &[Mapped], scores: &Scores, v: &Matrix) -> Result<Matrix, String> {
+    pub(super) fn attend(
+        &mut self,
+        node: &TypedNode,
+        axes: &[EinsumAxis],
+        scores: &Scores,
+        v: &Matrix,
+    ) -> Result<Matrix, String> {
         let no = || "multiplies scores in a way that no attention does".to_owned();
         if !scores.is_softmax {
             return Err("multiplies scores without a softmax".into());
@@ -236,7 +243,7 @@ impl Lowering<'_> {
         }
         let in_order = head.is_none_or(|head| column.is_none_or(|column| head < column));
         if !in_order || (scores.heads > 1 && head.is_none()) {
-            return Err("has heads whose columns are no neighbours".into());
+            return Err("has heads whose columns are not contiguous".into());
         }
         let head_out = column.map_or(1, |place| v.sizes[place]);
         if scores.heads * head_out != v.width() {

@@ -1,4 +1,4 @@
-//! Operators that only say otherwise how a tensor lies, or take parts of it: no arithmetic.
+//! Operators that change axes or take parts of a tensor, without arithmetic.
 
 use std::sync::Arc;
 
@@ -8,49 +8,49 @@ use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Slice, TypedConcat};
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 
 use super::form::{Axis, Matrix};
-use super::{Lowering, Made, Tensors};
+use super::{Lowered, Lowering, TensorForm};
 use crate::plan::{Columns, Fold, Instruction, Op, Program, Rows, Type};
 
 impl Lowering<'_> {
-    pub(super) fn change_axes(&mut self, node: &TypedNode, op: &AxisOp) -> Made {
+    pub(super) fn change_axes(&mut self, node: &TypedNode, op: &AxisOp) -> Lowered {
         let made = match self.input(node, 0)? {
-            Tensors::Matrix(matrix) => Tensors::Matrix(changed(matrix, op)?),
-            Tensors::Const(tensor) => Tensors::Const(changed_const(tensor, op)?),
-            Tensors::ByPosition(tensor, axis, from) => {
+            TensorForm::Matrix(matrix) => TensorForm::Matrix(changed(matrix, op)?),
+            TensorForm::Const(tensor) => TensorForm::Const(changed_const(tensor, op)?),
+            TensorForm::ByPosition(tensor, axis, from) => {
                 let axis = moved(*axis, op).ok_or("changes the axis of the tokens")?;
-                Tensors::ByPosition(changed_const(tensor, op)?, axis, *from)
+                TensorForm::ByPosition(changed_const(tensor, op)?, axis, *from)
             }
-            Tensors::Positions { from, axis, rank } => {
+            TensorForm::Positions { from, axis, rank } => {
                 let axis = moved(*axis, op).ok_or("changes the axis of the tokens")?;
                 let rank = if matches!(op, AxisOp::Add(_)) { rank + 1 } else { rank - 1 };
-                Tensors::Positions { from: *from, axis, rank }
+                TensorForm::Positions { from: *from, axis, rank }
             }
-            Tensors::Scores(scores) => Tensors::Scores(scores.changed(op)?),
-            count @ Tensors::Count { .. } => count.clone(),
+            TensorForm::Scores(scores) => TensorForm::Scores(scores.changed(op)?),
+            count @ TensorForm::Count { .. } => count.clone(),
         };
         Ok(Some(made))
     }
 
-    /// A part of an axis: of columns, of positions, or the first token.
-    pub(super) fn slice(&mut self, node: &TypedNode, op: &Slice) -> Made {
+    /// A slice of an axis: of columns, of positions, or the first token.
+    pub(super) fn slice(&mut self, node: &TypedNode, op: &Slice) -> Lowered {
         let from = op.start.to_usize().map_err(|_| format!("begins at {}", op.start))?;
         let made = match self.input(node, 0)?.clone() {
-            Tensors::Const(tensor) => match op.end.to_usize() {
+            TensorForm::Const(tensor) => match op.end.to_usize() {
                 Ok(to) => {
                     let part = tensor.slice(op.axis, from, to).map_err(|e| format!("{e:#}"))?;
-                    Tensors::Const(Arc::new(part))
+                    TensorForm::Const(Arc::new(part))
                 }
-                Err(_) if self.is_tokens(&(op.end.clone() - from)) => Tensors::ByPosition(tensor, op.axis, from),
+                Err(_) if self.is_tokens(&(op.end.clone() - from)) => TensorForm::ByPosition(tensor, op.axis, from),
                 Err(_) => return Err(format!("ends at {}", op.end)),
             },
-            Tensors::Matrix(matrix) => match (matrix.axes[op.axis], op.end.to_usize()) {
-                (Axis::Token, Ok(1)) if from == 0 => Tensors::Matrix(self.first_token(node, &matrix)),
-                (Axis::Column(column), Ok(to)) => Tensors::Matrix(self.columns(node, &matrix, column, from, to)?),
-                (Axis::One, Ok(1)) if from == 0 => Tensors::Matrix(matrix),
+            TensorForm::Matrix(matrix) => match (matrix.axes[op.axis], op.end.to_usize()) {
+                (Axis::Token, Ok(1)) if from == 0 => TensorForm::Matrix(self.first_token(node, &matrix)),
+                (Axis::Column(column), Ok(to)) => TensorForm::Matrix(self.columns(node, &matrix, column, from, to)?),
+                (Axis::One, Ok(1)) if from == 0 => TensorForm::Matrix(matrix),
                 (axis, _) => return Err(format!("cuts {from}..{} out of {axis:?}", op.end)),
             },
-            Tensors::ByPosition(..) | Tensors::Positions { .. } | Tensors::Count { .. } | Tensors::Scores(_) => {
-                return Err("cuts what is no matrix".into());
+            TensorForm::ByPosition(..) | TensorForm::Positions { .. } | TensorForm::Count { .. } | TensorForm::Scores(_) => {
+                return Err("slices something that is not a matrix".into());
             }
         };
         Ok(Some(made))
@@ -77,7 +77,7 @@ impl Lowering<'_> {
         to: usize,
     ) -> Result<Matrix, String> {
         if column > 0 {
-            return Err("cuts columns that are no neighbours".into());
+            return Err("slices columns that are not contiguous".into());
         }
         let each: usize = matrix.sizes[1..].iter().product();
         let value = self.float(node, matrix);
@@ -88,10 +88,10 @@ impl Lowering<'_> {
         Ok(Matrix { value, axes: matrix.axes.clone(), sizes }.squeezed())
     }
 
-    /// Spreads axes of length one, which arithmetic does by itself.
-    pub(super) fn broadcast(&mut self, node: &TypedNode, op: &MultiBroadcastTo) -> Made {
+    /// Broadcasts axes of length one, which maps do implicitly.
+    pub(super) fn broadcast(&mut self, node: &TypedNode, op: &MultiBroadcastTo) -> Lowered {
         let made = match self.input(node, 0)?.clone() {
-            Tensors::Matrix(matrix) => {
+            TensorForm::Matrix(matrix) => {
                 let mut axes = vec![Axis::One; op.shape.rank() - matrix.axes.len()];
                 axes.extend(&matrix.axes);
                 for (axis, dim) in axes.iter_mut().zip(op.shape.iter()) {
@@ -100,47 +100,50 @@ impl Lowering<'_> {
                         *axis = Axis::Spread(length);
                     }
                 }
-                Tensors::Matrix(matrix.with_axes(axes))
+                TensorForm::Matrix(matrix.with_axes(axes))
             }
-            Tensors::ByPosition(tensor, axis, from) => {
+            TensorForm::ByPosition(tensor, axis, from) => {
                 let added = op.shape.rank() - tensor.rank();
                 let mut shape = vec![1; added];
                 shape.extend(tensor.shape());
                 let tensor = (*tensor).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
-                Tensors::ByPosition(Arc::new(tensor), axis + added, from)
+                TensorForm::ByPosition(Arc::new(tensor), axis + added, from)
             }
-            Tensors::Positions { from, axis, rank } => {
+            TensorForm::Positions { from, axis, rank } => {
                 let added = op.shape.rank() - rank;
-                Tensors::Positions { from, axis: axis + added, rank: rank + added }
+                TensorForm::Positions { from, axis: axis + added, rank: rank + added }
             }
-            // arithmetic spreads it again
-            Tensors::Const(tensor) => {
+            // maps broadcast it again
+            TensorForm::Const(tensor) => {
                 let mut shape = vec![1; op.shape.rank() - tensor.rank()];
                 shape.extend(tensor.shape());
                 let tensor = (*tensor).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
-                Tensors::Const(Arc::new(tensor))
+                TensorForm::Const(Arc::new(tensor))
             }
-            count @ Tensors::Count { .. } => count,
-            Tensors::Scores(_) => return Err("spreads what is no matrix".into()),
+            count @ TensorForm::Count { .. } => count,
+            TensorForm::Scores(_) => return Err("broadcasts something that is not a matrix".into()),
         };
         Ok(Some(made))
     }
 
-    /// Columns side by side: the outermost ones, so that each part stays whole.
-    pub(super) fn concat(&mut self, node: &TypedNode, op: &TypedConcat) -> Made {
+    /// Concatenates columns along the outermost column axis, so that each part stays contiguous.
+    pub(super) fn concat(&mut self, node: &TypedNode, op: &TypedConcat) -> Lowered {
         let mut parts = Vec::with_capacity(node.inputs.len());
         for slot in 0..node.inputs.len() {
-            parts.push(outermost(&self.matrix(node, slot)?, op.axis).ok_or("joins more than outermost columns")?);
+            parts.push(
+                outermost(&self.matrix(node, slot)?, op.axis)
+                    .ok_or("concatenates along an axis that is not the outermost column axis")?,
+            );
         }
         let first = parts.first().ok_or("joins nothing")?.clone();
         if parts.iter().any(|part| part.axes != first.axes || part.sizes[1..] != first.sizes[1..]) {
-            return Err("joins columns that lie differently".into());
+            return Err("concatenates columns of different layouts".into());
         }
         let values: Vec<_> = parts.iter().map(|part| self.float(node, part)).collect();
         let mut sizes = first.sizes.clone();
         sizes[0] = parts.iter().map(|part| part.sizes[0]).sum();
         let value = self.push(&node.name, first.rows(), sizes.iter().product(), Op::Concat(values));
-        Ok(Some(Tensors::Matrix(Matrix { value, axes: first.axes, sizes }.squeezed())))
+        Ok(Some(TensorForm::Matrix(Matrix { value, axes: first.axes, sizes }.squeezed())))
     }
 
     /// The matrix's value as float32.
@@ -148,14 +151,15 @@ impl Lowering<'_> {
         if self.plan.value(matrix.value).kind == Type::F32 { matrix.value } else { self.copied(matrix, &node.name) }
     }
 
-    /// The same as a value of its own, of float32.
+    /// A float32 copy with a value of its own.
     pub(super) fn copied(&mut self, matrix: &Matrix, name: &str) -> crate::plan::ValueId {
         let program = Program::new(vec![Instruction::Arg(0)]);
         self.push(name, matrix.rows(), matrix.width(), Op::Map { program, args: vec![matrix.value] })
     }
 }
 
-/// The matrix with the axis at `at` as its outermost columns, be it one of length one; `None` where it is another.
+/// The matrix with the axis at `at` as its outermost column axis, even if it is of length one; `None` if it is any
+/// other axis.
 fn outermost(matrix: &Matrix, at: usize) -> Option<Matrix> {
     match matrix.axes[at] {
         Axis::Column(0) => Some(matrix.clone()),
@@ -177,7 +181,7 @@ fn changed(matrix: &Matrix, op: &AxisOp) -> Result<Matrix, String> {
         AxisOp::Rm(at) if axes[*at] == Axis::One => {
             axes.remove(*at);
         }
-        AxisOp::Rm(at) => return Err(format!("takes away axis {at}, which is {:?}", axes[*at])),
+        AxisOp::Rm(at) => return Err(format!("removes axis {at}, which is {:?}", axes[*at])),
         AxisOp::Move(from, to) => {
             let axis = axes.remove(*from);
             axes.insert(*to, axis);
@@ -185,9 +189,9 @@ fn changed(matrix: &Matrix, op: &AxisOp) -> Result<Matrix, String> {
         AxisOp::Reshape(at, from, to) => {
             let lengths = |dims: &[TDim]| -> Option<Vec<usize>> { dims.iter().map(|dim| dim.to_usize().ok()).collect() };
             let (Some(from), Some(to)) = (lengths(from), lengths(to)) else {
-                return Err("joins or splits batch or tokens".into());
+                return Err("merges or splits the batch or token axis".into());
             };
-            return matrix.reshaped(*at, &from, &to).ok_or_else(|| "joins columns that are no neighbours".into());
+            return matrix.reshaped(*at, &from, &to).ok_or_else(|| "merges columns that are not contiguous".into());
         }
     }
     Ok(matrix.with_axes(axes))
@@ -199,7 +203,7 @@ fn changed_const(tensor: &Tensor, op: &AxisOp) -> Result<Arc<Tensor>, String> {
     Ok(Arc::new(tensor))
 }
 
-/// Where an axis is after the change.
+/// The index of an axis after the change.
 fn moved(axis: usize, op: &AxisOp) -> Option<usize> {
     match op {
         AxisOp::Add(at) => Some(if *at <= axis { axis + 1 } else { axis }),

@@ -1,19 +1,20 @@
-//! How a tensor of the model lies in a value of the plan: which of its axes are the batch's, the tokens', and columns.
+//! How a tensor of the model maps to a value of the plan: which of its axes are the batch, the tokens, and columns.
 
 use crate::plan::{Rows, ValueId};
 
-/// One axis of a tensor.
+/// The meaning of one axis of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
-    /// Of the sequences, or of the rows of a model without sequences.
+    /// The sequences, or the rows of a model without sequences.
     Batch,
-    /// Of the tokens of a sequence.
+    /// The tokens of a sequence.
     Token,
-    /// The columns' axis at this place in [`Matrix::sizes`].
+    /// A column axis; its index in [`Matrix::sizes`].
     Column(usize),
     /// Of length one.
     One,
-    /// One that is spread to this length, or to one that the batch decides: arithmetic spreads it by itself.
+    /// An axis that is broadcast to this length, or, with `None`, to a length that the batch determines; maps broadcast
+    /// implicitly.
     Spread(Option<usize>),
 }
 
@@ -24,12 +25,12 @@ pub(super) struct Matrix {
     pub(super) value: ValueId,
     /// The tensor's axes.
     pub(super) axes: Vec<Axis>,
-    /// The lengths of the columns' axes, in the order in which they lie in a row: the last one's neighbours are neighbours.
+    /// The lengths of the column axes in memory order; the last one is contiguous.
     pub(super) sizes: Vec<usize>,
 }
 
 impl Matrix {
-    /// How many rows.
+    /// The rows of the value.
     pub(super) fn rows(&self) -> Rows {
         if self.axes.contains(&Axis::Token) { Rows::Token } else { Rows::Batch }
     }
@@ -39,13 +40,13 @@ impl Matrix {
         self.sizes.iter().product()
     }
 
-    /// The places of the tensor's axes that are columns, in the order in which they lie.
+    /// The indices of the tensor's column axes, in memory order.
     pub(super) fn columns(&self) -> Vec<usize> {
         let place = |column| self.axes.iter().position(|axis| *axis == Axis::Column(column));
         (0..self.sizes.len()).filter_map(place).collect()
     }
 
-    /// Whether the columns lie as the tensor's own axes do, behind batch and token.
+    /// Whether the column axes are in the tensor's own order, after batch and token.
     pub(super) fn is_plain(&self) -> bool {
         let order = |axis: &Axis| match axis {
             Axis::Batch => Some(0),
@@ -61,7 +62,7 @@ impl Matrix {
         Self { axes, ..self.clone() }
     }
 
-    /// Drops columns of length one, so that like matrices are alike.
+    /// Drops column axes of length one, so that equal matrices compare equal.
     pub(super) fn squeezed(mut self) -> Self {
         while let Some(column) = self.sizes.iter().position(|size| *size == 1) {
             self.sizes.remove(column);
@@ -76,8 +77,8 @@ impl Matrix {
         self
     }
 
-    /// Splits or merges columns: the axes from `at` on whose lengths are `from` become axes of lengths `to`. `None` where
-    /// these are not neighbours in a row.
+    /// Splits or merges columns: the axes from `at` on whose lengths are `from` become axes of lengths `to`. `None` if
+    /// these are not contiguous in a row.
     pub(super) fn reshaped(&self, at: usize, from: &[usize], to: &[usize]) -> Option<Self> {
         let taken = self.axes.get(at..at + from.len())?;
         let mut columns = Vec::new();

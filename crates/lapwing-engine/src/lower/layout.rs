@@ -1,40 +1,40 @@
-//! How what a map makes lies, of how its operands do.
+//! The layout of a map's result, derived from its operands.
 
 use tract_onnx::prelude::Tensor;
 
 use super::floats;
 use super::form::{Axis, Matrix};
 
-/// What a map works on.
+/// An operand of a map.
 #[derive(Debug)]
 pub(super) enum Operand {
     Matrix(Matrix),
     Const(Tensor),
 }
 
-/// How a map's outcome lies: as its widest operand, and with a row for each token if any has.
+/// The layout of a map's result: that of its widest operand, with a row for each token if any operand has one.
 pub(super) fn common(operands: &[Operand]) -> Result<Matrix, String> {
     let matrices: Vec<&Matrix> =
         operands.iter().filter_map(|o| if let Operand::Matrix(m) = o { Some(m) } else { None }).collect();
-    let widest = matrices.iter().max_by_key(|matrix| matrix.sizes.len()).ok_or("works on no matrix")?;
+    let widest = matrices.iter().max_by_key(|matrix| matrix.sizes.len()).ok_or("has no matrix operand")?;
     let mut layout = (*widest).clone();
     for matrix in &matrices {
         if matrix.axes.len() != layout.axes.len() {
             return Err("works on tensors of different rank".into());
         }
         if !matrix.sizes.is_empty() && (matrix.sizes != widest.sizes || matrix.columns() != widest.columns()) {
-            return Err("works on columns that lie differently".into());
+            return Err("works on columns of different layouts".into());
         }
         for (place, axis) in matrix.axes.iter().enumerate() {
             match (layout.axes[place], *axis) {
                 (Axis::One, Axis::Batch | Axis::Token | Axis::Spread(_)) => layout.axes[place] = *axis,
                 (Axis::Spread(_), Axis::Batch | Axis::Token) => layout.axes[place] = *axis,
                 (own, other) if own == other || matches!(other, Axis::One | Axis::Spread(_)) => {}
-                (own, other) => return Err(format!("puts {own:?} and {other:?} together")),
+                (own, other) => return Err(format!("combines {own:?} with {other:?}")),
             }
         }
     }
-    // a constant may bring the columns
+    // a constant may provide the columns
     if layout.sizes.is_empty() {
         for operand in operands {
             let Operand::Const(tensor) = operand else { continue };
@@ -42,7 +42,7 @@ pub(super) fn common(operands: &[Operand]) -> Result<Matrix, String> {
                 continue;
             }
             if !layout.sizes.is_empty() || tensor.rank() != layout.axes.len() {
-                return Err("spreads over columns of several constants".into());
+                return Err("broadcasts over columns of several constants".into());
             }
             for (place, length) in tensor.shape().iter().enumerate().filter(|(_, length)| **length > 1) {
                 if layout.axes[place] != Axis::One && layout.axes[place] != Axis::Spread(Some(*length)) {
@@ -56,7 +56,7 @@ pub(super) fn common(operands: &[Operand]) -> Result<Matrix, String> {
     Ok(layout)
 }
 
-/// A constant as a row that lies as the matrix does.
+/// A constant as a row in the layout of the matrix.
 pub(super) fn row(tensor: &Tensor, layout: &Matrix) -> Result<Vec<f32>, String> {
     if tensor.rank() != layout.axes.len() {
         return Err("has a constant of another rank".into());

@@ -5,52 +5,53 @@ use tract_onnx::tract_core::axes::Axis as MappedAxis;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 
 use super::form::{Axis, Matrix};
-use super::{Lowering, Made, Tensors, floats};
+use super::{Lowered, Lowering, TensorForm, floats};
 use crate::plan::{Activation, Op};
 
 impl Lowering<'_> {
-    /// A sum of products: of a matrix and a weight, or of two matrices inside an attention.
-    pub(super) fn einsum(&mut self, node: &TypedNode, op: &EinSum) -> Made {
+    /// An einsum: of a matrix and a weight, or of two matrices inside an attention.
+    pub(super) fn einsum(&mut self, node: &TypedNode, op: &EinSum) -> Lowered {
         if op.q_params.is_some() || node.inputs.len() != 2 || op.operating_dt != DatumType::F32 {
-            return Err("is no product of two float32 tensors".into());
+            return Err("is not a product of two float32 tensors".into());
         }
-        let axes: Vec<Mapped> = op.axes.iter_all_axes().map(Mapped::new).collect::<Result<_, _>>()?;
+        let axes: Vec<EinsumAxis> = op.axes.iter_all_axes().map(EinsumAxis::new).collect::<Result<_, _>>()?;
         let made = match (self.input(node, 0)?.clone(), self.input(node, 1)?.clone()) {
-            (Tensors::Matrix(x), Tensors::Const(weight)) => Tensors::Matrix(self.linear(node, &axes, &x, &weight)?),
-            (Tensors::Const(weight), Tensors::Matrix(x)) => {
-                let turned: Vec<_> = axes.iter().map(Mapped::turned).collect();
-                Tensors::Matrix(self.linear(node, &turned, &x, &weight)?)
+            (TensorForm::Matrix(x), TensorForm::Const(weight)) => TensorForm::Matrix(self.linear(node, &axes, &x, &weight)?),
+            (TensorForm::Const(weight), TensorForm::Matrix(x)) => {
+                let turned: Vec<_> = axes.iter().map(EinsumAxis::turned).collect();
+                TensorForm::Matrix(self.linear(node, &turned, &x, &weight)?)
             }
-            (Tensors::Matrix(a), Tensors::Matrix(b)) => Tensors::Scores(self.scores(node, &axes, &a, &b)?),
-            (Tensors::Scores(scores), Tensors::Matrix(v)) => Tensors::Matrix(self.attend(node, &axes, &scores, &v)?),
-            (Tensors::Matrix(v), Tensors::Scores(scores)) => {
-                let turned: Vec<_> = axes.iter().map(Mapped::turned).collect();
-                Tensors::Matrix(self.attend(node, &turned, &scores, &v)?)
+            (TensorForm::Matrix(a), TensorForm::Matrix(b)) => TensorForm::Scores(self.scores(node, &axes, &a, &b)?),
+            (TensorForm::Scores(scores), TensorForm::Matrix(v)) => TensorForm::Matrix(self.attend(node, &axes, &scores, &v)?),
+            (TensorForm::Matrix(v), TensorForm::Scores(scores)) => {
+                let turned: Vec<_> = axes.iter().map(EinsumAxis::turned).collect();
+                TensorForm::Matrix(self.attend(node, &turned, &scores, &v)?)
             }
-            _ => return Err("multiplies what are no matrices".into()),
+            _ => return Err("multiplies operands that are not matrices".into()),
         };
         Ok(Some(made))
     }
 
-    fn linear(&mut self, node: &TypedNode, axes: &[Mapped], x: &Matrix, weight: &Tensor) -> Result<Matrix, String> {
+    fn linear(&mut self, node: &TypedNode, axes: &[EinsumAxis], x: &Matrix, weight: &Tensor) -> Result<Matrix, String> {
         let shape = weight.shape();
-        let is_wide = |axis: &&Mapped| axis.b.is_some_and(|place| shape[place] > 1);
-        // the weight's axes that are summed over, in the order of the columns of x; then those that come out, in their order
+        let is_wide = |axis: &&EinsumAxis| axis.b.is_some_and(|place| shape[place] > 1);
+        // the weight's summed axes in the order of x's columns, then its output axes in their order
         let mut summed = Vec::new();
         for place in x.columns() {
             let axis = axes.iter().find(|axis| axis.a == Some(place)).ok_or("an axis is not mapped")?;
             match (axis.b, axis.out) {
                 (Some(place), None) => summed.push(place),
-                _ => return Err("keeps columns of the left side apart".into()),
+                _ => return Err("keeps columns of the left operand in the output".into()),
             }
         }
-        let mut made: Vec<&Mapped> = axes.iter().filter(|axis| axis.out.is_some()).filter(is_wide).collect();
+        let mut made: Vec<&EinsumAxis> = axes.iter().filter(|axis| axis.out.is_some()).filter(is_wide).collect();
         made.sort_by_key(|axis| axis.out);
         if let Some(shared) = made.iter().find(|axis| axis.a.is_some_and(|place| x.axes[place] != Axis::One)) {
             return Err(format!("multiplies each of axis {:?} by a weight of its own", shared.out));
         }
-        let is_lost = |axis: &&Mapped| axis.b.is_none() && axis.out.is_none() && axis.a.is_some_and(|a| x.axes[a] != Axis::One);
-        let is_free = |axis: &&Mapped| axis.out.is_none() && axis.b.is_some_and(|b| shape[b] > 1 && !summed.contains(&b));
+        let is_lost =
+            |axis: &&EinsumAxis| axis.b.is_none() && axis.out.is_none() && axis.a.is_some_and(|a| x.axes[a] != Axis::One);
+        let is_free = |axis: &&EinsumAxis| axis.out.is_none() && axis.b.is_some_and(|b| shape[b] > 1 && !summed.contains(&b));
         if axes.iter().any(|axis| is_lost(&axis) || is_free(&axis)) {
             return Err("sums over more than columns".into());
         }
@@ -82,7 +83,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The elements with the tensor's axes in this order; those left out are of length one.
+/// The elements with the tensor's axes in this order; omitted axes must be of length one.
 fn ordered(tensor: &Tensor, order: &[usize]) -> Result<Vec<f32>, String> {
     let mut all = order.to_vec();
     all.extend((0..tensor.rank()).filter(|axis| !order.contains(axis)));
@@ -90,15 +91,15 @@ fn ordered(tensor: &Tensor, order: &[usize]) -> Result<Vec<f32>, String> {
     floats(&turned)
 }
 
-/// One axis of a sum of products: where it stands in both factors and in what comes out.
+/// One axis of an einsum: its index in both operands and in the output.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mapped {
+pub(super) struct EinsumAxis {
     pub(super) a: Option<usize>,
     pub(super) b: Option<usize>,
     pub(super) out: Option<usize>,
 }
 
-impl Mapped {
+impl EinsumAxis {
     fn new(axis: &MappedAxis) -> Result<Self, String> {
         let only = |places: &[usize]| match places {
             [] => Ok(None),
@@ -108,7 +109,7 @@ impl Mapped {
         Ok(Self { a: only(&axis.inputs[0])?, b: only(&axis.inputs[1])?, out: only(&axis.outputs[0])? })
     }
 
-    /// With the factors in the other order.
+    /// With the operands swapped.
     fn turned(&self) -> Self {
         Self { a: self.b, b: self.a, out: self.out }
     }

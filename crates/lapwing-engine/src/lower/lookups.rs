@@ -1,4 +1,4 @@
-//! Rows of tables by ids, and what tokens have by their places.
+//! Lookups: rows of tables by ids, and values by the token's position.
 
 use std::sync::Arc;
 
@@ -7,31 +7,33 @@ use tract_onnx::tract_core::internal::DimLike;
 use tract_onnx::tract_core::ops::array::{CumSum, Gather};
 
 use super::form::{Axis, Matrix};
-use super::{Lowering, Made, Tensors, dimension, floats, scalar};
+use super::{Lowered, Lowering, TensorForm, dimension, floats, scalar};
 use crate::plan::{Columns, Lookup, Op, Rows, Type};
 
-/// At most so many ids are looked up for a row: each is a node.
+/// The most ids per row of a lookup: each is a node.
 const WIDEST: usize = 64;
 
-/// Whole numbers up to this are exact in float32.
+/// Integers up to this are exact in float32.
 const EXACT: usize = 1 << 24;
 
 impl Lowering<'_> {
-    /// The places of the tokens, counted from a number on.
-    pub(super) fn range(&mut self, node: &TypedNode) -> Made {
+    /// The positions of the tokens, starting from a number.
+    pub(super) fn range(&mut self, node: &TypedNode) -> Lowered {
         let ends: Vec<Option<TDim>> = (0..3)
-            .map(|slot| if let Ok(Tensors::Const(tensor)) = self.input(node, slot) { dimension(tensor) } else { None })
+            .map(|slot| if let Ok(TensorForm::Const(tensor)) = self.input(node, slot) { dimension(tensor) } else { None })
             .collect();
-        let [Some(from), Some(to), Some(step)] = &ends[..] else { return Err("counts between what is not known".into()) };
+        let [Some(from), Some(to), Some(step)] = &ends[..] else {
+            return Err("counts between numbers that are not constants".into());
+        };
         let (Ok(from), Ok(1)) = (from.to_usize(), step.to_i64()) else { return Err(format!("counts from {from} by {step}")) };
         if !self.is_tokens(&(to.clone() - from)) {
             return Err(format!("counts to {to}, which is not the number of tokens"));
         }
-        Ok(Some(Tensors::Positions { from, axis: 0, rank: 1 }))
+        Ok(Some(TensorForm::Positions { from, axis: 0, rank: 1 }))
     }
 
-    /// Sums over the tokens so far.
-    pub(super) fn running(&mut self, node: &TypedNode, op: &CumSum) -> Made {
+    /// The cumulative sum over tokens.
+    pub(super) fn running(&mut self, node: &TypedNode, op: &CumSum) -> Lowered {
         let matrix = self.matrix(node, 0)?;
         if op.exclusive || op.reverse {
             return Err("sums without the token itself, or from the end".into());
@@ -41,34 +43,36 @@ impl Lowering<'_> {
         }
         let x = self.float(node, &matrix);
         let value = self.push(&node.name, Rows::Token, matrix.width(), Op::CumSum(x));
-        Ok(Some(Tensors::Matrix(Matrix { value, ..matrix })))
+        Ok(Some(TensorForm::Matrix(Matrix { value, ..matrix })))
     }
 
     /// Rows of a table by ids or by position; or the first token.
-    pub(super) fn gather(&mut self, node: &TypedNode, op: &Gather) -> Made {
+    pub(super) fn gather(&mut self, node: &TypedNode, op: &Gather) -> Lowered {
         let made = match (self.input(node, 0)?.clone(), self.input(node, 1)?.clone()) {
-            (Tensors::Const(table), Tensors::Matrix(ids)) => self.embed(node, op.axis, &table, &ids)?,
-            (Tensors::Const(table), Tensors::ByPosition(ids, axis, from)) => {
+            (TensorForm::Const(table), TensorForm::Matrix(ids)) => self.embed(node, op.axis, &table, &ids)?,
+            (TensorForm::Const(table), TensorForm::ByPosition(ids, axis, from)) => {
                 let picked = picked(&table, op.axis, &ids, axis, from)?;
-                Tensors::ByPosition(picked, axis, 0)
+                TensorForm::ByPosition(picked, axis, 0)
             }
-            (Tensors::Const(table), Tensors::Positions { from, axis, rank }) if op.axis == 0 => {
+            (TensorForm::Const(table), TensorForm::Positions { from, axis, rank }) if op.axis == 0 => {
                 let mut shape = vec![1; rank - 1];
                 shape.insert(axis, table.shape()[0]);
                 shape.extend(&table.shape()[1..]);
                 let table = (*table).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
-                Tensors::ByPosition(Arc::new(table), axis, from)
+                TensorForm::ByPosition(Arc::new(table), axis, from)
             }
-            (Tensors::Const(table), Tensors::Const(ids)) => {
+            (TensorForm::Const(table), TensorForm::Const(ids)) => {
                 if op.axis != 0 {
                     return Err(format!("looks up along axis {} of the table", op.axis));
                 }
                 let data = rows_of(&table, &ids, 0)?;
                 let shape: Vec<usize> = ids.shape().iter().chain(&table.shape()[1..]).copied().collect();
-                Tensors::Const(Tensor::from_shape(&shape, &data).map_err(|e| format!("{e:#}"))?.into())
+                TensorForm::Const(Tensor::from_shape(&shape, &data).map_err(|e| format!("{e:#}"))?.into())
             }
-            (Tensors::Matrix(matrix), Tensors::Const(index)) => Tensors::Matrix(self.part(node, op.axis, &matrix, &index)?),
-            _ => return Err("looks up what is no table".into()),
+            (TensorForm::Matrix(matrix), TensorForm::Const(index)) => {
+                TensorForm::Matrix(self.part(node, op.axis, &matrix, &index)?)
+            }
+            _ => return Err("looks up in something that is not a table".into()),
         };
         Ok(Some(made))
     }
@@ -93,7 +97,7 @@ impl Lowering<'_> {
         Ok(part)
     }
 
-    fn embed(&mut self, node: &TypedNode, axis: usize, table: &Tensor, ids: &Matrix) -> Result<Tensors, String> {
+    fn embed(&mut self, node: &TypedNode, axis: usize, table: &Tensor, ids: &Matrix) -> Result<TensorForm, String> {
         if axis != 0 || table.rank() < 1 {
             return Err(format!("looks up along axis {axis} of the table"));
         }
@@ -121,10 +125,10 @@ impl Lowering<'_> {
         let mut axes = ids.axes.clone();
         axes.extend((0..table.rank() - 1).map(|column| Axis::Column(ids.sizes.len() + column)));
         let sizes = ids.sizes.iter().chain(&table.shape()[1..]).copied().collect();
-        Ok(Tensors::Matrix(Matrix { value, axes, sizes }.squeezed()))
+        Ok(TensorForm::Matrix(Matrix { value, axes, sizes }.squeezed()))
     }
 
-    /// A matrix with a row for each token, of what was cut from a tensor by position.
+    /// A matrix with a row for each token, from a constant sliced by position.
     pub(super) fn by_position(&mut self, node: &TypedNode, tensor: &Tensor, axis: usize, from: usize) -> Result<Matrix, String> {
         let shape = tensor.shape();
         if shape[..axis].iter().any(|length| *length > 1) {
@@ -140,7 +144,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The rows of a table at the ids that were cut by position: a table by position itself.
+/// The rows of a table at ids that were sliced by position, which is again a table by position.
 fn picked(table: &Tensor, along: usize, ids: &Tensor, axis: usize, from: usize) -> Result<Arc<Tensor>, String> {
     if along != 0 || ids.len() != ids.shape()[axis] {
         return Err("looks up positions with other axes".into());
@@ -154,7 +158,7 @@ fn picked(table: &Tensor, along: usize, ids: &Tensor, axis: usize, from: usize) 
     Tensor::from_shape(&shape, &data).map(Arc::new).map_err(|e| format!("{e:#}"))
 }
 
-/// The rows of a table at the ids from one on, end to end.
+/// The rows of a table at the ids from index `from` on, contiguous.
 fn rows_of(table: &Tensor, ids: &Tensor, from: usize) -> Result<Vec<f32>, String> {
     let ids = ids.cast_to_dt(DatumType::I64).map_err(|e| format!("{e:#}"))?;
     let ids = ids.to_plain_array_view::<i64>().map_err(|e| format!("{e:#}"))?;

@@ -1,4 +1,4 @@
-//! Elementwise operators, and what folds or norms columns.
+//! Elementwise operators, and operators that fold or normalise columns.
 
 use tract_onnx::prelude::{DatumType, TypedNode};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
@@ -9,14 +9,14 @@ use tract_onnx::tract_core::ops::nn::{HardSwish, LeakyRelu, Reduce, Reducer, Rms
 
 use super::form::{Axis, Matrix};
 use super::layout::{Operand, common, row};
-use super::{Lowering, Made, Tensors, dimension, scalar};
+use super::{Lowered, Lowering, TensorForm, dimension, scalar};
 use crate::plan::{Binary, Fold, Instruction, Op, Program, Rows, Unary, ValueId};
 
-/// At most so many outermost columns are folded: each is a part of its own, and an argument.
+/// The most outermost columns of a fold: each becomes a slice of its own, and an argument.
 const MOST_FOLDED: usize = 16;
 
 impl Lowering<'_> {
-    pub(super) fn binary(&mut self, node: &TypedNode, op: &TypedBinOp) -> Made {
+    pub(super) fn binary(&mut self, node: &TypedNode, op: &TypedBinOp) -> Lowered {
         let name = op.0.name();
         let is_whole = |slot: usize| self.model.outlet_fact(node.inputs[slot]).is_ok_and(|fact| fact.datum_type.is_integer());
         if name == "Div" && is_whole(0) {
@@ -25,7 +25,7 @@ impl Lowering<'_> {
         let op = match name {
             "Add" => Binary::Add,
             "Sub" => Binary::Sub,
-            // of truths, which are 1 and 0
+            // operands are booleans, which are 1 and 0
             "Mul" | "And" => Binary::Mul,
             "Div" => Binary::Div,
             "Min" => Binary::Min,
@@ -39,10 +39,10 @@ impl Lowering<'_> {
             other => return Err(format!("the plan has no {other}")),
         };
         if let Some(mean) = self.mean_of_tokens(node, op)? {
-            return Ok(Some(Tensors::Matrix(mean)));
+            return Ok(Some(TensorForm::Matrix(mean)));
         }
         if let Some(scores) = self.scored(node, op)? {
-            return Ok(Some(Tensors::Scores(scores)));
+            return Ok(Some(TensorForm::Scores(scores)));
         }
         self.map(node, 2, &|places| {
             let mut steps = vec![Instruction::Binary(op, places[0], places[1])];
@@ -53,17 +53,17 @@ impl Lowering<'_> {
         })
     }
 
-    fn power(&mut self, node: &TypedNode) -> Made {
-        let Tensors::Const(exponent) = self.input(node, 1)? else { return Err("has an exponent that is no constant".into()) };
+    fn power(&mut self, node: &TypedNode) -> Lowered {
+        let TensorForm::Const(exponent) = self.input(node, 1)? else { return Err("has an exponent that is no constant".into()) };
         let exponent = scalar(exponent).ok_or("has more than one exponent")?;
         self.map(node, 1, &|places| vec![Instruction::Unary(Unary::Pow(exponent), places[0])])
     }
 
-    /// The sum over all tokens, by how many they are.
+    /// A mean over all tokens: the sum divided by their number.
     fn mean_of_tokens(&mut self, node: &TypedNode, op: Binary) -> Result<Option<Matrix>, String> {
         let (sum, is_reciprocal) = match (op, self.input(node, 0)?, self.input(node, 1)?) {
-            (_, Tensors::Matrix(sum), Tensors::Count { is_reciprocal }) => (sum.clone(), *is_reciprocal),
-            (Binary::Mul, Tensors::Count { is_reciprocal: true }, Tensors::Matrix(sum)) => (sum.clone(), true),
+            (_, TensorForm::Matrix(sum), TensorForm::Count { is_reciprocal }) => (sum.clone(), *is_reciprocal),
+            (Binary::Mul, TensorForm::Count { is_reciprocal: true }, TensorForm::Matrix(sum)) => (sum.clone(), true),
             _ => return Ok(None),
         };
         let maker = self.plan.nodes.iter().find(|made| made.output == sum.value).map(|made| &made.op);
@@ -77,9 +77,9 @@ impl Lowering<'_> {
         }
     }
 
-    pub(super) fn unary(&mut self, node: &TypedNode, op: &ElementWiseOp) -> Made {
-        if let (Tensors::Count { is_reciprocal: false }, "Recip") = (self.input(node, 0)?, &*op.0.name()) {
-            return Ok(Some(Tensors::Count { is_reciprocal: true }));
+    pub(super) fn unary(&mut self, node: &TypedNode, op: &ElementWiseOp) -> Lowered {
+        if let (TensorForm::Count { is_reciprocal: false }, "Recip") = (self.input(node, 0)?, &*op.0.name()) {
+            return Ok(Some(TensorForm::Count { is_reciprocal: true }));
         }
         if let Some(code) = composed(op) {
             return self.map(node, 1, &|_| code[1..].to_vec());
@@ -111,25 +111,25 @@ impl Lowering<'_> {
         self.map(node, 1, &|places| vec![Instruction::Unary(op, places[0])])
     }
 
-    /// The second where the first is true, else the third.
-    pub(super) fn choose(&mut self, node: &TypedNode) -> Made {
+    /// Select: the second operand where the first is true, else the third.
+    pub(super) fn choose(&mut self, node: &TypedNode) -> Lowered {
         if let Some(scores) = self.masked(node)? {
-            return Ok(Some(Tensors::Scores(scores)));
+            return Ok(Some(TensorForm::Scores(scores)));
         }
         self.map(node, 3, &|places| vec![Instruction::Where(places[0], places[1], places[2])])
     }
 
-    pub(super) fn cast(&mut self, node: &TypedNode, op: &Cast) -> Made {
+    pub(super) fn cast(&mut self, node: &TypedNode, op: &Cast) -> Lowered {
         let from = self.model.outlet_fact(node.inputs[0]).map_err(|e| format!("{e:#}"))?.datum_type;
-        if let Tensors::ByPosition(tensor, axis, at) = self.input(node, 0)? {
+        if let TensorForm::ByPosition(tensor, axis, at) = self.input(node, 0)? {
             let tensor = tensor.cast_to_dt(op.to).map_err(|e| format!("{e:#}"))?.into_owned();
-            return Ok(Some(Tensors::ByPosition(tensor.into(), *axis, *at)));
+            return Ok(Some(TensorForm::ByPosition(tensor.into(), *axis, *at)));
         }
-        if let Tensors::Const(tensor) = self.input(node, 0)? {
+        if let TensorForm::Const(tensor) = self.input(node, 0)? {
             let is_count = dimension(tensor).is_some_and(|length| self.is_tokens(&length)) && op.to == DatumType::F32;
-            return if is_count { Ok(Some(Tensors::Count { is_reciprocal: false })) } else { self.cast_const(node, op) };
+            return if is_count { Ok(Some(TensorForm::Count { is_reciprocal: false })) } else { self.cast_const(node, op) };
         }
-        if let Tensors::Positions { .. } = self.input(node, 0)? {
+        if let TensorForm::Positions { .. } = self.input(node, 0)? {
             let is_count = op.to.is_integer() || op.to == DatumType::TDim;
             return if is_count { Ok(Some(self.input(node, 0)?.clone())) } else { Err("works on the tokens' places".into()) };
         }
@@ -146,26 +146,26 @@ impl Lowering<'_> {
             to if is_whole(to) && is_whole(from) => matrix,
             to => return Err(format!("makes {to:?} of {from:?}")),
         };
-        Ok(Some(Tensors::Matrix(made)))
+        Ok(Some(TensorForm::Matrix(made)))
     }
 
-    fn cast_const(&self, node: &TypedNode, op: &Cast) -> Made {
-        let Tensors::Const(tensor) = self.input(node, 0)? else { return Err("is no constant".into()) };
+    fn cast_const(&self, node: &TypedNode, op: &Cast) -> Lowered {
+        let TensorForm::Const(tensor) = self.input(node, 0)? else { return Err("is no constant".into()) };
         let made = tensor.cast_to_dt(op.to).map_err(|e| format!("{e:#}"))?.into_owned();
-        Ok(Some(Tensors::Const(made.into())))
+        Ok(Some(TensorForm::Const(made.into())))
     }
 
-    /// A map over the first `count` inputs; `code` is given their places and ends with the result.
-    fn map(&mut self, node: &TypedNode, count: usize, code: &dyn Fn(&[usize]) -> Vec<Instruction>) -> Made {
+    /// A map over the first `count` inputs; `code` gets their indices and ends with the result.
+    fn map(&mut self, node: &TypedNode, count: usize, code: &dyn Fn(&[usize]) -> Vec<Instruction>) -> Lowered {
         let mut operands = Vec::with_capacity(count);
         for slot in 0..count {
             operands.push(match self.input(node, slot)?.clone() {
-                Tensors::Const(tensor) => Operand::Const((*tensor).clone()),
-                Tensors::Matrix(matrix) => Operand::Matrix(matrix),
-                Tensors::ByPosition(tensor, axis, from) => Operand::Matrix(self.by_position(node, &tensor, axis, from)?),
-                Tensors::Positions { .. } => return Err("works on the tokens' places, as for relative positions".into()),
-                Tensors::Count { .. } => return Err("works with the number of tokens".into()),
-                Tensors::Scores(_) => return Err("works on scores in a way that no attention does".into()),
+                TensorForm::Const(tensor) => Operand::Const((*tensor).clone()),
+                TensorForm::Matrix(matrix) => Operand::Matrix(matrix),
+                TensorForm::ByPosition(tensor, axis, from) => Operand::Matrix(self.by_position(node, &tensor, axis, from)?),
+                TensorForm::Positions { .. } => return Err("works on the tokens' places, as for relative positions".into()),
+                TensorForm::Count { .. } => return Err("works with the number of tokens".into()),
+                TensorForm::Scores(_) => return Err("works on scores in a way that no attention does".into()),
             });
         }
         let mut layout = common(&operands)?;
@@ -188,11 +188,11 @@ impl Lowering<'_> {
         let places: Vec<usize> = (0..steps.len()).collect();
         steps.extend(code(&places));
         layout.value = self.push(&node.name, layout.rows(), layout.width(), Op::Map { program: Program::new(steps), args });
-        Ok(Some(Tensors::Matrix(layout)))
+        Ok(Some(TensorForm::Matrix(layout)))
     }
 
     /// Folds columns or tokens.
-    pub(super) fn reduce(&mut self, node: &TypedNode, op: &Reduce) -> Made {
+    pub(super) fn reduce(&mut self, node: &TypedNode, op: &Reduce) -> Lowered {
         let matrix = self.matrix(node, 0)?;
         let fold = match op.reducer {
             Reducer::Sum | Reducer::MeanOfSquares => Fold::Sum,
@@ -225,25 +225,25 @@ impl Lowering<'_> {
         let axes: Vec<Axis> = axes.collect();
         if folded == [Axis::Token] && !is_square {
             let value = self.push(&node.name, Rows::Batch, matrix.width(), Op::Pool { x, fold });
-            return Ok(Some(Tensors::Matrix(Matrix { value, axes, sizes: matrix.sizes })));
+            return Ok(Some(TensorForm::Matrix(Matrix { value, axes, sizes: matrix.sizes })));
         }
         if folded == [Axis::Column(0)] && matrix.sizes.len() > 1 && matrix.sizes[0] <= MOST_FOLDED && !is_square {
-            return self.fold_outermost(node, &matrix, axes, op).map(|made| Some(Tensors::Matrix(made)));
+            return self.fold_outermost(node, &matrix, axes, op).map(|made| Some(TensorForm::Matrix(made)));
         }
         if columns != folded.len() || columns != matrix.sizes.len() {
             return Err("folds some columns, or others than columns".into());
         }
         let mut value = if columns == 0 { x } else { self.push(&node.name, matrix.rows(), 1, Op::Reduce { x, fold }) };
         if is_square {
-            #[allow(clippy::cast_precision_loss, reason = "a width")]
+            #[allow(clippy::cast_precision_loss, reason = "widths are small")]
             let share = Instruction::Scalar(1.0 / matrix.width() as f32);
             let program = Program::new(vec![Instruction::Arg(0), share, Instruction::Binary(Binary::Mul, 0, 1)]);
             value = self.push(&node.name, matrix.rows(), 1, Op::Map { program, args: vec![value] });
         }
-        Ok(Some(Tensors::Matrix(Matrix { value, axes, sizes: Vec::new() })))
+        Ok(Some(TensorForm::Matrix(Matrix { value, axes, sizes: Vec::new() })))
     }
 
-    /// Folds the outermost columns, as the features of a row: each is a part of its own.
+    /// Folds the outermost columns, such as the features of a row: each becomes a slice of its own.
     fn fold_outermost(&mut self, node: &TypedNode, matrix: &Matrix, axes: Vec<Axis>, op: &Reduce) -> Result<Matrix, String> {
         let join = match op.reducer {
             Reducer::Max => Binary::Max,
@@ -267,28 +267,28 @@ impl Lowering<'_> {
         Ok(Matrix { value, axes, sizes: matrix.sizes[1..].to_vec() })
     }
 
-    pub(super) fn rms_norm(&mut self, node: &TypedNode, op: &RmsNorm) -> Made {
+    pub(super) fn rms_norm(&mut self, node: &TypedNode, op: &RmsNorm) -> Lowered {
         let matrix = self.matrix(node, 0)?;
         let epsilon = scalar(&op.eps).ok_or("has no single epsilon")?;
         self.over_columns(&matrix, op.axis)?;
         let x = self.float(node, &matrix);
         let value = self.push(&node.name, matrix.rows(), matrix.width(), Op::RmsNorm { x, epsilon, scale: None });
-        Ok(Some(Tensors::Matrix(Matrix { value, ..matrix })))
+        Ok(Some(TensorForm::Matrix(Matrix { value, ..matrix })))
     }
 
-    pub(super) fn softmax(&mut self, node: &TypedNode, op: &Softmax) -> Made {
+    pub(super) fn softmax(&mut self, node: &TypedNode, op: &Softmax) -> Lowered {
         let [axis] = op.axes[..] else { return Err("is over several axes".into()) };
         if op.kind != SoftmaxKind::Softmax || op.quant_output_dt.is_some() {
             return Err(format!("the plan has no {:?}", op.kind));
         }
-        if let Tensors::Scores(scores) = self.input(node, 0)? {
-            return Ok(Some(Tensors::Scores(scores.softmax(axis)?)));
+        if let TensorForm::Scores(scores) = self.input(node, 0)? {
+            return Ok(Some(TensorForm::Scores(scores.softmax(axis)?)));
         }
         let matrix = self.matrix(node, 0)?;
         self.over_columns(&matrix, axis)?;
         let x: ValueId = self.float(node, &matrix);
         let value = self.push(&node.name, matrix.rows(), matrix.width(), Op::Softmax(x));
-        Ok(Some(Tensors::Matrix(Matrix { value, ..matrix })))
+        Ok(Some(TensorForm::Matrix(Matrix { value, ..matrix })))
     }
 
     fn over_columns(&self, matrix: &Matrix, axis: usize) -> Result<(), String> {
@@ -301,11 +301,11 @@ impl Lowering<'_> {
     }
 }
 
-/// Operators of tract's that are several of a program's.
+/// Operators of tract that take several instructions.
 fn composed(op: &ElementWiseOp) -> Option<Vec<Instruction>> {
     use Instruction::{Arg, Binary as Two, Scalar};
     if let Some(LeakyRelu { alpha }) = op.0.downcast_ref::<LeakyRelu>() {
-        // the greater of x and 0, and a share of the lesser
+        // max(x, 0) plus a multiple of min(x, 0)
         let (most, least) = (Two(Binary::Max, 0, 1), Two(Binary::Min, 0, 1));
         return Some(vec![Arg(0), Scalar(0.0), most, least, Scalar(*alpha), Two(Binary::Mul, 3, 4), Two(Binary::Add, 2, 5)]);
     }

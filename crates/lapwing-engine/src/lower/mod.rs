@@ -1,6 +1,6 @@
-//! From the model to the plan: tract reads the ONNX file, infers shapes and simplifies; its graph is walked once, and every
-//! tensor is understood as a matrix with a row for each sequence or token. What cannot be understood so is refused, by the
-//! name of its node. Nothing here looks at names or sizes to guess what a model is.
+//! Lowers a model to a plan. tract reads the ONNX file, infers shapes and simplifies; its graph is walked once, and
+//! every tensor is interpreted as a matrix with a row for each sequence or token. A tensor that has no such form makes
+//! the model unsupported, and the error names its node. Names and sizes are never used to guess what a model is.
 
 mod attention;
 mod axes;
@@ -28,45 +28,34 @@ use tract_onnx::tract_core::ops::source::TypedSource;
 
 use self::attention::Scores;
 use self::form::{Axis, Matrix};
-use super::plan::{Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
+use crate::UnsupportedNode;
+use crate::plan::{Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
 
-/// Why a model has no plan: the node that is refused, and what it is.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{node} ({operator}): {reason}")]
-pub struct Refused {
-    /// The node's name in the model.
-    pub node: String,
-    /// Its operator, as tract calls it.
-    pub operator: String,
-    /// What about it is not understood.
-    pub reason: String,
-}
-
-/// What a tensor of the model is.
+/// The form of a tensor of the model.
 #[derive(Clone, Debug)]
-enum Tensors {
-    /// The same for every batch.
+enum TensorForm {
+    /// A constant, the same for every batch.
     Const(Arc<Tensor>),
-    /// Made by the plan.
+    /// A value of the plan.
     Matrix(Matrix),
-    /// Cut from a tensor that is the same for every batch, along the tokens: the tensor, the axis, and where it begins.
+    /// A constant that is sliced along the tokens: the tensor, the axis, and the first index.
     ByPosition(Arc<Tensor>, usize, usize),
-    /// The token's place in its sequence, and so many more; at which axis of how many.
+    /// The token's position in its sequence plus `from`, along `axis` of `rank` axes.
     Positions { from: usize, axis: usize, rank: usize },
-    /// How many tokens the sequence has, or one over that.
+    /// The number of tokens of the sequence, or its reciprocal.
     Count { is_reciprocal: bool },
-    /// Inside of an attention.
+    /// Scores inside an attention.
     Scores(Scores),
 }
 
-/// Lowers a simplified graph. Nodes that no output needs are left out.
+/// Lowers a simplified graph. Nodes that no output depends on are left out.
 ///
 /// # Errors
 ///
-/// [`Refused`] with the first node that is not understood.
-pub fn lower(model: &TypedModel) -> Result<Plan, Refused> {
+/// [`UnsupportedNode`] names the first unsupported node.
+pub fn lower(model: &TypedModel) -> Result<Plan, UnsupportedNode> {
     let mut lowering = Lowering::new(model)?;
-    // in the model's own order, whoever reads them first
+    // in the model's order, not in that of their first use
     for outlet in &model.inputs {
         let node = model.node(outlet.node);
         if let Some(made) = lowering.source(node).map_err(|reason| refused(node, reason))? {
@@ -92,29 +81,29 @@ pub fn lower(model: &TypedModel) -> Result<Plan, Refused> {
     Ok(lowering.plan)
 }
 
-fn refused(node: &TypedNode, reason: String) -> Refused {
-    Refused { node: node.name.clone(), operator: node.op.name().into_owned(), reason }
+fn refused(node: &TypedNode, reason: String) -> UnsupportedNode {
+    UnsupportedNode { node: node.name.clone(), operator: node.op.name().into_owned(), reason }
 }
 
-fn refused_model(reason: String) -> Refused {
-    Refused { node: "model".into(), operator: "graph".into(), reason }
+fn refused_model(reason: String) -> UnsupportedNode {
+    UnsupportedNode { node: "model".into(), operator: "graph".into(), reason }
 }
 
-/// What is known while the graph is walked.
+/// The state of one walk over the graph.
 struct Lowering<'m> {
     model: &'m TypedModel,
     plan: Plan,
-    known: HashMap<OutletId, Tensors>,
-    /// The dimension that tokens have; `None` in a model without sequences.
+    known: HashMap<OutletId, TensorForm>,
+    /// The symbolic dimension of the tokens; `None` in a model without sequences.
     token: Option<TDim>,
     batch: TDim,
 }
 
-/// What a node makes, or why it is refused.
-type Made = Result<Option<Tensors>, String>;
+/// The form of a node's result, or why the node is not supported.
+type Lowered = Result<Option<TensorForm>, String>;
 
 impl<'m> Lowering<'m> {
-    fn new(model: &'m TypedModel) -> Result<Self, Refused> {
+    fn new(model: &'m TypedModel) -> Result<Self, UnsupportedNode> {
         let (mut batch, mut token) = (None, None);
         for input in &model.inputs {
             let node = model.node(input.node);
@@ -143,10 +132,10 @@ impl<'m> Lowering<'m> {
         Ok(Self { model, plan: Plan::default(), known: HashMap::new(), token, batch })
     }
 
-    fn node(&mut self, node: &TypedNode) -> Made {
+    fn node(&mut self, node: &TypedNode) -> Lowered {
         let op = &node.op;
         if let Some(op) = op.downcast_ref::<Const>() {
-            return Ok(Some(Tensors::Const(op.val().clone())));
+            return Ok(Some(TensorForm::Const(op.val().clone())));
         }
         if let Some(op) = op.downcast_ref::<EinSum>() {
             return self.einsum(node, op);
@@ -196,9 +185,9 @@ impl<'m> Lowering<'m> {
         Err("the plan has no such operator".into())
     }
 
-    // === what every operator needs ===
+    // === helpers for all operators ===
 
-    fn source(&mut self, node: &TypedNode) -> Made {
+    fn source(&mut self, node: &TypedNode) -> Lowered {
         let fact = &node.outputs[0].fact;
         let kind = match fact.datum_type {
             DatumType::F32 => Type::F32,
@@ -222,7 +211,7 @@ impl<'m> Lowering<'m> {
         let rows = if axes.contains(&Axis::Token) { Rows::Token } else { Rows::Batch };
         let value = self.value(rows, sizes.iter().product(), kind);
         self.plan.inputs.push(Port { name: node.name.clone(), value, features: sizes.clone() });
-        Ok(Some(Tensors::Matrix(Matrix { value, axes, sizes }.squeezed())))
+        Ok(Some(TensorForm::Matrix(Matrix { value, axes, sizes }.squeezed())))
     }
 
     fn output(&mut self, outlet: OutletId, name: String) -> Result<(), String> {
@@ -231,8 +220,8 @@ impl<'m> Lowering<'m> {
             return Err(format!("the output is of {:?}, and plans make float32", fact.datum_type));
         }
         let matrix = match self.known.get(&outlet) {
-            Some(Tensors::Matrix(matrix)) => matrix.clone(),
-            Some(Tensors::Const(_)) => return Err("the output is the same for every batch".into()),
+            Some(TensorForm::Matrix(matrix)) => matrix.clone(),
+            Some(TensorForm::Const(_)) => return Err("the output is the same for every batch".into()),
             _ => return Err("the output is no matrix with a row for each sequence or token".into()),
         };
         if !matrix.is_plain() {
@@ -245,14 +234,14 @@ impl<'m> Lowering<'m> {
         if matrix.rows() == Rows::Token && fact.shape.get(1) != self.token.as_ref() {
             return Err(format!("the output's shape {:?} does not have the tokens behind the batch", fact.shape));
         }
-        // what is an input too, or another output, is copied: each output has a place of its own
+        // an output that is also an input, or a second output, is copied: each output has its own memory
         let is_taken = self.plan.inputs.iter().chain(&self.plan.outputs).any(|port| port.value == matrix.value);
         let value = if is_taken { self.copied(&matrix, &name) } else { matrix.value };
         self.plan.outputs.push(Port { name, value, features });
         Ok(())
     }
 
-    /// The lengths of a tensor's axes behind batch and token.
+    /// The lengths of a tensor's axes after batch and token.
     fn features(&self, fact: &TypedFact) -> Result<Vec<usize>, String> {
         let is_row = |dim: &&TDim| **dim != self.batch && Some(*dim) != self.token.as_ref();
         fact.shape.iter().filter(is_row).map(|dim| dim.to_usize().map_err(|_| format!("an axis of length {dim}"))).collect()
@@ -268,28 +257,30 @@ impl<'m> Lowering<'m> {
         WeightId(self.plan.weights.len() - 1)
     }
 
-    /// A node that makes a value.
+    /// Adds a node and returns its value.
     fn push(&mut self, name: &str, rows: Rows, width: usize, op: Op) -> ValueId {
         let output = self.value(rows, width, Type::F32);
         self.plan.nodes.push(Node { name: name.to_owned(), op, output });
         output
     }
 
-    /// What the node's input at `slot` is.
-    fn input(&self, node: &TypedNode, slot: usize) -> Result<&Tensors, String> {
+    /// The form of the node's input at `slot`.
+    fn input(&self, node: &TypedNode, slot: usize) -> Result<&TensorForm, String> {
         let outlet = node.inputs.get(slot).ok_or_else(|| format!("has no input {slot}"))?;
         self.known.get(outlet).ok_or_else(|| format!("input {slot} is not the first output of its node"))
     }
 
-    /// The matrix that the node's input at `slot` is.
+    /// The matrix at the node's input `slot`.
     fn matrix(&self, node: &TypedNode, slot: usize) -> Result<Matrix, String> {
         match self.input(node, slot)? {
-            Tensors::Matrix(matrix) => Ok(matrix.clone()),
-            Tensors::Const(_) => Err(format!("input {slot} is the same for every batch")),
-            Tensors::ByPosition(..) => Err(format!("input {slot} is cut by position, and no table")),
-            Tensors::Positions { .. } => Err(format!("input {slot} is the tokens' places themselves, as for relative positions")),
-            Tensors::Count { .. } => Err(format!("input {slot} is the number of tokens")),
-            Tensors::Scores(_) => Err(format!("input {slot} has a row and a column for each token")),
+            TensorForm::Matrix(matrix) => Ok(matrix.clone()),
+            TensorForm::Const(_) => Err(format!("input {slot} is the same for every batch")),
+            TensorForm::ByPosition(..) => Err(format!("input {slot} is cut by position, and no table")),
+            TensorForm::Positions { .. } => {
+                Err(format!("input {slot} is the tokens' places themselves, as for relative positions"))
+            }
+            TensorForm::Count { .. } => Err(format!("input {slot} is the number of tokens")),
+            TensorForm::Scores(_) => Err(format!("input {slot} has a row and a column for each token")),
         }
     }
 }
@@ -301,14 +292,14 @@ fn floats(tensor: &Tensor) -> Result<Vec<f32>, String> {
     Ok(view.iter().copied().collect())
 }
 
-/// A dimension that stands in a tensor of one element.
+/// The dimension in a tensor of one element.
 fn dimension(tensor: &Tensor) -> Option<TDim> {
     let tensor = tensor.cast_to_dt(DatumType::TDim).ok()?;
     let view = tensor.to_plain_array_view::<TDim>().ok()?;
     view.iter().next().filter(|_| view.len() == 1).cloned()
 }
 
-/// The only element of a tensor, if it has but one.
+/// The only element of a tensor, if it has exactly one.
 fn scalar(tensor: &Tensor) -> Option<f32> {
     if tensor.len() != 1 {
         return None;

@@ -1,12 +1,14 @@
 //! A model that is ready to answer calls: by its plan where it has one, else by tract as it is. Tensors in, tensors out; several
 //! calls at a time where it has a plan, because then their rows are known not to touch one another.
 
+mod executor;
 #[cfg(feature = "cuda")]
-mod gpu;
-mod on;
+mod on_gpu;
 mod planned;
 mod ports;
 mod traced;
+#[cfg(not(feature = "cuda"))]
+mod without_gpu;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,39 +16,30 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use self::on::On;
+use self::executor::{Placing, PlanExecutor};
 use self::planned::Planned;
 use self::traced::Traced;
-use super::EngineError;
-use super::lower::{Refused, lower};
-use super::onnx::Graph;
-use super::plan::Plan;
-use super::standing::{Fallback, Standing};
-use super::tensor::{Port, Tensor};
+#[cfg(not(feature = "cuda"))]
+use self::without_gpu as on_gpu;
+use super::{EngineError, UnsupportedNode};
+use crate::exec::{Backend, CpuPrecision, Fallback, Placement};
+use crate::lower::lower;
+use crate::onnx::Graph;
+use crate::plan::Plan;
+use crate::tensor::{Port, Tensor};
 
-/// What may run a model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
-    /// Its plan where it has one, else tract.
-    #[default]
-    Auto,
-    /// Tract, plan or not: to compare with.
-    Tract,
-}
-
-/// What is wanted of a model besides that it runs.
+/// How a model is run.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// What may run it.
-    pub by: By,
-    /// How its plan is run.
-    pub plan: super::cpu::Options,
-    /// What is asked of a GPU; nothing where models run on the processor.
-    #[cfg(feature = "cuda")]
-    pub gpu: Option<super::gpu::Wish>,
+pub struct ModelOptions {
+    /// What runs it.
+    pub backend: Backend,
+    /// How the CPU runs its plan.
+    pub plan: crate::cpu::Options,
+    /// The request for a GPU; `None` runs models on the CPU.
+    pub gpu: Option<crate::gpu::DeviceRequest>,
 }
 
-impl Options {
+impl ModelOptions {
     /// Threads of a forward pass.
     #[must_use]
     pub fn threads(&self) -> usize {
@@ -91,13 +84,13 @@ pub struct Workspace {
 pub struct Model {
     inputs: Vec<Port>,
     outputs: Vec<Port>,
-    refused: Option<Refused>,
+    unsupported: Option<UnsupportedNode>,
     runner: Runner,
-    standing: Mutex<Arc<Standing>>,
+    placement: Mutex<Arc<Placement>>,
 }
 
 /// What runs a model, the node for which it has no plan, and why it is not on the GPU that was looked for.
-type Made = (Runner, Option<Refused>, Option<Fallback>);
+type Made = (Runner, Option<UnsupportedNode>, Option<Fallback>);
 
 /// Which outputs somebody wants, in the model's order.
 pub type Wanted = SmallVec<[bool; 8]>;
@@ -114,7 +107,7 @@ impl Model {
     /// # Errors
     ///
     /// [`EngineError`] with the part of the model that is at fault.
-    pub fn read(path: &Path, options: &Options) -> Result<Self, EngineError> {
+    pub fn read(path: &Path, options: &ModelOptions) -> Result<Self, EngineError> {
         Self::new(Graph::read(path)?, options)
     }
 
@@ -123,7 +116,7 @@ impl Model {
     /// # Errors
     ///
     /// [`EngineError`] with the part of the model that is at fault.
-    pub fn parse(bytes: &[u8], options: &Options) -> Result<Self, EngineError> {
+    pub fn parse(bytes: &[u8], options: &ModelOptions) -> Result<Self, EngineError> {
         Self::new(Graph::parse(bytes, None)?, options)
     }
 
@@ -132,43 +125,38 @@ impl Model {
     /// # Errors
     ///
     /// [`EngineError::Model`] where neither can be done; [`EngineError::NoPlan`] where only a plan would do.
-    pub fn new(graph: Graph, options: &Options) -> Result<Self, EngineError> {
+    pub fn new(graph: Graph, options: &ModelOptions) -> Result<Self, EngineError> {
         let (inputs, outputs) = (ports::inputs(&graph)?, ports::outputs(&graph)?);
-        let (runner, refused, fallback) = match plan(&graph, options.by) {
+        let (runner, unsupported, fallback) = match plan(&graph, options.backend) {
             Ok(plan) => Self::by_plan(plan, graph, options)?,
-            Err(refused) => Self::by_tract(graph, refused, options)?,
+            Err(node) => Self::by_tract(graph, node, options)?,
         };
-        let standing = match &runner {
-            Runner::Planned(planned) => Arc::new(planned.on().standing()),
-            Runner::Traced(_) => Arc::new(Standing { fallback, ..(*Standing::cpu("fp32")).clone() }),
+        let placement = match &runner {
+            Runner::Planned(planned) => Arc::new(planned.executor().placement()),
+            Runner::Traced(_) => Arc::new(Placement { fallback, ..(*Placement::cpu("fp32")).clone() }),
         };
-        Ok(Self { inputs, outputs, refused, runner, standing: Mutex::new(standing) })
+        Ok(Self { inputs, outputs, unsupported, runner, placement: Mutex::new(placement) })
     }
 
-    fn by_plan(plan: Plan, graph: Graph, options: &Options) -> Result<Made, EngineError> {
-        #[cfg(feature = "cuda")]
-        let (plan, fallback) = match gpu::on_gpu(plan, options)? {
-            gpu::Put::There(on) => return Ok((Runner::Planned(Box::new(Planned::new(on))), None, None)),
-            gpu::Put::Not(plan, fallback) => (plan, fallback),
+    fn by_plan(plan: Plan, graph: Graph, options: &ModelOptions) -> Result<Made, EngineError> {
+        let (plan, fallback) = match on_gpu::place(plan, options)? {
+            Placing::Placed(executor) => return Ok((Runner::Planned(Box::new(Planned::new(executor))), None, None)),
+            Placing::NotPlaced(plan, fallback) => (plan, fallback),
         };
-        #[cfg(not(feature = "cuda"))]
-        let fallback = None;
-        match super::cpu::Executor::new(plan, options.plan.clone()) {
-            Ok(executor) => Ok((Runner::Planned(Box::new(Planned::new(On::Cpu(Box::new(executor), fallback)))), None, None)),
-            Err(e) => Self::by_tract(graph, Refused { node: e.node, operator: "plan".into(), reason: e.reason }, options),
+        match crate::cpu::Executor::new(plan, options.plan.clone()) {
+            Ok(executor) => {
+                Ok((Runner::Planned(Box::new(Planned::new(PlanExecutor::Cpu(Box::new(executor), fallback)))), None, None))
+            }
+            Err(e) => Self::by_tract(graph, UnsupportedNode { node: e.node, operator: "plan".into(), reason: e.reason }, options),
         }
     }
 
-    fn by_tract(graph: Graph, refused: Refused, options: &Options) -> Result<Made, EngineError> {
-        if matches!(options.plan.precision, super::cpu::Precision::Int8(_)) {
-            return Err(EngineError::NoPlan(refused));
+    fn by_tract(graph: Graph, unsupported: UnsupportedNode, options: &ModelOptions) -> Result<Made, EngineError> {
+        if matches!(options.plan.precision, CpuPrecision::Int8(_)) {
+            return Err(EngineError::NoPlan(unsupported));
         }
-        #[cfg(feature = "cuda")]
-        let fallback = gpu::without_plan(&refused, options)?;
-        #[cfg(not(feature = "cuda"))]
-        let fallback = None;
-        let _ = options;
-        Ok((Runner::Traced(Traced::new(graph)?), Some(refused), fallback))
+        let fallback = on_gpu::without_plan(&unsupported, options)?;
+        Ok((Runner::Traced(Traced::new(graph)?), Some(unsupported), fallback))
     }
 
     /// Its inputs, in its own order.
@@ -195,33 +183,30 @@ impl Model {
     /// `fp32`, `tf32`, `fp16` or `int8`.
     #[must_use]
     pub fn precision(&self) -> &'static str {
-        self.standing().precision
+        self.placement().precision
     }
 
     /// Where it runs now. It may change with a run, and with nothing else.
     #[must_use]
-    pub fn standing(&self) -> Arc<Standing> {
-        let standing = self.standing.lock();
-        #[cfg(feature = "cuda")]
-        let mut standing = standing;
-        #[cfg(feature = "cuda")]
+    pub fn placement(&self) -> Arc<Placement> {
+        let mut placement = self.placement.lock();
         if let Runner::Planned(planned) = &self.runner
-            && planned.on().has_moved(&standing)
+            && planned.executor().has_moved(&placement)
         {
-            *standing = Arc::new(planned.on().standing());
+            *placement = Arc::new(planned.executor().placement());
         }
-        Arc::clone(&standing)
+        Arc::clone(&placement)
     }
 
     /// Which node has no plan, and why; `None` where the model has one.
     #[must_use]
-    pub const fn refused(&self) -> Option<&Refused> {
-        self.refused.as_ref()
+    pub const fn unsupported(&self) -> Option<&UnsupportedNode> {
+        self.unsupported.as_ref()
     }
 
     /// The plan, if it is run by one.
     #[must_use]
-    pub const fn plan(&self) -> Option<&Plan> {
+    pub fn plan(&self) -> Option<&Plan> {
         match &self.runner {
             Runner::Planned(planned) => Some(planned.plan()),
             Runner::Traced(_) => None,
@@ -230,19 +215,18 @@ impl Model {
 
     /// The executor of its plan on the processor, if that is what runs it.
     #[must_use]
-    pub fn plan_executor(&self) -> Option<&super::cpu::Executor> {
+    pub fn plan_executor(&self) -> Option<&crate::cpu::Executor> {
         match &self.runner {
-            Runner::Planned(planned) => planned.executor(),
+            Runner::Planned(planned) => planned.executor().on_cpu(),
             Runner::Traced(_) => None,
         }
     }
 
     /// The executor of its plan on a GPU, if that is what runs it.
-    #[cfg(feature = "cuda")]
     #[must_use]
-    pub fn gpu_executor(&self) -> Option<&super::gpu::Executor> {
+    pub fn gpu_executor(&self) -> Option<&crate::gpu::Executor> {
         match &self.runner {
-            Runner::Planned(planned) => planned.on().on_gpu(),
+            Runner::Planned(planned) => planned.executor().on_gpu(),
             Runner::Traced(_) => None,
         }
     }
@@ -252,15 +236,14 @@ impl Model {
     /// # Errors
     ///
     /// [`EngineError::Run`] with what is wrong about the calls or the device.
-    #[cfg(feature = "cuda")]
-    pub fn gpu_pieces(
+    pub fn gpu_timings(
         &self,
         workspace: &mut Workspace,
         calls: &[&[Tensor]],
         runs: usize,
-    ) -> Result<Option<super::gpu::RunTimings>, EngineError> {
+    ) -> Result<Option<crate::gpu::RunTimings>, EngineError> {
         match &self.runner {
-            Runner::Planned(planned) => planned.pieces(&mut workspace.planned, calls, runs),
+            Runner::Planned(planned) => planned.timings(&mut workspace.planned, calls, runs),
             Runner::Traced(_) => Ok(None),
         }
     }
@@ -280,7 +263,7 @@ impl Model {
 
     /// Whether several calls may be run as one batch: only where their rows are known not to touch one another.
     #[must_use]
-    pub const fn batches(&self) -> bool {
+    pub fn batches(&self) -> bool {
         self.plan().is_some()
     }
 
@@ -299,8 +282,8 @@ impl Model {
     /// A call of so many rows, of so many tokens where the model has them, that means nothing: every number is one, every id
     /// nought, and the mask leaves all tokens in.
     #[must_use]
-    pub fn made_up(&self, rows: usize, length: usize) -> Vec<Tensor> {
-        ports::made_up(&self.inputs, self.plan().and_then(Plan::mask), rows, length)
+    pub fn synthetic_call(&self, rows: usize, length: usize) -> Vec<Tensor> {
+        ports::synthetic_call(&self.inputs, self.plan().and_then(Plan::mask), rows, length)
     }
 
     /// Runs calls that were accepted. Where the model has no plan, one after the other.
@@ -331,22 +314,22 @@ impl Model {
 }
 
 /// A graph's plan, fused.
-fn plan(graph: &Graph, by: By) -> Result<Plan, Refused> {
-    if by == By::Tract {
-        return Err(refused("tract was asked for"));
+fn plan(graph: &Graph, backend: Backend) -> Result<Plan, UnsupportedNode> {
+    if backend == Backend::Tract {
+        return Err(unsupported_model("tract was asked for"));
     }
     if let Some(open) = &graph.open {
         let reason = format!("its shapes are not the same for all lengths: {}", open.reason);
-        return Err(Refused { node: open.node().to_owned(), operator: "graph".into(), reason });
+        return Err(UnsupportedNode { node: open.node().to_owned(), operator: "graph".into(), reason });
     }
     let mut plan = lower(&graph.typed)?;
-    super::fuse::fuse(&mut plan);
+    crate::fuse::fuse(&mut plan);
     Ok(plan)
 }
 
 /// The model as a whole.
-fn refused(reason: &str) -> Refused {
-    Refused { node: "model".into(), operator: "graph".into(), reason: reason.into() }
+fn unsupported_model(reason: &str) -> UnsupportedNode {
+    UnsupportedNode { node: "model".into(), operator: "graph".into(), reason: reason.into() }
 }
 
 #[cfg(test)]

@@ -2,19 +2,18 @@
 
 use bytes::Bytes;
 
-use super::on::{Fault, Memory, On};
+use super::executor::{Fault, Memory, PlanExecutor};
 use super::{Ran, Work};
 use crate::EngineError;
 use crate::clock::Stamp;
-use crate::cpu::embed::EmbedError;
-use crate::cpu::{Batch, Executor, Input, RunError};
+use crate::exec::{Batch, IdError, Input, RunError};
 use crate::plan::{Lookup, Op, Plan, Rows, Size, Type};
 use crate::tensor::{Datatype, Port, Tensor};
 
 /// A plan that is ready.
 #[derive(Debug)]
 pub(super) struct Planned {
-    on: On,
+    executor: PlanExecutor,
     /// The input that says which tokens count, if one does.
     mask: Option<usize>,
     /// Tokens that a sequence may have.
@@ -60,24 +59,19 @@ enum Column {
 }
 
 impl Planned {
-    pub(super) fn new(on: On) -> Self {
-        let plan = on.plan();
+    pub(super) fn new(executor: PlanExecutor) -> Self {
+        let plan = executor.plan();
         let (mask, longest, flops) = (plan.mask(), plan.longest().unwrap_or(usize::MAX), Flops::of(plan));
-        Self { on, mask, longest, flops }
+        Self { executor, mask, longest, flops }
     }
 
-    pub(super) const fn plan(&self) -> &Plan {
-        self.on.plan()
+    pub(super) fn plan(&self) -> &Plan {
+        self.executor.plan()
     }
 
-    /// Where it runs.
-    pub(super) const fn on(&self) -> &On {
-        &self.on
-    }
-
-    /// The processor's executor, if that is what runs it.
-    pub(super) fn executor(&self) -> Option<&Executor> {
-        self.on.on_cpu()
+    /// What runs it.
+    pub(super) const fn executor(&self) -> &PlanExecutor {
+        &self.executor
     }
 
     /// Holds a call's tensors, which fit their ports, against one another.
@@ -127,9 +121,8 @@ impl Planned {
         let given: smallvec::SmallVec<[Input<'_>; 4]> = inputs.iter().map(Column::input).collect();
         let laid = Stamp::now();
         let batch = Batch { offsets, inputs: &given };
-        self.on.run(memory, &batch, wanted, outputs).map_err(|fault| match fault {
-            Fault::Batch(error) => told(&error, self.plan()),
-            #[cfg(feature = "cuda")]
+        self.executor.run(memory, &batch, wanted, outputs).map_err(|fault| match fault {
+            Fault::Batch(error) => input_error(&error, self.plan()),
             Fault::Engine(error) => error,
         })?;
         let done = Stamp::now();
@@ -142,21 +135,20 @@ impl Planned {
         })
     }
 
-    /// The parts of `runs` runs on a GPU; `None` where it runs on none.
-    #[cfg(feature = "cuda")]
-    pub(super) fn pieces(
+    /// How long the parts of `runs` runs take on a GPU; `None` where the plan runs on none.
+    pub(super) fn timings(
         &self,
         buffers: &mut Buffers,
         calls: &[&[Tensor]],
         runs: usize,
     ) -> Result<Option<crate::gpu::RunTimings>, EngineError> {
-        let Some(executor) = self.on.on_gpu() else { return Ok(None) };
+        let Some(executor) = self.executor.on_gpu() else { return Ok(None) };
         let Buffers { memory, offsets, inputs, .. } = buffers;
         self.lay(calls, offsets, inputs);
         let given: smallvec::SmallVec<[Input<'_>; 4]> = inputs.iter().map(Column::input).collect();
         let (batch, wanted) = (Batch { offsets, inputs: &given }, vec![true; self.plan().outputs.len()]);
-        let pieces = executor.time_steps(&mut memory.gpu, &batch, &wanted, runs);
-        pieces.map(Some).map_err(|error| EngineError::Run { reason: error.to_string() })
+        let timings = executor.time_steps(&mut memory.gpu, &batch, &wanted, runs);
+        timings.map(Some).map_err(|error| EngineError::Run { reason: error.to_string() })
     }
 
     /// Lays the calls' tensors end to end.
@@ -212,9 +204,9 @@ impl Planned {
     }
 }
 
-/// A fault of a run; ids that a table does not have are the caller's.
-fn told(error: &RunError, plan: &Plan) -> EngineError {
-    let RunError::Id(EmbedError::Id { table, .. }) = error else {
+/// The error of a run; an id that its table does not have is the caller's fault.
+fn input_error(error: &RunError, plan: &Plan) -> EngineError {
+    let RunError::Id(IdError { table, .. }) = error else {
         return EngineError::Run { reason: error.to_string() };
     };
     let tables = plan.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });

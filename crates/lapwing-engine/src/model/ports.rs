@@ -115,7 +115,7 @@ pub(super) fn rows(tensors: &[Tensor]) -> Work {
 
 /// A call of ones and, where numbers are whole, of noughts, but for the mask: the first open axis has `rows` of them, others
 /// `length`.
-pub(super) fn made_up(ports: &[Port], mask: Option<usize>, rows: usize, length: usize) -> Vec<Tensor> {
+pub(super) fn synthetic_call(ports: &[Port], mask: Option<usize>, rows: usize, length: usize) -> Vec<Tensor> {
     let tensor = |(at, port): (usize, &Port)| {
         let open = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or(if axis == 0 { rows } else { length });
         let shape: Vec<usize> = port.shape.iter().enumerate().map(open).collect();

@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{By, Model, Options, Work, Workspace};
+use super::{Model, ModelOptions, Work, Workspace};
+use crate::exec::{Backend, CpuPrecision};
 use crate::plan::Size;
 use crate::tensor::Tensor;
 
@@ -19,8 +20,8 @@ fn golden() -> Golden {
 }
 
 fn models() -> Vec<Model> {
-    let load = |by| Model::parse(DIGITS, &Options { by, ..Options::default() }).unwrap();
-    let models = vec![load(By::Auto), load(By::Tract)];
+    let load = |backend| Model::parse(DIGITS, &ModelOptions { backend, ..ModelOptions::default() }).unwrap();
+    let models = vec![load(Backend::Auto), load(Backend::Tract)];
     assert_eq!(models.iter().map(Model::executor).collect::<Vec<_>>(), ["plan", "tract"]);
     models
 }
@@ -75,9 +76,9 @@ fn tensors_that_do_not_fit_are_named() {
 
 #[test]
 fn what_has_no_plan_is_run_by_tract_and_says_why() {
-    let model = Model::read(&fixture("refused-conv"), &Options::default()).unwrap();
+    let model = Model::read(&fixture("refused-conv"), &ModelOptions::default()).unwrap();
     assert_eq!((model.executor(), model.batches()), ("tract", false));
-    let refused = model.refused().unwrap().to_string();
+    let refused = model.unsupported().unwrap().to_string();
     assert!(refused.starts_with("the_conv"), "{refused}");
     let shape: Vec<usize> = model.inputs()[0].shape.iter().map(|length| length.unwrap_or(2)).collect();
     let mut inputs = vec![Tensor::f32(&model.inputs()[0].name, &shape, &vec![0.5; shape.iter().product()])];
@@ -88,14 +89,15 @@ fn what_has_no_plan_is_run_by_tract_and_says_why() {
 
 #[test]
 fn eight_bits_are_refused_where_there_is_no_plan() {
-    let plan = crate::cpu::Options { precision: crate::cpu::Precision::Int8(Vec::new()), ..Default::default() };
-    let refused = Model::read(&fixture("refused-conv"), &Options { plan, ..Options::default() }).unwrap_err().to_string();
+    let plan = crate::cpu::Options { precision: CpuPrecision::Int8(Vec::new()), ..Default::default() };
+    let refused =
+        Model::read(&fixture("refused-conv"), &ModelOptions { plan, ..ModelOptions::default() }).unwrap_err().to_string();
     assert!(refused.starts_with("precision: int8 needs a plan, and the model has none: the_conv"), "{refused}");
 }
 
 #[test]
 fn ids_that_a_table_does_not_have_are_the_callers_fault() {
-    let model = Model::read(&fixture("0001"), &Options::default()).unwrap();
+    let model = Model::read(&fixture("0001"), &ModelOptions::default()).unwrap();
     let of = |id: i64| -> Vec<Tensor> {
         let tensor = |port: &crate::tensor::Port| Tensor::i64(&port.name, &[1, 3], &[if port.name == "ids" { id } else { 1 }; 3]);
         model.inputs().iter().map(tensor).collect()

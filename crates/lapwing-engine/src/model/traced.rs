@@ -10,7 +10,7 @@ use super::Ran;
 use super::ports::datatype;
 use crate::EngineError;
 use crate::clock::Stamp;
-use crate::onnx::{Graph, Open};
+use crate::onnx::{DynamicGraph, Graph};
 use crate::tensor::{Port, Tensor};
 
 /// How many shapes of an open graph are kept ready.
@@ -28,7 +28,7 @@ enum Ready {
     /// For all lengths.
     Whole(Arc<TypedRunnableModel>),
     /// For each shape its own, the latest used last.
-    Shaped(Box<Open>, Mutex<Vec<Shaped>>),
+    Shaped(Box<DynamicGraph>, Mutex<Vec<Shaped>>),
 }
 
 /// A graph for inputs of these shapes.

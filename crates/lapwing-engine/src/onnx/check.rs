@@ -1,5 +1,5 @@
-//! What must hold of an ONNX file before it is imported: every tensor that is read is made before, sizes are those of the
-//! data, and nothing asks for more memory than a model could need.
+//! Validates an ONNX file before it is imported: every tensor is produced before it is read, shapes match the data, and
+//! no tensor needs more memory than a model could.
 
 use std::collections::HashSet;
 use std::path::{Component, Path};
@@ -16,7 +16,7 @@ const MOST: i64 = 1 << 32;
 
 type Checked = Result<(), EngineError>;
 
-/// Looks through a model. Weights outside of the file may lie in `folder`.
+/// Validates a model. External weights may lie in `folder`.
 pub(super) fn check(proto: &ModelProto, folder: Option<&Path>) -> Checked {
     let graph = proto.graph.as_ref().ok_or_else(|| EngineError::part("graph", "the model has none"))?;
     for tensor in &graph.initializer {
@@ -40,7 +40,7 @@ fn input(info: &ValueInfoProto) -> Checked {
     elements(&fixed).map(drop).map_err(|reason| EngineError::part(format!("input {}", info.name), reason))
 }
 
-/// How many elements a tensor of these lengths has.
+/// The number of elements of a tensor with these lengths.
 fn elements(dims: &[i64]) -> Result<i64, String> {
     if let Some(dim) = dims.iter().find(|dim| **dim < 0) {
         return Err(format!("has an axis of length {dim} in {dims:?}"));
@@ -73,7 +73,8 @@ fn initializer(tensor: &TensorProto, folder: Option<&Path>) -> Checked {
     if expected == got { Ok(()) } else { fails(format!("its shape {:?} asks for {expected} {unit}, it has {got}", tensor.dims)) }
 }
 
-/// Looks whether an initializer's data lies in another file of the folder: not above it, not behind a link that leads out of it.
+/// Checks an initializer's external data: it must lie in a file of the folder, not above it, nor behind a link that
+/// leads out of it.
 fn external(tensor: &TensorProto, folder: &Path, bytes: i64) -> Result<(), String> {
     let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
     let number = |key: &str| {
@@ -101,7 +102,7 @@ fn external(tensor: &TensorProto, folder: &Path, bytes: i64) -> Result<(), Strin
     }
 }
 
-/// Bytes of an element, of the types that can be imported.
+/// Bytes per element, for types that can be imported.
 const fn bytes(kind: DataType) -> Option<i64> {
     match kind {
         DataType::Bool | DataType::Uint8 | DataType::Int8 => Some(1),
@@ -112,7 +113,7 @@ const fn bytes(kind: DataType) -> Option<i64> {
     }
 }
 
-/// ONNX wants nodes in an order in which each reads what stands before it; a cycle has no such order.
+/// Checks the order of nodes: ONNX requires each node to come after its inputs. A cycle has no such order.
 fn nodes(graph: &GraphProto) -> Checked {
     let inputs = graph.input.iter().map(|input| input.name.as_str());
     let mut made: HashSet<&str> = inputs.chain(graph.initializer.iter().map(|tensor| tensor.name.as_str())).collect();
@@ -137,7 +138,7 @@ fn nodes(graph: &GraphProto) -> Checked {
     missing.map_or(Ok(()), |output| Err(EngineError::part(format!("output {}", output.name), "nothing makes it")))
 }
 
-/// Shapes that a node takes from the file are filled while it is imported: they must be of a size that can be.
+/// Checks shapes that are constants of the file and filled during import: their size must be allowed.
 fn filled(graph: &GraphProto, node: &NodeProto) -> Checked {
     let place = match node.op_type.as_str() {
         "ConstantOfShape" => 0,

@@ -1,4 +1,4 @@
-//! What tract says that a graph costs, for models that have no plan: products of matrices and convolutions, as they stand in the
+//! The cost of a graph as tract counts it, for models without a plan: matrix products and convolutions of the
 //! simplified graph.
 
 use tract_onnx::prelude::{Symbol, TractResult, TypedFact, TypedNode};
@@ -12,9 +12,9 @@ use tract_onnx::tract_core::ops::scan::Scan;
 use super::Graph;
 
 impl Graph {
-    /// FLOPs of products and convolutions for a call of so many rows, of so many tokens where axes behind the first are open; a
-    /// multiply-add is two. `None` where the graph holds what tract does not count (loops, branches, transposed convolutions), or
-    /// where a length depends on the call's values.
+    /// FLOPs of products and convolutions for a call of `rows` rows, each of `length` tokens if axes after the first
+    /// are open; a multiply-add is two. `None` if the graph has operators that tract does not count (loops, branches,
+    /// transposed convolutions), or if a length depends on the call's values.
     #[must_use]
     pub fn flops(&self, rows: usize, length: usize) -> Option<u64> {
         if let Some(open) = &self.open {
@@ -25,7 +25,7 @@ impl Graph {
         self.typed.nodes.iter().try_fold(0_u64, |sum, node| sum.checked_add(self.node_flops(node, &symbols)?))
     }
 
-    /// How many numbers of floating point the file's constants hold.
+    /// The number of floating-point elements in the file's constants.
     #[must_use]
     pub fn parameters(&self) -> u64 {
         let constants = self.typed.nodes.iter().filter_map(|node| node.op_as::<Const>());
@@ -48,7 +48,7 @@ impl Graph {
         })
     }
 
-    /// The open lengths of the inputs: the first axis has rows, others tokens.
+    /// Values for the inputs' symbolic dimensions: the first axis has `rows`, the others `length`.
     fn symbols(&self, rows: usize, length: usize) -> TractResult<SymbolValues> {
         let mut values = SymbolValues::default();
         for outlet in &self.typed.inputs {

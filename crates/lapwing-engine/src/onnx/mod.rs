@@ -1,5 +1,5 @@
-//! ONNX files: read, looked through for what would lead the importer astray, and given to tract, which infers shapes and
-//! simplifies.
+//! ONNX files: read, validated against inputs that would break the importer, and passed to tract, which infers shapes
+//! and simplifies.
 
 mod check;
 mod cost;
@@ -14,30 +14,30 @@ use std::path::Path;
 use tract_onnx::pb::{GraphProto, ModelProto};
 use tract_onnx::prelude::{Framework, InferenceModelExt, TractResult, TypedModel};
 
-pub use self::open::Open;
+pub use self::open::DynamicGraph;
 use super::EngineError;
 
-/// A model as tract understands it, simplified but not yet changed for its own kernels. A copy shares its weights.
+/// A model in tract's form, simplified but not yet optimised for tract's own kernels. Clones share the weights.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// The typed graph; of an open one, with all its open lengths 1.
+    /// The typed graph; for an open graph, with all open lengths set to 1.
     pub typed: TypedModel,
-    /// Where shapes are found for given lengths only.
-    pub open: Option<Open>,
-    /// How often each operator stands in the file, by name, the most frequent first.
+    /// The open form, if shapes can be inferred for concrete lengths only.
+    pub open: Option<DynamicGraph>,
+    /// How often each operator occurs in the file, by name, most frequent first.
     pub operators: Vec<(String, usize)>,
-    /// The version of ONNX's operators.
+    /// The version of the ONNX operator set.
     pub opset: i64,
-    /// Who wrote the file; may be empty.
+    /// The program that wrote the file; may be empty.
     pub producer: String,
 }
 
 impl Graph {
-    /// Reads a file. Weights that lie outside of it are looked for in its folder only.
+    /// Reads a file. External weights must lie in its folder.
     ///
     /// # Errors
     ///
-    /// [`EngineError::File`] where it cannot be read, [`EngineError::Model`] with the part that is at fault.
+    /// [`EngineError::File`] if it cannot be read; [`EngineError::Model`] names the faulty part.
     pub fn read(path: &Path) -> Result<Self, EngineError> {
         let fails = |reason: String| EngineError::File { path: path.display().to_string(), reason };
         let bytes = std::fs::read(path).map_err(|e| fails(e.to_string()))?;
@@ -46,11 +46,11 @@ impl Graph {
         Self::parse(&bytes, Some(folder))
     }
 
-    /// Reads a model that has all its weights in it, or else in `folder`.
+    /// Parses a model. External weights, if there are any, must lie in `folder`.
     ///
     /// # Errors
     ///
-    /// [`EngineError::Model`] with the part that is at fault.
+    /// [`EngineError::Model`] names the faulty part.
     pub fn parse(bytes: &[u8], folder: Option<&str>) -> Result<Self, EngineError> {
         let unreadable = |e: tract_onnx::prelude::TractError| EngineError::part("file", format!("is no ONNX model: {e:#}"));
         let mut proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes).map_err(unreadable)?;
@@ -59,7 +59,7 @@ impl Graph {
         let opset =
             proto.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx")).map_or(0, |set| set.version);
         let operators = operators(&proto);
-        // the importer indexes and unwraps in places; a file must not be able to end the process
+        // the importer indexes and unwraps in places; a bad file must not end the process
         let typed = catch_unwind(AssertUnwindSafe(|| import(&proto, folder)));
         let typed = typed
             .map_err(|_| EngineError::part("graph", "the importer panicked; the file is broken in a way it does not expect"))?;
@@ -68,7 +68,8 @@ impl Graph {
     }
 }
 
-/// Gives nodes names of their own: in ONNX a node may be called like a tensor, or another node, and tract has one name for both.
+/// Makes node names unique: in ONNX a node may have the name of a tensor, or of another node; tract has a single
+/// namespace.
 fn name_apart(graph: &mut GraphProto) {
     let tensors = graph.initializer.iter().map(|tensor| &tensor.name).chain(graph.input.iter().map(|input| &input.name));
     let mut taken: HashSet<String> = tensors.cloned().collect();
@@ -86,14 +87,14 @@ fn name_apart(graph: &mut GraphProto) {
     }
 }
 
-fn import(proto: &ModelProto, folder: Option<&str>) -> TractResult<(TypedModel, Option<Open>)> {
+fn import(proto: &ModelProto, folder: Option<&str>) -> TractResult<(TypedModel, Option<DynamicGraph>)> {
     let model = tract_onnx::onnx().parse(proto, folder)?.model;
     let typed = model.clone().into_typed().and_then(TypedModel::into_decluttered);
     match typed {
         Ok(typed) => Ok((typed, None)),
-        // what is the same for all lengths may yet be found for one
+        // shapes that cannot be inferred symbolically may be inferred for concrete lengths
         Err(error) => {
-            let open = Open { model, reason: format!("{error:#}") };
+            let open = DynamicGraph { model, reason: format!("{error:#}") };
             open.at(|_| 1).map(|typed| (typed, Some(open))).map_err(|_| error)
         }
     }

@@ -1,23 +1,24 @@
-//! Graphs whose shapes cannot be found for all lengths at once: tract then makes one graph for each.
+//! Graphs whose shapes cannot be inferred for symbolic lengths: tract builds one graph for each set of concrete
+//! lengths.
 
 use tract_onnx::prelude::{InferenceFact, InferenceModel, InferenceModelExt, TractResult, TypedModel};
 use tract_onnx::tract_hir::infer::{DimFact, Factoid};
 
-/// A graph that is made anew for given lengths.
+/// A graph that is rebuilt for concrete lengths.
 #[derive(Clone, Debug)]
-pub struct Open {
-    /// As it was read.
+pub struct DynamicGraph {
+    /// The model as it was read.
     pub(super) model: InferenceModel,
-    /// Why it has no graph for all lengths, in tract's words.
+    /// tract's error for symbolic lengths.
     pub reason: String,
 }
 
-impl Open {
+impl DynamicGraph {
     /// The graph for inputs of these shapes, in the model's order.
     ///
     /// # Errors
     ///
-    /// Where tract finds none.
+    /// tract cannot infer its shapes.
     pub fn shaped(&self, shapes: &[Vec<usize>]) -> TractResult<TypedModel> {
         let mut model = self.model.clone();
         for (at, shape) in shapes.iter().enumerate() {
@@ -26,14 +27,14 @@ impl Open {
             let fact = fact.map_or_else(|| InferenceFact::shape(&shape), |kind| InferenceFact::dt_shape(kind, &shape));
             model.set_input_fact(at, fact)?;
         }
-        // what the file says of its outputs may have names for lengths of their own
+        // the file's output shapes may use symbols of their own
         for at in 0..model.outputs.len() {
             model.set_output_fact(at, InferenceFact::default())?;
         }
         model.into_typed()?.into_decluttered()
     }
 
-    /// The graph with every open axis of its inputs of the length that `length` gives it.
+    /// The graph with the length of every open input axis given by `length`.
     pub(super) fn at(&self, length: impl Fn(usize) -> usize) -> TractResult<TypedModel> {
         let shapes = (0..self.model.inputs.len()).map(|at| {
             let lengths = lengths(self.model.input_fact(at)?);
@@ -42,16 +43,16 @@ impl Open {
         self.shaped(&shapes.collect::<TractResult<Vec<_>>>()?)
     }
 
-    /// The lengths of an input's axes; `None` where they are open.
+    /// The lengths of an input's axes; `None` for open ones.
     pub(in super::super) fn input(&self, at: usize) -> TractResult<Vec<Option<usize>>> {
         Ok(lengths(self.model.input_fact(at)?))
     }
 
-    /// The lengths of each output's axes; `None` where they change with those that are open in the inputs.
+    /// The lengths of each output's axes; `None` for those that change with the inputs' open axes.
     ///
     /// # Errors
     ///
-    /// Where tract finds no graph for two of everything.
+    /// tract cannot infer shapes for two different sets of lengths.
     pub fn outputs(&self) -> TractResult<Vec<Vec<Option<usize>>>> {
         let (one, two) = (self.at(|_| 1)?, self.at(|_| 2)?);
         let shape = |model: &TypedModel, at: usize| -> TractResult<Vec<Option<usize>>> {
@@ -65,7 +66,7 @@ impl Open {
         (0..one.outputs.len()).map(common).collect()
     }
 
-    /// The node that stands in the way, where tract names one: the first name in quotes.
+    /// The node that tract's error names, which is the first quoted name.
     #[must_use]
     pub fn node(&self) -> &str {
         self.reason.split('"').nth(1).unwrap_or("model")

@@ -1,4 +1,4 @@
-//! Files that are broken, each in its own way.
+//! Broken files of several kinds.
 
 use std::path::Path;
 
@@ -49,7 +49,7 @@ fn any_byte_may_be_wrong_without_a_panic() {
     for at in (0..DIGITS.len()).step_by(1499) {
         let mut bytes = DIGITS.to_vec();
         bytes[at] ^= 0x55;
-        drop(Graph::parse(&bytes, None)); // a weight may have changed: then it is a model like any other
+        drop(Graph::parse(&bytes, None)); // if the byte belongs to a weight, the model is still valid
     }
 }
 

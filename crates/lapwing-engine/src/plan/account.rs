@@ -1,16 +1,16 @@
-//! What a plan costs, counted exactly from its nodes and the size of a batch.
+//! The cost of a plan, counted exactly from its nodes and the batch size.
 //!
-//! - A multiply-add is two FLOPs. A GEMM of `[m, k]` by `[k, n]` has `2·m·n·k`; attention over sequences of lengths `s` has
-//!   `4·Σs²·d` with `d` = heads × head size (half of it for the scores, half for the values). Biases and residuals that are
-//!   added, activations, norms, softmax, lookups' sums and maps are counted apart, as `other_ops`.
-//! - The bytes of a node are those of each distinct matrix that it reads or writes, once, at the width at which it is
-//!   stored; of a table that is looked up, the rows that are touched.
+//! - A multiply-add is two FLOPs. A GEMM of `[m, k]` by `[k, n]` has `2·m·n·k`; attention over sequences of lengths `s`
+//!   has `4·Σs²·d` with `d` = heads × head size (half of it for the scores, half for the values). Added biases and
+//!   residuals, activations, norms, softmax, sums of lookups and maps are counted separately, as `other_ops`.
+//! - The bytes of a node are those of each distinct matrix that it reads or writes, once, at its stored width; of a
+//!   lookup table, the rows that are read.
 
 use std::collections::BTreeSet;
 
 use super::{Activation, Instruction, Node, Op, Plan, Rows, Size, ValueId, WeightId};
 
-/// What one node costs.
+/// The cost of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Floating-point operations of matrix products.
@@ -21,20 +21,21 @@ pub struct Cost {
     pub bytes: u64,
 }
 
-/// What a plan costs.
+/// The cost of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
     /// The sum over its nodes.
     pub cost: Cost,
-    /// What any execution must touch: weights, inputs and outputs, once.
+    /// The least that any execution reads and writes: weights, inputs and outputs, once.
     pub min_bytes: u64,
 }
 
-/// How wide numbers are where a plan runs. A [`Plan`]'s own widths are those of its types, and four bytes for each number of the model's.
+/// The stored widths of numbers in an executor. A [`Plan`]'s own widths are those of its types, and four bytes for each
+/// weight element.
 pub trait Widths {
     /// Bytes of one element of a value.
     fn value(&self, id: ValueId) -> usize;
-    /// Bytes of one number of a weight as the node reads it, and bytes that it reads besides for each column.
+    /// Bytes per element of a weight as the node reads it, and additional bytes per column.
     fn weight(&self, node: &Node, id: WeightId) -> (usize, usize);
 }
 
@@ -49,13 +50,13 @@ impl Widths for Plan {
 }
 
 impl Plan {
-    /// What a node costs for a batch of this size.
+    /// The cost of a node for a batch of this size.
     #[must_use]
     pub fn cost(&self, node: &Node, size: Size) -> Cost {
         self.cost_in(node, size, self)
     }
 
-    /// The same where numbers are this wide.
+    /// The same for other stored widths.
     #[must_use]
     pub fn cost_in(&self, node: &Node, size: Size, widths: &impl Widths) -> Cost {
         let out = self.value(node.output);
@@ -71,7 +72,7 @@ impl Plan {
             Op::Attention { heads, head, head_out, bias, .. } => {
                 let (squares, heads) = (size.squares as u64, *heads as u64);
                 let products = 2 * squares * heads * (head + head_out) as u64;
-                // scale, bias, and the softmax: greatest, difference, exponential, sum, quotient
+                // scale, bias, and the softmax: maximum, difference, exponential, sum, quotient
                 (products, squares * heads * (6 + u64::from(bias.is_some())))
             }
             Op::Embed { tables, norm } => {
@@ -121,7 +122,7 @@ impl Plan {
         (size.rows(value.rows) * value.width * widths.value(id)) as u64
     }
 
-    /// Bytes of a weight that a node touches which makes so many rows.
+    /// Bytes of a weight that a node with so many output rows reads.
     fn weight_bytes(&self, node: &Node, id: WeightId, rows: usize, widths: &impl Widths) -> u64 {
         let weight = self.weight(id);
         let touched = if matches!(&node.op, Op::Embed { tables, .. } if tables.iter().any(|(table, _)| *table == id)) {
@@ -133,13 +134,13 @@ impl Plan {
         (weight.width * (touched * each + column)) as u64
     }
 
-    /// What the whole plan costs for a batch of this size.
+    /// The cost of the whole plan for a batch of this size.
     #[must_use]
     pub fn total(&self, size: Size) -> Total {
         self.total_in(size, self)
     }
 
-    /// The same where numbers are this wide.
+    /// The same for other stored widths.
     #[must_use]
     pub fn total_in(&self, size: Size, widths: &impl Widths) -> Total {
         let mut total = Total::default();
@@ -160,7 +161,7 @@ impl Plan {
         total
     }
 
-    /// How many parameters it has.
+    /// Number of parameters.
     #[must_use]
     pub fn parameters(&self) -> u64 {
         self.weights.iter().map(|weight| (weight.rows * weight.width) as u64).sum()

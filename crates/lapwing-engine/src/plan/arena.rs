@@ -1,43 +1,43 @@
-//! Where values lie: one block of memory for all that a batch makes, in which values that never live at the same time share
-//! their place. Inputs and outputs lie elsewhere.
+//! The memory layout of a run: one block for all intermediate values, in which values with disjoint lifetimes share
+//! memory. Inputs and outputs are stored elsewhere.
 
 use super::{Plan, Size, ValueId};
 
-/// Places begin at multiples of this many bytes: a cache line, and a register of AVX-512.
+/// Alignment in bytes: a cache line, and an AVX-512 register.
 const ALIGN: usize = 64;
 
-/// A value's place.
+/// The location of a value in the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// From this byte on.
+pub struct ArenaRange {
+    /// Its first byte.
     pub offset: usize,
-    /// So many bytes.
+    /// Its size in bytes.
     pub bytes: usize,
 }
 
-/// The places of a plan's values for batches up to some size.
+/// The layout of a plan's intermediate values for batches up to some size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arena {
-    places: Vec<Option<Place>>,
+    places: Vec<Option<ArenaRange>>,
     bytes: usize,
 }
 
 impl Arena {
-    /// Lays out what `plan` makes for batches up to `size`. Large values are placed first, each at the lowest place that is
-    /// free as long as it lives.
+    /// Lays out the values of `plan` for batches up to `size`. Large values are placed first, each at the lowest offset
+    /// that is free during its lifetime.
     #[must_use]
     pub fn new(plan: &Plan, size: Size) -> Self {
         Self::sized(plan, |id| bytes(plan, size, id))
     }
 
-    /// The same for values that have so many bytes, all multiples of where places may begin.
+    /// Like `new`, for values of the given sizes in bytes, which must be multiples of the alignment.
     #[must_use]
     pub fn sized(plan: &Plan, bytes: impl Fn(ValueId) -> usize) -> Self {
         let lives = lives(plan);
         let mut order: Vec<(usize, ValueId)> =
             (0..plan.values.len()).filter(|id| lives[*id].is_some()).map(|id| (bytes(ValueId(id)), ValueId(id))).collect();
         order.sort_by(|a, b| b.cmp(a));
-        let mut places: Vec<Option<Place>> = vec![None; plan.values.len()];
+        let mut places: Vec<Option<ArenaRange>> = vec![None; plan.values.len()];
         let mut taken: Vec<(usize, usize, (usize, usize))> = Vec::new();
         let mut end = 0;
         for (bytes, id) in order {
@@ -46,32 +46,32 @@ impl Arena {
                 taken.iter().filter(|(.., (f, t))| *f <= to && from <= *t).map(|(offset, bytes, _)| (*offset, *bytes)).collect();
             busy.sort_unstable();
             let offset = first_gap(&busy, bytes);
-            places[id.0] = Some(Place { offset, bytes });
+            places[id.0] = Some(ArenaRange { offset, bytes });
             taken.push((offset, bytes, (from, to)));
             end = end.max(offset + bytes);
         }
         Self { places, bytes: end }
     }
 
-    /// Where a value lies; `None` for inputs and outputs.
+    /// The location of a value; `None` for inputs and outputs.
     #[must_use]
-    pub fn place(&self, id: ValueId) -> Option<Place> {
+    pub fn place(&self, id: ValueId) -> Option<ArenaRange> {
         self.places.get(id.0).copied().flatten()
     }
 
-    /// How large the block is.
+    /// Size of the block in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Two values that live at the same time and share bytes, if there are any.
+    /// Two live values that share bytes, if there are any.
     #[must_use]
     pub fn overlap(&self, plan: &Plan) -> Option<(ValueId, ValueId)> {
         let lives = lives(plan);
         let placed = || (0..self.places.len()).filter_map(|id| Some((id, self.places[id]?, lives[id]?)));
         placed().find_map(|(a, one, (from, to))| {
-            let meets = |(b, other, (f, t)): (usize, Place, (usize, usize))| {
+            let meets = |(b, other, (f, t)): (usize, ArenaRange, (usize, usize))| {
                 let in_time = f <= to && from <= t;
                 let in_space = other.offset < one.offset + one.bytes && one.offset < other.offset + other.bytes;
                 (a < b && in_time && in_space).then_some((ValueId(a), ValueId(b)))
@@ -81,7 +81,7 @@ impl Arena {
     }
 }
 
-/// The lowest offset at which so many bytes are free between what is taken, which is sorted.
+/// The lowest offset at which so many bytes are free between the occupied ranges, which are sorted.
 fn first_gap(busy: &[(usize, usize)], bytes: usize) -> usize {
     let mut at = 0;
     for (offset, taken) in busy {
@@ -98,7 +98,8 @@ fn bytes(plan: &Plan, size: Size, id: ValueId) -> usize {
     (size.rows(value.rows) * value.width * value.kind.bytes()).next_multiple_of(ALIGN)
 }
 
-/// From which node to which each value is needed; `None` for what lies elsewhere, and for what nobody makes.
+/// The lifetime of each value, from its first to its last node; `None` for values stored elsewhere, and for values that
+/// no node computes.
 fn lives(plan: &Plan) -> Vec<Option<(usize, usize)>> {
     let mut lives: Vec<Option<(usize, usize)>> = vec![None; plan.values.len()];
     for (at, node) in plan.nodes.iter().enumerate() {

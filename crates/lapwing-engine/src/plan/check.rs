@@ -1,23 +1,23 @@
-//! What must hold of every plan: values are made once and before they are read, and widths and rows fit one another.
+//! Validates a plan: values are computed once and before they are read, and widths and rows match.
 
 use super::{Instruction, Lookup, Node, Op, Plan, Program, Rows, Type, ValueId, WeightId};
 
-/// Why a plan is none.
+/// Why a plan is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{node}: {reason}")]
 pub struct PlanError {
     /// The node, or the input or output.
     pub node: String,
-    /// What does not hold.
+    /// The violated rule.
     pub reason: String,
 }
 
 impl Plan {
-    /// Looks whether the plan is sound. Executors take only plans that are.
+    /// Validates the plan. Executors require a valid plan.
     ///
     /// # Errors
     ///
-    /// [`PlanError`] with the first node that is not.
+    /// [`PlanError`] names the first invalid node.
     pub fn check(&self) -> Result<(), PlanError> {
         let mut made = vec![false; self.values.len()];
         let fails = |node: &str, reason: String| Err(PlanError { node: node.to_owned(), reason });

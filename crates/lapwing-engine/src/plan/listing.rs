@@ -1,4 +1,4 @@
-//! A plan as text, a node a line.
+//! A plan as text, one node per line.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl fmt::Display for Plan {
 }
 
 impl Plan {
-    /// `v3[T,384]`: the value's place, and its rows (B for sequences, T for tokens) and width.
+    /// `v3[T,384]`: the value's index, its rows (B for sequences, T for tokens) and its width.
     fn shown(&self, id: ValueId) -> String {
         let value = self.value(id);
         let rows = if value.rows == Rows::Token { "T" } else { "B" };

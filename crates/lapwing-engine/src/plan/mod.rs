@@ -1,9 +1,9 @@
 //! The plan: a model as a list of fused nodes that every executor runs in order.
 //!
-//! A plan knows no sizes of a batch. Its values are matrices, row-major: one row for each sequence (or row of a table) of a
-//! batch, or one for each token of all its sequences, laid end to end; only the number of rows changes from batch to batch.
-//! Nothing but attention, [`Op::Pool`], [`Op::MeanPool`] and [`Op::CumSum`] looks across rows, and these never beyond a
-//! sequence, so that a batch needs no padding.
+//! A plan is independent of the batch size. Its values are row-major matrices: one row for each sequence (or row of a
+//! table) of a batch, or one for each token of all its sequences, end to end; only the number of rows changes from
+//! batch to batch. Only attention, [`Op::Pool`], [`Op::MeanPool`] and [`Op::CumSum`] read across rows, and never beyond
+//! a sequence, so that a batch needs no padding.
 
 mod account;
 mod arena;
@@ -16,12 +16,12 @@ mod trace;
 use std::sync::Arc;
 
 pub use account::{Cost, Total, Widths};
-pub use arena::{Arena, Place};
+pub use arena::{Arena, ArenaRange};
 pub use check::PlanError;
 pub use op::{Activation, Columns, Fold, Lookup, Norm, Op};
 pub use program::{Binary, Instruction, Program, Unary};
 
-/// How many rows a value has.
+/// The kind of rows that a value has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rows {
     /// One for each sequence of the batch; in a model without sequences, one for each row.
@@ -30,16 +30,16 @@ pub enum Rows {
     Token,
 }
 
-/// What a value's elements are.
+/// The type of a value's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
     /// Single precision.
     F32,
-    /// Signed, 64 bits: token ids and masks, only as inputs.
+    /// 64-bit signed integers: token ids and masks, only as inputs.
     I64,
-    /// Signed, 32 bits: the same.
+    /// 32-bit signed integers: the same.
     I32,
-    /// True or false, a byte: masks, only as inputs.
+    /// Booleans, one byte each: masks, only as inputs.
     Bool,
 }
 
@@ -55,35 +55,35 @@ impl Type {
     }
 }
 
-/// A value's place in [`Plan::values`].
+/// A value's index in [`Plan::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub usize);
 
-/// A weight's place in [`Plan::weights`].
+/// A weight's index in [`Plan::weights`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WeightId(pub usize);
 
-/// A matrix that a batch brings or that a node makes.
+/// A matrix that is an input of the batch or the result of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// How many rows it has.
+    /// The kind of its rows.
     pub rows: Rows,
-    /// Elements of a row, at least one.
+    /// Elements per row, at least one.
     pub width: usize,
-    /// What they are.
+    /// The type of its elements.
     pub kind: Type,
 }
 
-/// A matrix that belongs to the model: `[rows, width]`, row-major, float32.
+/// A constant matrix of the model: `[rows, width]`, row-major, float32.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
-    /// Its name in the model, or of the first that it was made of.
+    /// Its name in the model; of a derived weight, the name of its first source.
     pub name: String,
-    /// Rows; of a vector, one.
+    /// Number of rows; one for a vector.
     pub rows: usize,
-    /// Elements of a row.
+    /// Elements per row.
     pub width: usize,
-    /// All of it.
+    /// All elements.
     pub data: Arc<[f32]>,
 }
 
@@ -94,33 +94,33 @@ pub struct Port {
     pub name: String,
     /// Its value.
     pub value: ValueId,
-    /// The axes behind the batch (and token) axis, whose product is the value's width.
+    /// The lengths of the axes after the batch (and token) axis; their product is the value's width.
     pub features: Vec<usize>,
 }
 
 /// One step of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// The name of the model's node that this one ends with.
+    /// The name of the last of the model's nodes that this one was made from.
     pub name: String,
-    /// What it does.
+    /// Its operation.
     pub op: Op,
-    /// What it makes.
+    /// Its result.
     pub output: ValueId,
 }
 
-/// A model, lowered. Nodes stand in the order in which they run; every value is made once, before it is read.
+/// A lowered model. Nodes are in execution order; every value is computed once, before it is read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Every matrix.
+    /// All values.
     pub values: Vec<Value>,
-    /// Every matrix of the model.
+    /// All constants.
     pub weights: Vec<Weight>,
-    /// What a batch brings.
+    /// The inputs of a batch.
     pub inputs: Vec<Port>,
-    /// What it is asked for.
+    /// The outputs.
     pub outputs: Vec<Port>,
-    /// What is done.
+    /// The nodes.
     pub nodes: Vec<Node>,
 }
 
@@ -138,19 +138,19 @@ impl Plan {
     }
 }
 
-/// How large a batch is.
+/// The size of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Sequences; in a model without, rows.
+    /// Number of sequences; in a model without sequences, of rows.
     pub batch: usize,
-    /// Tokens of all of them.
+    /// Total number of tokens.
     pub tokens: usize,
-    /// The sum of the squares of the sequences' lengths, which attention costs.
+    /// The sum of the squares of the sequences' lengths, which determines the cost of attention.
     pub squares: usize,
 }
 
 impl Size {
-    /// A batch of so many sequences of one length.
+    /// A batch of `batch` sequences of one length.
     #[must_use]
     pub const fn uniform(batch: usize, length: usize) -> Self {
         Self { batch, tokens: batch * length, squares: batch * length * length }
@@ -168,7 +168,7 @@ impl Size {
         lengths.into_iter().fold(none, add)
     }
 
-    /// How many rows such values have.
+    /// The number of rows of a value.
     #[must_use]
     pub const fn rows(self, rows: Rows) -> usize {
         match rows {

@@ -1,8 +1,8 @@
-//! What the nodes of a plan do.
+//! The operations of plan nodes.
 
 use super::{Program, ValueId, WeightId};
 
-/// What a linear layer does to its sum before it is written.
+/// The activation of a linear layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// Nothing.
@@ -22,93 +22,93 @@ pub enum Activation {
     Silu,
 }
 
-/// Some columns of a value.
+/// Consecutive columns of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns {
-    /// Of which value.
+    /// The value.
     pub value: ValueId,
-    /// From which column on; how many is told by who uses them.
+    /// The first column; the operation determines how many.
     pub from: usize,
 }
 
-/// Where the row of a table comes from.
+/// Which row of a table a lookup reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The row that this one column names; from the end where it is negative.
+    /// The row whose index this column holds; negative ids count from the end.
     Id(Columns),
-    /// The row of the token's place in its sequence, and so many more.
+    /// The row at the token's position in its sequence plus this offset.
     Position(usize),
 }
 
-/// Over what rows are taken together.
+/// A reduction over rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// The sum.
     Sum,
-    /// The greatest.
+    /// The maximum.
     Max,
-    /// The least.
+    /// The minimum.
     Min,
     /// The first.
     First,
-    /// The sum over their number.
+    /// The mean.
     Mean,
 }
 
-/// What a layer norm does besides taking away the mean and dividing by the deviation.
+/// The parameters of a layer norm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
-    /// Against division by zero.
+    /// Added to the variance, against division by zero.
     pub epsilon: f32,
-    /// A row that is multiplied.
+    /// A row of factors.
     pub scale: Option<WeightId>,
     /// A row that is added.
     pub shift: Option<WeightId>,
 }
 
-/// What a node does. Every operand has as many rows as the node's output, if nothing else is said.
+/// The operation of a node. Every operand has as many rows as the node's output, unless stated otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// `activation(x · weight + bias) + residual`; the weight is `[width of x, width of the output]`.
     Gemm {
-        /// The left side.
+        /// The left operand.
         x: ValueId,
-        /// The right side.
+        /// The right operand.
         weight: WeightId,
         /// A row that is added.
         bias: Option<WeightId>,
-        /// What is done then.
+        /// The activation.
         activation: Activation,
-        /// What is added last.
+        /// Added last.
         residual: Option<ValueId>,
     },
-    /// The sum of one row of each table, normed as by [`Op::LayerNorm`] where there is a norm.
+    /// The sum of one row of each table, followed by the norm of [`Op::LayerNorm`] if there is one.
     Embed {
-        /// The tables, as wide as the output, and which row of each.
+        /// The tables, as wide as the output, and the row of each.
         tables: Vec<(WeightId, Lookup)>,
-        /// What is done to the sum.
+        /// The norm of the sum.
         norm: Option<Norm>,
     },
     /// `(x − mean) / √(variance + epsilon) · scale + shift` over each row of `x + residual`.
     LayerNorm {
-        /// What is normed.
+        /// The rows to normalise.
         x: ValueId,
-        /// What is added to it before.
+        /// Added before.
         residual: Option<ValueId>,
-        /// Against division by zero.
+        /// Added to the variance, against division by zero.
         epsilon: f32,
-        /// A row.
+        /// A row of factors.
         scale: Option<WeightId>,
-        /// A row.
+        /// A row that is added.
         shift: Option<WeightId>,
     },
     /// `x / √(mean of squares + epsilon) · scale` over each row.
     RmsNorm {
-        /// What is normed.
+        /// The rows to normalise.
         x: ValueId,
-        /// Against division by zero.
+        /// Added to the mean of squares, against division by zero.
         epsilon: f32,
-        /// A row.
+        /// A row of factors.
         scale: Option<WeightId>,
     },
     /// For each head and sequence: `softmax(scale · q · kᵀ + bias of the key) · v`, over the sequence's own tokens.
@@ -119,60 +119,60 @@ pub enum Op {
         k: Columns,
         /// `heads` × `head_out` columns.
         v: Columns,
-        /// How many heads.
+        /// Number of heads.
         heads: usize,
         /// Columns of one head in q and k.
         head: usize,
         /// Columns of one head in v and the output.
         head_out: usize,
-        /// What the product is multiplied by.
+        /// The factor applied to the product.
         scale: f32,
         /// Of width 1: added to every score of this key.
         bias: Option<ValueId>,
     },
     /// The softmax of each row.
     Softmax(ValueId),
-    /// A program over each element. Operands of width 1 are the same for a whole row; operands of one row for each
-    /// sequence are the same for all its tokens. A fold is over the row.
+    /// An elementwise program. Operands of width 1 are broadcast over a row; operands with one row for each sequence
+    /// are broadcast to its tokens. A fold is over the row.
     Map {
-        /// What is done.
+        /// The program.
         program: Program,
-        /// To what.
+        /// Its arguments.
         args: Vec<ValueId>,
     },
-    /// Each row of `x` folded to one element.
+    /// Folds each row of `x` to one element.
     Reduce {
-        /// What is folded.
+        /// The operand.
         x: ValueId,
-        /// How.
+        /// The reduction.
         fold: Fold,
     },
-    /// The tokens of each sequence folded to one row: `x` has a row for each token, the output one for each sequence.
+    /// Folds the tokens of each sequence to one row: `x` has a row for each token, the output one for each sequence.
     Pool {
-        /// What is folded.
+        /// The operand.
         x: ValueId,
-        /// How.
+        /// The reduction.
         fold: Fold,
     },
-    /// `Σ weight · x / max(Σ weight, at_least)` over the tokens of each sequence: a mean over those that a mask leaves.
+    /// `Σ weight · x / max(Σ weight, at_least)` over the tokens of each sequence: a mean over the unmasked tokens.
     MeanPool {
-        /// What is taken together: a row for each token.
+        /// The operand: a row for each token.
         x: ValueId,
-        /// Of width 1, of any type: how much each token counts.
+        /// The weight of each token; of width 1, of any type.
         weights: ValueId,
-        /// What the weights' sum is at least.
+        /// A lower limit of the sum of weights.
         at_least: f32,
     },
-    /// For each token, the sum over its sequence up to it.
+    /// For each token, the sum over the tokens of its sequence up to it.
     CumSum(ValueId),
-    /// Values side by side.
+    /// Values concatenated column-wise.
     Concat(Vec<ValueId>),
-    /// Some columns.
+    /// Consecutive columns of a value.
     Slice(Columns),
 }
 
 impl Op {
-    /// The name in listings.
+    /// The name used in listings.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -192,7 +192,7 @@ impl Op {
         }
     }
 
-    /// The values that it reads; one that it reads twice comes twice.
+    /// The values that it reads; a value that is read twice is listed twice.
     #[must_use]
     pub fn reads(&self) -> Vec<ValueId> {
         match self {
@@ -228,7 +228,7 @@ impl Op {
         }
     }
 
-    /// Puts other values in the place of those that it reads.
+    /// Replaces the values that it reads.
     pub fn replace(&mut self, mut with: impl FnMut(ValueId) -> ValueId) {
         let mut put = |value: &mut ValueId| *value = with(*value);
         match self {
@@ -251,7 +251,7 @@ impl Op {
 }
 
 impl Op {
-    /// Puts other weights in the place of those that it reads.
+    /// Replaces the weights that it reads.
     pub fn replace_weights(&mut self, mut with: impl FnMut(WeightId) -> WeightId) {
         let mut put = |weight: &mut WeightId| *weight = with(*weight);
         match self {

@@ -1,25 +1,25 @@
-//! Elementwise chains as small programs: each instruction makes one number of numbers that stand before it.
+//! Elementwise programs: each instruction computes one value from values of earlier instructions.
 
 use super::{Fold, WeightId};
 
-/// What is done to one number. Conditions are 1 for true and 0 for false, and anything but 0 counts as true.
+/// A function of one value. Conditions are 1 for true and 0 for false; any value but 0 counts as true.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unary {
     /// `|x|`
     Abs,
-    /// The least integer not below.
+    /// Rounds up to an integer.
     Ceil,
     /// The error function.
     Erf,
     /// `eˣ`; stays finite above 88.7.
     Exp,
-    /// The greatest integer not above.
+    /// Rounds down to an integer.
     Floor,
     /// The natural logarithm.
     Log,
     /// `−x`
     Neg,
-    /// To the power of a number.
+    /// Raises to a constant power.
     Pow(f32),
     /// `1 / x`
     Recip,
@@ -39,28 +39,28 @@ pub enum Unary {
     Tanh,
     /// `x / 2 · (1 + erf(x / √2))`
     Gelu,
-    /// The same by the hyperbolic tangent.
+    /// The same with the tanh approximation.
     GeluTanh,
     /// `x · sigmoid(x)`
     Silu,
-    /// 1 where it is 0, else 0.
+    /// 1 where x is 0, else 0.
     Not,
 }
 
-/// What is made of two numbers; comparisons make 1 or 0.
+/// A function of two values; comparisons give 1 or 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Binary {
     /// `a + b`
     Add,
     /// `a − b`
     Sub,
-    /// `a · b`; of two conditions, both.
+    /// `a · b`; of two conditions, their conjunction.
     Mul,
     /// `a / b`
     Div,
-    /// The lesser; b where either is no number.
+    /// The smaller; b where either is NaN.
     Min,
-    /// The greater; b where either is no number. Of two conditions, one or both.
+    /// The larger; b where either is NaN. Of two conditions, their disjunction.
     Max,
     /// `a = b`
     Equal,
@@ -74,36 +74,36 @@ pub enum Binary {
     GreaterOrEqual,
 }
 
-/// One step; operands are places of earlier steps.
+/// One instruction; operands are indices of earlier instructions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Instruction {
-    /// An element of the argument at this place.
+    /// An element of the argument with this index.
     Arg(usize),
-    /// An element of a row of the model, of the output's width or of width 1.
+    /// An element of a weight row, of the output's width or of width 1.
     Weight(WeightId),
-    /// A number.
+    /// A constant.
     Scalar(f32),
-    /// Of one.
+    /// A function of one operand.
     Unary(Unary, usize),
-    /// Of two.
+    /// A function of two operands.
     Binary(Binary, usize, usize),
-    /// The second where the first is not 0, else the third.
+    /// The second operand where the first is not 0, else the third.
     Where(usize, usize, usize),
-    /// All numbers of the row at that place taken together: the same for the whole row.
+    /// A reduction over the row, the same value for all of its elements.
     Fold(Fold, usize),
 }
 
-/// Instructions; the last one's number is the result.
+/// A list of instructions; the last one's value is the result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
     code: Vec<Instruction>,
 }
 
 impl Program {
-    /// A row that is wider is not folded in a program: executors hold a row's numbers at once.
+    /// The widest row that a program may fold: executors hold the values of a row at once.
     pub const WIDEST_FOLD: usize = 2048;
 
-    /// One instruction over arguments in their order.
+    /// A program of these instructions.
     #[must_use]
     pub fn new(code: Vec<Instruction>) -> Self {
         Self { code }
@@ -115,21 +115,21 @@ impl Program {
         &self.code
     }
 
-    /// How many arguments it reads: one more than the last that it names.
+    /// The number of arguments: one more than the highest index that it reads.
     #[must_use]
     pub fn arguments(&self) -> usize {
         let place = |step: &Instruction| if let Instruction::Arg(place) = step { place + 1 } else { 0 };
         self.code.iter().map(place).max().unwrap_or(0)
     }
 
-    /// The rows of the model that it reads.
+    /// The weight rows that it reads.
     #[must_use]
     pub fn weights(&self) -> Vec<WeightId> {
         let weight = |step: &Instruction| if let Instruction::Weight(id) = step { Some(*id) } else { None };
         self.code.iter().filter_map(weight).collect()
     }
 
-    /// Puts other rows of the model in the place of those that it reads.
+    /// Replaces the weight rows that it reads.
     pub fn replace_weights(&mut self, mut put: impl FnMut(&mut WeightId)) {
         for step in &mut self.code {
             if let Instruction::Weight(id) = step {
@@ -138,14 +138,14 @@ impl Program {
         }
     }
 
-    /// Whether it takes rows together.
+    /// Whether it has folds.
     #[must_use]
     pub fn folds(&self) -> bool {
         self.code.iter().any(|step| matches!(step, Instruction::Fold(..)))
     }
 
-    /// Which instructions make a number of their own for each element of a row; the others' is the same for the whole row.
-    /// `is_wide` tells which arguments and rows of the model do.
+    /// Which instructions have a value for each element of a row; the others have one value for the whole row.
+    /// `is_wide` says the same of arguments and weight rows.
     #[must_use]
     pub fn wide(&self, is_wide: impl Fn(&Instruction) -> bool) -> Vec<bool> {
         let mut wide: Vec<bool> = Vec::with_capacity(self.code.len());
@@ -159,7 +159,7 @@ impl Program {
         wide
     }
 
-    /// How many operations it does on each row of this width, of which each instruction has one number or `width`.
+    /// The number of operations on each row of this width: an instruction counts as one or `width`.
     #[must_use]
     pub fn operations(&self, width: usize, is_wide: impl Fn(&Instruction) -> bool) -> usize {
         let wide = self.wide(is_wide);
@@ -172,15 +172,15 @@ impl Program {
         steps.sum()
     }
 
-    /// Whether every operand stands before its use, and there is a result.
+    /// Whether every operand comes before its use, and there is a result.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let sound = |(at, step): (usize, &Instruction)| step.operands().all(|operand| operand < at);
         !self.code.is_empty() && self.code.iter().enumerate().all(sound)
     }
 
-    /// This program with `inner` in the place of its argument `at`. The arguments of the outcome are this one's without `at`,
-    /// then `inner`'s.
+    /// This program with `inner` inlined for its argument `at`. The new arguments are this one's without `at`, then
+    /// `inner`'s.
     #[must_use]
     pub fn inline(&self, at: usize, inner: &Self) -> Self {
         let own = self.arguments().saturating_sub(1);
@@ -202,19 +202,19 @@ impl Program {
 }
 
 impl Program {
-    /// The same over other places of its arguments, with each step once.
+    /// The same program with renumbered arguments, and each step only once.
     #[must_use]
     pub fn renumbered(&self, argument: impl Fn(usize) -> usize) -> Self {
         let (mut code, mut places): (Vec<Instruction>, Vec<usize>) = (Vec::new(), Vec::new());
         for step in &self.code {
             let step = step.mapped(|operand| places[operand]).shifted(0, &argument);
-            // a number that is none is not equal to itself, and stays twice
+            // NaN is not equal to itself, and is not merged
             places.push(code.iter().position(|known| *known == step).unwrap_or_else(|| {
                 code.push(step);
                 code.len() - 1
             }));
         }
-        // the result stands last
+        // the result must be last
         if let (Some(result), Some(last)) = (places.last(), code.len().checked_sub(1))
             && *result != last
         {
@@ -225,7 +225,7 @@ impl Program {
 }
 
 impl Instruction {
-    /// The places that it reads.
+    /// The indices that it reads.
     pub fn operands(&self) -> impl Iterator<Item = usize> + use<> {
         let places = match *self {
             Self::Arg(_) | Self::Weight(_) | Self::Scalar(_) => [None; 3],
@@ -247,7 +247,7 @@ impl Instruction {
         }
     }
 
-    /// With operands so many places on, and other arguments.
+    /// With operand indices shifted by `by`, and renumbered arguments.
     fn shifted(self, by: usize, argument: impl Fn(usize) -> usize) -> Self {
         match self.mapped(|place| place + by) {
             Self::Arg(place) => Self::Arg(argument(place)),

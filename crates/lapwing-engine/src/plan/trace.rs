@@ -1,10 +1,10 @@
-//! What can be told of a plan's inputs from what is done with them.
+//! Properties of a plan's inputs, derived from how the nodes use them.
 
 use super::{Binary, Instruction, Lookup, Op, Plan, Rows, ValueId};
 
 impl Plan {
-    /// The input that says which tokens count: the only one of width 1 that attention's biases and the weights of
-    /// means over tokens are made of. `None` where there is none, or several.
+    /// The input that is the token mask: the only input of width 1 from which attention biases, or the weights of
+    /// masked means, are computed. `None` if there is none, or several.
     #[must_use]
     pub fn mask(&self) -> Option<usize> {
         let biases = self.nodes.iter().filter_map(|node| match node.op {
@@ -18,7 +18,7 @@ impl Plan {
         if let [input] = inputs[..] { Some(input) } else { None }
     }
 
-    /// The inputs with a number for each token that maps make this value of.
+    /// The inputs with one value per token from which maps compute this value.
     fn made_of(&self, value: ValueId) -> Vec<usize> {
         let is_fit = |id: ValueId| self.value(id).rows == Rows::Token && self.value(id).width == 1;
         if let Some(at) = self.inputs.iter().position(|port| port.value == value) {
@@ -30,7 +30,7 @@ impl Plan {
         }
     }
 
-    /// How long a sequence may be: what its tables of positions hold. `None` where there is no end.
+    /// The longest sequence: the size of the smallest table of positions. `None` if there is no limit.
     #[must_use]
     pub fn longest(&self) -> Option<usize> {
         let tables = self.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });
@@ -42,14 +42,14 @@ impl Plan {
             .min()
     }
 
-    /// How many tokens may be counted until the id that is made of the count is no row of a table with so many. `None` where
-    /// the id is not made of a count.
+    /// The most tokens that can be counted before an id that is computed from the count exceeds a table of `rows` rows.
+    /// `None` if the id is not computed from a count.
     fn counted(&self, id: ValueId, rows: usize) -> Option<usize> {
         let maker = |id: ValueId| self.nodes.iter().find(|node| node.output == id).map(|node| &node.op);
         let Op::Map { program, args } = maker(id)? else { return None };
         let is_count = |arg: &ValueId| matches!(maker(*arg), Some(Op::CumSum(_)));
         args.iter().find(|arg| is_count(arg))?;
-        // all tokens count: a mask is 1, the count that of the tokens
+        // assumes that all tokens count: the mask is 1, and its sum the number of tokens
         let fits = |length: &usize| {
             let mut steps: Vec<f32> = Vec::new();
             for step in program.code() {
@@ -70,8 +70,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// Ids of the input at this place must be below this: the rows of the smallest table that they are looked up in. `None`
-    /// where they are looked up in none.
+    /// Ids of this input must be below this: the rows of the smallest table that it indexes. `None` if it indexes none.
     #[must_use]
     pub fn ids_below(&self, input: usize) -> Option<usize> {
         let value = self.inputs.get(input)?.value;

@@ -1,42 +1,42 @@
-//! How far quantised results are from those of single precision, row by row.
+//! Compares quantised results with single-precision results, row by row.
 
-/// The distance of two outputs of the same model on the same rows.
+/// The difference of two outputs of the same model on the same rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accuracy {
-    /// The largest difference of two elements.
+    /// The largest absolute difference of two elements.
     pub max_error: f64,
-    /// The mean of all differences, without sign.
+    /// The mean absolute difference.
     pub mean_error: f64,
-    /// The smallest cosine of two rows. Two rows of zeros have 1, one of zeros and another 0.
+    /// The smallest cosine of two rows. It is 1 for two rows of zeros, and 0 if only one of them is zero.
     pub cosine_min: f64,
     /// The mean of the rows' cosines.
     pub cosine_mean: f64,
-    /// The share of rows whose largest element stands at the same place (the first, if several are largest), in 0..=1.
+    /// The share of rows with the largest element at the same index (the first, if several are largest), in 0..=1.
     pub top1_agreement: f64,
 }
 
 /// Why two outputs cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccuracyError {
-    /// Nothing to compare.
+    /// There is nothing to compare.
     #[error("an accuracy needs at least one row of at least one element, but {rows} rows of {width} were given")]
     Empty {
         /// Rows.
         rows: usize,
-        /// Elements of a row.
+        /// Elements per row.
         width: usize,
     },
-    /// The outputs do not have the rows that were promised.
+    /// An output does not have the stated number of rows.
     #[error("{what} have {given} elements, but {needed} were promised")]
     Length {
         /// Which of the two.
         what: &'static str,
-        /// Elements that there are.
+        /// Number of elements given.
         given: usize,
-        /// Elements that there must be.
+        /// Number of elements required.
         needed: usize,
     },
-    /// A result is infinite or not a number.
+    /// A result is infinite or NaN.
     #[error("{what} are not finite at row {row}, element {element}")]
     NotFinite {
         /// Which of the two.
@@ -49,10 +49,10 @@ pub enum AccuracyError {
 }
 
 impl Accuracy {
-    /// Compares row-major `[rows, width]` results with those of single precision. Sums are in double precision.
+    /// Compares row-major `[rows, width]` results with single-precision results. Sums are in double precision.
     ///
     /// # Errors
-    /// Nothing to compare, a wrong length, or a value that is not finite on either side.
+    /// There is nothing to compare, a length is wrong, or a value on either side is not finite.
     pub fn of(exact: &[f32], quantized: &[f32], rows: usize, width: usize) -> Result<Self, AccuracyError> {
         if rows == 0 || width == 0 {
             return Err(AccuracyError::Empty { rows, width });
@@ -91,7 +91,7 @@ impl Accuracy {
     }
 }
 
-/// Where the largest element stands, the first of several.
+/// The index of the largest element, the first of several.
 fn top(row: &[f32]) -> usize {
     let mut top = 0;
     let mut most = f32::NEG_INFINITY;
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn numbers_by_hand() {
-        // Rows at 90 degrees, and the same direction at twice the length.
+        // Orthogonal rows, and rows of the same direction with twice the length.
         let got = Accuracy::of(&[1.0, 0.0, 3.0, 4.0], &[0.0, 1.0, 6.0, 8.0], 2, 2).unwrap();
         assert_eq!((got.max_error, got.mean_error), (4.0, 9.0 / 4.0));
         assert_eq!((got.cosine_min, got.cosine_mean, got.top1_agreement), (0.0, 0.5, 0.5));

@@ -1,14 +1,13 @@
-//! Calibration files: the ranges of products' inputs that `lapwing engine quantize` found, by the names of the products' nodes, as
-//! JSON: `{"model": "encoder", "ranges": {"layer.0/MatMul": {"scale": 0.0123, "zero": 128}}}`. Products that are not in it keep a
-//! range of their own for each row.
+//! Calibration files: the static ranges of product inputs found by `lapwing engine quantize`, by the names of the
+//! products' nodes, as JSON: `{"model": "encoder", "ranges": {"layer.0/MatMul": {"scale": 0.0123, "zero": 128}}}`.
+//! Products that are not listed use a range per row.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cpu::Precision;
-use crate::cpu::gemm::int8::RowQuant;
+use crate::exec::{CpuPrecision, RowQuant};
 use crate::fuse::fuse;
 use crate::lower::lower;
 use crate::onnx::Graph;
@@ -20,59 +19,59 @@ pub enum CalibrationError {
     /// The file cannot be read or written.
     #[error("{path}: {reason}")]
     File {
-        /// Where it is.
+        /// Its path.
         path: String,
-        /// What the operating system said.
+        /// The system's error.
         reason: String,
     },
-    /// It is no calibration.
+    /// The file is not a valid calibration.
     #[error("{path}: is no calibration file: {reason}")]
     Format {
-        /// Where it is.
+        /// Its path.
         path: String,
         /// What is wrong, and where.
         reason: String,
     },
-    /// A range is of a node that the model does not have.
+    /// A range is for a node that the model does not have.
     #[error("ranges: {node}: the model has no product of that name; was the calibration made of another file, or version?")]
     Node {
         /// The node's name.
         node: String,
     },
-    /// A range that is none.
+    /// A range has an invalid value.
     #[error("ranges: {node}: {field} is {value}: {reason}")]
-    Range {
+    CalibratedRange {
         /// The node's name.
         node: String,
         /// `scale` or `zero`.
         field: &'static str,
-        /// What stands there.
+        /// The value.
         value: String,
-        /// What must stand there.
+        /// The valid values.
         reason: &'static str,
     },
-    /// The model is not run by a plan.
+    /// The model has no plan.
     #[error("calibration: the model has no plan: {reason}")]
     NoPlan {
-        /// The node that is refused.
+        /// The unsupported node.
         reason: String,
     },
 }
 
-/// The ranges of a model's products.
+/// The static ranges of a model's products.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// The model's name; for people.
+    /// The model's name, for information only.
     pub model: String,
-    /// By the name of the product's node: scale and zero point of its input.
-    pub ranges: BTreeMap<String, Range>,
+    /// Scale and zero point of each product's input, by the name of the product's node.
+    pub ranges: BTreeMap<String, CalibratedRange>,
 }
 
-/// A range: `byte = round(value / scale) + zero`.
+/// A static range: `byte = round(value / scale) + zero`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Range {
+pub struct CalibratedRange {
     /// Above zero, finite.
     pub scale: f32,
     /// In 0..=255.
@@ -80,12 +79,12 @@ pub struct Range {
 }
 
 impl Calibration {
-    /// Of ranges by their nodes' places in the plan.
+    /// Creates a calibration from ranges by node index.
     #[must_use]
     pub fn new(model: &str, plan: &Plan, ranges: &[Option<RowQuant>]) -> Self {
         let named = products(plan).into_iter().filter_map(|(place, name)| {
             let quant = ranges.get(place).copied().flatten()?;
-            Some((name, Range { scale: quant.scale, zero: quant.zero }))
+            Some((name, CalibratedRange { scale: quant.scale, zero: quant.zero }))
         });
         Self { model: model.to_owned(), ranges: named.collect() }
     }
@@ -94,7 +93,7 @@ impl Calibration {
     ///
     /// # Errors
     ///
-    /// [`CalibrationError::File`], or [`CalibrationError::Format`] with the place that is wrong.
+    /// [`CalibrationError::File`], or [`CalibrationError::Format`] with the position of the error.
     pub fn read(path: &Path) -> Result<Self, CalibrationError> {
         let path_text = || path.display().to_string();
         let text =
@@ -114,17 +113,20 @@ impl Calibration {
         std::fs::write(path, text).map_err(|e| fails(e.to_string()))
     }
 
-    /// The ranges by place in the plan, as an executor takes them.
+    /// The ranges by node index, as an executor takes them.
     ///
     /// # Errors
     ///
-    /// [`CalibrationError::Node`] with a name that no product of the plan has, [`CalibrationError::Range`] with a range that is none.
+    /// [`CalibrationError::Node`] with a name that no product of the plan has, [`CalibrationError::Range`] with an
+    /// invalid range.
     pub fn places(&self, plan: &Plan) -> Result<Vec<Option<RowQuant>>, CalibrationError> {
         let places: BTreeMap<String, usize> = products(plan).into_iter().map(|(place, name)| (name, place)).collect();
         let mut ranges = vec![None; plan.nodes.len()];
         for (node, range) in &self.ranges {
             let place = places.get(node).ok_or_else(|| CalibrationError::Node { node: node.clone() })?;
-            let wrong = |field, value: String, reason| Err(CalibrationError::Range { node: node.clone(), field, value, reason });
+            let wrong = |field, value: String, reason| {
+                Err(CalibrationError::CalibratedRange { node: node.clone(), field, value, reason })
+            };
             if !(range.scale.is_normal() && range.scale > 0.0) {
                 return wrong("scale", range.scale.to_string(), "must be above zero and finite");
             }
@@ -136,19 +138,19 @@ impl Calibration {
         Ok(ranges)
     }
 
-    /// What an executor of this graph's plan is asked for.
+    /// The precision for an executor of this graph's plan.
     ///
     /// # Errors
     ///
-    /// As [`Self::places`], and [`CalibrationError::NoPlan`].
-    pub fn precision(&self, graph: &Graph) -> Result<Precision, CalibrationError> {
+    /// Those of [`Self::places`], and [`CalibrationError::NoPlan`].
+    pub fn precision(&self, graph: &Graph) -> Result<CpuPrecision, CalibrationError> {
         let mut plan = lower(&graph.typed).map_err(|e| CalibrationError::NoPlan { reason: e.to_string() })?;
         fuse(&mut plan);
-        Ok(Precision::Int8(self.places(&plan)?))
+        Ok(CpuPrecision::Int8(self.places(&plan)?))
     }
 }
 
-/// The places and names of a plan's products. Several nodes may end with one of the model's: the second is `name#2`, and so on.
+/// The indices and names of a plan's products. If several nodes have the same name, the second is `name#2`, and so on.
 fn products(plan: &Plan) -> Vec<(usize, String)> {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let mut products = Vec::new();
@@ -164,7 +166,7 @@ mod tests {
     use super::*;
     use crate::plan::{Activation, Node, Rows, Type, Value, ValueId, Weight, WeightId};
 
-    /// Two products of one name, and a softmax between them.
+    /// Two products of the same name, and a softmax between them.
     fn plan() -> Plan {
         let value = Value { rows: Rows::Batch, width: 2, kind: Type::F32 };
         let gemm = |x| Op::Gemm { x: ValueId(x), weight: WeightId(0), bias: None, activation: Activation::None, residual: None };
@@ -194,7 +196,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         let of = |node: &str, scale: f32, zero: i32| {
-            let ranges = BTreeMap::from([(node.to_owned(), Range { scale, zero })]);
+            let ranges = BTreeMap::from([(node.to_owned(), CalibratedRange { scale, zero })]);
             Calibration { model: "m".into(), ranges }.places(&plan()).map_err(|e| e.to_string())
         };
         assert!(of("mul", 1.0, 0).is_ok());

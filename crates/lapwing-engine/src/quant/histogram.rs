@@ -1,4 +1,4 @@
-//! How often values fell where, over a range that grows by doubling: whatever the order in which values come, the counts are the same.
+//! A histogram over a range that grows by doubling. The counts do not depend on the order of the values.
 
 /// Bins on each side of zero.
 const HALF: usize = 4096;
@@ -8,18 +8,18 @@ const TINY: f32 = 1e-30;
 /// Counts of values in bins of equal width around zero.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
-    /// Every value lies between minus this and this, both excluded; a power of two, zero while only zeros came.
+    /// Every value lies strictly between `-range` and `range`. A power of two; zero while all values are zero.
     range: f64,
     counts: Vec<u64>,
     zeros: u64,
 }
 
-/// A bin that holds something.
+/// A bin that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bin {
-    /// Where its middle lies.
+    /// Its centre.
     pub(super) middle: f64,
-    /// Values in it.
+    /// Number of values.
     pub(super) count: u64,
 }
 
@@ -28,7 +28,7 @@ impl Histogram {
         Self { range: 0.0, counts: vec![0; 2 * HALF], zeros: 0 }
     }
 
-    /// Counts values, all of them finite.
+    /// Counts values, all of which must be finite.
     pub(super) fn add(&mut self, values: &[f32]) {
         self.widen(f64::from(values.iter().fold(0.0f32, |most, value| most.max(value.abs()))));
         let bins_per_unit = if self.range > 0.0 { HALF as f64 / self.range } else { 0.0 };
@@ -37,7 +37,7 @@ impl Histogram {
                 self.zeros += 1;
                 continue;
             }
-            // A value times a power of two is exact, so an edge between bins is the same at every range.
+            // Multiplying by a power of two is exact, so the bin edges are the same at every range.
             let at = (f64::from(*value) * bins_per_unit).floor() as i64 + HALF as i64;
             if let Some(count) = usize::try_from(at).ok().and_then(|at| self.counts.get_mut(at)) {
                 *count += 1;
@@ -45,7 +45,7 @@ impl Histogram {
         }
     }
 
-    /// Doubles the range until `most` lies in it, two bins becoming one each time.
+    /// Doubles the range until it contains `most`, merging pairs of bins each time.
     fn widen(&mut self, most: f64) {
         if most < f64::from(TINY) {
             return;
@@ -64,7 +64,7 @@ impl Histogram {
         }
     }
 
-    /// Every bin that holds something, from the lowest on; values that are zero are in none.
+    /// All bins that are not empty, lowest first; zeros are in no bin.
     pub(super) fn bins(&self) -> impl Iterator<Item = Bin> {
         let width = self.range / HALF as f64;
         let middle = move |at: usize| (at as f64 - HALF as f64 + 0.5) * width;

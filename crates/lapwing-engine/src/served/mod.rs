@@ -18,11 +18,11 @@ use smallvec::SmallVec;
 use self::state::State;
 use self::worker::Worker;
 use super::EngineError;
-use super::batch::{Config, Cost, Item, Queue, Refused};
-use super::model::{Model, Work};
-use super::service::{About, Answer, Call, CallError, Pending, Servable, Standing};
-use super::tensor::Tensor;
+use crate::batch::{Config, Cost, Item, Queue, QueueError};
 use crate::clock::Stamp;
+use crate::model::{Model, Work};
+use crate::service::{About, Answer, Call, CallError, Pending, Placement, Servable};
+use crate::tensor::Tensor;
 
 /// A call that waits.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Served {
             name: name.to_owned(),
             version: version.to_owned(),
             executor: model.executor(),
-            refused: model.refused().map(ToString::to_string),
+            unsupported: model.unsupported().map(ToString::to_string),
             inputs: model.inputs().to_vec(),
             outputs: model.outputs().to_vec(),
         };
@@ -117,9 +117,9 @@ impl Served {
             deadline: call.deadline,
         };
         self.queue.push(item).map_err(|refused| match refused {
-            Refused::Full { waiting } => CallError::Full { waiting },
+            QueueError::Full { waiting } => CallError::Full { waiting },
             // a device that fails closes the queue
-            Refused::Closed => self.state.fault().unwrap_or_else(|| CallError::NotReady { reason: "is being stopped".into() }),
+            QueueError::Closed => self.state.fault().unwrap_or_else(|| CallError::NotReady { reason: "is being stopped".into() }),
         })?;
         Ok(receiver)
     }
@@ -151,8 +151,8 @@ impl Servable for Served {
         &self.about
     }
 
-    fn standing(&self) -> Arc<Standing> {
-        self.state.ended().cloned().unwrap_or_else(|| self.model.standing())
+    fn placement(&self) -> Arc<Placement> {
+        self.state.ended().cloned().unwrap_or_else(|| self.model.placement())
     }
 
     fn is_ready(&self) -> bool {
@@ -179,7 +179,7 @@ fn told(error: &EngineError) -> CallError {
 }
 
 fn hold(cpu: Option<usize>) {
-    if let Some(Err(error)) = cpu.map(super::cpu::threads::pin) {
+    if let Some(Err(error)) = cpu.map(crate::cpu::threads::pin) {
         tracing::warn!(%error, "the model's thread runs where the system puts it");
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::service::{CallError, Standing};
+use crate::service::{CallError, Placement};
 
 /// Shared by the thread and the callers.
 #[derive(Debug, Default)]
 pub(super) struct State {
     warm: AtomicBool,
     /// How the model stood when its device failed: nothing leads out of it.
-    ended: OnceLock<Arc<Standing>>,
+    ended: OnceLock<Arc<Placement>>,
     /// What each run fails with, as if the device had said it.
     #[cfg(test)]
     pub(super) breaks: parking_lot::Mutex<Option<String>>,
@@ -27,12 +27,12 @@ impl State {
     }
 
     /// Keeps how the model stood when its device failed. Gives whether this is the first time.
-    pub(super) fn end(&self, standing: &Standing, reason: &str) -> bool {
-        self.ended.set(Arc::new(Standing { fault: Some(reason.to_owned()), ..standing.clone() })).is_ok()
+    pub(super) fn end(&self, placement: &Placement, reason: &str) -> bool {
+        self.ended.set(Arc::new(Placement { fault: Some(reason.to_owned()), ..placement.clone() })).is_ok()
     }
 
     /// How the model stands if its device has failed.
-    pub(super) fn ended(&self) -> Option<&Arc<Standing>> {
+    pub(super) fn ended(&self) -> Option<&Arc<Placement>> {
         self.ended.get()
     }
 

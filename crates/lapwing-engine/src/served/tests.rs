@@ -7,13 +7,13 @@ use futures_util::future::join_all;
 use super::{Served, State};
 use crate::batch::{Config, Policy};
 use crate::clock::Stamp;
-use crate::model::{Model, Options};
+use crate::model::{Model, ModelOptions};
 use crate::service::{Answer, Call, CallError, Servable};
 use crate::tensor::Tensor;
 
 fn model(fixture: &str) -> Model {
     let folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/plans");
-    Model::read(&folder.join(format!("{fixture}.onnx")), &Options::default()).unwrap()
+    Model::read(&folder.join(format!("{fixture}.onnx")), &ModelOptions::default()).unwrap()
 }
 
 fn served(fixture: &str, config: Config) -> Served {
@@ -50,7 +50,7 @@ async fn calls_that_wait_together_run_together_and_get_their_own() {
     for (answer, call) in together.iter().zip(calls) {
         assert_eq!((answer.batch.calls, answer.batch.rows, answer.batch.executed, answer.batch.useful), (3, 4, 14, 14));
         assert!(answer.stages.forward_ns > 0, "{answer:?}");
-        assert_eq!((&*answer.standing.device, answer.standing.precision), ("cpu", "fp32"));
+        assert_eq!((&*answer.placement.device, answer.placement.precision), ("cpu", "fp32"));
         let alone = served.infer(call).await.unwrap();
         for (a, b) in answer.outputs.iter().zip(&alone.outputs) {
             assert_eq!((&a.name, &a.shape), (&b.name, &b.shape));
@@ -101,14 +101,14 @@ const LOST: &str = "cuda:0: an illegal address was accessed (700)";
 async fn a_device_that_fails_ends_the_model_and_every_call_is_told_why() {
     // the fourth would wait for a minute, were it not answered at the end of the model
     let served = served("0001", Config { max_wait_ns: 60_000_000_000, ..together() });
-    assert_eq!(served.standing().fault, None);
+    assert_eq!(served.placement().fault, None);
     *served.state.breaks.lock() = Some(LOST.into());
     let fault = Err(CallError::Device { reason: LOST.into() });
     let calls = join_all((0..4).map(|_| served.infer(call(&served, 1, 3, 1))));
     let answers = tokio::time::timeout(std::time::Duration::from_secs(30), calls).await.unwrap();
     assert!(answers.iter().all(|answer| *answer == fault), "{answers:?}");
     assert!(!served.is_ready());
-    assert_eq!(served.standing().fault.as_deref(), Some(LOST));
+    assert_eq!(served.placement().fault.as_deref(), Some(LOST));
     // for good, even where the device would run again
     *served.state.breaks.lock() = None;
     assert_eq!(served.infer(call(&served, 1, 3, 1)).await, fault);

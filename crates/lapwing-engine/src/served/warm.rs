@@ -30,7 +30,7 @@ pub(super) fn up(
     loop {
         let mut fastest = u64::MAX;
         for (rows, length) in sizes.drain(..) {
-            let call = model.made_up(rows, length);
+            let call = model.synthetic_call(rows, length);
             for run in 0..RUNS {
                 let began = Stamp::now();
                 let ran = run_one(&call)?;

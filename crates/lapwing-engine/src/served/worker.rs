@@ -10,7 +10,7 @@ use crate::EngineError;
 use crate::batch::{Config, Cost, Item, Queue, Taken};
 use crate::clock::Stamp;
 use crate::model::{Model, Ran, Wanted, Workspace};
-use crate::service::{About, Answer, Batched, CallError, Stages, Standing};
+use crate::service::{About, Answer, Batched, CallError, Placement, Stages};
 use crate::tensor::Tensor;
 
 pub(super) struct Worker {
@@ -21,13 +21,13 @@ pub(super) struct Worker {
     config: Config,
     workspace: Workspace,
     /// Where the last batch ran.
-    standing: Arc<Standing>,
+    placement: Arc<Placement>,
 }
 
 impl Worker {
     pub(super) fn new(about: About, model: Arc<Model>, queue: Arc<Queue<Waiter>>, state: Arc<State>, config: Config) -> Self {
-        let standing = model.standing();
-        Self { about, model, queue, state, config, workspace: Workspace::default(), standing }
+        let placement = model.placement();
+        Self { about, model, queue, state, config, workspace: Workspace::default(), placement }
     }
 
     /// Runs until the queue is closed and empty.
@@ -40,8 +40,8 @@ impl Worker {
                 model = self.about.name,
                 version = self.about.version,
                 executor = self.about.executor,
-                device = self.standing.device,
-                precision = self.standing.precision,
+                device = self.placement.device,
+                precision = self.placement.precision,
                 runs,
                 ms = began.elapsed() / 1_000_000,
                 "warm"
@@ -72,7 +72,7 @@ impl Worker {
         match self.forward(&calls, &wanted) {
             Ok(ran) => {
                 self.queue.observe(cost(batch), ran.forward_ns);
-                deliver(batch, ran, closed, &self.standing);
+                deliver(batch, ran, closed, &self.placement);
             }
             Err(EngineError::Device { reason }) => {
                 self.end(&reason);
@@ -90,7 +90,7 @@ impl Worker {
 
     /// Nothing can be run any more: no call is taken from here on, and those that wait are told.
     fn end(&self, reason: &str) {
-        if self.state.end(&self.standing, reason) {
+        if self.state.end(&self.placement, reason) {
             let About { name, version, .. } = &self.about;
             tracing::error!(model = name, version, reason, "the device failed; the model is not ready any more");
         }
@@ -99,18 +99,19 @@ impl Worker {
 
     /// Looks where the model ran last, and tells of a move.
     fn look(&mut self) {
-        let standing = self.model.standing();
-        if let Some(fallback) = standing.fallback.as_ref().filter(|fallback| self.standing.fallback.as_ref() != Some(fallback)) {
+        let placement = self.model.placement();
+        if let Some(fallback) = placement.fallback.as_ref().filter(|fallback| self.placement.fallback.as_ref() != Some(fallback))
+        {
             let About { name, version, .. } = &self.about;
             tracing::warn!(
                 model = name,
                 version,
-                reason = fallback.reason.label(),
+                reason = fallback.cause.label(),
                 "runs on the processor now: {}",
-                fallback.told
+                fallback.detail
             );
         }
-        self.standing = standing;
+        self.placement = placement;
     }
 
     /// The outputs that any of these calls wants.
@@ -143,7 +144,7 @@ fn cost(batch: &[Item<Waiter>]) -> Cost {
     batch.iter().fold(Cost::default(), |sum, item| sum.plus(item.cost))
 }
 
-fn deliver(batch: &mut Vec<Item<Waiter>>, ran: Ran, closed: Stamp, standing: &Arc<Standing>) {
+fn deliver(batch: &mut Vec<Item<Waiter>>, ran: Ran, closed: Stamp, placement: &Arc<Placement>) {
     let batched = batch.iter().fold(Batched { calls: batch.len(), ..Batched::default() }, |sum, item| {
         let work = item.payload.work;
         let (flops, useful_flops) = work.flops.unzip();
@@ -164,7 +165,7 @@ fn deliver(batch: &mut Vec<Item<Waiter>>, ran: Ran, closed: Stamp, standing: &Ar
             forward_ns: ran.forward_ns,
             postprocessing_ns: ran.postprocessing_ns,
         };
-        answer(item.payload, Ok(Answer { outputs, stages, batch: batched, standing: Arc::clone(standing) }));
+        answer(item.payload, Ok(Answer { outputs, stages, batch: batched, placement: Arc::clone(placement) }));
     }
 }
 

@@ -1,12 +1,12 @@
-//! Runs a plan by its definition, slowly, in double precision: what the executors are held against, and what shows a fault
-//! of lowering where there is one.
+//! A reference interpreter of plans in double precision, which follows the definition of each operation. Executors are
+//! compared with it, and it shows errors of lowering.
 
 use crate::plan::{Activation, Binary, Columns, Fold, Instruction, Lookup, Norm, Op, Plan, Rows, Unary, ValueId};
 
-/// Values by their place; rows end to end.
+/// Values by index; rows are contiguous.
 pub(crate) type Values = Vec<Vec<f64>>;
 
-/// The outputs for a batch of sequences of these lengths. Inputs in the order of the plan's.
+/// The outputs for a batch of sequences of these lengths. Inputs are in the order of the plan's.
 pub(crate) fn run(plan: &Plan, lengths: &[usize], inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mut values: Values = vec![Vec::new(); plan.values.len()];
     for (port, input) in plan.inputs.iter().zip(inputs) {
@@ -26,7 +26,7 @@ pub(crate) fn run(plan: &Plan, lengths: &[usize], inputs: &[Vec<f64>]) -> Vec<Ve
 struct Naive<'a> {
     plan: &'a Plan,
     lengths: &'a [usize],
-    /// Of each token, its sequence and its place in that.
+    /// The sequence of each token, and its position there.
     sequence: Vec<(usize, usize)>,
 }
 
@@ -40,7 +40,7 @@ impl Naive<'_> {
         f64::from(weight.data[row * weight.width + if weight.width == 1 { 0 } else { column }])
     }
 
-    /// A row, less its mean, over its deviation.
+    /// A normalised row.
     fn normed(&self, row: &[f64], norm: &Norm) -> Vec<f64> {
         let mean = row.iter().sum::<f64>() / row.len() as f64;
         let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / row.len() as f64;
@@ -119,7 +119,7 @@ impl Naive<'_> {
                 out
             }
             Op::Map { program, args } => {
-                // one row at a time, each step for all of its columns
+                // one row at a time, each step for all columns
                 let mapped = |row: usize| {
                     let mut steps: Vec<Vec<f64>> = Vec::new();
                     for step in program.code() {
@@ -190,7 +190,7 @@ fn activated(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// The error function by its series, and by a continued fraction where that converges slowly.
+/// The error function by its series, and by a continued fraction where the series converges slowly.
 fn erf(x: f64) -> f64 {
     if x.abs() > 2.0 {
         let rest = (1..=100).rev().fold(0.0, |rest, n| f64::from(n) / 2.0 / (x.abs() + rest));

@@ -1,5 +1,6 @@
-//! Plans of the fixtures: random models in the spellings that exporters use, with what ONNX Runtime answers. Each is lowered,
-//! fused, and run by its definition and by the executor with every set of vector instructions that the machine has.
+//! Plans of the fixtures: random models in the spellings that exporters use, with the results of ONNX Runtime. Each is
+//! lowered, fused, and run by the reference interpreter and by the executor with every level of vector instructions
+//! that the machine has.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -12,7 +13,8 @@ use tract_onnx::prelude::{Framework, InferenceModelExt, TypedModel};
 
 use super::naive;
 use crate::cpu::level::Level;
-use crate::cpu::{Batch, Executor, Input, Options, RunError, State};
+use crate::cpu::{Executor, Options, State};
+use crate::exec::{Batch, Input, RunError};
 use crate::plan::{Activation, Arena, Node, Op, Plan, Port, Rows, Size, Type, Value, ValueId, Weight, WeightId};
 use crate::{fuse, lower};
 
@@ -32,7 +34,7 @@ struct Shape {
     dtype: String,
 }
 
-/// A model with what it is given and what ONNX Runtime answers.
+/// A model with its inputs and the results of ONNX Runtime.
 struct Fixture {
     name: String,
     meta: Meta,
@@ -66,7 +68,7 @@ fn load(name: &str) -> TypedModel {
     tract_onnx::onnx().model_for_path(path).unwrap().into_typed().unwrap().into_decluttered().unwrap()
 }
 
-/// As it was lowered, and fused.
+/// The plan as lowered, and as fused.
 pub(crate) fn plans(name: &str) -> (Plan, Plan) {
     let raw = lower::lower(&load(name)).unwrap();
     raw.check().unwrap();
@@ -108,7 +110,7 @@ impl Fixture {
     }
 }
 
-/// Runs a plan on the processor.
+/// Runs a plan on the CPU.
 fn run(executor: &Executor, state: &mut State, lengths: &[usize], inputs: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, RunError> {
     let floats: Vec<Vec<f32>> = inputs.iter().map(|data| data.iter().map(|x| *x as f32).collect()).collect();
     let wholes: Vec<Vec<i64>> = inputs.iter().map(|data| data.iter().map(|x| *x as i64).collect()).collect();
@@ -138,7 +140,7 @@ fn plans_say_what_onnx_runtime_says() {
             let executor = Executor::new(fused.clone(), Options { level, ..Options::default() }).unwrap();
             let mut state = State::default();
             for _ in 0..2 {
-                // the second finds the first's leavings in its memory
+                // the second run finds the values of the first in its memory
                 fixture.hold(&fused, level.name(), &run(&executor, &mut state, &lengths, &inputs).unwrap());
             }
         }
@@ -152,7 +154,7 @@ fn a_batch_is_its_sequences_end_to_end() {
         if !plan.has_tokens() {
             continue;
         }
-        // one sequence after the other, and all of them cut to different lengths at once
+        // one sequence after the other, and all of them with different lengths at once
         let (lengths, inputs) = (fixture.lengths(&plan), fixture.inputs(&plan));
         let ragged: Vec<usize> = lengths.iter().enumerate().map(|(at, length)| length.saturating_sub(at).max(1)).collect();
         let cut = |data: &[f64], width: usize, at: usize| {
@@ -188,11 +190,11 @@ fn a_layer_is_seven_nodes_and_one_of_an_mlp_is_one() {
         assert!(one <= 9, "{kind}: besides the layer, a lookup and the mask: {:?}", names(&format!("{kind}-1")));
     }
     assert!(count("mlp-3") == 3 && count("mlp-4") == 4, "{:?}", names("mlp-4"));
-    // all else that an encoder has comes once for all layers
+    // an encoder has other nodes only once for all layers
     for (name, most) in [("distilbert-2", 16), ("bert-sdpa-2", 16), ("albert-3", 24), ("roberta", 12)] {
         assert!(count(name) <= most, "{name}: {:?}", names(name));
     }
-    // ids are looked up where they lie in their rows
+    // ids are looked up in place
     assert_eq!(names("looked-up"), ["map", "embed", "embed", "embed", "concat", "gemm"]);
     assert_eq!(names("pool-sentence")[9..], ["mean_pool", "map"]);
     assert_eq!(names("pool-mean")[9..], ["pool"]);
@@ -242,7 +244,7 @@ fn batches_that_do_not_fit_are_errors() {
     assert!(told.contains("token 1 asks for row 1000000"), "{told}");
 }
 
-/// A plan of products one behind another, its weights without elements: only to be counted.
+/// A plan of consecutive products whose weights have no elements, for counting only.
 fn products(rows: Rows, layers: &[(usize, usize)]) -> Plan {
     let mut plan = Plan::default();
     let value = |plan: &mut Plan, width| {
@@ -272,7 +274,7 @@ fn work_is_counted_exactly() {
     assert_eq!((mlp.parameters(), one.min_bytes), (parameters, 4 * (parameters + 512 + 1)));
     assert_eq!(one.cost.bytes, 4 * (parameters + 512 + 2 * (1024 + 1024) + 1));
 
-    // MiniLM: six layers of 384 with twelve heads, 1536 in the middle
+    // MiniLM: six layers of 384 columns with twelve heads, 1536 in the middle
     let layer = [(384, 1152), (384, 384), (384, 1536), (1536, 384)];
     let dense: u64 = layer.iter().map(|(k, n)| products(Rows::Token, &[(*k, *n)]).total(Size::uniform(32, 128)).cost.flops).sum();
     let mut attention = products(Rows::Token, &[(384, 1152)]);

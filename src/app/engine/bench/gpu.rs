@@ -1,15 +1,12 @@
-//! A benchmark on a GPU: which one, what it can do at best, and how long the parts of a case take there. Nothing is measured on a
-//! device that only looks like one.
+//! A benchmark on a GPU: which one, its peaks, and how long the parts of a case take there.
 
 use std::time::Duration;
 
-use super::super::cli::{BenchArgs, Device, Products, Runs};
 use super::rows::{Case, DeviceUs, GpuPeaksRow, NodeUs, OnGpu, Run, Work};
 use super::{Shape, ToolError};
 use lapwing_engine::Model;
-use lapwing_engine::cpu;
-use lapwing_engine::gpu::peaks::{Floors, Peaks, Setup};
-use lapwing_engine::gpu::{Executor, GemmPolicy, LIBRARY, Precision, RunTimings, Wish};
+use lapwing_engine::gpu::peaks::{GpuPeakSetup, GpuPeaks, LaunchFloors};
+use lapwing_engine::gpu::{Executor, LIBRARY, RunTimings};
 use lapwing_engine::model::Workspace;
 use lapwing_engine::plan::Size;
 use lapwing_engine::roofline::Roofline;
@@ -20,56 +17,24 @@ const LOOKS: usize = 50;
 /// Empty kernels by which the cost of one is told.
 const EMPTY: usize = 64;
 
-/// What is asked of a GPU.
-pub(super) fn wish(args: &BenchArgs) -> Result<Option<Wish>, ToolError> {
-    let directory = args.cuda_lib_dir.as_deref();
-    let precision = args.precision.into();
-    let by = |wish: Wish| if args.gemm == Products::Own { Wish { gemm: GemmPolicy::Own, ..wish } } else { wish };
-    match args.device {
-        Device::Cpu => Ok(None),
-        // tract runs on the processor only
-        Device::Auto if args.executor == Runs::Tract => Ok(None),
-        Device::Auto => Ok(Some(by(Wish::auto(directory, precision)))),
-        Device::Cuda(ordinal) => {
-            let asked = |reason: String| ToolError::argument("device", format!("{}: {reason}", args.device));
-            let wish = Wish::device(directory, ordinal, precision).map_err(|error| asked(error.to_string()))?;
-            match &wish.device {
-                Ok(device) if device.is_emulated() => {
-                    let name = &device.info().name;
-                    Err(ToolError::told(format!("device: {} is {name}, which is never measured", args.device)))
-                }
-                _ => Ok(Some(by(wish))),
-            }
-        }
-    }
-}
-
-/// The same with the ranges that were found for 8 bits.
-pub(super) fn calibrated(wish: Wish, precision: &cpu::Precision) -> Wish {
-    match precision {
-        cpu::Precision::Fp32 => wish,
-        cpu::Precision::Int8(_) => Wish { precision: Precision::calibrated(precision), ..wish },
-    }
-}
-
 /// A GPU that was measured.
 #[derive(Debug)]
 pub(super) struct Gpu {
     name: String,
     driver: String,
-    peaks: Peaks,
-    floors: Floors,
+    peaks: GpuPeaks,
+    floors: LaunchFloors,
 }
 
 impl Gpu {
     pub(super) fn new(executor: &Executor) -> Result<Self, ToolError> {
         let device = executor.device();
-        let setup = Setup::of(device).map_err(ToolError::told)?;
+        let setup = GpuPeakSetup::of(device).map_err(ToolError::told)?;
         Ok(Self {
             name: device.info().name.clone(),
             driver: device.driver().to_string(),
-            peaks: Peaks::measure(device, &setup).map_err(ToolError::told)?,
-            floors: Floors::new(device).map_err(ToolError::told)?,
+            peaks: GpuPeaks::measure(device, &setup).map_err(ToolError::told)?,
+            floors: LaunchFloors::new(device).map_err(ToolError::told)?,
         })
     }
 
@@ -102,24 +67,24 @@ impl Gpu {
         samples: bool,
     ) -> Result<Case, ToolError> {
         let gone = || ToolError::told("the model is not on the GPU any more");
-        let pieces = model.gpu_pieces(workspace, &[inputs], LOOKS)?.ok_or_else(gone)?;
+        let pieces = model.gpu_timings(workspace, &[inputs], LOOKS)?.ok_or_else(gone)?;
         let executor = model.gpu_executor().ok_or_else(gone)?;
-        let account = executor.account(Size::uniform(shape.batch, shape.length.unwrap_or(1))).map_err(ToolError::told)?;
-        let floor = self.floors.of(account.kernels).map_err(ToolError::told)?;
+        let cost = executor.execution_cost(Size::uniform(shape.batch, shape.length.unwrap_or(1))).map_err(ToolError::told)?;
+        let floor = self.floors.of(cost.kernels).map_err(ToolError::told)?;
         // so that all nodes together have what was measured
-        let launch_ns = floor.as_secs_f64() * 1e9 / account.nodes.len().max(1) as f64;
-        let ceiling = self.peaks.ceiling(account.weight_bytes.saturating_add(account.arena_bytes), launch_ns);
-        let roofline = Roofline::of(account.nodes.iter().copied(), &ceiling);
+        let launch_ns = floor.as_secs_f64() * 1e9 / cost.nodes.len().max(1) as f64;
+        let ceiling = self.peaks.ceiling(cost.weight_bytes.saturating_add(cost.arena_bytes), launch_ns);
+        let roofline = Roofline::of(cost.nodes.iter().copied(), &ceiling);
         let work = Work {
             flops: Some(roofline.flops),
-            min_bytes: Some(account.total.min_bytes),
+            min_bytes: Some(cost.total.min_bytes),
             roofline: Some(roofline),
             elapsed_ns: Some(pieces.times.kernels.as_secs_f64() * 1e9),
         };
-        let mark = if samples { Some(self.floors.mark(account.kernels).map_err(ToolError::told)?) } else { None };
+        let mark = if samples { Some(self.floors.mark(cost.kernels).map_err(ToolError::told)?) } else { None };
         let on_gpu = OnGpu {
             gemm: if pieces.steps.iter().any(|piece| piece.kernel == LIBRARY) { LIBRARY } else { "own" },
-            kernels: account.kernels,
+            kernels: cost.kernels,
             device_us: DeviceUs {
                 all: us(pieces.times.all),
                 to_device: us(pieces.times.to_device),

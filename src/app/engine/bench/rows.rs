@@ -160,12 +160,10 @@ impl ColdStart {
 #[serde(untagged)]
 pub(super) enum PeaksRow {
     Cpu(CpuPeaksRow),
-    #[cfg(feature = "cuda")]
     Gpu(GpuPeaksRow),
 }
 
 /// What a GPU can do.
-#[cfg(feature = "cuda")]
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct GpuPeaksRow {
     pub(super) case: &'static str,

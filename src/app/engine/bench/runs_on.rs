@@ -1,31 +1,27 @@
 //! What a model runs on, and what that can do at best: the processor, or a GPU.
 
-#[cfg(feature = "cuda")]
 use super::gpu::Gpu;
 use super::rows::{Case, CpuPeaksRow, PeaksRow, Run, Work};
 use super::{Loaded, Shape, ToolError};
 use lapwing_engine::cpu::Options;
 use lapwing_engine::cpu::peaks::Peaks;
 use lapwing_engine::model::Workspace;
-use lapwing_engine::plan::{Arena, Size};
+use lapwing_engine::plan::Size;
 use lapwing_engine::roofline::Roofline;
 use lapwing_engine::tensor::Tensor;
 
 /// What a model runs on.
 pub(super) enum Machine {
     Cpu(Box<Peaks>),
-    #[cfg(feature = "cuda")]
     Gpu(Box<Gpu>),
 }
 
 impl Machine {
     /// Measures what the model runs on.
     pub(super) fn of(loaded: &Loaded, options: &Options) -> Result<Self, ToolError> {
-        #[cfg(feature = "cuda")]
         if let Some(executor) = loaded.model.gpu_executor() {
             return Ok(Self::Gpu(Box::new(Gpu::new(executor)?)));
         }
-        let _ = loaded;
         Ok(Self::Cpu(Box::new(Peaks::of(options).map_err(ToolError::told)?)))
     }
 
@@ -36,7 +32,6 @@ impl Machine {
     pub(super) fn row(&mut self, run: &Run, options: &Options) -> Result<PeaksRow, ToolError> {
         match self {
             Self::Cpu(peaks) => Ok(PeaksRow::Cpu(CpuPeaksRow::new(run, options, peaks))),
-            #[cfg(feature = "cuda")]
             Self::Gpu(gpu) => gpu.row(run).map(PeaksRow::Gpu),
         }
     }
@@ -50,10 +45,8 @@ impl Machine {
         inputs: &[Tensor],
         samples: bool,
     ) -> Result<Case, ToolError> {
-        let _ = (&workspace, inputs, samples);
         match self {
             Self::Cpu(peaks) => Ok(Case { work: cpu_work(loaded, shape, peaks), on_gpu: None }),
-            #[cfg(feature = "cuda")]
             Self::Gpu(gpu) => gpu.case(&loaded.model, workspace, shape, inputs, samples),
         }
     }
@@ -65,11 +58,10 @@ fn cpu_work(loaded: &Loaded, shape: Shape, peaks: &Peaks) -> Work {
         return Work::unknown(loaded.graph.flops(shape.batch, shape.length.unwrap_or(1)));
     };
     let size = Size::uniform(shape.batch, shape.length.unwrap_or(1));
-    let total = executor.total(size);
+    let cost = executor.execution_cost(size);
     // what a run goes through again and again: weights that are touched, inputs and outputs, and what lies between
-    let held = usize::try_from(total.min_bytes).unwrap_or(usize::MAX);
-    let ceiling = peaks.ceiling(held.saturating_add(Arena::new(executor.plan(), size).bytes()));
-    let nodes = (0..executor.plan().nodes.len()).map(|at| (executor.multiplies_in(at), executor.cost(at, size)));
-    let roofline = Roofline::of(nodes, &ceiling);
-    Work { flops: Some(roofline.flops), min_bytes: Some(total.min_bytes), roofline: Some(roofline), elapsed_ns: None }
+    let touched = usize::try_from(cost.total.min_bytes).unwrap_or(usize::MAX);
+    let ceiling = peaks.ceiling(touched.saturating_add(cost.arena_bytes));
+    let roofline = Roofline::of(cost.nodes, &ceiling);
+    Work { flops: Some(roofline.flops), min_bytes: Some(cost.total.min_bytes), roofline: Some(roofline), elapsed_ns: None }
 }

@@ -11,10 +11,10 @@ use lapwing_engine::Model;
 pub(super) fn head(run: &Run, peaks: &PeaksRow, cold: &ColdStart, model: &Model, out: &mut dyn Write) -> Result<(), ToolError> {
     let threads = if run.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", run.threads) };
     writeln!(out, "{}: run by {} on {}, {}, {threads}", run.model, run.executor, run.device, run.precision)?;
-    if let Some(refused) = model.refused() {
+    if let Some(refused) = model.unsupported() {
         writeln!(out, "by tract     because of {refused}")?;
     }
-    if let Some(fallback) = &model.standing().fallback {
+    if let Some(fallback) = &model.placement().fallback {
         writeln!(out, "on the processor because of {fallback}")?;
     }
     let spread = match peaks {
@@ -22,7 +22,6 @@ pub(super) fn head(run: &Run, peaks: &PeaksRow, cold: &ColdStart, model: &Model,
             cpu_peaks(run, peaks, out)?;
             peaks.spread
         }
-        #[cfg(feature = "cuda")]
         PeaksRow::Gpu(peaks) => {
             gpu_peaks(peaks, out)?;
             peaks.spread
@@ -56,7 +55,6 @@ fn cpu_peaks(run: &Run, peaks: &CpuPeaksRow, out: &mut dyn Write) -> Result<(), 
     Ok(())
 }
 
-#[cfg(feature = "cuda")]
 fn gpu_peaks(peaks: &super::rows::GpuPeaksRow, out: &mut dyn Write) -> Result<(), ToolError> {
     writeln!(out, "GPU          {}, with a driver for CUDA {}", peaks.device_name, peaks.driver)?;
     writeln!(

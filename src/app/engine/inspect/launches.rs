@@ -5,20 +5,33 @@ use std::io::Write;
 
 use serde_json::{Map, Value, json};
 
+use super::super::cli::InspectArgs;
 use super::super::error::ToolError;
 use super::super::numbers::si;
 use super::super::shapes::Shape;
 use super::size;
 use lapwing_engine as engine;
+use lapwing_engine::UnsupportedNode;
+use lapwing_engine::exec::GpuPrecision;
+use lapwing_engine::gpu::Target;
 use lapwing_engine::gpu::lower::{Launch, PreparedPlan, Program, Step};
 use lapwing_engine::gpu::route::{self, TransferPlan};
-use lapwing_engine::gpu::{Precision, Refused, Target};
 use lapwing_engine::plan::Plan;
 
+/// The fields that `--plan --json --device cuda` adds to the plan's.
+pub(super) fn fields(plan: &Plan, shape: Shape, args: &InspectArgs) -> Result<Map<String, Value>, ToolError> {
+    Ok(Lowered::of(plan, shape, args.precision)?.fields(plan))
+}
+
+/// Writes the kernels that a GPU would run.
+pub(super) fn table(plan: &Plan, shape: Shape, args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
+    Lowered::of(plan, shape, args.precision)?.write(plan, shape, out)
+}
+
 /// A plan's program, with what all of its programs share.
-pub(super) struct Lowered {
+struct Lowered {
     program: Program,
-    precision: Precision,
+    precision: GpuPrecision,
     weight_bytes: usize,
 }
 
@@ -28,9 +41,9 @@ impl Lowered {
     /// # Errors
     ///
     /// With the node that no kernel does.
-    pub(super) fn of(plan: &Plan, shape: Shape, precision: engine::Precision) -> Result<Self, ToolError> {
-        let precision = Precision::from(precision);
-        let refused = |refused: Refused| ToolError::argument("device", format!("cuda: {refused}"));
+    fn of(plan: &Plan, shape: Shape, precision: engine::Precision) -> Result<Self, ToolError> {
+        let precision = GpuPrecision::from(precision);
+        let refused = |refused: UnsupportedNode| ToolError::argument("device", format!("cuda: {refused}"));
         let mut prepared = PreparedPlan::new(plan, &precision, &Target::ASSUMED).map_err(refused)?;
         let (capacity, all) = (route::capacity(plan, size(shape)), vec![true; plan.outputs.len()]);
         let program = route::program(&mut prepared, plan, capacity, &all, &Target::ASSUMED).map_err(refused)?;
@@ -45,7 +58,7 @@ impl Lowered {
     }
 
     /// Fields beside those of the plan.
-    pub(super) fn fields(&self, plan: &Plan) -> Map<String, Value> {
+    fn fields(&self, plan: &Plan) -> Map<String, Value> {
         let (layout, route) = (&self.program.layout, TransferPlan::of(&self.program));
         let launch = |launch: &Launch| {
             json!({
@@ -77,7 +90,7 @@ impl Lowered {
     }
 
     /// A table: a launch a line.
-    pub(super) fn write(&self, plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<(), ToolError> {
+    fn write(&self, plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<(), ToolError> {
         let (layout, route) = (&self.program.layout, TransferPlan::of(&self.program));
         let length = shape.length.map_or_else(String::new, |length| format!(" × {length} tokens"));
         let kernels = self.launches().count();

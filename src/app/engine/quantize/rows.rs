@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::super::error::ToolError;
 use lapwing_engine::Model;
-use lapwing_engine::cpu::{Batch, Input};
+use lapwing_engine::exec::{Batch, Input};
 use lapwing_engine::plan;
 use lapwing_engine::quant::npy::{self, Npy, Values};
 use lapwing_engine::quant::npz;

@@ -1,24 +1,24 @@
-//! Spans with durations in attributes: vLLM, SGLang and TensorRT-LLM (seconds under `gen_ai.latency.*`, which mean
-//! different things by server), TEI and TGI (durations as Rust writes them); and SGLang's spans of stages.
+//! Spans with durations in attributes: vLLM, SGLang and TensorRT-LLM (seconds under `gen_ai.latency.*`, with meanings that differ
+//! by server), TEI and TGI (durations as Rust writes them); and SGLang's spans of stages.
 //!
-//! Durations are laid end to end from the span's start, prefill ending at the first token where that is said.
+//! Durations are placed end to end from the span's start. Prefill ends at the first token if that is reported.
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
-use super::{Piece, Reading, Sender, ServerSpan, text};
+use super::{MappedSpan, Sender, ServerSpan, SpanPiece, text};
 use crate::ledger::{Phase, Server, Stage};
 use crate::protocol::servers::{FieldLocation, Quantity, ReportPart, ReportedField, ReportedValues, Scale, ServerReport, table};
 
-/// Reads a span of one of these servers; `None` for others.
-pub(super) fn read(span: &Span, sender: Sender<'_>) -> Option<Reading> {
+/// Reads a span of one of these servers; `None` for other spans.
+pub(super) fn read(span: &Span, sender: Sender<'_>) -> Option<MappedSpan> {
     if is_sglang(span, sender)
         && let Some((stage, phase)) = stage_of(&span.name)
     {
         let report = ServerReport { server: Some(Server::Sglang), ..ServerReport::default() };
         let server = Some(Box::new(ServerSpan { report, ..ServerSpan::default() }));
-        return Some(Reading { stage: Some(stage), phase, server });
+        return Some(MappedSpan { stage: Some(stage), phase, server });
     }
     let server = server_of(span, sender)?;
     let mut values = ReportedValues::default();
@@ -31,19 +31,19 @@ pub(super) fn read(span: &Span, sender: Sender<'_>) -> Option<Reading> {
     let mut server = ServerSpan { is_laid: true, ..ServerSpan::default() };
     server.pieces = laid(&report, span.start_time_unix_nano, span.end_time_unix_nano).collect();
     server.report = report;
-    Some(Reading::of(server))
+    Some(MappedSpan::of(server))
 }
 
 fn value(attribute: &KeyValue) -> Option<&Value> {
     attribute.value.as_ref()?.value.as_ref()
 }
 
-/// Notes an attribute, if it is of the type that its server sends.
+/// Records an attribute if it has the type that its server sends.
 #[allow(clippy::cast_precision_loss, reason = "amounts that a float does not hold exactly are refused anyway")]
 fn note(values: &mut ReportedValues, row: &'static ReportedField, value: &Value) {
     match (row.scale, value) {
         (Scale::RustDebug, Value::StringValue(text)) => values.note_text(row, text),
-        // whole numbers under these names are other makers' nanoseconds or milliseconds
+        // whole numbers under these names are nanoseconds or milliseconds of other vendors
         (Scale::S, Value::DoubleValue(number)) => values.note(row, *number),
         (Scale::Count, Value::IntValue(number)) => values.note(row, *number as f64),
         (Scale::Count, Value::DoubleValue(number)) => values.note(row, *number),
@@ -52,7 +52,7 @@ fn note(values: &mut ReportedValues, row: &'static ReportedField, value: &Value)
     }
 }
 
-/// Whose span it is, by its sender; else by which attributes it has.
+/// The server that a span belongs to, by its sender, else by the attributes it has.
 fn server_of(span: &Span, sender: Sender<'_>) -> Option<Server> {
     let latency = |name: &str| {
         span.attributes.iter().any(|a| {
@@ -69,7 +69,7 @@ fn server_of(span: &Span, sender: Sender<'_>) -> Option<Server> {
         } else if ["tensorrt", "trtllm", "trt_llm"].into_iter().any(|name| sender.is(name)) {
             Some(Server::TensorRtLlm)
         } else {
-            // SGLang names no queue; TensorRT-LLM names no prefill
+            // SGLang reports no queue attribute; TensorRT-LLM reports no prefill attribute
             match (queue, prefill) {
                 (true, true) => Some(Server::Vllm),
                 (true, false) => Some(Server::TensorRtLlm),
@@ -103,7 +103,7 @@ fn stage_of(name: &str) -> Option<(Stage, Option<Phase>)> {
     }
 }
 
-/// The table's own spelling of a name; empty for one that is not in it.
+/// The table's spelling of a name; empty if the table does not have it.
 fn spelt(name: &str) -> &'static str {
     let names = table::of(Server::Sglang).iter().filter_map(|row| match row.location {
         FieldLocation::Span(known) => Some(known),
@@ -112,15 +112,15 @@ fn spelt(name: &str) -> &'static str {
     names.into_iter().find(|known| *known == name).unwrap_or_default()
 }
 
-/// The parts of `told`, end to end within the span.
-fn laid(report: &ServerReport, start_unix_ns: u64, end_unix_ns: u64) -> impl Iterator<Item = Piece> {
+/// Places the parts of `report` end to end within the span.
+fn laid(report: &ServerReport, start_unix_ns: u64, end_unix_ns: u64) -> impl Iterator<Item = SpanPiece> {
     let is_before = |part: &&ReportPart| part.phase != Some(Phase::Decode) && part.stage != Stage::Postprocessing;
     let before_ns = report.parts.iter().filter(is_before).fold(0_u64, |sum, part| sum.saturating_add(part.duration_ns));
-    // what comes before the queue (the front end, parsing) has no name, but takes time
+    // work before the queue (the front end, parsing) has no name but takes time
     let has_prefill = report.parts.iter().any(|part| part.phase == Some(Phase::Prefill));
     let ahead_ns = report.first_token_ns.filter(|_| has_prefill).map_or(0, |first_ns| first_ns.saturating_sub(before_ns));
     let mut at = start_unix_ns.saturating_add(ahead_ns);
-    // without prefill, decode still begins at the first token
+    // without prefill, decode still starts at the first token
     let decodes_at = report.first_token_ns.filter(|_| !has_prefill).map(|first_ns| start_unix_ns.saturating_add(first_ns));
     report.parts.iter().filter_map(move |part| {
         if part.phase == Some(Phase::Decode) {
@@ -130,7 +130,7 @@ fn laid(report: &ServerReport, start_unix_ns: u64, end_unix_ns: u64) -> impl Ite
         at = at.saturating_add(part.duration_ns);
         let (stage, phase) = (part.stage, part.phase);
         let name = phase.map_or(stage.name(), Phase::name);
-        let piece = Piece { name, stage, phase, start_unix_ns: start, end_unix_ns: at.min(end_unix_ns), takes_role: false };
+        let piece = SpanPiece { name, stage, phase, start_unix_ns: start, end_unix_ns: at.min(end_unix_ns), takes_role: false };
         (piece.start_unix_ns < piece.end_unix_ns).then_some(piece)
     })
 }

@@ -1,8 +1,9 @@
-//! The spans that model servers make themselves: stages that stand in events, attributes, or between two spans.
+//! The spans of model servers: stages that are expressed as events, as attributes, or as the gap between two spans.
 //!
-//! A span is known by its sender or its shape, never by a name that a user's span could have. Where the user says which
-//! stage a span is (a rule, or its own `lapwing.stage`), that is its stage and nothing is read out of it. What needs other
-//! spans, which may come in other batches, is resolved when all are there. Times are nanoseconds since the Unix epoch.
+//! A span is recognised by its sender or its structure, never by a name that a user's span could have. If the user assigns a
+//! stage to a span (by a rule, or by the span's own `lapwing.stage`), that stage is used and the span is not interpreted further.
+//! Facts that need other spans, which may arrive in other batches, are resolved when all spans are there. Times are nanoseconds
+//! since the Unix epoch.
 
 mod generation;
 mod ray;
@@ -21,41 +22,42 @@ use crate::protocol::servers::ServerReport;
 
 pub(in crate::attribution) use resolve::Resolver;
 
-/// What a model server's span says besides its own time.
+/// What a model server's span reports besides its own duration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerSpan {
-    /// Whose it is, amounts of work, and the pace.
+    /// The server, amounts of work, and token timing.
     pub report: ServerReport,
     /// Pieces of its time.
-    pub pieces: ArrayVec<Piece, 6>,
-    /// Its pieces are durations without places of their own: they give way to spans below it that say the same.
+    pub pieces: ArrayVec<SpanPiece, 6>,
+    /// Whether its pieces are durations that were placed without known times. They are dropped if spans below report the same
+    /// stage.
     pub is_laid: bool,
-    /// It waits from here until the first span below it begins to work.
+    /// The time from which it waits for the first span below it that begins to work.
     pub waits_from_unix_ns: Option<u64>,
-    /// It begins to work here: the nearest span above it that waits waits no more.
+    /// The time at which it begins to work, which ends the wait of the nearest waiting span above it.
     pub begins_unix_ns: Option<u64>,
-    /// The stage that its model's forward is, by the model's name or a rule.
+    /// The stage that the forward time of its model counts as, by the model's name or a rule.
     pub role: Option<Stage>,
 }
 
 /// A piece of a span's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// What it is called.
+pub struct SpanPiece {
+    /// Its name.
     pub name: &'static str,
     /// The stage.
     pub stage: Stage,
-    /// The phase of the stage, where it is one.
+    /// The phase of the stage, if it has one.
     pub phase: Option<Phase>,
     /// Start.
     pub start_unix_ns: u64,
     /// End.
     pub end_unix_ns: u64,
-    /// It is the role of the span above it, where that has one.
+    /// Whether it takes the role of the span above it, if that span has one.
     pub takes_role: bool,
 }
 
-/// Who sent a span.
+/// The sender of a span.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::attribution) struct Sender<'a> {
     /// The resource's `service.name`.
@@ -67,38 +69,38 @@ pub(in crate::attribution) struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    /// Whether service or scope is of this name, or begins with it.
+    /// Whether the service or the scope has this name or begins with it.
     fn is(&self, name: &str) -> bool {
         let begins = |text: &str| text.get(..name.len()).is_some_and(|head| head.eq_ignore_ascii_case(name));
         begins(self.service) || begins(self.scope)
     }
 }
 
-/// What became of a span.
+/// The interpretation of a span.
 #[derive(Debug, Default)]
-pub(in crate::attribution) struct Reading {
+pub(in crate::attribution) struct MappedSpan {
     /// The stage of the span as a whole.
     pub(in crate::attribution) stage: Option<Stage>,
-    /// The phase of the stage, where it is one.
+    /// The phase of the stage, if it has one.
     pub(in crate::attribution) phase: Option<Phase>,
-    /// What it says besides, where a model server made it.
+    /// What it reports besides, if a model server sent it.
     pub(in crate::attribution) server: Option<Box<ServerSpan>>,
 }
 
-impl Reading {
-    /// A server's span whose time as a whole is no stage.
+impl MappedSpan {
+    /// A server's span whose duration as a whole is no stage.
     fn of(server: ServerSpan) -> Self {
         Self { stage: None, phase: None, server: Some(Box::new(server)) }
     }
 }
 
-/// Reads a span; `attribute` gives its attributes as text.
+/// Interprets a span; `attribute` returns its attributes as text.
 pub(in crate::attribution) fn read<'a>(
     span: &'a Span,
     sender: Sender<'_>,
     rules: &Rules,
     attribute: impl Fn(&str) -> Option<Cow<'a, str>> + Copy,
-) -> Reading {
+) -> MappedSpan {
     let own = rules.own(&span.name, attribute);
     let found = triton::read(span, sender, rules, own)
         .or_else(|| generation::read(span, sender))
@@ -106,19 +108,20 @@ pub(in crate::attribution) fn read<'a>(
     match (found, own) {
         (Some(reading), None) => reading,
         (Some(reading), Some(stage)) => by_word(reading, stage),
-        (None, Some(stage)) => Reading { stage: Some(stage), ..Reading::default() },
+        (None, Some(stage)) => MappedSpan { stage: Some(stage), ..MappedSpan::default() },
         (None, None) => {
             let stage = rules.by_default(&span.name);
-            Reading { stage, phase: stage.and_then(|stage| phase(stage, &span.name)), server: None }
+            MappedSpan { stage, phase: stage.and_then(|stage| phase(stage, &span.name)), server: None }
         }
     }
 }
 
-/// The user says what it is. The name of a model is a role, which the model's time without its queue has.
-fn by_word(reading: Reading, stage: Stage) -> Reading {
+/// Applies the stage that the user assigned. If the name of a model was assigned, it is a role: the model's time without its
+/// queue takes it.
+fn by_word(reading: MappedSpan, stage: Stage) -> MappedSpan {
     match reading.server {
-        Some(server) if server.role.is_some() => Reading::of(*server),
-        server => Reading {
+        Some(server) if server.role.is_some() => MappedSpan::of(*server),
+        server => MappedSpan {
             stage: Some(stage),
             phase: None,
             server: server.map(|server| Box::new(ServerSpan { report: server.report, ..ServerSpan::default() })),
@@ -126,7 +129,7 @@ fn by_word(reading: Reading, stage: Stage) -> Reading {
     }
 }
 
-/// `prefill` and `decode` are forward, and more exactly so.
+/// `prefill` and `decode` are phases of forward.
 fn phase(stage: Stage, name: &str) -> Option<Phase> {
     let last = name.rsplit(['.', ':']).next()?;
     Phase::ALL.into_iter().find(|phase| stage == Stage::Forward && last.eq_ignore_ascii_case(phase.name()))

@@ -1,5 +1,5 @@
-//! What servers' spans say together, once all are there: where a wait ends, which role a model has, and whether a duration
-//! without a place of its own gives way to a span that says the same.
+//! Resolves what servers' spans report together, once all spans are there: where a wait ends, which role a model has, and whether
+//! a duration without a known time is dropped in favour of a span that reports the same stage.
 
 use smallvec::SmallVec;
 
@@ -7,33 +7,33 @@ use super::super::super::span::IncomingSpan;
 use crate::ledger::{Phase, Stage, TracedSpan, Unit};
 use crate::protocol::servers::ServerReport;
 
-/// Follows the walk down a tree of spans.
+/// Follows a walk down a tree of spans.
 #[derive(Debug, Default)]
 pub(in crate::attribution) struct Resolver {
     entries: Vec<Entry>,
 }
 
-/// A server's span, met on the walk.
+/// A server's span, visited on the walk.
 #[derive(Debug)]
 struct Entry {
-    /// Its place in the list of spans.
+    /// Its index in the list of spans.
     span: usize,
     /// The nearest server's span above it.
     above: Option<usize>,
     depth: u32,
-    /// When the nearest ancestor with a stage started.
+    /// The start of the nearest ancestor with a stage.
     staged_ns: Option<i64>,
     /// Whether it waits for something below it to begin.
     waits: bool,
-    /// Where its wait ends.
+    /// The end of its wait.
     waits_until_unix_ns: Option<u64>,
-    /// What spans below it say themselves.
+    /// The stages that spans below it report.
     below: SmallVec<[(Stage, Option<Phase>); 4]>,
 }
 
 impl Resolver {
-    /// Meets span `i` of the list, which has `stage` by a rule, a name or a server's word; `above` is the nearest server's
-    /// span above it. Gives the nearest one for spans below it.
+    /// Visits span `i` of the list. `stage` is its stage from a rule, a name or the server; `above` is the nearest server's span
+    /// above it. Returns the nearest server's span for the spans below it.
     pub(in crate::attribution) fn meet(
         &mut self,
         (i, span): (usize, &IncomingSpan),
@@ -54,7 +54,7 @@ impl Resolver {
         Some(self.entries.len() - 1)
     }
 
-    /// Something below says that it is `stage`.
+    /// Records that a span below reports `stage`.
     fn named(&mut self, mut above: Option<usize>, stage: Stage, phase: Option<Phase>) {
         while let Some(at) = above {
             self.entries[at].below.push((stage, phase));
@@ -62,7 +62,7 @@ impl Resolver {
         }
     }
 
-    /// Something below begins to work: the nearest that waits waits no more.
+    /// Records that a span below begins to work, which ends the wait of the nearest waiting span.
     fn begins(&mut self, mut above: Option<usize>, at_unix_ns: u64) {
         while let Some(at) = above {
             let entry = &mut self.entries[at];
@@ -75,8 +75,8 @@ impl Resolver {
         }
     }
 
-    /// Adds the pieces of servers' spans to `placed`; `offset` puts a time on the request's clock. Gives what the servers
-    /// say of the request as a whole: the topmost one's name, the first token's earliest time, all work together.
+    /// Adds the pieces of servers' spans to `placed`; `offset` converts a time to the request's clock. Returns what the servers
+    /// report about the request as a whole: the topmost server, the earliest first token, and the sum of the work.
     pub(in crate::attribution) fn finish(
         self,
         spans: &[IncomingSpan],
@@ -120,7 +120,7 @@ impl Resolver {
     }
 }
 
-/// A request with several prompts has a span for each.
+/// Adds an amount: a request with several prompts has a span for each.
 fn add(report: &mut ServerReport, unit: Unit, amount: u64) {
     match report.work.iter_mut().find(|(known, _)| *known == unit) {
         Some((_, sum)) => *sum = sum.saturating_add(amount),

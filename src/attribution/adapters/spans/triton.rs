@@ -1,11 +1,11 @@
-//! Triton's spans: stages are events. `InferRequest` holds a span by model, and that a span `compute`; of an ensemble, the
-//! model's span holds those of its steps.
+//! Triton's spans, whose stages are events. `InferRequest` contains a span per model, which contains a span `compute`; for an
+//! ensemble, the model's span contains those of its steps.
 //!
-//! Events of receiving and sending are not read: Lapwing sees both itself, and on streams Triton dates them wrongly.
+//! Events for receiving and sending are not read: Lapwing observes both itself, and on streams Triton's times for them are wrong.
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 
-use super::{Piece, Reading, Rules, Sender, ServerSpan, text};
+use super::{MappedSpan, Rules, Sender, ServerSpan, SpanPiece, text};
 use crate::ledger::{Server, Stage};
 use crate::protocol::servers::{FieldLocation, Quantity, ServerReport, table};
 
@@ -13,25 +13,25 @@ const SCOPE: &str = "triton-server";
 const COMPUTE: &str = "compute";
 const ANY: &str = "*";
 
-/// Reads a span of Triton's; `None` for others, and for spans that a backend makes of its own activities.
-pub(super) fn read(span: &Span, sender: Sender<'_>, rules: &Rules, own: Option<Stage>) -> Option<Reading> {
+/// Interprets a span of Triton; `None` for other spans, and for spans that a backend creates for its own activities.
+pub(super) fn read(span: &Span, sender: Sender<'_>, rules: &Rules, own: Option<Stage>) -> Option<MappedSpan> {
     let report = ServerReport { server: Some(Server::Triton), ..ServerReport::default() };
     if let Some(model) = text(&span.attributes, "triton.model_name") {
         let role = own.or_else(|| rules.by_default(model));
         let waits_from_unix_ns = queue().and_then(|(from, _)| first(span, from)).map(|at| inside(span, at));
-        return Some(Reading::of(ServerSpan { report, role, waits_from_unix_ns, ..ServerSpan::default() }));
+        return Some(MappedSpan::of(ServerSpan { report, role, waits_from_unix_ns, ..ServerSpan::default() }));
     }
     if let (Some(start), Some(_)) = (queue().and_then(|(_, to)| first(span, to)), last(span, "COMPUTE_END")) {
         let begins_unix_ns = Some(inside(span, start));
         let mut server = ServerSpan { report, begins_unix_ns, ..ServerSpan::default() };
         server.pieces = pieces(span).collect();
-        return Some(Reading::of(server));
+        return Some(MappedSpan::of(server));
     }
     let is_request = sender.scope == SCOPE && first(span, "INFER_RESPONSE_COMPLETE").is_some();
-    is_request.then(|| Reading::of(ServerSpan { report, ..ServerSpan::default() }))
+    is_request.then(|| MappedSpan::of(ServerSpan { report, ..ServerSpan::default() }))
 }
 
-/// The events from which a request waits in a model's queue, and to which.
+/// The events between which a request waits in a model's queue.
 fn queue() -> Option<(&'static str, &'static str)> {
     table::of(Server::Triton).iter().find_map(|row| match (row.location, row.quantity) {
         (FieldLocation::SpanEvents(ANY, from, to), Quantity::Stage(Stage::Queue)) => Some((from, to)),
@@ -39,8 +39,8 @@ fn queue() -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// The pieces of a `compute` span: copies in, the model, copies out.
-fn pieces(span: &Span) -> impl Iterator<Item = Piece> {
+/// The pieces of a `compute` span: input copies, the model, output copies.
+fn pieces(span: &Span) -> impl Iterator<Item = SpanPiece> {
     table::of(Server::Triton).iter().filter_map(|row| {
         let (FieldLocation::SpanEvents(COMPUTE, from, to), Quantity::Stage(stage)) = (row.location, row.quantity) else {
             return None;
@@ -52,12 +52,12 @@ fn pieces(span: &Span) -> impl Iterator<Item = Piece> {
             _ => "compute_output",
         };
         let takes_role = stage == Stage::Forward;
-        let piece = Piece { name, stage, phase: None, start_unix_ns, end_unix_ns, takes_role };
+        let piece = SpanPiece { name, stage, phase: None, start_unix_ns, end_unix_ns, takes_role };
         (start_unix_ns < end_unix_ns).then_some(piece)
     })
 }
 
-/// When an event was; where a backend leaves one out, the copy that it bounds took no time.
+/// The time of an event. If a backend omits one, the copy that it bounds took no time.
 fn at(span: &Span, event: &str) -> Option<u64> {
     let at = match event {
         "COMPUTE_START" | "COMPUTE_INPUT_END" => first(span, event).or_else(|| first(span, "COMPUTE_START")),

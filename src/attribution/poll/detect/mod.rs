@@ -1,35 +1,35 @@
-//! Which server it is, and where its statistics are: asked of the upstream itself, one address after the other, and of
-//! the ports on which the same servers usually put their metrics.
+//! Finds out which server the upstream is and where its statistics are, by asking one address after the other: the upstream
+//! itself, and the ports where known servers usually serve their metrics.
 
 use serde::Deserialize;
 
 use super::reading::family;
-use super::text::Line;
+use super::text::MetricLine;
 use crate::ledger::Server;
 use crate::protocol::servers::table;
 use crate::settings::{Poll, Upstream};
 
-/// Ports of servers that tell their statistics on another one: the port that is asked in its place, and the path.
+/// Ports of servers that serve their statistics on another port: the port to ask instead, and the path.
 const SIBLINGS: [(u16, u16, &str); 4] = [
     (8001, 8000, METADATA),   // Triton's gRPC
     (8080, 8082, "/metrics"), // TorchServe and MLServer
     (8081, 8082, "/metrics"), // MLServer's gRPC
     (8500, 8501, TF_SERVING), // TensorFlow Serving's gRPC
 ];
-/// Where a server of the Open Inference Protocol says who it is.
+/// Where a server of the Open Inference Protocol describes itself.
 pub(super) const METADATA: &str = "/v2";
 const TF_SERVING: &str = "/monitoring/prometheus/metrics";
-/// Where metrics are, the usual place first: TensorFlow Serving's and TensorRT-LLM's own are the others.
+/// Where metrics are served, the usual path first; the others belong to TensorFlow Serving and TensorRT-LLM.
 const METRICS: [&str; 3] = ["/metrics", TF_SERVING, "/prometheus/metrics"];
 
-/// An address that may tell.
+/// An address that may serve statistics.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) at: Upstream,
     pub(super) path: String,
 }
 
-/// Where to ask, in this order. Ports in `own` are Lapwing's: it never asks itself.
+/// The addresses to ask, in order. Ports in `own` are Lapwing's own and are never asked.
 pub(super) fn candidates(poll: &Poll, upstream: &Upstream, own: &[u16]) -> Vec<Candidate> {
     let usual = || std::iter::once(METADATA).chain(METRICS);
     let base = |at: &Upstream| usual().map(|path| Candidate { at: at.clone(), path: path.to_owned() }).collect::<Vec<_>>();
@@ -41,7 +41,7 @@ pub(super) fn candidates(poll: &Poll, upstream: &Upstream, own: &[u16]) -> Vec<C
         }
         Poll::Auto => {
             let mut candidates = match upstream {
-                // whoever wants HTTP/2 at once is not bothered with another protocol
+                // an upstream with HTTP/2 prior knowledge is asked by no other protocol
                 Upstream::Http { h2: true, .. } => Vec::new(),
                 _ => base(upstream),
             };
@@ -73,7 +73,7 @@ struct Metadata {
     extensions: Vec<String>,
 }
 
-/// The server that answers so to [`METADATA`], and whether it has statistics of its own there.
+/// The server that answers like this to [`METADATA`], and whether it serves statistics of its own.
 pub(super) fn by_metadata(body: &[u8]) -> Option<(Server, bool)> {
     let metadata: Metadata = serde_json::from_slice(body).ok()?;
     let has_statistics = metadata.extensions.iter().any(|extension| extension == "statistics");
@@ -86,14 +86,14 @@ pub(super) fn by_metadata(body: &[u8]) -> Option<(Server, bool)> {
     Some((server, has_statistics))
 }
 
-/// The server whose metrics these are: the one that has the most families in the text.
+/// The server whose metrics these are: the one with the most families in the text.
 pub(super) fn by_metrics(text: &str) -> Option<Server> {
     let mut named: Vec<&str> = text
         .lines()
-        .filter_map(|line| match Line::of(line) {
-            Line::Sample(sample) => Some(sample.name),
-            Line::Family(family) => Some(family),
-            Line::Nothing | Line::Malformed => None,
+        .filter_map(|line| match MetricLine::of(line) {
+            MetricLine::Sample(sample) => Some(sample.name),
+            MetricLine::Family(family) => Some(family),
+            MetricLine::Nothing | MetricLine::Malformed => None,
         })
         .collect();
     named.sort_unstable();

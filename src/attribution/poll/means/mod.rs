@@ -1,33 +1,37 @@
-//! From two polls to means per request: what was added between them, divided by how often. A counter that fell says that
-//! the server started anew; then nothing is said of that model until the next poll.
+//! Means per request from two polls: the difference between them, divided by the number of requests. A counter that fell means
+//! that the server restarted; that model then has no means until the next poll.
 
 use std::collections::BTreeMap;
 
-use super::reading::{Model, Parts, Reading};
+use super::reading::{ModelLabel, PolledMetrics, RowValues};
 use crate::ledger::{BatchStatistics, Report, ReportPlace, Stage};
 use crate::protocol::servers::{Quantity, ReportedField, Scale};
 
-/// Longer means are no durations of requests.
+/// Longer means cannot be durations of requests.
 const ABSURD_NS: f64 = 24.0 * 3600.0 * 1e9;
 
-/// What the polls say of one model.
+/// The statistics of one model between two polls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Means {
     /// Mean durations per request, in the order of the rows.
     pub(super) reports: Vec<Report>,
-    /// The batches.
+    /// Batch statistics.
     pub(super) batch: Option<BatchStatistics>,
 }
 
-/// What was added between `before` and `after`, by model; only models of which something is known. Both were read with
-/// the same `rows`, whose order is that of a request's stages.
-pub(super) fn between(before: &Reading, after: &Reading, rows: &[&'static ReportedField]) -> BTreeMap<Model, Means> {
+/// The means between `before` and `after`, by model, for models of which something is known. Both were read with the same `rows`,
+/// whose order is that of a request's stages.
+pub(super) fn between(
+    before: &PolledMetrics,
+    after: &PolledMetrics,
+    rows: &[&'static ReportedField],
+) -> BTreeMap<ModelLabel, Means> {
     let whole = Interval::of(before, after, &None);
     let mut means = BTreeMap::new();
     for model in after.by_model.keys() {
         let own = if model.is_some() { Interval::of(before, after, model) } else { None };
         let Some(decides) = own.as_ref().or(whole.as_ref().filter(|_| model.is_none())) else { continue };
-        // what the server says of no model in particular holds of each of its models
+        // values without a model apply to each of the server's models
         let intervals: Vec<&Interval<'_>> = own.iter().chain(&whole).collect();
         let model_means =
             Means { reports: reports(&intervals, rows, has_queue_metric(after, model, rows)), batch: batch(&intervals, rows) };
@@ -38,30 +42,30 @@ pub(super) fn between(before: &Reading, after: &Reading, rows: &[&'static Report
     means
 }
 
-/// Whether there is any figure of how long requests of the model queued, be it old.
-fn has_queue_metric(after: &Reading, model: &Model, rows: &[&'static ReportedField]) -> bool {
+/// Whether there is any value for the queue time of the model, even an old one.
+fn has_queue_metric(after: &PolledMetrics, model: &ModelLabel, rows: &[&'static ReportedField]) -> bool {
     let is_queue = |row: &usize| rows.get(*row).is_some_and(|row| row.quantity == Quantity::Stage(Stage::Queue));
     [model, &None].into_iter().any(|of| after.by_model.get(of).is_some_and(|parts| parts.keys().any(is_queue)))
 }
 
 /// The time between two polls of one model.
 struct Interval<'a> {
-    before: Option<&'a BTreeMap<usize, Parts>>,
-    after: &'a BTreeMap<usize, Parts>,
+    before: Option<&'a BTreeMap<usize, RowValues>>,
+    after: &'a BTreeMap<usize, RowValues>,
     requests: Option<f64>,
 }
 
 impl<'a> Interval<'a> {
-    /// `None` if nothing is known of the model, or something fell.
-    fn of(before: &'a Reading, after: &'a Reading, model: &Model) -> Option<Self> {
+    /// `None` if nothing is known of the model, or a value fell.
+    fn of(before: &'a PolledMetrics, after: &'a PolledMetrics, model: &ModelLabel) -> Option<Self> {
         let now = after.by_model.get(model)?;
-        let requests = |of: &Reading| of.requests.get(model).copied();
+        let requests = |of: &PolledMetrics| of.requests.get(model).copied();
         let requests = requests(after).map(|n| n - requests(before).unwrap_or(0.0));
         let interval = Self { before: before.by_model.get(model), after: now, requests };
         (!interval.fell()).then_some(interval)
     }
 
-    fn before(&self, row: usize) -> Parts {
+    fn before(&self, row: usize) -> RowValues {
         self.before.and_then(|parts| parts.get(&row)).copied().unwrap_or_default()
     }
 
@@ -76,7 +80,7 @@ impl<'a> Interval<'a> {
             })
     }
 
-    /// Whether requests were counted; true where the server counts none.
+    /// Whether requests were counted; true if the server counts none.
     fn is_used(&self) -> bool {
         let counts = || self.after.iter().filter_map(|(row, parts)| Some((*row, parts.count?)));
         match self.requests {
@@ -85,7 +89,7 @@ impl<'a> Interval<'a> {
         }
     }
 
-    /// The mean of what was added to a histogram or summary; of a counter, per request.
+    /// The mean of the values added to a histogram or summary; for a counter, per request.
     fn mean(&self, row: usize) -> Option<f64> {
         let (before, after) = (self.before(row), self.after.get(&row)?);
         let (sum, count) = match (after.sum, after.count) {
@@ -134,7 +138,7 @@ fn reports(intervals: &[&Interval<'_>], rows: &[&'static ReportedField], has_que
     reports
 }
 
-/// Takes the queue's time out of the reports that have it in them; where it is not known, they say nothing.
+/// Subtracts the queue time from the reports that include it. If the queue time is unknown, such reports are dropped.
 fn without_queue(reports: &mut Vec<Report>, with_queue: &[usize]) {
     let queue_ns = reports.iter().find(|r| r.stage == Stage::Queue).map(|r| r.duration_ns);
     for at in with_queue.iter().rev() {
@@ -157,8 +161,8 @@ fn ns(mean: f64, scale: Scale) -> Option<u64> {
     (ns <= ABSURD_NS).then(|| ns.round() as u64)
 }
 
-/// Padding counts rows of an execution that nobody asked for, and the row on the batch's size counts them too; the size
-/// given is without them.
+/// Padding counts rows of an execution that no request asked for, and the batch size counts them too; the returned size excludes
+/// them.
 fn batch(intervals: &[&Interval<'_>], rows: &[&'static ReportedField]) -> Option<BatchStatistics> {
     let of = |quantity: Quantity| rows.iter().enumerate().filter(move |(_, row)| row.quantity == quantity);
     let level = |row| intervals.iter().find_map(|i| i.mean(row).or_else(|| i.gauge(row)));

@@ -1,6 +1,6 @@
 //! The means between two polls of every server's metrics, against values worked out by hand from the fixtures.
 
-use super::super::reading::Wants;
+use super::super::reading::WantedSamples;
 use super::super::{detect, reading};
 use super::*;
 use crate::ledger::{Phase, Server};
@@ -14,15 +14,15 @@ fn polls(text: &str) -> (&str, &str) {
     text.split_once("# --- second poll\n").unwrap()
 }
 
-fn means(server: Server, before: &str, after: &str) -> BTreeMap<Model, Means> {
+fn means(server: Server, before: &str, after: &str) -> BTreeMap<ModelLabel, Means> {
     let rows: Vec<&'static ReportedField> = table::metrics(server).map(|(_, row)| row).collect();
-    let wants = Wants::of(server, &rows);
+    let wants = WantedSamples::of(server, &rows);
     let [before, after] = [before, after].map(|text| wants.read(text));
     assert_eq!([before.malformed, after.malformed], [0, 0]);
     between(&before, &after, &rows)
 }
 
-fn named(name: &str) -> Model {
+fn named(name: &str) -> ModelLabel {
     Some(name.into())
 }
 
@@ -40,7 +40,7 @@ macro_rules! fixture {
         let (before, after) = polls(text);
         assert_eq!(detect::by_metrics(before), Some($server), "detection");
         let all = means($server, before, after);
-        let model: Model = $model;
+        let model: ModelLabel = $model;
         let means = all.get(&model).unwrap_or_else(|| panic!("{all:?}")).clone();
         (reports(&means), means.batch.unwrap_or_default())
     }};

@@ -1,5 +1,5 @@
-//! Prometheus text, as servers write it: one sample a line. Strict on what it reads, and it reads only what it is asked
-//! for: comments, time stamps and exemplars are passed over, and a line that is none is counted, not fatal.
+//! Prometheus text as servers write it, one sample per line. What is read is read strictly, and only samples that are asked for
+//! are read: comments, time stamps and exemplars are skipped, and an invalid line is counted instead of failing the poll.
 
 use std::borrow::Cow;
 
@@ -10,25 +10,25 @@ pub(super) struct Sample<'a> {
     pub(super) name: &'a str,
     /// The text between the braces, known to be well-formed.
     labels: &'a str,
-    /// The number; infinite or not a number where the server says so.
+    /// The number; may be infinite or NaN.
     pub(super) value: f64,
 }
 
 /// One line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Line<'a> {
+pub(super) enum MetricLine<'a> {
     /// A sample.
     Sample(Sample<'a>),
-    /// The family that a `# TYPE` or `# HELP` line tells of; it may have no samples yet.
+    /// The family that a `# TYPE` or `# HELP` line names; it may have no samples yet.
     Family(&'a str),
-    /// Nothing: empty, or a comment.
+    /// An empty line or a comment.
     Nothing,
-    /// No Prometheus text.
+    /// Not Prometheus text.
     Malformed,
 }
 
-impl<'a> Line<'a> {
-    /// Reads one line without its end.
+impl<'a> MetricLine<'a> {
+    /// Reads one line without its line ending.
     pub(super) fn of(line: &'a str) -> Self {
         let line = line.trim_ascii();
         if line.is_empty() {
@@ -65,7 +65,7 @@ impl<'a> Sample<'a> {
         (!name.is_empty() && sound).then_some(Self { name, labels, value })
     }
 
-    /// The value of `label`, its escapes undone.
+    /// The value of `label`, unescaped.
     pub(super) fn label(&self, label: &str) -> Option<Cow<'a, str>> {
         let mut rest = self.labels;
         while let Some((name, value, after)) = next_label(rest) {
@@ -78,14 +78,14 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// How long the metric's or label's name is at the start of `text`.
+/// The length of the metric's or label's name at the start of `text`.
 fn name_length(text: &str) -> usize {
     let of_name =
         |(at, byte): (usize, u8)| byte.is_ascii_alphabetic() || b"_:".contains(&byte) || (at > 0 && byte.is_ascii_digit());
     text.bytes().enumerate().position(|c| !of_name(c)).unwrap_or(text.len())
 }
 
-/// How far it is to the closing brace; `None` if what lies before it are no labels.
+/// The distance to the closing brace; `None` if the text before it is not a list of labels.
 fn labels_length(text: &str) -> Option<usize> {
     let mut rest = text;
     while let Some((_, _, after)) = next_label(rest) {
@@ -95,7 +95,7 @@ fn labels_length(text: &str) -> Option<usize> {
     rest.starts_with('}').then(|| text.len() - rest.len())
 }
 
-/// The next `name="value"`, still escaped, and what follows its comma.
+/// The next `name="value"`, still escaped, and the text after its comma.
 fn next_label(text: &str) -> Option<(&str, &str, &str)> {
     let text = text.trim_ascii_start();
     let (name, rest) = text.split_at(name_length(text));

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 
 fn sample(line: &str) -> Sample<'_> {
-    match Line::of(line) {
-        Line::Sample(sample) => sample,
+    match MetricLine::of(line) {
+        MetricLine::Sample(sample) => sample,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -46,9 +46,12 @@ fn escapes_are_undone() {
 
 #[test]
 fn comments_name_families() {
-    assert_eq!(Line::of("# TYPE te_queue_size gauge"), Line::Family("te_queue_size"));
-    assert_eq!(Line::of("# HELP te_queue_size How many."), Line::Family("te_queue_size"));
-    assert_eq!([Line::of("# EOF"), Line::of(""), Line::of(" \t"), Line::of("# a word"), Line::of("#")], [Line::Nothing; 5]);
+    assert_eq!(MetricLine::of("# TYPE te_queue_size gauge"), MetricLine::Family("te_queue_size"));
+    assert_eq!(MetricLine::of("# HELP te_queue_size How many."), MetricLine::Family("te_queue_size"));
+    assert_eq!(
+        [MetricLine::of("# EOF"), MetricLine::of(""), MetricLine::of(" \t"), MetricLine::of("# a word"), MetricLine::of("#")],
+        [MetricLine::Nothing; 5]
+    );
 }
 
 #[test]
@@ -69,19 +72,19 @@ fn what_is_no_sample_is_malformed() {
         "{\"detail\":\"Not Found\"}",
     ];
     for line in none {
-        assert_eq!(Line::of(line), Line::Malformed, "{line}");
+        assert_eq!(MetricLine::of(line), MetricLine::Malformed, "{line}");
     }
 }
 
 proptest! {
     #[test]
     fn any_text_is_read_without_a_panic(text in "\\PC*") {
-        text.lines().for_each(|line| { let _ = Line::of(line); });
+        text.lines().for_each(|line| { let _ = MetricLine::of(line); });
     }
 
     #[test]
     fn nearly_samples_are_read_without_a_panic(text in r#"[a{}=",\\ n1é#-]{0,24}"#) {
-        if let Line::Sample(sample) = Line::of(&text) {
+        if let MetricLine::Sample(sample) = MetricLine::of(&text) {
             let _ = sample.label("a");
         }
     }
@@ -95,7 +98,7 @@ proptest! {
         let escape = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let written: Vec<String> = labels.iter().map(|(k, v)| format!("{k}=\"{}\"", escape(v))).collect();
         let line = format!("{name}{{{}}} {value}", written.join(","));
-        let Line::Sample(read) = Line::of(&line) else { panic!("{line}") };
+        let MetricLine::Sample(read) = MetricLine::of(&line) else { panic!("{line}") };
         prop_assert_eq!(read.name, name);
         prop_assert!(read.value == value || value.is_nan());
         for (label, value) in &labels {

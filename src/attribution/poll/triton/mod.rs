@@ -1,7 +1,7 @@
-//! Triton's own statistics: `GET /v2/models/stats`, and of ensembles the steps out of `GET /v2/models/M/config`.
+//! Triton's own statistics from `GET /v2/models/stats`, and the steps of ensembles from `GET /v2/models/M/config`.
 //!
-//! Means are by request: a cache hit computes nothing, but counts. An ensemble's own statistics hold the sum of its steps'
-//! compute, but neither the time they queued nor the batches in which they ran.
+//! Means are per request: a cache hit computes nothing, but counts. An ensemble's own statistics contain the sum of its steps'
+//! compute time, but neither their queue time nor the batches they ran in.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
 use super::means::Means;
-use super::reading::{Model, Reading};
+use super::reading::{ModelLabel, PolledMetrics};
 use crate::attribution::Rules;
 use crate::ledger::{BatchStatistics, Report, ReportPlace, Stage};
 use crate::protocol::servers::{FieldLocation, Quantity, ReportedField};
@@ -17,18 +17,18 @@ use crate::protocol::servers::{FieldLocation, Quantity, ReportedField};
 /// The statistics of all models.
 pub(super) const STATS: &str = "/v2/models/stats";
 
-/// What Triton's spans call the model in: a user's span rule by it holds of the statistics too.
+/// The name that Triton's spans use for the model; a user's span rule on it applies to the statistics too.
 const MODEL_NAME: &str = "triton.model_name";
 
-/// The steps of ensembles, by the ensemble's name; empty of a model that is none.
-pub(super) type Steps = BTreeMap<Box<str>, Vec<Box<str>>>;
+/// The steps of ensembles, by the ensemble's name; empty for a model that is not an ensemble.
+pub(super) type EnsembleSteps = BTreeMap<Box<str>, Vec<Box<str>>>;
 
 #[derive(Deserialize)]
 struct Stats {
     model_stats: Vec<ModelStats>,
 }
 
-/// One model in one version. Statistics that have a count and a time each are found by name.
+/// One version of one model. Statistics that have a count and a time each are found by name.
 #[derive(Deserialize)]
 struct ModelStats {
     name: Box<str>,
@@ -41,7 +41,7 @@ struct ModelStats {
 }
 
 impl ModelStats {
-    /// Requests that were answered, cache hits and all.
+    /// Answered requests, including cache hits.
     fn requests(&self) -> Option<Number> {
         let count = |name| self.inference_stats.get(name).map(|timed| timed.count).filter(|count: &Number| count.0 > 0.0);
         count("success").or_else(|| count("queue"))
@@ -55,7 +55,7 @@ struct Timed {
     ns: Number,
 }
 
-/// A number, which clients that make JSON of protobuf write as text.
+/// A number, which clients that turn protobuf into JSON write as text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 struct Number(f64);
 
@@ -76,18 +76,18 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// Reads the statistics of all models, the versions of one model together.
-pub(super) fn read(body: &[u8], rows: &[&'static ReportedField]) -> Result<Reading, serde_json::Error> {
+/// Reads the statistics of all models, with the versions of one model added up.
+pub(super) fn read(body: &[u8], rows: &[&'static ReportedField]) -> Result<PolledMetrics, serde_json::Error> {
     let stats: Stats = serde_json::from_slice(body)?;
-    let mut reading = Reading::default();
+    let mut reading = PolledMetrics::default();
     for model in stats.model_stats {
         let requests = model.requests();
-        let name: Model = Some(model.name);
+        let name: ModelLabel = Some(model.name);
         for (at, row) in rows.iter().enumerate() {
             let (sum, count) = match (row.quantity, timed(row).and_then(|name| model.inference_stats.get(name))) {
                 (Quantity::BatchSize, _) => (model.inference_count, model.execution_count),
                 (Quantity::Stage(Stage::Queue), Some(timed)) => (timed.ns, timed.count),
-                // what never ran has no mean; what ran has one over all requests, those that the cache answered too
+                // a statistic that never ran has no mean; one that ran has a mean over all requests, including cache hits
                 (_, Some(timed)) if timed.count.0 > 0.0 => (timed.ns, requests.unwrap_or(timed.count)),
                 _ => continue,
             };
@@ -100,13 +100,13 @@ pub(super) fn read(body: &[u8], rows: &[&'static ReportedField]) -> Result<Readi
     Ok(reading)
 }
 
-/// The name under `inference_stats` of what a row stands for.
+/// The name under `inference_stats` for a row.
 fn timed(row: &ReportedField) -> Option<&'static str> {
     let FieldLocation::Statistics(path) = row.location else { return None };
     path.strip_prefix("model_stats[].inference_stats.")?.strip_suffix(".ns")
 }
 
-/// Where a model's configuration is; `None` where its name cannot stand in a path.
+/// The path of a model's configuration; `None` if its name cannot be part of a path.
 pub(super) fn config_path(model: &str) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     (!model.is_empty() && model.bytes().all(is_plain)).then(|| format!("/v2/models/{model}/config"))
@@ -129,15 +129,15 @@ struct Step {
     model_name: Box<str>,
 }
 
-/// The steps out of a model's configuration; none of a model that is no ensemble.
+/// The steps in a model's configuration; empty for a model that is not an ensemble.
 pub(super) fn steps(config: &[u8]) -> Result<Vec<Box<str>>, serde_json::Error> {
     let config: Config = serde_json::from_slice(config)?;
     Ok(config.ensemble_scheduling.unwrap_or_default().step.into_iter().map(|step| step.model_name).collect())
 }
 
-/// Gives each ensemble the time that its steps queued; the forward time of a step whose name says another stage goes to
-/// that stage, as it does where spans tell. Its batches are those of the step that is its forward, of several the longest.
-pub(super) fn ensembles(means: &mut BTreeMap<Model, Means>, steps: &Steps, rules: &Rules) {
+/// Adds the queue time of its steps to each ensemble. The forward time of a step whose name maps to another stage moves to that
+/// stage, as with spans. Its batches are those of the step that is its forward, of several the longest.
+pub(super) fn ensembles(means: &mut BTreeMap<ModelLabel, Means>, steps: &EnsembleSteps, rules: &Rules) {
     for (ensemble, steps) in steps.iter().filter(|(_, steps)| !steps.is_empty()) {
         let of = |step: &str| means.get(&Some(Box::from(step))).map_or(&[][..], |m| m.reports.as_slice());
         let mut added: Vec<(Stage, u64)> = Vec::new();

@@ -11,22 +11,22 @@ fn rows() -> Vec<&'static ReportedField> {
     table::statistics(Server::Triton).map(|(_, row)| row).collect()
 }
 
-fn means(before: &[u8], after: &[u8]) -> BTreeMap<Model, Means> {
+fn means(before: &[u8], after: &[u8]) -> BTreeMap<ModelLabel, Means> {
     let rows = rows();
     between(&read(before, &rows).unwrap(), &read(after, &rows).unwrap(), &rows)
 }
 
 /// What the real server added since its start.
-fn real() -> BTreeMap<Model, Means> {
+fn real() -> BTreeMap<ModelLabel, Means> {
     means(br#"{"model_stats":[]}"#, REAL)
 }
 
-fn of(means: &BTreeMap<Model, Means>, model: &str) -> Vec<(Stage, u64)> {
+fn of(means: &BTreeMap<ModelLabel, Means>, model: &str) -> Vec<(Stage, u64)> {
     means[&Some(model.into())].reports.iter().map(|r| (r.stage, r.duration_ns)).collect()
 }
 
-fn steps_of_pipe() -> Steps {
-    Steps::from([("pipe".into(), vec!["pre".into(), "fwd".into(), "post".into()]), ("fwd".into(), Vec::new())])
+fn steps_of_pipe() -> EnsembleSteps {
+    EnsembleSteps::from([("pipe".into(), vec!["pre".into(), "fwd".into(), "post".into()]), ("fwd".into(), Vec::new())])
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn an_ensembles_batches_are_those_of_its_forward_and_of_no_step_with_another_rol
                "inference_stats":{{"success":{{"count":8,"ns":1}},"compute_infer":{{"count":8,"ns":{ns}}}}}}}"#
         )
     };
-    let steps = |names: &[&str]| Steps::from([("pipe".into(), names.iter().map(|name| Box::from(*name)).collect())]);
+    let steps = |names: &[&str]| EnsembleSteps::from([("pipe".into(), names.iter().map(|name| Box::from(*name)).collect())]);
     let size = |names: &[&str]| {
         let all = [stats("pipe", 8, 8, 800), stats("pre", 8, 4, 700), stats("small", 8, 8, 80), stats("large", 8, 1, 160)];
         let after = format!(r#"{{"model_stats":[{}]}}"#, all.join(","));
@@ -95,7 +95,7 @@ fn a_users_rule_by_model_decides_a_steps_role() {
         stage: Stage::Hydration,
     };
     let mut means = real();
-    let steps = Steps::from([("pipe".into(), vec!["fwd".into()])]);
+    let steps = EnsembleSteps::from([("pipe".into(), vec!["fwd".into()])]);
     ensembles(&mut means, &steps, &Rules::new([("", Stage::Queue); 0], [rule]));
     assert!(of(&means, "pipe").contains(&(Stage::Hydration, 70_932_451)));
     assert_eq!(of(&means, "pipe").iter().find(|(s, _)| *s == Stage::Forward), Some(&(Stage::Forward, 220_357_611 - 70_932_451)));

@@ -20,7 +20,7 @@ fn key(registry: &Registry, route: &str) -> SeriesKey {
     SeriesKey { route: registry.labels.routes.intern(route), ..SeriesKey::default() }
 }
 
-/// An exchange of which the first quarter is forward, as reported, and the rest unattributed.
+/// An exchange whose first quarter is reported as forward, and the rest unattributed.
 fn exchange(series: SeriesKey, total_ns: u64) -> Exchange {
     let mut ledger = Ledger::open(Stamp::default(), 0);
     (ledger.series, ledger.outcome, ledger.total_ns) = (series, Outcome::Ok, total_ns);
@@ -37,8 +37,15 @@ fn with_outcome(outcome: Outcome, total_ns: u64) -> Exchange {
     exchange
 }
 
+/// Every series with traffic in `window`, by route, model and upstream.
+fn snapshot(registry: &Registry, window: Window) -> Vec<SeriesSnapshot> {
+    let mut series = registry.series(window, 0..registry.places());
+    series.sort_by(|a, b| (&a.route, &a.model, &a.upstream).cmp(&(&b.route, &b.model, &b.upstream)));
+    series
+}
+
 fn counted(registry: &Registry, window: Window) -> u64 {
-    registry.snapshot(window).series.iter().map(|s| s.figures.count()).sum()
+    snapshot(registry, window).iter().map(|s| s.figures.count()).sum()
 }
 
 #[test]
@@ -84,8 +91,8 @@ fn past_the_bound_series_are_counted_as_other() {
         let key = key(&registry, &format!("GET /{n}"));
         (0..=n).for_each(|_| registry.record(&exchange(key, 1_000_000)));
     }
-    let snapshot = registry.snapshot(Window::All);
-    let counts: Vec<_> = snapshot.series.iter().map(|s| (&*s.route, s.figures.count())).collect();
+    let series = snapshot(&registry, Window::All);
+    let counts: Vec<_> = series.iter().map(|s| (&*s.route, s.figures.count())).collect();
     let beyond: u64 = (3..50).map(|n| n + 1).sum();
     assert_eq!(counts, [("GET /0", 1), ("GET /1", 2), ("GET /2", 3), ("other", beyond)]);
     assert_eq!((registry.places(), registry.fill()), (4, (3, beyond)));
@@ -111,8 +118,8 @@ fn each_exchange_is_in_the_histogram_of_its_fate() {
     let mut stream = with_outcome(Outcome::Cancelled, 9_000);
     (stream.ledger.kind, stream.ledger.request_bytes, stream.ledger.response_bytes) = (ExchangeKind::Stream, 3, 4);
     registry.record(&stream);
-    let snapshot = registry.snapshot(Window::All);
-    let figures = &snapshot.series[0].figures;
+    let series = snapshot(&registry, Window::All);
+    let figures = &series[0].figures;
     let of = |measure| figures.extent(measure).count;
     assert_eq!([of(Measure::Total), of(Measure::Cancelled), of(Measure::Failed), of(Measure::Stream)], [3, 1, 5, 1]);
     assert_eq!((of(Measure::Stage(Stage::Forward)), figures.count(), figures.errors()), (3, 10, 7));
@@ -125,7 +132,7 @@ fn what_is_above_the_bounds_is_clipped_and_counted() {
     let mut registry = registry(Config::default());
     registry.record(&exchange(SeriesKey::default(), 3 * HIGH_NS));
     assert_eq!(registry.counters.get(Counter::ValuesClipped), 2, "the total and one of two stages");
-    let series = registry.snapshot(Window::All).series.remove(0);
+    let series = snapshot(&registry, Window::All).remove(0);
     let total = series.distribution(Measure::Total, &mut HistogramScratch::default());
     assert_eq!((total.max_ns, total.mean_ns), (3 * HIGH_NS, 3 * HIGH_NS));
 }
@@ -190,16 +197,16 @@ proptest! {
             prop_assert!(inside <= count && count <= since.len() as u64, "{:?}: {} of {}", window, count, inside);
         }
         for window in Window::ALL {
-            for series in registry.snapshot(window).series {
+            for series in snapshot(&registry, window) {
                 for measure in Measure::all() {
                     let in_cells: u64 = series.counts(measure).map(|(_, n)| n).sum();
                     prop_assert_eq!(in_cells, series.figures.extent(measure).count, "{:?} {:?}", window, measure);
                 }
             }
         }
-        let all = registry.snapshot(Window::All);
-        prop_assert_eq!(all.series.iter().map(|s| s.figures.count()).sum::<u64>(), since.len() as u64);
-        let sums: u128 = all.series.iter().map(|s| u128::from(s.figures.extent(Measure::Total).sum_ns)).sum();
+        let all = snapshot(&registry, Window::All);
+        prop_assert_eq!(all.iter().map(|s| s.figures.count()).sum::<u64>(), since.len() as u64);
+        let sums: u128 = all.iter().map(|s| u128::from(s.figures.extent(Measure::Total).sum_ns)).sum();
         prop_assert!(sums == sum || sum > u128::from(u64::MAX));
     }
 
@@ -219,7 +226,7 @@ proptest! {
                 registry.rotate(now);
             }
         }
-        let series = registry.snapshot(Window::All).series.remove(0);
+        let series = snapshot(&registry, Window::All).remove(0);
         let total = series.distribution(Measure::Total, &mut HistogramScratch::default());
         let max = values.iter().copied().max().unwrap_or(0);
         for (q, said) in [(0.5, total.p50_ns), (0.9, total.p90_ns), (0.99, total.p99_ns), (0.999, total.p999_ns)] {
@@ -239,7 +246,7 @@ proptest! {
         use crate::metrics::buckets::REQUEST_BOUNDS_NS;
         let mut registry = registry(Config::default());
         values.iter().for_each(|ns| registry.record(&exchange(SeriesKey::default(), *ns)));
-        let buckets = registry.snapshot(Window::All).series[0].buckets(Measure::Total, REQUEST_BOUNDS_NS);
+        let buckets = snapshot(&registry, Window::All)[0].buckets(Measure::Total, REQUEST_BOUNDS_NS);
         let mut cumulative = 0;
         for (bound, count) in REQUEST_BOUNDS_NS.iter().zip(&buckets) {
             cumulative += count;

@@ -1,5 +1,5 @@
-//! Time per unit, cost classes, phases and the pace of generated answers, against figures worked out by hand; and that
-//! windows and classes lose nothing.
+//! Time per unit, cost classes, phases and token timing, against values worked out by hand; and that windows and classes lose
+//! nothing.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ fn rows(rows: u64, forward_ns: u64) -> Exchange {
 }
 
 fn only(registry: &Registry) -> SeriesSnapshot {
-    registry.snapshot(Window::All).series.remove(0)
+    registry.series(Window::All, 0..registry.places()).remove(0)
 }
 
 #[test]
@@ -115,10 +115,10 @@ fn the_pace_of_an_answer_is_measured_at_the_proxy_and_told_by_the_server() {
 #[test]
 fn work_in_another_unit_is_left_out_and_counted() {
     let mut registry = registry();
-    registry.record(&exchange(None, &[(Unit::Byte, 7)], MS)); // says nothing of the series' unit
+    registry.record(&exchange(None, &[(Unit::Byte, 7)], MS)); // has no amount in the series' unit
     let mut failed = exchange(Some(Unit::Element), &[(Unit::Element, 1)], MS);
     failed.ledger.outcome = Outcome::Broken;
-    registry.record(&failed); // nor does this
+    registry.record(&failed); // neither has this
     registry.record(&rows(4, MS));
     registry.record(&exchange(Some(Unit::InputToken), &[(Unit::InputToken, 9)], MS));
     registry.record(&exchange(Some(Unit::Row), &[(Unit::Row, 0)], MS)); // no class, no division
@@ -231,8 +231,8 @@ proptest! {
         prop_assert_eq!(forward.time_ns, timed.iter().map(|r| r.forward_ns).sum::<u64>());
         let mixed = answered.iter().filter(|r| r.primary.is_some() && r.primary != own).count() as u64;
         prop_assert_eq!(registry.counters.get(Counter::WorkMixed), mixed);
-        // the windows are sums of slots; all of it came within them
-        let five_minutes = registry.snapshot(Window::FiveMinutes).series;
+        // the windows are sums of slots, and all of it came within them
+        let five_minutes = registry.series(Window::FiveMinutes, 0..registry.places());
         if now.since(Stamp::now()) < 290 * SECOND {
             prop_assert!(five_minutes[0].figures == series.figures);
         }

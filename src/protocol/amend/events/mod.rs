@@ -1,48 +1,48 @@
-//! A stream of server-sent events (WHATWG HTML, 9.2), event by event. At most one unfinished event is held back, never
-//! more than [`MAX_EVENT_BYTES`]; comments and blank lines never are.
+//! Reads a stream of server-sent events (WHATWG HTML, 9.2) event by event. At most one unfinished event is held back, never more
+//! than [`MAX_EVENT_BYTES`]; comments and blank lines are never held back.
 
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use super::usage::{ChunkAction, UsageStyle, judge, shows};
+use super::usage::{ChunkAction, UsageStyle, action_for, style_of};
 
-/// The largest event that is looked at, in bytes.
+/// The largest event that is examined, in bytes.
 pub const MAX_EVENT_BYTES: usize = 1 << 20;
 
-/// What ends a stream of completions.
+/// The data of the event that ends a stream of completions.
 const DONE: &str = "[DONE]";
 
-/// Why the rest of a stream cannot be looked at.
+/// Why the rest of a stream cannot be examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventStreamError {
-    /// A chunk is no JSON object.
+    /// A chunk is not a JSON object.
     #[error("a chunk is no JSON object")]
     NotJson,
     /// An event is too large.
     #[error("an event is larger than {MAX_EVENT_BYTES} bytes")]
     TooLarge,
-    /// Lines end with a lone carriage return, which nobody sends.
+    /// Lines end with a lone carriage return, which no known server sends.
     #[error("lines end with a lone carriage return")]
     LoneReturn,
 }
 
-/// Takes out of a stream what usage was asked for.
+/// Removes from a stream the usage that only the amended request caused.
 #[derive(Debug)]
 pub struct UsageRemover {
     events: Events,
-    habit: UsageStyle,
+    style: UsageStyle,
 }
 
 impl UsageRemover {
-    /// For a server of that habit.
+    /// For a server with this style.
     #[must_use]
-    pub fn new(habit: UsageStyle) -> Self {
-        Self { events: Events::default(), habit }
+    pub fn new(style: UsageStyle) -> Self {
+        Self { events: Events::default(), style }
     }
 
-    /// Takes the next bytes; gives what passes now, which may be nothing. After a fault all that was held is given, and
-    /// the rest of the stream must pass as it is.
+    /// Takes the next bytes and returns the bytes to pass on now, possibly none. After an error it returns everything that was
+    /// held, and the rest of the stream must pass unchanged.
     #[must_use]
     pub fn push(&mut self, bytes: &[u8]) -> (Bytes, Option<EventStreamError>) {
         self.events.held.extend_from_slice(bytes);
@@ -50,7 +50,7 @@ impl UsageRemover {
         let fault = loop {
             match self.events.next() {
                 Ok(Some(event)) => {
-                    if let Err(fault) = passed.put(&event, self.habit) {
+                    if let Err(fault) = passed.put(&event, self.style) {
                         break Some(fault);
                     }
                 }
@@ -62,12 +62,12 @@ impl UsageRemover {
         (passed.bytes.freeze(), fault)
     }
 
-    /// The stream is over: gives what was held, an event without its end.
+    /// Ends the stream and returns what was held: an event without its end.
     #[must_use]
     pub fn end(&mut self) -> Bytes {
         let mut passed = Passed::default();
-        // a chunk that broke off passes as it is: that is no fault of this side
-        let _ = passed.put(&self.events.rest(), self.habit);
+        // a chunk that broke off passes unchanged; that is not an error of this side
+        let _ = passed.put(&self.events.rest(), self.style);
         passed.bytes.freeze()
     }
 
@@ -78,21 +78,21 @@ impl UsageRemover {
     }
 }
 
-/// What passes of some events.
+/// The output for some events.
 #[derive(Default)]
 struct Passed {
     bytes: BytesMut,
-    /// Behind the last member of the last chunk.
+    /// The position after the last member of the last chunk.
     tail: Option<usize>,
 }
 
 impl Passed {
-    fn put(&mut self, event: &[u8], habit: UsageStyle) -> Result<(), EventStreamError> {
+    fn put(&mut self, event: &[u8], style: UsageStyle) -> Result<(), EventStreamError> {
         let Some((at, json)) = chunk(event) else {
             self.bytes.extend_from_slice(event);
             return Ok(());
         };
-        let Some(verdict) = judge(json, habit) else {
+        let Some(verdict) = action_for(json, style) else {
             self.bytes.extend_from_slice(event);
             return Err(EventStreamError::NotJson);
         };
@@ -111,7 +111,7 @@ impl Passed {
         Ok(())
     }
 
-    /// Puts a member of a dropped chunk where the server would have put it: into the chunk before, if that came along.
+    /// Moves a member of a dropped chunk into the chunk before it, where the server would have put it, if both arrived together.
     fn carry(&mut self, carried: Option<(&str, &str)>) {
         let (Some((name, value)), Some(tail)) = (carried, self.tail) else { return };
         let rest = self.bytes.split_off(tail);
@@ -120,7 +120,7 @@ impl Passed {
     }
 }
 
-/// Learns a server's habit from a stream for which nobody asked for usage.
+/// Learns a server's usage style from a stream whose request did not ask for usage.
 #[derive(Debug, Default)]
 pub struct UsageStyleDetector {
     events: Events,
@@ -129,11 +129,11 @@ pub struct UsageStyleDetector {
 }
 
 impl UsageStyleDetector {
-    /// Looks at the next bytes. Gives the habit once the stream has come to its end.
+    /// Examines the next bytes. Returns the style once the stream has ended.
     ///
     /// # Errors
     ///
-    /// If the stream cannot be read: it teaches nothing.
+    /// If the stream cannot be read; then nothing is learnt from it.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<UsageStyle>, EventStreamError> {
         if self.is_done {
             return Ok(None);
@@ -141,9 +141,9 @@ impl UsageStyleDetector {
         self.events.held.extend_from_slice(bytes);
         while let Some(event) = self.events.next()? {
             if let Some((_, json)) = chunk(&event) {
-                let shown = shows(json);
-                // the strongest that was seen: an unasked chunk, then a mark
-                let rank = |habit: Option<UsageStyle>| habit.map(|habit| habit as u8);
+                let shown = style_of(json);
+                // keep the strongest sign: an unasked chunk, then a mark
+                let rank = |style: Option<UsageStyle>| style.map(|style| style as u8);
                 if rank(shown) > rank(self.seen) {
                     self.seen = shown;
                 }
@@ -156,15 +156,15 @@ impl UsageStyleDetector {
     }
 }
 
-/// The JSON of an event that is a chunk, and where it stands in it.
+/// The JSON of an event that is a chunk, and its position in the event.
 fn chunk(event: &[u8]) -> Option<(Range<usize>, &str)> {
     let (at, data) = data(event)?;
-    // what is not UTF-8 is not JSON either, and is judged so
+    // text that is not UTF-8 is not JSON either and gets the same error
     let json = std::str::from_utf8(data).unwrap_or("\u{fffd}");
     (json != DONE && !json.is_empty()).then_some((at, json))
 }
 
-/// The data of an event that has exactly one line of it, and where it stands.
+/// The data of an event that has exactly one data line, and its position.
 fn data(event: &[u8]) -> Option<(Range<usize>, &[u8])> {
     let mut found = None;
     let mut start = 0;
@@ -183,18 +183,19 @@ fn data(event: &[u8]) -> Option<(Range<usize>, &[u8])> {
     Some((at.clone(), event.get(at)?))
 }
 
-/// Tells events apart.
+/// Splits a stream into events.
 #[derive(Debug, Default)]
 struct Events {
     held: BytesMut,
-    /// How far `held` has been looked through.
+    /// How far `held` has been searched.
     at: usize,
-    /// Where its current line began.
+    /// Where its current line begins.
     line: usize,
 }
 
 impl Events {
-    /// The next whole event, its blank line included; a comment before an event is one by itself, as is a blank line.
+    /// The next whole event, including its blank line. A comment before an event counts as an event of its own, and so does a
+    /// blank line.
     fn next(&mut self) -> Result<Option<BytesMut>, EventStreamError> {
         loop {
             let rest = self.held.get(self.at..).unwrap_or_default();
@@ -223,7 +224,7 @@ impl Events {
         if self.held.len() > MAX_EVENT_BYTES { Err(EventStreamError::TooLarge) } else { Ok(None) }
     }
 
-    /// All that is held.
+    /// Takes everything that is held.
     fn rest(&mut self) -> BytesMut {
         (self.at, self.line) = (0, 0);
         self.held.split()

@@ -88,7 +88,7 @@ impl Sample {
         text.into_bytes()
     }
 
-    fn habit(&self) -> UsageStyle {
+    fn style(&self) -> UsageStyle {
         match self.server {
             Server::OpenAi | Server::Vllm | Server::Zeros => UsageStyle::Plain,
             Server::Sglang | Server::Ignoring => UsageStyle::Marked,
@@ -98,29 +98,29 @@ impl Sample {
 }
 
 /// What passes of `stream`, sent in pieces that end at `cuts`; checks that nothing is held beyond an event.
-fn cut(stream: &[u8], habit: UsageStyle, cuts: &[prop::sample::Index]) -> (Vec<u8>, Option<EventStreamError>) {
+fn cut(stream: &[u8], style: UsageStyle, cuts: &[prop::sample::Index]) -> (Vec<u8>, Option<EventStreamError>) {
     let mut at: Vec<_> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).chain([0, stream.len()]).collect();
     at.sort_unstable();
-    let (mut cutter, mut passed) = (UsageRemover::new(habit), Vec::new());
+    let (mut remover, mut passed) = (UsageRemover::new(style), Vec::new());
     for ends in at.windows(2) {
-        let (bytes, fault) = cutter.push(&stream[ends[0]..ends[1]]);
+        let (bytes, fault) = remover.push(&stream[ends[0]..ends[1]]);
         passed.extend_from_slice(&bytes);
         if fault.is_some() {
-            assert!(cutter.is_empty());
+            assert!(remover.is_empty());
             passed.extend_from_slice(&stream[ends[1]..]);
             return (passed, fault);
         }
         if stream[..ends[1]].ends_with(b"\n\n") || stream[..ends[1]].ends_with(b"\n\r\n") {
-            assert!(cutter.is_empty(), "an event is held back");
+            assert!(remover.is_empty(), "an event is held back");
         }
     }
-    passed.extend_from_slice(&cutter.end());
+    passed.extend_from_slice(&remover.end());
     (passed, None)
 }
 
 fn learnt(stream: &[u8], size: usize) -> Option<UsageStyle> {
-    let mut learner = UsageStyleDetector::default();
-    stream.chunks(size).find_map(|piece| learner.push(piece).unwrap())
+    let mut detector = UsageStyleDetector::default();
+    stream.chunks(size).find_map(|piece| detector.push(piece).unwrap())
 }
 
 proptest! {
@@ -130,14 +130,14 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
         let plain = sample.stream(false);
-        let (passed, fault) = cut(&sample.stream(true), sample.habit(), &cuts);
+        let (passed, fault) = cut(&sample.stream(true), sample.style(), &cuts);
         prop_assert_eq!(fault, None);
         prop_assert_eq!(String::from_utf8(passed).unwrap(), String::from_utf8(plain).unwrap());
     }
 
     #[test]
     fn a_habit_is_learnt_from_one_whole_stream(sample in any_sample(), size in 1..300_usize) {
-        prop_assert_eq!(learnt(&sample.stream(false), size), sample.done.then(|| sample.habit()));
+        prop_assert_eq!(learnt(&sample.stream(false), size), sample.done.then(|| sample.style()));
     }
 
     #[test]
@@ -189,8 +189,8 @@ fn what_cannot_be_read_passes_with_all_behind_it() {
 
 #[test]
 fn only_what_may_be_cut_is_held() {
-    let mut cutter = UsageRemover::new(UsageStyle::Plain);
-    let mut passes = |bytes: &str| String::from_utf8(cutter.push(bytes.as_bytes()).0.to_vec()).unwrap();
+    let mut remover = UsageRemover::new(UsageStyle::Plain);
+    let mut passes = |bytes: &str| String::from_utf8(remover.push(bytes.as_bytes()).0.to_vec()).unwrap();
     assert_eq!(passes(": ping\n"), ": ping\n");
     assert_eq!(passes("\n"), "\n");
     assert_eq!(passes("data: {}\n"), "");
@@ -198,7 +198,7 @@ fn only_what_may_be_cut_is_held() {
     assert_eq!(passes("\ndata:\n\n"), ": a\ndata:\n\n");
     assert_eq!(passes("data: {}\ndata: {}\n\n"), "data: {}\ndata: {}\n\n");
     assert_eq!(passes("event: x\n"), "");
-    assert_eq!(cutter.end(), "event: x\n");
-    assert!(cutter.is_empty());
+    assert_eq!(remover.end(), "event: x\n");
+    assert!(remover.is_empty());
     assert_eq!(UsageRemover::new(UsageStyle::Plain).end(), "");
 }

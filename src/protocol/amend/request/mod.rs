@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::AmendOptions;
 use super::object::{MemberLookup, Object, within};
 
-/// What a changed request asks for that the client did not.
+/// The option that a changed request has and the client's did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddedOption {
     /// Token usage at the end of a stream.
@@ -14,10 +14,10 @@ pub enum AddedOption {
     MetaInfo,
 }
 
-/// A change of a body: `by` stands in the place of `replaced`.
+/// A change of a body: `by` replaces `replaced`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestEdit {
-    /// What is asked for.
+    /// The option that the change adds.
     pub added: AddedOption,
     replaced: Range<usize>,
     by: &'static str,
@@ -37,8 +37,8 @@ impl RequestEdit {
     }
 }
 
-/// How to change the body of a completion request, if the client did not amend_request for it itself. Bodies that are no JSON
-/// object, name a member twice, or have another type in it than its own are left alone.
+/// The change of a completion request's body, if the client did not set the option itself. Bodies that are not a JSON object,
+/// name a member twice, or have a member of another type than usual are left unchanged.
 #[must_use]
 pub fn amend_request(body: &[u8], options: AmendOptions) -> Option<RequestEdit> {
     let text = std::str::from_utf8(body).ok()?;
@@ -77,7 +77,7 @@ fn usage(text: &str, request: &Object<'_>) -> Option<RequestEdit> {
     }
     let options = Object::read(value)?;
     if !matches!(options.find("continuous_usage_stats"), MemberLookup::No) {
-        return None; // usage in every chunk (vLLM) depends on the option: what it would be without cannot be told
+        return None; // usage in every chunk (vLLM) depends on the option, so its effect cannot be removed
     }
     let start = within(text, value).start;
     let edit = |at: Range<usize>, by| RequestEdit { added: AddedOption::Usage, replaced: start + at.start..start + at.end, by };
@@ -85,7 +85,7 @@ fn usage(text: &str, request: &Object<'_>) -> Option<RequestEdit> {
     switch(&options, "include_usage", edit, by)
 }
 
-/// Turns the switch of that name on where it is off; inserts `by` where there is none.
+/// Turns the switch of that name on if it is off; inserts `by` if there is none.
 fn switch(
     object: &Object<'_>,
     name: &str,

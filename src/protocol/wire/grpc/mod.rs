@@ -1,28 +1,28 @@
-//! gRPC messages in an HTTP/2 body, piece by piece: each has a head of five bytes, a flag and a length. A compressed message
-//! is passed over and told of.
+//! Reads gRPC messages in an HTTP/2 body, piece by piece. Each message has a head of five bytes: a flag and a length. A
+//! compressed message is reported and skipped.
 
-/// What comes out of a gRPC body.
+/// An event of a gRPC body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// A message begins.
     Begin {
-        /// In bytes.
+        /// The length in bytes.
         length: u32,
     },
     /// The next bytes of the message, at least one.
     Piece(&'a [u8]),
     /// The message is complete.
     End,
-    /// A compressed message begins, of which nothing more comes.
+    /// A compressed message begins. Nothing else follows about it.
     Compressed {
-        /// In bytes, compressed.
+        /// The compressed length in bytes.
         length: u32,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In a head of which this many bytes came.
+    /// In a head, of which this many bytes arrived.
     Head(u8),
     Body,
     Compressed,
@@ -34,7 +34,7 @@ enum State {
 pub struct FrameReader {
     state: State,
     is_compressed: bool,
-    /// The length so far, in the head; in the body, what is left of it.
+    /// In the head the length so far; in the body the number of bytes left.
     left: u32,
 }
 
@@ -51,13 +51,13 @@ impl FrameReader {
         Self { state: State::Head(0), is_compressed: false, left: 0 }
     }
 
-    /// Whether what came was no gRPC (a flag that is neither 0 nor 1); nothing is handed over any more.
+    /// Whether the bytes are not gRPC (a flag that is neither 0 nor 1). Nothing is returned after that.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.state == State::Broken
     }
 
-    /// No more bytes come. Returns whether the last message is complete.
+    /// Ends the body. Returns whether the last message is complete.
     #[must_use]
     pub fn end(&self) -> bool {
         self.state == State::Head(0)
@@ -108,7 +108,7 @@ impl FrameReader {
         self.body(on);
     }
 
-    /// Ends the message if nothing is left of it.
+    /// Ends the message if no bytes of it are left.
     fn body(&mut self, on: &mut impl FnMut(Frame<'_>)) {
         if self.left == 0 {
             if self.state == State::Body {

@@ -1,9 +1,9 @@
-//! A JSON document read as it passes, piece by piece: watched values come out when their last byte was read. Memory is fixed
-//! at construction (a text keeps its first [`TEXT_BYTES`]), nesting is bounded by [`DEPTH`], and what nobody watches is
-//! passed over in blocks. Reads what senders of sound JSON send: it is no validator, and of a broken document it may see
-//! that late or, in parts that nobody watches, never.
+//! Reads a JSON document as it passes, piece by piece, and returns each watched value when its last byte was read. Memory is
+//! fixed at construction (a text keeps its first [`TEXT_BYTES`]), nesting is bounded by [`DEPTH`], and parts that are not watched
+//! are skipped in blocks. It expects valid JSON and is not a validator: it may detect a broken document late or, in parts that
+//! are not watched, never.
 //!
-//! Linear: every byte is read once by one of the states, and the blocks of `skip` and `numbers` once more at most.
+//! Linear: every byte is read once by one of the states, and the blocks of `skip` and `numbers` at most once more.
 
 mod numbers;
 mod paths;
@@ -25,23 +25,23 @@ pub use value::{JsonItem, JsonValue};
 
 /// Longer keys match nothing.
 const KEY_BYTES: usize = 64;
-/// Longer numbers are not handed over.
+/// Longer numbers are dropped.
 const NUMBER_BYTES: usize = 40;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// A value must come.
+    /// A value must follow.
     Value,
-    /// The first element must come, or the end of the array.
+    /// The first element must follow, or the end of the array.
     FirstElement,
-    /// The first element or key must come, or the end of a container that is only counted.
+    /// The first element or key must follow, or the end of a container that is only counted.
     FirstCounted,
-    /// The first key must come, or the end of the object.
+    /// The first key must follow, or the end of the object.
     FirstKey,
-    /// A key must come.
+    /// A key must follow.
     Key,
     Colon,
-    /// A comma must come, or the end of the container.
+    /// A comma must follow, or the end of the container.
     After,
     InKey,
     InText,
@@ -52,12 +52,12 @@ enum State {
     Broken,
 }
 
-/// An open container that is looked into.
+/// An open container whose content is read.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     node: Node,
     is_object: bool,
-    /// ElementMode or keys that began.
+    /// The number of elements or keys that began.
     len: u64,
 }
 
@@ -67,17 +67,17 @@ pub struct JsonReader<T> {
     paths: Arc<JsonPaths<T>>,
     state: State,
     frames: SmallVec<[Frame; 8]>,
-    /// Where the value is that is awaited or being read.
+    /// The node of the value that follows or is being read.
     node: Node,
     text: Text,
     skip: Skip,
     numbers: Numbers,
-    /// What `skip` passes over is an object.
+    /// Whether the container that `skip` passes is an object.
     skips_object: bool,
 }
 
 impl<T: Copy> JsonReader<T> {
-    /// A reader that watches these places.
+    /// A reader that watches these paths.
     #[must_use]
     pub fn new(paths: Arc<JsonPaths<T>>) -> Self {
         let frames = SmallVec::with_capacity(paths.depth());
@@ -85,7 +85,7 @@ impl<T: Copy> JsonReader<T> {
         Self { paths, state: State::Value, frames, node: 0, text, skip, numbers, skips_object: false }
     }
 
-    /// Ready for another document, whatever became of this one.
+    /// Prepares for another document, whatever the state of this one.
     pub fn restart(&mut self) {
         self.frames.clear();
         (self.state, self.node) = (State::Value, 0);
@@ -97,14 +97,14 @@ impl<T: Copy> JsonReader<T> {
         self.state == State::Done
     }
 
-    /// Whether what came was no JSON, or nested too deep; nothing is handed over any more.
+    /// Whether the bytes are not JSON, or are nested too deep. Nothing is returned after that.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.state == State::Broken
     }
 
-    /// Reads the next piece of one document and hands each watched value to `on` when its last byte was read. Nothing but
-    /// white space may come behind the document.
+    /// Reads the next piece of one document and calls `on` with each watched value when its last byte was read. Only white space
+    /// may follow the document.
     pub fn feed(&mut self, bytes: &[u8], on: &mut impl FnMut(T, JsonValue<'_>)) {
         let read = self.read(bytes, on);
         if self.is_done() && !bytes[read..].iter().all(|b| is_space(*b)) {
@@ -112,8 +112,8 @@ impl<T: Copy> JsonReader<T> {
         }
     }
 
-    /// Reads the next piece of documents that come one behind another, with or without white space between them (NDJSON).
-    /// A broken document ends the reading.
+    /// Reads the next piece of several documents, with or without white space between them (NDJSON). A broken document ends the
+    /// reading.
     pub fn feed_many(&mut self, bytes: &[u8], on: &mut impl FnMut(JsonItem<'_, T>)) {
         let mut at = 0;
         while at < bytes.len() && !self.is_broken() {
@@ -125,8 +125,7 @@ impl<T: Copy> JsonReader<T> {
         }
     }
 
-    /// No more bytes come: ends a document that is a bare number or word, which nothing else ends. Returns whether the
-    /// document is complete.
+    /// Ends the input, which completes a document that is a bare number or word. Returns whether the document is complete.
     pub fn end(&mut self, on: &mut impl FnMut(T, JsonValue<'_>)) -> bool {
         if self.state == State::InScalar && self.frames.is_empty() {
             self.scalar(None, on);
@@ -134,7 +133,7 @@ impl<T: Copy> JsonReader<T> {
         self.is_done()
     }
 
-    /// Reads up to the end of the document or of the bytes; returns how many were read.
+    /// Reads up to the end of the document or of the bytes; returns the number of bytes read.
     fn read(&mut self, bytes: &[u8], on: &mut impl FnMut(T, JsonValue<'_>)) -> usize {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -180,7 +179,7 @@ impl<T: Copy> JsonReader<T> {
         0
     }
 
-    /// A byte outside of strings, numbers and words. Returns whether it was taken; if not, the state has changed.
+    /// Handles a byte outside of strings, numbers and words. Returns whether it was consumed; if not, the state has changed.
     fn mark(&mut self, byte: u8, on: &mut impl FnMut(T, JsonValue<'_>)) -> bool {
         match (self.state, byte) {
             (State::Value, _) => return self.begin(byte),
@@ -214,7 +213,7 @@ impl<T: Copy> JsonReader<T> {
         true
     }
 
-    /// Another element of the array begins, or is passed over with all that come after it.
+    /// Begins another element of the array, or skips it with all elements after it.
     fn next_element(&mut self) {
         let Some(frame) = self.frames.last_mut() else { return };
         let Frame { node, len, .. } = *frame;
@@ -228,7 +227,7 @@ impl<T: Copy> JsonReader<T> {
         }
     }
 
-    /// A value begins with this byte. Returns whether the byte was taken.
+    /// Begins a value with this byte. Returns whether the byte was consumed.
     fn begin(&mut self, byte: u8) -> bool {
         match byte {
             b'"' => {
@@ -267,7 +266,7 @@ impl<T: Copy> JsonReader<T> {
         self.state = if self.is_watched() { State::FirstCounted } else { State::Skip };
     }
 
-    /// A container that was looked into ends.
+    /// Ends a container whose content was read.
     fn close(&mut self, is_object: bool, on: &mut impl FnMut(T, JsonValue<'_>)) {
         match self.frames.pop() {
             Some(frame) if frame.is_object == is_object => self.container(frame.node, is_object, frame.len, on),
@@ -275,7 +274,7 @@ impl<T: Copy> JsonReader<T> {
         }
     }
 
-    /// A container that was passed over ends with this byte.
+    /// Ends a container that was skipped, with this byte.
     fn skipped(&mut self, byte: u8, on: &mut impl FnMut(T, JsonValue<'_>)) {
         if self.skips_object == (byte == b'}') {
             self.container(self.node, self.skips_object, self.skip.count(), on);
@@ -295,7 +294,7 @@ impl<T: Copy> JsonReader<T> {
         self.state = if self.frames.is_empty() { State::Done } else { State::After };
     }
 
-    /// The closing quote of a key or a text came.
+    /// Handles the closing quote of a key or a text.
     fn text_ended(&mut self, on: &mut impl FnMut(T, JsonValue<'_>)) {
         if self.state == State::InKey {
             let parent = self.frames.last().map_or(NOWHERE, |f| f.node);
@@ -309,10 +308,10 @@ impl<T: Copy> JsonReader<T> {
         self.ended();
     }
 
-    /// Numbers of an array ended before this byte, which may begin another element of it.
+    /// Ends numbers of an array before this byte, which may begin another element.
     fn numbers_ended(&mut self, byte: u8, on: &mut impl FnMut(T, JsonValue<'_>)) {
         let (commas, is_after_comma) = (self.numbers.commas(), self.numbers.is_after_comma());
-        // of `-Infinity` the word, which is none of the numbers
+        // the word of `-Infinity`, which does not consist of digits
         let is_word = !is_after_comma && is_scalar(byte);
         let len = commas + u64::from(byte == b']');
         self.state = match byte {
@@ -334,7 +333,7 @@ impl<T: Copy> JsonReader<T> {
         }
     }
 
-    /// A number or a word ended: `last` are its last bytes, before which others may have been kept.
+    /// Ends a number or a word: `last` are its last bytes; earlier ones may have been kept.
     fn scalar(&mut self, last: Option<&[u8]>, on: &mut impl FnMut(T, JsonValue<'_>)) {
         self.ended();
         let Some(tag) = self.paths.tag(self.node) else { return };
@@ -358,7 +357,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// Whether a number or a word may hold this byte.
+/// Whether a number or a word may contain this byte.
 fn is_scalar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }

@@ -1,46 +1,46 @@
-//! Passing over numbers of an array that are only counted, token ids for one, at memory speed: blocks of 64 bytes in which
-//! nothing else is than numbers, commas and white space. Whether the numbers are sound is not checked.
+//! Skips numbers of an array that are only counted, such as token ids, at memory speed: in blocks of 64 bytes that contain only
+//! numbers, commas and white space. The numbers are not validated.
 //!
 //! Linear: a byte is tested once, and white space at the end of a run or a piece once more.
 
 use super::is_space;
 use super::skip::{WINDOW, commas};
 
-/// A run of numbers that is being passed over.
+/// A run of numbers that is being skipped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Numbers {
     commas: u64,
-    /// The last byte that is no white space was a comma.
+    /// Whether the last byte that is not white space was a comma.
     is_after_comma: bool,
 }
 
-/// How passing over went on.
+/// The result of skipping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
-    /// Every byte was taken.
+    /// Every byte was consumed.
     All,
-    /// Behind this many bytes stands what is no number.
+    /// After this many bytes something other than a number follows.
     Ended(usize),
 }
 
 impl Numbers {
-    /// How many commas the run has.
+    /// The number of commas in the run.
     pub(super) fn commas(&self) -> u64 {
         self.commas
     }
 
-    /// Whether another element must come.
+    /// Whether another element must follow.
     pub(super) fn is_after_comma(&self) -> bool {
         self.is_after_comma
     }
 
-    /// Reads on, from the first byte of a number.
+    /// Continues, from the first byte of a number.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Run {
         let (windows, rest) = bytes.as_chunks::<WINDOW>();
         let whole =
             windows.iter().take_while(|window| is_numbers(window)).inspect(|window| self.commas += commas(window)).count();
         let at = whole * WINDOW;
-        // the window in which the run ends, or what is too short for one
+        // the window in which the run ends, or a rest too short for a window
         let last = windows.get(whole).map_or(rest, |window| window);
         let end = last.iter().position(|byte| !is_of_number(*byte));
         let taken = &last[..end.unwrap_or(last.len())];
@@ -53,14 +53,14 @@ impl Numbers {
     }
 }
 
-/// Whether a window holds numbers and nothing else. Written so that the compiler makes vector instructions of it.
+/// Whether a window contains only numbers. Written so that the compiler generates vector instructions.
 fn is_numbers(window: &[u8; WINDOW]) -> bool {
     window.iter().fold(0, |other, byte| other | u8::from(!is_of_number(*byte))) == 0
 }
 
-/// Whether the byte stands in numbers or between them.
+/// Whether the byte may be part of numbers or between them.
 fn is_of_number(byte: u8) -> bool {
-    // `+`, `,`, `-`, `.`, `/` and the digits stand side by side, in this order
+    // `+`, `,`, `-`, `.`, `/` and the digits are consecutive, in this order
     let is_figure = (byte.wrapping_sub(b'+') <= b'9' - b'+') & (byte != b'/');
     is_figure | (byte | 0x20 == b'e') | (byte == b' ') | (byte == b'\n') | (byte == b'\r') | (byte == b'\t')
 }

@@ -1,17 +1,17 @@
-//! Where to look in a JSON document: watched places, compiled once to a tree of keys and elements and shared by readers.
-//! A place has exactly one node, also where `*` or `[]` and a name or an index all match it, so that a reader follows one
-//! node and never a set of them.
+//! The paths watched in a JSON document, compiled once to a tree of keys and elements and shared by readers. A value has exactly
+//! one node, even if several patterns with `*`, `[]`, a name or an index match it, so that a reader follows one node and never a
+//! set.
 
 use std::collections::BTreeMap;
 
-/// How many containers may be nested in one another; what is deeper is not read.
+/// The deepest nesting of containers; deeper ones are not read.
 pub const DEPTH: usize = 64;
 
 pub(super) type Node = u32;
 /// Nothing is watched here or below.
 pub(super) const NOWHERE: Node = Node::MAX;
 
-/// One step on the way to a place in a document.
+/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathStep {
     /// The value of this key of an object.
@@ -50,18 +50,18 @@ impl PathStep {
     }
 }
 
-/// How a watched place is read that is any element of an array.
+/// How a watched path that is any element of an array is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElementMode {
-    /// Each is handed over.
+    /// Each element is returned.
     Each,
-    /// Numbers are not handed over one by one, but counted, as [`JsonValue::Numbers`](super::Value::Numbers).
+    /// Numbers are not returned one by one but counted, as [`JsonValue::Numbers`](super::JsonValue::Numbers).
     Counted,
-    /// The first so many are handed over, those behind them only count in the array's length.
+    /// Only the first so many are returned; the others count in the array's length only.
     First(u64),
 }
 
-/// Watched places in a document, each with a tag that its values are handed over with.
+/// The watched paths of a document, each with a tag that is returned with its values.
 #[derive(Clone, Debug)]
 pub struct JsonPaths<T> {
     nodes: Vec<Place<T>>,
@@ -76,21 +76,21 @@ struct Place<T> {
     /// By index, ascending.
     indices: Vec<(u64, Node)>,
     element: Node,
-    /// How many elements are looked into.
+    /// How many elements are read.
     limit: u64,
-    /// It is an element, and numbers that stand here are only counted.
+    /// Whether it is an element whose numbers are only counted.
     counts_numbers: bool,
 }
 
 impl<T: Copy> JsonPaths<T> {
-    /// Compiles patterns (see [`PathStep::parse`]). A value has one tag: of patterns that match the same place, the one that names
-    /// the last step wins, or else the step before, and so on; of equal patterns the last.
+    /// Compiles patterns (see [`PathStep::parse`]). A value has one tag. If several patterns match the same value, the one that
+    /// names the last step wins, or else the step before, and so on; among equal patterns the last one wins.
     #[must_use]
     pub fn new<'p>(patterns: impl IntoIterator<Item = (&'p str, T)>) -> Self {
         Self::from_steps(patterns.into_iter().map(|(pattern, tag)| (PathStep::parse(pattern), tag)))
     }
 
-    /// Compiles patterns that are steps already. One of more than [`DEPTH`] steps never matches and is left out.
+    /// Compiles patterns given as steps. A pattern of more than [`DEPTH`] steps never matches and is left out.
     #[must_use]
     pub fn from_steps(patterns: impl IntoIterator<Item = (Vec<PathStep>, T)>) -> Self {
         let mut root = Tree::default();
@@ -110,13 +110,13 @@ impl<T: Copy> JsonPaths<T> {
         Self { nodes, depth }
     }
 
-    /// The same places, of which those that are any element of an array are read as `how` says. Numbers where nothing is
-    /// watched are passed over as those that are counted.
+    /// The same paths, with those that are any element of an array read as `how` returns. Numbers that are not watched are
+    /// skipped like counted ones.
     #[must_use]
     pub fn with_elements(mut self, how: impl Fn(T) -> ElementMode) -> Self {
         for array in 0..self.nodes.len() {
             let Place { element, ref indices, .. } = self.nodes[array];
-            // where single elements are watched, each must be told from the others
+            // if single elements are watched, each must be distinguished from the others
             let is_single = !indices.is_empty();
             let Some(place) = self.nodes.get_mut(element as usize).filter(|_| !is_single) else { continue };
             match place.tag.map_or(ElementMode::Counted, &how) {
@@ -128,7 +128,7 @@ impl<T: Copy> JsonPaths<T> {
         self
     }
 
-    /// How many steps the longest pattern has: no more containers are ever open that are looked into.
+    /// The number of steps of the longest pattern, which is also the most open containers whose content is read.
     pub(super) fn depth(&self) -> usize {
         self.depth
     }
@@ -142,18 +142,18 @@ impl<T: Copy> JsonPaths<T> {
         self.place(node)?.tag
     }
 
-    /// Whether keys of an object at this place lead anywhere.
+    /// Whether keys of an object at this node lead anywhere.
     pub(super) fn looks_into_object(&self, node: Node) -> bool {
         self.place(node).is_some_and(|p| p.any_key != NOWHERE || !p.keys.is_empty())
     }
 
-    /// Whether elements of an array at this place lead anywhere, from this index on.
+    /// Whether elements of an array at this node lead anywhere, from this index on.
     pub(super) fn looks_into_array(&self, node: Node, from: u64) -> bool {
         self.place(node)
             .is_some_and(|p| p.element != NOWHERE && from < p.limit || p.indices.last().is_some_and(|(last, _)| *last >= from))
     }
 
-    /// Whether numbers here, where elements of an array stand, are only counted.
+    /// Whether numbers at this node, an element of an array, are only counted.
     pub(super) fn counts_numbers(&self, node: Node) -> bool {
         self.place(node).is_some_and(|p| p.counts_numbers)
     }
@@ -169,7 +169,7 @@ impl<T: Copy> JsonPaths<T> {
     }
 }
 
-/// The places while patterns are put in.
+/// The tree while patterns are being added.
 #[derive(Clone, Debug)]
 struct Tree<T> {
     tag: Option<T>,
@@ -195,7 +195,7 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// What holds for any key holds for a named one too, unless the named one says otherwise; so with elements.
+    /// Patterns for any key also apply to a named key, unless a pattern for the named key overrides them; likewise for elements.
     fn fall_through(&mut self) {
         if let Some(any) = &self.any_key {
             self.keys.values_mut().for_each(|named| named.adopt(any));

@@ -1,18 +1,18 @@
-//! Passing over the rest of a JSON container that nobody looks into, at memory speed: 64 bytes at a time are tested for a
-//! quote or a bracket, and only where one is are they looked at closer. Counts the container's elements if asked to.
-//! Whether what is passed over is sound is not checked, beyond that brackets close and strings end.
+//! Skips the rest of a JSON container that is not watched, at memory speed: blocks of 64 bytes are tested for a quote or a
+//! bracket, and only blocks that contain one are examined. Counts the container's elements if asked to. The skipped text is not
+//! validated, except that brackets close and strings end.
 //!
-//! Linear: a window of 64 bytes is tested at most once more than it is left behind. A string that ends within the window
-//! clears its bits; one that ends beyond it moves the window there.
+//! Linear: a window of 64 bytes is tested at most once more than it is left behind. A string that ends within the window clears
+//! its bits; one that ends beyond it moves the window there.
 
 use super::text::closing_quote;
 
 pub(super) const WINDOW: usize = 64;
 
-/// A container that is being passed over.
+/// A container that is being skipped.
 #[derive(Clone, Debug)]
 pub(super) struct Skip {
-    /// How many containers are open, this one included.
+    /// How many containers are open, including this one.
     depth: usize,
     in_string: bool,
     /// The last byte was a backslash.
@@ -21,19 +21,20 @@ pub(super) struct Skip {
     count: u64,
 }
 
-/// How passing over went on.
+/// The result of skipping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Skipped {
     /// The container closed with the last of this many bytes.
     Closed(usize),
-    /// Every byte was taken.
+    /// Every byte was consumed.
     All,
     /// Too many containers are open.
     TooDeep,
 }
 
 impl Skip {
-    /// Behind the opening bracket of a container of which `count` elements have begun; only counted on if asked to.
+    /// Starts after the opening bracket of a container of which `count` elements have begun; counts further ones only if asked
+    /// to.
     pub(super) fn new(is_counting: bool, count: u64) -> Self {
         Self { depth: 1, in_string: false, is_escaped: false, is_counting, count }
     }
@@ -43,7 +44,7 @@ impl Skip {
         self.count
     }
 
-    /// Reads on; `room` more containers than one may be open.
+    /// Continues; `room` more containers than one may be open.
     pub(super) fn read(&mut self, bytes: &[u8], room: usize) -> Skipped {
         let mut at = 0;
         if self.in_string {
@@ -73,7 +74,7 @@ impl Skip {
         Skipped::All
     }
 
-    /// Looks at each mark in a window that begins at `at`. Returns where to go on.
+    /// Examines each mark in a window that begins at `at`. Returns where to continue.
     fn window(&mut self, window: &[u8; WINDOW], bytes: &[u8], at: usize, room: usize) -> Result<usize, Skipped> {
         let mut marks = mask(window, |byte| u8::from(byte == b'"') | u8::from(byte | 0x26 == 0x7f));
         let commas = if self.is_counting { mask(window, |byte| u8::from(byte == b',')) } else { 0 };
@@ -106,7 +107,7 @@ impl Skip {
         Ok(at + WINDOW)
     }
 
-    /// Counts the commas between two places of a window, if they divide the container's own elements.
+    /// Counts the commas between two positions of a window, if they separate the container's own elements.
     fn count_between(&mut self, commas: u64, from: usize, to: usize) {
         if self.depth == 1 && from < to {
             let below = u64::MAX >> (WINDOW - to);
@@ -114,7 +115,7 @@ impl Skip {
         }
     }
 
-    /// Finds the quote that ends the string; returns the place behind it, or none where the bytes end first.
+    /// Finds the quote that ends the string. Returns the position after it, or `None` if the bytes end first.
     fn string(&mut self, bytes: &[u8], from: usize) -> Option<usize> {
         let end = closing_quote(&bytes[from..], &mut self.is_escaped);
         self.in_string = end.is_none();
@@ -122,19 +123,19 @@ impl Skip {
     }
 }
 
-/// Whether a window holds a quote or a bracket. May say yes for a letter, never no for a mark. Written so that the compiler
-/// makes vector instructions of it.
+/// Whether a window contains a quote or a bracket. May be true for a letter, is never false for a mark. Written so that the
+/// compiler generates vector instructions.
 fn has_marks(window: &[u8; WINDOW]) -> bool {
     // `[`, `]`, `{` and `}` are 0x7f with these bits set (so are a few letters that no number has)
     window.iter().fold(0, |hit, byte| hit | u8::from(*byte == b'"') | u8::from(byte | 0x26 == 0x7f)) != 0
 }
 
-/// How many commas a window has.
+/// The number of commas in a window.
 pub(super) fn commas(window: &[u8; WINDOW]) -> u64 {
     window.iter().fold(0, |n: u8, byte| n + u8::from(*byte == b',')).into()
 }
 
-/// A bit for each byte of a window of which `test` makes 1, not 0, in their order.
+/// One bit for each byte of a window for which `test` returns 1, in order.
 fn mask(window: &[u8; WINDOW], test: impl Fn(u8) -> u8) -> u64 {
     let mut hits = [0; WINDOW];
     for (hit, byte) in hits.iter_mut().zip(window) {
@@ -142,7 +143,7 @@ fn mask(window: &[u8; WINDOW], test: impl Fn(u8) -> u8) -> u64 {
     }
     let mut mask = 0;
     for (i, word) in hits.as_chunks::<8>().0.iter().enumerate() {
-        // the product puts the bit of byte i to bit 56 + i, and no two bits meet on the way
+        // the product moves the bit of byte i to bit 56 + i, and no two bits collide
         let bits = u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         mask |= bits << (8 * i);
     }

@@ -1,12 +1,12 @@
-//! The inside of a JSON string, piece by piece: its first bytes unescaped, and how long it is on the wire. Bytes that are
-//! not kept are never looked at one by one: the next quote or backslash is searched for.
+//! Reads the inside of a JSON string, piece by piece: its first bytes unescaped, and its length on the wire. Bytes that are not
+//! kept are not examined one by one; the next quote or backslash is searched for.
 
 use memchr::{memchr, memchr2};
 
 /// How many bytes of a text are kept.
 pub const TEXT_BYTES: usize = 128;
 
-/// Where in an escape sequence the reader is.
+/// The position in an escape sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Escape {
     No,
@@ -19,14 +19,14 @@ enum Escape {
 pub(super) struct Text {
     head: [u8; TEXT_BYTES],
     len: usize,
-    /// More came than `head` holds.
+    /// Whether there was more than `head` holds.
     is_cut: bool,
     /// Whether `head` is wanted.
     is_kept: bool,
-    /// On the wire, between the quotes.
+    /// The length on the wire, between the quotes.
     bytes: u64,
     escape: Escape,
-    /// The first half of a surrogate pair, until its second comes.
+    /// The first half of a surrogate pair, until the second one arrives.
     high: Option<u16>,
 }
 
@@ -36,13 +36,13 @@ impl Text {
         Self { head: [0; TEXT_BYTES], len: 0, is_cut: false, is_kept: false, bytes: 0, escape, high: None }
     }
 
-    /// Ready for another text, whose head is kept or not.
+    /// Prepares for another text, whose head is kept or not.
     pub(super) fn begin(&mut self, is_kept: bool) {
         (self.len, self.is_cut, self.is_kept, self.bytes) = (0, false, is_kept, 0);
         (self.escape, self.high) = (Escape::No, None);
     }
 
-    /// The first bytes, unescaped; a character may be cut.
+    /// The first bytes, unescaped; the last character may be cut.
     pub(super) fn head(&self) -> &[u8] {
         &self.head[..self.len]
     }
@@ -56,7 +56,8 @@ impl Text {
         self.bytes
     }
 
-    /// Reads up to the closing quote. Returns how many bytes that took, with the quote; none: it did not come.
+    /// Reads up to the closing quote. Returns the number of bytes consumed, including the quote; `None` if the quote did not
+    /// come.
     pub(super) fn read(&mut self, piece: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(rest) = piece.get(at..).filter(|rest| !rest.is_empty()) {
@@ -88,14 +89,14 @@ impl Text {
         None
     }
 
-    /// The quote is the last of this many bytes.
+    /// Ends at the quote, which is the last of this many bytes.
     fn closed(&mut self, read: usize) -> usize {
         self.lone_half();
         self.bytes += read as u64 - 1;
         read
     }
 
-    /// Adds to the head what fits in.
+    /// Adds to the head as much as fits.
     pub(super) fn keep(&mut self, bytes: &[u8]) {
         if self.is_kept && !bytes.is_empty() {
             self.lone_half();
@@ -110,7 +111,7 @@ impl Text {
         self.is_cut |= n < bytes.len();
     }
 
-    /// Half a pair without the other is no character.
+    /// Half a surrogate pair without the other is not a character.
     fn lone_half(&mut self) {
         if self.high.take().is_some() {
             self.push_char(char::REPLACEMENT_CHARACTER);
@@ -121,7 +122,7 @@ impl Text {
         self.push(c.encode_utf8(&mut [0; 4]).as_bytes());
     }
 
-    /// A byte behind a backslash. Returns whether it belonged to the escape: `\u` may be cut short by a quote.
+    /// Handles a byte after a backslash. Returns whether it belonged to the escape; a quote may cut `\u` short.
     fn escaped(&mut self, byte: u8) -> bool {
         if let Escape::Hex { left, code } = self.escape {
             let Some(digit) = char::from(byte).to_digit(16) else {
@@ -152,7 +153,7 @@ impl Text {
         true
     }
 
-    /// A UTF-16 code unit: a character, or half of one.
+    /// Handles a UTF-16 code unit: a character, or half of one.
     fn unit(&mut self, unit: u16) {
         match (self.high, unit) {
             (Some(high), 0xdc00..=0xdfff) => {
@@ -172,13 +173,13 @@ impl Text {
     }
 }
 
-/// Finds the quote that ends a string of which nothing is kept: the first with an even number of backslashes before it. That
-/// is much quicker than to stop at every escape, of which a text that is not ASCII may be full. Returns the place behind it;
-/// where it does not come, `is_escaped` says whether the first of the next bytes is escaped.
+/// Finds the quote that ends a string that is not kept: the first with an even number of backslashes before it. This is much
+/// faster than stopping at every escape, of which a text that is not ASCII may be full. Returns the position after it. If it does
+/// not come, `is_escaped` tells whether the first of the next bytes is escaped.
 ///
-/// Linear: backslashes are counted back to the quote before at most.
+/// Linear: backslashes are counted back to the previous quote at most.
 pub(super) fn closing_quote(bytes: &[u8], is_escaped: &mut bool) -> Option<usize> {
-    // an escaped byte is no quote and no backslash that escapes
+    // an escaped byte is neither a closing quote nor a backslash that escapes
     let mut from = usize::from(std::mem::take(is_escaped)).min(bytes.len());
     loop {
         let rest = &bytes[from..];

@@ -1,4 +1,4 @@
-//! What a reader of JSON hands over.
+//! The values that a JSON reader returns.
 
 /// A watched value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -7,42 +7,42 @@ pub enum JsonValue<'a> {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A finite number of at most 40 bytes; others (`NaN` too, which some servers write) are not handed over.
+    /// A finite number of at most 40 bytes; others (and `NaN`, which some servers write) are dropped.
     Number(f64),
-    /// That many numbers, elements of one array that follow one another: where [`ElementMode::Counted`](super::Elements::Counted) was asked for.
+    /// Several consecutive numbers of one array, if [`ElementMode::Counted`](super::ElementMode::Counted) was asked for.
     Numbers {
-        /// How many they are, at least one.
+        /// How many numbers, at least one.
         len: u64,
     },
     /// A string.
     Text {
         /// The first bytes, unescaped, at most [`TEXT_BYTES`](super::TEXT_BYTES); the last character may be cut.
         head: &'a [u8],
-        /// How many bytes it has on the wire, between its quotes.
+        /// Its length on the wire in bytes, between its quotes.
         bytes: u64,
     },
     /// An array, at its end.
     Array {
-        /// How many elements it has itself.
+        /// The number of its own elements.
         len: u64,
     },
     /// An object, at its end.
     Object {
-        /// How many keys it has itself.
+        /// The number of its own keys.
         len: u64,
     },
 }
 
-/// What comes out of several documents one behind another.
+/// An event of several documents in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum JsonItem<'a, T> {
     /// A watched value and its tag.
     Value(T, JsonValue<'a>),
-    /// The document is complete; another may follow.
+    /// The document is complete; another one may follow.
     End,
 }
 
-/// A number or a word; none if it is neither. `NaN` and `Infinity` are numbers, as Python writes them.
+/// A number or a word; `None` if it is neither. `NaN` and `Infinity` count as numbers, as Python writes them.
 pub(super) fn word(token: &[u8]) -> Option<JsonValue<'static>> {
     match token {
         b"null" => Some(JsonValue::Null),

@@ -1,18 +1,18 @@
-//! Where to look in a protobuf message: watched fields, compiled once to a tree of field numbers and shared by readers.
+//! The fields watched in a protobuf message, compiled once to a tree of field numbers and shared by readers.
 
-/// How many messages may be nested in one another; what is deeper is not watched.
+/// The deepest nesting of messages; deeper ones are not watched.
 pub const DEPTH: usize = 64;
 
-/// A message of which fields are watched: its place in the tree.
+/// A message with watched fields: its index in the tree.
 pub(super) type Node = u32;
 pub(super) const ROOT: Node = 0;
 
-/// What a watched field is read as. A field that comes as another wire type than this one's is passed over.
+/// How a watched field is read. A field with another wire type is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtoShape {
-    /// An integer, boolean or enum, once or repeated, packed or not: each comes by itself.
+    /// An integer, boolean or enum, once or repeated, packed or not; each value is returned by itself.
     Varint,
-    /// The same; says that the schema packs it.
+    /// The same; documents that the schema packs it.
     PackedVarints,
     /// Four bytes (`fixed32`, `sfixed32`, `float`), once or repeated, packed or not.
     Fixed32,
@@ -20,13 +20,13 @@ pub enum ProtoShape {
     Fixed64,
     /// A `double`, once or repeated, packed or not.
     Double,
-    /// A string or bytes; or whatever comes as such and only its length is wanted, unless fields in it are watched.
+    /// A string or bytes, or a message of which only the length is wanted and no field is watched.
     Text,
-    /// A message, handed over at its end. ProtoFields of it may be watched as well.
+    /// A message, returned at its end. Its fields may be watched as well.
     Message,
 }
 
-/// Watched fields of a message, each with a tag that its values are handed over with.
+/// Watched fields of a message, each with a tag that is returned with its values.
 #[derive(Clone, Debug)]
 pub struct ProtoFields<T> {
     nodes: Vec<Vec<Field<T>>>,
@@ -38,14 +38,14 @@ pub struct ProtoFields<T> {
 pub(super) struct Field<T> {
     number: u32,
     pub(super) watched: Option<(T, ProtoShape)>,
-    /// The message's own fields, if any is watched.
+    /// The message's own fields, if any of them is watched.
     pub(super) inside: Option<Node>,
 }
 
 impl<T: Copy> ProtoFields<T> {
-    /// Compiles patterns, each the field numbers on the way: `[5, 3]` is field 3 of the message in field 5. The entries of a
-    /// map are messages of field 1 (key) and 2 (value). Of equal patterns the last wins; an empty one, and one of more than
-    /// [`DEPTH`] numbers, never matches and is left out.
+    /// Compiles patterns, each a path of field numbers: `[5, 3]` is field 3 of the message in field 5. The entries of a map are
+    /// messages with the fields 1 (key) and 2 (value). Among equal patterns the last one wins. An empty pattern, and one of more
+    /// than [`DEPTH`] numbers, never matches and is left out.
     #[must_use]
     pub fn new<'p>(patterns: impl IntoIterator<Item = (&'p [u32], T, ProtoShape)>) -> Self {
         let mut fields = Self { nodes: vec![Vec::new()], depth: 0 };
@@ -78,7 +78,7 @@ impl<T: Copy> ProtoFields<T> {
         inside as usize
     }
 
-    /// How many numbers the longest pattern has: no more messages are ever open that are looked into.
+    /// The number of field numbers in the longest pattern, which is also the most open messages whose fields are read.
     pub(super) fn depth(&self) -> usize {
         self.depth
     }

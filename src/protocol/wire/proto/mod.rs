@@ -1,7 +1,7 @@
-//! A protobuf message read as it passes, piece by piece: watched fields come out when their last byte was read. Whatever else
-//! has a length is passed over by it, in constant time. Groups, which nobody sends any more, end the reading.
+//! Reads a protobuf message as it passes, piece by piece, and returns watched fields when their last byte was read. Other fields
+//! with a length are skipped by it, in constant time. Groups, which are obsolete, end the reading.
 //!
-//! Linear: each byte of a watched varint, number or text is read once, the rest is not looked at.
+//! Linear: each byte of a watched varint, number or text is read once; other bytes are not examined.
 
 mod fields;
 
@@ -12,7 +12,7 @@ use fields::{Field, Node, ROOT};
 
 use super::json::TEXT_BYTES;
 
-/// Protobuf itself allows no message of 2 GiB.
+/// The protobuf limit: a message must be smaller than 2 GiB.
 const MAX_LENGTH: u64 = i32::MAX as u64;
 
 /// A watched value.
@@ -30,17 +30,17 @@ pub enum ProtoValue<'a> {
     Text {
         /// The first bytes, at most [`TEXT_BYTES`].
         head: &'a [u8],
-        /// How many it has.
+        /// Its length in bytes.
         bytes: u64,
     },
     /// A message, at its end.
     Message {
-        /// How many bytes it has.
+        /// Its length in bytes.
         bytes: u64,
     },
 }
 
-/// What the next bytes are.
+/// The meaning of the next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Tag,
@@ -50,38 +50,38 @@ enum State {
     Fixed(u32),
     /// This many bytes of a text.
     Text(u64),
-    /// This many bytes that nobody looks into.
+    /// This many bytes that are skipped.
     Skip(u64),
     Broken,
 }
 
-/// A message that is looked into, or a run of packed values. Places are counted from the start of the outermost message.
+/// A message whose fields are read, or a run of packed values. Positions are counted from the start of the outermost message.
 #[derive(Clone, Copy, Debug)]
 struct Open<T> {
-    /// Where its fields are looked up.
+    /// The node to look up its fields in.
     node: Node,
     start: u64,
     end: u64,
-    /// It is handed over at its end.
+    /// Whether it is returned at its end.
     tag: Option<T>,
 }
 
-/// A reader of protobuf, for one message at a time.
+/// A reader of protobuf, one message at a time.
 #[derive(Clone, Debug)]
 pub struct ProtoReader<T> {
     fields: Arc<ProtoFields<T>>,
     state: State,
     open: Vec<Open<T>>,
-    /// The field that is being read, if it or something in it is watched.
+    /// The field that is being read, if it or a field in it is watched.
     field: Option<Field<T>>,
-    /// Where the packed run of `field` ends.
+    /// The end of the packed run of `field`.
     packed_end: Option<u64>,
     /// How many bytes of the message were read.
     at: u64,
-    /// A varint or number so far, and how many bits of it came.
+    /// The varint or number so far, and the number of its bits read.
     value: u64,
     bits: u32,
-    /// How many bytes the text or message has that is being read, and the first of a text.
+    /// The length of the text or message that is being read, and the first bytes of a text.
     bytes: u64,
     head: [u8; TEXT_BYTES],
 }
@@ -95,26 +95,26 @@ impl<T: Copy> ProtoReader<T> {
         Self { fields, state, open, field: None, packed_end: None, at: 0, value: 0, bits: 0, bytes: 0, head }
     }
 
-    /// Ready for another message, whatever became of this one.
+    /// Prepares for another message, whatever the state of this one.
     pub fn restart(&mut self) {
         self.open.clear();
         (self.state, self.packed_end) = (State::Tag, None);
         (self.at, self.value, self.bits) = (0, 0, 0);
     }
 
-    /// No more bytes come. Returns whether the message is complete: nothing in it was broken or cut.
+    /// Ends the message. Returns whether it is complete and valid.
     #[must_use]
     pub fn end(&self) -> bool {
         self.state == State::Tag && self.bits == 0 && self.open.is_empty()
     }
 
-    /// Whether what came was no protobuf; nothing is handed over any more.
+    /// Whether the bytes are not protobuf. Nothing is returned after that.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.state == State::Broken
     }
 
-    /// Reads the next piece of one message and hands each watched value to `on` when its last byte was read.
+    /// Reads the next piece of one message and calls `on` with each watched value when its last byte was read.
     pub fn feed(&mut self, bytes: &[u8], on: &mut impl FnMut(T, ProtoValue<'_>)) {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -124,7 +124,7 @@ impl<T: Copy> ProtoReader<T> {
                 _ => {
                     self.at += 1;
                     if self.at > self.limit() {
-                        // what is read goes beyond what it is in
+                        // the field is longer than the message it is in
                         self.state = State::Broken;
                         return;
                     }
@@ -136,7 +136,7 @@ impl<T: Copy> ProtoReader<T> {
         }
     }
 
-    /// Takes bytes of a text, or of what is passed over. Returns how many.
+    /// Consumes bytes of a text, or of a skipped field. Returns how many.
     fn run(&mut self, rest: &[u8], left: u64, on: &mut impl FnMut(T, ProtoValue<'_>)) -> usize {
         let taken = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
         self.at += taken as u64;
@@ -169,7 +169,7 @@ impl<T: Copy> ProtoReader<T> {
         self.ended(on);
     }
 
-    /// A byte of a tag, a varint, a length or a number.
+    /// Handles a byte of a tag, a varint, a length or a number.
     fn byte(&mut self, byte: u8, on: &mut impl FnMut(T, ProtoValue<'_>)) {
         if let State::Fixed(of) = self.state {
             self.value |= u64::from(byte) << self.bits;
@@ -234,7 +234,7 @@ impl<T: Copy> ProtoReader<T> {
         self.ended(on);
     }
 
-    /// The length of what follows came.
+    /// Handles the length of the field that follows.
     fn length(&mut self, bytes: u64, on: &mut impl FnMut(T, ProtoValue<'_>)) {
         let end = self.at.saturating_add(bytes);
         if bytes > MAX_LENGTH || end > self.limit() {
@@ -261,12 +261,12 @@ impl<T: Copy> ProtoReader<T> {
         }
     }
 
-    /// Where the innermost open thing ends.
+    /// The end of the innermost open message or run.
     fn limit(&self) -> u64 {
         self.packed_end.or(self.open.last().map(|open| open.end)).unwrap_or(u64::MAX)
     }
 
-    /// A field, or one of packed values, ended; with it, perhaps, what it is in.
+    /// Ends a field or one of packed values, and the messages that end with it.
     fn ended(&mut self, on: &mut impl FnMut(T, ProtoValue<'_>)) {
         match self.packed_end {
             Some(end) if self.at < end => return,

@@ -1,28 +1,29 @@
-//! Server-sent events (`text/event-stream`), piece by piece, by the rules of the HTML standard: the payload of `data:` lines
-//! is handed on as it comes, without being kept. Comments, ids and unknown fields are passed over.
+//! Reads server-sent events (`text/event-stream`), piece by piece, by the rules of the HTML standard. The payload of `data:`
+//! lines is passed on as it arrives, without being kept. Comments, ids and unknown fields are skipped.
 
 use memchr::memchr2;
 
 /// How many bytes of an event's name are kept.
 pub const NAME_BYTES: usize = 64;
 
-/// What comes out of an event stream.
+/// A part of an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SsePiece<'a> {
-    /// The event's name (`event:`), its first [`NAME_BYTES`] bytes, when its line ended. Of several, the last counts.
+    /// The event's name (`event:`), its first [`NAME_BYTES`] bytes, at the end of its line. If there are several, the last one
+    /// counts.
     Name(&'a [u8]),
-    /// The next bytes of the event's data, at least one. Between two `data:` lines comes a line feed.
+    /// The next bytes of the event's data, at least one. A line feed separates two `data:` lines.
     Data(&'a [u8]),
-    /// A blank line: the event is complete. Not for an event without any `data:` line, which the standard drops.
+    /// A blank line: the event is complete. Not returned for an event without any `data:` line, which the standard drops.
     End,
 }
 
-/// Where in a line the reader is.
+/// The position in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// In the name of a field, of which this many bytes came.
     Field(u8),
-    /// Behind the colon, where one space may stand.
+    /// After the colon, where one space may follow.
     Colon(Field),
     Value(Field),
 }
@@ -43,11 +44,11 @@ pub struct SseReader {
     state: State,
     /// The name of the field so far.
     field: [u8; 5],
-    /// The last line ended with a carriage return, whose line feed may follow.
+    /// Whether the last line ended with a carriage return, whose line feed may follow.
     is_after_cr: bool,
-    /// How much of a byte order mark came; none behind it.
+    /// How much of a byte order mark was read; `None` after it.
     mark: Option<u8>,
-    /// The event has a `data:` line.
+    /// Whether the event has a `data:` line.
     has_data: bool,
     name: [u8; NAME_BYTES],
     name_len: usize,
@@ -67,7 +68,7 @@ impl SseReader {
         Self { state, field: [0; 5], is_after_cr: false, mark, has_data: false, name, name_len: 0 }
     }
 
-    /// Reads the next piece of a stream. An event that the stream ends within has no `End`.
+    /// Reads the next piece of a stream. An event that is cut off by the end of the stream has no `End`.
     pub fn feed(&mut self, bytes: &[u8], on: &mut impl FnMut(SsePiece<'_>)) {
         let mut rest = bytes;
         while let Some(first) = rest.first() {
@@ -90,7 +91,7 @@ impl SseReader {
         }
     }
 
-    /// The line feed of a line that ended already, or a byte order mark.
+    /// Skips the line feed of a line that has ended, or a byte order mark.
     fn is_passed_over(&mut self, byte: u8) -> bool {
         if std::mem::take(&mut self.is_after_cr) && byte == b'\n' {
             return true;
@@ -98,7 +99,7 @@ impl SseReader {
         match self.mark.take() {
             Some(came) if byte == MARK[usize::from(came)] => {
                 self.mark = Some(came + 1).filter(|came| usize::from(*came) < MARK.len());
-                // a mark that is cut short makes a field name that nobody knows
+                // an incomplete byte order mark becomes an unknown field name
                 self.state = if self.mark.is_some() { State::Field(u8::MAX) } else { State::Field(0) };
                 true
             }
@@ -106,7 +107,7 @@ impl SseReader {
         }
     }
 
-    /// A byte of a field's name, or behind its colon. Returns whether it was taken.
+    /// Handles a byte of a field's name, or after its colon. Returns whether it was consumed.
     fn byte(&mut self, byte: u8, on: &mut impl FnMut(SsePiece<'_>)) -> bool {
         match (self.state, byte) {
             (State::Field(0), b'\r' | b'\n') => {

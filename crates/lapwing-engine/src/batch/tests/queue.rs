@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use super::super::{Config, Cost, Item, Policy, Queue, Refused, Taken};
+use super::super::{Config, Cost, Item, Policy, Queue, QueueError, Taken};
 use crate::clock::Stamp;
 
 fn item<T>(payload: T, deadline: Option<Stamp>) -> Item<T> {
@@ -20,7 +20,7 @@ fn two_producers_and_an_executor_lose_and_double_nothing() {
             let mut full = 0_usize;
             for i in 0..EACH {
                 while let Err(refused) = queue.push(item(which * EACH + i, None)) {
-                    assert!(matches!(refused, Refused::Full { waiting } if waiting >= 300));
+                    assert!(matches!(refused, QueueError::Full { waiting } if waiting >= 300));
                     full += 1;
                     thread::yield_now();
                 }
@@ -69,7 +69,7 @@ fn closing_gives_out_what_waits_and_then_says_so() {
         executor.join().unwrap()
     });
     assert_eq!((taken, into.len()), (Taken::Calls, 3));
-    assert_eq!(queue.push(item(3, None)), Err(Refused::Closed));
+    assert_eq!(queue.push(item(3, None)), Err(QueueError::Closed));
     assert_eq!(queue.take(&mut into, &mut expired), Taken::Closed);
     assert!(into.is_empty() && expired.is_empty());
 }

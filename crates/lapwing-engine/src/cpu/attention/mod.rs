@@ -17,7 +17,7 @@ use super::simd::{Kernel, Simd, dispatch};
 
 /// Columns of a row-major buffer, as a merged Q/K/V projection lays them out: row r is `data[r * stride + offset ..]`.
 #[derive(Debug, Clone, Copy)]
-pub struct Columns<'a> {
+pub struct HeadColumns<'a> {
     /// The buffer.
     pub data: &'a [f32],
     /// First column.
@@ -29,7 +29,7 @@ pub struct Columns<'a> {
 /// The output columns of a row-major buffer. Several threads may share the buffer as long as their (sequence, head)
 /// pairs differ.
 #[derive(Debug)]
-pub struct ColumnsMut<'a> {
+pub struct HeadColumnsMut<'a> {
     data: *mut f32,
     len: usize,
     offset: usize,
@@ -38,14 +38,14 @@ pub struct ColumnsMut<'a> {
 }
 
 // SAFETY: equivalent to a `&mut [f32]`, which is `Send`.
-unsafe impl Send for ColumnsMut<'_> {}
+unsafe impl Send for HeadColumnsMut<'_> {}
 // SAFETY: a shared reference only allows asking for a second handle, which is `unsafe`.
-unsafe impl Sync for ColumnsMut<'_> {}
+unsafe impl Sync for HeadColumnsMut<'_> {}
 
-impl<'a> ColumnsMut<'a> {
+impl<'a> HeadColumnsMut<'a> {
     /// The columns from `offset` on of rows that are `stride` values apart in `data`.
     pub fn new(data: &'a mut [f32], offset: usize, stride: usize) -> Self {
-        ColumnsMut { data: data.as_mut_ptr(), len: data.len(), offset, stride, of: PhantomData }
+        HeadColumnsMut { data: data.as_mut_ptr(), len: data.len(), offset, stride, of: PhantomData }
     }
 
     /// Returns a second handle on the same columns, for another thread.
@@ -53,14 +53,14 @@ impl<'a> ColumnsMut<'a> {
     /// # Safety
     /// Two handles are never passed at the same time to calls whose ranges share a (sequence, head) pair, and the
     /// buffer is not read before all such calls have returned.
-    pub unsafe fn share(&self) -> ColumnsMut<'a> {
-        ColumnsMut { ..*self }
+    pub unsafe fn share(&self) -> HeadColumnsMut<'a> {
+        HeadColumnsMut { ..*self }
     }
 }
 
 /// The dimensions of one attention node.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Heads {
+pub struct HeadShape {
     /// Number of heads. Head h has columns `h * head_size ..` of q and k, and `h * value_size ..` of v and of the
     /// output.
     pub heads: usize,
@@ -75,11 +75,11 @@ pub struct Heads {
 /// The validated input of one attention node: `out = softmax(scale * q kᵀ + bias) v` for each sequence and head.
 #[derive(Debug, Clone, Copy)]
 pub struct Attention<'a> {
-    shape: Heads,
+    shape: HeadShape,
     offsets: &'a [usize],
-    q: Columns<'a>,
-    k: Columns<'a>,
-    v: Columns<'a>,
+    q: HeadColumns<'a>,
+    k: HeadColumns<'a>,
+    v: HeadColumns<'a>,
     bias: Option<&'a [f32]>,
 }
 
@@ -101,9 +101,9 @@ impl<'a> Attention<'a> {
     /// # Errors
     /// Names the argument whose length, columns or offsets do not fit.
     pub fn new(
-        shape: Heads,
+        shape: HeadShape,
         offsets: &'a [usize],
-        [q, k, v]: [Columns<'a>; 3],
+        [q, k, v]: [HeadColumns<'a>; 3],
         bias: Option<&'a [f32]>,
     ) -> Result<Self, ShapeError> {
         let (_, tokens) = ragged(offsets)?;
@@ -119,7 +119,7 @@ impl<'a> Attention<'a> {
 
     /// The scratch length, in values, that one call of [`Attention::run`] needs; the same for sequences of any length.
     #[must_use]
-    pub fn scratch_len(shape: &Heads) -> usize {
+    pub fn scratch_len(shape: &HeadShape) -> usize {
         scratch_len(shape.head_size)
     }
 
@@ -135,7 +135,7 @@ impl<'a> Attention<'a> {
         sequences: Range<usize>,
         heads: Range<usize>,
         scratch: &mut [f32],
-        out: &mut ColumnsMut<'_>,
+        out: &mut HeadColumnsMut<'_>,
     ) -> Result<(), ShapeError> {
         inside("sequences", &sequences, self.offsets.len() - 1)?;
         inside("heads", &heads, self.shape.heads)?;
@@ -143,20 +143,20 @@ impl<'a> Attention<'a> {
         let rows = self.offsets[sequences.end];
         fits("out", out.offset, out.stride, out.len, self.shape.heads * self.shape.value_size, rows)?;
         // SAFETY: `new` and the checks above cover every row and column that the kernel accesses.
-        unsafe { dispatch(level, Run { of: self, sequences, heads, scratch, out }) };
+        unsafe { dispatch(level, AttentionKernel { of: self, sequences, heads, scratch, out }) };
         Ok(())
     }
 }
 
-struct Run<'r, 'a, 'o> {
+struct AttentionKernel<'r, 'a, 'o> {
     of: &'r Attention<'a>,
     sequences: Range<usize>,
     heads: Range<usize>,
     scratch: &'r mut [f32],
-    out: &'r mut ColumnsMut<'o>,
+    out: &'r mut HeadColumnsMut<'o>,
 }
 
-impl Kernel for Run<'_, '_, '_> {
+impl Kernel for AttentionKernel<'_, '_, '_> {
     type Out = ();
 
     #[inline(always)]

@@ -18,14 +18,14 @@ fn noise(len: usize, seed: u64) -> Vec<f32> {
 
 /// q, k and v side by side in one buffer, as merged projections give them.
 struct Case {
-    shape: Heads,
+    shape: HeadShape,
     offsets: Vec<usize>,
     merged: Vec<f32>,
     bias: Option<Vec<f32>>,
 }
 
 impl Case {
-    fn new(shape: Heads, lengths: &[usize], bias: Option<f32>, gain: f32) -> Case {
+    fn new(shape: HeadShape, lengths: &[usize], bias: Option<f32>, gain: f32) -> Case {
         let mut offsets = vec![0];
         offsets.extend(lengths.iter().scan(0, |sum, n| {
             *sum += n;
@@ -37,12 +37,12 @@ impl Case {
         Case { shape, offsets, merged, bias }
     }
 
-    fn width(shape: &Heads) -> usize {
+    fn width(shape: &HeadShape) -> usize {
         shape.heads * (2 * shape.head_size + shape.value_size) + 3
     }
 
     fn attention(&self) -> Attention<'_> {
-        let columns = |offset| Columns { data: &self.merged, offset, stride: Self::width(&self.shape) };
+        let columns = |offset| HeadColumns { data: &self.merged, offset, stride: Self::width(&self.shape) };
         let qk = self.shape.heads * self.shape.head_size;
         Attention::new(self.shape, &self.offsets, [columns(0), columns(qk), columns(2 * qk)], self.bias.as_deref()).unwrap()
     }
@@ -51,13 +51,13 @@ impl Case {
         let width = self.shape.heads * self.shape.value_size + 2;
         let mut out = vec![9.0; self.offsets.last().unwrap() * width];
         let mut scratch = vec![f32::NAN; Attention::scratch_len(&self.shape)];
-        self.attention().run(level, sequences, heads, &mut scratch, &mut ColumnsMut::new(&mut out, 1, width)).unwrap();
+        self.attention().run(level, sequences, heads, &mut scratch, &mut HeadColumnsMut::new(&mut out, 1, width)).unwrap();
         out
     }
 
     /// The result in f64; columns outside the heads stay 9.
     fn reference(&self) -> Vec<f64> {
-        let Heads { heads, head_size: d, value_size: e, scale } = self.shape;
+        let HeadShape { heads, head_size: d, value_size: e, scale } = self.shape;
         let (stride, width, qk) = (Self::width(&self.shape), heads * e + 2, heads * d);
         let at = |row: usize, column: usize| f64::from(self.merged[row * stride + column]);
         let mut out = vec![9.0; self.offsets.last().unwrap() * width];
@@ -92,7 +92,7 @@ fn close(got: &[f32], want: &[f64]) {
 #[test]
 fn every_level_and_length_agrees_with_f64() {
     for (heads, head_size, value_size) in [(1, 16, 16), (3, 32, 32), (2, 64, 64), (2, 20, 33), (1, 7, 5), (1, 128, 96)] {
-        let shape = Heads { heads, head_size, value_size, scale: 1.0 / (head_size as f32).sqrt() };
+        let shape = HeadShape { heads, head_size, value_size, scale: 1.0 / (head_size as f32).sqrt() };
         for bias in [None, Some(-1e9), Some(f32::NEG_INFINITY)] {
             let case = Case::new(shape, &[1, 2, 7, 16, 0, 17, 31, 32, 33, 48, 64, 65, 129, 257], bias, 1.5);
             for level in Level::available() {
@@ -104,7 +104,7 @@ fn every_level_and_length_agrees_with_f64() {
 
 #[test]
 fn later_blocks_rescale_earlier_ones() {
-    let shape = Heads { heads: 1, head_size: 32, value_size: 40, scale: 0.2 };
+    let shape = HeadShape { heads: 1, head_size: 32, value_size: 40, scale: 0.2 };
     for slope in [0.0625, -0.0625] {
         let mut case = Case::new(shape, &[400, 129], None, 1.0);
         case.bias = Some((0..529).map(|i| (i % 400) as f32 * slope).collect());
@@ -116,7 +116,7 @@ fn later_blocks_rescale_earlier_ones() {
 
 #[test]
 fn fully_masked_sequences_stay_finite() {
-    let shape = Heads { heads: 2, head_size: 32, value_size: 32, scale: 0.2 };
+    let shape = HeadShape { heads: 2, head_size: 32, value_size: 32, scale: 0.2 };
     for low in [-1e4, -1e9, -3.4e38, f32::MIN, f32::NEG_INFINITY] {
         let mut case = Case::new(shape, &[5, 300], Some(low), 1.0);
         case.bias = Some(vec![low; 305]);
@@ -128,7 +128,7 @@ fn fully_masked_sequences_stay_finite() {
 
 #[test]
 fn ranges_write_their_own_part_only() {
-    let shape = Heads { heads: 4, head_size: 16, value_size: 24, scale: 0.25 };
+    let shape = HeadShape { heads: 4, head_size: 16, value_size: 24, scale: 0.25 };
     let case = Case::new(shape, &[9, 40, 3], None, 1.0);
     let whole = case.run(Level::best(), 0..3, 0..4);
     let part = case.run(Level::best(), 1..2, 1..3);
@@ -141,11 +141,11 @@ fn ranges_write_their_own_part_only() {
 
 #[test]
 fn what_does_not_fit_is_named() {
-    let case = Case::new(Heads { heads: 2, head_size: 4, value_size: 4, scale: 1.0 }, &[3, 4], None, 1.0);
+    let case = Case::new(HeadShape { heads: 2, head_size: 4, value_size: 4, scale: 1.0 }, &[3, 4], None, 1.0);
     let (mut out, mut scratch) = (vec![0.0; 7 * 8], vec![0.0; Attention::scratch_len(&case.shape)]);
     let mut run = |sequences, heads, cut: usize, stride| {
         let n = scratch.len() - cut;
-        case.attention().run(Level::best(), sequences, heads, &mut scratch[..n], &mut ColumnsMut::new(&mut out, 0, stride))
+        case.attention().run(Level::best(), sequences, heads, &mut scratch[..n], &mut HeadColumnsMut::new(&mut out, 0, stride))
     };
     assert_eq!(run(0..2, 0..2, 0, 8), Ok(()));
     assert!(matches!(run(0..3, 0..2, 0, 8), Err(ShapeError::Range { what: "sequences", .. })));
@@ -153,8 +153,8 @@ fn what_does_not_fit_is_named() {
     assert!(matches!(run(0..2, 0..2, 1, 8), Err(ShapeError::Length { what: "scratch", .. })));
     assert!(matches!(run(0..2, 0..2, 0, 7), Err(ShapeError::Columns { what: "out", .. })));
     assert!(matches!(run(0..2, 0..2, 0, 9), Err(ShapeError::Length { what: "out", .. })));
-    let short = |offset| Columns { data: &case.merged[1..], offset, stride: 27 };
-    let fine = Columns { data: &case.merged, offset: 0, stride: 27 };
+    let short = |offset| HeadColumns { data: &case.merged[1..], offset, stride: 27 };
+    let fine = HeadColumns { data: &case.merged, offset: 0, stride: 27 };
     assert!(Attention::new(case.shape, &[0, 3, 7], [fine, fine, short(18)], None).is_ok());
     assert!(Attention::new(case.shape, &[0, 3, 7], [fine, fine, short(19)], None).is_err());
     assert!(Attention::new(case.shape, &[0, 3, 8], [fine, fine, fine], None).is_err());
@@ -170,7 +170,7 @@ proptest! {
         heads in 1usize..4, head_size in 1usize..70, value_size in 1usize..70,
         lengths in prop::collection::vec(1usize..71, 1..5), masked in any::<bool>(), gain in 0.1f32..3.0,
     ) {
-        let shape = Heads { heads, head_size, value_size, scale: 1.0 / (head_size as f32).sqrt() };
+        let shape = HeadShape { heads, head_size, value_size, scale: 1.0 / (head_size as f32).sqrt() };
         let case = Case::new(shape, &lengths, masked.then_some(-1e4), gain);
         for level in Level::available() {
             close(&case.run(level, 0..lengths.len(), 0..heads), &case.reference());

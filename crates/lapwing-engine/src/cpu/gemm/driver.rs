@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use super::super::simd::dispatch;
 use super::epilogue::Epilogue;
-use super::packed::{Packed, Panel, Shape};
+use super::packed::{PackedWeights, Panel, Shape};
 use super::shape::{GemmError, Rows, check_len, check_rows};
-use super::store::Finish;
+use super::store::StoredEpilogue;
 use super::target::{OutRows, SharedOut, Target};
 use super::tile::{self, BLOCK_K, Dots, IN_PLACE_ROWS, PACKED_STRIDE, Tile};
 
@@ -30,7 +30,7 @@ pub fn scratch_len(rows: usize) -> usize {
 /// Names a buffer that is too short, or panels that do not exist; nothing is written then.
 pub fn gemm(
     x: Rows<'_>,
-    weights: &Packed,
+    weights: &PackedWeights,
     epilogue: &Epilogue<'_>,
     out: OutRows<'_>,
     panels: Range<usize>,
@@ -51,7 +51,7 @@ pub fn gemm(
 /// Like `gemm`.
 pub unsafe fn gemm_shared(
     x: Rows<'_>,
-    weights: &Packed,
+    weights: &PackedWeights,
     epilogue: &Epilogue<'_>,
     out: SharedOut<'_>,
     panels: Range<usize>,
@@ -80,7 +80,7 @@ pub unsafe fn gemm_shared(
 #[derive(Clone, Copy)]
 struct Call<'a> {
     x: Rows<'a>,
-    weights: &'a Packed,
+    weights: &'a PackedWeights,
     target: Target<'a>,
 }
 
@@ -201,7 +201,7 @@ impl Call<'_> {
             let (a, a_stride, b) = (block.a, block.stride, self.weights.data().as_ptr().wrapping_add(panel.start));
             let (k, rows, columns, out, out_stride) = (self.weights.k(), block.rows, panel.columns, store.out, store.out_stride);
             dispatch(level, Dots { a, a_stride, b, k, rows, columns, out, out_stride });
-            dispatch(level, Finish { store, rows });
+            dispatch(level, StoredEpilogue { store, rows });
             self.target.activate(level, 0, rows, panel.column, columns);
         }
     }

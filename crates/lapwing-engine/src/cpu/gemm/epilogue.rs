@@ -64,7 +64,7 @@ pub struct Epilogue<'a> {
 
 /// Applies the activation, then a residual that is added after it, to a stored block of `rows` x `columns`.
 #[derive(Clone, Copy)]
-pub(super) struct Activate {
+pub(super) struct ActivationPass {
     pub(super) activation: Activation,
     pub(super) out: *mut f32,
     pub(super) out_stride: usize,
@@ -101,7 +101,7 @@ maps! {
     Silu: math::silu::<S>;
 }
 
-impl Kernel for Activate {
+impl Kernel for ActivationPass {
     type Out = ();
 
     #[inline(always)]
@@ -120,7 +120,7 @@ impl Kernel for Activate {
     }
 }
 
-impl Activate {
+impl ActivationPass {
     #[inline(always)]
     unsafe fn over<S: Simd, M: Map>(self) {
         let mut row = 0;

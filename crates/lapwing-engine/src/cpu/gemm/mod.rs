@@ -15,6 +15,6 @@ mod tile;
 
 pub use driver::{gemm, gemm_shared, scratch_len};
 pub use epilogue::{Activation, Epilogue, Residual, ResidualAt};
-pub use packed::Packed;
+pub use packed::PackedWeights;
 pub use shape::{GemmError, Rows};
 pub use target::{OutRows, SharedOut};

@@ -11,7 +11,7 @@ pub(super) const DOT_COLUMNS: usize = 4;
 
 /// A `[k, n]` weight matrix, packed for one level.
 #[derive(Debug)]
-pub struct Packed {
+pub struct PackedWeights {
     level: Level,
     k: usize,
     n: usize,
@@ -43,7 +43,7 @@ pub(super) fn lanes(level: Level) -> usize {
     if level == Level::Avx512 { 16 } else { 8 }
 }
 
-impl Packed {
+impl PackedWeights {
     /// Packs row-major `[k, n]` for the widest level of this machine. Elements missing from `weights` count as zero.
     #[must_use]
     pub fn new(weights: &[f32], k: usize, n: usize) -> Self {

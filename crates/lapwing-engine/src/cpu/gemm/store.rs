@@ -4,7 +4,7 @@ use super::super::simd::{Kernel, Simd};
 
 /// Where a tile is stored, and what is added before. Parts of the epilogue that do not apply are null or false.
 #[derive(Clone, Copy)]
-pub(super) struct Store {
+pub(super) struct TileStore {
     pub(super) out: *mut f32,
     pub(super) out_stride: usize,
     /// Columns to store, at most the panel's width.
@@ -20,7 +20,7 @@ pub(super) struct Store {
 
 /// Applies the epilogue in registers and stores the result.
 #[inline(always)]
-pub(super) unsafe fn finish<S: Simd, const MR: usize, const NV: usize>(t: &Store, mut sums: [[S::V; NV]; MR]) {
+pub(super) unsafe fn finish<S: Simd, const MR: usize, const NV: usize>(t: &TileStore, mut sums: [[S::V; NV]; MR]) {
     // SAFETY: the driver checked that the pointers hold MR rows of `columns`; vectors behind the last column are masked.
     unsafe {
         if t.accumulate {
@@ -91,12 +91,12 @@ unsafe fn each<S: Simd, const MR: usize, const NV: usize>(
 
 /// Applies the epilogue to `rows` stored rows of at most one vector.
 #[derive(Clone, Copy)]
-pub(super) struct Finish {
-    pub(super) store: Store,
+pub(super) struct StoredEpilogue {
+    pub(super) store: TileStore,
     pub(super) rows: usize,
 }
 
-impl Kernel for Finish {
+impl Kernel for StoredEpilogue {
     type Out = ();
 
     #[inline(always)]

@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 
 use super::super::level::Level;
 use super::super::simd::dispatch;
-use super::epilogue::{Activate, Activation, Epilogue, ResidualAt};
+use super::epilogue::{Activation, ActivationPass, Epilogue, ResidualAt};
 use super::shape::{GemmError, check_len, check_rows};
-use super::store::Store;
+use super::store::TileStore;
 
 /// A row-major matrix to write, by one caller.
 #[derive(Debug)]
@@ -62,11 +62,11 @@ impl Target<'_> {
 
     /// What the tile that starts at `row` and `column` stores: `accumulate` after the first block of k, the epilogue
     /// with the last block. For an empty matrix the pointers may dangle; they are not read then.
-    pub(super) fn store(&self, row: usize, column: usize, columns: usize, accumulate: bool, last: bool) -> Store {
+    pub(super) fn store(&self, row: usize, column: usize, columns: usize, accumulate: bool, last: bool) -> TileStore {
         let cheap = self.epilogue.activation.is_cheap();
         let (residual, residual_stride, residual_first) = self.residual(row, column);
         let bias = self.epilogue.bias.filter(|_| last).map_or(std::ptr::null(), |bias| bias.as_ptr().wrapping_add(column));
-        Store {
+        TileStore {
             out: self.start(row, column),
             out_stride: self.out.stride,
             columns,
@@ -92,7 +92,7 @@ impl Target<'_> {
         let residual = if first { std::ptr::null() } else { residual };
         let (out, out_stride) = (self.start(row, column), self.out.stride);
         // SAFETY: guaranteed by the caller; `check` verified that the residual has the output's shape.
-        unsafe { dispatch(level, Activate { activation, out, out_stride, rows, columns, residual, residual_stride }) };
+        unsafe { dispatch(level, ActivationPass { activation, out, out_stride, rows, columns, residual, residual_stride }) };
     }
 
     fn start(&self, row: usize, column: usize) -> *mut f32 {

@@ -66,7 +66,7 @@ fn hold(case: Case, level: Level) {
     let (xs, os, rs) = (k + pad, n + 2 * pad, n + pad);
     let (x, w) = (noise(1, m * xs), noise(2, k * n));
     let (b, r) = (noise(3, n), noise(4, m * rs));
-    let packed = Packed::for_level(&w, k, n, level);
+    let packed = PackedWeights::for_level(&w, k, n, level);
     let residual_rows = Rows { values: &r, count: m, stride: rs };
     let epilogue =
         Epilogue { bias: bias.then_some(&b[..]), activation, residual: residual.map(|at| Residual { rows: residual_rows, at }) };
@@ -142,7 +142,7 @@ proptest! {
 
 #[test]
 fn short_buffers_are_refused_and_nothing_is_written() {
-    let packed = Packed::new(&noise(1, 12), 3, 4);
+    let packed = PackedWeights::new(&noise(1, 12), 3, 4);
     let (x, mut out, bias) = (noise(2, 18), [7.0; 24], [0.0; 3]);
     let whole = 0..packed.panels();
     let mut scratch = vec![0.0; scratch_len(6)];
@@ -171,7 +171,7 @@ fn both_orders_of_weights_pack_alike() {
     let w = noise(5, k * n);
     let transposed: Vec<f32> = (0..n * k).map(|i| w[(i % k) * n + i / k]).collect();
     for level in Level::available() {
-        let (a, b) = (Packed::for_level(&w, k, n, level), Packed::from_transposed(&transposed, k, n, level));
+        let (a, b) = (PackedWeights::for_level(&w, k, n, level), PackedWeights::from_transposed(&transposed, k, n, level));
         assert_eq!(a.data(), b.data());
         assert!(a.bytes() >= k * n * 4 && a.bytes() <= k * n.next_multiple_of(a.panel_width()) * 4);
     }
@@ -182,7 +182,7 @@ fn threads_share_an_output_by_panels() {
     let (m, k, n) = (20, 64, 200);
     let (x, w) = (noise(1, m * k), noise(2, k * n));
     for level in Level::available() {
-        let packed = Packed::for_level(&w, k, n, level);
+        let packed = PackedWeights::for_level(&w, k, n, level);
         let epilogue = Epilogue { activation: Activation::GeluErf, ..Epilogue::default() };
         let (mut alone, mut shared) = (vec![0.0; m * n], vec![f32::NAN; m * n]);
         let mut scratch = vec![0.0; scratch_len(m)];
@@ -208,7 +208,7 @@ fn large_finite_inputs_stay_finite() {
     for level in Level::available() {
         for activation in ACTIVATIONS {
             for big in [1e4, 1e9, 1e18, 3e38f32] {
-                let packed = Packed::for_level(&[1.0, -1.0, 0.5, -0.25, 1e-3], 1, 5, level);
+                let packed = PackedWeights::for_level(&[1.0, -1.0, 0.5, -0.25, 1e-3], 1, 5, level);
                 let mut out = [f32::NAN; 30];
                 let x = [big, -big, 0.0, -0.0, 1.0, -1.0];
                 let epilogue = Epilogue { activation, ..Epilogue::default() };

@@ -4,7 +4,7 @@
 
 use super::super::level::Level;
 use super::super::simd::{Kernel, Simd, dispatch};
-use super::store::{Store, finish};
+use super::store::{TileStore, finish};
 
 /// The row stride of packed input, in f32. An odd number of cache lines, because rows at a power of two apart would
 /// compete for the same sets of the first-level cache. A constant, so that every row is one register plus an offset.
@@ -34,14 +34,14 @@ pub(super) struct Tile {
     /// Rows of the panel to multiply.
     pub(super) k: usize,
     /// Where the result is stored, with which epilogue.
-    pub(super) store: Store,
+    pub(super) store: TileStore,
 }
 
 /// A tile of `MR` rows by `NV` vectors, with `KU` independent sums each where there are too few to hide the latency of
 /// the multiply-add.
-struct Sized<'a, const MR: usize, const NV: usize, const KU: usize>(&'a Tile);
+struct FixedTile<'a, const MR: usize, const NV: usize, const KU: usize>(&'a Tile);
 
-impl<const MR: usize, const NV: usize, const KU: usize> Kernel for Sized<'_, MR, NV, KU> {
+impl<const MR: usize, const NV: usize, const KU: usize> Kernel for FixedTile<'_, MR, NV, KU> {
     type Out = ();
 
     #[inline(always)]
@@ -136,9 +136,9 @@ pub(super) unsafe fn run(level: Level, rows: usize, vectors: usize, tile: &Tile)
         ($($mr:literal: $ku2:literal, $ku1:literal;)*) => {
             match (rows, vectors) {
                 // SAFETY: guaranteed by the caller.
-                $(($mr, 2) => unsafe { dispatch(level, Sized::<$mr, 2, $ku2>(tile)) },)*
+                $(($mr, 2) => unsafe { dispatch(level, FixedTile::<$mr, 2, $ku2>(tile)) },)*
                 // SAFETY: guaranteed by the caller.
-                $(($mr, _) => unsafe { dispatch(level, Sized::<$mr, 1, $ku1>(tile)) },)*
+                $(($mr, _) => unsafe { dispatch(level, FixedTile::<$mr, 1, $ku1>(tile)) },)*
                 _ => {}
             }
         };

@@ -12,7 +12,7 @@ use super::simd::{Kernel, Simd, dispatch};
 
 /// How rows are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Norm {
+pub enum NormKind {
     /// `(x - mean) / sqrt(variance + eps)`, the variance over all of the row.
     Layer,
     /// `x / sqrt(mean of squares + eps)`.
@@ -23,7 +23,7 @@ pub enum Norm {
 #[derive(Debug, Clone, Copy)]
 pub struct NormParams<'a> {
     /// The kind of norm.
-    pub norm: Norm,
+    pub norm: NormKind,
     /// Added under the square root.
     pub eps: f32,
     /// `width` factors, or none.
@@ -112,17 +112,17 @@ impl Kernel for NormRows<'_> {
                 let from = x.map_or(to.cast_const(), |x| x[part.clone()].as_ptr());
                 let sum = match residual {
                     Some(r) => over::<S, _>(width, AddInto { a: from, b: r[part].as_ptr(), to }),
-                    None if x.is_some() || params.norm == Norm::Layer => over::<S, _>(width, CopyInto { from, to }),
+                    None if x.is_some() || params.norm == NormKind::Layer => over::<S, _>(width, CopyInto { from, to }),
                     None => 0.0,
                 };
-                let mean = if params.norm == Norm::Layer { sum / width as f32 } else { 0.0 };
+                let mean = if params.norm == NormKind::Layer { sum / width as f32 } else { 0.0 };
                 let (rest, squares) = deviations::<S>(to, width, mean);
                 // the rounding error of the mean; at a mean of 20 and small deviations it dominates the error
-                let rest = if params.norm == Norm::Layer { rest / width as f32 } else { 0.0 };
+                let rest = if params.norm == NormKind::Layer { rest / width as f32 } else { 0.0 };
                 let factor = 1.0 / (squares / width as f32 - rest * rest + params.eps).sqrt();
                 let gamma = params.gamma.map_or(std::ptr::null(), <[f32]>::as_ptr);
                 let beta = params.beta.map_or(std::ptr::null(), <[f32]>::as_ptr);
-                over::<S, _>(width, Finish { to, mean, rest, factor, gamma, beta });
+                over::<S, _>(width, NormPass { to, mean, rest, factor, gamma, beta });
             }
         }
     }
@@ -152,7 +152,7 @@ impl Kernel for SoftmaxRows<'_> {
                 let to = row.as_mut_ptr();
                 let sum = over::<S, _>(width, Exponentials { from: from.as_ptr(), to, most });
                 let finish =
-                    Finish { to, mean: 0.0, rest: 0.0, factor: 1.0 / sum, gamma: std::ptr::null(), beta: std::ptr::null() };
+                    NormPass { to, mean: 0.0, rest: 0.0, factor: 1.0 / sum, gamma: std::ptr::null(), beta: std::ptr::null() };
                 over::<S, _>(width, finish);
             }
         }
@@ -306,7 +306,7 @@ impl Pass for Exponentials {
 
 /// `to = (to - mean - rest) * factor * gamma + beta`; null gamma is 1, null beta 0.
 #[derive(Clone, Copy)]
-struct Finish {
+struct NormPass {
     to: *mut f32,
     mean: f32,
     rest: f32,
@@ -315,7 +315,7 @@ struct Finish {
     beta: *const f32,
 }
 
-impl Pass for Finish {
+impl Pass for NormPass {
     #[inline(always)]
     unsafe fn at<S: Simd>(self, i: usize, n: usize) -> S::V {
         // SAFETY: guaranteed by the caller.

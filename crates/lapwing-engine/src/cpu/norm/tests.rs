@@ -9,7 +9,7 @@ fn reference(p: &NormParams<'_>, width: usize, x: &[f32], residual: Option<&[f32
     x.chunks(width)
         .flat_map(|row| {
             let n = width as f64;
-            let mean = if p.norm == Norm::Layer { row.iter().sum::<f64>() / n } else { 0.0 };
+            let mean = if p.norm == NormKind::Layer { row.iter().sum::<f64>() / n } else { 0.0 };
             let square = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
             let root = (square + f64::from(p.eps)).sqrt();
             row.iter()
@@ -40,7 +40,7 @@ proptest! {
         let r: Vec<f32> = (0..rows * width).map(|i| value(i + 7777)).collect();
         let (g, b): (Vec<f32>, Vec<f32>) = (0..width).map(|i| (value(i + 99), value(i + 999))).unzip();
         let params = NormParams {
-            norm: if layer { Norm::Layer } else { Norm::Rms },
+            norm: if layer { NormKind::Layer } else { NormKind::Rms },
             eps: 1e-5,
             gamma: with_g.then_some(&g),
             beta: with_b.then_some(&b),
@@ -81,7 +81,7 @@ proptest! {
 
 #[test]
 fn wrong_lengths_are_named() {
-    let params = NormParams { norm: Norm::Rms, eps: 0.0, gamma: Some(&[1.0; 3]), beta: None };
+    let params = NormParams { norm: NormKind::Rms, eps: 0.0, gamma: Some(&[1.0; 3]), beta: None };
     let run = |width, x: &[f32], r: Option<&[f32]>, n: usize| norm_rows(Level::best(), &params, width, x, r, &mut vec![0.0; n]);
     assert_eq!(run(3, &[1.0; 6], None, 6), Ok(()));
     assert!(matches!(run(3, &[1.0; 6], None, 5), Err(ShapeError::Length { what: "out", .. })));

@@ -1,9 +1,10 @@
 //! The overhead of a node that does no work, and the peaks of an executor's threads.
 
-use super::{Caches, Peaks, PeaksError, Setup, calibrate};
+use super::{Caches, PeakSetup, Peaks, PeaksError, calibrate};
 use crate::clock::Stamp;
 use crate::cpu::gemm::int8::LevelI8;
-use crate::cpu::{Batch, Executor, Input, Options, Precision, State};
+use crate::cpu::{Executor, Options, State};
+use crate::exec::{Batch, CpuPrecision, Input};
 use crate::plan::{Binary, Instruction, Node, Op, Plan, Port, Program, Rows, Type, Value, ValueId};
 
 /// Number of nodes in the measured plan, so that the fixed cost of a run is negligible.
@@ -18,7 +19,7 @@ impl Peaks {
     ///
     /// [`PeaksError`] if the threads do not all start in time.
     pub fn of(options: &Options) -> Result<Self, PeaksError> {
-        let setup = Setup {
+        let setup = PeakSetup {
             level: options.level.runnable(),
             level_i8: LevelI8::for_floats(options.level),
             threads: options.threads.count(),
@@ -32,7 +33,7 @@ impl Peaks {
 /// Nanoseconds per node of a plan whose nodes add one number to one number.
 fn launch_ns(options: &Options) -> Result<f64, PeaksError> {
     let fails = |reason: String| PeaksError::Launch { reason };
-    let options = Options { precision: Precision::Fp32, ..options.clone() };
+    let options = Options { precision: CpuPrecision::Fp32, ..options.clone() };
     let executor = Executor::new(chain(), options).map_err(|e| fails(e.to_string()))?;
     let (mut state, mut outputs) = (State::default(), Vec::new());
     let batch = Batch { offsets: &[0, 1], inputs: &[Input::F32(&[1.0])] };

@@ -22,11 +22,11 @@ use std::sync::{Mutex, PoisonError};
 
 pub use caches::Caches;
 pub use window::Runner;
-use window::{Best, Crew};
+use window::{BestRate, Crew};
 
-use super::super::roofline::Ceiling;
 use super::gemm::int8::{LevelI8, int8_chains};
 use super::level::Level;
+use crate::roofline::Ceiling;
 
 /// Number of windows of each measurement.
 const WINDOWS: usize = 5;
@@ -43,7 +43,7 @@ const DRAM_BUFFER_BYTES: std::ops::RangeInclusive<usize> = 64 << 20..=256 << 20;
 
 /// What to measure, and on what.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup {
+pub struct PeakSetup {
     /// The vector instructions of the f32 kernels.
     pub level: Level,
     /// The integer instructions of the int8 kernels.
@@ -155,7 +155,7 @@ impl Peaks {
 ///
 /// # Errors
 /// The runner does not run `setup.threads` threads at the same time.
-pub fn calibrate(setup: &Setup, run: Runner<'_>) -> Result<Peaks, PeaksError> {
+pub fn calibrate(setup: &PeakSetup, run: Runner<'_>) -> Result<Peaks, PeaksError> {
     let (level, caches, threads) = (setup.level, setup.caches, setup.threads);
     let crew = Crew { threads, run };
     let fp32 = crew.best(WINDOWS, WINDOW_NS, &|_| chains::fp32(level, 4096))?;
@@ -212,7 +212,7 @@ impl Parts {
 }
 
 /// Reads the parts from end to end, repeatedly.
-fn read(crew: Crew<'_>, level: Level, parts: &Parts, window_ns: u64) -> Result<Best, PeaksError> {
+fn read(crew: Crew<'_>, level: Level, parts: &Parts, window_ns: u64) -> Result<BestRate, PeaksError> {
     crew.best(WINDOWS, window_ns, &|thread| {
         let Some(part) = parts.0.get(thread) else { return 0 };
         // Uncontended: about 20 ns a piece.
@@ -228,7 +228,7 @@ fn read(crew: Crew<'_>, level: Level, parts: &Parts, window_ns: u64) -> Result<B
 }
 
 /// Copies one half of a buffer of so many bytes to the other.
-fn copy(crew: Crew<'_>, level: Level, bytes: usize) -> Result<Best, PeaksError> {
+fn copy(crew: Crew<'_>, level: Level, bytes: usize) -> Result<BestRate, PeaksError> {
     let parts = Parts::new(crew, bytes);
     crew.best(WINDOWS, WINDOW_NS, &|thread| {
         let Some(part) = parts.0.get(thread) else { return 0 };

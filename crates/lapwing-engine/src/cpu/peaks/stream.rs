@@ -5,9 +5,9 @@ use super::super::simd::{Kernel, Simd, dispatch};
 
 /// Adds up all elements except a remainder of less than four vectors. Four accumulators hide the latency of the
 /// additions behind the loads; they are named, because the portable ones would be kept in memory if they were an array.
-struct Read<'a>(&'a [f32]);
+struct ReadKernel<'a>(&'a [f32]);
 
-impl Kernel for Read<'_> {
+impl Kernel for ReadKernel<'_> {
     type Out = f32;
 
     #[inline(always)]
@@ -34,12 +34,12 @@ impl Kernel for Read<'_> {
 }
 
 /// Copies all whole groups of four vectors from one slice to the other.
-struct Copy<'a> {
+struct CopyKernel<'a> {
     from: &'a [f32],
     to: &'a mut [f32],
 }
 
-impl Kernel for Copy<'_> {
+impl Kernel for CopyKernel<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -62,13 +62,13 @@ impl Kernel for Copy<'_> {
 /// The sum of `values` without up to 63 elements at the end.
 pub(super) fn read(level: Level, values: &[f32]) -> f32 {
     // SAFETY: the kernel reads a slice.
-    unsafe { dispatch(level, Read(values)) }
+    unsafe { dispatch(level, ReadKernel(values)) }
 }
 
 /// Copies `from` to `to` without up to 63 elements at the end.
 pub(super) fn copy(level: Level, from: &[f32], to: &mut [f32]) {
     // SAFETY: the kernel reads and writes slices.
-    unsafe { dispatch(level, Copy { from, to }) }
+    unsafe { dispatch(level, CopyKernel { from, to }) }
 }
 
 #[cfg(test)]

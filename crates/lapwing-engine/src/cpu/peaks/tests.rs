@@ -13,8 +13,8 @@ fn on_threads(count: usize) -> impl Fn(&(dyn Fn(usize) + Sync)) {
     }
 }
 
-fn setup(threads: usize) -> Setup {
-    Setup { level: Level::best(), level_i8: LevelI8::best(), threads, launch_ns: 7.0, caches: Caches::probe() }
+fn setup(threads: usize) -> PeakSetup {
+    PeakSetup { level: Level::best(), level_i8: LevelI8::best(), threads, launch_ns: 7.0, caches: Caches::probe() }
 }
 
 #[test]

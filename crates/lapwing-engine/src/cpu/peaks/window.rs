@@ -22,14 +22,14 @@ pub(super) struct Crew<'a> {
 
 /// The result of several windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Best {
+pub(super) struct BestRate {
     /// Units a second in the best window, total over all threads.
     pub(super) per_s: f64,
     /// How far the median window lies below the best one, as a share of it.
     pub(super) spread: f64,
 }
 
-impl Best {
+impl BestRate {
     /// The best of the windows' rates; `None` if there are none.
     fn of(mut rates: Vec<f64>) -> Option<Self> {
         rates.sort_by(f64::total_cmp);
@@ -41,14 +41,19 @@ impl Best {
 impl Crew<'_> {
     /// The best of `windows` windows of `window_ns`. `work` does a small piece of work on the thread of that index and
     /// returns its number of units.
-    pub(super) fn best(self, windows: usize, window_ns: u64, work: &(dyn Fn(usize) -> u64 + Sync)) -> Result<Best, PeaksError> {
+    pub(super) fn best(
+        self,
+        windows: usize,
+        window_ns: u64,
+        work: &(dyn Fn(usize) -> u64 + Sync),
+    ) -> Result<BestRate, PeaksError> {
         let (mut rates, mut most) = (Vec::new(), 0);
         for _ in 0..windows {
             let (rate, ran) = self.window(window_ns, work);
             most = most.max(ran);
             rates.extend(rate);
         }
-        Best::of(rates).ok_or(PeaksError::Threads { wanted: self.threads, ran: most })
+        BestRate::of(rates).ok_or(PeaksError::Threads { wanted: self.threads, ran: most })
     }
 
     /// Units a second in one window, `None` if not all threads took part; and the number of threads that started.
@@ -123,9 +128,9 @@ mod tests {
 
     #[test]
     fn the_best_counts_and_the_median_says_how_noisy_it_was() {
-        let best = Best::of(vec![4.0, 10.0, 8.0]).unwrap();
+        let best = BestRate::of(vec![4.0, 10.0, 8.0]).unwrap();
         assert_eq!(best.per_s, 10.0);
         assert!((best.spread - 0.2).abs() < 1e-12);
-        assert_eq!(Best::of(vec![]), None);
+        assert_eq!(BestRate::of(vec![]), None);
     }
 }

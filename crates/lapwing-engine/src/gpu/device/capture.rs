@@ -12,7 +12,7 @@ use super::buffer::DeviceBuffer;
 use super::error::{DeviceError, Result, check};
 use super::event::Event;
 use super::function::Function;
-use super::graph::{CapturedGraph, Graph};
+use super::graph::{CapturedGraph, CudaGraph};
 use super::launch::LaunchShape;
 use super::lt::{CublasLt, MatmulOperands, MatmulPlan};
 use super::pinned::PinnedBuffer;
@@ -118,9 +118,9 @@ impl<'stream> Capture<'stream> {
     ///
     /// # Errors
     /// A call in between invalidated the capture, or the driver cannot instantiate the graph.
-    pub fn end(mut self) -> Result<Graph> {
+    pub fn end(mut self) -> Result<CudaGraph> {
         let template = self.stop()?;
-        Graph::new(self.stream, &template)
+        CudaGraph::new(self.stream, &template)
     }
 
     fn stop(&mut self) -> Result<CapturedGraph> {

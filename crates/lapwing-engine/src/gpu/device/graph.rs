@@ -82,7 +82,7 @@ impl Drop for CapturedGraph {
 /// An instantiated graph, which can be launched repeatedly. It keeps the memory, kernels and events that it uses alive.
 ///
 /// One thread at a time may use it: the driver's graphs are not thread-safe.
-pub struct Graph {
+pub struct CudaGraph {
     device: Arc<Device>,
     handle: CUgraphExec,
     counts: NodeCounts,
@@ -95,9 +95,9 @@ pub struct Graph {
 
 // SAFETY: the driver allows any thread to use a graph's handle, as long as no two do at once, which `!Sync` ensures. No
 // part of it is thread-local: every call makes the context current.
-unsafe impl Send for Graph {}
+unsafe impl Send for CudaGraph {}
 
-impl Graph {
+impl CudaGraph {
     pub(super) fn new(stream: &Stream, template: &CapturedGraph) -> Result<Self> {
         let device = stream.device().clone();
         let kept = stream.take_kept();
@@ -136,13 +136,13 @@ impl Graph {
     }
 }
 
-impl std::fmt::Debug for Graph {
+impl std::fmt::Debug for CudaGraph {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Graph").field("counts", &self.counts).finish_non_exhaustive()
+        f.debug_struct("CudaGraph").field("counts", &self.counts).finish_non_exhaustive()
     }
 }
 
-impl Drop for Graph {
+impl Drop for CudaGraph {
     fn drop(&mut self) {
         for stream in self.launched.take() {
             self.device.record_drop_error("a graph's work", stream.drain());

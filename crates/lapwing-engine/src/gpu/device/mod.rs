@@ -3,7 +3,7 @@
 //! is a [`DeviceError`]. Sizes are in bytes, device addresses are `u64`, times are [`std::time::Duration`].
 //!
 //! The order of use: [`Driver::find`] → [`Device::open`] → [`Stream`], [`DeviceBuffer`], [`PinnedBuffer`], [`Event`], [`Modules`] →
-//! [`Capture`] → [`Graph`], launched once per request and awaited by [`Stream::wait`] or [`Stream::wait_flag`].
+//! [`Capture`] → [`CudaGraph`], launched once per request and awaited by [`Stream::wait`] or [`Stream::wait_flag`].
 //! Selecting a device, the kernels, and reading a clock are the caller's part.
 
 #![allow(unsafe_code, reason = "the driver is a C library; each block states why it is sound")]
@@ -39,7 +39,7 @@ pub use context::Device;
 pub use error::{DeviceError, Result};
 pub use event::Event;
 pub use function::{Function, FunctionInfo};
-pub use graph::{Graph, NodeCounts};
+pub use graph::{CudaGraph, NodeCounts};
 pub use info::{DeviceInfo, EMULATED, LEAST_CAPABILITY};
 pub use launch::LaunchShape;
 pub use lt::{CublasLt, MatmulOperands, MatmulPlan, MatmulPrecision, MatmulShape, SelectedAlgorithm};

@@ -4,7 +4,7 @@ use super::selection::SelectedKernel;
 use super::state::ThreadMemory;
 use super::{DeviceTimes, Executor, GpuError};
 use crate::gpu::args::BaseAddresses;
-use crate::gpu::device::{Capture, Device, DeviceError, Event, Graph, LaunchShape};
+use crate::gpu::device::{Capture, CudaGraph, Device, DeviceError, Event, LaunchShape};
 use crate::gpu::lower::{Program, Step};
 use crate::gpu::route::{Transfer, TransferPlan};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub(super) fn capture(
     bound: &BoundProgram<'_>,
     memory: &mut ThreadMemory,
     events: Option<&TimingEvents>,
-) -> Result<Graph, GpuError> {
+) -> Result<CudaGraph, GpuError> {
     let BoundProgram { executor, program, route, bases, selected } = bound;
     let layout = &program.layout;
     // kernels are looked up before: a capture must not load modules

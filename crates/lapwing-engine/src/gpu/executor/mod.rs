@@ -19,8 +19,9 @@ use super::device::{CublasLt, Device, DeviceBuffer, DeviceError, Function, Modul
 use super::kernel::Kernel;
 use super::lower::{PreparedPlan, Program, Step};
 use super::route;
-use super::{Capacity, Precision, Refused, Target, ptx};
-use crate::cpu::{Batch, RunError};
+use super::{Capacity, GpuPrecision, Target, ptx};
+use crate::UnsupportedNode;
+use crate::exec::{Batch, RunError};
 use crate::plan::{Plan, Size};
 
 pub use self::selection::GemmPolicy;
@@ -32,7 +33,7 @@ pub use self::timings::{LIBRARY, RunTimings, StepTiming};
 pub enum GpuError {
     /// No kernel supports a node.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Unsupported(#[from] UnsupportedNode),
     /// The batch is invalid.
     #[error(transparent)]
     Batch(#[from] RunError),
@@ -63,7 +64,7 @@ pub struct Executor {
     prepared: PreparedPlan,
     weights: DeviceBuffer,
     target: Target,
-    precision: Precision,
+    precision: GpuPrecision,
     /// Which kernels compute products; `Own` if the library was looked for and not found.
     gemm: GemmPolicy,
     /// Times of our own kernels for products that cublasLt supports too.
@@ -75,10 +76,10 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// [`GpuError::Refused`] names the first node that no kernel supports; [`GpuError::Device`] if the device fails or
+    /// [`GpuError::Unsupported`] names the first node that no kernel supports; [`GpuError::Device`] if the device fails or
     /// has too little memory.
-    pub fn new(plan: Plan, device: &Arc<Device>, precision: Precision, gemm: GemmPolicy) -> Result<Self, GpuError> {
-        let refused = |e: crate::plan::PlanError| Refused { node: e.node, operator: "plan".into(), reason: e.reason };
+    pub fn new(plan: Plan, device: &Arc<Device>, precision: GpuPrecision, gemm: GemmPolicy) -> Result<Self, GpuError> {
+        let refused = |e: crate::plan::PlanError| UnsupportedNode { node: e.node, operator: "plan".into(), reason: e.reason };
         plan.check().map_err(refused)?;
         let info = device.info();
         let gemm = match gemm.libraries().map(|found| CublasLt::find(found, device)) {
@@ -147,7 +148,7 @@ impl Executor {
 
     /// The precision of products.
     #[must_use]
-    pub const fn precision(&self) -> &Precision {
+    pub const fn precision(&self) -> &GpuPrecision {
         &self.precision
     }
 
@@ -167,12 +168,12 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// [`Refused`] names a node that no kernel supports at this size.
-    pub fn program(&self, size: Size, wanted: &[bool]) -> Result<Program, Refused> {
+    /// [`UnsupportedNode`] names a node that no kernel supports at this size.
+    pub fn program(&self, size: Size, wanted: &[bool]) -> Result<Program, UnsupportedNode> {
         self.program_for(route::capacity(&self.plan, size), wanted)
     }
 
-    fn program_for(&self, capacity: Capacity, wanted: &[bool]) -> Result<Program, Refused> {
+    fn program_for(&self, capacity: Capacity, wanted: &[bool]) -> Result<Program, UnsupportedNode> {
         // all weights were laid out at the beginning: lowering into this copy adds none
         let mut prepared = self.prepared.clone();
         let program = route::program(&mut prepared, &self.plan, capacity, wanted, &self.target)?;

@@ -2,8 +2,7 @@
 
 use super::GpuError;
 use super::state::PreparedRun;
-use crate::cpu::embed::EmbedError;
-use crate::cpu::{Batch, Input, RunError};
+use crate::exec::{Batch, IdError, Input, RunError};
 use crate::gpu::args::Control;
 use crate::gpu::layout::ValueLocation;
 use crate::gpu::lower::PortSlot;
@@ -28,7 +27,7 @@ impl PreparedRun<'_> {
         let Some((id, _)) = tables.get(table as usize) else { return Ok(()) };
         let weight = plan.weight(*id);
         let (token, value) = (token as usize, i64::from(value.cast_signed()));
-        let error = EmbedError::Id { table: weight.name.clone(), rows: weight.rows, token, value };
+        let error = IdError { table: weight.name.clone(), rows: weight.rows, token, value };
         Err(RunError::Id(error).into())
     }
 

@@ -4,7 +4,7 @@
 use half::f16;
 
 use super::state::PreparedRun;
-use crate::cpu::{Batch, Input};
+use crate::exec::{Batch, Input};
 use crate::gpu::GpuError;
 use crate::gpu::header;
 use crate::gpu::layout::Kind;

@@ -11,7 +11,7 @@ use crate::clock::Stamp;
 use crate::gpu::Capacity;
 use crate::gpu::args::{BaseAddresses, Control};
 use crate::gpu::device::{
-    CublasLt, Device, DeviceBuffer, DeviceError, Direction, Driver, Graph, PinnedBuffer, Stream, WaitPolicy,
+    CublasLt, CudaGraph, Device, DeviceBuffer, DeviceError, Direction, Driver, PinnedBuffer, Stream, WaitPolicy,
 };
 use crate::gpu::lower::{MemoryLayout, Program};
 use crate::gpu::route::{self, Completion, Transfer, TransferPlan};
@@ -33,9 +33,9 @@ pub(super) struct SizedGraph {
     pub(super) program: Program,
     pub(super) route: TransferPlan,
     pub(super) selected: Vec<SelectedKernel>,
-    graph: Graph,
+    graph: CudaGraph,
     /// The same graph with timing events, captured when it is first requested.
-    timed: Option<(Graph, TimingEvents)>,
+    timed: Option<(CudaGraph, TimingEvents)>,
     /// The number of the last run that used it.
     used: u64,
 }

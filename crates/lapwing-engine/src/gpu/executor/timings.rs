@@ -8,7 +8,7 @@ use super::capture::{BoundProgram, TimingEvents, capture};
 use super::selection::SelectedKernel;
 use super::{DeviceTimes, Executor, GpuError, State};
 use crate::clock::Stamp;
-use crate::cpu::Batch;
+use crate::exec::Batch;
 use crate::gpu::args::Control;
 use crate::gpu::lower::Step;
 

@@ -18,7 +18,8 @@ use super::args::{Address, KernelArgs, MatrixRef, Region};
 use super::kernel::{self, Kernel};
 use super::layout::{Kind, StoredValue, ValueLocation, stored, stride};
 use super::weights::{WeightForm, WeightLayout};
-use super::{Capacity, Precision, Refused, Target};
+use super::{Capacity, GpuPrecision, Target};
+use crate::UnsupportedNode;
 use crate::plan::{Node, Op, Plan, Rows, Value, ValueId, WeightId};
 
 pub use self::layout::{MemoryLayout, PortSlot};
@@ -90,7 +91,7 @@ pub struct PreparedPlan {
     pub stored: Vec<StoredValue>,
     /// The layout of the weights.
     pub weights: WeightLayout,
-    precision: Precision,
+    precision: GpuPrecision,
 }
 
 impl PreparedPlan {
@@ -98,8 +99,8 @@ impl PreparedPlan {
     ///
     /// # Errors
     ///
-    /// [`Refused`] names the first node that no kernel supports.
-    pub fn new(plan: &Plan, precision: &Precision, target: &Target) -> Result<Self, Refused> {
+    /// [`UnsupportedNode`] names the first node that no kernel supports.
+    pub fn new(plan: &Plan, precision: &GpuPrecision, target: &Target) -> Result<Self, UnsupportedNode> {
         let mut prepared =
             Self { stored: stored(plan, precision), weights: WeightLayout::default(), precision: precision.clone() };
         let all = vec![true; plan.outputs.len()];
@@ -113,8 +114,14 @@ impl PreparedPlan {
     ///
     /// # Errors
     ///
-    /// [`Refused`] names the first node that no kernel supports at this size.
-    pub fn lower(&mut self, plan: &Plan, capacity: Capacity, wanted: &[bool], target: &Target) -> Result<Program, Refused> {
+    /// [`UnsupportedNode`] names the first node that no kernel supports at this size.
+    pub fn lower(
+        &mut self,
+        plan: &Plan,
+        capacity: Capacity,
+        wanted: &[bool],
+        target: &Target,
+    ) -> Result<Program, UnsupportedNode> {
         too_large(plan, capacity)?;
         let needed = needed(plan, wanted);
         let layout = MemoryLayout::new(plan, &self.stored, capacity, &needed, wanted);
@@ -132,7 +139,11 @@ impl PreparedPlan {
         for (at, node) in plan.nodes.iter().enumerate().filter(|(at, _)| needed.contains(at)) {
             lower.node = at;
             lower.scratch = 0;
-            lower.op(node).map_err(|reason| Refused { node: node.name.clone(), operator: node.op.name().into(), reason })?;
+            lower.op(node).map_err(|reason| UnsupportedNode {
+                node: node.name.clone(),
+                operator: node.op.name().into(),
+                reason,
+            })?;
         }
         let Lowering { steps, layout, has_header, .. } = lower;
         Ok(Program { steps, layout, has_header })
@@ -140,12 +151,12 @@ impl PreparedPlan {
 }
 
 /// Checks the kernels' limits: 32-bit element indices, and sequences in the grid's second dimension.
-fn too_large(plan: &Plan, capacity: Capacity) -> Result<(), Refused> {
+fn too_large(plan: &Plan, capacity: Capacity) -> Result<(), UnsupportedNode> {
     let elements = |value: &Value| capacity.rows(value.rows) as u64 * stride(value.width) as u64;
     let most = plan.values.iter().map(elements).max().unwrap_or(0);
     if most > u64::from(u32::MAX) || capacity.batch > MOST_SEQUENCES {
         let reason = format!("a batch of {} sequences and {most} elements exceeds the kernels' limits", capacity.batch);
-        return Err(Refused { node: "model".into(), operator: "batch".into(), reason });
+        return Err(UnsupportedNode { node: "model".into(), operator: "batch".into(), reason });
     }
     Ok(())
 }

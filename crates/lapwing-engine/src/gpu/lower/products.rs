@@ -1,7 +1,7 @@
 //! Lowers products: matrix-vector kernels for few rows, tiled kernels for many.
 
 use super::{Launch, Lowering, Step};
-use crate::gpu::Precision;
+use crate::gpu::GpuPrecision;
 use crate::gpu::args::{Address, KernelArgs, MatrixRef};
 use crate::gpu::kernel::{self, Tile};
 use crate::gpu::layout::Kind;
@@ -106,9 +106,9 @@ impl Lowering<'_> {
     /// The element type in which a weight `[k, n]` is stored.
     fn kind_of(&self, k: usize, n: usize) -> Kind {
         match self.prepared.precision {
-            Precision::Fp32 | Precision::Tf32 => Kind::F32,
-            Precision::Int8(_) if k >= 32 && n >= 8 => Kind::S8,
-            Precision::Fp16 | Precision::Int8(_) => Kind::F16,
+            GpuPrecision::Fp32 | GpuPrecision::Tf32 => Kind::F32,
+            GpuPrecision::Int8(_) if k >= 32 && n >= 8 => Kind::S8,
+            GpuPrecision::Fp16 | GpuPrecision::Int8(_) => Kind::F16,
         }
     }
 

@@ -9,11 +9,11 @@ use crate::gpu::route::{self, Transfer, TransferPlan};
 use crate::plan::Size;
 use crate::tests::plans::{every, plans};
 
-fn precisions() -> [Precision; 4] {
-    [Precision::Fp32, Precision::Tf32, Precision::Fp16, Precision::Int8(Vec::new())]
+fn precisions() -> [GpuPrecision; 4] {
+    [GpuPrecision::Fp32, GpuPrecision::Tf32, GpuPrecision::Fp16, GpuPrecision::Int8(Vec::new())]
 }
 
-fn program(name: &str, precision: &Precision, size: Size) -> (Plan, Program) {
+fn program(name: &str, precision: &GpuPrecision, size: Size) -> (Plan, Program) {
     let (_, plan) = plans(name);
     let mut prepared = PreparedPlan::new(&plan, precision, &Target::ASSUMED).unwrap();
     let all = vec![true; plan.outputs.len()];
@@ -50,7 +50,7 @@ fn every_node_of_every_fixture_has_kernels() {
 #[test]
 fn regions_hold_what_lies_in_them() {
     for name in every() {
-        let (_, program) = program(&name, &Precision::Int8(Vec::new()), Size::uniform(9, 3));
+        let (_, program) = program(&name, &GpuPrecision::Int8(Vec::new()), Size::uniform(9, 3));
         let layout = &program.layout;
         for launch in launches(&program) {
             for field in launch.args.fields() {
@@ -69,7 +69,7 @@ fn regions_hold_what_lies_in_them() {
 
 #[test]
 fn a_layer_is_seven_kernels_and_one_of_an_mlp_is_one() {
-    for precision in [Precision::Fp32, Precision::Tf32, Precision::Fp16] {
+    for precision in [GpuPrecision::Fp32, GpuPrecision::Tf32, GpuPrecision::Fp16] {
         let count = |name: &str| program(name, &precision, Size::uniform(2, 40)).1.steps.len();
         for kind in ["bert-post", "bert-pre"] {
             let (one, two) = (count(&format!("{kind}-1")), count(&format!("{kind}-2")));
@@ -91,7 +91,7 @@ fn only_what_is_asked_for_is_made() {
     let (_, plan) = plans("0001");
     let names: Vec<&str> = plan.outputs.iter().map(|port| port.name.as_str()).collect();
     assert_eq!(names, ["hidden", "pooled"]);
-    let mut prepared = PreparedPlan::new(&plan, &Precision::Fp32, &Target::ASSUMED).unwrap();
+    let mut prepared = PreparedPlan::new(&plan, &GpuPrecision::Fp32, &Target::ASSUMED).unwrap();
     let capacity = Capacity::holding(Size::uniform(2, 8));
     let mut count = |wanted: [bool; 2]| prepared.lower(&plan, capacity, &wanted, &Target::ASSUMED).unwrap().steps.len();
     assert!(count([true, false]) < count([true, true]));

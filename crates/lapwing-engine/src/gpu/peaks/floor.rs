@@ -12,13 +12,13 @@ const REPLAYS: usize = 101;
 
 /// Launch overheads, each measured when it is first requested.
 #[derive(Debug)]
-pub struct Floors {
+pub struct LaunchFloors {
     stream: Stream,
     empty: Arc<Function>,
     known: BTreeMap<(usize, bool), Duration>,
 }
 
-impl Floors {
+impl LaunchFloors {
     /// For this device; measures nothing yet.
     ///
     /// # Errors

@@ -20,10 +20,10 @@ use super::ptx;
 use crate::clock::Stamp;
 use crate::roofline::Ceiling;
 
-pub use floor::Floors;
+pub use floor::LaunchFloors;
 
 /// A plan counts as cached up to this share of the second-level cache; the rest is left for other traffic. If the cache
-/// has two partitions (see [`Setup::of`]), a plan of more than half of it may not fit: lines that one partition's
+/// has two partitions (see [`GpuPeakSetup::of`]), a plan of more than half of it may not fit: lines that one partition's
 /// multiprocessors read from the other partition are stored twice. Some reads then come from DRAM, the assumed
 /// bandwidth is too high, and the utilisation comes out too low.
 pub const L2_SHARE: f64 = 0.8;
@@ -57,7 +57,7 @@ struct Arithmetic {
 }
 
 impl Arithmetic {
-    const fn grid(&self, setup: &Setup) -> u32 {
+    const fn grid(&self, setup: &GpuPeakSetup) -> u32 {
         setup.processors * self.blocks
     }
 
@@ -69,7 +69,7 @@ impl Arithmetic {
 
 /// The parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setup {
+pub struct GpuPeakSetup {
     /// Multiprocessors to use.
     pub processors: u32,
     /// Size of the second-level cache, in bytes.
@@ -96,7 +96,7 @@ const fn is_split(capability: (u32, u32)) -> bool {
     matches!(capability, (8 | 9, 0) | (10, _))
 }
 
-impl Setup {
+impl GpuPeakSetup {
     /// The parameters for this device. The cache buffer is half of the cache, or a quarter if the cache has two
     /// partitions; the DRAM buffer is eight times the cache, but at most a quarter of the free memory.
     ///
@@ -122,7 +122,7 @@ impl Setup {
 
 /// A device's peak rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Peaks {
+pub struct GpuPeaks {
     /// Single-precision operations a second, a multiply-add as two.
     pub fp32_flops_per_s: f64,
     /// Tensor-core operations a second with mma.sync and tf32 factors. Devices of compute capability 9.0 and newer can
@@ -142,13 +142,13 @@ pub struct Peaks {
     pub spread: f64,
 }
 
-impl Peaks {
+impl GpuPeaks {
     /// Measures, in about 400 ms and with up to 1 GiB of device memory, which is freed afterwards.
     ///
     /// # Errors
     ///
     /// The device failed or has too little memory.
-    pub fn measure(device: &Arc<Device>, setup: &Setup) -> Result<Self, DeviceError> {
+    pub fn measure(device: &Arc<Device>, setup: &GpuPeakSetup) -> Result<Self, DeviceError> {
         let bench = Bench::new(device, *setup)?;
         bench.busy()?;
         let mut fp32 = bench.operations(&FFMA)?;
@@ -196,7 +196,7 @@ impl Peaks {
 
 /// The resources that all measurements share.
 struct Bench {
-    setup: Setup,
+    setup: GpuPeakSetup,
     modules: Modules,
     stream: Stream,
     begin: Event,
@@ -204,7 +204,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(device: &Arc<Device>, setup: Setup) -> Result<Self, DeviceError> {
+    fn new(device: &Arc<Device>, setup: GpuPeakSetup) -> Result<Self, DeviceError> {
         let (stream, begin, end) = (Stream::new(device)?, Event::timed(device)?, Event::timed(device)?);
         Ok(Self { setup, modules: Modules::new(device), stream, begin, end })
     }
@@ -293,7 +293,7 @@ fn best_of(rates: &[f64]) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    const PEAKS: Peaks = Peaks {
+    const PEAKS: GpuPeaks = GpuPeaks {
         fp32_flops_per_s: 1e12,
         tf32_flops_per_s: 2e12,
         fp16_flops_per_s: 4e12,

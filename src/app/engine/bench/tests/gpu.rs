@@ -3,12 +3,12 @@
 use serde_json::Value as Json;
 
 use super::{args, fixture};
-use crate::app::engine::bench::{Wished, group};
-use crate::app::engine::cli::{BenchArgs, Device, Runs};
+use crate::app::engine::bench::{Requested, group};
+use crate::app::engine::cli::BenchArgs;
 use crate::app::engine::documented;
-use lapwing_engine::Precision;
 use lapwing_engine::cpu::threads::Threads;
-use lapwing_engine::gpu::Wish;
+use lapwing_engine::gpu::DeviceRequest;
+use lapwing_engine::{Backend, Device, Precision};
 use lapwing_testing::{alone, fakes, test_name};
 
 /// The fields that a GPU's rows have besides those of all.
@@ -26,7 +26,7 @@ fn refused(args: &BenchArgs) -> String {
 fn no_row_of_a_processor_stands_for_a_gpu() {
     alone(test_name!(), || {
         let cuda = BenchArgs { device: Device::Cuda(0), ..args("mlp-3") };
-        let tract = BenchArgs { executor: Runs::Tract, ..cuda.clone() };
+        let tract = BenchArgs { executor: Backend::Tract, ..cuda.clone() };
         assert_eq!(refused(&tract), "device: cuda:0 is for plans alone, and executor is tract");
         let threads = BenchArgs { threads: vec![1, 2], ..cuda.clone() };
         assert_eq!(refused(&threads), "threads: [1, 2]: one thread launches the work of cuda:0");
@@ -51,9 +51,9 @@ fn a_gpus_rows_have_their_fields() {
     alone(test_name!(), || {
         let args =
             BenchArgs { batch: vec![1, 3], device: Device::Cuda(0), samples: true, precision: Precision::Fp16, ..args("mlp-3") };
-        let wish = Wish::device(Some(&fakes::kernels()), 0, Precision::Fp16.into()).unwrap();
+        let wish = DeviceRequest::device(Some(&fakes::kernels()), 0, Precision::Fp16.into()).unwrap();
         let threads = Threads::new(1, &[]).unwrap().into();
-        let wished = Wished { gpu: Some(wish), took_ns: 5 };
+        let wished = Requested { gpu: Some(wish), took_ns: 5 };
         let mut out = Vec::new();
         assert!(group(&args, &wished, &threads, &mut out).unwrap());
         let text = String::from_utf8(out).unwrap();
@@ -100,11 +100,11 @@ fn a_gpus_rows_have_their_fields() {
 fn a_node_that_the_gpu_does_not_take_is_named() {
     alone(test_name!(), || {
         let folder = fakes::kernels();
-        let wish = Wish::device(Some(&folder), 0, Precision::Fp32.into()).unwrap();
+        let wish = DeviceRequest::device(Some(&folder), 0, Precision::Fp32.into()).unwrap();
         let args = BenchArgs { device: Device::Cuda(0), model: fixture("refused-conv"), ..args("mlp-3") };
         let threads = Threads::new(1, &[]).unwrap().into();
         let mut out = Vec::new();
-        let told = group(&args, &Wished { gpu: Some(wish), took_ns: 0 }, &threads, &mut out).unwrap_err().to_string();
+        let told = group(&args, &Requested { gpu: Some(wish), took_ns: 0 }, &threads, &mut out).unwrap_err().to_string();
         assert!(told.starts_with("device: only plans run there: ") && told.contains("Conv"), "{told}");
         assert!(out.is_empty());
     });

@@ -8,7 +8,7 @@ use super::super::epilogue::Epilogue;
 use super::super::shape::{GemmError, check_len};
 use super::super::target::{OutRows, SharedOut, Target};
 use super::super::tile::most_rows;
-use super::packed::PackedI8;
+use super::packed::PackedWeightsI8;
 use super::quantize::QuantizedRows;
 use super::tile::{self, TileI8};
 
@@ -23,7 +23,7 @@ const GROUP_BYTES: usize = 640 << 10;
 /// is written then.
 pub fn gemm_i8(
     x: &QuantizedRows<'_>,
-    weights: &PackedI8,
+    weights: &PackedWeightsI8,
     epilogue: &Epilogue<'_>,
     out: OutRows<'_>,
     panels: Range<usize>,
@@ -42,7 +42,7 @@ pub fn gemm_i8(
 /// Like `gemm_i8`.
 pub unsafe fn gemm_i8_shared(
     x: &QuantizedRows<'_>,
-    weights: &PackedI8,
+    weights: &PackedWeightsI8,
     epilogue: &Epilogue<'_>,
     out: SharedOut<'_>,
     panels: Range<usize>,

@@ -11,8 +11,9 @@ mod quantize;
 mod tests;
 mod tile;
 
+pub use crate::exec::RowQuant;
 pub(in super::super) use chains::int8 as int8_chains;
 pub use dot::LevelI8;
 pub use driver::{gemm_i8, gemm_i8_shared};
-pub use packed::{I8Error, PackedI8};
-pub use quantize::{QuantizedRows, RowQuant, quantize_rows, words_len};
+pub use packed::{I8Error, PackedWeightsI8};
+pub use quantize::{QuantizedRows, quantize_rows, words_len};

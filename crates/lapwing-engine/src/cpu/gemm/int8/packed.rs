@@ -38,7 +38,7 @@ struct Line([i8; 64]);
 
 /// A `[k, n]` weight matrix of signed bytes with one scale per column.
 #[derive(Debug)]
-pub struct PackedI8 {
+pub struct PackedWeightsI8 {
     level: LevelI8,
     k: usize,
     n: usize,
@@ -49,7 +49,7 @@ pub struct PackedI8 {
     sums: Vec<i32>,
 }
 
-impl PackedI8 {
+impl PackedWeightsI8 {
     /// Quantises row-major `[k, n]` weights: each column symmetrically to -127..=127 by its largest magnitude.
     ///
     /// # Errors

@@ -6,15 +6,7 @@ use super::super::driver::even_part;
 use super::super::shape::{GemmError, Rows, check_len, check_rows};
 use super::super::tile::most_rows;
 use super::dot::LevelI8;
-
-/// How a row was quantised: value = (byte - zero) * scale.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct RowQuant {
-    /// The step between two bytes; NaN if the row had a value that is not finite, which makes the whole output row NaN.
-    pub scale: f32,
-    /// The byte that stands for zero, 0..=255.
-    pub zero: i32,
-}
+use crate::exec::RowQuant;
 
 /// Quantised rows, for any number of products with weights of the same level.
 #[derive(Debug, Clone, Copy)]

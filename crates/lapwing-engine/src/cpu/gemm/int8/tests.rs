@@ -14,7 +14,7 @@ fn bytes(row: &[f32], quant: RowQuant) -> Vec<i64> {
 
 /// Runs x W at `level`, compares it with exact integer sums, and returns the output.
 fn hold(level: LevelI8, x: &[f32], w: &[f32], (m, k, n): (usize, usize, usize), activation: Activation) -> Vec<f32> {
-    let weights = PackedI8::new(w, k, n, level).unwrap();
+    let weights = PackedWeightsI8::new(w, k, n, level).unwrap();
     let mut words = vec![u32::MAX; words_len(level, m, k)];
     let mut params = vec![RowQuant::default(); m];
     let rows = quantize_rows(Rows::dense(x, m, k), k, None, level, &mut words, &mut params).unwrap();
@@ -97,7 +97,7 @@ fn dynamic_quantisation_is_close_to_f32() {
     let (m, k, n) = (16, 384, 96);
     let (x, w) = (noise(1, m * k), noise(2, k * n));
     let level = LevelI8::best();
-    let weights = PackedI8::new(&w, k, n, level).unwrap();
+    let weights = PackedWeightsI8::new(&w, k, n, level).unwrap();
     let (mut words, mut params) = (vec![0; words_len(level, m, k)], vec![RowQuant::default(); m]);
     let rows = quantize_rows(Rows::dense(&x, m, k), k, None, level, &mut words, &mut params).unwrap();
     let mut out = vec![0.0; m * n];
@@ -121,7 +121,7 @@ fn bad_rows_poison_their_own_output_and_bad_weights_are_refused() {
         for (bad, fixed) in [(f32::NAN, None), (f32::INFINITY, None), (f32::NEG_INFINITY, None), (f32::NAN, fixed)] {
             let mut x = noise(2, 3 * k);
             x[k + 7] = bad;
-            let weights = PackedI8::new(&w, k, n, level).unwrap();
+            let weights = PackedWeightsI8::new(&w, k, n, level).unwrap();
             let (mut words, mut params) = (vec![0; words_len(level, 3, k)], vec![RowQuant::default(); 3]);
             let rows = quantize_rows(Rows::dense(&x, 3, k), k, fixed, level, &mut words, &mut params).unwrap();
             let mut out = vec![0.0; 3 * n];
@@ -132,10 +132,10 @@ fn bad_rows_poison_their_own_output_and_bad_weights_are_refused() {
     }
     let mut w = w;
     w[n + 2] = f32::NAN;
-    assert_eq!(PackedI8::new(&w, k, n, LevelI8::best()).unwrap_err(), I8Error::NotFinite { column: 2 });
-    assert_eq!(PackedI8::new(&w, k, n + 1, LevelI8::best()).unwrap_err(), I8Error::Length { needed: 120, given: 100 });
+    assert_eq!(PackedWeightsI8::new(&w, k, n, LevelI8::best()).unwrap_err(), I8Error::NotFinite { column: 2 });
+    assert_eq!(PackedWeightsI8::new(&w, k, n + 1, LevelI8::best()).unwrap_err(), I8Error::Length { needed: 120, given: 100 });
     let deep = vec![0i8; 65_537];
-    let refused = PackedI8::from_quantized(&deep, &[1.0], 65_537, 1, LevelI8::best()).unwrap_err();
+    let refused = PackedWeightsI8::from_quantized(&deep, &[1.0], 65_537, 1, LevelI8::best()).unwrap_err();
     assert_eq!(refused, I8Error::Depth { k: 65_537 });
 }
 
@@ -149,14 +149,14 @@ fn huge_and_tiny_and_fixed_ranges() {
     }
     // Fixed: 100 saturates at (255 - 128) * 0.5.
     let fixed = Some(RowQuant { scale: 0.5, zero: 128 });
-    let weights = PackedI8::new(&[1.0; 4], 4, 1, level).unwrap();
+    let weights = PackedWeightsI8::new(&[1.0; 4], 4, 1, level).unwrap();
     let (mut words, mut params) = (vec![0; words_len(level, 1, 4)], [RowQuant::default()]);
     let x = [1.0, -2.0, 100.0, -1e9];
     let rows = quantize_rows(Rows::dense(&x, 1, 4), 4, fixed, level, &mut words, &mut params).unwrap();
     let mut out = [0.0];
     gemm_i8(&rows, &weights, &Epilogue::default(), OutRows { values: &mut out, stride: 1 }, 0..1).unwrap();
     assert!((out[0] - (1.0 - 2.0 + 63.5 - 64.0)).abs() < 1e-4, "{out:?}");
-    let other = PackedI8::new(&[1.0; 5], 5, 1, level).unwrap();
+    let other = PackedWeightsI8::new(&[1.0; 5], 5, 1, level).unwrap();
     let refused = gemm_i8(&rows, &other, &Epilogue::default(), OutRows { values: &mut out, stride: 1 }, 0..1);
     assert_eq!(refused.unwrap_err(), GemmError::Quantized { level: level.name(), k: 4 });
 }

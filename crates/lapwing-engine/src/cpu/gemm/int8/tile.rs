@@ -2,9 +2,9 @@
 //! store.
 
 use super::super::super::simd::Simd;
-use super::super::store::{Store, finish};
+use super::super::store::{TileStore, finish};
 use super::dot::{Dot, KernelI8, LevelI8, dispatch_i8};
-use super::quantize::RowQuant;
+use crate::exec::RowQuant;
 
 /// One tile's work.
 #[derive(Clone, Copy)]
@@ -20,13 +20,13 @@ pub(super) struct TileI8 {
     /// Words of a row.
     pub(super) words: usize,
     /// Where the result is stored, with which epilogue.
-    pub(super) store: Store,
+    pub(super) store: TileStore,
 }
 
 /// A tile of `MR` rows, with `KU` independent sums per row where there are too few rows to hide the latency.
-struct Sized<'a, const MR: usize, const KU: usize>(&'a TileI8);
+struct FixedTile<'a, const MR: usize, const KU: usize>(&'a TileI8);
 
-impl<const MR: usize, const KU: usize> KernelI8 for Sized<'_, MR, KU> {
+impl<const MR: usize, const KU: usize> KernelI8 for FixedTile<'_, MR, KU> {
     #[inline(always)]
     unsafe fn run<D: Dot>(self) {
         // Never used at a level with fewer registers.
@@ -105,7 +105,7 @@ pub(super) unsafe fn run(level: LevelI8, rows: usize, tile: &TileI8) {
         ($($mr:literal: $ku:literal;)*) => {
             match rows {
                 // SAFETY: guaranteed by the caller.
-                $($mr => unsafe { dispatch_i8(level, Sized::<$mr, $ku>(tile)) },)*
+                $($mr => unsafe { dispatch_i8(level, FixedTile::<$mr, $ku>(tile)) },)*
                 _ => {}
             }
         };

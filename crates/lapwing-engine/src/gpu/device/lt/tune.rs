@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use cudarc::cublaslt::sys::{self, cublasLtMatmulAlgoConfigAttributes_t as Config, cublasLtMatmulPreferenceAttributes_t as Wish};
+use cudarc::cublaslt::sys::{
+    self, cublasLtMatmulAlgoConfigAttributes_t as Config, cublasLtMatmulPreferenceAttributes_t as DeviceRequest,
+};
 
 use super::super::error::{DeviceError, Result};
 use super::super::stream::Stream;
@@ -92,13 +94,13 @@ pub(super) unsafe fn pick(
 /// The algorithms that the library proposes, its preferred one first.
 fn propose(lt: &CublasLt, descriptors: &Descriptors) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>> {
     let wishes = Preference::new()?;
-    wishes.set(Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, lt.workspace.bytes())?;
-    wishes.set(Wish::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, REDUCTIONS)?;
+    wishes.set(DeviceRequest::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, lt.workspace.bytes())?;
+    wishes.set(DeviceRequest::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, REDUCTIONS)?;
     for which in [
-        Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-        Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-        Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+        DeviceRequest::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+        DeviceRequest::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        DeviceRequest::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        DeviceRequest::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
     ] {
         wishes.set(which, ALIGNMENT as u32)?;
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::super::{Capture, Device, DeviceBuffer, Direction, Event, Graph, NodeCounts, PinnedBuffer, Stream};
+use super::super::super::{Capture, CudaGraph, Device, DeviceBuffer, Direction, Event, NodeCounts, PinnedBuffer, Stream};
 use super::{Copy, PATIENCE, SHAPE, kernel, numbers, open};
 use lapwing_testing::{alone, alone_with, fakes, test_name};
 
 /// One request's graph: two events around a copy in, a kernel that sets the flag, and a copy out.
 struct Request {
     stream: Stream,
-    graph: Graph,
+    graph: CudaGraph,
     input: PinnedBuffer,
     output: PinnedBuffer,
     control: PinnedBuffer,

@@ -6,6 +6,10 @@ mod listing;
 mod plan_json;
 #[cfg(test)]
 mod tests;
+#[cfg(not(feature = "cuda"))]
+mod without_gpu;
+#[cfg(not(feature = "cuda"))]
+use without_gpu as launches;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,13 +20,11 @@ use super::cli::InspectArgs;
 use super::error::ToolError;
 use super::numbers::{si, whole};
 use super::shapes::{Asked, Shape};
-use crate::serving::config::Device;
-use lapwing_engine::Model;
-use lapwing_engine::lower::Refused;
-use lapwing_engine::model::Options;
+use lapwing_engine::model::ModelOptions;
 use lapwing_engine::onnx::Graph;
 use lapwing_engine::plan::{Arena, Plan, Size};
 use lapwing_engine::tensor::Port;
+use lapwing_engine::{Device, Model, UnsupportedNode};
 
 const BATCH: &[u64] = &[1, 32];
 const LENGTH: &[u64] = &[16, 128];
@@ -77,7 +79,7 @@ struct Costs {
 pub(super) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
     let graph = Graph::read(&args.model)?;
     let asked = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };
-    let model = Model::new(graph.clone(), &Options::default())?;
+    let model = Model::new(graph.clone(), &ModelOptions::default())?;
     let shapes = asked.shapes(&model)?;
     let costs = shapes.iter().map(|shape| match model.plan() {
         Some(plan) => planned(plan, *shape),
@@ -93,7 +95,7 @@ pub(super) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
         producer: graph.producer.clone(),
         operators: graph.operators.iter().cloned().collect(),
         executor: model.executor(),
-        refused: model.refused().map(why),
+        refused: model.unsupported().map(why),
         parameters,
         parameter_bytes: 4 * parameters,
         inputs: model.inputs().iter().map(tensor).collect(),
@@ -108,7 +110,7 @@ pub(super) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
         (false, true) => super::line(out, &about),
         (true, true) => {
             let plan = plan_of(&model)?;
-            let more = if on_gpu { device_fields(plan, shapes[0], args)? } else { serde_json::Map::new() };
+            let more = if on_gpu { launches::fields(plan, shapes[0], args)? } else { serde_json::Map::new() };
             plan_json::write(&about, plan, shapes[0], more, out)
         }
         (plan, false) => {
@@ -116,7 +118,7 @@ pub(super) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
             match (plan, model.plan()) {
                 (true, Some(plan)) if on_gpu => {
                     listing::write(plan, shapes[0], out)?;
-                    device_table(plan, shapes[0], args, out)
+                    launches::table(plan, shapes[0], args, out)
                 }
                 (true, Some(plan)) => listing::write(plan, shapes[0], out),
                 (true, None) if on_gpu => plan_of(&model).map(drop),
@@ -126,29 +128,9 @@ pub(super) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
     }
 }
 
-#[cfg(feature = "cuda")]
-fn device_fields(plan: &Plan, shape: Shape, args: &InspectArgs) -> Result<serde_json::Map<String, serde_json::Value>, ToolError> {
-    Ok(launches::Lowered::of(plan, shape, args.precision)?.fields(plan))
-}
-
-#[cfg(feature = "cuda")]
-fn device_table(plan: &Plan, shape: Shape, args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
-    launches::Lowered::of(plan, shape, args.precision)?.write(plan, shape, out)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn device_fields(_: &Plan, _: Shape, _: &InspectArgs) -> Result<serde_json::Map<String, serde_json::Value>, ToolError> {
-    Err(ToolError::argument("device", "this build knows no GPU (feature `cuda`)"))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn device_table(_: &Plan, _: Shape, _: &InspectArgs, _: &mut dyn Write) -> Result<(), ToolError> {
-    Err(ToolError::argument("device", "this build knows no GPU (feature `cuda`)"))
-}
-
 /// The plan that `--plan --json` asks for.
 fn plan_of(model: &Model) -> Result<&Plan, ToolError> {
-    let refused = || model.refused().map_or_else(String::new, Refused::to_string);
+    let refused = || model.unsupported().map_or_else(String::new, UnsupportedNode::to_string);
     model.plan().ok_or_else(|| ToolError::argument("plan", format!("the model has none: {}", refused())))
 }
 
@@ -171,7 +153,7 @@ fn planned(plan: &Plan, shape: Shape) -> Costs {
     }
 }
 
-fn why(refused: &Refused) -> Why {
+fn why(refused: &UnsupportedNode) -> Why {
     Why { node: refused.node.clone(), operator: refused.operator.clone(), reason: refused.reason.clone() }
 }
 

@@ -5,32 +5,18 @@
 use super::executor::Executor;
 use super::layout::Kind;
 use super::lower::{PreparedPlan, Program, Step};
-use super::{Precision, Refused};
 
-use crate::plan::{Cost, Node, Op, Plan, Size, Total, ValueId, WeightId, Widths};
+use crate::UnsupportedNode;
+use crate::exec::{ExecutionCost, GpuPrecision, Precision};
+use crate::plan::{Node, Op, Plan, Size, ValueId, WeightId, Widths};
 
-/// What a plan costs on a device, for one size of a batch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Account {
-    /// Of each node of the plan: in what it multiplies, and what it costs.
-    pub nodes: Vec<(crate::Precision, Cost)>,
-    /// The whole plan.
-    pub total: Total,
-    /// Bytes of the model's numbers as the device holds them, padding included.
-    pub weight_bytes: usize,
-    /// Bytes of the memory in which nodes leave what they make, padding included.
-    pub arena_bytes: usize,
-    /// Kernels that are launched, cublasLt's as one each.
-    pub kernels: usize,
-}
-
-/// A plan's numbers on a device.
-struct Held<'a> {
+/// The widths at which a device holds a plan's numbers.
+struct Stored<'a> {
     plan: &'a Plan,
     prepared: &'a PreparedPlan,
 }
 
-impl Widths for Held<'_> {
+impl Widths for Stored<'_> {
     fn value(&self, id: ValueId) -> usize {
         self.prepared.stored[id.0].kind.bytes()
     }
@@ -50,39 +36,40 @@ impl Widths for Held<'_> {
     }
 }
 
-impl Account {
-    /// Of a plan whose program for batches of `size` is known.
-    #[must_use]
-    pub fn of(plan: &Plan, prepared: &PreparedPlan, program: &Program, precision: &Precision, size: Size) -> Self {
-        let held = Held { plan, prepared };
-        let node =
-            |(at, node): (usize, &Node)| (multiplies_in(node, at, prepared, program, precision), plan.cost_in(node, size, &held));
-        Self {
-            nodes: plan.nodes.iter().enumerate().map(node).collect(),
-            total: plan.total_in(size, &held),
-            weight_bytes: prepared.weights.bytes(),
-            arena_bytes: program.layout.arena_bytes(),
-            kernels: program.steps.len(),
-        }
+/// What a plan costs whose program for batches of `size` is known.
+fn execution_cost(
+    plan: &Plan,
+    prepared: &PreparedPlan,
+    program: &Program,
+    precision: &GpuPrecision,
+    size: Size,
+) -> ExecutionCost {
+    ExecutionCost {
+        weight_bytes: prepared.weights.bytes(),
+        arena_bytes: program.layout.arena_bytes(),
+        kernels: program.steps.len(),
+        ..ExecutionCost::count(plan, size, &Stored { plan, prepared }, |at, node| {
+            product_precision(node, at, prepared, program, precision)
+        })
     }
 }
 
-/// In what a node multiplies; single precision where it does not.
-fn multiplies_in(node: &Node, at: usize, prepared: &PreparedPlan, program: &Program, precision: &Precision) -> crate::Precision {
+/// The number format of a node's products; single precision where it has none.
+fn product_precision(node: &Node, at: usize, prepared: &PreparedPlan, program: &Program, precision: &GpuPrecision) -> Precision {
     match &node.op {
         // by what its numbers are: that a few rows are multiplied without tensor cores is the kernel's own choice
         Op::Gemm { weight, .. } => match prepared.weights.product(*weight) {
-            Some(Kind::S8) => crate::Precision::Int8,
-            Some(Kind::F16) => crate::Precision::Fp16,
-            _ if precision.is_tf32() => crate::Precision::Tf32,
-            _ => crate::Precision::Fp32,
+            Some(Kind::S8) => Precision::Int8,
+            Some(Kind::F16) => Precision::Fp16,
+            _ if precision.is_tf32() => Precision::Tf32,
+            _ => Precision::Fp32,
         },
         // heads of odd sizes are multiplied in single precision, whatever they are stored in
         Op::Attention { .. } => {
             let is_half = |step: &Step| matches!(step, Step::Launch(launch) if launch.node == at && launch.kernel.module == "attention_mma");
-            if program.steps.iter().any(is_half) { crate::Precision::Fp16 } else { crate::Precision::Fp32 }
+            if program.steps.iter().any(is_half) { Precision::Fp16 } else { Precision::Fp32 }
         }
-        _ => crate::Precision::Fp32,
+        _ => Precision::Fp32,
     }
 }
 
@@ -91,10 +78,10 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// [`Refused`] with a node that no kernel does at this size.
-    pub fn account(&self, size: Size) -> Result<Account, Refused> {
+    /// [`UnsupportedNode`] with a node that no kernel does at this size.
+    pub fn execution_cost(&self, size: Size) -> Result<ExecutionCost, UnsupportedNode> {
         let program = self.program(size, &vec![true; self.plan().outputs.len()])?;
-        Ok(Account::of(self.plan(), self.prepared(), &program, self.precision(), size))
+        Ok(execution_cost(self.plan(), self.prepared(), &program, self.precision(), size))
     }
 }
 
@@ -102,15 +89,15 @@ impl Executor {
 mod tests {
     use super::*;
     use crate::gpu::{Target, route};
-    use crate::plan::Rows;
+    use crate::plan::{Cost, Rows};
     use crate::tests::plans::{every, plans};
 
-    fn account(name: &str, precision: &Precision, size: Size) -> (Plan, Account) {
+    fn account(name: &str, precision: &GpuPrecision, size: Size) -> (Plan, ExecutionCost) {
         let (_, plan) = plans(name);
         let mut prepared = PreparedPlan::new(&plan, precision, &Target::ASSUMED).unwrap();
         let (capacity, all) = (route::capacity(&plan, size), vec![true; plan.outputs.len()]);
         let program = route::program(&mut prepared, &plan, capacity, &all, &Target::ASSUMED).unwrap();
-        let account = Account::of(&plan, &prepared, &program, precision, size);
+        let account = execution_cost(&plan, &prepared, &program, precision, size);
         (plan, account)
     }
 
@@ -118,15 +105,15 @@ mod tests {
     fn single_precision_costs_what_the_plan_says() {
         for name in every() {
             for size in [Size::uniform(1, 5), Size::uniform(17, 9)] {
-                for precision in [Precision::Fp32, Precision::Tf32] {
+                for precision in [GpuPrecision::Fp32, GpuPrecision::Tf32] {
                     let (plan, account) = account(&name, &precision, size);
                     assert_eq!(account.total, plan.total(size), "{name}");
                     let costs: Vec<Cost> = plan.nodes.iter().map(|node| plan.cost(node, size)).collect();
                     assert_eq!(account.nodes.iter().map(|(_, cost)| *cost).collect::<Vec<_>>(), costs);
                     let is_product = |node: &Node| matches!(node.op, Op::Gemm { .. });
                     for (node, (got, _)) in plan.nodes.iter().zip(&account.nodes) {
-                        let tf32 = is_product(node) && precision == Precision::Tf32;
-                        assert_eq!(*got == crate::Precision::Tf32, tf32, "{name} {}", node.name);
+                        let tf32 = is_product(node) && precision == GpuPrecision::Tf32;
+                        assert_eq!(*got == Precision::Tf32, tf32, "{name} {}", node.name);
                     }
                     assert!(account.kernels >= plan.nodes.len());
                 }
@@ -139,7 +126,7 @@ mod tests {
         let mut fewer = 0;
         for name in every() {
             let size = Size::uniform(3, 7);
-            let [exact, half, bytes] = [Precision::Fp32, Precision::Fp16, Precision::Int8(Vec::new())]
+            let [exact, half, bytes] = [GpuPrecision::Fp32, GpuPrecision::Fp16, GpuPrecision::Int8(Vec::new())]
                 .map(|precision| account(&name, &precision, size).1);
             for other in [&half, &bytes] {
                 assert_eq!(other.total.cost.flops, exact.total.cost.flops, "{name}");
@@ -155,7 +142,7 @@ mod tests {
     fn products_are_counted_as_they_are_stored() {
         let size = Size::uniform(9, 1);
         let [(plan, half), (_, bytes)] =
-            [Precision::Fp16, Precision::Int8(Vec::new())].map(|precision| account("mlp-3", &precision, size));
+            [GpuPrecision::Fp16, GpuPrecision::Int8(Vec::new())].map(|precision| account("mlp-3", &precision, size));
         for (at, node) in plan.nodes.iter().enumerate() {
             let Op::Gemm { x, weight, bias, residual: None, .. } = &node.op else { continue };
             let (k, n) = (plan.weight(*weight).rows, plan.weight(*weight).width);
@@ -168,19 +155,19 @@ mod tests {
             assert_eq!(half.nodes[at].1.bytes, (carried + 2 * k * n) as u64, "{}", node.name);
             let weight = if k >= 32 && n >= 8 { k * n + 4 * n } else { 2 * k * n };
             assert_eq!(bytes.nodes[at].1.bytes, (carried + weight) as u64, "{}", node.name);
-            let int8 = if k >= 32 && n >= 8 { crate::Precision::Int8 } else { crate::Precision::Fp16 };
-            assert_eq!((half.nodes[at].0, bytes.nodes[at].0), (crate::Precision::Fp16, int8));
+            let int8 = if k >= 32 && n >= 8 { Precision::Int8 } else { Precision::Fp16 };
+            assert_eq!((half.nodes[at].0, bytes.nodes[at].0), (Precision::Fp16, int8));
         }
     }
 
     #[test]
     fn attention_multiplies_in_what_its_kernel_does() {
-        let of = |precision: Precision| {
+        let of = |precision: GpuPrecision| {
             let (plan, account) = account("bert-post-1", &precision, Size::uniform(2, 9));
             let at = plan.nodes.iter().position(|node| matches!(node.op, Op::Attention { .. })).unwrap();
             account.nodes[at].0
         };
-        assert_eq!(of(Precision::Fp16), crate::Precision::Fp16);
-        assert_eq!(of(Precision::Tf32), crate::Precision::Fp32);
+        assert_eq!(of(GpuPrecision::Fp16), Precision::Fp16);
+        assert_eq!(of(GpuPrecision::Tf32), Precision::Fp32);
     }
 }

@@ -1,14 +1,15 @@
 //! What `quantize` says of the fixtures, on rows that are made here, and of rows that do not fit.
 
+mod numpy;
+
 use std::path::{Path, PathBuf};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value as Json;
 
+use self::numpy::{npy, npz};
 use super::*;
-use lapwing_engine::quant::npy::tests::file;
-use lapwing_engine::quant::npz::tests::archive;
 
 fn args(model: &str, calibrate: &Path) -> QuantizeArgs {
     QuantizeArgs {
@@ -37,12 +38,12 @@ fn lines(args: &QuantizeArgs) -> Vec<Json> {
 fn floats(shape: &str, count: usize, seed: u64) -> Vec<u8> {
     let mut random = StdRng::seed_from_u64(seed);
     let body: Vec<u8> = (0..count).flat_map(|_| (random.random::<f32>() * 4.0 - 2.0).to_le_bytes()).collect();
-    file(1, "'<f4'", "False", shape, &body)
+    npy("'<f4'", shape, &body)
 }
 
 fn wholes(rows: usize, length: usize, of: impl Fn(usize) -> i64) -> Vec<u8> {
     let body: Vec<u8> = (0..rows * length).flat_map(|at| of(at).to_le_bytes()).collect();
-    file(1, "'<i8'", "False", &format!("({rows}, {length})"), &body)
+    npy("'<i8'", &format!("({rows}, {length})"), &body)
 }
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
@@ -93,7 +94,7 @@ fn tokens_that_are_masked_out_do_not_count() {
     let mask = wholes(6, 5, |at| i64::from(at % 5 < 3));
     let given = |seed: i64| {
         let ids = wholes(6, 5, |at| (at as i64 * 7 + seed) % 11);
-        archive(&[("ids.npy", ids), ("mask.npy", mask.clone()), ("types.npy", wholes(6, 5, |_| 0))], 0)
+        npz(&[("ids.npy", ids), ("mask.npy", mask.clone()), ("types.npy", wholes(6, 5, |_| 0))])
     };
     let (one, two) = (put(folder.path(), "one.npz", &given(1)), put(folder.path(), "two.npz", &given(4)));
     let reports = lines(&QuantizeArgs { against: Some(two), batch: 4, ..args("0014", &one) });
@@ -136,18 +137,16 @@ fn rows_that_do_not_fit_are_named() {
     let one = refused("0014", "one.npy", &wholes(2, 5, |_| 1));
     assert!(one.starts_with("is one array, and the model has the inputs [\"ids\", "), "{one}");
     let ids = || ("ids.npy", wholes(2, 5, |_| 1));
-    let missing = refused("0014", "missing.npz", &archive(&[ids()], 0));
+    let missing = refused("0014", "missing.npz", &npz(&[ids()]));
     assert!(missing.contains(": is an input of the model, and none of the arrays, [\"ids\"]"), "{missing}");
-    let uneven = archive(&[ids(), ("mask.npy", wholes(2, 4, |_| 1)), ("types.npy", wholes(2, 5, |_| 0))], 0);
+    let uneven = npz(&[ids(), ("mask.npy", wholes(2, 4, |_| 1)), ("types.npy", wholes(2, 5, |_| 0))]);
     assert!(refused("0014", "uneven.npz", &uneven).contains("tokens, the inputs before it "));
-    let more = archive(
-        &[ids(), ("mask.npy", wholes(2, 5, |_| 1)), ("types.npy", wholes(2, 5, |_| 0)), ("labels.npy", wholes(2, 1, |_| 0))],
-        0,
-    );
+    let more =
+        npz(&[ids(), ("mask.npy", wholes(2, 5, |_| 1)), ("types.npy", wholes(2, 5, |_| 0)), ("labels.npy", wholes(2, 1, |_| 0))]);
     assert_eq!(refused("0014", "more.npz", &more), "labels: is no input of the model");
     let tract = told(&args("refused-conv", &folder.path().join("more.npz"))).unwrap_err();
     assert!(tract.starts_with("precision: int8 needs a plan, and the model has none: the_conv"), "{tract}");
-    let nan = file(1, "'<f4'", "False", "(1, 64)", &[f32::NAN.to_le_bytes(); 64].concat());
+    let nan = npy("'<f4'", "(1, 64)", &[f32::NAN.to_le_bytes(); 64].concat());
     let nan = told(&args("0003", &put(folder.path(), "nan.npy", &nan))).unwrap_err();
     assert!(nan.contains("is not finite"), "{nan}");
 }

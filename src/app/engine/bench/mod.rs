@@ -2,11 +2,16 @@
 
 #[cfg(feature = "cuda")]
 mod gpu;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "rows of a GPU"))]
 mod rows;
 mod runs_on;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(not(feature = "cuda"))]
+mod without_gpu;
+#[cfg(not(feature = "cuda"))]
+use without_gpu as gpu;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,20 +19,22 @@ use std::sync::Arc;
 
 use self::rows::{ColdStart, Row, Run};
 use self::runs_on::Machine;
-use super::cli::{BenchArgs, Device, Runs};
+use super::cli::{BenchArgs, Products};
 use super::error::ToolError;
 use super::machine;
-use super::made_up;
 use super::shapes::{Asked, Shape};
+use super::synthetic_inputs;
 use crate::ledger::Stamp;
 use lapwing_engine::cpu;
 use lapwing_engine::cpu::threads::Threads;
-use lapwing_engine::model::{By, Options, Workspace};
+use lapwing_engine::exec::CpuPrecision;
+use lapwing_engine::gpu::DeviceRequest;
+use lapwing_engine::model::{ModelOptions, Workspace};
 use lapwing_engine::onnx::Graph;
 use lapwing_engine::plan::Plan;
 use lapwing_engine::quant::calibration::Calibration;
 use lapwing_engine::tensor::Tensor;
-use lapwing_engine::{Model, Precision};
+use lapwing_engine::{Backend, Device, Model, Precision};
 use lapwing_engine::{fuse, lower};
 
 const BATCH: &[u64] = &[1, 32];
@@ -46,7 +53,7 @@ const TURNS_BYTES: usize = 64 << 20;
 /// Measures what `args` ask for; rows come as they are measured.
 pub(super) fn run(args: &BenchArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
     check(args)?;
-    let asked = Wished::of(args)?;
+    let asked = Requested::of(args)?;
     for count in counts(args) {
         let threads = machine::threads(count, args.cpus.as_ref())?;
         let is_on_gpu = machine::apart(&threads, args.cpus.as_ref(), || group(args, &asked, &threads, out))?;
@@ -70,16 +77,16 @@ fn check(args: &BenchArgs) -> Result<(), ToolError> {
     if args.calibration.is_some() && args.precision != Precision::Int8 {
         return Err(ToolError::argument("calibration", "needs --precision int8"));
     }
-    if args.executor == Runs::Tract && args.precision != Precision::Fp32 {
+    if args.executor == Backend::Tract && args.precision != Precision::Fp32 {
         let name = args.precision.name();
         return Err(ToolError::argument("precision", format!("{name} needs a plan; tract runs models in fp32 alone")));
     }
     match args.device {
-        Device::Cuda(_) if !cfg!(feature = "cuda") => {
+        Device::Cuda(_) if !lapwing_engine::HAS_CUDA => {
             let reason = "is not in this build, which was made without the feature cuda";
             Err(ToolError::argument("device", format!("{} {reason}", args.device)))
         }
-        Device::Cuda(_) if args.executor == Runs::Tract => {
+        Device::Cuda(_) if args.executor == Backend::Tract => {
             Err(ToolError::argument("device", format!("{} is for plans alone, and executor is tract", args.device)))
         }
         Device::Cuda(_) if counts(args) != [1] => {
@@ -95,30 +102,45 @@ fn check(args: &BenchArgs) -> Result<(), ToolError> {
     }
 }
 
-/// What is asked of a GPU; made once, whatever the numbers of threads.
-struct Wished {
-    #[cfg(feature = "cuda")]
-    gpu: Option<lapwing_engine::gpu::Wish>,
-    /// How long that took: a cold start has it too.
+/// The request for a GPU; made once, whatever the numbers of threads.
+struct Requested {
+    gpu: Option<DeviceRequest>,
+    /// How long that took: a cold start includes it.
     took_ns: u64,
 }
 
-impl Wished {
+impl Requested {
     fn of(args: &BenchArgs) -> Result<Self, ToolError> {
         let began = Stamp::now();
-        let _ = args;
-        #[cfg(feature = "cuda")]
-        let gpu = gpu::wish(args)?;
-        Ok(Self {
-            #[cfg(feature = "cuda")]
-            gpu,
-            took_ns: began.elapsed(),
-        })
+        let gpu = device_request(args)?;
+        Ok(Self { gpu, took_ns: began.elapsed() })
     }
 }
 
+/// The request for a GPU; `None` where the model runs on the CPU. The tests' emulated device is refused: it is never measured.
+fn device_request(args: &BenchArgs) -> Result<Option<DeviceRequest>, ToolError> {
+    let directory = args.cuda_lib_dir.as_deref();
+    let precision = args.precision.into();
+    let request = match args.device {
+        Device::Cpu => None,
+        // tract runs on the CPU only
+        Device::Auto if args.executor == Backend::Tract => None,
+        Device::Auto => DeviceRequest::auto(directory, precision),
+        Device::Cuda(ordinal) => {
+            let fault = |reason: String| ToolError::argument("device", format!("{}: {reason}", args.device));
+            let request = DeviceRequest::device(directory, ordinal, precision).map_err(|error| fault(error.to_string()))?;
+            if let Some(name) = request.emulated_name() {
+                return Err(ToolError::told(format!("device: {} is {name}, which is never measured", args.device)));
+            }
+            Some(request)
+        }
+    };
+    let is_own = args.gemm == Products::Own;
+    Ok(request.map(|request| if is_own { request.with_own_kernels() } else { request }))
+}
+
 /// All cases with these threads; gives whether a GPU ran them.
-fn group(args: &BenchArgs, asked: &Wished, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<bool, ToolError> {
+fn group(args: &BenchArgs, asked: &Requested, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<bool, ToolError> {
     let plan = cpu::Options { threads: Arc::clone(threads), ..cpu::Options::default() };
     let mut workspace = Workspace::default();
     let loaded = Loaded::new(args, asked, plan.clone())?;
@@ -126,12 +148,12 @@ fn group(args: &BenchArgs, asked: &Wished, threads: &Arc<Threads>, out: &mut (dy
     let sizes = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };
     let shapes = sizes.shapes(model)?;
     let first = forward(model, &mut workspace, &loaded.inputs(shapes[0], SEED)?)?;
-    let standing = model.standing();
+    let placement = model.placement();
     let mut machine = Machine::of(&loaded, &plan)?;
     let run = Run {
         model: super::name_of(&args.model),
-        device: standing.device.clone(),
-        device_name: standing.device_name.clone(),
+        device: placement.device.clone(),
+        device_name: placement.device_name.clone(),
         executor: model.executor(),
         precision: model.precision(),
         threads: if machine.is_gpu() { 1 } else { threads.count() },
@@ -150,8 +172,8 @@ fn group(args: &BenchArgs, asked: &Wished, threads: &Arc<Threads>, out: &mut (dy
         let turns = loaded.turns(shape, args.samples || machine.is_gpu())?;
         let times = times(model, &mut workspace, &turns, args.seconds)?;
         let case = machine.case(&loaded, &mut workspace, shape, &turns[0], args.samples)?;
-        if model.standing() != standing {
-            let fallback = model.standing().fallback.as_ref().map_or(String::new(), |fallback| fallback.told.clone());
+        if model.placement() != placement {
+            let fallback = model.placement().fallback.as_ref().map_or(String::new(), |fallback| fallback.detail.clone());
             return Err(ToolError::told(format!("{} failed, and nothing else is measured instead: {fallback}", run.device)));
         }
         let mut sorted = times.clone();
@@ -178,7 +200,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(args: &BenchArgs, asked: &Wished, mut plan: cpu::Options) -> Result<Self, ToolError> {
+    fn new(args: &BenchArgs, asked: &Requested, mut plan: cpu::Options) -> Result<Self, ToolError> {
         let began = Stamp::now();
         let graph = Graph::read(&args.model)?;
         let copy = graph.clone();
@@ -188,13 +210,11 @@ impl Loaded {
                 None => args.precision.into(),
             };
         }
-        let by = if args.executor == Runs::Tract { By::Tract } else { By::Auto };
-        let options = Options {
-            by,
-            #[cfg(feature = "cuda")]
-            gpu: asked.gpu.clone().map(|wish| gpu::calibrated(wish, &plan.precision)),
-            plan,
+        let calibrated = |request: DeviceRequest| match &plan.precision {
+            CpuPrecision::Fp32 => request,
+            CpuPrecision::Int8(_) => request.calibrated(&plan.precision),
         };
+        let options = ModelOptions { backend: args.executor, gpu: asked.gpu.clone().map(calibrated), plan: plan.clone() };
         let model = Model::new(graph, &options)?;
         let load_ns = asked.took_ns + began.elapsed();
         if model.precision() != args.precision.name() {
@@ -205,7 +225,7 @@ impl Loaded {
     }
 
     fn inputs(&self, shape: Shape, seed: u64) -> Result<Vec<Tensor>, ToolError> {
-        let mut inputs = made_up::inputs(self.model.inputs(), self.model.plan().or(self.other.as_ref()), shape, seed);
+        let mut inputs = synthetic_inputs::inputs(self.model.inputs(), self.model.plan().or(self.other.as_ref()), shape, seed);
         self.model.accept(&mut inputs)?;
         Ok(inputs)
     }
@@ -222,13 +242,13 @@ impl Loaded {
 
 /// The model would be run in other numbers than were asked for.
 fn elsewhere(asked: Precision, model: &Model) -> ToolError {
-    let standing = model.standing();
-    let why = match (&standing.fallback, model.refused()) {
-        (Some(fallback), _) => fallback.told.clone(),
+    let placement = model.placement();
+    let why = match (&placement.fallback, model.unsupported()) {
+        (Some(fallback), _) => fallback.detail.clone(),
         (None, Some(refused)) => refused.to_string(),
-        (None, None) => format!("it is run in {}", standing.precision),
+        (None, None) => format!("it is run in {}", placement.precision),
     };
-    ToolError::argument("precision", format!("{} cannot be had on {}: {why}", asked.name(), standing.device))
+    ToolError::argument("precision", format!("{} cannot be had on {}: {why}", asked.name(), placement.device))
 }
 
 fn lowered(graph: &Graph) -> Option<Plan> {

@@ -1,61 +1,62 @@
-//! Where a plan runs: on the processor, or on a GPU with the processor behind it, if that may be.
+//! The executor of a model's plan: the CPU's, or a GPU's with the CPU's behind it where a fallback is allowed.
 
-#[cfg(feature = "cuda")]
+use super::on_gpu::OnGpu;
 use crate::EngineError;
-use crate::cpu::{Batch, Executor, RunError, State};
+use crate::cpu::{Executor, State};
+use crate::exec::{Batch, Fallback, Placement, RunError};
 use crate::plan::Plan;
-use crate::standing::{Fallback, Standing};
-
-#[cfg(feature = "cuda")]
-use super::gpu::OnGpu;
 
 /// Why a batch could not be run.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only a GPU ends a model"))]
 pub(super) enum Fault {
     /// The batch is at fault.
     Batch(RunError),
-    /// All of it: the model cannot run any more, or this batch is too large for the device.
-    #[cfg(feature = "cuda")]
+    /// The device: the model cannot run any more, or this batch is too large for it.
     Engine(EngineError),
 }
 
-/// What one thread needs.
+/// The working memory of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) cpu: State,
-    #[cfg(feature = "cuda")]
     pub(super) gpu: crate::gpu::State,
 }
 
-/// A plan on what runs it.
+/// What runs a plan.
 #[derive(Debug)]
-pub(super) enum On {
-    /// The processor; why, if a GPU was looked for.
+pub(super) enum PlanExecutor {
+    /// The CPU; with the reason, if a GPU was looked for.
     Cpu(Box<Executor>, Option<Fallback>),
     /// A GPU.
-    #[cfg(feature = "cuda")]
     Gpu(Box<OnGpu>),
 }
 
-impl On {
-    pub(super) const fn plan(&self) -> &Plan {
+/// What came of placing a plan on a GPU.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "nothing is placed on a GPU"))]
+pub(super) enum Placing {
+    /// It runs there.
+    Placed(PlanExecutor),
+    /// It does not; with the reason, if a GPU was looked for.
+    NotPlaced(Plan, Option<Fallback>),
+}
+
+impl PlanExecutor {
+    pub(super) fn plan(&self) -> &Plan {
         match self {
             Self::Cpu(executor, _) => executor.plan(),
-            #[cfg(feature = "cuda")]
             Self::Gpu(gpu) => gpu.executor().plan(),
         }
     }
 
-    /// The processor's executor, if that is what runs the plan.
+    /// The CPU's executor, if it runs the plan.
     pub(super) fn on_cpu(&self) -> Option<&Executor> {
         match self {
             Self::Cpu(executor, _) => Some(executor),
-            #[cfg(feature = "cuda")]
             Self::Gpu(gpu) => gpu.moved().map(|(executor, _)| executor),
         }
     }
 
-    /// The GPU's executor, if that is what runs the plan.
-    #[cfg(feature = "cuda")]
+    /// The GPU's executor, if it runs the plan.
     pub(super) fn on_gpu(&self) -> Option<&crate::gpu::Executor> {
         match self {
             Self::Gpu(gpu) if gpu.moved().is_none() => Some(gpu.executor()),
@@ -63,20 +64,18 @@ impl On {
         }
     }
 
-    /// Whether it runs elsewhere than this says.
-    #[cfg(feature = "cuda")]
-    pub(super) fn has_moved(&self, standing: &Standing) -> bool {
+    /// Whether the plan has moved to the CPU since this placement was taken.
+    pub(super) fn has_moved(&self, placement: &Placement) -> bool {
         match self {
             Self::Cpu(..) => false,
-            Self::Gpu(gpu) => standing.fallback.is_none() && gpu.moved().is_some(),
+            Self::Gpu(gpu) => placement.fallback.is_none() && gpu.moved().is_some(),
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn placement(&self) -> Placement {
         match self {
             Self::Cpu(executor, fallback) => on_cpu(executor, fallback.as_ref()),
-            #[cfg(feature = "cuda")]
-            Self::Gpu(gpu) => gpu.standing(),
+            Self::Gpu(gpu) => gpu.placement(),
         }
     }
 
@@ -88,17 +87,15 @@ impl On {
         wanted: &[bool],
         outputs: &mut Vec<Vec<f32>>,
     ) -> Result<(), Fault> {
-        let _ = wanted;
         match self {
             Self::Cpu(executor, _) => executor.run(&mut memory.cpu, batch, outputs).map_err(Fault::Batch),
-            #[cfg(feature = "cuda")]
             Self::Gpu(gpu) => gpu.run(memory, batch, wanted, outputs),
         }
     }
 }
 
-/// On the processor, by this executor.
-pub(super) fn on_cpu(executor: &Executor, fallback: Option<&Fallback>) -> Standing {
+/// The placement of a plan that this CPU executor runs.
+pub(super) fn on_cpu(executor: &Executor, fallback: Option<&Fallback>) -> Placement {
     let precision = executor.options().precision.name();
-    Standing { device: "cpu".into(), device_name: None, precision, fallback: fallback.cloned(), fault: None }
+    Placement { device: "cpu".into(), device_name: None, precision, fallback: fallback.cloned(), fault: None }
 }

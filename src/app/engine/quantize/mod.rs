@@ -4,7 +4,6 @@
 mod report;
 mod rows;
 #[cfg(test)]
-#[cfg(any())]
 mod tests;
 
 use std::io::Write;
@@ -16,15 +15,15 @@ use super::cli::QuantizeArgs;
 use super::error::ToolError;
 use super::machine::{self, percentile};
 use crate::ledger::Stamp;
-use lapwing_engine::cpu::gemm::int8::RowQuant;
 use lapwing_engine::cpu::threads::Threads;
-use lapwing_engine::cpu::{self, Executor, Precision, State};
-use lapwing_engine::model::Options;
+use lapwing_engine::cpu::{self, Executor, State};
+use lapwing_engine::exec::{CpuPrecision, RowQuant};
+use lapwing_engine::model::ModelOptions;
 use lapwing_engine::onnx::Graph;
 use lapwing_engine::plan::{self, Op};
 use lapwing_engine::quant::calibration::Calibration;
-use lapwing_engine::quant::{Accuracy, Observer};
-use lapwing_engine::{self as engine, EngineError, Model};
+use lapwing_engine::quant::{Accuracy, RangeObserver};
+use lapwing_engine::{EngineError, Model, Precision};
 
 /// Batches that are timed in each precision, however long they take.
 const LEAST_RUNS: usize = 5;
@@ -37,11 +36,11 @@ pub(super) fn run(args: &QuantizeArgs, out: &mut (dyn Write + Send)) -> Result<(
 
 fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
     let graph = Graph::read(&args.model)?;
-    let exact = load(&graph, threads, Precision::Fp32)?;
+    let exact = load(&graph, threads, CpuPrecision::Fp32)?;
     let exact_run = executor(&exact)?;
     let calibrate = Rows::read(&args.calibrate, "calibrate", &exact)?;
     let against = args.against.as_ref().map(|file| Rows::read(file, "against", &exact)).transpose()?;
-    let dynamic = load(&graph, threads, Precision::Int8(Vec::new()))?;
+    let dynamic = load(&graph, threads, CpuPrecision::Int8(Vec::new()))?;
     let dynamic_run = executor(&dynamic)?;
     let batch = usize::try_from(args.batch).unwrap_or(usize::MAX);
     let ranges = ranges(exact_run, dynamic_run, &calibrate, batch)?;
@@ -49,7 +48,7 @@ fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + 
         let calibration = Calibration::new(&super::name_of(&args.model), exact_run.plan(), &ranges);
         calibration.write(file).map_err(ToolError::told)?;
     }
-    let fixed = load(&graph, threads, Precision::Int8(ranges))?;
+    let fixed = load(&graph, threads, CpuPrecision::Int8(ranges))?;
     let rows = against.as_ref().unwrap_or(&calibrate);
     let executors = [exact_run, dynamic_run, executor(&fixed)?];
     let times = times(executors, rows, batch.min(rows.count()), args.seconds)?;
@@ -84,14 +83,14 @@ fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + 
     if args.json { reports.iter().try_for_each(|report| super::line(out, report)) } else { report::table(&reports, out) }
 }
 
-fn load(graph: &Graph, threads: &Arc<Threads>, precision: Precision) -> Result<Model, ToolError> {
+fn load(graph: &Graph, threads: &Arc<Threads>, precision: CpuPrecision) -> Result<Model, ToolError> {
     let plan = cpu::Options { threads: Arc::clone(threads), precision, ..cpu::Options::default() };
-    Ok(Model::new(graph.clone(), &Options { plan, ..Options::default() })?)
+    Ok(Model::new(graph.clone(), &ModelOptions { plan, ..ModelOptions::default() })?)
 }
 
 /// The executor of its plan: without one there are no 8 bits.
 fn executor(model: &Model) -> Result<&Executor, ToolError> {
-    match (model.plan_executor(), model.refused()) {
+    match (model.plan_executor(), model.unsupported()) {
         (Some(executor), _) => Ok(executor),
         (None, Some(refused)) => Err(EngineError::NoPlan(refused.clone()).into()),
         (None, None) => Err(ToolError::told("the model has no plan")),
@@ -101,8 +100,9 @@ fn executor(model: &Model) -> Result<&Executor, ToolError> {
 /// For each product that is done in 8 bits the range of its inputs, where one range can stand for all rows.
 fn ranges(exact: &Executor, dynamic: &Executor, rows: &Rows, batch: usize) -> Result<Vec<Option<RowQuant>>, ToolError> {
     let plan = exact.plan();
-    let is_seen = |place: usize| dynamic.multiplies_in(place) == engine::Precision::Int8;
-    let mut observers: Vec<Option<Observer>> = (0..plan.nodes.len()).map(|at| is_seen(at).then(Observer::new)).collect();
+    let is_seen = |place: usize| dynamic.product_precision(place) == Precision::Int8;
+    let mut observers: Vec<Option<RangeObserver>> =
+        (0..plan.nodes.len()).map(|at| is_seen(at).then(RangeObserver::new)).collect();
     let (mut state, mut outputs, mut fault) = (State::default(), Vec::new(), None);
     let mut kept = Vec::new();
     for range in rows.batches(batch) {
@@ -127,7 +127,7 @@ fn ranges(exact: &Executor, dynamic: &Executor, rows: &Rows, batch: usize) -> Re
     if let Some(fault) = fault {
         return Err(fault);
     }
-    let named = |(place, observer): (usize, Option<Observer>)| {
+    let named = |(place, observer): (usize, Option<RangeObserver>)| {
         let Some(observer) = observer else { return Ok(None) };
         observer.fixed().map_err(|error| ToolError::Told(format!("{}: {error}", plan.nodes[place].name)))
     };

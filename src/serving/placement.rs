@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family as Samples;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::metrics::LabelSet;
-use lapwing_engine::service::{Fallback, Servable, Standing};
+use lapwing_engine::service::{Fallback, Placement, Servable};
 
 /// What has been shown of one version of one model.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ impl Seen {
 
     /// Shows where the model is, and counts a fallback that is new.
     pub(super) fn look(&self, served: &dyn Servable) {
-        let standing = served.standing();
-        let Standing { device, device_name, precision, fallback, .. } = &*standing;
+        let placement = served.placement();
+        let Placement { device, device_name, precision, fallback, .. } = &*placement;
         let (name, version) = (&served.about().name, &served.about().version);
         let labels = vec![
             ("model", name.clone()),
@@ -54,7 +54,7 @@ impl Seen {
             last.labels = Some(labels);
         }
         if let Some(new) = fallback.as_ref().filter(|new| last.fallback.as_ref() != Some(new)) {
-            let labels = vec![("model", name.clone()), ("reason", new.reason.label().to_owned())];
+            let labels = vec![("model", name.clone()), ("reason", new.cause.label().to_owned())];
             self.fallback.get_or_create(&labels).inc();
             last.fallback = Some(new.clone());
         }

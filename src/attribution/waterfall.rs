@@ -1,4 +1,4 @@
-//! An exchange's claims as a waterfall shows them: each with a name. Units: nanoseconds from the request's start.
+//! An exchange's claims as named bars of a waterfall. Units: nanoseconds from the request's start.
 
 use crate::ledger::{Claim, Exchange, Phase, Source, Stage};
 
@@ -6,33 +6,33 @@ use super::merge::Placing;
 
 /// One bar of a waterfall.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rendered {
-    /// What it is called: an observed or traced span's own name, a report's stage or phase, or `upstream` for the opaque window.
+pub struct WaterfallBar {
+    /// Its name: an observed or traced span's own name, a report's stage or phase, or `upstream` for the opaque window.
     pub name: String,
-    /// Whose time it is.
+    /// The stage that the time belongs to.
     pub stage: Stage,
-    /// The phase of the stage, where it is one.
+    /// The phase of the stage, if it has one.
     pub phase: Option<Phase>,
     /// Start.
     pub start_ns: u64,
     /// End, exclusive.
     pub end_ns: u64,
-    /// Who says so.
+    /// The source of the claim.
     pub source: Source,
 }
 
-/// The claims on an exchange's time as they were placed, in order of start. They may overlap and nest: the account,
-/// not this, says who owns an instant. All lie within the total. Spans without a stage claim nothing and are left out.
+/// The claims on an exchange's time as they were placed, in order of start. They may overlap and nest: the account, not this
+/// list, decides who owns an instant. All lie within the total. Spans without a stage claim nothing and are left out.
 #[must_use]
-pub fn rendered(exchange: &Exchange) -> Vec<Rendered> {
+pub fn waterfall_bars(exchange: &Exchange) -> Vec<WaterfallBar> {
     let ledger = &exchange.ledger;
     let Placing { claims, accepted, .. } = Placing::of(ledger, &exchange.traced, &exchange.polled);
     let observed = ledger.spans.iter().map(|s| Some(s.event.name()));
     let traced = accepted.iter().map(|i| exchange.traced.get(*i).map(|s| &*s.name));
-    let mut bars: Vec<Rendered> = claims
+    let mut bars: Vec<WaterfallBar> = claims
         .iter()
         .zip(observed.chain(traced).chain(std::iter::repeat(None)))
-        .map(|(claim, name)| Rendered {
+        .map(|(claim, name)| WaterfallBar {
             name: name.unwrap_or_else(|| said(claim)).to_owned(),
             stage: claim.stage,
             phase: claim.phase,
@@ -45,7 +45,7 @@ pub fn rendered(exchange: &Exchange) -> Vec<Rendered> {
     bars
 }
 
-/// What a claim without a name of its own is called.
+/// The name of a claim without a name of its own.
 fn said(claim: &Claim) -> &'static str {
     match (claim.source, claim.phase) {
         (Source::Opaque, _) => "upstream",
@@ -67,14 +67,14 @@ mod tests {
         ledger.total_ns = 100;
         ledger.window = Some(UpstreamWindow { start_ns: 10, head_ns: 90, end_ns: 90 });
         ledger.spans.push(Span { stage: Stage::Ingress, event: ObservedEvent::Request, start_ns: 0, end_ns: 10 });
-        let opaque = rendered(&merge(ledger.clone(), Vec::new()));
+        let opaque = waterfall_bars(&merge(ledger.clone(), Vec::new()));
         let names: Vec<&str> = opaque.iter().map(|b| &*b.name).collect();
         assert_eq!(names, ["request", "upstream"]);
 
         ledger.report(Report::of(Stage::Queue, 20, ReportPlace::Head));
         let span = |name: &str, stage| TracedSpan { name: name.into(), stage, phase: None, start_ns: 20, end_ns: 50, depth: 1 };
         let traced = vec![span("serve", None), span("model", Some(Stage::Forward))];
-        let bars = rendered(&merge(ledger, traced));
+        let bars = waterfall_bars(&merge(ledger, traced));
         let seen: Vec<_> = bars.iter().map(|b| (&*b.name, b.start_ns, b.end_ns, b.source)).collect();
         let expected =
             [("request", 0, 10, Source::Observed), ("model", 20, 50, Source::Traced), ("queue", 70, 90, Source::Reported)];

@@ -28,7 +28,7 @@ fn args(name: &str) -> BenchArgs {
         cuda_lib_dir: None,
         precision: Precision::Fp32,
         calibration: None,
-        executor: Runs::Auto,
+        executor: Backend::Auto,
         cpus: None,
         gemm: Products::Auto,
         samples: false,
@@ -147,7 +147,7 @@ fn bound_and_utilisation_are_the_rooflines() {
 
 #[test]
 fn tract_says_what_it_knows() {
-    for (name, executor) in [("refused-conv", Runs::Auto), ("0001", Runs::Tract)] {
+    for (name, executor) in [("refused-conv", Backend::Auto), ("0001", Backend::Tract)] {
         let lines = lines(&BenchArgs { executor, batch: vec![], length: vec![2], ..args(name) });
         for row in &lines[2..] {
             assert_eq!(row["executor"], "tract");
@@ -164,7 +164,7 @@ fn tract_and_the_plan_count_the_same_products() {
         let lines = lines(&BenchArgs { executor, batch: vec![3], ..args("0000") });
         lines[2]["flops"].as_u64().unwrap()
     };
-    assert_eq!(counted(Runs::Auto), counted(Runs::Tract));
+    assert_eq!(counted(Backend::Auto), counted(Backend::Tract));
 }
 
 #[test]
@@ -186,14 +186,14 @@ fn what_cannot_be_measured_is_refused() {
     for (precision, name) in [(Precision::Tf32, "tf32"), (Precision::Fp16, "fp16")] {
         let fault = format!("precision: {name} is for a GPU alone, and device is cpu");
         assert_eq!(refused(&BenchArgs { precision, ..args("0000") }), fault);
-        let tract = BenchArgs { precision, device: Device::Auto, executor: Runs::Tract, ..args("0000") };
+        let tract = BenchArgs { precision, device: Device::Auto, executor: Backend::Tract, ..args("0000") };
         assert_eq!(refused(&tract), format!("precision: {name} needs a plan; tract runs models in fp32 alone"));
     }
     let folder = BenchArgs { cuda_lib_dir: Some("/l".into()), ..args("0000") };
     assert_eq!(refused(&folder), "cuda-lib-dir: is of no use while device is cpu");
     let few = BenchArgs { threads: vec![2], cpus: Some(Cpus(vec![0])), ..args("0000") };
     assert_eq!(refused(&few), "cpus: [0] are too few for 2 threads");
-    let tract = BenchArgs { precision: Precision::Int8, executor: Runs::Tract, ..args("0000") };
+    let tract = BenchArgs { precision: Precision::Int8, executor: Backend::Tract, ..args("0000") };
     assert!(refused(&tract).starts_with("precision: int8 needs a plan"));
     let stray = BenchArgs { calibration: Some("r.json".into()), ..args("0000") };
     assert_eq!(refused(&stray), "calibration: needs --precision int8");
@@ -213,7 +213,7 @@ fn samples_are_all_times_in_their_order() {
 
 #[test]
 fn inputs_take_turns_and_none_is_another() {
-    let loaded = Loaded::new(&args("0001"), &Wished::of(&args("0001")).unwrap(), cpu::Options::default()).unwrap();
+    let loaded = Loaded::new(&args("0001"), &Requested::of(&args("0001")).unwrap(), cpu::Options::default()).unwrap();
     let shape = Shape { batch: 4, length: Some(2) };
     let turns = loaded.turns(shape, true).unwrap();
     assert_eq!(turns.len(), TURNS);
@@ -244,7 +244,7 @@ fn people_get_a_table() {
 
 #[test]
 fn ids_stay_below_their_tables() {
-    let loaded = Loaded::new(&args("0001"), &Wished::of(&args("0001")).unwrap(), cpu::Options::default()).unwrap();
+    let loaded = Loaded::new(&args("0001"), &Requested::of(&args("0001")).unwrap(), cpu::Options::default()).unwrap();
     let plan = loaded.model.plan().unwrap();
     let at = |name: &str| plan.inputs.iter().position(|port| port.name == name).unwrap();
     let most = plan.ids_below(at("ids")).unwrap();

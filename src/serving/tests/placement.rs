@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
-use super::fake::{Does, fake, standing};
+use super::fake::{Does, fake, placement};
 use super::{Client, against};
 use crate::serving::Limits;
-use lapwing_engine::service::{CallError, Reason, Standing};
+use lapwing_engine::service::{CallError, FallbackCause, Placement};
 
 const X: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 
@@ -22,7 +22,7 @@ async fn lines(client: &Client, family: &str) -> Vec<String> {
 #[tokio::test]
 async fn a_move_is_seen_at_once_in_answers_pages_and_metrics() {
     let model = fake("m", "1", Does::Add);
-    *model.standing.lock() = Arc::new(standing("cuda:0", Some("NVIDIA H200"), None));
+    *model.placement.lock() = Arc::new(placement("cuda:0", Some("NVIDIA H200"), None));
     against(vec![model.clone() as _], Limits::default(), async |client| {
         let on = async || {
             let parameters = client.infer("m", X).await.json()["parameters"].clone();
@@ -37,7 +37,7 @@ async fn a_move_is_seen_at_once_in_answers_pages_and_metrics() {
         assert_eq!(lines(&client, "lapwing_engine_device_info").await, [info]);
         assert_eq!(lines(&client, "lapwing_engine_fallback").await, [""; 0]);
 
-        *model.standing.lock() = Arc::new(standing("cpu", None, Some(Reason::Device)));
+        *model.placement.lock() = Arc::new(placement("cpu", None, Some(FallbackCause::Device)));
         assert_eq!(on().await, (json!("cpu"), json!("fp32")));
         let parameters = client.get("/v2/models/m").await.json()["parameters"].clone();
         let fallback = "device: libcuda.so.1: is not there";
@@ -57,7 +57,7 @@ async fn a_move_is_seen_at_once_in_answers_pages_and_metrics() {
 async fn versions_that_fell_back_when_they_were_loaded_are_counted_together() {
     let models = ["1", "2"].map(|version| {
         let model = fake("m", version, Does::Add);
-        *model.standing.lock() = Arc::new(standing("cpu", None, Some(Reason::NoDriver)));
+        *model.placement.lock() = Arc::new(placement("cpu", None, Some(FallbackCause::NoDriver)));
         model as _
     });
     against(models.into(), Limits::default(), async |client| {
@@ -72,7 +72,7 @@ async fn versions_that_fell_back_when_they_were_loaded_are_counted_together() {
 async fn a_model_whose_device_failed_is_named_with_what_the_device_reported() {
     let fault = || "cuda:0: is lost".to_owned();
     let model = fake("m", "3", Does::Fails(CallError::Device { reason: fault() }));
-    *model.standing.lock() = Arc::new(Standing { fault: Some(fault()), ..standing("cuda:0", Some("NVIDIA H200"), None) });
+    *model.placement.lock() = Arc::new(Placement { fault: Some(fault()), ..placement("cuda:0", Some("NVIDIA H200"), None) });
     model.ready.store(false, Ordering::SeqCst);
     against(vec![model as _, fake("other", "1", Does::Add)], Limits::default(), async |client| {
         let got = client.get("/readyz").await;

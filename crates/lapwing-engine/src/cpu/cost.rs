@@ -1,0 +1,64 @@
+//! What a plan costs on the CPU: weights of 8-bit products have one byte for each number, and a scale and a sum of four bytes
+//! for each column.
+
+use super::executor::Executor;
+use super::prepare::PreparedNode;
+use crate::exec::{ExecutionCost, Precision};
+use crate::plan::{Arena, Node, Op, Plan, Size, ValueId, WeightId, Widths};
+
+/// The widths at which an executor holds its numbers.
+struct Packed<'a> {
+    plan: &'a Plan,
+    /// Outputs of the nodes that run in 8 bits.
+    int8: Vec<ValueId>,
+}
+
+impl Widths for Packed<'_> {
+    fn value(&self, id: ValueId) -> usize {
+        Widths::value(self.plan, id)
+    }
+
+    fn weight(&self, node: &Node, id: WeightId) -> (usize, usize) {
+        match &node.op {
+            Op::Gemm { weight, .. } if *weight == id && self.int8.contains(&node.output) => (1, 8),
+            _ => Widths::weight(self.plan, node, id),
+        }
+    }
+}
+
+impl Executor {
+    /// What the plan costs for batches of this size.
+    #[must_use]
+    pub fn execution_cost(&self, size: Size) -> ExecutionCost {
+        let int8 = self.plan.nodes.iter().zip(&self.ready).filter(|(_, ready)| matches!(ready, PreparedNode::GemmI8(..)));
+        let packed = Packed { plan: &self.plan, int8: int8.map(|(node, _)| node.output).collect() };
+        ExecutionCost {
+            weight_bytes: self.weight_bytes(),
+            arena_bytes: Arena::new(&self.plan, size).bytes(),
+            ..ExecutionCost::count(&self.plan, size, &packed, |at, _| self.product_precision(at))
+        }
+    }
+
+    /// The number format of the products of the node at this place; single precision where it has none, or there is no node.
+    #[must_use]
+    pub fn product_precision(&self, place: usize) -> Precision {
+        if matches!(self.ready.get(place), Some(PreparedNode::GemmI8(..))) { Precision::Int8 } else { Precision::Fp32 }
+    }
+
+    /// The number of nodes that run in 8 bits with one range for all rows.
+    #[must_use]
+    pub fn fixed_nodes(&self) -> usize {
+        self.ready.iter().filter(|ready| matches!(ready, PreparedNode::GemmI8(_, Some(_)))).count()
+    }
+
+    /// Bytes of all weights as they are held: packed (padding included) for products, else four bytes for each number.
+    #[must_use]
+    pub fn weight_bytes(&self) -> usize {
+        let packed = self.ready.iter().map(|ready| match ready {
+            PreparedNode::Gemm(packed) => packed.bytes(),
+            PreparedNode::GemmI8(packed, _) => packed.bytes(),
+            PreparedNode::Map(_) | PreparedNode::Plain => 0,
+        });
+        packed.sum::<usize>() + self.plan.weights.iter().map(|weight| 4 * weight.data.len()).sum::<usize>()
+    }
+}

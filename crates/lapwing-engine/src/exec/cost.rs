@@ -1,0 +1,35 @@
+//! What a plan costs where it runs, counted from its nodes at the widths at which the device holds numbers.
+
+use super::Precision;
+use crate::plan::{Cost, Node, Plan, Size, Total, Widths};
+
+/// What a plan costs on a device for one size of a batch. Padding and copies that a kernel needs for itself are not counted as
+/// operations or as bytes of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExecutionCost {
+    /// For each node of the plan, the number format of its products and its cost. Nodes without products are `fp32`.
+    pub nodes: Vec<(Precision, Cost)>,
+    /// The whole plan.
+    pub total: Total,
+    /// Bytes of the model's numbers as the device holds them, padding included.
+    pub weight_bytes: usize,
+    /// Bytes of the memory that holds values between nodes, padding included.
+    pub arena_bytes: usize,
+    /// Kernels that one run calls or launches; a library's product counts as one.
+    pub kernels: usize,
+}
+
+impl ExecutionCost {
+    /// Counts the operations and bytes of `plan` for batches of `size`; `precision` gives the number format of each node, by its
+    /// place in the plan.
+    pub(crate) fn count(plan: &Plan, size: Size, widths: &impl Widths, precision: impl Fn(usize, &Node) -> Precision) -> Self {
+        let node = |(at, node): (usize, &Node)| (precision(at, node), plan.cost_in(node, size, widths));
+        Self {
+            nodes: plan.nodes.iter().enumerate().map(node).collect(),
+            total: plan.total_in(size, widths),
+            weight_bytes: 0,
+            arena_bytes: 0,
+            kernels: plan.nodes.len(),
+        }
+    }
+}

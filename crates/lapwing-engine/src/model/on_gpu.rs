@@ -1,0 +1,131 @@
+//! A plan on a GPU with the CPU behind it where a fallback is allowed: placing it there, running it, and moving it to the CPU
+//! when the device fails.
+
+use std::sync::OnceLock;
+
+use super::ModelOptions;
+use super::executor::{Fault, Memory, Placing, PlanExecutor, on_cpu};
+use crate::exec::{Batch, Fallback, FallbackCause, Placement};
+use crate::gpu::{Executor, GpuError, fallback};
+use crate::plan::Plan;
+use crate::{EngineError, UnsupportedNode, cpu, gpu};
+
+/// A plan on a GPU.
+#[derive(Debug)]
+pub(super) struct OnGpu {
+    executor: Executor,
+    /// How the CPU would run it, if a fallback is allowed.
+    behind: Option<cpu::Options>,
+    /// The CPU's executor after the device failed, and the device's error.
+    moved: OnceLock<(cpu::Executor, Fallback)>,
+}
+
+impl OnGpu {
+    pub(super) const fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// The CPU's executor and the device's error, if the device has failed.
+    pub(super) fn moved(&self) -> Option<&(cpu::Executor, Fallback)> {
+        self.moved.get()
+    }
+
+    pub(super) fn placement(&self) -> Placement {
+        if let Some((executor, fallback)) = self.moved() {
+            return on_cpu(executor, Some(fallback));
+        }
+        Placement {
+            device: name(&self.executor),
+            device_name: Some(self.executor.device().info().name.clone()),
+            precision: self.executor.precision().name(),
+            fallback: None,
+            fault: None,
+        }
+    }
+
+    pub(super) fn run(
+        &self,
+        memory: &mut Memory,
+        batch: &Batch<'_>,
+        wanted: &[bool],
+        outputs: &mut Vec<Vec<f32>>,
+    ) -> Result<(), Fault> {
+        if let Some((executor, _)) = self.moved() {
+            return executor.run(&mut memory.cpu, batch, outputs).map_err(Fault::Batch);
+        }
+        let error = match self.executor.run(&mut memory.gpu, batch, wanted, outputs) {
+            Ok(()) => return Ok(()),
+            Err(GpuError::Batch(error)) => return Err(Fault::Batch(error)),
+            Err(GpuError::Unsupported(node)) => {
+                return Err(Fault::Engine(EngineError::Run { reason: node.to_string() }));
+            }
+            Err(GpuError::Device(error)) => error,
+        };
+        use gpu::device::DeviceError::{Launch, Range, TimedOut};
+        let left = std::mem::take(&mut memory.gpu);
+        if matches!(error, TimedOut { .. }) {
+            // dropping it would wait for the device that hangs
+            std::mem::forget(left);
+        }
+        if error.is_out_of_memory() || matches!(error, Launch { .. } | Range { .. }) {
+            return Err(Fault::Engine(EngineError::Run { reason: format!("{}: {error}", name(&self.executor)) }));
+        }
+        let fallback = fallback(&error);
+        let detail = format!("{}: {}", name(&self.executor), fallback.detail);
+        let Some(options) = &self.behind else {
+            return Err(Fault::Engine(EngineError::Device { reason: detail }));
+        };
+        let executor = cpu::Executor::new(self.executor.plan().clone(), options.clone())
+            .map_err(|e| Fault::Engine(EngineError::Device { reason: format!("{detail}; and the CPU: {e}") }))?;
+        let (executor, _) = self.moved.get_or_init(|| (executor, Fallback { detail, ..fallback }));
+        executor.run(&mut memory.cpu, batch, outputs).map_err(Fault::Batch)
+    }
+}
+
+/// `cuda:0`
+fn name(executor: &Executor) -> String {
+    format!("cuda:{}", executor.device().info().ordinal)
+}
+
+/// Places a plan on the requested GPU.
+///
+/// # Errors
+///
+/// [`EngineError::Device`] where it cannot run there and no fallback is allowed.
+pub(super) fn place(plan: Plan, options: &ModelOptions) -> Result<Placing, EngineError> {
+    let Some(request) = &options.gpu else { return Ok(Placing::NotPlaced(plan, None)) };
+    let device = match &request.device {
+        Ok(device) => device,
+        Err(why) if request.or_cpu => return Ok(Placing::NotPlaced(plan, Some(why.clone()))),
+        Err(why) => return Err(EngineError::Device { reason: why.detail.clone() }),
+    };
+    let error = match Executor::new(plan.clone(), device, request.precision.clone(), request.gemm.clone()) {
+        Ok(executor) => {
+            let behind = request.or_cpu.then(|| options.plan.clone());
+            return Ok(Placing::Placed(PlanExecutor::Gpu(Box::new(OnGpu { executor, behind, moved: OnceLock::new() }))));
+        }
+        Err(error) => error,
+    };
+    let why = match &error {
+        GpuError::Unsupported(node) => Fallback { cause: FallbackCause::Node, detail: node.to_string() },
+        GpuError::Batch(error) => Fallback { cause: FallbackCause::Node, detail: error.to_string() },
+        GpuError::Device(error) => fallback(error),
+    };
+    if request.or_cpu { Ok(Placing::NotPlaced(plan, Some(why))) } else { Err(EngineError::Device { reason: why.detail }) }
+}
+
+/// Why a model without a plan does not run on the requested GPU; `None` where none was requested.
+///
+/// # Errors
+///
+/// [`EngineError::Device`] where no fallback is allowed.
+pub(super) fn without_plan(node: &UnsupportedNode, options: &ModelOptions) -> Result<Option<Fallback>, EngineError> {
+    match &options.gpu {
+        None => Ok(None),
+        Some(request) if !request.or_cpu => Err(EngineError::Device { reason: format!("only plans run there: {node}") }),
+        Some(request) => {
+            let unsupported = || Fallback { cause: FallbackCause::Node, detail: node.to_string() };
+            Ok(Some(request.device.as_ref().err().cloned().unwrap_or_else(unsupported)))
+        }
+    }
+}

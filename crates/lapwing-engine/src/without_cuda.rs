@@ -1,0 +1,80 @@
+//! What stands in for `gpu` in a build without the feature `cuda`: a GPU can be requested, and the answer is that this build has
+//! no support for it. The other types have no values.
+
+use std::path::Path;
+
+use crate::exec::{Batch, CpuPrecision, GpuPrecision};
+use crate::plan::Plan;
+
+/// Why no GPU can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this build was made without the feature `cuda`")]
+pub struct DeviceError;
+
+/// A request to run models on a GPU.
+#[derive(Clone, Copy, Debug)]
+pub enum DeviceRequest {}
+
+impl DeviceRequest {
+    /// Requests the first usable device: `None`, because this build uses none.
+    #[must_use]
+    pub const fn auto(_: Option<&Path>, _: GpuPrecision) -> Option<Self> {
+        None
+    }
+
+    /// Requests this device and no other.
+    ///
+    /// # Errors
+    ///
+    /// Always [`DeviceError`].
+    pub fn device(_: Option<&Path>, _: usize, _: GpuPrecision) -> Result<Self, DeviceError> {
+        Err(DeviceError)
+    }
+
+    /// The same request with static ranges for 8-bit products.
+    #[must_use]
+    pub const fn calibrated(self, _: &CpuPrecision) -> Self {
+        match self {}
+    }
+
+    /// The same request with Lapwing's own kernels for all products.
+    #[must_use]
+    pub const fn with_own_kernels(self) -> Self {
+        match self {}
+    }
+
+    /// The device's name where it is the tests' emulated one.
+    #[must_use]
+    pub const fn emulated_name(&self) -> Option<&str> {
+        match *self {}
+    }
+}
+
+/// A plan on a GPU.
+#[derive(Clone, Copy, Debug)]
+pub enum Executor {}
+
+impl Executor {
+    /// The plan.
+    #[must_use]
+    pub const fn plan(&self) -> &Plan {
+        match *self {}
+    }
+
+    /// How long the parts of runs take.
+    ///
+    /// # Errors
+    ///
+    /// None: there is no executor.
+    pub const fn time_steps(&self, _: &mut State, _: &Batch<'_>, _: &[bool], _: usize) -> Result<RunTimings, DeviceError> {
+        match *self {}
+    }
+}
+
+/// How long the parts of a run take on a GPU.
+#[derive(Clone, Copy, Debug)]
+pub enum RunTimings {}
+
+/// What one thread needs to run plans on a GPU: nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct State;

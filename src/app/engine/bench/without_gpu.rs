@@ -1,0 +1,33 @@
+//! What stands in for `gpu` in a build without the feature `cuda`: no GPU is measured.
+
+use super::rows::{Case, GpuPeaksRow, Run};
+use super::{Shape, ToolError};
+use lapwing_engine::Model;
+use lapwing_engine::gpu::Executor;
+use lapwing_engine::model::Workspace;
+use lapwing_engine::tensor::Tensor;
+
+/// A GPU that was measured.
+#[derive(Debug)]
+pub(super) enum Gpu {}
+
+impl Gpu {
+    pub(super) const fn new(executor: &Executor) -> Result<Self, ToolError> {
+        match *executor {}
+    }
+
+    pub(super) const fn row(&mut self, _: &Run) -> Result<GpuPeaksRow, ToolError> {
+        match *self {}
+    }
+
+    pub(super) const fn case(
+        &mut self,
+        _: &Model,
+        _: &mut Workspace,
+        _: Shape,
+        _: &[Tensor],
+        _: bool,
+    ) -> Result<Case, ToolError> {
+        match *self {}
+    }
+}

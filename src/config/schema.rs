@@ -1,0 +1,150 @@
+//! Which keys there are and what each holds: put together from the defaults and from what the sections say of themselves.
+
+use serde_json::Value as Json;
+
+use super::path::{Path, Step};
+use crate::settings::{Form, Record, Section};
+
+/// What stands at a place of the configuration.
+#[derive(Debug)]
+pub(super) enum Schema {
+    /// Text; a number counts as its text.
+    Text,
+    /// Text; any scalar counts as its text.
+    Literal,
+    Number,
+    Flag,
+    Secret,
+    /// Keys that are known. `what` says in a message what is expected.
+    Section {
+        keys: Vec<(String, Schema)>,
+        what: &'static str,
+    },
+    /// `stand_in` is the text by key that replaces an element that cannot be read.
+    List {
+        element: Box<Schema>,
+        stand_in: &'static [(&'static str, &'static str)],
+    },
+    /// Names that the user chooses; `is_header` where they are names of headers.
+    Named {
+        value: Box<Schema>,
+        is_header: bool,
+    },
+}
+
+impl Schema {
+    /// The schema of a whole configuration.
+    pub(super) fn of<T: Section>() -> Self {
+        let defaults = serde_json::to_value(T::default()).unwrap_or_default();
+        Self::section(&defaults, T::FORMS)
+    }
+
+    fn section(defaults: &Json, forms: &[(&str, Form)]) -> Self {
+        let declared = |key: &str| forms.iter().find(|(name, _)| *name == key).map(|(_, form)| form);
+        let node = |(key, default): (&String, &Json)| {
+            let node = match (declared(key), default) {
+                (Some(Form::Section(forms)), default) => Self::section(default, forms),
+                (Some(form), _) => Self::form(form),
+                (None, Json::Object(_)) => Self::section(default, &[]),
+                (None, Json::Number(_)) => Self::Number,
+                (None, Json::Bool(_)) => Self::Flag,
+                (None, Json::String(_) | Json::Array(_) | Json::Null) => Self::Text,
+            };
+            (key.clone(), node)
+        };
+        let keys = defaults.as_object().into_iter().flatten().map(node).collect();
+        Self::Section { keys, what: "a section of keys" }
+    }
+
+    fn form(form: &Form) -> Self {
+        match form {
+            Form::Text => Self::Text,
+            Form::Literal => Self::Literal,
+            Form::Number => Self::Number,
+            Form::Section(forms) => {
+                let keys = forms.iter().map(|(key, form)| ((*key).to_owned(), Self::form(form))).collect();
+                Self::Section { keys, what: "a section of keys" }
+            }
+            Form::Record(record) => Self::record(record),
+            Form::List(record) => Self::List { element: Box::new(Self::record(record)), stand_in: record.stand_in },
+            Form::Named(form) => Self::Named { value: Box::new(Self::form(form)), is_header: false },
+            Form::SecretHeaders => Self::Named { value: Box::new(Self::Secret), is_header: true },
+        }
+    }
+
+    fn record(record: &Record) -> Self {
+        let keys = record.keys.iter().map(|(key, form)| ((*key).to_owned(), Self::form(form))).collect();
+        Self::Section { keys, what: record.what }
+    }
+
+    /// The keys that are known here; none where the user chooses the names.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&str, &Self)> {
+        let keys = if let Self::Section { keys, .. } = self { keys.as_slice() } else { &[] };
+        keys.iter().map(|(key, node)| (key.as_str(), node))
+    }
+
+    /// What stands one step further.
+    pub(super) fn step(&self, step: &Step) -> Option<&Self> {
+        match (self, step) {
+            (Self::Section { .. }, Step::Key(key)) => self.keys().find(|(name, _)| name == key).map(|(_, node)| node),
+            (Self::Named { value, .. }, Step::Key(_)) => Some(value),
+            (Self::List { element, .. }, Step::Index(_)) => Some(element),
+            _ => None,
+        }
+    }
+
+    /// What stands at `path`.
+    pub(super) fn at(&self, path: &[Step]) -> Option<&Self> {
+        path.iter().try_fold(self, Self::step)
+    }
+
+    /// Whether what stands at `path`, or any part of it, is never shown.
+    pub(super) fn is_secret(&self, path: &Path) -> bool {
+        let hides = |node: &Self| match node {
+            Self::Secret => true,
+            Self::Named { value, .. } => matches!(**value, Self::Secret),
+            _ => false,
+        };
+        (0..=path.0.len()).any(|end| self.at(&path.0[..end]).is_some_and(hides))
+    }
+
+    /// The path that `text` writes: `a.b`, `a[2].b`, and below names that the user chooses whatever the name is.
+    pub(super) fn path(&self, text: &str) -> Path {
+        let (mut path, mut at, mut rest) = (Path::default(), Some(self), text);
+        loop {
+            if let Some(Self::Named { value, .. }) = at {
+                let known = value.keys().find_map(|(key, _)| Some((rest.strip_suffix(key)?.strip_suffix('.')?, key)));
+                return known.map_or_else(|| path.key(rest), |(name, key)| path.key(name).key(key));
+            }
+            let element = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+            let element = element.and_then(|(index, rest)| Some((index.parse().ok()?, rest)));
+            let (step, tail) = if let Some((index, tail)) = element {
+                (Step::Index(index), tail)
+            } else {
+                let end = rest.find(['.', '[']).filter(|end| *end > 0).unwrap_or(rest.len());
+                (Step::Key(rest[..end].to_owned()), &rest[end..])
+            };
+            at = at.and_then(|node| node.step(&step));
+            path = path.with(step);
+            rest = tail.strip_prefix('.').unwrap_or(tail);
+            if rest.is_empty() {
+                return path;
+            }
+        }
+    }
+
+    /// The path that a variable's name writes, in lower case and without the prefix: `a__b`.
+    pub(super) fn variable_path(&self, name: &str) -> Path {
+        let (mut path, mut at, mut rest) = (Path::default(), Some(self), name);
+        loop {
+            if let Some(Self::Named { is_header: true, .. }) = at {
+                // variables cannot have the hyphens that headers have
+                return path.key(&rest.replace('_', "-"));
+            }
+            let Some((key, tail)) = rest.split_once("__") else { return path.key(rest) };
+            path = path.key(key);
+            at = at.and_then(|node| node.step(&Step::Key(key.to_owned())));
+            rest = tail;
+        }
+    }
+}
