@@ -31,7 +31,8 @@ const ROOT: Tree = Tree {
         ("proxy", 4),
         ("export", 4),
         ("serving", 4),
-        ("without_engine", 4),
+        // stands for parts of several floors in a build without the engine
+        ("without_engine", 7),
         ("config", 5),
         ("app", 6),
     ],

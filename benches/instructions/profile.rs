@@ -93,7 +93,7 @@ fn join() -> Aggregator {
 fn spans_of(ledger: &Ledger) -> Vec<Span> {
     let id = |n: usize| {
         let mut id = ledger.span.0;
-        id[7] = u8::try_from(n).unwrap();
+        id[7] = u8::try_from(n + 1).unwrap();
         id.to_vec()
     };
     let span = |(n, name): (usize, &&str)| Span {
