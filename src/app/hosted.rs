@@ -1,4 +1,4 @@
-//! The engine as part of a process: models loaded, a thread for each, and one that serves them all.
+//! The engine inside this process: it loads the models, runs each on a thread of its own, and serves them all on one more thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use lapwing_engine::served::Served;
 use lapwing_engine::service::Servable;
 use lapwing_engine::{Backend, Device};
 
-/// Why there is no engine.
+/// Why the engine could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The address could not be listened on.
@@ -28,7 +28,7 @@ pub enum HostError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The operating system's error.
         cause: io::Error,
     },
     /// A model could not be loaded.
@@ -38,26 +38,26 @@ pub enum HostError {
         name: String,
         /// Its file.
         path: String,
-        /// What about it.
+        /// What is wrong with it.
         cause: ReadError,
     },
-    /// The device that was asked for cannot be used.
+    /// The requested device cannot be used.
     #[error("engine.device: {device}: {reason}")]
     Device {
         /// The setting's value.
         device: Device,
-        /// What stands in the way.
+        /// Why it cannot be used.
         reason: String,
     },
-    /// Models that cannot be served together.
+    /// The models cannot be served together.
     #[error("engine: {0}")]
     Catalogue(#[from] CatalogueError),
-    /// Threads that cannot be started or held.
+    /// Threads cannot be started or pinned.
     #[error("engine: {0}")]
     Threads(String),
 }
 
-/// The running engine. [`Hosted::stop`] ends it; dropping it waits for the calls that wait in the models' queues.
+/// The running engine. [`Hosted::stop`] ends it; dropping it waits for the calls in the models' queues.
 #[derive(Debug)]
 pub(super) struct Hosted {
     address: SocketAddr,
@@ -67,20 +67,19 @@ pub(super) struct Hosted {
 }
 
 impl Hosted {
-    /// Loads every model, starts warming them up, and serves them: until they are warm, calls are refused. `drain` is how long
-    /// calls may take to end at the end; `reserved` processors are left to others where the configuration names no number
-    /// of threads.
+    /// Loads every model, starts their warm-up, and serves them; calls are refused until the models are warm. `drain` is how long
+    /// calls may take to finish at shutdown. If the configuration names no number of threads, `reserved` processors stay free.
     ///
     /// # Errors
     ///
-    /// [`HostError`] with the setting or the model that is at fault; nothing is left running then.
+    /// [`HostError`] names the setting or the model that is at fault; nothing is left running then.
     pub(super) fn start(config: &Config, reserved: usize, drain: Period) -> Result<Self, HostError> {
         let address = config.listen.get();
         let listener = net::bind(address, 1024, false).map_err(|cause| HostError::Bind { address, cause })?;
         let address = listener.local_addr().map_err(|cause| HostError::Bind { address, cause })?;
         let cpus = cpus(config, reserved);
         let options = options(config, reserved, &cpus)?;
-        // one thread is the model's own; several are a pool's
+        // a single thread is the model's own; several form a pool that pins itself
         let cpus = if options.threads() == 1 { cpus } else { Vec::new() };
         let mut models: Vec<Arc<dyn Servable>> = Vec::new();
         for (at, wanted) in config.wanted().enumerate() {
@@ -106,7 +105,7 @@ impl Hosted {
         Ok(Self { address, catalogue, stop, thread })
     }
 
-    /// Where it serves.
+    /// The address it serves on.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -116,16 +115,16 @@ impl Hosted {
         Models(self.catalogue.clone())
     }
 
-    /// Whether its thread has ended on its own, which it should not.
+    /// Whether its thread has ended unexpectedly.
     pub(super) fn has_failed(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Takes no more calls, waits for those that are being answered, and ends.
+    /// Takes no more calls, waits for the calls in flight, and ends.
     ///
     /// # Errors
     ///
-    /// What its thread ended with.
+    /// The error with which its thread ended.
     pub(super) fn stop(self) -> io::Result<()> {
         self.stop.cancel();
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the engine's thread panicked")))
@@ -146,7 +145,7 @@ impl Models {
     ///
     /// # Errors
     ///
-    /// A line for each one that is not: its name, its version, and why.
+    /// One line for each model that is not: its name, its version, and the reason.
     pub(super) fn readiness(&self) -> Result<(), String> {
         self.0.readiness()
     }
@@ -178,8 +177,8 @@ fn load(config: &Config, wanted: &Wanted<'_>, options: &ModelOptions) -> Result<
     Ok(model)
 }
 
-/// Says where a model was put, if that is not a GPU though one was looked for. That there is no driver is the machine's, not the
-/// model's: it is said once.
+/// Logs why a model runs on the CPU although a GPU was looked for. A missing driver concerns the machine, not the model, so it is
+/// logged once.
 fn tell(model: &str, placement: &Placement) {
     static NO_DRIVER: Once = Once::new();
     match &placement.fallback {
@@ -208,7 +207,7 @@ fn read(config: &Config, path: &Path, options: &ModelOptions) -> Result<Model, R
     Ok(Model::new(graph, &options)?)
 }
 
-/// To which processors the engine's threads are held.
+/// The processors to which the engine's threads are pinned.
 fn cpus(config: &Config, reserved: usize) -> Vec<usize> {
     use crate::settings::Cpus;
 
@@ -216,7 +215,7 @@ fn cpus(config: &Config, reserved: usize) -> Vec<usize> {
     let count = if config.threads == 0 { usable.len().saturating_sub(reserved) } else { config.threads };
     match &config.cpus {
         Cpus::These(numbers) => numbers.clone(),
-        // away from the data plane, whose threads the system then puts elsewhere
+        // the last processors: the system then keeps the data plane's threads on the others
         Cpus::Auto if reserved > 0 && count > 0 && count + reserved <= usable.len() => usable[usable.len() - count..].to_vec(),
         Cpus::Auto => Vec::new(),
     }

@@ -10,7 +10,7 @@ use crossbeam_queue::ArrayQueue;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
 use super::hosted::{HostError, Hosted};
-use crate::attribution::otlp::Ours;
+use crate::attribution::otlp::OwnTraces;
 use crate::config::Loaded;
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
@@ -105,19 +105,17 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
 
     let counters = Arc::new(Counters::default());
     let labels = Arc::new(Labels::new(config.metrics.max_routes, config.metrics.max_models, UPSTREAMS));
-    let rules = Arc::new(data::rules(config));
-    let ours = Arc::new(Ours::new(TraceMark::random()));
+    let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
     let target = Target::from(&config.upstream);
     let tokenizers = Tokenizers::load(&config.protocol)?;
 
     let control = Control {
-        loaded: loaded.clone(),
+        config: whole.clone(),
         listeners: control::Listeners { admin, otlp_grpc, otlp_http },
         counters: counters.clone(),
         labels: labels.clone(),
-        rules: rules.clone(),
         ours: ours.clone(),
         queue: queue.clone(),
         target: target.clone(),

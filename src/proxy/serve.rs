@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
 use tower::layer::util::Identity;
@@ -59,7 +58,7 @@ where
     L::Service:
         tower::Service<TrackedRequest, Response = http::Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
 {
-    let listener = TcpListener::from_std(listener)?;
+    let listener = net::registered(listener)?;
     let tasks = Tasks::default();
     let context = context(&parts);
     let pool = Arc::new(ConnectionPool::new(context.load().config.pool_idle_timeout.get()));

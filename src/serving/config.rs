@@ -1,4 +1,4 @@
-//! What can be set about the engine: which models, where they are served, and how they are run.
+//! The section `engine` of the configuration: the models, where they are served, and how they are run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, Size, Switch};
 use lapwing_engine::{Backend, Device, Precision, batch};
 
-/// The version of a model that names none.
+/// The version of a model without one.
 const VERSION: &str = "1";
 
 /// The section `engine`.
@@ -18,23 +18,23 @@ const VERSION: &str = "1";
 pub struct Config {
     /// An ONNX file, served under the file's name without its ending. Default off.
     pub model: Switch<File>,
-    /// More of them, each under a name, or a name and a version: `fraud`, `fraud@2`.
+    /// More ONNX files, each under a name, or a name and a version: `fraud`, `fraud@2`.
     pub models: BTreeMap<String, PathBuf>,
-    /// Where they are served: the Open Inference Protocol by REST and gRPC. Default `127.0.0.1:8081`.
+    /// Where models are served: the Open Inference Protocol by REST and gRPC. Default `127.0.0.1:8081`.
     pub listen: Bind,
-    /// What they run on. Default `auto`.
+    /// The device that models run on. Default `auto`.
     pub device: Device,
-    /// What runs them. Default `auto`.
+    /// What runs models. Default `auto`.
     pub executor: Backend,
-    /// In what numbers. Default `fp32`.
+    /// The number format of products. Default `fp32`.
     pub precision: Precision,
     /// A folder in which the driver's and CUDA's libraries are looked for before the system's. Default off.
     pub cuda_lib_dir: Switch<Folder>,
-    /// Ranges for 8 bits, as `lapwing engine quantize` writes them. Default off: each row its own range.
+    /// Ranges for `int8`, as `lapwing engine quantize` writes them. Default off: a range per row.
     pub calibration: Switch<File>,
     /// Threads of a forward pass. Default 0: as many as there are processors besides the data plane's; 0 to 1024.
     pub threads: usize,
-    /// To which processors they are held. Default `auto`: beside the proxy, the last; alone, none.
+    /// The processors to which threads are pinned. Default `auto`: beside the proxy, the last ones; alone, none.
     pub cpus: Cpus,
     /// How batches are formed. Default `adaptive`.
     pub policy: Policy,
@@ -42,15 +42,15 @@ pub struct Config {
     pub min_wait: Period,
     /// How long it waits for others at most. Default 5 ms; 0 to 1 min.
     pub max_wait: Period,
-    /// Tokens of a batch, or rows where a model has none; a larger call runs alone. Default 16,384; 1 to 16,777,216.
+    /// The most tokens of a batch (rows, if the model has no tokens); a larger call runs alone. Default 16,384; 1 to 16,777,216.
     pub max_batch_tokens: usize,
-    /// Calls of a batch. Default 256; 1 to 65,536.
+    /// The most calls of a batch. Default 256; 1 to 65,536.
     pub max_batch_calls: usize,
-    /// Calls that may wait; more are refused. Default 1024; 1 to 1,000,000.
+    /// The most waiting calls; more are refused. Default 1024; 1 to 1,000,000.
     pub queue: usize,
-    /// A request's body. Default 64 MiB; 1 KiB to 4 GiB.
+    /// The largest body of a request. Default 64 MiB; 1 KiB to 4 GiB.
     pub max_body: Size,
-    /// When a request that names no time of its own is given up. Default off.
+    /// The timeout of requests that name none. Default off.
     pub timeout: Switch<Period>,
 }
 
@@ -58,10 +58,10 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Policy {
-    /// By what calls cost, and waiting only as long as it pays.
+    /// By the cost of calls, waiting only as long as it pays.
     #[default]
     Adaptive,
-    /// In order of arrival: so many calls, or what has come when the oldest has waited for `max_wait`.
+    /// In order of arrival: this many calls, or those waiting when the oldest has waited for `max_wait`.
     Fixed(usize),
 }
 
@@ -217,7 +217,7 @@ impl Section for Config {
 }
 
 impl Config {
-    /// Reports what the device, the executor and the precision cannot do for one another.
+    /// Reports combinations of device, executor and precision that exclude one another.
     fn check_where(&self, checks: &mut Checks) {
         let (device, executor) = (self.device, self.executor);
         let precision = self.precision.name();

@@ -1,4 +1,4 @@
-//! What can go wrong with a model: at load time, or with one call's input.
+//! The errors of loading and running a model.
 
 /// A node that cannot be lowered: to a plan, or to the kernels of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,15 +23,15 @@ pub enum EngineError {
         /// What the operating system said.
         reason: String,
     },
-    /// A part of the model is at fault, or holds what tract does not know.
+    /// A part of the model is invalid, or unknown to tract.
     #[error("{part}: {reason}")]
     Model {
         /// `file`, `graph`, `node N (Operator)`, `initializer N`, `input N`, `output N`.
         part: String,
-        /// What about it.
+        /// What is wrong with it.
         reason: String,
     },
-    /// 8 bits were asked for, and the model has no plan.
+    /// `int8` was requested, and the model has no plan.
     #[error("precision: int8 needs a plan, and the model has none: {0}")]
     NoPlan(UnsupportedNode),
     /// A tensor of a call does not fit the model.
@@ -42,8 +42,8 @@ pub enum EngineError {
         /// What was expected, and what came.
         reason: String,
     },
-    /// The device is not there, or failed: at run time, nothing can be run on it any more, and nothing else was to run the model.
-    /// What concerns one batch alone is [`Self::Run`].
+    /// The device is missing, or failed and no fallback is allowed: the model cannot run any more. An error of one batch is
+    /// [`Self::Run`].
     #[error("device: {reason}")]
     Device {
         /// The device (`cuda:0`), and what it or its driver reported.

@@ -1,4 +1,4 @@
-//! What a served model is to whoever serves it: what it says about itself, and calls that are answered some time later.
+//! The interface between a server and a served model: its description, and calls that are answered later.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -8,16 +8,16 @@ use crate::clock::Stamp;
 pub use crate::exec::{Fallback, FallbackCause, Placement};
 use crate::tensor::{Port, Tensor};
 
-/// What a model says about itself, and what never changes; where it runs may ([`Placement`]).
+/// The description of a model, which never changes; where it runs may change ([`Placement`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
     /// The name under which it is served.
     pub name: String,
     /// Its version; a number by custom, compared as one.
     pub version: String,
-    /// What runs it: `plan` (the fused plan, on this engine's own kernels) or `tract` (the graph as it is, by tract).
+    /// What runs it: `plan` (the fused plan, by this engine's kernels) or `tract` (the graph, by tract).
     pub executor: &'static str,
-    /// Why it has no plan, beginning with the node's name; `None` where it has one.
+    /// Why it has no plan, beginning with the node's name; `None` if it has one.
     pub unsupported: Option<String>,
     /// Its inputs, in the model's order.
     pub inputs: Vec<Port>,
@@ -30,20 +30,20 @@ pub struct About {
 pub struct Call {
     /// One tensor for each input of the model, in any order.
     pub inputs: Vec<Tensor>,
-    /// The names of the outputs that are wanted; all where there is none.
+    /// The names of the wanted outputs; empty for all.
     pub outputs: Vec<String>,
-    /// When an answer is of no use any more.
+    /// When the answer becomes useless.
     pub deadline: Option<Stamp>,
 }
 
-/// What came of it.
+/// The answer to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The outputs that were wanted, in the order in which they were asked for (else in the model's).
+    /// The wanted outputs, in the order of the call (of the model, if the call named none).
     pub outputs: Vec<Tensor>,
     /// Where the time went.
     pub stages: Stages,
-    /// With what it ran together.
+    /// The batch in which it ran.
     pub batch: Batched,
     /// Where that batch ran.
     pub placement: Arc<Placement>,
@@ -54,11 +54,11 @@ pub struct Answer {
 pub struct Stages {
     /// From the call to the moment at which its batch was closed: the wait for others, and for a free executor.
     pub queue_ns: u64,
-    /// Inputs of the batch's calls laid end to end.
+    /// Concatenating the inputs of the batch's calls.
     pub preprocessing_ns: u64,
     /// The model.
     pub forward_ns: u64,
-    /// Outputs cut into those of each call.
+    /// Splitting the outputs among the calls.
     pub postprocessing_ns: u64,
 }
 
@@ -90,7 +90,7 @@ impl Batched {
 /// Why a call got no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The caller's fault.
+    /// An input is invalid.
     #[error("{tensor}: {reason}")]
     Input {
         /// The tensor's name, or `inputs` and `outputs` for the lists of them.
@@ -98,13 +98,13 @@ pub enum CallError {
         /// What was expected, and what came.
         reason: String,
     },
-    /// As many calls wait as may.
+    /// The queue is full.
     #[error("queue: {waiting} calls are waiting, which is the limit")]
     Full {
         /// How many.
         waiting: usize,
     },
-    /// It would have been, or was, answered too late.
+    /// The deadline passed, or would have passed before the answer.
     #[error("deadline: passed after {waited_ns} ns in the queue")]
     Deadline {
         /// How long it waited.
@@ -113,7 +113,7 @@ pub enum CallError {
     /// The model is not warm yet, or is being stopped.
     #[error("model: {reason}")]
     NotReady {
-        /// Which of them.
+        /// Which of the two.
         reason: String,
     },
     /// The model's device failed, and the model cannot run any more.
@@ -122,7 +122,7 @@ pub enum CallError {
         /// What the device reported.
         reason: String,
     },
-    /// The engine's fault.
+    /// The executor failed.
     #[error("model: {reason}")]
     Failed {
         /// What the executor said.
@@ -130,17 +130,17 @@ pub enum CallError {
     },
 }
 
-/// An answer that is on its way.
+/// A pending answer.
 pub type Pending = Pin<Box<dyn Future<Output = Result<Answer, CallError>> + Send>>;
 
 /// A model that can be called.
 pub trait Servable: Debug + Send + Sync {
-    /// What it says about itself.
+    /// Its description.
     fn about(&self) -> &About;
     /// Where it runs now.
     fn placement(&self) -> Arc<Placement>;
     /// Whether it is warm, and can run.
     fn is_ready(&self) -> bool;
-    /// Calls it. Work begins at once, not when the answer is first asked for.
+    /// Calls it. The call is queued at once, not when the answer is first polled.
     fn infer(&self, call: Call) -> Pending;
 }

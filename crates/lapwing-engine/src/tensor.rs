@@ -1,4 +1,4 @@
-//! Tensors as they come and go: a name, one of the Open Inference Protocol's types, a shape, and little-endian bytes.
+//! Tensors of requests and answers: a name, one of the Open Inference Protocol's types, a shape, and little-endian bytes.
 
 use bytes::Bytes;
 
@@ -86,7 +86,7 @@ pub struct Tensor {
     pub datatype: Datatype,
     /// Lengths of its axes.
     pub shape: Vec<usize>,
-    /// Its elements, row-major, little-endian: as many bytes as type and shape ask for; whoever takes a tensor checks that.
+    /// Its elements, row-major and little-endian. The receiver checks that the length fits type and shape.
     pub data: Bytes,
 }
 
@@ -115,7 +115,7 @@ impl Tensor {
     }
 }
 
-/// What a model says about one of its inputs or outputs.
+/// The description of an input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Its name in the model.

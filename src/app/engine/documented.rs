@@ -1,8 +1,8 @@
-//! What the commands print, held against docs/ENGINE.md.
+//! Checks that docs/ENGINE.md describes what the commands print.
 
 use std::path::Path;
 
-/// Holds the fields of an object, but for those below `but`, against docs/ENGINE.md.
+/// Asserts that docs/ENGINE.md names every field of an object, except the fields below `but`.
 pub(super) fn documented(value: &serde_json::Value, but: &[&str]) {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ENGINE.md")).unwrap();
     fn hold(value: &serde_json::Value, but: &[&str], text: &str) {

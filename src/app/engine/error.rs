@@ -1,27 +1,27 @@
-//! Why a command about a model ends early.
+//! The errors of `lapwing engine`'s commands.
 
 use std::io;
 
 use lapwing_engine::EngineError;
 
-/// What went wrong.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ToolError {
-    /// The model.
+    /// The model is at fault.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// An argument that does not fit the model or the machine.
+    /// An argument does not fit the model or the machine.
     #[error("{argument}: {reason}")]
     Argument {
-        /// Which, without dashes.
+        /// Its name, without dashes.
         argument: String,
-        /// Its value, and what is wrong about it.
+        /// Its value, and what is wrong with it.
         reason: String,
     },
-    /// Nobody takes the output.
+    /// The output cannot be written.
     #[error("output: {0}")]
     Output(#[from] io::Error),
-    /// Threads, peaks, runs and comparisons, by their own words.
+    /// Another error, in its own words: of threads, peaks, runs or comparisons.
     #[error("{0}")]
     Told(String),
 }
@@ -35,7 +35,7 @@ impl ToolError {
         Self::Told(error.to_string())
     }
 
-    /// Whether the reader of the output went away, which is nobody's fault.
+    /// Whether the reader of the output closed its end, which is no error.
     pub(super) fn is_nobody_listening(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

@@ -1,4 +1,4 @@
-//! Threads and processors that a measurement has, what the processor can do by name, and times in order.
+//! The threads and processors of a measurement, the processor's vector instructions, and percentiles of times.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::cli::Cpus;
 use super::error::ToolError;
 use lapwing_engine::cpu::threads::{Threads, pin, usable};
 
-/// So many threads, each on a processor of its own where there is a list.
+/// A pool of `count` threads, each pinned to a processor of the list if there is one.
 pub(super) fn threads(count: usize, cpus: Option<&Cpus>) -> Result<Arc<Threads>, ToolError> {
     let cpus = cpus.map_or(&[][..], |cpus| &cpus.0);
     if !cpus.is_empty() && cpus.len() < count {
@@ -19,8 +19,8 @@ pub(super) fn threads(count: usize, cpus: Option<&Cpus>) -> Result<Arc<Threads>,
     Ok(Arc::new(Threads::new(count, cpus).map_err(ToolError::told)?))
 }
 
-/// Does `work` on a thread of its own. A single thread does the work of `threads` itself, and is held to the first processor of
-/// the list if there is one; several are held already.
+/// Runs `work` on a thread of its own. If `threads` is a single thread, this thread does its work and is pinned to the list's first
+/// processor; several threads are pinned already.
 pub(super) fn apart<T: Send>(
     threads: &Threads,
     cpus: Option<&Cpus>,
@@ -62,7 +62,7 @@ pub(super) fn cpu_flags() -> String {
     String::new()
 }
 
-/// The least time that a share of all times do not exceed; they must be sorted. 0 where there is none.
+/// The percentile of sorted times; 0 if there are none.
 pub(super) fn percentile(sorted_ns: &[u64], share: f64) -> u64 {
     let rank = (share * sorted_ns.len() as f64).ceil() as usize;
     sorted_ns.get(rank.max(1) - 1).copied().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! `lapwing engine`: what is done with a model from the command line, besides serving traffic through a proxy.
+//! `lapwing engine`: serves, inspects, times and quantises models from the command line, without the proxy.
 
 mod bench;
 pub mod cli;
@@ -18,8 +18,8 @@ use std::process::ExitCode;
 pub use cli::EngineSub;
 use error::ToolError;
 
-/// Does what is asked and gives the exit code: 1 for any fault, which is told on standard error; 64 where settings are at fault.
-/// `env` are the variables of Lapwing's.
+/// Runs a command and returns the exit code: 1 for any error, which is written to standard error; 64 if settings are at fault.
+/// `env` holds the `LAPWING_` variables.
 pub(super) fn run(command: &EngineSub, env: Vec<(String, String)>) -> ExitCode {
     let mut out = io::stdout();
     let (name, done) = match command {
@@ -39,7 +39,7 @@ pub(super) fn run(command: &EngineSub, env: Vec<(String, String)>) -> ExitCode {
     }
 }
 
-/// The name that rows give a model: its file's, without the ending.
+/// The name of a model in rows: its file's name without the extension.
 fn name_of(path: &Path) -> String {
     path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
@@ -48,7 +48,7 @@ fn name_of(path: &Path) -> String {
 fn line(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<(), ToolError> {
     let text = serde_json::to_string(value).map_err(io::Error::from)?;
     writeln!(out, "{text}")?;
-    // a row may take seconds, and whoever reads them through a pipe wants each when it is there
+    // a row may take seconds, and a reader at the other end of a pipe wants each one at once
     Ok(out.flush()?)
 }
 

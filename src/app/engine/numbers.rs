@@ -1,8 +1,8 @@
-//! Numbers for people: four digits and a prefix of a thousand.
+//! Numbers for people: four digits and an SI prefix.
 
 const PREFIXES: [&str; 9] = ["n", "µ", "m", "", "k", "M", "G", "T", "P"];
 
-/// `3.148 M` of 3,147,776; `0` of nothing. With a unit behind it: `3.148 MFLOP`.
+/// Formats 3,147,776 as `3.148 M`, or with a unit as `3.148 MFLOP`; zero as `0`.
 pub(super) fn si(value: f64, unit: &str) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value} {unit}").trim_end().to_owned();
@@ -26,12 +26,12 @@ pub(super) fn si(value: f64, unit: &str) -> String {
     format!("{sign}{scaled:.digits$} {}{unit}", PREFIXES[place]).trim_end().to_owned()
 }
 
-/// A number that may be unknown: `-`.
+/// Formats a number that may be unknown; `-` if it is.
 pub(super) fn known(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| si(value, unit))
 }
 
-/// A whole number with commas.
+/// Formats a whole number with commas.
 pub(super) fn whole(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,4 +1,4 @@
-//! `lapwing engine serve`: models served by the engine, and nothing else.
+//! `lapwing engine serve`: serves models on the engine, without a proxy.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -117,7 +117,7 @@ impl ServeArgs {
     }
 }
 
-/// Serves until a signal; gives the exit code.
+/// Serves until a signal; returns the exit code.
 pub(super) fn run(args: &ServeArgs, env: Vec<(String, String)>) -> ExitCode {
     let names: Vec<String> = args.named().map(|(name, _)| name).collect();
     let is_twice = |(at, name): &(usize, &String)| names[..*at].iter().any(|other| versioned(other) == versioned(name));

@@ -1,18 +1,18 @@
-//! Which sizes of a batch are looked at: what was asked for, held against what the model takes.
+//! The batch sizes and lengths that a command looks at, checked against what the model takes.
 
 use super::error::ToolError;
 use lapwing_engine::Model;
 
-/// A batch of so many rows, of so many tokens where the model has them.
+/// The shape of a batch: its rows, and the tokens of each if the model has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Rows, or sequences.
     pub(super) batch: usize,
-    /// Tokens of each; `None` where calls choose no length.
+    /// Tokens of each; `None` if calls choose no length.
     pub(super) length: Option<usize>,
 }
 
-/// What was asked for, and what is taken where nothing was.
+/// The requested sizes, and their defaults.
 pub(super) struct Asked<'a> {
     pub(super) batch: &'a [u64],
     pub(super) length: &'a [u64],
@@ -21,7 +21,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Every batch at every length, small ones first, each once.
+    /// Every batch size at every length, small ones first, without duplicates.
     pub(super) fn shapes(&self, model: &Model) -> Result<Vec<Shape>, ToolError> {
         let batches = self.batches(model)?;
         let lengths = self.lengths(model)?;

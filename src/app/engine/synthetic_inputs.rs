@@ -1,4 +1,4 @@
-//! Inputs that mean nothing but are like real ones: the same for the same seed.
+//! Synthetic inputs that resemble real ones; equal seeds give equal inputs.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -7,8 +7,8 @@ use super::shapes::Shape;
 use lapwing_engine::plan::Plan;
 use lapwing_engine::tensor::{Datatype, Port, Tensor};
 
-/// Inputs of a call: floats by a normal distribution, ids below the smallest table that they are looked up in, masks of ones, other
-/// whole numbers 0 or 1. Of a model without a plan nothing is known of ids and masks.
+/// The inputs of a call: normally distributed floats, ids below the smallest table that looks them up, masks of ones, other integers
+/// 0 or 1. In a model without a plan, ids and masks are unknown.
 pub(super) fn inputs(ports: &[Port], plan: Option<&Plan>, shape: Shape, seed: u64) -> Vec<Tensor> {
     let mut random = StdRng::seed_from_u64(seed);
     let mask = plan.and_then(Plan::mask);
@@ -26,7 +26,7 @@ pub(super) fn inputs(ports: &[Port], plan: Option<&Plan>, shape: Shape, seed: u6
     tensors
 }
 
-/// One element; a whole number is 1 where there is nothing that it must stay below.
+/// One element; an integer without an upper limit is 1.
 fn element(data: &mut Vec<u8>, datatype: Datatype, below: Option<usize>, random: &mut StdRng) {
     match datatype {
         Datatype::Fp32 => data.extend((normal(random) as f32).to_le_bytes()),
@@ -43,7 +43,7 @@ fn element(data: &mut Vec<u8>, datatype: Datatype, below: Option<usize>, random:
     }
 }
 
-/// A number by the normal distribution.
+/// A normally distributed number.
 fn normal(random: &mut StdRng) -> f64 {
     // not zero, whose logarithm is no number
     let (radius, angle): (f64, f64) = (1.0 - random.random::<f64>(), random.random());

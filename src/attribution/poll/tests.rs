@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::ledger::{LabelId, Phase, Stage, Stamp};
+use crate::net::ClientError;
 
 const TEXT: &str = include_str!("../../../tests/fixtures/vllm/metrics.txt");
 const STATS: &str = include_str!("../../../tests/fixtures/triton/triton_2.51_stats.json");
@@ -62,12 +63,12 @@ impl Polling {
     fn of(upstream: Upstream) -> Self {
         let poller = Poller {
             poll: Poll::Auto,
-            interval: Duration::from_secs(5),
+            interval: ConfigHandle::fixed(Duration::from_secs(5)),
             upstream,
             own_ports: Vec::new(),
             statistics: Arc::default(),
             labels: Arc::new(Labels::new(8, 8, 8)),
-            rules: Arc::default(),
+            rules: ConfigHandle::fixed(Rules::default()),
             counters: Arc::default(),
         };
         let candidates = detect::candidates(&poller.poll, &poller.upstream, &[]);
@@ -100,7 +101,7 @@ async fn a_server_is_found_by_its_metrics_and_polled() {
     let mut polling = Polling::of(upstream);
     let (first, second) = TEXT.split_once("# --- second poll\n").unwrap();
     server.answer("/metrics", first);
-    assert_eq!([polling.step().await, polling.step().await], [polling.poller.interval; 2]);
+    assert_eq!([polling.step().await, polling.step().await], [*polling.poller.interval.load(); 2]);
     assert_eq!(server.requests(), ["/v2", "/metrics"]);
     assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
     server.answer("/metrics", second);
@@ -190,7 +191,7 @@ async fn a_server_that_tells_nothing_is_asked_ever_more_rarely() {
     let mut pauses = Vec::new();
     for _ in 0..7 {
         for _ in 0..4 {
-            assert_eq!(polling.step().await, polling.poller.interval);
+            assert_eq!(polling.step().await, *polling.poller.interval.load());
         }
         pauses.push(polling.step().await.as_secs());
     }
@@ -207,7 +208,7 @@ async fn what_is_too_large_or_no_text_is_no_answer() {
     let (server, upstream, _serving) = serve().await;
     server.answer("/large", &"x".repeat(http::MAX_BYTES + 1));
     server.answer("/fits", &"x".repeat(http::MAX_BYTES));
-    assert!(matches!(http::get(&upstream, "/large").await, Err(http::Error::Body(_))));
+    assert!(matches!(http::get(&upstream, "/large").await, Err(http::Error::Exchange(ClientError::BodyTooLarge(_)))));
     assert_eq!(http::get(&upstream, "/fits").await.unwrap().len(), http::MAX_BYTES);
     assert!(matches!(http::get(&upstream, "/none").await, Err(http::Error::Status(::http::StatusCode::NOT_FOUND))));
     assert!(matches!(http::get(&upstream, "no path").await, Err(http::Error::Request(_))));
@@ -218,7 +219,7 @@ async fn a_server_that_does_not_answer_costs_two_seconds() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let upstream = Upstream::Http { authority: listener.local_addr().unwrap().to_string(), h2: false };
     let started = sleep(Duration::ZERO).deadline();
-    assert!(matches!(http::get(&upstream, "/metrics").await, Err(http::Error::Timeout)));
+    assert!(matches!(http::get(&upstream, "/metrics").await, Err(http::Error::Exchange(ClientError::Timeout(_)))));
     let passed = sleep(Duration::ZERO).deadline() - started;
     assert!((http::LIMIT..http::LIMIT * 2).contains(&passed), "{passed:?}");
 }

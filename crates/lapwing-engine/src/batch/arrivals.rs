@@ -1,52 +1,44 @@
-//! When the next call may be expected, learnt from the gaps between those that came last, and whether it pays to wait for it.
+//! Predicts the next call from the gaps between the latest calls, and decides whether waiting for it pays.
 //!
-//! Gaps are kept as they were, not as a mean: calls that come in volleys have many short gaps and a few long ones, and a wait
-//! just past the short ones pays where a wait for the mean gap would not. Nanoseconds. It holds no call.
+//! It keeps the gaps themselves, not their mean: calls that arrive in bursts have many short gaps and a few long ones, and a wait
+//! just longer than the short ones pays where a wait for the mean gap would not. Times are nanoseconds. It holds no call.
 
 use crate::clock::Stamp;
 
 /// How many gaps are kept.
 const KEPT: usize = 64;
-/// How much longer than a gap that was seen is waited for another like it.
+/// The wait for another gap like one seen, as a multiple of that gap.
 const SLACK: f64 = 1.25;
-/// What the newest arrival counts in a mean.
-const NEWEST: f64 = 1.0 / 16.0;
 
-/// What is remembered of arrivals.
+/// The latest gaps between arrivals.
 #[derive(Clone, Debug)]
 pub(super) struct Arrivals {
     seen: u64,
     last: Option<Stamp>,
-    lane: u64,
     gaps: [u64; KEPT],
-    same_lane: f64,
 }
 
 impl Default for Arrivals {
     fn default() -> Self {
-        Self { seen: 0, last: None, lane: 0, gaps: [0; KEPT], same_lane: 0.0 }
+        Self { seen: 0, last: None, gaps: [0; KEPT] }
     }
 }
 
 impl Arrivals {
-    /// Takes in one call.
-    pub(super) fn note(&mut self, at: Stamp, lane: u64) {
+    /// Records one call.
+    pub(super) fn note(&mut self, at: Stamp) {
         if let Some(last) = self.last {
             self.gaps[(self.seen - 1) as usize % KEPT] = at.since(last);
-            let same = if lane == self.lane { 1.0 } else { 0.0 };
-            // the first ones count alike, as many as there are
-            self.same_lane += (same - self.same_lane) * (1.0 / self.seen as f64).max(NEWEST);
         }
         self.seen += 1;
         self.last = Some(self.last.map_or(at, |last| last.max(at)));
-        self.lane = lane;
     }
 
     /// Until when to wait for the next call; `None` where it does not pay.
     ///
-    /// One more call saves `saved_ns` where it is of the lane of the one before, less the time for which it was waited for; each
-    /// of the `waiting` calls loses that time. Of the waits that would have met one of the gaps seen lately (those longer than
-    /// what has already passed since the last call), it is the one that would have saved the most, if any would have saved.
+    /// One more call saves `saved_ns` less the time of the wait; each of the `waiting` calls loses that time. The result is the
+    /// wait that would have saved the most over the gaps seen lately that are longer than the time since the last call; `None` if
+    /// none would have saved any.
     pub(super) fn pays_until(&self, now: Stamp, saved_ns: f64, waiting: usize) -> Option<Stamp> {
         let last = self.last?;
         let passed = now.since(last);
@@ -61,7 +53,7 @@ impl Arrivals {
             if wait >= saved_ns {
                 break;
             }
-            met += self.same_lane * (saved_ns - wait) - waiting * wait;
+            met += (saved_ns - wait) - waiting * wait;
             let until = last.plus((gap as f64 * SLACK) as u64);
             let missed = (ahead.len() - i - 1) as f64 * waiting * until.since(now) as f64;
             if met - missed > best.0 {
@@ -82,10 +74,10 @@ mod tests {
 
     fn seen(gaps_us: impl IntoIterator<Item = u64>) -> (Arrivals, u64) {
         let (mut arrivals, mut now) = (Arrivals::default(), 0);
-        arrivals.note(at(now), 0);
+        arrivals.note(at(now));
         for gap in gaps_us {
             now += gap;
-            arrivals.note(at(now), 0);
+            arrivals.note(at(now));
         }
         (arrivals, now)
     }
@@ -114,16 +106,7 @@ mod tests {
     #[test]
     fn a_stamp_from_another_thread_may_be_a_little_older() {
         let (mut arrivals, now) = seen([100; 3]);
-        arrivals.note(at(now - 1), 0);
+        arrivals.note(at(now - 1));
         assert_eq!(arrivals.last, Some(at(now)));
-    }
-
-    #[test]
-    fn calls_of_other_lanes_are_not_waited_for() {
-        let mut turns = Arrivals::default();
-        for i in 0..400 {
-            turns.note(at(i * 100), i % 4);
-        }
-        assert_eq!(turns.pays_until(at(39_900), 1e6, 1), None);
     }
 }

@@ -1,21 +1,21 @@
-//! How long a forward takes, learnt from those that ran: a fixed part and a part for each unit.
+//! The expected time of a forward pass, fitted to those that ran: a fixed part and a part for each unit.
 //!
-//! Least squares over relative errors, so that small batches count as much as large ones; an old forward counts less with each
-//! newer one. Nanoseconds and units ([`super::Cost::units`]). It knows the mean, not the spread.
+//! Least squares over relative errors, so that small batches count as much as large ones; an observation's weight decays with
+//! each newer one. Nanoseconds and units ([`super::Cost::units`]). It models the mean, not the spread.
 
-/// What an older observation keeps of its weight at each newer one: half of it after about 44.
+/// The part of its weight that an observation keeps at each newer one: half of it is left after about 44.
 const KEPT: f64 = 1.0 - 1.0 / 64.0;
 /// The least spread of sizes, as variance over squared mean, from which the two parts can be told apart.
 const LEAST_SPREAD: f64 = 0.04;
-/// A forward that took longer than so many times the expected one (a page fault, a preempted thread) counts as so many times.
+/// An outlier (a page fault, a preempted thread) counts as at most this multiple of the expected time.
 const OUTLIER: f64 = 4.0;
 
 /// `fixed_ns + unit_ns * units`; neither is negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
-    /// What a batch costs however small, in nanoseconds.
+    /// The cost of any batch, in nanoseconds.
     pub fixed_ns: f64,
-    /// What each unit adds, in nanoseconds.
+    /// The cost of each unit, in nanoseconds.
     pub unit_ns: f64,
 }
 
@@ -46,8 +46,8 @@ impl Fit {
         self.line
     }
 
-    /// The expected forward of so many units, in nanoseconds; zero before the first one. Without a line, what the batches took
-    /// that were seen, and more in proportion for a larger one.
+    /// The expected time of a forward pass of so many units, in nanoseconds; zero before the first one. Without a line, the time of
+    /// the batches seen, scaled in proportion for a larger one.
     #[must_use]
     pub fn forward_ns(&self, units: usize) -> f64 {
         let units = units as f64;
@@ -58,7 +58,7 @@ impl Fit {
         }
     }
 
-    /// Takes in one forward.
+    /// Records one forward pass.
     pub fn observe(&mut self, units: usize, forward_ns: u64) {
         let mut took = (forward_ns as f64).max(1.0);
         let expected = self.forward_ns(units);

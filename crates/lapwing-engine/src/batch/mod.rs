@@ -1,15 +1,16 @@
-//! Which waiting calls run together, and when: one [`Queue`] for each served model, emptied by its executor thread.
+//! Adaptive batching: which waiting calls run together, and when. Each served model has one [`Queue`], which its executor thread
+//! empties.
 //!
-//! 1. Calls gather by themselves while the executor is busy; a batch holds calls of one lane.
-//! 2. A call is due at its arrival plus [`Tuning::stretch`] times what it would take alone, and the earliest due goes first: a
-//!    short call passes a long one that came a little earlier, but none that has waited in proportion to its length.
-//! 3. A batch ends where its fixed cost is but [`Tuning::fixed_share`] of its forward, for a larger one mostly makes its members
-//!    wait for each other; a long backlog allows a larger one ([`Tuning::backlog_share`]).
-//! 4. A free executor waits for one more call only where, by the gaps seen lately, that saves more time (a forward's fixed cost)
-//!    than all who wait lose; never past a deadline less the expected forward.
-//! 5. No call is passed by more than [`Tuning::overtakes`] batches: then calls go in order of arrival until it has gone.
+//! 1. Calls accumulate while the executor is busy.
+//! 2. A call is due at its arrival plus [`Tuning::stretch`] times its own forward time; the earliest due goes first. So a short
+//!    call overtakes a long one that arrived a little earlier, but not one that has waited in proportion to its length.
+//! 3. A batch is large enough when its fixed cost is [`Tuning::fixed_share`] of its forward time: in a larger one calls mostly
+//!    wait for each other. A long backlog allows a larger batch ([`Tuning::backlog_share`]).
+//! 4. A free executor waits for one more call only if, by the latest gaps, that saves more time (a forward's fixed cost) than all
+//!    waiting calls lose, and never past a deadline less the expected forward time.
+//! 5. At most [`Tuning::overtakes`] batches overtake a call; after that, calls go in order of arrival until it has run.
 //!
-//! Times are nanoseconds. Nothing here reads the wall clock, runs a model, or knows what a call holds.
+//! Times are nanoseconds. Nothing here reads the wall clock, runs a model, or looks into a call.
 
 mod arrivals;
 mod fit;
@@ -26,16 +27,16 @@ pub use waiting::{Next, Waiting};
 
 use crate::clock::Stamp;
 
-/// What the adaptive policy aims at. The defaults come from the simulation; they are no settings of the user's.
+/// The parameters of the adaptive policy. The defaults come from the simulation; users cannot set them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tuning {
-    /// How many batches with a younger call in them may start before a call that waits; then arrival order holds until it ran.
+    /// How many batches with a younger call may start before a waiting call; after that, arrival order holds until it has run.
     pub overtakes: u32,
-    /// How many times its own forward a call yields to shorter ones.
+    /// How long a call yields to shorter ones, as a multiple of its own forward time.
     pub stretch: f64,
-    /// The part of a batch's forward at which its fixed cost no longer matters.
+    /// The share of a batch's forward time at which its fixed cost no longer matters.
     pub fixed_share: f64,
-    /// The part of all waiting work that one batch may hold, where that is more than the fixed cost asks for.
+    /// The share of all waiting work that one batch may hold, if that is more than the fixed cost requires.
     pub backlog_share: f64,
 }
 
@@ -45,7 +46,7 @@ impl Default for Tuning {
     }
 }
 
-/// What one call asks of the model.
+/// The size of one call, by which batches are formed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Sequences, or rows of a model that has none.
@@ -62,7 +63,7 @@ impl Cost {
         if units == 0 { 1 } else { units }
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self { rows: self.rows.saturating_add(other.rows), tokens: self.tokens.saturating_add(other.tokens) }
@@ -76,22 +77,20 @@ pub struct Item<T> {
     pub payload: T,
     /// What it costs.
     pub cost: Cost,
-    /// Only calls of the same lane run together: one number for a model with a plan, the trailing shapes' hash for others.
-    pub lane: u64,
     /// When it came.
     pub arrived: Stamp,
-    /// From when on it is not run any more.
+    /// When it expires: it is not run after that.
     pub deadline: Option<Stamp>,
 }
 
 /// How batches are formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// As this module's head tells.
+    /// By the rules in the module's documentation.
     Adaptive,
-    /// In order of arrival: so many calls, or what has come when the oldest has waited for `max_wait_ns`.
+    /// In order of arrival: this many calls, or those waiting when the oldest has waited for `max_wait_ns`.
     Fixed {
-        /// How many.
+        /// The number of calls.
         calls: usize,
     },
 }
@@ -107,7 +106,7 @@ pub struct Config {
     pub max_rows: usize,
     /// Most units ([`Cost::units`]) of one batch; a call with more runs alone.
     pub max_tokens: usize,
-    /// How long a call waits for company in any case, unless the batch is full.
+    /// How long a call waits for others in any case, unless the batch is full.
     pub min_wait_ns: u64,
     /// How long a call waits for company at most; for a free executor it waits as long as it takes.
     pub max_wait_ns: u64,
@@ -143,10 +142,10 @@ impl Config {
     }
 }
 
-/// Why a call was not taken in.
+/// Why the queue refused a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
-    /// As many calls wait as may.
+    /// The queue is full.
     #[error("queue: {waiting} calls are waiting, which is the limit")]
     Full {
         /// How many.

@@ -1,6 +1,6 @@
-//! Which of the waiting calls make the next batch: the order in which they are looked at, and what fits.
+//! Packs the next batch: the order in which waiting calls are considered, and which of them fit.
 //!
-//! A batch is marked on the calls, not taken: whether it runs now or waits for company is decided in `waiting`.
+//! Packing marks the calls and removes none: `waiting` decides whether the batch runs now or waits for more calls.
 //! Units are [`super::Cost::units`]; stamps are nanoseconds. Nothing is dropped here.
 
 use super::{Config, Cost, Fit, Item, Policy, Tuning};
@@ -10,23 +10,22 @@ use crate::clock::Stamp;
 #[derive(Debug)]
 pub(super) struct Held<T> {
     pub(super) item: Item<T>,
-    /// When its turn is, against others: the earliest goes first.
+    /// Its due time; the earliest goes first.
     pub(super) due: Stamp,
     /// Its place in the order of arrival.
     pub(super) number: u64,
     /// How many batches with a younger call in them have started without it.
     pub(super) passed: u32,
-    /// Whether it belongs to the batch that was packed last.
+    /// Whether it belongs to the batch packed last.
     pub(super) chosen: bool,
 }
 
-/// What was packed: the calls that are marked as chosen.
+/// A packed batch: the calls that are marked as chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     pub(super) calls: usize,
     pub(super) cost: Cost,
-    lane: u64,
-    /// No further call is waited for: a limit is reached, or a call that waits was left out.
+    /// No further call is waited for: a limit is reached, or a waiting call was left out.
     pub(super) full: bool,
     /// When its oldest call came.
     pub(super) oldest: Stamp,
@@ -42,12 +41,12 @@ pub(super) struct Packer<'a> {
     pub(super) now: Stamp,
     /// Units of all waiting calls.
     pub(super) backlog: usize,
-    /// Whether a call has been passed as often as may be.
+    /// Whether a call has been overtaken as often as allowed.
     pub(super) overdue: bool,
 }
 
 impl Packer<'_> {
-    /// How many units a batch may hold: enough for its fixed cost not to matter, more where much waits.
+    /// How many units a batch may hold: enough that its fixed cost does not matter, more with a long backlog.
     pub(super) fn budget(&self) -> usize {
         let (Policy::Adaptive, Some(line)) = (self.config.policy, self.fit.line()) else { return self.config.max_tokens };
         let amortised = line.fixed_ns / line.unit_ns.max(1e-9) * (1.0 / self.tuning.fixed_share - 1.0);
@@ -81,7 +80,7 @@ impl Packer<'_> {
                 break;
             }
             if !held.chosen && held.passed >= self.tuning.overtakes {
-                // whoever came after it would pass it once too often, whoever is yet to come too
+                // any later call, waiting or still to come, would overtake it once too often
                 batch.iter_mut().for_each(|batch| batch.full = true);
                 break;
             }
@@ -100,28 +99,27 @@ impl Packer<'_> {
         batch.is_some_and(|b| b.calls >= self.most_calls() || b.full && matches!(self.config.policy, Policy::Fixed { .. }))
     }
 
-    /// Chooses one call where it fits. The first one always does, and sets the lane.
+    /// Chooses one call where it fits. The first one always does.
     fn consider<T>(&self, held: &mut Held<T>, batch: &mut Option<Batch>, budget: usize) {
-        let Item { cost, lane, arrived, deadline, .. } = held.item;
+        let Item { cost, arrived, deadline, .. } = held.item;
         let (calls, total, meets, oldest) = match batch {
             None => (1, cost, None, arrived),
-            Some(batch) if batch.lane != lane => return,
             Some(batch) => (batch.calls + 1, batch.cost.plus(cost), batch.meets, batch.oldest.min(arrived)),
         };
         let done = self.done(total);
         if let Some(batch) = batch {
             let fits = calls <= self.most_calls() && total.rows <= self.config.max_rows && total.units() <= budget;
-            // a member that would be in time without it must be in time with it
+            // a member that meets its deadline without this call must meet it with this call
             if !fits || meets.is_some_and(|deadline| done > deadline) {
                 batch.full = true;
                 return;
             }
         }
-        // one that is late even so holds nobody up: running it later would not make it earlier
+        // a call that is late in any case delays no other: running it later would not help it
         let own = deadline.filter(|&deadline| done <= deadline);
         let meets = meets.into_iter().chain(own).min();
         held.chosen = true;
-        *batch = Some(Batch { calls, cost: total, lane, full: self.reached(calls, total, budget), oldest, meets });
+        *batch = Some(Batch { calls, cost: total, full: self.reached(calls, total, budget), oldest, meets });
     }
 
     fn reached(&self, calls: usize, cost: Cost, budget: usize) -> bool {

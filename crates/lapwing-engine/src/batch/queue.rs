@@ -10,10 +10,10 @@ use parking_lot::{Condvar, Mutex};
 use super::{Config, Cost, Item, Line, Next, QueueError, Tuning, Waiting};
 use crate::clock::Stamp;
 
-/// What [`Queue::take`] came back with.
+/// The result of [`Queue::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// A batch, or calls that came too late, or both.
+    /// A batch, expired calls, or both.
     Calls,
     /// Nothing: the queue is closed, and empty.
     Closed,
@@ -43,7 +43,7 @@ impl<T> Queue<T> {
     /// Puts a call in.
     ///
     /// # Errors
-    /// Where as many calls wait as may, and after [`Self::close`]; the call is dropped.
+    /// When the queue is full, and after [`Self::close`]; the call is dropped.
     pub fn push(&self, item: Item<T>) -> Result<(), QueueError> {
         let mut state = self.state.lock();
         if state.closed {
@@ -56,7 +56,7 @@ impl<T> Queue<T> {
     }
 
     /// Sleeps until a batch is due. `into` then holds it, and `expired` the calls whose deadline passed while they waited; one of
-    /// them may be empty. Both are emptied first and keep their room. A deadline that passes during a forward is told after it.
+    /// them may be empty. Both are emptied first and keep their room. A deadline that passes during a forward pass is reported after it.
     pub fn take(&self, into: &mut Vec<Item<T>>, expired: &mut Vec<Item<T>>) -> Taken {
         let mut state = self.state.lock();
         loop {
@@ -76,12 +76,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Tells how long a batch's forward took. Warm-up runs of several sizes let the first batches be sized right.
+    /// Records how long a batch's forward pass took. Warm-up runs of several sizes let the first batches have the right size.
     pub fn observe(&self, cost: Cost, forward_ns: u64) {
         self.state.lock().waiting.observe(cost, forward_ns);
     }
 
-    /// What is known of the forward's time; `None` until batches of different sizes have run.
+    /// The fitted forward time; `None` until batches of different sizes have run.
     #[must_use]
     pub fn line(&self) -> Option<Line> {
         self.state.lock().waiting.fit().line()
@@ -93,7 +93,7 @@ impl<T> Queue<T> {
         self.state.lock().waiting.len()
     }
 
-    /// Takes no more calls; those that wait are still given out, without waiting for company.
+    /// Closes the queue: it takes no more calls; waiting calls still run, without waiting for others.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_all();

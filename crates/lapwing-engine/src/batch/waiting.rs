@@ -1,6 +1,6 @@
-//! The calls that wait for one model, and whether a batch of them runs now or waits for company.
+//! The calls that wait for one model, and the decision whether a batch of them runs now or waits for more.
 //!
-//! Time is an argument, so that a simulation can drive it; the thread that waits is in `queue`. Nanoseconds.
+//! Time is an argument, so that a simulation can drive it; the thread that waits is in `queue`. Times are nanoseconds.
 
 use super::arrivals::Arrivals;
 use super::pack::{Batch, Held, Packer};
@@ -10,11 +10,11 @@ use crate::clock::Stamp;
 /// What the executor does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Runs what it was given.
+    /// Run the batch.
     Run,
-    /// Asks again at this time, or when a call has come.
+    /// Ask again at this time, or when a call has arrived.
     Wait(Stamp),
-    /// Asks again when a call has come: none waits.
+    /// Ask again when a call has arrived: none waits.
     Idle,
 }
 
@@ -65,18 +65,18 @@ impl<T> Waiting<T> {
         self.calls.is_empty()
     }
 
-    /// What is known of the forward's time.
+    /// The fitted forward time.
     #[must_use]
     pub fn fit(&self) -> &Fit {
         &self.fit
     }
 
-    /// Takes in how long a batch's forward took; warm-up runs count too.
+    /// Records how long a batch's forward pass took; warm-up runs count too.
     pub fn observe(&mut self, cost: Cost, forward_ns: u64) {
         self.fit.observe(cost.units(), forward_ns);
     }
 
-    /// Takes in a call.
+    /// Adds a call.
     ///
     /// # Errors
     /// [`QueueError::Full`]: the call is dropped.
@@ -85,7 +85,7 @@ impl<T> Waiting<T> {
             return Err(QueueError::Full { waiting: self.calls.len() });
         }
         let units = item.cost.units();
-        self.arrivals.note(item.arrived, item.lane);
+        self.arrivals.note(item.arrived);
         let held = Held { due: self.due(&item), item, number: self.number, passed: 0, chosen: false };
         let at = self.calls.partition_point(|other| (other.due, other.number) < (held.due, held.number));
         self.calls.insert(at, held);
@@ -94,7 +94,7 @@ impl<T> Waiting<T> {
         Ok(())
     }
 
-    /// Whose turn it is: after its arrival by a multiple of its own forward, but no later than it must start.
+    /// When a call is due: its arrival plus a multiple of its own forward time, but no later than it must start.
     fn due(&self, item: &Item<T>) -> Stamp {
         if let Policy::Fixed { .. } = self.config.policy {
             return Stamp::default();
@@ -105,7 +105,7 @@ impl<T> Waiting<T> {
     }
 
     /// What a free executor does now. `into` holds the batch then, and nothing unless it is to run; `expired` holds the calls
-    /// whose deadline has passed. Both are emptied first. `closing`: no more calls come, so nothing waits for company.
+    /// whose deadline has passed. Both are emptied first. `closing`: no more calls come, so nothing waits for others.
     pub fn poll(&mut self, now: Stamp, closing: bool, into: &mut Vec<Item<T>>, expired: &mut Vec<Item<T>>) -> Next {
         into.clear();
         expired.clear();
@@ -130,7 +130,7 @@ impl<T> Waiting<T> {
         Next::Run
     }
 
-    /// Until when this batch gains by waiting for one more call; a time that has passed where it does not.
+    /// Until when waiting for one more call pays for this batch; a time in the past if it does not.
     fn waits_until(&self, batch: &Batch, now: Stamp) -> Stamp {
         let least = batch.oldest.plus(self.config.min_wait_ns);
         let most = batch.oldest.plus(self.config.max_wait_ns);
@@ -163,7 +163,7 @@ fn is_late<T>(item: &Item<T>, now: Stamp) -> bool {
     item.deadline.is_some_and(|deadline| deadline <= now)
 }
 
-/// So many nanoseconds before `at`.
+/// The stamp `ns` nanoseconds before `at`.
 fn before(at: Stamp, ns: f64) -> Stamp {
     Stamp::from_ns(at.as_ns().saturating_sub(ns as u64)).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! A model that is ready to answer calls: by its plan where it has one, else by tract as it is. Tensors in, tensors out; several
-//! calls at a time where it has a plan, because then their rows are known not to touch one another.
+//! A model that is ready to answer calls: by its plan where it has one, else by tract. It takes tensors and returns tensors. A
+//! model with a plan runs several calls as one batch, because a plan's rows are known to be independent.
 
 mod executor;
 #[cfg(feature = "cuda")]
@@ -47,33 +47,33 @@ impl ModelOptions {
     }
 }
 
-/// What one call brings.
+/// The size of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// Sequences; rows where the model has none.
     pub rows: usize,
-    /// Tokens of all of them, those that are masked out included; rows where the model has no sequences.
+    /// Tokens of all sequences, masked-out tokens included; rows where the model has no sequences.
     pub executed: usize,
-    /// Of those, how many are not masked out.
+    /// Tokens that are not masked out.
     pub useful: usize,
     /// FLOPs of executed tokens, and of useful ones; `None` where the model has no plan.
     pub flops: Option<(u64, u64)>,
 }
 
-/// What came of a batch.
+/// The outputs of a batch, and where its time went.
 #[derive(Clone, Debug, Default)]
-pub struct Ran {
-    /// For each call its outputs, in the model's order.
+pub struct BatchResult {
+    /// The outputs of each call, in the model's order.
     pub outputs: Vec<Vec<Tensor>>,
-    /// Laying inputs end to end, in nanoseconds.
+    /// The time to concatenate the inputs, in nanoseconds.
     pub preprocessing_ns: u64,
-    /// The model.
+    /// The time of the model, in nanoseconds.
     pub forward_ns: u64,
-    /// Cutting outputs apart.
+    /// The time to split the outputs, in nanoseconds.
     pub postprocessing_ns: u64,
 }
 
-/// The memory of one thread that runs a model.
+/// The working memory of one thread that runs a model.
 #[derive(Debug, Default)]
 pub struct Workspace {
     planned: planned::Buffers,
@@ -89,11 +89,11 @@ pub struct Model {
     placement: Mutex<Arc<Placement>>,
 }
 
-/// What runs a model, the node for which it has no plan, and why it is not on the GPU that was looked for.
-type Made = (Runner, Option<UnsupportedNode>, Option<Fallback>);
+/// What runs a model, the node that prevents a plan, and why the model is not on the requested GPU.
+type Runnable = (Runner, Option<UnsupportedNode>, Option<Fallback>);
 
-/// Which outputs somebody wants, in the model's order.
-pub type Wanted = SmallVec<[bool; 8]>;
+/// Which outputs are wanted, in the model's order.
+pub type WantedOutputs = SmallVec<[bool; 8]>;
 
 #[derive(Debug)]
 enum Runner {
@@ -102,11 +102,11 @@ enum Runner {
 }
 
 impl Model {
-    /// Loads an ONNX file; weights that lie outside of it must be in its folder.
+    /// Loads an ONNX file. Weights in separate files must be in its folder.
     ///
     /// # Errors
     ///
-    /// [`EngineError`] with the part of the model that is at fault.
+    /// [`EngineError`] names the part of the model that is at fault.
     pub fn read(path: &Path, options: &ModelOptions) -> Result<Self, EngineError> {
         Self::new(Graph::read(path)?, options)
     }
@@ -115,7 +115,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`EngineError`] with the part of the model that is at fault.
+    /// [`EngineError`] names the part of the model that is at fault.
     pub fn parse(bytes: &[u8], options: &ModelOptions) -> Result<Self, EngineError> {
         Self::new(Graph::parse(bytes, None)?, options)
     }
@@ -138,7 +138,7 @@ impl Model {
         Ok(Self { inputs, outputs, unsupported, runner, placement: Mutex::new(placement) })
     }
 
-    fn by_plan(plan: Plan, graph: Graph, options: &ModelOptions) -> Result<Made, EngineError> {
+    fn by_plan(plan: Plan, graph: Graph, options: &ModelOptions) -> Result<Runnable, EngineError> {
         let (plan, fallback) = match on_gpu::place(plan, options)? {
             Placing::Placed(executor) => return Ok((Runner::Planned(Box::new(Planned::new(executor))), None, None)),
             Placing::NotPlaced(plan, fallback) => (plan, fallback),
@@ -151,7 +151,7 @@ impl Model {
         }
     }
 
-    fn by_tract(graph: Graph, unsupported: UnsupportedNode, options: &ModelOptions) -> Result<Made, EngineError> {
+    fn by_tract(graph: Graph, unsupported: UnsupportedNode, options: &ModelOptions) -> Result<Runnable, EngineError> {
         if matches!(options.plan.precision, CpuPrecision::Int8(_)) {
             return Err(EngineError::NoPlan(unsupported));
         }
@@ -293,7 +293,7 @@ impl Model {
     /// [`EngineError::Input`] where a value of theirs has no meaning to the model (an id that a table does not have),
     /// [`EngineError::Run`] where the executor fails. With several calls, either may be the fault of any of them.
     /// [`EngineError::Device`] where the device fails for good.
-    pub fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]]) -> Result<Ran, EngineError> {
+    pub fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]]) -> Result<BatchResult, EngineError> {
         self.run_for(workspace, calls, &smallvec::smallvec![true; self.outputs.len()])
     }
 
@@ -302,7 +302,12 @@ impl Model {
     /// # Errors
     ///
     /// As [`Self::run`].
-    pub fn run_for(&self, workspace: &mut Workspace, calls: &[&[Tensor]], wanted: &Wanted) -> Result<Ran, EngineError> {
+    pub fn run_for(
+        &self,
+        workspace: &mut Workspace,
+        calls: &[&[Tensor]],
+        wanted: &WantedOutputs,
+    ) -> Result<BatchResult, EngineError> {
         match &self.runner {
             Runner::Planned(planned) => planned.run(&mut workspace.planned, &self.outputs, calls, wanted),
             Runner::Traced(traced) => {

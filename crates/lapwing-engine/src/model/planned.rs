@@ -1,9 +1,9 @@
-//! A model run by its plan: calls are laid end to end, without padding, and run as one batch.
+//! A model run by its plan: calls are concatenated without padding and run as one batch.
 
 use bytes::Bytes;
 
 use super::executor::{Fault, Memory, PlanExecutor};
-use super::{Ran, Work};
+use super::{BatchResult, Work};
 use crate::EngineError;
 use crate::clock::Stamp;
 use crate::exec::{Batch, IdError, Input, RunError};
@@ -14,14 +14,14 @@ use crate::tensor::{Datatype, Port, Tensor};
 #[derive(Debug)]
 pub(super) struct Planned {
     executor: PlanExecutor,
-    /// The input that says which tokens count, if one does.
+    /// The input that is the attention mask, if there is one.
     mask: Option<usize>,
-    /// Tokens that a sequence may have.
+    /// The most tokens of a sequence.
     longest: usize,
     flops: Flops,
 }
 
-/// FLOPs of a batch: so many for each sequence, each token, and each square of a sequence's length. A plan's are of that form.
+/// The FLOPs of a batch are linear in its sequences, its tokens, and the squares of its sequences' lengths.
 #[derive(Clone, Copy, Debug)]
 struct Flops {
     batch: u64,
@@ -40,7 +40,7 @@ impl Flops {
     }
 }
 
-/// What a thread keeps from batch to batch.
+/// The buffers that a thread reuses from batch to batch.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     memory: Memory,
@@ -49,7 +49,7 @@ pub(super) struct Buffers {
     outputs: Vec<Vec<f32>>,
 }
 
-/// One input of all calls, end to end.
+/// One input of all calls, concatenated.
 #[derive(Debug)]
 enum Column {
     F32(Vec<f32>),
@@ -74,7 +74,7 @@ impl Planned {
         &self.executor
     }
 
-    /// Holds a call's tensors, which fit their ports, against one another.
+    /// Checks that a call's tensors, which fit their ports, fit one another.
     pub(super) fn accept(&self, tensors: &[Tensor]) -> Result<Work, EngineError> {
         let plan = self.plan();
         let (mut rows, mut length) = (None, None);
@@ -107,14 +107,14 @@ impl Planned {
         Ok(Work { rows, executed: executed.tokens, useful: useful.tokens, flops })
     }
 
-    /// Runs calls; outputs that are not wanted may come without elements.
+    /// Runs calls; outputs that are not wanted may be empty.
     pub(super) fn run(
         &self,
         buffers: &mut Buffers,
         ports: &[Port],
         calls: &[&[Tensor]],
         wanted: &[bool],
-    ) -> Result<Ran, EngineError> {
+    ) -> Result<BatchResult, EngineError> {
         let began = Stamp::now();
         let Buffers { memory, offsets, inputs, outputs } = buffers;
         self.lay(calls, offsets, inputs);
@@ -127,7 +127,7 @@ impl Planned {
         })?;
         let done = Stamp::now();
         let cut = self.cut(ports, calls, outputs);
-        Ok(Ran {
+        Ok(BatchResult {
             outputs: cut,
             preprocessing_ns: laid.since(began),
             forward_ns: done.since(laid),
@@ -151,7 +151,7 @@ impl Planned {
         timings.map(Some).map_err(|error| EngineError::Run { reason: error.to_string() })
     }
 
-    /// Lays the calls' tensors end to end.
+    /// Concatenates the calls' tensors.
     fn lay(&self, calls: &[&[Tensor]], offsets: &mut Vec<usize>, inputs: &mut Vec<Column>) {
         let plan = self.plan();
         offsets.clear();
@@ -180,7 +180,7 @@ impl Planned {
         (rows, tokens.and_then(|(_, tensor)| tensor.shape.get(1).copied()).unwrap_or(1))
     }
 
-    /// Cuts the outputs into those of each call.
+    /// Splits the outputs among the calls.
     fn cut(&self, ports: &[Port], calls: &[&[Tensor]], outputs: &[Vec<f32>]) -> Vec<Vec<Tensor>> {
         let plan = self.plan();
         let mut at: smallvec::SmallVec<[usize; 4]> = plan.outputs.iter().map(|_| 0).collect();
@@ -217,7 +217,7 @@ fn input_error(error: &RunError, plan: &Plan) -> EngineError {
     EngineError::input(ids.map_or("inputs", |port| &port.name), error.to_string())
 }
 
-/// How many elements are not zero.
+/// The number of elements that are not zero.
 fn not_zero(elements: &[u8], kind: Datatype) -> usize {
     elements.chunks_exact(kind.bytes()).filter(|element| element.iter().any(|byte| *byte != 0)).count()
 }
@@ -241,7 +241,7 @@ impl Column {
         }
     }
 
-    /// Takes elements out of little-endian bytes.
+    /// Decodes little-endian elements.
     fn fill<'a>(&mut self, pieces: impl Iterator<Item = &'a Bytes>) {
         match self {
             Self::F32(data) => elements(data, pieces, f32::from_le_bytes),

@@ -1,4 +1,4 @@
-//! A model run by tract as it is: what has no plan, and every model in a build without kernels.
+//! A model run by tract: models that have no plan.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tract_onnx::prelude::{DatumType, IntoRunnable, TValue, TVec, TractResult, TypedModel, TypedRunnableModel};
 
-use super::Ran;
+use super::BatchResult;
 use super::ports::datatype;
 use crate::EngineError;
 use crate::clock::Stamp;
 use crate::onnx::{DynamicGraph, Graph};
 use crate::tensor::{Port, Tensor};
 
-/// How many shapes of an open graph are kept ready.
+/// How many shapes of a graph with open dimensions are kept ready.
 const SHAPES: usize = 16;
 
 /// A graph that tract has optimised.
@@ -52,7 +52,7 @@ impl Traced {
         Ok(Self { ready, kinds })
     }
 
-    /// The graph for a call of these shapes. A shape that is new to an open graph costs what loading does.
+    /// The graph for a call of these shapes. For a graph with open dimensions, a new shape costs as much as loading.
     fn graph(&self, call: &[Tensor]) -> TractResult<Arc<TypedRunnableModel>> {
         let (open, kept) = match &self.ready {
             Ready::Whole(model) => return Ok(model.clone()),
@@ -70,9 +70,9 @@ impl Traced {
         Ok(model)
     }
 
-    /// Runs calls one after the other: nothing is known of how their rows touch one another.
-    pub(super) fn run(&self, ports: &[Port], calls: &[&[Tensor]]) -> Result<Ran, EngineError> {
-        let mut ran = Ran::default();
+    /// Runs calls one after the other, because their rows may depend on one another.
+    pub(super) fn run(&self, ports: &[Port], calls: &[&[Tensor]]) -> Result<BatchResult, EngineError> {
+        let mut ran = BatchResult::default();
         for call in calls {
             let began = Stamp::now();
             let fails = |e: tract_onnx::prelude::TractError| EngineError::Run { reason: format!("{e:#}") };

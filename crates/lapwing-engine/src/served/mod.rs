@@ -1,5 +1,5 @@
-//! A served model: calls wait in its queue, and one thread of its own takes them out in batches and runs them. The forward pass
-//! itself may use several threads more.
+//! A served model: calls wait in its queue, and its own thread takes them out in batches and runs them. The forward pass itself may
+//! use more threads.
 
 mod state;
 #[cfg(test)]
@@ -28,13 +28,13 @@ use crate::tensor::Tensor;
 #[derive(Debug)]
 struct Waiter {
     inputs: Vec<Tensor>,
-    /// The outputs that are wanted, by their place in the model.
+    /// The wanted outputs, by their index in the model.
     outputs: SmallVec<[usize; 4]>,
     work: Work,
     answer: oneshot::Sender<Result<Answer, CallError>>,
 }
 
-/// A model with its queue and its thread. The thread ends when this is dropped, after the calls that wait.
+/// A model with its queue and its thread. Dropping it ends the thread, after the waiting calls.
 #[derive(Debug)]
 pub struct Served {
     about: About,
@@ -45,11 +45,11 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts the thread, which warms the model up and then takes calls. `cpu` is the processor to which it is held, if to one.
+    /// Starts the thread, which warms the model up and then takes calls. `cpu` pins the thread to this processor.
     ///
     /// # Errors
     ///
-    /// Where the operating system gives no thread.
+    /// If the operating system starts no thread.
     pub fn start(name: &str, version: &str, model: Model, config: Config, cpu: Option<usize>) -> io::Result<Self> {
         Self::start_in(State::default(), name, version, model, config, cpu)
     }
@@ -87,7 +87,7 @@ impl Served {
         self.queue.waiting()
     }
 
-    /// Takes no more calls, and waits until those that wait are answered.
+    /// Closes the queue and blocks until the waiting calls are answered.
     pub fn stop(&self) {
         self.state.set_warm(false);
         self.queue.close();
@@ -112,7 +112,6 @@ impl Served {
         let item = Item {
             payload: Waiter { inputs: call.inputs, outputs, work, answer },
             cost: Cost { rows: work.rows, tokens },
-            lane: 0,
             arrived: Stamp::now(),
             deadline: call.deadline,
         };
@@ -124,7 +123,7 @@ impl Served {
         Ok(receiver)
     }
 
-    /// The places of the outputs of these names.
+    /// The indices of the outputs with these names.
     fn wanted(&self, names: &[String]) -> Result<SmallVec<[usize; 4]>, CallError> {
         let outputs = &self.about.outputs;
         if names.is_empty() {
@@ -168,7 +167,7 @@ impl Servable for Served {
     }
 }
 
-/// What a caller is told of a fault.
+/// The error that a caller gets.
 fn told(error: &EngineError) -> CallError {
     match error {
         EngineError::Input { tensor, reason } => CallError::Input { tensor: tensor.clone(), reason: reason.clone() },

@@ -1,4 +1,4 @@
-//! What a served model's thread tells those who call: whether it is warm, and whether its device has failed for good.
+//! The state that a served model's thread shares with callers: whether the model is warm, and whether its device has failed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,9 +9,9 @@ use crate::service::{CallError, Placement};
 #[derive(Debug, Default)]
 pub(super) struct State {
     warm: AtomicBool,
-    /// How the model stood when its device failed: nothing leads out of it.
+    /// The placement when the device failed; it is final.
     ended: OnceLock<Arc<Placement>>,
-    /// What each run fails with, as if the device had said it.
+    /// Tests only: the device error with which every run fails.
     #[cfg(test)]
     pub(super) breaks: parking_lot::Mutex<Option<String>>,
 }
@@ -26,17 +26,17 @@ impl State {
         self.warm.store(is_warm, Ordering::Release);
     }
 
-    /// Keeps how the model stood when its device failed. Gives whether this is the first time.
+    /// Records the placement when the device failed. Returns whether this is the first failure.
     pub(super) fn end(&self, placement: &Placement, reason: &str) -> bool {
         self.ended.set(Arc::new(Placement { fault: Some(reason.to_owned()), ..placement.clone() })).is_ok()
     }
 
-    /// How the model stands if its device has failed.
+    /// The placement if the device has failed.
     pub(super) fn ended(&self) -> Option<&Arc<Placement>> {
         self.ended.get()
     }
 
-    /// What every call is told once the device has failed.
+    /// The error of every call once the device has failed.
     pub(super) fn fault(&self) -> Option<CallError> {
         let reason = self.ended.get()?.fault.clone()?;
         Some(CallError::Device { reason })

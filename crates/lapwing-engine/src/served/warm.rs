@@ -1,25 +1,25 @@
-//! Warm-up: the model is run at sizes that calls will have, so that memory is there, caches know the weights, and the batcher
-//! knows what a batch costs, before anybody waits for an answer.
+//! Warm-up: runs the model at the sizes that calls will have, so that memory is allocated, weights are in the caches, and the
+//! batcher knows what a batch costs before the first call.
 
 use crate::EngineError;
 use crate::batch::{Config, Cost};
 use crate::clock::Stamp;
-use crate::model::{Model, Ran};
+use crate::model::{BatchResult, Model};
 use crate::tensor::Tensor;
 
-/// Tokens of a sequence that is made up, where the model takes as many.
+/// Tokens of a synthetic sequence, if the model takes as many.
 const LENGTH: usize = 128;
-/// No size is tried that may take longer than this.
+/// Sizes that may take longer than this are skipped.
 const LONGEST_NS: u64 = 250_000_000;
 /// How often each size is run.
 const RUNS: usize = 3;
 
-/// Has calls run one by one, of one row and then of more and more, until the largest batch or the time limit; tells `observe` what
-/// each run cost. Returns how many runs there were.
+/// Runs synthetic calls one by one, first of one row and then of more, until the largest batch or the time limit; reports the cost of
+/// each run to `observe`. Returns the number of runs.
 pub(super) fn up(
     model: &Model,
     config: &Config,
-    mut run_one: impl FnMut(&[Tensor]) -> Result<Ran, EngineError>,
+    mut run_one: impl FnMut(&[Tensor]) -> Result<BatchResult, EngineError>,
     observe: impl Fn(Cost, u64),
 ) -> Result<usize, EngineError> {
     let mut runs = 0;
@@ -35,7 +35,7 @@ pub(super) fn up(
                 let began = Stamp::now();
                 let ran = run_one(&call)?;
                 runs += 1;
-                // the first one of a size makes its memory
+                // the first run of a size allocates its memory
                 if run > 0 {
                     let tokens = if model.has_tokens() { rows * length } else { 0 };
                     observe(Cost { rows, tokens }, ran.forward_ns);

@@ -1,5 +1,5 @@
-//! The thread of a served model: warms it up, then takes batches and answers their calls. It ends when the queue is closed,
-//! which it does itself where the model's device fails for good.
+//! The thread of a served model: warms it up, then takes batches and answers their calls. It ends when the queue is closed;
+//! it closes the queue itself when the model's device fails.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{Waiter, told, warm};
 use crate::EngineError;
 use crate::batch::{Config, Cost, Item, Queue, Taken};
 use crate::clock::Stamp;
-use crate::model::{Model, Ran, Wanted, Workspace};
+use crate::model::{BatchResult, Model, WantedOutputs, Workspace};
 use crate::service::{About, Answer, Batched, CallError, Placement, Stages};
 use crate::tensor::Tensor;
 
@@ -34,7 +34,7 @@ impl Worker {
     pub(super) fn run(mut self) {
         let began = Stamp::now();
         let (model, queue, config) = (self.model.clone(), self.queue.clone(), self.config);
-        let all: Wanted = model.outputs().iter().map(|_| true).collect();
+        let all: WantedOutputs = model.outputs().iter().map(|_| true).collect();
         match warm::up(&model, &config, |call| self.forward(&[call], &all), |cost, ns| queue.observe(cost, ns)) {
             Ok(runs) => tracing::info!(
                 model = self.about.name,
@@ -79,7 +79,7 @@ impl Worker {
                 refuse(batch, &CallError::Device { reason });
             }
             Err(error) if batch.len() == 1 => refuse(batch, &told(&error)),
-            // the fault of one of them must not be that of the others
+            // one call's fault must not fail the others
             Err(_) => {
                 for item in batch.drain(..) {
                     self.batch(&mut vec![item], closed);
@@ -88,7 +88,7 @@ impl Worker {
         }
     }
 
-    /// Nothing can be run any more: no call is taken from here on, and those that wait are told.
+    /// Ends the model: closes the queue, and answers the waiting calls with the device's error.
     fn end(&self, reason: &str) {
         if self.state.end(&self.placement, reason) {
             let About { name, version, .. } = &self.about;
@@ -97,7 +97,7 @@ impl Worker {
         self.queue.close();
     }
 
-    /// Looks where the model ran last, and tells of a move.
+    /// Notes where the model ran last, and logs a move.
     fn look(&mut self) {
         let placement = self.model.placement();
         if let Some(fallback) = placement.fallback.as_ref().filter(|fallback| self.placement.fallback.as_ref() != Some(fallback))
@@ -114,9 +114,9 @@ impl Worker {
         self.placement = placement;
     }
 
-    /// The outputs that any of these calls wants.
-    fn wanted(&self, batch: &[Item<Waiter>]) -> Wanted {
-        let mut wanted: Wanted = self.about.outputs.iter().map(|_| false).collect();
+    /// The outputs that at least one of these calls wants.
+    fn wanted(&self, batch: &[Item<Waiter>]) -> WantedOutputs {
+        let mut wanted: WantedOutputs = self.about.outputs.iter().map(|_| false).collect();
         for at in batch.iter().flat_map(|item| &item.payload.outputs) {
             if let Some(wanted) = wanted.get_mut(*at) {
                 *wanted = true;
@@ -126,7 +126,7 @@ impl Worker {
     }
 
     /// Runs calls; a panic of an executor is an error of theirs.
-    fn forward(&mut self, calls: &[&[Tensor]], wanted: &Wanted) -> Result<Ran, EngineError> {
+    fn forward(&mut self, calls: &[&[Tensor]], wanted: &WantedOutputs) -> Result<BatchResult, EngineError> {
         #[cfg(test)]
         if let Some(reason) = self.state.breaks.lock().clone() {
             return Err(EngineError::Device { reason });
@@ -144,7 +144,7 @@ fn cost(batch: &[Item<Waiter>]) -> Cost {
     batch.iter().fold(Cost::default(), |sum, item| sum.plus(item.cost))
 }
 
-fn deliver(batch: &mut Vec<Item<Waiter>>, ran: Ran, closed: Stamp, placement: &Arc<Placement>) {
+fn deliver(batch: &mut Vec<Item<Waiter>>, ran: BatchResult, closed: Stamp, placement: &Arc<Placement>) {
     let batched = batch.iter().fold(Batched { calls: batch.len(), ..Batched::default() }, |sum, item| {
         let work = item.payload.work;
         let (flops, useful_flops) = work.flops.unzip();
@@ -169,12 +169,12 @@ fn deliver(batch: &mut Vec<Item<Waiter>>, ran: Ran, closed: Stamp, placement: &A
     }
 }
 
-/// Answers every call with the same fault.
+/// Answers every call with the same error.
 fn refuse(batch: &mut Vec<Item<Waiter>>, fault: &CallError) {
     batch.drain(..).for_each(|item| answer(item.payload, Err(fault.clone())));
 }
 
-/// A caller that is gone is not missed.
+/// Sends the answer; a caller that has gone away is ignored.
 fn answer(waiter: Waiter, outcome: Result<Answer, CallError>) {
     drop(waiter.answer.send(outcome));
 }

@@ -12,9 +12,9 @@ use lapwing_engine::plan::Size;
 use lapwing_engine::roofline::Roofline;
 use lapwing_engine::tensor::Tensor;
 
-/// Runs whose parts are looked at.
+/// Runs whose parts are timed.
 const LOOKS: usize = 50;
-/// Empty kernels by which the cost of one is told.
+/// Empty kernels by which the cost of one launch is measured.
 const EMPTY: usize = 64;
 
 /// A GPU that was measured.
@@ -57,7 +57,7 @@ impl Gpu {
         })
     }
 
-    /// What a batch has to do, and how long its parts take.
+    /// The work of a batch, and how long its parts take.
     pub(super) fn case(
         &mut self,
         model: &Model,
@@ -71,7 +71,7 @@ impl Gpu {
         let executor = model.gpu_executor().ok_or_else(gone)?;
         let cost = executor.execution_cost(Size::uniform(shape.batch, shape.length.unwrap_or(1))).map_err(ToolError::told)?;
         let floor = self.floors.of(cost.kernels).map_err(ToolError::told)?;
-        // so that all nodes together have what was measured
+        // divided among the nodes, so that their sum is what was measured
         let launch_ns = floor.as_secs_f64() * 1e9 / cost.nodes.len().max(1) as f64;
         let ceiling = self.peaks.ceiling(cost.weight_bytes.saturating_add(cost.arena_bytes), launch_ns);
         let roofline = Roofline::of(cost.nodes.iter().copied(), &ceiling);

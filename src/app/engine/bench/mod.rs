@@ -1,4 +1,4 @@
-//! `lapwing engine bench`: a model's forward passes, timed one by one, and what this machine could do at best.
+//! `lapwing engine bench`: times a model's forward passes one by one, and compares them with the machine's peaks.
 
 #[cfg(feature = "cuda")]
 mod gpu;
@@ -39,18 +39,18 @@ use lapwing_engine::{fuse, lower};
 
 const BATCH: &[u64] = &[1, 32];
 const LENGTH: &[u64] = &[64];
-/// Forward passes of a case, however long they take.
+/// The least number of timed forward passes of a case.
 const LEAST_RUNS: usize = 5;
 /// Forward passes before a case is timed.
 const WARM_RUNS: usize = 3;
 const SEED: u64 = 17;
 
-/// Inputs that take turns, so that no call finds its own where the one before left them.
+/// Inputs that take turns, so that a call does not find its inputs in the caches.
 const TURNS: usize = 16;
-/// Bytes that all of them take at most.
+/// The most bytes of all of them.
 const TURNS_BYTES: usize = 64 << 20;
 
-/// Measures what `args` ask for; rows come as they are measured.
+/// Measures the requested cases and writes each row when it is measured.
 pub(super) fn run(args: &BenchArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
     check(args)?;
     let asked = Requested::of(args)?;
@@ -64,7 +64,7 @@ pub(super) fn run(args: &BenchArgs, out: &mut (dyn Write + Send)) -> Result<(), 
     Ok(())
 }
 
-/// The numbers of threads, each once.
+/// The numbers of threads, without duplicates.
 fn counts(args: &BenchArgs) -> Vec<usize> {
     let mut counts: Vec<usize> = args.threads.iter().map(|count| usize::try_from(*count).unwrap_or(usize::MAX)).collect();
     counts.sort_unstable();
@@ -72,7 +72,7 @@ fn counts(args: &BenchArgs) -> Vec<usize> {
     counts
 }
 
-/// Refuses what would be measured elsewhere, or in other numbers, than a row would say.
+/// Refuses a combination of arguments that would run elsewhere, or in another number format, than its rows would say.
 fn check(args: &BenchArgs) -> Result<(), ToolError> {
     if args.calibration.is_some() && args.precision != Precision::Int8 {
         return Err(ToolError::argument("calibration", "needs --precision int8"));
@@ -139,7 +139,7 @@ fn device_request(args: &BenchArgs) -> Result<Option<DeviceRequest>, ToolError> 
     Ok(request.map(|request| if is_own { request.with_own_kernels() } else { request }))
 }
 
-/// All cases with these threads; gives whether a GPU ran them.
+/// Measures all cases with these threads; returns whether a GPU ran them.
 fn group(args: &BenchArgs, asked: &Requested, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<bool, ToolError> {
     let plan = cpu::Options { threads: Arc::clone(threads), ..cpu::Options::default() };
     let mut workspace = Workspace::default();
@@ -190,11 +190,11 @@ fn group(args: &BenchArgs, asked: &Requested, threads: &Arc<Threads>, out: &mut 
     Ok(machine.is_gpu())
 }
 
-/// A model that is ready, with what is asked of its graph.
+/// A loaded model, with its graph.
 struct Loaded {
     model: Model,
     graph: Graph,
-    /// The model's plan where tract runs it, for what it says of inputs.
+    /// The plan of a model that tract runs; it describes the inputs.
     other: Option<Plan>,
     load_ns: u64,
 }
@@ -230,7 +230,7 @@ impl Loaded {
         Ok(inputs)
     }
 
-    /// Inputs that take turns: several where each call is to find fresh ones, as many as their size allows.
+    /// Inputs that take turns: as many as their size allows if each call needs fresh ones, else one.
     fn turns(&self, shape: Shape, are_fresh: bool) -> Result<Vec<Vec<Tensor>>, ToolError> {
         let first = self.inputs(shape, SEED)?;
         let bytes: usize = first.iter().map(|tensor| tensor.data.len()).sum();
@@ -240,7 +240,7 @@ impl Loaded {
     }
 }
 
-/// The model would be run in other numbers than were asked for.
+/// The error that the model would run in another number format than requested.
 fn elsewhere(asked: Precision, model: &Model) -> ToolError {
     let placement = model.placement();
     let why = match (&placement.fallback, model.unsupported()) {
@@ -257,12 +257,12 @@ fn lowered(graph: &Graph) -> Option<Plan> {
     Some(plan)
 }
 
-/// One forward pass, in nanoseconds: neither laying inputs end to end nor cutting outputs apart is in it.
+/// Runs one forward pass and returns its time in nanoseconds, without concatenating inputs and splitting outputs.
 fn forward(model: &Model, workspace: &mut Workspace, inputs: &[Tensor]) -> Result<u64, ToolError> {
     Ok(model.run(workspace, &[inputs])?.forward_ns)
 }
 
-/// Times of forward passes in their order, after some that do not count.
+/// Times of forward passes in their order, after some warm-up passes.
 fn times(model: &Model, workspace: &mut Workspace, turns: &[Vec<Tensor>], seconds: f64) -> Result<Vec<u64>, ToolError> {
     let budget_ns = (seconds * 1e9) as u64;
     let mut turns = turns.iter().cycle();

@@ -1,4 +1,4 @@
-//! The rows of a benchmark. The names of their fields are told in docs/ENGINE.md and stay. Times are microseconds, rates a second.
+//! The rows of a benchmark. docs/ENGINE.md documents the fields; their names are stable. Times are microseconds, rates per second.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use lapwing_engine::cpu::gemm::int8::LevelI8;
 use lapwing_engine::cpu::{Options, peaks::Peaks};
 use lapwing_engine::roofline::{Efficiency, Roofline};
 
-/// What all rows of one model with one number of threads share.
+/// The fields that all rows of one model with one number of threads share.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Run {
     pub(super) model: String,
@@ -21,24 +21,24 @@ pub(super) struct Run {
     pub(super) cpu_flags: String,
 }
 
-/// What a batch has to do, as far as it is known.
+/// The work of a batch, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     pub(super) flops: Option<u64>,
     pub(super) min_bytes: Option<u64>,
     pub(super) roofline: Option<Roofline>,
-    /// What rates are of: all kernels by a device's clock; the median pass where nothing else is known.
+    /// The time by which rates are computed: that of all kernels by the device's clock; `None` for the median pass.
     pub(super) elapsed_ns: Option<f64>,
 }
 
 impl Work {
-    /// Of a model of which FLOPs are known at most.
+    /// The work of a model of which at most the FLOPs are known.
     pub(super) const fn unknown(flops: Option<u64>) -> Self {
         Self { flops, min_bytes: None, roofline: None, elapsed_ns: None }
     }
 }
 
-/// A case, besides its times.
+/// A case without its times.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) work: Work,
@@ -63,7 +63,7 @@ pub(super) struct NodeUs {
     pub(super) us: f64,
 }
 
-/// What only a GPU's case has.
+/// The fields that only a GPU's case has.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct OnGpu {
     pub(super) gemm: &'static str,
@@ -136,7 +136,7 @@ impl Row {
     }
 }
 
-/// From nothing to the first answer.
+/// The cold start: from nothing to the first answer.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ColdStart {
     #[serde(flatten)]
@@ -155,7 +155,7 @@ impl ColdStart {
     }
 }
 
-/// What can be done at best where a model runs.
+/// The peaks of the device that runs the model.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum PeaksRow {
@@ -163,7 +163,7 @@ pub(super) enum PeaksRow {
     Gpu(GpuPeaksRow),
 }
 
-/// What a GPU can do.
+/// The peaks of a GPU.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct GpuPeaksRow {
     pub(super) case: &'static str,
@@ -181,7 +181,7 @@ pub(super) struct GpuPeaksRow {
     pub(super) spread: f64,
 }
 
-/// What the machine can do with these threads.
+/// The CPU's peaks with these threads.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct CpuPeaksRow {
     pub(super) case: &'static str,

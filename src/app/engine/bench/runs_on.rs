@@ -1,4 +1,4 @@
-//! What a model runs on, and what that can do at best: the processor, or a GPU.
+//! The device that runs the model, the CPU or a GPU, and its peaks.
 
 use super::gpu::Gpu;
 use super::rows::{Case, CpuPeaksRow, PeaksRow, Run, Work};
@@ -10,14 +10,14 @@ use lapwing_engine::plan::Size;
 use lapwing_engine::roofline::Roofline;
 use lapwing_engine::tensor::Tensor;
 
-/// What a model runs on.
+/// The device that runs a model.
 pub(super) enum Machine {
     Cpu(Box<Peaks>),
     Gpu(Box<Gpu>),
 }
 
 impl Machine {
-    /// Measures what the model runs on.
+    /// Measures the device that runs the model.
     pub(super) fn of(loaded: &Loaded, options: &Options) -> Result<Self, ToolError> {
         if let Some(executor) = loaded.model.gpu_executor() {
             return Ok(Self::Gpu(Box::new(Gpu::new(executor)?)));
@@ -36,7 +36,7 @@ impl Machine {
         }
     }
 
-    /// What a batch has to do; on a GPU, how long its parts take.
+    /// The work of a batch; on a GPU, also how long its parts take.
     pub(super) fn case(
         &mut self,
         loaded: &Loaded,
@@ -52,14 +52,14 @@ impl Machine {
     }
 }
 
-/// What a batch has to do. Of a model that tract runs, FLOPs are known at most.
+/// The work of a batch. For a model that tract runs, at most the FLOPs are known.
 fn cpu_work(loaded: &Loaded, shape: Shape, peaks: &Peaks) -> Work {
     let Some(executor) = loaded.model.plan_executor() else {
         return Work::unknown(loaded.graph.flops(shape.batch, shape.length.unwrap_or(1)));
     };
     let size = Size::uniform(shape.batch, shape.length.unwrap_or(1));
     let cost = executor.execution_cost(size);
-    // what a run goes through again and again: weights that are touched, inputs and outputs, and what lies between
+    // the memory that every run touches: weights, inputs, outputs and the values between nodes
     let touched = usize::try_from(cost.total.min_bytes).unwrap_or(usize::MAX);
     let ceiling = peaks.ceiling(touched.saturating_add(cost.arena_bytes));
     let roofline = Roofline::of(cost.nodes, &ceiling);

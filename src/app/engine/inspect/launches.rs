@@ -1,5 +1,5 @@
-//! What a GPU would do for a plan at one shape: the kernels, in order, and how the batch gets there and back. Nothing of a GPU is
-//! asked: tiles are chosen for the 132 multiprocessors of an H100 or H200.
+//! The kernels that a GPU would run for a plan at one shape, in order, and how the batch would be transferred. It needs no GPU:
+//! tiles are chosen for the 132 multiprocessors of an H100 or H200.
 
 use std::io::Write;
 
@@ -36,11 +36,11 @@ struct Lowered {
 }
 
 impl Lowered {
-    /// Of a plan, with all of its outputs.
+    /// Lowers a plan with all of its outputs.
     ///
     /// # Errors
     ///
-    /// With the node that no kernel does.
+    /// Names the node that no kernel supports.
     fn of(plan: &Plan, shape: Shape, precision: engine::Precision) -> Result<Self, ToolError> {
         let precision = GpuPrecision::from(precision);
         let refused = |refused: UnsupportedNode| ToolError::argument("device", format!("cuda: {refused}"));
@@ -57,7 +57,7 @@ impl Lowered {
         })
     }
 
-    /// Fields beside those of the plan.
+    /// The fields beside those of the plan.
     fn fields(&self, plan: &Plan) -> Map<String, Value> {
         let (layout, route) = (&self.program.layout, TransferPlan::of(&self.program));
         let launch = |launch: &Launch| {
@@ -89,7 +89,7 @@ impl Lowered {
         if let Value::Object(fields) = fields { fields } else { Map::new() }
     }
 
-    /// A table: a launch a line.
+    /// Writes a table with one launch per line.
     fn write(&self, plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<(), ToolError> {
         let (layout, route) = (&self.program.layout, TransferPlan::of(&self.program));
         let length = shape.length.map_or_else(String::new, |length| format!(" × {length} tokens"));

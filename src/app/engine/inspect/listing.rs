@@ -1,4 +1,4 @@
-//! A plan as a table: a node a line, with what it costs at one shape.
+//! A plan as a table: one node per line, with its cost at one shape.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `lapwing engine inspect`: what is in a model's file, what runs it, and what it costs by shape. It runs nothing.
+//! `lapwing engine inspect`: describes a model's file, what runs it, and its cost by shape. It runs nothing.
 
 #[cfg(feature = "cuda")]
 mod launches;
@@ -29,7 +29,7 @@ use lapwing_engine::{Device, Model, UnsupportedNode};
 const BATCH: &[u64] = &[1, 32];
 const LENGTH: &[u64] = &[16, 128];
 
-/// What is told of a model.
+/// The description of a model.
 #[derive(Debug, Serialize)]
 struct About {
     model: String,
@@ -53,7 +53,7 @@ struct Why {
     reason: String,
 }
 
-/// An input or output; -1 where a call chooses the length.
+/// An input or output; -1 stands for a length that calls choose.
 #[derive(Debug, Serialize)]
 struct Tensor {
     name: String,
@@ -61,7 +61,7 @@ struct Tensor {
     shape: Vec<i64>,
 }
 
-/// What a batch costs; what is not known of a model without a plan is `null`.
+/// The cost of a batch; what is unknown without a plan is `null`.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Costs {
     batch: usize,
@@ -71,11 +71,11 @@ struct Costs {
     bytes: Option<u64>,
     min_bytes: Option<u64>,
     arena_bytes: Option<u64>,
-    /// FLOPs for each byte.
+    /// FLOPs per byte.
     arithmetic_intensity: Option<f64>,
 }
 
-/// Tells on `out` what `args` ask for.
+/// Writes the requested description to `out`.
 pub(super) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
     let graph = Graph::read(&args.model)?;
     let asked = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };

@@ -1,4 +1,4 @@
-//! A plan as one JSON object. The names of its fields are told in docs/ENGINE.md and stay.
+//! A plan as one JSON object. docs/ENGINE.md documents the fields; their names are stable.
 
 use std::io::Write;
 
@@ -88,7 +88,7 @@ fn node(plan: &Plan, place: usize, shape: Shape) -> Value {
     Value::Object(object)
 }
 
-/// What belongs to one kind of node only.
+/// The fields that only one kind of node has.
 fn attributes(op: &Op) -> Value {
     let columns = |columns: &Columns| json!({ "value": columns.value.0, "from": columns.from });
     match op {

@@ -1,5 +1,5 @@
-//! `lapwing engine quantize`: what a model is in 8 bits, on rows that are like real ones: its size, its speed, and how far its
-//! outputs are from single precision. It chooses nothing; what it finds may be written to a file that others read.
+//! `lapwing engine quantize`: compares a model in 8 bits with single precision on given rows: its size, its speed, and the distance of
+//! its outputs. It changes no setting; the ranges that it finds may be written to a file for `precision: int8`.
 
 mod report;
 mod rows;
@@ -25,10 +25,10 @@ use lapwing_engine::quant::calibration::Calibration;
 use lapwing_engine::quant::{Accuracy, RangeObserver};
 use lapwing_engine::{EngineError, Model, Precision};
 
-/// Batches that are timed in each precision, however long they take.
+/// The least number of timed batches in each precision.
 const LEAST_RUNS: usize = 5;
 
-/// Tells on `out` what `args` ask for.
+/// Writes the requested reports to `out`.
 pub(super) fn run(args: &QuantizeArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
     let threads = machine::threads(usize::try_from(args.threads).unwrap_or(usize::MAX), args.cpus.as_ref())?;
     machine::apart(&threads, args.cpus.as_ref(), || quantize(args, &threads, out))
@@ -88,7 +88,7 @@ fn load(graph: &Graph, threads: &Arc<Threads>, precision: CpuPrecision) -> Resul
     Ok(Model::new(graph.clone(), &ModelOptions { plan, ..ModelOptions::default() })?)
 }
 
-/// The executor of its plan: without one there are no 8 bits.
+/// The executor of its plan; 8 bits need one.
 fn executor(model: &Model) -> Result<&Executor, ToolError> {
     match (model.plan_executor(), model.unsupported()) {
         (Some(executor), _) => Ok(executor),
@@ -97,7 +97,7 @@ fn executor(model: &Model) -> Result<&Executor, ToolError> {
     }
 }
 
-/// For each product that is done in 8 bits the range of its inputs, where one range can stand for all rows.
+/// The range of the inputs of each product that runs in 8 bits, if one range suits all rows.
 fn ranges(exact: &Executor, dynamic: &Executor, rows: &Rows, batch: usize) -> Result<Vec<Option<RowQuant>>, ToolError> {
     let plan = exact.plan();
     let is_seen = |place: usize| dynamic.product_precision(place) == Precision::Int8;
@@ -134,7 +134,7 @@ fn ranges(exact: &Executor, dynamic: &Executor, rows: &Rows, batch: usize) -> Re
     observers.into_iter().enumerate().map(named).collect()
 }
 
-/// The rows that the mask leaves.
+/// Keeps the rows that are not masked out.
 fn keep(data: &[f32], width: usize, mask: &[bool], kept: &mut Vec<f32>) {
     kept.clear();
     let rows = data.chunks_exact(width).zip(mask);
@@ -176,14 +176,14 @@ fn compare(executor: &Executor, rows: &Rows, exact: &[Vec<f32>], got: &[Vec<f32>
     Ok(compared)
 }
 
-/// Times of full batches, sorted, the executors taking turns so that what disturbs the machine disturbs all of them.
+/// Sorted times of full batches. The executors take turns, so that a disturbance of the machine affects all of them.
 fn times(executors: [&Executor; 3], rows: &Rows, batch: usize, seconds: f64) -> Result<[Vec<u64>; 3], ToolError> {
     let mut times: [Vec<u64>; 3] = Default::default();
     let mut states: [State; 3] = Default::default();
     let mut outputs = Vec::new();
     let budget_ns = (seconds * 1e9) as u64;
     let mut began = Stamp::now();
-    // the first round makes memory, and does not count
+    // the first round allocates memory and is not counted
     for round in 0.. {
         for range in rows.batches(batch).filter(|range| range.len() == batch) {
             for (at, executor) in executors.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What is told of a model in one precision. The names of its fields are told in docs/ENGINE.md and stay.
+//! The report on a model in one precision. docs/ENGINE.md documents the fields; their names are stable.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use super::super::error::ToolError;
 use super::super::numbers::si;
 use lapwing_engine::quant::Accuracy;
 
-/// What the reports of one model share.
+/// The fields that the reports of one model share.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Shared {
     pub(super) model: String,
@@ -34,11 +34,11 @@ pub(super) struct Report {
     pub(super) speed_up: f64,
     pub(super) int8_products: usize,
     pub(super) static_products: usize,
-    /// How far each output is from single precision; none of single precision itself.
+    /// The distance of each output from single precision; empty for single precision itself.
     pub(super) outputs: Vec<Output>,
 }
 
-/// How far an output is from single precision.
+/// The distance of an output from single precision.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Output {
     pub(super) name: String,

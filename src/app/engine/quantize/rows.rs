@@ -1,4 +1,4 @@
-//! Rows of a file, held against the inputs of a model, and cut into batches.
+//! The rows of a file, checked against a model's inputs and split into batches.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,7 +11,7 @@ use lapwing_engine::quant::npy::{self, Npy, Values};
 use lapwing_engine::quant::npz;
 use lapwing_engine::tensor::{Datatype, Port};
 
-/// What each input of a model is given, row by row.
+/// The data of each input, row by row.
 #[derive(Debug)]
 pub(super) struct Rows {
     /// The file's name.
@@ -20,7 +20,7 @@ pub(super) struct Rows {
     columns: Vec<Column>,
     count: usize,
     length: Option<usize>,
-    /// For each token of each row, whether it counts.
+    /// Whether each token of each row counts.
     mask: Option<Vec<bool>>,
 }
 
@@ -32,7 +32,7 @@ struct Column {
 }
 
 impl Rows {
-    /// Reads a file for a model that has a plan; `argument` is what it was given by.
+    /// Reads a file for a model that has a plan; `argument` names the command's argument in errors.
     pub(super) fn read(path: &Path, argument: &str, model: &Model) -> Result<Self, ToolError> {
         let fails = |reason: String| ToolError::argument(argument, format!("{}: {reason}", path.display()));
         let bytes = std::fs::read(path).map_err(|e| fails(e.to_string()))?;
@@ -91,7 +91,7 @@ impl Rows {
         &self.name
     }
 
-    /// How many.
+    /// The number of rows.
     pub(super) const fn count(&self) -> usize {
         self.count
     }
@@ -101,19 +101,19 @@ impl Rows {
         self.length
     }
 
-    /// Batches of so many rows; the last one may be smaller.
+    /// Ranges of `rows` rows; the last one may be smaller.
     pub(super) fn batches(&self, rows: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let count = self.count;
         (0..count).step_by(rows.max(1)).map(move |from| from..(from + rows).min(count))
     }
 
-    /// For each token of these rows, whether it counts; `None` where the model has no mask.
+    /// Whether each token of these rows counts; `None` if the model has no mask.
     pub(super) fn mask(&self, range: Range<usize>) -> Option<&[bool]> {
         let length = self.length.unwrap_or(1);
         self.mask.as_ref()?.get(range.start * length..range.end * length)
     }
 
-    /// Does `work` with these rows as a batch.
+    /// Calls `work` with these rows as a batch.
     pub(super) fn with<T>(&self, range: Range<usize>, work: impl FnOnce(&Batch<'_>) -> T) -> T {
         let length = self.length.unwrap_or(1);
         let offsets: Vec<usize> = (0..=range.len()).map(|row| row * length).collect();
@@ -134,7 +134,7 @@ impl Column {
     }
 }
 
-/// Whether an array is what an input takes.
+/// Checks that an array fits an input.
 fn fits(port: &Port, array: &Npy) -> Result<(), String> {
     let got = match array.values {
         Values::F32(_) => Datatype::Fp32,

@@ -7,7 +7,7 @@ use super::super::{Config, Cost, Item, Policy, Queue, QueueError, Taken};
 use crate::clock::Stamp;
 
 fn item<T>(payload: T, deadline: Option<Stamp>) -> Item<T> {
-    Item { payload, cost: Cost { rows: 1, tokens: 8 }, lane: 0, arrived: Stamp::now(), deadline }
+    Item { payload, cost: Cost { rows: 1, tokens: 8 }, arrived: Stamp::now(), deadline }
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn a_wrong_belief_that_batches_save_nothing_is_given_up() {
     let (mut into, mut expired, mut now, mut batches) = (Vec::new(), Vec::new(), Stamp::default().plus(1), 0);
     for i in 0..4000 {
         let cost = Cost { rows: 1, tokens: 0 };
-        waiting.push(Item { payload: i, cost, lane: 0, arrived: now, deadline: None }).unwrap();
+        waiting.push(Item { payload: i, cost, arrived: now, deadline: None }).unwrap();
     }
     while waiting.poll(now, false, &mut into, &mut expired) == Next::Run {
         let took = 250_000 + 10_000 * into.len() as u64;
@@ -162,7 +162,7 @@ fn drained(tuning: Tuning, calls: &[(usize, u64, Option<u64>)]) -> Vec<Vec<usize
     let at = |ns: u64| Stamp::default().plus(ns + 1);
     for (payload, &(tokens, arrived, deadline)) in calls.iter().enumerate() {
         let (cost, deadline) = (Cost { rows: 1, tokens }, deadline.map(at));
-        waiting.push(Item { payload, cost, lane: 0, arrived: at(arrived), deadline }).unwrap();
+        waiting.push(Item { payload, cost, arrived: at(arrived), deadline }).unwrap();
     }
     let (mut into, mut expired, mut batches) = (Vec::new(), Vec::new(), Vec::new());
     while waiting.poll(at(1_000_000), true, &mut into, &mut expired) == Next::Run {

@@ -171,7 +171,7 @@ impl Scenario {
             while let Some((_, payload)) = coming.first().copied().filter(|(at, _)| *at <= now) {
                 coming.pop_first();
                 let Call { units, arrived, deadline, .. } = out.calls[payload];
-                let item = Item { payload, cost: self.cost(1, units), lane: 0, arrived, deadline };
+                let item = Item { payload, cost: self.cost(1, units), arrived, deadline };
                 out.refused += usize::from(waiting.push(item).is_err());
             }
             let next = waiting.poll(now, coming.is_empty(), &mut into, &mut expired);

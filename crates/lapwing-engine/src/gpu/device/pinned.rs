@@ -148,16 +148,6 @@ impl PinnedBuffer {
         Ok(unsafe { std::slice::from_raw_parts(self.raw.host.as_ptr(), self.raw.bytes) })
     }
 
-    /// The memory, to be written in place; memory that the device reads must be written in order and not read.
-    ///
-    /// # Safety
-    /// While the slice lives, no device work that reads or writes the memory is running or starts.
-    pub unsafe fn slice_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the length is that of the allocation, which was zeroed; the caller excludes the device, `&mut`
-        // excludes the host.
-        unsafe { std::slice::from_raw_parts_mut(self.raw.host.as_ptr(), self.raw.bytes) }
-    }
-
     /// Reads the 32-bit flag with this index (4 bytes each), which a kernel may be writing. Acquire: what the kernel
     /// wrote before the flag is visible afterwards.
     ///

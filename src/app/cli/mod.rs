@@ -21,24 +21,26 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 const ABOUT: &str = "\
-Lapwing stands in front of a model server and tells where each request's time goes.
+Lapwing is a proxy for a model server that shows where the time of each request goes.
 
-Traffic passes unchanged. Stages (features, preprocessing, queue, model, postprocessing) come from
-Server-Timing fields of the responses and from OpenTelemetry spans sent to Lapwing.";
+Clients connect to Lapwing, and Lapwing passes their requests and the responses on unchanged. It measures the
+time in the network itself. The stages inside the server (queue, features, preprocessing, model, postprocessing)
+it learns from Server-Timing fields in the responses and from the OpenTelemetry spans that the server sends to it.";
 
 const EXAMPLES: &str = "\
 Examples:
-  lapwing --upstream http://127.0.0.1:8000           profile the model server on port 8000
-  curl 127.0.0.1:9464/stats                          where the time goes
-  lapwing serve --config lapwing.yaml                the same, set up by a file
-  lapwing check --config lapwing.yaml                every fault at once, or what would be in force
-  lapwing demo                                       a model server, a load and a live table in one
-  lapwing upstream-flags vllm                        how to make the model server report its stages
-  lapwing engine serve --model model.onnx            a model served by Lapwing's own engine
-  lapwing engine bench model.onnx                    how long a model takes here, and how long it should
+  lapwing --upstream http://127.0.0.1:8000           profile the model server on port 8000; clients use port 8080
+  curl 127.0.0.1:9464/stats                          read the time of each stage
+  lapwing serve --config lapwing.yaml                start with a configuration file
+  lapwing check --config lapwing.yaml                list every fault of the file, or print the resulting configuration
+  lapwing demo                                       try it: a model server, clients and a live table in one process
+  lapwing upstream-flags vllm                        print how to make a vLLM server report its stages
+  lapwing engine serve --model model.onnx            serve an ONNX model with the built-in engine
+  lapwing engine bench model.onnx                    time a model, and compare with what this machine can do
 
-Every setting is also a variable: `proxy.workers` is LAPWING_PROXY__WORKERS, `listen` is LAPWING_LISTEN.
-What is later wins: defaults, the file, variables, flags.";
+Each setting can come from the file, from an environment variable or, if it is listed above, from a flag. A later one
+of these overrides an earlier one. `proxy.workers` is the variable LAPWING_PROXY__WORKERS, `listen` is LAPWING_LISTEN.
+docs/CONFIGURATION.md lists all settings.";
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,12 +95,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Sub {
-    /// Carry requests to a model server; also what `lapwing` does without a command
+    /// Proxy and profile a model server; `lapwing` without a command does the same
     #[command(after_help = EXAMPLES)]
     Serve(Box<Settings>),
-    /// Print every fault of a configuration and exit with 64, or print what is in force and where it came from
-    #[command(after_help = "Takes the flags and variables of `serve`, binds nothing, and shows no secret.\n\
-        Exit codes: 0 without faults, 64 with.")]
+    /// List every fault of the configuration, or print the configuration with the origin of each value
+    #[command(
+        after_help = "Reads the same file, variables and flags as `serve`, but opens no port. Secrets are printed as ***.\n\
+        Exit code: 0 if there is no fault, 64 if there are faults.\n\n\
+        Examples:\n  lapwing check --config lapwing.yaml\n  lapwing check --upstream http://127.0.0.1:8000 --otlp-grpc off"
+    )]
     Check(Box<Settings>),
     /// Run a small model server, Lapwing in front of it and a load, and show where the time goes
     #[command(after_help = "Ends with a summary, after --seconds or on Ctrl-C.")]
@@ -195,5 +200,4 @@ struct UpstreamFlagsFlags {
 }
 
 #[cfg(test)]
-#[path = "cli_tests.rs"]
 mod tests;

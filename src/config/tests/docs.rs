@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
-use super::path::Path;
-use super::*;
+use crate::config::path::Path;
+use crate::config::*;
 
 fn root(name: &str) -> std::path::PathBuf {
     FilePath::new(env!("CARGO_MANIFEST_DIR")).join(name)

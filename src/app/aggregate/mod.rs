@@ -2,6 +2,7 @@
 //! merged exchanges. Nobody on the request path ever wakes it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -11,10 +12,11 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::attribution::{Aggregator, IncomingSpan, JoinSettings, Statistics, merge_polled};
+use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge_polled};
 use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use crate::metrics::{Counter, Counters, Registry};
 use crate::protocol::Tokenizers;
+use crate::settings::ConfigHandle;
 
 /// How often the queue is looked into.
 const LOOK: Duration = Duration::from_millis(20);
@@ -28,8 +30,15 @@ const TOKENIZE_NS: u64 = 100_000_000;
 /// While more than this part of the queue waits, nothing is tokenized.
 const BUSY: usize = 4;
 
+/// Means of the server's statistics are used for so many intervals.
+const POLLS_KEPT: u64 = 3;
+
 /// The merge, with what the upstream's statistics say.
 type Merge = Box<dyn Fn(Ledger, Vec<TracedSpan>) -> Exchange + Send>;
+
+fn max_age_ns(config: &Config) -> u64 {
+    config.poll_interval.as_nanos().saturating_mul(POLLS_KEPT)
+}
 
 /// The aggregator and what it reads and writes.
 pub(super) struct Aggregation {
@@ -40,26 +49,43 @@ pub(super) struct Aggregation {
     counters: Arc<Counters>,
     tokenizers: Option<Tokenizers>,
     rotated: Stamp,
+    config: ConfigHandle<Config>,
+    /// The configuration that the aggregator joins by.
+    applied: Arc<Config>,
+    /// Statistics older than this are not used.
+    max_age_ns: Arc<AtomicU64>,
 }
 
 impl Aggregation {
-    /// Statistics older than `max_age_ns` are not used.
+    /// Joins as `config` says, which is looked at every 20 ms.
     pub(super) fn new(
-        join: JoinSettings,
+        config: ConfigHandle<Config>,
         queue: Arc<ArrayQueue<Ledger>>,
         registry: Arc<Mutex<Registry>>,
         counters: Arc<Counters>,
         statistics: Arc<Statistics>,
-        max_age_ns: u64,
     ) -> Self {
-        let polled = statistics.clone();
+        let (polled, applied) = (statistics.clone(), config.load());
+        let max_age_ns = Arc::new(AtomicU64::new(max_age_ns(&applied)));
+        let max_age = max_age_ns.clone();
         let merge = move |mut ledger: Ledger, traced| {
             ledger.server = ledger.server.or_else(|| polled.server());
-            let polled = polled.of(&ledger, Stamp::now(), max_age_ns).unwrap_or_default();
+            let polled = polled.of(&ledger, Stamp::now(), max_age.load(Relaxed)).unwrap_or_default();
             merge_polled(ledger, traced, polled)
         };
-        let aggregator = Aggregator::with_merge(join, counters.clone(), Box::new(merge) as Merge);
-        Self { aggregator, statistics, queue, registry, counters, tokenizers: None, rotated: Stamp::now() }
+        let aggregator = Aggregator::with_merge(applied.join(), counters.clone(), Box::new(merge) as Merge);
+        let (tokenizers, rotated) = (None, Stamp::now());
+        Self { aggregator, statistics, queue, registry, counters, tokenizers, rotated, config, applied, max_age_ns }
+    }
+
+    /// Goes by the configuration in force, if another one is than before.
+    fn apply_config(&mut self) {
+        let config = self.config.load();
+        if !Arc::ptr_eq(&config, &self.applied) {
+            self.aggregator.set_join(config.join());
+            self.max_age_ns.store(max_age_ns(&config), Relaxed);
+            self.applied = config;
+        }
     }
 
     /// Counts the tokens of prompts by these.
@@ -109,6 +135,7 @@ impl Aggregation {
 
     /// Takes what waits, at most as much as waits now, so that the admin server gets its turn.
     fn look(&mut self) {
+        self.apply_config();
         let depth = self.queue.len();
         self.counters.set(Counter::QueueDepth, depth as u64);
         let now = Stamp::now();
@@ -142,5 +169,4 @@ impl Aggregation {
 
 #[cfg(test)]
 #[cfg(feature = "tokenizers")]
-#[path = "aggregate_tests.rs"]
 mod tests;

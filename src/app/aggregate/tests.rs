@@ -10,8 +10,8 @@ use crate::protocol::{Config, Protocols};
 fn aggregation(capacity: usize, config: &Config) -> Aggregation {
     let (labels, counters) = (Arc::new(Labels::new(8, 8, 8)), Arc::new(Counters::default()));
     let registry = Registry::new(crate::metrics::Config::default(), labels, counters.clone());
-    let (queue, join) = (Arc::new(ArrayQueue::new(capacity)), crate::attribution::Config::default().join());
-    Aggregation::new(join, queue, Arc::new(Mutex::new(registry)), counters, Arc::default(), 0)
+    let (queue, joining) = (Arc::new(ArrayQueue::new(capacity)), ConfigHandle::fixed(crate::attribution::Config::default()));
+    Aggregation::new(joining, queue, Arc::new(Mutex::new(registry)), counters, Arc::default())
         .tokenizing(Tokenizers::load(config).unwrap())
 }
 

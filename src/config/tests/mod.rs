@@ -1,5 +1,10 @@
 //! Loading as a user meets it: what wins, what is refused in which words, and that no secret is ever shown.
 
+mod docs;
+#[cfg(feature = "engine")]
+mod engine;
+mod lists;
+
 use std::io::Write;
 
 use proptest::prelude::*;

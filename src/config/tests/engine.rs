@@ -1,7 +1,7 @@
 //! The section `engine`: models, and where they stand in for an upstream.
 
-use super::tests::{case, faults};
-use super::{EngineConfig, load, load_as};
+use super::{case, faults};
+use crate::config::{EngineConfig, load, load_as};
 
 #[test]
 fn the_engine_is_a_model_server_like_any_other() {

@@ -1,8 +1,8 @@
 //! Lists, and names that the user chooses: what is said of a bad element, an unknown key and a misspelt one.
 
-use super::schema::Schema;
-use super::tests::{case, faults};
-use super::*;
+use super::{case, faults};
+use crate::config::schema::Schema;
+use crate::config::*;
 use crate::settings::fields_of;
 
 const FILE: &str = "(file l.yaml)";
