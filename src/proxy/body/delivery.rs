@@ -76,7 +76,7 @@ impl ResponseBody {
     }
 
     /// Lapwing's own `response` to `in_flight`, recorded as if the upstream had given it.
-    #[allow(dead_code, reason = "a cache will use it; a test has one")]
+    #[cfg_attr(not(test), expect(dead_code, reason = "a cache will use it; a test has one"))]
     pub(crate) fn answer(in_flight: &InFlight, response: Response<Bytes>) -> Response<Self> {
         in_flight.record_response_head(response.status(), response.headers());
         response.map(Self::own)

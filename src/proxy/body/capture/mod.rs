@@ -1,6 +1,6 @@
 //! Bounded copies of bodies, for whoever looks at them later: a mirror, a cache. A capture never delays its original.
 //!
-//! [`RequestBody::capture`] and [`ResponseBody::capture`] attach a [`CaptureWriter`] to a body; it is given every frame just
+//! [`RequestBody::capture`] and [`ResponseBody::capture`] attach a writer to a body; it is given every frame just
 //! before the frame goes on. They return the other end, a [`Capture`]: a future of the [`CapturedBody`], or of the reason why
 //! there is none ([`Incomplete`]).
 //!
@@ -26,4 +26,4 @@ mod tests;
 pub(super) use attached::AttachedCaptures;
 pub(crate) use budget::{CaptureBudget, CaptureLimits};
 pub(crate) use captured::{CapturedBody, ReplayBody};
-pub(crate) use writer::{Capture, CaptureWriter, Incomplete, capture, capture_whole};
+pub(crate) use writer::{Capture, Incomplete, capture, capture_whole};
