@@ -69,6 +69,8 @@ fn field(name: &'static str, value: &str) -> HeaderMap {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn any_cut_gives_the_same_bytes_within_the_budget(
         buffers in prop::collection::vec(any_buffer(), 0..12),
