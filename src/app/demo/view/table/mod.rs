@@ -10,7 +10,7 @@ use super::words::errors;
 use crate::ledger::Stage;
 
 /// The busiest series as a table; `seconds` is the time since the start.
-pub(super) fn render(stats: &Stats, seconds: f64, window: &str) -> String {
+pub(in crate::app::demo) fn render(stats: &Stats, seconds: f64, window: &str) -> String {
     let Some(series) = stats.busiest() else {
         return "no requests yet\n".to_owned();
     };

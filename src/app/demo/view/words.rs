@@ -1,21 +1,21 @@
-//! The demo's sentences: what runs and what to try at the start, one line at a time without a terminal, one sentence at
-//! the end.
+//! The demo's lines: what runs and what to try at the start, and one line at a time without a terminal.
 //!
-//! Figures are taken from `/stats` as they stand there; nothing is judged here beyond the largest share.
+//! Figures are taken from `/stats` as they stand there.
 
 use std::net::SocketAddr;
 
-use super::Demo;
-use super::load::ROWS;
-use super::stats::{Series, Stats};
+use super::closing::by_share;
+use super::stats::Stats;
 use super::units::{duration, percent};
-use crate::ledger::Stage;
+use crate::app::demo::Demo;
+use crate::app::demo::load::ROWS;
+use crate::app::demo::tickets::MODEL;
 
 /// How many stages a line names, the largest shares first.
 const STAGES_IN_A_LINE: usize = 4;
 
 /// What runs where, how to ask it, and when it ends.
-pub(super) fn opening(demo: &Demo, proxy: SocketAddr, admin: SocketAddr) -> String {
+pub(in crate::app::demo) fn opening(demo: &Demo, proxy: SocketAddr, admin: SocketAddr) -> String {
     let server = demo.server.map_or_else(|| "on a loopback port".to_owned(), |at| format!("http://{at}"));
     let (clients, rate) = (demo.clients.max(1), demo.rate);
     let clients = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
@@ -26,7 +26,7 @@ pub(super) fn opening(demo: &Demo, proxy: SocketAddr, admin: SocketAddr) -> Stri
     };
     format!(
         "lapwing demo: where does an inference request's time go? ({end})\n\
-         \x20 model server  {server}, model digits (ONNX on the CPU), reports by Server-Timing and OTLP\n\
+         \x20 model server  {server}, model {MODEL} (ONNX on the CPU), reports by Server-Timing and OTLP\n\
          \x20 lapwing       http://{proxy}, in front of it\n\
          \x20 admin         http://{admin}\n\
          \x20 load          {rate} requests/s from {clients}, {fewest} to {most} rows each\n\
@@ -36,8 +36,8 @@ pub(super) fn opening(demo: &Demo, proxy: SocketAddr, admin: SocketAddr) -> Stri
     )
 }
 
-/// The busiest series in one line; `seconds` is the time since the start.
-pub(super) fn line(stats: &Stats, seconds: f64) -> String {
+/// The busiest series in one line; `seconds` is the time since the start, `hit_rate` that of the feature cache.
+pub(in crate::app::demo) fn line(stats: &Stats, seconds: f64, hit_rate: Option<f64>) -> String {
     let Some(series) = stats.busiest() else {
         return format!("{seconds:4.0} s  no requests yet");
     };
@@ -47,48 +47,16 @@ pub(super) fn line(stats: &Stats, seconds: f64) -> String {
     let stages: Vec<String> =
         by_share.iter().take(STAGES_IN_A_LINE).map(|(name, share)| format!("{name} {}", percent(*share))).collect();
     let stages = if stages.is_empty() { "no stages yet".to_owned() } else { stages.join(", ") };
-    format!("{seconds:4.0} s  {rate:.1} requests/s, {}, p50 {p50}, p99 {p99}: {stages}", errors(series.errors))
+    let cache = hit_rate.map_or_else(String::new, |rate| format!("; feature cache {}", percent(rate)));
+    format!("{seconds:4.0} s  {rate:.1} requests/s, {}, p50 {p50}, p99 {p99}: {stages}{cache}", errors(series.errors))
 }
 
 /// `no errors`, `1 error`, `2 errors`.
-pub(super) fn errors(count: u64) -> String {
+pub(in crate::app::demo) fn errors(count: u64) -> String {
     match count {
         0 => "no errors".to_owned(),
         1 => "1 error".to_owned(),
         _ => format!("{count} errors"),
-    }
-}
-
-/// One sentence: which stage took most of the time, and how much of it.
-pub(super) fn verdict(stats: &Stats) -> String {
-    let by_share = stats.busiest().map(by_share).unwrap_or_default();
-    let Some((name, share)) = by_share.first() else {
-        return "No stage was measured, so none took most of the time.".to_owned();
-    };
-    let what = Stage::from_name(name).map_or("a stage that this version does not know", in_words);
-    format!("The largest share of the time, {}, went to {name}: {what}.", percent(*share))
-}
-
-/// Stages with their shares, the largest first.
-fn by_share(series: &Series) -> Vec<(&str, f64)> {
-    let mut shares: Vec<(&str, f64)> =
-        series.stages.iter().filter_map(|(name, f)| Some((name.as_str(), f.share.filter(|s| *s > 0.0)?))).collect();
-    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
-    shares
-}
-
-const fn in_words(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Ingress => "receiving requests from the clients",
-        Stage::Validation => "checking requests in the proxy",
-        Stage::Hydration => "looking up features",
-        Stage::Preprocessing => "making the model's input of what came in",
-        Stage::Queue => "waiting for a slot or a batch",
-        Stage::Forward => "running the model",
-        Stage::Postprocessing => "making the response of the model's output",
-        Stage::Downstream => "calling other services",
-        Stage::Egress => "sending responses to the clients",
-        Stage::Unattributed => "work around the steps that the server reports, such as its HTTP layer",
     }
 }
 
@@ -114,10 +82,10 @@ mod tests {
         assert_eq!(
             opening(&demo, (LOCAL, 8080).into(), (LOCAL, 9464).into()),
             "lapwing demo: where does an inference request's time go? (ends after 15 s, or with Ctrl-C)\n\
-             \x20 model server  http://127.0.0.1:5000, model digits (ONNX on the CPU), reports by Server-Timing and OTLP\n\
+             \x20 model server  http://127.0.0.1:5000, model tickets (ONNX on the CPU), reports by Server-Timing and OTLP\n\
              \x20 lapwing       http://127.0.0.1:8080, in front of it\n\
              \x20 admin         http://127.0.0.1:9464\n\
-             \x20 load          200 requests/s from 4 clients, 1 to 128 rows each\n\
+             \x20 load          50 requests/s from 4 clients, 1 to 128 rows each\n\
              try\n\
              \x20 curl 'http://127.0.0.1:9464/stats'\n\
              \x20 curl 'http://127.0.0.1:9464/exchanges?order=slowest&limit=3'\n"
@@ -127,19 +95,11 @@ mod tests {
     #[test]
     fn a_line_names_the_four_largest_stages() {
         assert_eq!(
-            line(&stats(STAGES), 20.0),
+            line(&stats(STAGES), 20.0, Some(0.625)),
             "  20 s  200.2 requests/s, 1 error, p50 310 µs, p99 1.43 ms: \
-             forward 41.2 %, preprocessing 30.0 %, unattributed 16.9 %, hydration 5.0 %"
+             forward 41.2 %, preprocessing 30.0 %, unattributed 16.9 %, hydration 5.0 %; feature cache 62.5 %"
         );
-        assert_eq!(line(&Stats::default(), 5.0), "   5 s  no requests yet");
-        assert!(line(&stats("{}"), 5.0).ends_with(": no stages yet"));
-    }
-
-    #[test]
-    fn the_verdict_names_the_largest_share_in_one_sentence() {
-        assert_eq!(verdict(&stats(STAGES)), "The largest share of the time, 41.2 %, went to forward: running the model.");
-        assert_eq!(verdict(&Stats::default()), "No stage was measured, so none took most of the time.");
-        let strange = stats(r#"{"warp": {"count": 1, "share": 1.0}}"#);
-        assert!(verdict(&strange).contains("100.0 %, went to warp: a stage that"), "{}", verdict(&strange));
+        assert_eq!(line(&Stats::default(), 5.0, None), "   5 s  no requests yet");
+        assert!(line(&stats("{}"), 5.0, None).ends_with(": no stages yet"));
     }
 }

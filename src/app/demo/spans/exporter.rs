@@ -14,9 +14,10 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Channel, Endpoint};
+use tonic::body::Body;
 
-use super::spans::resource_spans;
+use super::resource_spans;
+use crate::net::{Client, ClientLimits, Target};
 
 /// Requests whose spans may wait for the next batch: ten times what the demo's default load makes in 200 ms, and more.
 const QUEUE: usize = 4096;
@@ -29,14 +30,14 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The handler's end of the queue.
 #[derive(Clone, Debug)]
-pub(super) struct SpanQueue {
+pub(in crate::app::demo) struct SpanQueue {
     sender: mpsc::Sender<Vec<Span>>,
     dropped: Arc<AtomicU64>,
 }
 
 impl SpanQueue {
     /// Hands over one request's spans, or drops them where the queue is full.
-    pub(super) fn offer(&self, spans: Vec<Span>) {
+    pub(in crate::app::demo) fn offer(&self, spans: Vec<Span>) {
         if let Err(mpsc::error::TrySendError::Full(spans) | mpsc::error::TrySendError::Closed(spans)) =
             self.sender.try_send(spans)
         {
@@ -47,27 +48,23 @@ impl SpanQueue {
 
 /// The exporter's end.
 #[derive(Debug)]
-pub(super) struct Exporter {
+pub(in crate::app::demo) struct Exporter {
     receiver: mpsc::Receiver<Vec<Span>>,
     dropped: Arc<AtomicU64>,
-    client: TraceServiceClient<Channel>,
+    client: TraceServiceClient<Client<Body>>,
 }
 
-/// A queue and its exporter; `dropped` counts spans lost. Connects at the first batch, so it must be called in a runtime.
-///
-/// # Errors
-///
-/// Where the address makes no URI.
-pub(super) fn pair(to: SocketAddr, dropped: Arc<AtomicU64>) -> Result<(SpanQueue, Exporter), tonic::transport::Error> {
-    let endpoint = Endpoint::from_shared(format!("http://{to}"))?.connect_timeout(TIMEOUT).timeout(TIMEOUT);
-    let client = TraceServiceClient::new(endpoint.connect_lazy());
+/// A queue and its exporter; `dropped` counts spans lost. Connects at the first batch.
+pub(in crate::app::demo) fn pair(to: SocketAddr, dropped: Arc<AtomicU64>) -> (SpanQueue, Exporter) {
+    let limits = ClientLimits { connect_timeout: TIMEOUT, timeout: TIMEOUT, ..ClientLimits::default() };
+    let client = TraceServiceClient::new(Client::http2(Target::Tcp(to.to_string()), limits));
     let (sender, receiver) = mpsc::channel(QUEUE);
-    Ok((SpanQueue { sender, dropped: Arc::clone(&dropped) }, Exporter { receiver, dropped, client }))
+    (SpanQueue { sender, dropped: Arc::clone(&dropped) }, Exporter { receiver, dropped, client })
 }
 
 impl Exporter {
     /// Exports until `stop`, then once more what is left.
-    pub(super) async fn run(mut self, stop: CancellationToken) {
+    pub(in crate::app::demo) async fn run(mut self, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !stop.is_cancelled() {

@@ -1,7 +1,7 @@
 //! Numbers for people: durations of three digits with a fitting unit, and shares in percent.
 
 /// Nanoseconds as `640 ns`, `12.3 µs`, `1.23 ms` or `2.10 s`; three digits, at least zero.
-pub(super) fn duration(ns: f64) -> String {
+pub(in crate::app::demo) fn duration(ns: f64) -> String {
     let mut value = ns.max(0.0);
     if value < 999.5 {
         return format!("{value:.0} ns");
@@ -27,7 +27,7 @@ fn three_digits(value: f64) -> String {
 }
 
 /// A share of `0.0..=1.0` as `12.3 %`.
-pub(super) fn percent(share: f64) -> String {
+pub(in crate::app::demo) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 

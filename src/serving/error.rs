@@ -1,4 +1,4 @@
-//! Why a request gets no answer, and what that is called: a status of HTTP, a code of gRPC, an outcome in the metrics.
+//! Why a request failed, and what each protocol calls it: an HTTP status, a gRPC code, an outcome in the metrics.
 
 use http::StatusCode;
 use tonic::Code;
@@ -6,12 +6,12 @@ use tonic::Code;
 use super::metrics::Outcome;
 use lapwing_engine::service::CallError;
 
-/// When a caller that met a full queue may try again, in seconds.
+/// `Retry-After` of a request that met a full queue, in seconds.
 pub(super) const RETRY_AFTER: &str = "1";
 
-/// Why a request gets no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum RequestError {
     /// The request is not as it must be: the field, its value and the reason.
     #[error("{0}")]
     Input(String),
@@ -38,7 +38,7 @@ pub(super) enum Refusal {
     Output(String),
 }
 
-impl Refusal {
+impl RequestError {
     pub(super) const fn status(&self) -> StatusCode {
         match self {
             Self::Input(_) | Self::Call(CallError::Input { .. }) => StatusCode::BAD_REQUEST,
@@ -67,7 +67,7 @@ impl Refusal {
     }
 
     pub(super) const fn outcome(&self) -> Outcome {
-        // it will not pass, as what else is unavailable does
+        // a lost device does not come back, unlike a model that is not ready yet
         if matches!(self, Self::Call(CallError::Device { .. })) {
             return Outcome::Failed;
         }
@@ -80,7 +80,7 @@ impl Refusal {
         }
     }
 
-    /// For gRPC.
+    /// The gRPC status.
     pub(super) fn to_grpc(&self) -> tonic::Status {
         tonic::Status::new(self.code(), self.to_string())
     }

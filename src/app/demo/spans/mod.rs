@@ -2,17 +2,20 @@
 //!
 //! Times are nanoseconds since the Unix epoch, placed by one reading of the wall clock per request.
 
+pub(super) mod exporter;
+
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 
-use super::pipeline::{Step, Timed};
+use super::steps::{Step, TimedStep};
+use super::tickets::MODEL;
 use crate::ledger::{SpanId, Stamp, TraceContext, clock};
 
 /// The path of inference requests; with the method, the server span's name.
-pub(super) const ROUTE: &str = "/v2/models/digits/infer";
+pub(super) const ROUTE: &str = "/v2/models/tickets/infer";
 
 /// When a request's head had been read.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +31,7 @@ impl Arrival {
     }
 
     /// The request's spans under the caller's, ending now; the children first, as they end before their parent.
-    pub(super) fn spans(self, caller: TraceContext, status: u16, steps: &[Timed]) -> Vec<Span> {
+    pub(super) fn spans(self, caller: TraceContext, status: u16, steps: &[TimedStep]) -> Vec<Span> {
         let server = SpanId::random();
         let mut spans: Vec<Span> = steps.iter().map(|timed| self.child(caller, server, timed)).collect();
         spans.push(Span {
@@ -44,14 +47,14 @@ impl Arrival {
         spans
     }
 
-    fn child(self, caller: TraceContext, server: SpanId, timed: &Timed) -> Span {
+    fn child(self, caller: TraceContext, server: SpanId, timed: &TimedStep) -> Span {
         let (name, attributes) = match timed.step {
             Step::Hydration { rows, hits } => (
                 "feature_hydration",
                 vec![boolean("cache_hit", rows == hits), count("feature.rows", rows), count("feature.cache_hits", hits)],
             ),
-            Step::Preprocessing => ("preprocessing", Vec::new()),
-            Step::Forward { rows } => ("model_forward", vec![text("model.name", "digits"), count("batch.rows", rows)]),
+            Step::Preprocessing { tokens } => ("preprocessing", vec![count("text.tokens", tokens)]),
+            Step::Forward { rows } => ("model_forward", vec![text("model.name", MODEL), count("batch.rows", rows)]),
             Step::Postprocessing => ("postprocessing", Vec::new()),
         };
         Span {
