@@ -10,8 +10,9 @@ use crossbeam_queue::ArrayQueue;
 use lapwing::attribution::{Rules, adapters};
 use lapwing::ledger::{Ledger, Outcome, TraceMark};
 use lapwing::metrics::{Counters, Labels};
+use lapwing::net::{self, Target};
 use lapwing::protocol::Protocols;
-use lapwing::proxy::{self, Config, ConnectionSettings, Parts, Profiler, Target, TraceSampling, Tracing};
+use lapwing::proxy::{self, Config, ConnectionSettings, Parts, Profiler, TraceSampling, Tracing};
 use lapwing::settings::ConfigHandle;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -24,7 +25,7 @@ use crate::{Repeat, h2, peer};
 
 /// The data plane as it is shipped, and the queue of closed ledgers.
 fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Future<Output = ()>) {
-    let listener = proxy::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
+    let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
     let address = listener.local_addr().unwrap();
     let (queue, counters) = (Arc::new(ArrayQueue::new(64)), Arc::new(Counters::default()));
     let observer = Profiler::new(

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::aggregate::Aggregation;
 use super::hosted::Models;
 use super::running::StartError;
-use crate::attribution::otlp::{self, ForwardQueue, Inbox, Ours};
+use crate::attribution::otlp::{self, ForwardQueue, Inbox, OwnTraces};
 use crate::attribution::{Poller, Rules, Statistics};
 use crate::config::Loaded;
 use crate::export::{self, Surfaces};
@@ -27,8 +27,6 @@ use crate::protocol::Tokenizers;
 
 /// How long the last telemetry may take to be passed on at the end.
 const FORWARD_DRAIN: Duration = Duration::from_secs(5);
-/// How long the admin server's answers that are being given may take at the end; the receivers have a limit of their own.
-const ADMIN_DRAIN: Duration = Duration::from_secs(2);
 /// Means of the server's statistics are used for so many intervals.
 const POLLS_KEPT: u64 = 3;
 /// `/readyz` waits this long for the upstream to accept.
@@ -69,7 +67,7 @@ pub(super) struct Control {
     pub(super) counters: Arc<Counters>,
     pub(super) labels: Arc<Labels>,
     pub(super) rules: Arc<Rules>,
-    pub(super) ours: Arc<Ours>,
+    pub(super) ours: Arc<OwnTraces>,
     pub(super) queue: Arc<ArrayQueue<Ledger>>,
     pub(super) target: Target,
     pub(super) tokenizers: Tokenizers,
@@ -142,7 +140,7 @@ impl Control {
             started_unix_ns: clock::unix_ns(),
             started: Stamp::now(),
         };
-        let admin = in_time(export::serve(listeners.admin, surfaces, stop.clone()), &stop);
+        let admin = export::serve(listeners.admin, surfaces, stop.clone());
         let grpc = listeners.otlp_grpc.map(|l| otlp::serve_grpc(l, inbox.clone(), max_body, stop.clone()));
         let http = listeners.otlp_http.map(|l| otlp::serve_http(l, inbox.clone(), max_body, stop.clone()));
         drop(inbox); // the servers hold the only ones: when they end, the forwarder does
@@ -162,19 +160,6 @@ impl Control {
         let ((), admin, grpc, http, (), ()) =
             tokio::join!(aggregation, admin, optional(grpc), optional(http), forwarding, Box::pin(polling));
         admin.and(grpc).and(http)
-    }
-}
-
-/// Runs the admin server until it ends, or until [`ADMIN_DRAIN`] after `stop`: a reader who never finishes must not keep
-/// the process alive.
-async fn in_time(server: impl Future<Output = io::Result<()>>, stop: &CancellationToken) -> io::Result<()> {
-    let too_late = async {
-        stop.cancelled().await;
-        tokio::time::sleep(ADMIN_DRAIN).await;
-    };
-    tokio::select! {
-        ended = server => ended,
-        () = too_late => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use tokio_util::sync::CancellationToken;
 
-use crate::attribution::otlp::Ours;
+use crate::attribution::otlp::OwnTraces;
 use crate::attribution::{Rules, adapters};
 use crate::config::Config;
 use crate::ledger::Ledger;
@@ -24,7 +24,7 @@ pub(super) struct Observing {
     pub(super) queue: Arc<ArrayQueue<Ledger>>,
     pub(super) counters: Arc<Counters>,
     pub(super) labels: Arc<Labels>,
-    pub(super) ours: Arc<Ours>,
+    pub(super) ours: Arc<OwnTraces>,
     /// Whether a receiver of spans listens. Without one no span can come, so requests keep the fields that they have.
     pub(super) receives_spans: bool,
 }

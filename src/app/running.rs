@@ -10,7 +10,7 @@ use crossbeam_queue::ArrayQueue;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
 use super::hosted::{HostError, Hosted};
-use crate::attribution::otlp::Ours;
+use crate::attribution::otlp::OwnTraces;
 use crate::config::Loaded;
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
@@ -106,7 +106,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let counters = Arc::new(Counters::default());
     let labels = Arc::new(Labels::new(config.metrics.max_routes, config.metrics.max_models, UPSTREAMS));
     let rules = Arc::new(data::rules(config));
-    let ours = Arc::new(Ours::new(TraceMark::random()));
+    let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
     let target = Target::from(&config.upstream);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::surfaces::Surfaces;
 use super::{exchanges, hdr, health, prometheus, query, stats};
 use crate::metrics::Window;
+use crate::net::{self, AcceptLimits, ServerLimits};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -62,15 +64,22 @@ impl Admin {
     }
 }
 
-/// Serves `listener` until `stop`, then ends when the answers begun are written.
+/// How long answers that are being written may take after the stop: a client that never finishes reading must not keep the
+/// process alive.
+const DRAIN: Duration = Duration::from_secs(2);
+/// The pause after a failed accept.
+const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
+
+/// Serves `listener` until `stop`, then ends when the responses begun are written, at the latest after two seconds.
 ///
 /// # Errors
 ///
-/// Where the listener cannot be used. A single connection's failure is its own.
+/// When the listener cannot be registered with the runtime.
 pub async fn serve(listener: std::net::TcpListener, surfaces: Surfaces, stop: CancellationToken) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    axum::serve(listener, router(surfaces)).with_graceful_shutdown(stop.cancelled_owned()).await
+    let accept = AcceptLimits { backoff: ACCEPT_BACKOFF, ..AcceptLimits::default() };
+    let limits = ServerLimits { accept, grace: DRAIN, ..ServerLimits::new("admin") };
+    net::serve(net::registered(listener)?, router(surfaces), limits, stop).await;
+    Ok(())
 }
 
 /// The paths as a service, for servers of other kinds and tests.

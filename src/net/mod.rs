@@ -1,26 +1,35 @@
-//! The network edge: how connections are accepted, bounded and drained.
+//! The network edge: how connections are accepted, bounded and drained, and how Lapwing asks other servers.
 //!
-//! [`accept`] is the accept loop of every listener. It hands each connection over as an [`Accepted`]: a [`Socket`] and its peer.
-//! What is spoken on the connection is the caller's: the data plane serves it with its own stack.
+//! - [`accept`] is the accept loop of every listener. It hands each connection over as an [`Accepted`]: a [`Socket`] and its peer.
+//!   The data plane serves the connection with its own stack.
+//! - [`serve`] is the server of all others: the admin surfaces, the OTLP receivers, the model server.
+//! - [`Client`] asks one [`Target`]: for statistics, to pass on telemetry, to send copies of requests.
+//! - [`gunzip`] decompresses with a limit.
 //!
 //! # Where TLS would stand
 //!
-//! In one file, `net/tls.rs`: a third variant of [`Socket`] and a [`Listener`] that makes it around an accepted TCP stream. The
+//! In one file, `net/tls.rs`: a third variant of [`Socket`], and a [`Listener`] that makes it around an accepted TCP stream. The
 //! handshake belongs in the socket's first read or write, which happen in the connection's own task; in [`Listener::accept`] a
-//! slow client would hold up everyone who connects after it. A client's TLS stands in [`Target::connect`] in the same way.
+//! slow client would hold up every client that connects after it. A client's TLS stands in [`Target::connect`] in the same way.
 //!
 //! Nothing here knows of ledgers, stages or model servers.
 
 mod accept;
 mod bind;
+mod client;
 mod drain;
+mod gunzip;
+mod server;
 mod socket;
 mod target;
 mod tasks;
 
 pub use accept::{AcceptLimits, Accepted, Listener, accept};
-pub use bind::bind;
+pub use bind::{bind, registered};
+pub use client::{Body, Client, ClientError, ClientLimits};
 pub use drain::until_stopped;
+pub use gunzip::{GunzipError, gunzip, inflate};
+pub use server::{ServerLimits, serve};
 pub use socket::Socket;
 pub use target::{ConnectError, Target};
 pub use tasks::Tasks;

@@ -16,7 +16,6 @@ mod refusal;
 mod rest;
 mod router;
 mod server;
-mod tasks;
 #[cfg(test)]
 mod tests;
 mod timing;

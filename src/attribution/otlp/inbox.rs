@@ -1,4 +1,4 @@
-//! Where both receivers put what came: spans go to the join, everything goes to the forwarder. Nothing here waits.
+//! What both receivers do with a request: spans go to the join, and everything goes to the forwarder. Nothing here waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::signal::{Encoding, Signal};
 use crate::attribution::{IncomingSpan, Rules};
 use crate::metrics::{Counter, Counters};
 
-/// Spans in one message to the join, at most: with the channel's bound it bounds the memory of a flood.
+/// Most spans in one message to the join. Together with the channel's bound it bounds the memory that a flood of spans takes.
 const SPANS: usize = 512;
-/// Requests whose bodies are held at once; further ones wait, and their senders with them.
+/// Requests whose bodies are held at once. Further requests wait, which slows their senders down.
 const AT_ONCE: usize = 8;
-/// For one request, from its head to its answer.
+/// For one request, from its head to its response.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Takes what the receivers read. Clones share everything.
+/// Takes the requests that the receivers read. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Inbox {
     rules: Arc<Rules>,
@@ -31,8 +31,8 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Maps spans by `rules` and sends them to `spans`, at most 512 in one message; those that find the channel full, or
-    /// closed, are dropped and counted, and the exporter still gets success. Everything received goes to `forward`.
+    /// Maps spans by `rules` and sends them to `spans`, at most 512 in one message. Spans that find the channel full or closed are
+    /// dropped and counted, and the exporter still gets a success. Everything received goes to `forward`.
     #[must_use]
     pub fn new(
         rules: Arc<Rules>,
@@ -43,12 +43,12 @@ impl Inbox {
         Self { rules, counters, spans, forward, room: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Waits until another request's body may be held.
+    /// Waits until one more request's body may be held.
     pub(super) async fn admit(&self) -> Option<SemaphorePermit<'_>> {
         self.room.acquire().await.ok()
     }
 
-    /// Takes one request. Metrics and logs are not looked into unless they must be written anew.
+    /// Takes one request. Metrics and logs are decoded only when the collector needs them in another encoding.
     pub(super) fn take(&self, signal: Signal, encoding: Encoding, body: Bytes) -> Result<(), Malformed> {
         match signal {
             Signal::Traces => {

@@ -1,14 +1,14 @@
-//! The OTLP receiver: traces, metrics and logs by gRPC and by HTTP, and their way on to the user's own collector.
+//! The OTLP receiver: traces, metrics and logs over gRPC and HTTP, and the forwarder to the user's own collector.
 //!
-//! The upstream's exporter points at us, so everything received is passed on as it came; spans are also decoded, mapped to
-//! stages and handed to the join. Every queue and buffer here is bounded, and what does not fit is counted.
+//! The model server's exporter is pointed at Lapwing, so everything received is forwarded as it came. Spans are also decoded,
+//! mapped to stages and handed to the join. Every queue and buffer here is bounded, and what does not fit is counted.
 
-mod connections;
 mod decode;
 mod forward;
 mod inbox;
 mod json;
-mod ours;
+mod limits;
+mod own_traces;
 mod receive_grpc;
 mod receive_http;
 mod signal;
@@ -16,17 +16,9 @@ mod status;
 
 pub use forward::{Error, ForwardQueue, forwarder};
 pub use inbox::Inbox;
-pub use ours::Ours;
+pub use own_traces::OwnTraces;
 pub use receive_grpc::serve_grpc;
 pub use receive_http::serve_http;
 
 #[cfg(test)]
-mod forward_tests;
-#[cfg(test)]
-mod grpc_tests;
-#[cfg(test)]
-mod http_tests;
-#[cfg(test)]
-mod sample;
-#[cfg(test)]
-mod servers_tests;
+mod tests;

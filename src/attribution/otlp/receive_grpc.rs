@@ -1,4 +1,4 @@
-//! OTLP by gRPC: the three collector services, plain or gzip, with messages left as bytes until they are needed.
+//! OTLP over gRPC: the three collector services, plain or gzip. Messages stay bytes until somebody needs what they say.
 
 use std::io;
 
@@ -13,32 +13,24 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
 use tonic::server::Grpc;
-use tonic::service::Routes;
-use tonic::transport::Server;
 
-use super::connections::{self, Connections};
 use super::inbox::{Inbox, TIME_LIMIT};
+use super::limits;
 use super::signal::{Encoding, Signal};
+use crate::net;
 use crate::protocol::BytesCodec;
 
-/// Requests at once on one connection.
-const STREAMS: u32 = 32;
 const STATUS: &str = "grpc-status";
 
-/// Receives OTLP/gRPC on `listener` until `stop`, then ends what is open, within two seconds or so. Messages larger than
-/// `max_body` bytes, unpacked, are refused. Must be polled in a tokio runtime.
+/// Receives OTLP/gRPC on `listener` until `stop`, then lets open requests end for at most two seconds. Messages larger than
+/// `max_body` bytes, decompressed, are refused. Must be polled in a tokio runtime.
 ///
 /// # Errors
 ///
-/// Where the listener cannot be used, or the server fails as a whole.
+/// When the listener cannot be registered with the runtime.
 pub async fn serve_grpc(listener: std::net::TcpListener, inbox: Inbox, max_body: u64, stop: CancellationToken) -> io::Result<()> {
-    let cut = CancellationToken::new();
-    let connections = Connections::new(listener, cut.clone())?.stream();
-    let server = Server::builder()
-        .max_concurrent_streams(STREAMS)
-        .add_routes(Routes::from(router(inbox, max_body)))
-        .serve_with_incoming_shutdown(connections, stop.clone().cancelled_owned());
-    connections::serve(Box::pin(async { server.await.map_err(io::Error::other) }), stop, cut).await
+    net::serve(net::registered(listener)?, router(inbox, max_body), limits::grpc(), stop).await;
+    Ok(())
 }
 
 fn router(inbox: Inbox, max_body: u64) -> Router {
@@ -61,7 +53,7 @@ async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request
         let inbox = inbox.clone();
         let take = tower::service_fn(move |message: tonic::Request<Bytes>| {
             let taken = inbox.take(signal, Encoding::Protobuf, message.into_inner());
-            // an empty message is the response of each service: everything was taken
+            // each service answers an empty message when it took everything
             let response = taken.map(|()| tonic::Response::new(Bytes::new()));
             std::future::ready(response.map_err(|malformed| tonic::Status::invalid_argument(format!("the message {malformed}"))))
         });
@@ -77,10 +69,10 @@ async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request
         Ok(response) => response.map(Body::new),
         Err(_) => tonic::Status::deadline_exceeded("the request did not come in time").into_http(),
     };
-    // an error stands in the head; a success stands in the trailers
+    // an error is in the head; a success is in the trailers
     if let Some(status) = response.headers_mut().get_mut(STATUS).filter(|status| *status != "0") {
         inbox.refused();
-        // tonic's OUT_OF_RANGE for a message that is too large would be tried again and again (OTLP: retryable)
+        // tonic's OUT_OF_RANGE for a message that is too large is retryable in OTLP: the exporter would send it again and again
         if *status == "11" {
             *status = HeaderValue::from_static("8");
         }

@@ -1,8 +1,8 @@
-//! OTLP by HTTP: `POST /v1/traces`, `/v1/metrics` and `/v1/logs`, in protobuf or JSON, plain or gzip.
+//! OTLP over HTTP: `POST /v1/traces`, `/v1/metrics` and `/v1/logs`, in protobuf or JSON, plain or gzip.
 //!
-//! Answers as the specification asks: in the request's own encoding, errors as `google.rpc.Status`, none of them retryable.
+//! Responses follow the specification: they have the request's encoding; errors are `google.rpc.Status`, and none is retryable.
 
-use std::io::{self, Read};
+use std::io;
 
 use axum::Router;
 use axum::body::Body;
@@ -10,30 +10,28 @@ use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
-use flate2::read::MultiGzDecoder;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::connections::{self, Connections};
 use super::decode::Malformed;
 use super::inbox::{Inbox, TIME_LIMIT};
+use super::limits;
 use super::signal::{Encoding, Signal};
 use super::status::{DEADLINE_EXCEEDED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, RpcStatus, UNIMPLEMENTED};
+use crate::net::{self, GunzipError, gunzip};
 
-/// Receives OTLP/HTTP on `listener` until `stop`, then ends what is open, within two seconds or so. Bodies larger than
-/// `max_body` bytes, packed or unpacked, are refused. Must be polled in a tokio runtime.
+/// Receives OTLP/HTTP on `listener` until `stop`, then lets open requests end for at most two seconds. Bodies larger than
+/// `max_body` bytes, compressed or not, are refused. Must be polled in a tokio runtime.
 ///
 /// # Errors
 ///
-/// Where the listener cannot be used.
+/// When the listener cannot be registered with the runtime.
 pub async fn serve_http(listener: std::net::TcpListener, inbox: Inbox, max_body: u64, stop: CancellationToken) -> io::Result<()> {
-    let cut = CancellationToken::new();
-    let connections = Connections::new(listener, cut.clone())?;
-    let server = axum::serve(connections, router(inbox, max_body)).with_graceful_shutdown(stop.clone().cancelled_owned());
-    connections::serve(Box::pin(async { server.await }), stop, cut).await
+    net::serve(net::registered(listener)?, router(inbox, max_body), limits::http(), stop).await;
+    Ok(())
 }
 
 fn router(inbox: Inbox, max_body: u64) -> Router {
@@ -52,7 +50,7 @@ fn router(inbox: Inbox, max_body: u64) -> Router {
 
 /// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+enum OtlpRefusal {
     #[error("the content type must be application/x-protobuf or application/json")]
     ContentType,
     #[error("the content encoding must be gzip or none")]
@@ -71,10 +69,10 @@ async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request
     let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let encoding = Encoding::of(content_type.unwrap_or_default());
     let taken = match encoding {
-        None => Err(Refusal::ContentType),
+        None => Err(OtlpRefusal::ContentType),
         Some(encoding) => match timeout(TIME_LIMIT, take(signal, encoding, inbox, max_body, request)).await {
             Ok(taken) => taken,
-            Err(_) => Err(Refusal::TooSlow),
+            Err(_) => Err(OtlpRefusal::TooSlow),
         },
     };
     let encoding = encoding.unwrap_or(Encoding::Json);
@@ -92,38 +90,34 @@ async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request
     response
 }
 
-async fn take(signal: Signal, encoding: Encoding, inbox: &Inbox, max_body: usize, request: Request) -> Result<(), Refusal> {
+async fn take(signal: Signal, encoding: Encoding, inbox: &Inbox, max_body: usize, request: Request) -> Result<(), OtlpRefusal> {
     let packed = is_packed(request.headers())?;
     let _permit = inbox.admit().await;
     let body = Limited::new(request.into_body(), max_body).collect().await.map_err(|error| {
-        if error.is::<LengthLimitError>() { Refusal::TooLarge(max_body) } else { Refusal::Unreadable(error.to_string()) }
+        if error.is::<LengthLimitError>() { OtlpRefusal::TooLarge(max_body) } else { OtlpRefusal::Unreadable(error.to_string()) }
     })?;
     let body = body.to_bytes();
     let body = if packed { unpack(&body, max_body)? } else { body };
     Ok(inbox.take(signal, encoding, body)?)
 }
 
-fn is_packed(headers: &HeaderMap) -> Result<bool, Refusal> {
+fn is_packed(headers: &HeaderMap) -> Result<bool, OtlpRefusal> {
     match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => Ok(false),
         Some(name) if name.eq_ignore_ascii_case(b"gzip") => Ok(true),
-        Some(_) => Err(Refusal::ContentEncoding),
+        Some(_) => Err(OtlpRefusal::ContentEncoding),
     }
 }
 
-/// At most `max_body` bytes, however small they are packed.
-fn unpack(packed: &[u8], max_body: usize) -> Result<Bytes, Refusal> {
-    let mut body = Vec::new();
-    let limit = (max_body as u64).saturating_add(1);
-    let read = MultiGzDecoder::new(packed).take(limit).read_to_end(&mut body);
-    match read.map_err(|error| Refusal::Unreadable(error.to_string()))? {
-        length if length > max_body => Err(Refusal::TooLarge(max_body)),
-        _ => Ok(body.into()),
-    }
+fn unpack(packed: &[u8], max_body: usize) -> Result<Bytes, OtlpRefusal> {
+    gunzip(packed, max_body).map_err(|error| match error {
+        GunzipError::TooLarge(limit) => OtlpRefusal::TooLarge(limit),
+        GunzipError::Corrupt(error) => OtlpRefusal::Unreadable(error.to_string()),
+    })
 }
 
-impl Refusal {
-    /// HTTP's code and gRPC's.
+impl OtlpRefusal {
+    /// The HTTP status and the gRPC code.
     const fn codes(&self) -> (StatusCode, i32) {
         match self {
             Self::ContentType | Self::ContentEncoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, UNIMPLEMENTED),

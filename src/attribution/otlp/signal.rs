@@ -1,4 +1,4 @@
-//! What OTLP carries and how it is written: three signals, two encodings, their paths and content types.
+//! The three signals and two encodings of OTLP, with their paths and content types.
 
 /// A kind of telemetry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) enum Signal {
 impl Signal {
     pub(super) const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
 
-    /// The path of OTLP/HTTP, behind the collector's base URL.
+    /// The path in OTLP/HTTP, relative to the collector's base URL.
     pub(super) const fn http_path(self) -> &'static str {
         match self {
             Self::Traces => "/v1/traces",
@@ -20,7 +20,7 @@ impl Signal {
         }
     }
 
-    /// The path of OTLP/gRPC's one method.
+    /// The path of the signal's one method in OTLP/gRPC.
     pub(super) const fn grpc_path(self) -> &'static str {
         match self {
             Self::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
@@ -30,7 +30,7 @@ impl Signal {
     }
 }
 
-/// How a message is written.
+/// How a message is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Protobuf,
@@ -45,7 +45,7 @@ impl Encoding {
         }
     }
 
-    /// Of a `Content-Type`, whose parameters say nothing; `None` for one that OTLP does not know.
+    /// The encoding that a `Content-Type` names, parameters aside; `None` when OTLP has no such encoding.
     pub(super) fn of(content_type: &str) -> Option<Self> {
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         let is = |known: &str| essence.eq_ignore_ascii_case(known);

@@ -1,4 +1,4 @@
-//! `google.rpc.Status`: what OTLP/HTTP says in an error's body and OTLP/gRPC in its details.
+//! `google.rpc.Status`: the body of an OTLP/HTTP error, and the details of an OTLP/gRPC error.
 //!
 //! Four small messages by hand: no crate at hand carries them without a service stack around them.
 
@@ -10,11 +10,11 @@ use super::signal::Encoding;
 
 /// The code of a message that cannot be read.
 pub(super) const INVALID_ARGUMENT: i32 = 3;
-/// The code of a message that did not come in time.
+/// The code of a message that did not arrive in time.
 pub(super) const DEADLINE_EXCEEDED: i32 = 4;
 /// The code of a message that is too large.
 pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
-/// The code of a method or an encoding that is not known.
+/// The code of an unknown method or encoding.
 pub(super) const UNIMPLEMENTED: i32 = 12;
 
 const RETRY_INFO: &str = "google.rpc.RetryInfo";
@@ -52,7 +52,7 @@ pub(super) struct Delay {
 }
 
 impl RpcStatus {
-    /// The body that says so.
+    /// Encodes a status as a response's body.
     pub(super) fn body(code: i32, message: String, encoding: Encoding) -> Vec<u8> {
         match encoding {
             Encoding::Protobuf => Self { code, message, details: Vec::new() }.encode_to_vec(),
@@ -61,7 +61,7 @@ impl RpcStatus {
     }
 }
 
-/// How long the peer asks to wait, from a gRPC status's details; `None` if it does not say.
+/// The pause that the peer asks for in a gRPC status's details, if it does.
 pub(super) fn retry_delay(details: &[u8]) -> Option<Duration> {
     let status = RpcStatus::decode(details).ok()?;
     let info = status.details.iter().find(|any| any.type_url.ends_with(RETRY_INFO))?;

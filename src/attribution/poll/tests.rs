@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::ledger::{LabelId, Phase, Stage, Stamp};
+use crate::net::ClientError;
 
 const TEXT: &str = include_str!("../../../tests/fixtures/vllm/metrics.txt");
 const STATS: &str = include_str!("../../../tests/fixtures/triton/triton_2.51_stats.json");
@@ -207,7 +208,7 @@ async fn what_is_too_large_or_no_text_is_no_answer() {
     let (server, upstream, _serving) = serve().await;
     server.answer("/large", &"x".repeat(http::MAX_BYTES + 1));
     server.answer("/fits", &"x".repeat(http::MAX_BYTES));
-    assert!(matches!(http::get(&upstream, "/large").await, Err(http::Error::Body(_))));
+    assert!(matches!(http::get(&upstream, "/large").await, Err(http::Error::Exchange(ClientError::BodyTooLarge(_)))));
     assert_eq!(http::get(&upstream, "/fits").await.unwrap().len(), http::MAX_BYTES);
     assert!(matches!(http::get(&upstream, "/none").await, Err(http::Error::Status(::http::StatusCode::NOT_FOUND))));
     assert!(matches!(http::get(&upstream, "no path").await, Err(http::Error::Request(_))));
@@ -218,7 +219,7 @@ async fn a_server_that_does_not_answer_costs_two_seconds() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let upstream = Upstream::Http { authority: listener.local_addr().unwrap().to_string(), h2: false };
     let started = sleep(Duration::ZERO).deadline();
-    assert!(matches!(http::get(&upstream, "/metrics").await, Err(http::Error::Timeout)));
+    assert!(matches!(http::get(&upstream, "/metrics").await, Err(http::Error::Exchange(ClientError::Timeout(_)))));
     let passed = sleep(Duration::ZERO).deadline() - started;
     assert!((http::LIMIT..http::LIMIT * 2).contains(&passed), "{passed:?}");
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Counter, Counters};
@@ -55,7 +54,7 @@ pub struct ConnectionSettings {
 ///
 /// If the listener cannot be registered with the runtime.
 pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: CancellationToken) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
+    let listener = net::registered(listener)?;
     let tasks = Tasks::default();
     let recorder = recorder(&parts);
     let pool = Arc::new(Pool::new(recorder.load().config.pool_idle_timeout.get()));

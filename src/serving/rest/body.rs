@@ -1,15 +1,13 @@
 //! A request's body: read whole, within limits of size and time, and unpacked. Sizes are bytes.
 
-use std::io::Read;
-
 use axum::body::Body;
 use bytes::Bytes;
-use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderValue};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use crate::net::{GunzipError, gunzip, inflate};
 use crate::serving::limits::Limits;
 use crate::serving::refusal::Refusal;
 
@@ -52,16 +50,13 @@ pub(super) async fn collect(body: Body, limits: &Limits) -> Result<Bytes, Refusa
 /// Unpacks it, to no more than the limit however small it is packed.
 pub(super) fn unpack(body: Bytes, packing: Packing, limits: &Limits) -> Result<Bytes, Refusal> {
     let limit = limits.max_body_bytes();
-    let most = (limit as u64).saturating_add(1);
-    let mut unpacked = Vec::new();
-    let read = match packing {
+    let unpacked = match packing {
         Packing::Plain => return Ok(body),
-        Packing::Gzip => MultiGzDecoder::new(&*body).take(most).read_to_end(&mut unpacked),
-        Packing::Zlib => ZlibDecoder::new(&*body).take(most).read_to_end(&mut unpacked),
+        Packing::Gzip => gunzip(&body, limit),
+        Packing::Zlib => inflate(&body, limit),
     };
-    match read {
-        Ok(length) if length > limit => Err(Refusal::TooLarge { limit }),
-        Ok(_) => Ok(unpacked.into()),
-        Err(error) => Err(Refusal::Input(format!("the body cannot be unpacked: {error}"))),
-    }
+    unpacked.map_err(|error| match error {
+        GunzipError::TooLarge(limit) => Refusal::TooLarge { limit },
+        GunzipError::Corrupt(error) => Refusal::Input(format!("the body cannot be unpacked: {error}")),
+    })
 }

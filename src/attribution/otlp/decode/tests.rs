@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::sample::{attribute, request, span, text as attr, triton};
 use super::*;
+use crate::attribution::otlp::tests::{attribute, request, span, text as attr, triton};
 use crate::ledger::Stage;
 
 const TRACE: TraceId = TraceId([7; 16]);

@@ -1,52 +1,52 @@
-//! The way on to the user's collector: a bounded queue, a few deliveries at once, bounded retry, every loss counted.
+//! The forwarder to the user's collector: a bounded queue, a few messages under way at once, bounded retries, every loss counted.
 
-mod carrier;
-mod deliver;
 mod headers;
-mod parcel;
+mod message;
 mod queue;
+mod send;
+mod transport;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc};
 
-use self::carrier::Carrier;
 pub use self::headers::Error;
+use self::message::Message;
 pub use self::queue::ForwardQueue;
-use super::Ours;
+use self::send::{RetryPolicy, send};
+use self::transport::CollectorClient;
+use super::OwnTraces;
 use crate::attribution::Config;
 use crate::metrics::Counters;
 use crate::settings::{Collector, Secret};
 
-/// A queue to `to`, and what empties it.
+/// Returns a queue of messages to `to`, and the future that sends them.
 ///
 /// The queue holds `config.forward_queue` messages, and no more than 32 MiB of them (or one of `config.otlp_max_body`);
-/// what finds it full is lost and counted. Spans of traces that are `ours` are taken out on the way in.
+/// a message that finds it full is lost and counted. Spans of `own_traces` are removed before they enter it.
 ///
-/// The future delivers until every [`ForwardQueue`] is dropped and the queue is empty; from then on each message is tried
-/// once more and not longer than two seconds. Dropping it early counts what is left as lost. It must be polled in a tokio
-/// runtime.
+/// The future ends when every [`ForwardQueue`] is dropped and the queue is empty. Once they are dropped, each message is sent only
+/// once more, within two seconds. Dropping the future counts what is left as lost. It must be polled in a tokio runtime.
 ///
 /// # Errors
 ///
-/// Where a header's name or value, or the collector's address, cannot be put on the wire.
+/// When a header's name or value, or the collector's address, cannot be put on the wire.
 pub fn forwarder(
     to: &Collector,
     headers: BTreeMap<String, Secret>,
     config: &Config,
-    ours: Arc<Ours>,
+    own_traces: Arc<OwnTraces>,
     counters: Arc<Counters>,
 ) -> Result<(ForwardQueue, impl Future<Output = ()> + Send + 'static), Error> {
     let headers = headers::checked(headers)?;
-    let route = carrier::Route::new(to, headers)?;
+    let client = CollectorClient::new(to, headers)?;
     let (sender, receiver) = mpsc::channel(config.forward_queue.max(1));
-    let (queue, closing) = ForwardQueue::new(sender, config, matches!(to, Collector::Grpc(_)), ours, counters);
-    let policy = deliver::Policy::new(config.forward_attempts);
+    let (queue, closing) = ForwardQueue::new(sender, config, matches!(to, Collector::Grpc(_)), own_traces, counters);
+    let policy = RetryPolicy::new(config.forward_attempts);
     let future = async move {
-        let carrier = route.open();
         let receiver = Mutex::new(receiver);
-        let worker = || work(&receiver, &carrier, &policy, &closing);
+        let worker = || work(&receiver, &client, &policy, &closing);
         // four at once: a collector far away answers one in tens of milliseconds
         tokio::join!(worker(), worker(), worker(), worker());
     };
@@ -54,14 +54,17 @@ pub fn forwarder(
 }
 
 async fn work(
-    receiver: &Mutex<mpsc::Receiver<parcel::Parcel>>,
-    carrier: &Carrier,
-    policy: &deliver::Policy,
+    receiver: &Mutex<mpsc::Receiver<Message>>,
+    client: &CollectorClient,
+    policy: &RetryPolicy,
     closing: &tokio_util::sync::CancellationToken,
 ) {
     loop {
         let next = receiver.lock().await.recv().await;
-        let Some(parcel) = next else { return };
-        deliver::deliver(parcel, carrier, policy, closing).await;
+        let Some(message) = next else { return };
+        send(message, client, policy, closing).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

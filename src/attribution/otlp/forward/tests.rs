@@ -13,10 +13,11 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::sample::{fates, inbox, listener, request, span, triton};
-use super::signal::{Encoding, Signal};
-use super::{Inbox, Ours, forwarder, serve_grpc};
+use super::forwarder;
 use crate::attribution::Config;
+use crate::attribution::otlp::signal::{Encoding, Signal};
+use crate::attribution::otlp::tests::{fates, inbox, listener, request, span, triton};
+use crate::attribution::otlp::{Inbox, OwnTraces, serve_grpc, serve_http};
 use crate::ledger::{TraceId, TraceMark};
 use crate::metrics::{Counter, Counters};
 use crate::settings::{Collector, Secret};
@@ -41,7 +42,7 @@ async fn collect(State(sink): State<Sink>, uri: Uri, headers: HeaderMap, body: B
 struct Setup {
     inbox: Inbox,
     counters: Arc<Counters>,
-    ours: Arc<Ours>,
+    ours: Arc<OwnTraces>,
     mark: TraceMark,
 }
 
@@ -49,7 +50,7 @@ struct Setup {
 async fn forward(to: &str, config: &Config, feed: impl FnOnce(&Setup)) -> Arc<Counters> {
     let counters = Arc::new(Counters::default());
     let mark = TraceMark::random();
-    let ours = Arc::new(Ours::new(mark));
+    let ours = Arc::new(OwnTraces::new(mark));
     let headers = BTreeMap::from([("x-tenant".to_owned(), Secret::new("blue"))]);
     let collector: Collector = to.parse().unwrap();
     let (queue, draining) = forwarder(&collector, headers, config, ours.clone(), counters.clone()).unwrap();
@@ -85,13 +86,13 @@ fn traces(spans: &[(TraceId, u8)]) -> Bytes {
 fn what_serves_and_forwards_can_be_spawned() {
     fn spawnable<T: Send + 'static>(_: T) {}
     let counters = Arc::new(Counters::default());
-    let ours = Arc::new(Ours::new(TraceMark::random()));
+    let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let to = "grpc://[::1]:4317".parse().unwrap();
     let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
     let (inbox, _spans) = inbox(1, Some(queue), &counters);
     spawnable(forwarding);
     spawnable(serve_grpc(listener().0, inbox.clone(), 1, CancellationToken::new()));
-    spawnable(super::serve_http(listener().0, inbox, 1, CancellationToken::new()));
+    spawnable(serve_http(listener().0, inbox, 1, CancellationToken::new()));
 }
 
 #[tokio::test]
@@ -145,7 +146,7 @@ async fn a_collector_that_stumbles_is_tried_again_and_one_that_refuses_is_not() 
     );
     let counters = Arc::new(Counters::default());
     let to: Collector = format!("http://{address}").parse().unwrap();
-    let ours = Arc::new(Ours::new(TraceMark::random()));
+    let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
     let (inbox, _spans) = inbox(8, Some(queue), &counters);
     inbox.take(Signal::Logs, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
@@ -182,7 +183,7 @@ async fn a_dead_collector_and_a_full_queue_cost_messages_and_every_one_is_counte
 #[tokio::test]
 async fn the_queue_is_bounded_in_bytes_too_and_a_forwarder_that_never_runs_counts_what_it_held() {
     let counters = Arc::new(Counters::default());
-    let ours = Arc::new(Ours::new(TraceMark::random()));
+    let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let to: Collector = "http://127.0.0.1:1".parse().unwrap();
     let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
     let (inbox, _spans) = inbox(8, Some(queue), &counters);

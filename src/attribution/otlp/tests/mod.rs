@@ -1,4 +1,8 @@
-//! What the receiver's tests send, and what they receive with.
+//! The receivers and what they make of spans; here: what their tests send, and what they receive with.
+
+mod grpc;
+mod http;
+mod servers;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

@@ -13,9 +13,10 @@ use hyper_util::rt::TokioExecutor;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::sample::{gzip, inbox, listener, request, span, triton};
-use super::status::RpcStatus;
-use super::{Inbox, serve_http};
+use super::{gzip, inbox, listener, request, span, triton};
+use crate::attribution::otlp::signal::Encoding;
+use crate::attribution::otlp::status::RpcStatus;
+use crate::attribution::otlp::{Inbox, decode, serve_http};
 use crate::ledger::TraceId;
 use crate::metrics::{Counter, Counters};
 
@@ -78,7 +79,7 @@ async fn both_encodings_are_taken_and_answered_in_kind() {
         }
     })
     .await;
-    let triton = super::decode::traces(super::signal::Encoding::Json, &triton()).unwrap();
+    let triton = decode::traces(Encoding::Json, &triton()).unwrap();
     let triton = triton.resource_spans.iter().flat_map(|r| &r.scope_spans).map(|s| s.spans.len()).sum::<usize>();
     let mut lengths = Vec::new();
     while let Some(spans) = spans.recv().await {

@@ -8,27 +8,27 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::super::parcel::Fate;
+use super::super::message::DeliveryCount;
 use super::*;
 use crate::attribution::otlp::signal::{Encoding, Signal};
 use crate::metrics::{Counter, Counters};
 
 /// Answers by the script, then never.
 struct Script {
-    answers: Mutex<VecDeque<Result<(), Setback>>>,
+    answers: Mutex<VecDeque<Result<(), SendError>>>,
     tried: Mutex<Vec<Duration>>,
     start: Instant,
 }
 
 impl Script {
     #[allow(clippy::disallowed_methods, reason = "paused time")]
-    fn new(answers: impl IntoIterator<Item = Result<(), Setback>>) -> Self {
+    fn new(answers: impl IntoIterator<Item = Result<(), SendError>>) -> Self {
         Self { answers: Mutex::new(answers.into_iter().collect()), tried: Mutex::default(), start: Instant::now() }
     }
 }
 
-impl Carry for Script {
-    async fn carry(&self, _: &Parcel) -> Result<(), Setback> {
+impl Transport for Script {
+    async fn send(&self, _: &Message) -> Result<(), SendError> {
         self.tried.lock().push(self.start.elapsed());
         let next = self.answers.lock().pop_front();
         match next {
@@ -38,23 +38,23 @@ impl Carry for Script {
     }
 }
 
-fn passing(after: Option<u64>) -> Result<(), Setback> {
-    Err(Setback::Passing { reason: "busy".to_owned(), after: after.map(Duration::from_secs) })
+fn retryable(after: Option<u64>) -> Result<(), SendError> {
+    Err(SendError::Retryable { reason: "busy".to_owned(), after: after.map(Duration::from_secs) })
 }
 
-/// Delivers one parcel: how many were forwarded and lost.
+/// Sends one message: how many were forwarded and lost.
 async fn run(script: &Script, attempts: u32, closing: &CancellationToken) -> (u64, u64) {
     let counters = Arc::new(Counters::default());
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    let fate = Fate::new(counters.clone());
-    let parcel = Parcel { signal: Signal::Logs, encoding: Encoding::Json, body: Bytes::new(), _room: room, fate };
-    deliver(parcel, script, &Policy::new(attempts), closing).await;
+    let outcome = DeliveryCount::new(counters.clone());
+    let message = Message { signal: Signal::Logs, encoding: Encoding::Json, body: Bytes::new(), _room: room, outcome };
+    send(message, script, &RetryPolicy::new(attempts), closing).await;
     (counters.get(Counter::OtlpForwarded), counters.get(Counter::OtlpForwardLost))
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_may_pass_is_tried_again_after_growing_pauses() {
-    let script = Script::new([passing(None), passing(None), Ok(())]);
+    let script = Script::new([retryable(None), retryable(None), Ok(())]);
     assert_eq!(run(&script, 4, &CancellationToken::new()).await, (1, 0));
     let tried = script.tried.lock().clone();
     let ms = |range: std::ops::RangeInclusive<u64>, d: Duration| range.contains(&(d.as_millis() as u64));
@@ -64,17 +64,17 @@ async fn what_may_pass_is_tried_again_after_growing_pauses() {
 
 #[tokio::test(start_paused = true)]
 async fn after_the_last_attempt_it_is_lost_and_so_is_what_will_never_work() {
-    let script = Script::new([passing(None), passing(None), passing(None), Ok(())]);
+    let script = Script::new([retryable(None), retryable(None), retryable(None), Ok(())]);
     assert_eq!(run(&script, 3, &CancellationToken::new()).await, (0, 1));
     assert_eq!(script.tried.lock().len(), 3);
-    let script = Script::new([Err(Setback::Lasting("bad".to_owned())), Ok(())]);
+    let script = Script::new([Err(SendError::Permanent("bad".to_owned())), Ok(())]);
     assert_eq!(run(&script, 3, &CancellationToken::new()).await, (0, 1));
     assert_eq!(script.tried.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_pause_that_is_asked_for_is_kept_up_to_a_minute() {
-    let script = Script::new([passing(Some(7)), passing(Some(100_000)), Ok(())]);
+    let script = Script::new([retryable(Some(7)), retryable(Some(100_000)), Ok(())]);
     assert_eq!(run(&script, 4, &CancellationToken::new()).await, (1, 0));
     let tried = script.tried.lock().clone();
     assert_eq!((tried[1].as_secs(), (tried[2] - tried[1]).as_secs()), (7, 60));
@@ -90,7 +90,7 @@ async fn a_collector_that_never_answers_costs_ten_seconds_an_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn when_the_queue_closes_a_pause_ends_and_it_is_tried_once_more() {
-    let script = Script::new([passing(Some(50)), passing(None), Ok(())]);
+    let script = Script::new([retryable(Some(50)), retryable(None), Ok(())]);
     let closing = CancellationToken::new();
     let (counted, ()) = tokio::join!(run(&script, 10, &closing), async {
         sleep(Duration::from_secs(5)).await;
@@ -106,7 +106,7 @@ async fn when_the_queue_closes_a_pause_ends_and_it_is_tried_once_more() {
 
 #[test]
 fn pauses_double_up_to_a_bound() {
-    let policy = Policy::new(10);
+    let policy = RetryPolicy::new(10);
     let pauses: Vec<_> = (1..=9).map(|failed| policy.pause(failed, None, 0.5).as_millis()).collect();
     assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
     assert_eq!(policy.pause(u32::MAX, None, 0.0), LONGEST_PAUSE / 2);

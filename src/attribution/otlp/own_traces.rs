@@ -1,6 +1,7 @@
-//! Which traces are sampled only for Lapwing: their spans are joined, and never passed on to the user's collector.
+//! The traces that are sampled only for Lapwing: their spans are joined, and never forwarded to the user's collector.
 //!
-//! Traces made here are told by their mark; the client's own, sampled by force, are remembered in a bounded set.
+//! A trace that Lapwing started is recognised by its mark. A client's trace that Lapwing sampled by force is remembered in a bounded
+//! set.
 
 use std::mem;
 
@@ -9,26 +10,26 @@ use rustc_hash::FxHashSet;
 
 use crate::ledger::{TraceId, TraceMark};
 
-/// Forced traces remembered: this many at least, twice as many at most (4 MiB).
+/// Forced traces that are remembered: at least this many, at most twice as many (4 MiB).
 const FORCED: usize = 65_536;
 
-/// The traces that are ours.
+/// Traces that are sampled only for Lapwing.
 #[derive(Debug)]
-pub struct Ours {
+pub struct OwnTraces {
     mark: TraceMark,
     forced: Mutex<Forced>,
     capacity: usize,
 }
 
-/// Two generations: when the younger one is full, the older one goes.
+/// Two generations: when the younger one is full, the older one is forgotten.
 #[derive(Debug, Default)]
 struct Forced {
     younger: FxHashSet<TraceId>,
     older: FxHashSet<TraceId>,
 }
 
-impl Ours {
-    /// Knows the traces that carry `mark`, and none that is forced yet.
+impl OwnTraces {
+    /// Recognises the traces that carry `mark`; none is forced yet.
     #[must_use]
     pub fn new(mark: TraceMark) -> Self {
         Self::with_capacity(mark, FORCED)
@@ -38,14 +39,14 @@ impl Ours {
         Self { mark, forced: Mutex::default(), capacity }
     }
 
-    /// The mark by which traces made here are told.
+    /// The mark of the traces that Lapwing starts.
     #[must_use]
     pub const fn mark(&self) -> TraceMark {
         self.mark
     }
 
-    /// Remembers a client's trace that is sampled only because it is forced. Past 65,536 later ones it may be forgotten,
-    /// and its spans would then be passed on. Called on the request path: one short lock, no allocation once warm.
+    /// Remembers a client's trace that is sampled only because Lapwing forced it. After 65,536 later ones it may be forgotten, and
+    /// its spans would then be forwarded. Called on the request path: one short lock, no allocation once warm.
     pub fn force(&self, trace: TraceId) {
         let mut forced = self.forced.lock();
         if forced.younger.len() >= self.capacity {
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn marked_and_forced_traces_are_ours_and_no_others() {
         let mark = TraceMark::random();
-        let ours = Ours::new(mark);
+        let ours = OwnTraces::new(mark);
         let (made, forced, theirs) = (mark.make(), TraceId([7; 16]), TraceId([8; 16]));
         ours.force(forced);
         assert!(ours.contains(&made) && ours.contains(&forced));
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn as_many_as_promised_are_remembered_and_not_more_than_twice_as_many() {
-        let ours = Ours::with_capacity(TraceMark::random(), 10);
+        let ours = OwnTraces::with_capacity(TraceMark::random(), 10);
         let id = |i: u8| TraceId([i; 16]);
         for last in 1..=100 {
             ours.force(id(last));

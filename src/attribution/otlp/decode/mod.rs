@@ -1,7 +1,7 @@
-//! From an OTLP trace request to spans that the join understands: ids checked, names mapped to stages, times kept.
+//! Decodes an OTLP trace request into spans for the join: checks ids, maps names to stages, keeps times.
 //!
-//! Times are nanoseconds since the Unix epoch by the sender's clock. A span that ends before it starts is kept with no
-//! length; one without valid ids is skipped and counted.
+//! Times are nanoseconds since the Unix epoch by the sender's clock. A span that ends before it starts is kept with length zero;
+//! one without valid ids is skipped and counted.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::attribution::adapters::spans::{self, MappedSpan, Sender};
 use crate::attribution::{IncomingSpan, Rules, SpanKind};
 use crate::ledger::{SpanId, TraceId};
 
-/// Longer names are cut: nobody reads them, and they would be kept.
+/// Longer names are cut, because they stay in memory.
 const NAME_BYTES: usize = 256;
 
 /// A message that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Malformed {
-    /// By protobuf's rules.
+    /// It is not protobuf, or not of this signal.
     #[error("is not protobuf of this signal: {0}")]
     Protobuf(#[from] prost::DecodeError),
-    /// By JSON's, or a value of the wrong type.
+    /// It is not JSON, or has a value of the wrong type.
     #[error("is not JSON of this signal: {0}")]
     Json(#[from] serde_json::Error),
 }
@@ -40,7 +40,7 @@ pub(super) fn traces(encoding: Encoding, body: &[u8]) -> Result<ExportTraceServi
     })
 }
 
-/// The same request in protobuf, which is not looked into if it is that already.
+/// The request in protobuf. A body that is protobuf already is not decoded.
 pub(super) fn to_protobuf(signal: Signal, encoding: Encoding, body: bytes::Bytes) -> Result<bytes::Bytes, Malformed> {
     Ok(match encoding {
         Encoding::Protobuf => body,
@@ -48,15 +48,15 @@ pub(super) fn to_protobuf(signal: Signal, encoding: Encoding, body: bytes::Bytes
     })
 }
 
-/// What a request holds.
+/// The spans of a request.
 #[derive(Debug, Default)]
 pub(super) struct Decoded {
     pub(super) spans: Vec<IncomingSpan>,
-    /// How many spans had no valid trace or span id.
+    /// Spans without a valid trace or span id.
     pub(super) invalid: u64,
 }
 
-/// The spans of `request`, each with the stage that `rules` give it.
+/// Decodes the spans of `request`, each with the stage that `rules` map it to.
 pub(super) fn spans(request: &ExportTraceServiceRequest, rules: &Rules) -> Decoded {
     let mut out = Decoded::default();
     for resource in &request.resource_spans {
@@ -97,7 +97,7 @@ fn incoming(span: &Span, sender: Sender<'_>, service: &Arc<str>, rules: &Rules) 
     })
 }
 
-/// `service.name/service.instance.id`, or as much of it as is said.
+/// `service.name/service.instance.id`, or the part of it that is given.
 fn service(attributes: &[KeyValue]) -> Arc<str> {
     let part = |key| text(attributes, key).unwrap_or_default();
     let (name, instance) = (part("service.name"), part("service.instance.id"));
@@ -116,7 +116,7 @@ const fn kind(number: i32) -> SpanKind {
     }
 }
 
-/// An attribute as text; lists, maps and bytes are none.
+/// An attribute as text; `None` for lists, maps and bytes.
 fn text<'a>(attributes: &'a [KeyValue], key: &str) -> Option<Cow<'a, str>> {
     let found = attributes.iter().find(|a| a.key == key)?;
     Some(match found.value.as_ref()?.value.as_ref()? {

@@ -13,8 +13,8 @@ use tonic::Code;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Endpoint;
 
-use super::sample::{inbox, listener, request, span};
-use super::{Inbox, serve_grpc};
+use super::{inbox, listener, request, span};
+use crate::attribution::otlp::{Inbox, serve_grpc};
 use crate::ledger::{Stage, TraceId};
 use crate::metrics::{Counter, Counters};
 

@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 
-use super::decode::{Decoded, spans, traces};
-use super::sample;
-use super::signal::Encoding;
+use super as sample;
+use crate::attribution::otlp::decode::{Decoded, spans, traces};
+use crate::attribution::otlp::signal::Encoding;
 use crate::attribution::{Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation, SpanRule};
 use crate::ledger::{Basis, Exchange, Ledger, Phase, Server, Source, SpanId, Stage, Stamp, TraceId, Unit, UpstreamWindow};
 use crate::metrics::Counters;

@@ -1,4 +1,4 @@
-//! One message on its way to the collector. Whatever becomes of it, it is counted once: forwarded, or else lost.
+//! One message to the collector. However it ends, it is counted once: as forwarded or as lost.
 
 use std::sync::Arc;
 
@@ -8,37 +8,38 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::attribution::otlp::signal::{Encoding, Signal};
 use crate::metrics::{Counter, Counters};
 
-/// A message, its share of the queue's bytes, and its fate.
+/// A message in the queue or on its way.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct Message {
     pub(super) signal: Signal,
     pub(super) encoding: Encoding,
     pub(super) body: Bytes,
-    /// Given back when the parcel is gone.
+    /// The message's share of the queue's bytes, given back when it is dropped.
     pub(super) _room: OwnedSemaphorePermit,
-    pub(super) fate: Fate,
+    pub(super) outcome: DeliveryCount,
 }
 
-/// Counts a loss when dropped, unless it was told of success: so no way out is forgotten, not even a dropped queue.
+/// Counts the message when it is dropped: as lost, unless it was marked as forwarded. A message in a queue that is dropped is
+/// counted too.
 #[derive(Debug)]
-pub(super) struct Fate {
+pub(super) struct DeliveryCount {
     counters: Arc<Counters>,
     is_forwarded: bool,
 }
 
-impl Fate {
-    /// Lost until it is forwarded.
+impl DeliveryCount {
+    /// Of a message that is not forwarded yet.
     pub(super) const fn new(counters: Arc<Counters>) -> Self {
         Self { counters, is_forwarded: false }
     }
 
-    /// The collector took it.
-    pub(super) const fn forwarded(&mut self) {
+    /// The collector took the message.
+    pub(super) const fn mark_forwarded(&mut self) {
         self.is_forwarded = true;
     }
 }
 
-impl Drop for Fate {
+impl Drop for DeliveryCount {
     fn drop(&mut self) {
         self.counters.bump(if self.is_forwarded { Counter::OtlpForwarded } else { Counter::OtlpForwardLost });
     }

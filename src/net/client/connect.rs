@@ -1,0 +1,40 @@
+//! What connects hyper's pooled client to a target, whatever the request's URI says.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+
+use crate::net::socket::Socket;
+use crate::net::target::{ConnectError, Target};
+
+/// Connects to `target` within `limit`.
+#[derive(Clone, Debug)]
+pub(super) struct Connector {
+    pub(super) target: Target,
+    pub(super) limit: Duration,
+}
+
+impl tower::Service<Uri> for Connector {
+    type Response = TokioIo<Socket>;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Socket>, ConnectError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let Self { target, limit } = self.clone();
+        Box::pin(async move { target.connect(limit).await.map(TokioIo::new) })
+    }
+}
+
+impl Connection for Socket {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
