@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::stats::HostedModels;
 use crate::ledger::Stamp;
 use crate::metrics::{Counters, Registry};
+use crate::settings::ConfigHandle;
 
 /// The answer of a [`Probe`]: `Err` with the reason in words.
 pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -36,7 +37,7 @@ pub struct Surfaces {
     /// The profiler's account of itself.
     pub counters: Arc<Counters>,
     /// The effective configuration, secrets masked already; `/config` shows it as it is.
-    pub config: Arc<serde_json::Value>,
+    pub config: ConfigHandle<serde_json::Value>,
     /// The models that this process serves itself.
     pub engine: HostedModels,
     /// For `/readyz`; given up after two seconds.
@@ -44,7 +45,7 @@ pub struct Surfaces {
     /// Cancelled when shutdown begins: `/readyz` says so at once, while the rest is still served.
     pub draining: CancellationToken,
     /// Bounds for `/stats`.
-    pub limits: Limits,
+    pub limits: ConfigHandle<Limits>,
     /// When the process started, nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
     /// When the process started, by the monotonic clock.

@@ -7,7 +7,7 @@ use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, 
 
 use super::{Graph, check};
 
-const DIGITS: &[u8] = include_bytes!("../../../../src/app/demo/digits.onnx");
+const DIGITS: &[u8] = include_bytes!("../../../../tests/fixtures/digits/digits.onnx");
 
 fn error_of(bytes: &[u8]) -> String {
     Graph::parse(bytes, None).unwrap_err().to_string()
