@@ -132,7 +132,7 @@ impl Control {
             config: Arc::new(loaded.masked_json()),
             ready: Arc::new(move || probe(target.clone(), models.clone())),
             draining: phases.accepting.clone(),
-            limits: export::Limits {
+            limits: export::ProfilerLimits {
                 queue: queue_capacity,
                 pending: config.attribution.max_pending,
                 orphan_spans: config.attribution.max_orphan_spans,
