@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A bimodal load: what one latency hides, and what latency per unit of work shows.
 
-The demo's model server (`lapwing demo`: a classifier of handwritten digits, Open Inference Protocol) is asked for 1 row or for
+The demo's model server (`lapwing demo`: a classifier of support tickets, Open Inference Protocol) is asked for 1 row or for
 256 rows, at random, one request after the other, through a Lapwing of its own. One p95 over all requests is neither
 population's. Lapwing's cost classes (powers of two of the rows) and its histograms of time per row tell them apart; both are
 compared with the very requests, whose sizes the client knows.
@@ -22,7 +22,7 @@ from http.client import HTTPConnection
 from parts import Child, Lapwing, arguments, finish, free_port, quantile, table
 
 SMALL, LARGE = 1, 256
-MODEL = "digits"
+MODEL = "tickets"
 ROUTE = f"/v2/models/{MODEL}/infer"
 # its stages come in Server-Timing; its spans go to the demo's own Lapwing
 CONFIG = "attribution:\n  expect_spans: never\nmetrics:\n  recent_exchanges: 65536\n"
@@ -52,8 +52,8 @@ def bodies(rows, n, rng):
     """Different requests of so many rows, as bytes on the wire."""
     out = []
     for _ in range(n):
-        pixels = [rng.randrange(17) for _ in range(64 * rows)]
-        tensor = {"name": "pixels", "datatype": "FP32", "shape": [rows, 64], "data": pixels}
+        tickets = [10_000 + rng.randrange(4096) for _ in range(rows)]
+        tensor = {"name": "ticket_ids", "datatype": "INT64", "shape": [rows], "data": tickets}
         body = json.dumps({"inputs": [tensor]}).encode()
         head = f"POST {ROUTE} HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         out.append(head.encode() + body)

@@ -1,4 +1,4 @@
-"""Trains the classifier that `lapwing demo` serves, and writes what the demo embeds.
+"""Trains a small classifier with scikit-learn, and writes it with its data for the engine's tests.
 
     python3 -m venv .venv && .venv/bin/pip install -r examples/requirements.txt
     .venv/bin/python examples/train_digits.py
@@ -6,9 +6,9 @@
 Data: scikit-learn's `digits` (8x8 grey images of handwritten digits, pixels 0..16), split once with a fixed seed.
 Written, relative to the repository root:
 
-    src/app/demo/digits.onnx          x [N,64] float32, normalised -> logits [N,10]; Gemm and Relu only
-    src/app/demo/digits.csv           the held-out rows: entity_id, label, prediction, 64 raw pixels
-    src/app/demo/digits.json          mean and scale of each pixel (of the training rows), and how the model was made
+    tests/fixtures/digits/digits.onnx     x [N,64] float32, normalised -> logits [N,10]; Gemm and Relu only
+    tests/fixtures/digits/digits.csv      the held-out rows: entity_id, label, prediction, 64 raw pixels
+    tests/fixtures/digits/digits.json     mean and scale of each pixel (of the training rows), and how the model was made
     crates/lapwing-engine/src/golden/digits.json     a few normalised rows and their logits as numpy computes them in float64
 """
 
@@ -35,8 +35,8 @@ SEED = 7
 HIDDEN = (256, 128)
 GOLDEN_ROWS = 8
 ROOT = Path(__file__).resolve().parent.parent
-DEMO = ROOT / "src" / "app" / "demo"
-GOLDEN = ROOT / "src" / "engine" / "golden"
+FIXTURE = ROOT / "tests" / "fixtures" / "digits"
+GOLDEN = ROOT / "crates" / "lapwing-engine" / "src" / "golden"
 
 
 def logits_of(model: MLPClassifier, x: np.ndarray) -> np.ndarray:
@@ -94,13 +94,14 @@ def main() -> None:
     predictions = model.predict(x)
     accuracy = float(np.mean(predictions == digits.target[test]))
 
-    GOLDEN.mkdir(parents=True, exist_ok=True)
-    onnx.save(to_onnx(model), DEMO / "digits.onnx")
+    for folder in (GOLDEN, FIXTURE):
+        folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(to_onnx(model), FIXTURE / "digits.onnx")
     rows = ["entity_id,label,prediction," + ",".join(f"p{i}" for i in range(64))]
     for entity, predicted in zip(test, predictions):
         pixels = digits.data[entity].astype(int)
         rows.append(",".join(map(str, [entity, digits.target[entity], predicted, *pixels])))
-    (DEMO / "digits.csv").write_text("\n".join(rows) + "\n")
+    (FIXTURE / "digits.csv").write_text("\n".join(rows) + "\n")
     about = {
         "mean": [round(float(v), 7) for v in scaler.mean_],
         "scale": [round(float(v), 7) for v in scaler.scale_],
@@ -113,7 +114,7 @@ def main() -> None:
         "made_with": f"scikit-learn {sklearn.__version__}, numpy {np.__version__}, onnx {onnx.__version__}, "
         f"Python {platform.python_version()}",
     }
-    (DEMO / "digits.json").write_text(json.dumps(about, indent=1) + "\n")
+    (FIXTURE / "digits.json").write_text(json.dumps(about, indent=1) + "\n")
     golden = {
         "input": [[round(float(v), 7) for v in row] for row in x[:GOLDEN_ROWS]],
         "logits": [],
@@ -122,7 +123,7 @@ def main() -> None:
     (GOLDEN / "digits.json").write_text(json.dumps(golden) + "\n")
 
     print(f"accuracy on {len(test)} held-out rows: {accuracy:.4f} (trained on {len(train)}, {model.n_iter_} passes)")
-    for path in (DEMO / "digits.onnx", DEMO / "digits.csv", DEMO / "digits.json", GOLDEN / "digits.json"):
+    for path in (FIXTURE / "digits.onnx", FIXTURE / "digits.csv", FIXTURE / "digits.json", GOLDEN / "digits.json"):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes")
 
 

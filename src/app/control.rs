@@ -14,21 +14,21 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::aggregate::Aggregation;
+use super::data;
 use super::hosted::Models;
 use super::running::StartError;
 use crate::attribution::otlp::{self, ForwardQueue, Inbox, OwnTraces};
-use crate::attribution::{Poller, Rules, Statistics};
+use crate::attribution::{Poller, Statistics};
 use crate::config::Loaded;
 use crate::export::{self, Surfaces};
 use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry};
 use crate::net::Target;
 use crate::protocol::Tokenizers;
+use crate::settings::ConfigHandle;
 
 /// How long the last telemetry may take to be passed on at the end.
 const FORWARD_DRAIN: Duration = Duration::from_secs(5);
-/// Means of the server's statistics are used for so many intervals.
-const POLLS_KEPT: u64 = 3;
 /// `/readyz` waits this long for the upstream to accept.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -62,11 +62,10 @@ impl Listeners {
 
 /// What the control plane is made of.
 pub(super) struct Control {
-    pub(super) loaded: Loaded,
+    pub(super) config: ConfigHandle<Loaded>,
     pub(super) listeners: Listeners,
     pub(super) counters: Arc<Counters>,
     pub(super) labels: Arc<Labels>,
-    pub(super) rules: Arc<Rules>,
     pub(super) ours: Arc<OwnTraces>,
     pub(super) queue: Arc<ArrayQueue<Ledger>>,
     pub(super) target: Target,
@@ -80,7 +79,8 @@ impl Control {
     /// Starts the thread.
     pub(super) fn spawn(self) -> Result<JoinHandle<io::Result<()>>, StartError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
-        let config = &self.loaded.config;
+        let loaded = self.config.load();
+        let config = &loaded.config;
         let guard = runtime.enter();
         let forward = match config.otlp_forward.on() {
             Some(to) => {
@@ -98,12 +98,14 @@ impl Control {
     }
 
     async fn run(self, forward: Option<ForwardQueue>, worker: Option<impl Future<Output = ()>>) -> io::Result<()> {
-        let Self { loaded, listeners, counters, labels, rules, ours: _, queue, target, tokenizers, models, phases } = self;
+        let Self { config: whole, listeners, counters, labels, ours: _, queue, target, tokenizers, models, phases } = self;
+        let loaded = whole.load();
         let config = &loaded.config;
+        let rules = whole.map(|loaded| data::rules(&loaded.config));
         let statistics = Arc::new(Statistics::default());
         let poller = Poller {
             poll: config.attribution.poll.clone(),
-            interval: config.attribution.poll_interval.get(),
+            interval: whole.map(|loaded| loaded.config.attribution.poll_interval.get()),
             upstream: config.upstream.clone(),
             own_ports: listeners.ports(config.listen.get().port())?,
             statistics: statistics.clone(),
@@ -111,7 +113,6 @@ impl Control {
             rules: rules.clone(),
             counters: counters.clone(),
         };
-        let max_age_ns = config.attribution.poll_interval.as_nanos().saturating_mul(POLLS_KEPT);
         let queue_capacity = queue.capacity();
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels, counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
@@ -120,8 +121,8 @@ impl Control {
         // the surfaces and the receiver outlive the last request: a scrape or a span may still come while requests drain
         let stop = phases.profiling.clone();
 
-        let aggregation =
-            Aggregation::new(config.attribution.join(), queue, registry.clone(), counters.clone(), statistics, max_age_ns);
+        let joining = whole.map(|loaded| loaded.config.attribution.clone());
+        let aggregation = Aggregation::new(joining, queue, registry.clone(), counters.clone(), statistics);
         let aggregation = aggregation.tokenizing(tokenizers);
         let aggregation = aggregation.run(spans, stop.clone());
         let hosted = models.clone();
@@ -129,14 +130,14 @@ impl Control {
             engine: Arc::new(move || hosted.as_ref().map(Models::list).unwrap_or_default()),
             registry,
             counters,
-            config: Arc::new(loaded.masked_json()),
+            config: whole.map(Loaded::masked_json),
             ready: Arc::new(move || probe(target.clone(), models.clone())),
             draining: phases.accepting.clone(),
-            limits: export::ProfilerLimits {
+            limits: whole.map(move |loaded| export::ProfilerLimits {
                 queue: queue_capacity,
-                pending: config.attribution.max_pending,
-                orphan_spans: config.attribution.max_orphan_spans,
-            },
+                pending: loaded.config.attribution.max_pending,
+                orphan_spans: loaded.config.attribution.max_orphan_spans,
+            }),
             started_unix_ns: clock::unix_ns(),
             started: Stamp::now(),
         };

@@ -105,7 +105,6 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
 
     let counters = Arc::new(Counters::default());
     let labels = Arc::new(Labels::new(config.metrics.max_routes, config.metrics.max_models, UPSTREAMS));
-    let rules = Arc::new(data::rules(config));
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
@@ -113,11 +112,10 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let tokenizers = Tokenizers::load(&config.protocol)?;
 
     let control = Control {
-        loaded: loaded.clone(),
+        config: whole.clone(),
         listeners: control::Listeners { admin, otlp_grpc, otlp_http },
         counters: counters.clone(),
         labels: labels.clone(),
-        rules: rules.clone(),
         ours: ours.clone(),
         queue: queue.clone(),
         target: target.clone(),

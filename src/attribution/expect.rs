@@ -69,6 +69,11 @@ impl Routes {
         Self { expect, grace_ns, routes: FxHashMap::default() }
     }
 
+    /// Goes by these from now on; what was learnt of the routes stays.
+    pub(super) const fn set(&mut self, expect: SpanExpectation, grace_ns: u64) {
+        (self.expect, self.grace_ns) = (expect, grace_ns);
+    }
+
     /// Whether an exchange of this series should wait.
     pub(super) fn wait(&mut self, series: SeriesKey, now: Stamp) -> WaitDecision {
         match self.expect {

@@ -34,6 +34,11 @@ impl Orphans {
         Self { traces: FxHashMap::default(), order: BTreeSet::new(), len: 0, capacity, age_ns }
     }
 
+    /// Goes by these bounds from now on. Spans that are held already go when the next ones come, or by age.
+    pub(super) const fn set(&mut self, capacity: usize, age_ns: u64) {
+        (self.capacity, self.age_ns) = (capacity, age_ns);
+    }
+
     /// How many spans are held.
     pub(super) const fn len(&self) -> usize {
         self.len

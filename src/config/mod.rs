@@ -154,10 +154,4 @@ fn check_process(drain_timeout: Period, log: &str, checks: &mut Checks) {
 }
 
 #[cfg(test)]
-mod docs_tests;
-#[cfg(all(test, feature = "engine"))]
-mod engine_tests;
-#[cfg(test)]
-mod list_tests;
-#[cfg(test)]
 mod tests;

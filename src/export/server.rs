@@ -171,7 +171,7 @@ async fn hdr(State(admin): State<Admin>, uri: Uri) -> Response {
 async fn config(State(admin): State<Admin>) -> Response {
     admin
         .make(|surfaces| {
-            let mut body = serde_json::to_vec_pretty(&*surfaces.config).map_err(|e| e.to_string())?;
+            let mut body = serde_json::to_vec_pretty(&*surfaces.config.load()).map_err(|e| e.to_string())?;
             body.push(b'\n');
             Ok((JSON, body))
         })

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::stats::HostedModels;
 use crate::ledger::Stamp;
 use crate::metrics::{Counters, Registry};
+use crate::settings::ConfigHandle;
 
 /// The result of a [`Probe`]: `Err` holds the reason, for people to read.
 pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -36,7 +37,7 @@ pub struct Surfaces {
     /// The profiler's own counters.
     pub counters: Arc<Counters>,
     /// The effective configuration with secrets masked, as `/config` shows it.
-    pub config: Arc<serde_json::Value>,
+    pub config: ConfigHandle<serde_json::Value>,
     /// The models that this process serves itself.
     pub engine: HostedModels,
     /// For `/readyz`, which waits two seconds for it.
@@ -44,7 +45,7 @@ pub struct Surfaces {
     /// Cancelled when shutdown begins: `/readyz` fails from then on, while the other paths are still served.
     pub draining: CancellationToken,
     /// Bounds for `/stats`.
-    pub limits: ProfilerLimits,
+    pub limits: ConfigHandle<ProfilerLimits>,
     /// When the process started, nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
     /// When the process started, by the monotonic clock.

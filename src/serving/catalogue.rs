@@ -4,14 +4,14 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::metrics::{Metrics, Tallies};
-use super::refusal::Refusal;
+use super::error::RequestError;
+use super::metrics::{Metrics, ModelMetrics};
 use lapwing_engine::service::{About, Servable};
 
 /// Why models cannot be served together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
-    /// Two of one name and version.
+    /// Two models have the same name and version.
     #[error("model {name:?}: version {version:?} is given twice")]
     Twice {
         /// The name.
@@ -19,7 +19,7 @@ pub enum CatalogueError {
         /// The version.
         version: String,
     },
-    /// A name or a version by which nobody could ask.
+    /// A name or a version is empty, so no request could name it.
     #[error("model {name:?}, version {version:?}: a name and a version must not be empty")]
     Unnamed {
         /// The name.
@@ -29,30 +29,30 @@ pub enum CatalogueError {
     },
 }
 
-/// Models by name and version, with what is counted of each.
+/// Models by name and version, each with its metrics.
 #[derive(Debug)]
 pub struct Catalogue {
     /// Versions in ascending order; none of the lists is empty.
-    models: BTreeMap<String, Vec<Arc<Entry>>>,
+    models: BTreeMap<String, Vec<Arc<CatalogueEntry>>>,
     pub(super) metrics: Metrics,
 }
 
 /// One version of one model.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct CatalogueEntry {
     pub(super) model: Arc<dyn Servable>,
-    pub(super) tallies: Tallies,
+    pub(super) tallies: ModelMetrics,
 }
 
 impl Catalogue {
-    /// Of these models, in any order.
+    /// Makes a catalogue of these models, given in any order.
     ///
     /// # Errors
     ///
-    /// Where two have one name and version, or one has none.
+    /// [`CatalogueError`] where two models have the same name and version, or one lacks either.
     pub fn new(models: Vec<Arc<dyn Servable>>) -> Result<Self, CatalogueError> {
         let metrics = Metrics::default();
-        let mut named: BTreeMap<String, Vec<Arc<Entry>>> = BTreeMap::new();
+        let mut named: BTreeMap<String, Vec<Arc<CatalogueEntry>>> = BTreeMap::new();
         for model in models {
             let (name, version) = (model.about().name.clone(), model.about().version.clone());
             if name.is_empty() || version.is_empty() {
@@ -63,7 +63,7 @@ impl Catalogue {
                 return Err(CatalogueError::Twice { name: model.about().name.clone(), version });
             }
             let tallies = metrics.tallies(&*model);
-            versions.push(Arc::new(Entry { model, tallies }));
+            versions.push(Arc::new(CatalogueEntry { model, tallies }));
         }
         for versions in named.values_mut() {
             versions.sort_by(|a, b| compare(&a.model.about().version, &b.model.about().version));
@@ -77,11 +77,11 @@ impl Catalogue {
         self.entries().all(|entry| entry.model.is_ready())
     }
 
-    /// Whether every model is warm and can run.
+    /// Checks that every model is warm and can run.
     ///
     /// # Errors
     ///
-    /// A line for each one that is not: its name, its version, and why.
+    /// One line for each model that is not ready: its name, its version and the reason.
     pub fn readiness(&self) -> Result<(), String> {
         let waiting = self.models().filter(|model| !model.is_ready()).map(|model| {
             let About { name, version, .. } = model.about();
@@ -99,12 +99,12 @@ impl Catalogue {
         self.entries().map(|entry| &entry.model)
     }
 
-    /// The same, with what is counted of each.
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+    /// The same with their metrics.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<CatalogueEntry>> {
         self.models.values().flatten()
     }
 
-    /// Every model as Triton's index has it: what it says about itself, a state and a reason; only those that are ready, if asked so.
+    /// Every model as in Triton's repository index: metadata, state, and reason; with `only_ready`, ready models alone.
     pub(super) fn index(&self, only_ready: bool) -> impl Iterator<Item = (&About, &'static str, String)> {
         let states = self.models().map(|model| (model, model.is_ready()));
         states.filter(move |(_, is_ready)| *is_ready || !only_ready).map(|(model, is_ready)| {
@@ -117,16 +117,23 @@ impl Catalogue {
         })
     }
 
-    /// The versions of a model, in ascending order; none where there is no such model.
+    /// The versions of a model, in ascending order; empty where there is no such model.
     pub(super) fn versions(&self, name: &str) -> Vec<String> {
         let versions = self.models.get(name).map(Vec::as_slice).unwrap_or_default();
         versions.iter().map(|entry| entry.model.about().version.clone()).collect()
     }
 
-    /// The model of that name: the version asked for, else the highest.
-    pub(super) fn find(&self, name: &str, version: Option<&str>) -> Result<&Arc<Entry>, Refusal> {
+    /// The model of that name, in the requested version, else in the highest.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Unknown`] with the names or versions that there are.
+    pub(super) fn find(&self, name: &str, version: Option<&str>) -> Result<&Arc<CatalogueEntry>, RequestError> {
         let Some(versions) = self.models.get(name) else {
-            return Err(Refusal::Unknown(format!("model {name:?} is not served here; there is {}", list(self.models.keys()))));
+            return Err(RequestError::Unknown(format!(
+                "model {name:?} is not served here; there is {}",
+                list(self.models.keys())
+            )));
         };
         let found = match version {
             Some(version) => versions.iter().find(|entry| entry.model.about().version == version),
@@ -135,7 +142,7 @@ impl Catalogue {
         found.ok_or_else(|| {
             let known = list(versions.iter().map(|entry| &entry.model.about().version));
             let version = version.unwrap_or_default();
-            Refusal::Unknown(format!("model {name:?} has no version {version:?}; there is {known}"))
+            RequestError::Unknown(format!("model {name:?} has no version {version:?}; there is {known}"))
         })
     }
 }
@@ -145,7 +152,7 @@ fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Versions are numbers by custom; what is none stands below every number.
+/// Compares versions as numbers; a version that is no number is below every number.
 fn compare(a: &str, b: &str) -> Ordering {
     let number = |text: &str| text.parse::<u64>().ok();
     number(a).cmp(&number(b)).then_with(|| a.cmp(b))

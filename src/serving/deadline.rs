@@ -1,38 +1,42 @@
-//! When an answer is of no use any more: what the client says of it (`grpc-timeout`, `timeout` in microseconds), else the server's own
-//! limit.
+//! Deadlines: the timeout that the client sends (`grpc-timeout`, or the parameter `timeout` in microseconds), else the server's own.
 
 use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::refusal::Refusal;
+use super::error::RequestError;
 use crate::ledger::Stamp;
 use crate::settings::Period;
 
-/// Nanoseconds from arrival after which an answer is late, as a client says it; `None` where it does not.
+/// The timeout that a client asks for, in nanoseconds from the request's arrival; `None` where it asks for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Patience(Option<u64>);
+pub(super) struct RequestTimeout(Option<u64>);
 
-impl Patience {
-    /// Triton's parameter `timeout`, in microseconds; 0 is none.
-    pub(super) fn of_micros(micros: u64) -> Self {
+impl RequestTimeout {
+    /// From Triton's parameter `timeout`, in microseconds; 0 means no timeout.
+    pub(super) fn from_micros(micros: u64) -> Self {
         Self((micros > 0).then(|| micros.saturating_mul(1000)))
     }
 
-    /// gRPC's header: at most 8 digits and a unit.
-    pub(super) fn of_grpc(headers: &HeaderMap) -> Result<Self, Refusal> {
+    /// From the header `grpc-timeout`: at most 8 digits and a unit.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Input`] where the header has another form.
+    pub(super) fn from_grpc_header(headers: &HeaderMap) -> Result<Self, RequestError> {
         let Some(value) = headers.get("grpc-timeout") else { return Ok(Self(None)) };
         let read = value.to_str().ok().and_then(grpc_timeout_ns);
-        read.map(|ns| Self(Some(ns)))
-            .ok_or_else(|| Refusal::Input(format!("grpc-timeout: {value:?} is not 1 to 8 digits and one of H, M, S, m, u, n")))
+        read.map(|ns| Self(Some(ns))).ok_or_else(|| {
+            RequestError::Input(format!("grpc-timeout: {value:?} is not 1 to 8 digits and one of H, M, S, m, u, n"))
+        })
     }
 
-    /// The shorter of two.
-    pub(super) fn and(self, other: Self) -> Self {
+    /// The shorter of two timeouts.
+    pub(super) fn shorter_of(self, other: Self) -> Self {
         Self(self.0.into_iter().chain(other.0).min())
     }
 
-    /// When the answer is late, where anybody says so.
+    /// The deadline of a request that arrived at `arrival`; `default` applies where the client asks for no timeout.
     pub(super) fn deadline(self, arrival: Stamp, default: Option<Period>) -> Option<Stamp> {
         self.0.or_else(|| default.map(Period::as_nanos)).map(|ns| arrival.plus(ns))
     }
@@ -55,11 +59,15 @@ fn grpc_timeout_ns(text: &str) -> Option<u64> {
     Some(digits.parse::<u64>().ok()?.saturating_mul(unit_ns))
 }
 
-/// What `answer` gives, unless the deadline comes first; then it is dropped, and what it began runs on.
-pub(super) async fn until<T>(deadline: Option<Stamp>, answer: impl Future<Output = T>) -> Result<T, Refusal> {
+/// Waits for `answer` until the deadline. At the deadline the future is dropped; work that it started elsewhere continues.
+///
+/// # Errors
+///
+/// [`RequestError::Late`] at the deadline.
+pub(super) async fn before<T>(deadline: Option<Stamp>, answer: impl Future<Output = T>) -> Result<T, RequestError> {
     let Some(deadline) = deadline else { return Ok(answer.await) };
     let left = Duration::from_nanos(deadline.since(Stamp::now()));
-    tokio::time::timeout(left, answer).await.map_err(|_| Refusal::Late)
+    tokio::time::timeout(left, answer).await.map_err(|_| RequestError::Late)
 }
 
 #[cfg(test)]
@@ -67,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_of_grpc_are_read_and_others_refused() {
+    fn timeouts_from_grpc_header_are_read_and_others_refused() {
         assert_eq!(grpc_timeout_ns("1H"), Some(3_600_000_000_000));
         assert_eq!(grpc_timeout_ns("99999999n"), Some(99_999_999));
         assert_eq!((grpc_timeout_ns("5m"), grpc_timeout_ns("5M")), (Some(5_000_000), Some(300_000_000_000)));
@@ -78,12 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_patience_counts_and_the_servers_only_without_any() {
+    fn the_shorter_timeout_counts_and_the_servers_only_without_any() {
         let arrival = Stamp::now();
-        let (long, short) = (Patience::of_micros(20), Patience(Some(7)));
-        assert_eq!(long.and(short).deadline(arrival, Some(Period::from_secs(1))), Some(arrival.plus(7)));
-        assert_eq!(Patience::of_micros(0).and(long).deadline(arrival, None), Some(arrival.plus(20_000)));
-        assert_eq!(Patience::default().deadline(arrival, Some(Period::from_millis(1))), Some(arrival.plus(1_000_000)));
-        assert_eq!(Patience::default().deadline(arrival, None), None);
+        let (long, short) = (RequestTimeout::from_micros(20), RequestTimeout(Some(7)));
+        assert_eq!(long.shorter_of(short).deadline(arrival, Some(Period::from_secs(1))), Some(arrival.plus(7)));
+        assert_eq!(RequestTimeout::from_micros(0).shorter_of(long).deadline(arrival, None), Some(arrival.plus(20_000)));
+        assert_eq!(RequestTimeout::default().deadline(arrival, Some(Period::from_millis(1))), Some(arrival.plus(1_000_000)));
+        assert_eq!(RequestTimeout::default().deadline(arrival, None), None);
     }
 }

@@ -1,15 +1,15 @@
-//! How much is taken from clients, and for how long. Sizes are bytes.
+//! How much the server accepts from clients, and how long it waits. Sizes are bytes.
 
 use crate::settings::{Period, Size};
 
 /// The limits of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A request's body, packed or unpacked; larger ones get 413. Default 64 MiB.
+    /// The largest request body, compressed or decompressed; a larger one gets 413. Default 64 MiB.
     pub max_body: Size,
     /// Inference requests at once, from the first byte of the body to the answer; further ones get 429. Default 1024.
     pub max_in_flight: usize,
-    /// When a request that names no time of its own is of no use any more, from its arrival. Default: never.
+    /// The timeout of a request that sends none of its own, from its arrival. Default: none.
     pub timeout: Option<Period>,
     /// A body must have come within this. Default 60 s.
     pub body_timeout: Period,
@@ -30,7 +30,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// `max_body` as the machine counts.
+    /// `max_body` as a `usize`.
     pub(super) fn max_body_bytes(&self) -> usize {
         usize::try_from(self.max_body.get()).unwrap_or(usize::MAX)
     }

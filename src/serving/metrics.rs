@@ -1,4 +1,4 @@
-//! What is counted of each model, and `/metrics`: OpenMetrics text. Durations are nanoseconds here and seconds there.
+//! Each model's metrics, and `/metrics` as OpenMetrics text. Durations are nanoseconds here and seconds in the text.
 //! docs/ENGINE.md is checked against [`FAMILIES`].
 
 use std::fmt;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::placement::Seen;
+use super::placement::PlacementMetrics;
 use crate::metrics::REQUEST_BOUNDS_NS;
 use crate::metrics::defs::{MetricFamily, MetricKind};
 use lapwing_engine::service::{Answer, Batched, Servable};
@@ -93,13 +93,13 @@ pub const FAMILIES: &[MetricFamily] = &[REQUESTS, STAGES, BATCH_CALLS, BATCH_TOK
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Ok,
-    /// The caller's fault.
+    /// The request is invalid.
     Input,
     Full,
     Deadline,
     NotReady,
     Failed,
-    /// The client went away.
+    /// The client disconnected.
     Cancelled,
 }
 
@@ -122,15 +122,15 @@ impl Outcome {
 
 /// Where the time of a request went, in nanoseconds: the model's stages, with what serving adds to the first and the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spent {
+pub(super) struct StageTimes {
     pub(super) preprocessing_ns: u64,
     pub(super) queue_ns: u64,
     pub(super) forward_ns: u64,
     pub(super) postprocessing_ns: u64,
 }
 
-impl Spent {
-    /// Of an answer that took `decode_ns` to be asked for and `encode_ns` to be written.
+impl StageTimes {
+    /// The stages of an answer whose request took `decode_ns` to decode, and which took `encode_ns` to encode.
     pub(super) const fn of(answer: &Answer, decode_ns: u64, encode_ns: u64) -> Self {
         let stages = &answer.stages;
         Self {
@@ -155,7 +155,7 @@ impl Spent {
 pub(super) type LabelSet = Vec<(&'static str, String)>;
 type Fractional = Counter<f64, AtomicU64>;
 
-/// Every family, and what makes its text.
+/// Every metric family, and the registry that writes them.
 #[derive(Debug)]
 pub(super) struct Metrics {
     requests: Samples<LabelSet, Counter>,
@@ -172,7 +172,7 @@ pub(super) struct Metrics {
 
 /// The samples of one version of one model.
 #[derive(Debug)]
-pub(super) struct Tallies {
+pub(super) struct ModelMetrics {
     outcomes: [Counter; Outcome::ALL.len()],
     stages: [Histogram; 4],
     batch_calls: Histogram,
@@ -181,7 +181,7 @@ pub(super) struct Tallies {
     useful: Fractional,
     in_flight: Gauge,
     ready: Gauge,
-    seen: Seen,
+    seen: PlacementMetrics,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
@@ -225,14 +225,14 @@ impl Default for Metrics {
     }
 }
 
-/// The registry puts a full stop behind a help text itself.
+/// The help text without its full stop, which the registry adds.
 fn trimmed(help: &str) -> &str {
     help.trim_end_matches('.')
 }
 
 impl Metrics {
-    /// Samples for a model, at zero but for those of where it runs.
-    pub(super) fn tallies(&self, served: &dyn Servable) -> Tallies {
+    /// The metrics of a model, at zero except where it is placed.
+    pub(super) fn tallies(&self, served: &dyn Servable) -> ModelMetrics {
         let about = served.about();
         let model = || ("model", about.name.clone());
         let version = || ("version", about.version.clone());
@@ -243,16 +243,16 @@ impl Metrics {
         };
         let stage = |(name, _): (&str, u64)| self.stages.get_or_create_owned(&vec![model(), ("stage", name.to_owned())]);
         let kind = |kind: &str| self.tokens.get_or_create_owned(&vec![model(), ("kind", kind.to_owned())]);
-        Tallies {
+        ModelMetrics {
             outcomes: Outcome::ALL.map(outcome),
-            stages: Spent::default().stages().map(stage),
+            stages: StageTimes::default().stages().map(stage),
             batch_calls: self.batch_calls.get_or_create_owned(&vec![model()]),
             batch_tokens: self.batch_tokens.get_or_create_owned(&vec![model()]),
             executed: kind("executed"),
             useful: kind("useful"),
             in_flight: self.in_flight.get_or_create_owned(&vec![model()]),
             ready: self.ready.get_or_create_owned(&vec![model(), version()]),
-            seen: Seen::new(self.device.clone(), self.fallback.clone(), served),
+            seen: PlacementMetrics::new(self.device.clone(), self.fallback.clone(), served),
         }
     }
 
@@ -264,21 +264,21 @@ impl Metrics {
     }
 }
 
-impl Tallies {
-    /// A request came.
+impl ModelMetrics {
+    /// Counts a request that arrived.
     pub(super) fn begin(&self) {
         self.in_flight.inc();
     }
 
-    /// It ended.
+    /// Counts a request that ended.
     pub(super) fn end(&self, outcome: Outcome) {
         self.in_flight.dec();
         self.outcomes[outcome as usize].inc();
     }
 
-    /// It was answered.
+    /// Records where the time of an answered request went, and its batch.
     #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
-    pub(super) fn answered(&self, spent: &Spent, batch: &Batched) {
+    pub(super) fn answered(&self, spent: &StageTimes, batch: &Batched) {
         for (histogram, (_, ns)) in self.stages.iter().zip(spent.stages()) {
             histogram.observe(ns as f64 / NS_PER_S);
         }
@@ -289,7 +289,7 @@ impl Tallies {
         self.useful.inc_by(batch.useful as f64 / calls);
     }
 
-    /// Looks whether the model is ready, and where it runs.
+    /// Updates the metrics of readiness and placement.
     pub(super) fn look(&self, served: &dyn Servable) {
         self.ready.set(i64::from(served.is_ready()));
         self.seen.look(served);

@@ -11,7 +11,7 @@ use lapwing_engine::service::{Fallback, Placement, Servable};
 
 /// What has been shown of one version of one model.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct PlacementMetrics {
     device: Samples<LabelSet, Gauge>,
     fallback: Samples<LabelSet, Counter>,
     last: Mutex<Last>,
@@ -25,7 +25,7 @@ struct Last {
     fallback: Option<Fallback>,
 }
 
-impl Seen {
+impl PlacementMetrics {
     /// Of a model that was just loaded.
     pub(super) fn new(device: Samples<LabelSet, Gauge>, fallback: Samples<LabelSet, Counter>, served: &dyn Servable) -> Self {
         let seen = Self { device, fallback, last: Mutex::default() };

@@ -1,4 +1,4 @@
-//! REST and gRPC in one table of paths, and what becomes of paths that are not in it.
+//! The routes of REST and gRPC, and the answers to unknown paths.
 
 use std::sync::Arc;
 
@@ -10,30 +10,30 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::sync::Semaphore;
 
 use super::catalogue::Catalogue;
+use super::error::RequestError;
 use super::limits::Limits;
-use super::refusal::Refusal;
-use super::rest::pages::fault;
+use super::rest::pages::error_response;
 use super::{grpc, rest};
 
-/// What every handler has.
+/// The state that every handler gets.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct ServerState {
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) limits: Limits,
-    /// A place for each request in flight.
-    pub(super) room: Arc<Semaphore>,
+    /// One permit for each request in flight.
+    pub(super) slots: Arc<Semaphore>,
 }
 
-/// Every path.
-pub(super) fn router(catalogue: Arc<Catalogue>, limits: Limits) -> Router {
-    let room = Arc::new(Semaphore::new(limits.max_in_flight.min(Semaphore::MAX_PERMITS)));
+/// Every path of the Open Inference Protocol, health and metrics, to be served by [`serve_router`](super::serve_router).
+pub fn router(catalogue: Arc<Catalogue>, limits: Limits) -> Router {
+    let slots = Arc::new(Semaphore::new(limits.max_in_flight.min(Semaphore::MAX_PERMITS)));
     rest::routes()
         .merge(grpc::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(async |method: Method, uri: Uri| {
-            fault(&Refusal::Method(format!("{method}: is not the method of {}", uri.path())))
+            error_response(&RequestError::Method(format!("{method}: is not the method of {}", uri.path())))
         })
-        .with_state(Shared { catalogue, limits, room })
+        .with_state(ServerState { catalogue, limits, slots })
 }
 
 async fn unknown(method: Method, uri: Uri, headers: HeaderMap) -> Response {
@@ -41,5 +41,5 @@ async fn unknown(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     if headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).is_some_and(|kind| kind.starts_with(b"application/grpc")) {
         return tonic::Status::unimplemented(format!("{path}: is not served here")).into_http::<Body>();
     }
-    fault(&Refusal::Unknown(format!("{method} {path}: is not served here")))
+    error_response(&RequestError::Unknown(format!("{method} {path}: is not served here")))
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +30,21 @@ const CONNECTION_WINDOW: u32 = 8 << 20;
 ///
 /// None after the start: a connection's failure is its own, and one that cannot be accepted is waited for.
 pub async fn serve(listener: TcpListener, catalogue: Arc<Catalogue>, limits: Limits, stop: CancellationToken) -> io::Result<()> {
+    serve_router(listener, router(catalogue, limits), limits, "engine", stop).await
+}
+
+/// As [`serve`], with a router that may have layers of the caller's own; `name` is what log lines call the listener.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub async fn serve_router(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    name: &'static str,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let server = ServerLimits {
         accept: AcceptLimits { backoff: ACCEPT_BACKOFF, ..AcceptLimits::default() },
         grace: limits.grace.get(),
@@ -36,8 +52,8 @@ pub async fn serve(listener: TcpListener, catalogue: Arc<Catalogue>, limits: Lim
         keep_alive: Some(PING),
         stream_window: Some(STREAM_WINDOW),
         connection_window: Some(CONNECTION_WINDOW),
-        ..ServerLimits::new("engine")
+        ..ServerLimits::new(name)
     };
-    net::serve(listener, router(catalogue, limits), server, stop).await;
+    net::serve(listener, router, server, stop).await;
     Ok(())
 }

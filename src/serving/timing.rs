@@ -1,8 +1,8 @@
-//! `Server-Timing` of an answer: its stages in milliseconds, by the names that Lapwing's reader knows.
+//! `Server-Timing` of an answer: its stages in milliseconds, under the names that Lapwing's attribution reads.
 
 use http::{HeaderName, HeaderValue};
 
-use super::metrics::Spent;
+use super::metrics::StageTimes;
 
 /// The field of HTTP, and the key of gRPC's metadata.
 pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -10,7 +10,7 @@ pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-tim
 pub(super) const EXECUTOR: HeaderName = HeaderName::from_static("lapwing-executor");
 
 /// `preprocessing;dur=0.012345, queue;dur=…, forward;dur=…, postprocessing;dur=…`
-pub(super) fn server_timing(spent: &Spent) -> Option<HeaderValue> {
+pub(super) fn server_timing(spent: &StageTimes) -> Option<HeaderValue> {
     let entry = |(name, ns): (&str, u64)| format!("{name};dur={}.{:06}", ns / 1_000_000, ns % 1_000_000);
     HeaderValue::try_from(spent.stages().map(entry).join(", ")).ok()
 }

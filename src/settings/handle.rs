@@ -52,8 +52,7 @@ impl<T: Send + Sync + 'static> ConfigHandle<T> {
     /// A value that nobody replaces.
     #[must_use]
     pub fn fixed(value: T) -> Self {
-        let value = Arc::new(value);
-        Self { load: Arc::new(move || value.clone()) }
+        Arc::new(value).into()
     }
 
     /// The value in force. A caller that needs several parts of it loads once, so that they belong together.
@@ -82,6 +81,13 @@ impl<T: Send + Sync + 'static> ConfigHandle<T> {
             projected
         };
         ConfigHandle { load: Arc::new(load) }
+    }
+}
+
+/// A value that nobody replaces.
+impl<T: Send + Sync + 'static> From<Arc<T>> for ConfigHandle<T> {
+    fn from(value: Arc<T>) -> Self {
+        Self { load: Arc::new(move || value.clone()) }
     }
 }
 

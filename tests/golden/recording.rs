@@ -8,6 +8,7 @@ use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings, Polled, Stati
 use lapwing::export::{ProfilerLimits, Surfaces};
 use lapwing::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use lapwing::metrics::{Config, Counter, Counters, Labels, Registry};
+use lapwing::settings::ConfigHandle;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -138,11 +139,11 @@ impl Recording {
         Surfaces {
             registry: self.registry,
             counters: self.counters,
-            config: Arc::default(),
+            config: ConfigHandle::fixed(serde_json::Value::Null),
             engine: Arc::new(Vec::new),
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             draining: CancellationToken::new(),
-            limits: ProfilerLimits { queue: 4096, pending: 40, orphan_spans: 30 },
+            limits: ConfigHandle::fixed(ProfilerLimits { queue: 4096, pending: 40, orphan_spans: 30 }),
             started_unix_ns: WALL_UNIX_NS,
             started: at(0),
         }

@@ -1,4 +1,4 @@
-//! The device, the fixtures' plans, inputs that are made up, and the processor's answers.
+//! Shared helpers: the device, the fixtures' plans, synthetic inputs, and the CPU's results.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use lapwing_engine::onnx::Graph;
 use lapwing_engine::plan::{Lookup, Op, Plan, Rows, Type};
 use lapwing_engine::{fuse, lower};
 
-/// Whether the machine's own GPU is to be tested.
+/// Whether to test the machine's own GPU.
 pub(crate) fn is_real() -> bool {
     std::env::var_os("LAPWING_TEST_CUDA").is_some()
 }
@@ -26,11 +26,11 @@ pub(crate) fn fake() -> &'static Path {
     })
 }
 
-/// The folder where these targets of tests/gpu/Makefile are now, and the emulated device's cublasLt.
+/// Builds these targets of tests/gpu/Makefile, and the emulated device's cublasLt; returns their folder.
 pub(crate) fn built(targets: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu");
     std::fs::create_dir_all(&folder).unwrap();
-    // each situation is a process of its own, and the first one builds for all
+    // each test case is a process of its own, and the first one builds for all
     let lock = File::create(folder.join("lock")).unwrap();
     lock.lock().unwrap();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu");
@@ -43,12 +43,12 @@ pub(crate) fn built(targets: &[&str]) -> PathBuf {
     folder
 }
 
-/// Its driver, and where cublasLt is looked for.
+/// The driver, including where to look for cublasLt.
 pub(crate) fn libraries() -> Driver {
     if is_real() { Driver::find(None).unwrap() } else { Driver::find(Some(fake())).unwrap() }
 }
 
-/// The device of these tests.
+/// The device under test.
 pub(crate) fn device() -> Arc<Device> {
     static DEVICE: OnceLock<Arc<Device>> = OnceLock::new();
     let open = || {
@@ -78,7 +78,7 @@ pub(crate) fn plan(name: &str) -> Plan {
     plan
 }
 
-/// Numbers that look random and are the same each time.
+/// A deterministic pseudo-random generator.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -99,8 +99,8 @@ impl Random {
     }
 }
 
-/// A batch that owns what it brings.
-pub(crate) struct Made {
+/// A batch that owns its input data.
+pub(crate) struct OwnedBatch {
     pub(crate) offsets: Vec<usize>,
     columns: Vec<Column>,
 }
@@ -112,8 +112,8 @@ enum Column {
     Bool(Vec<bool>),
 }
 
-impl Made {
-    /// Sequences of these lengths: ids that their tables have, masks that leave the last token of every sequence out.
+impl OwnedBatch {
+    /// A batch of sequences of these lengths, with valid ids and masks that exclude the last token of every sequence.
     pub(crate) fn new(plan: &Plan, lengths: &[usize], random: &mut Random) -> Self {
         let mut offsets = vec![0];
         lengths.iter().for_each(|length| offsets.push(offsets.last().unwrap() + length));
@@ -141,7 +141,7 @@ impl Made {
         Self { offsets, columns }
     }
 
-    /// The first number of the first input of ids becomes one that no table has.
+    /// Replaces the first id of the first id input by one that is in no table.
     pub(crate) fn spoil(&mut self) {
         for column in &mut self.columns {
             if let Column::I64(ids) = column {
@@ -164,8 +164,8 @@ impl Made {
     }
 }
 
-/// The processor's answer, in single precision.
-pub(crate) fn on_cpu(plan: &Plan, made: &Made) -> Vec<Vec<f32>> {
+/// The CPU's result, in single precision.
+pub(crate) fn on_cpu(plan: &Plan, made: &OwnedBatch) -> Vec<Vec<f32>> {
     let executor = cpu::Executor::new(plan.clone(), cpu::Options::default()).unwrap();
     let mut outputs = Vec::new();
     let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
@@ -179,7 +179,7 @@ pub(crate) fn looks_up(plan: &Plan) -> bool {
     plan.nodes.iter().any(|node| if let Op::Embed { tables, .. } = &node.op { tables.iter().any(is_id) } else { false })
 }
 
-/// The greatest difference over what is allowed, and the cosine, of two outputs.
+/// The largest difference of two outputs relative to the allowed one, and their cosine.
 pub(crate) fn compare(got: &[f32], wanted: &[f32], absolute: f32, relative: f32) -> (f32, f64) {
     assert_eq!(got.len(), wanted.len());
     let over = |(got, wanted): (&f32, &f32)| {

@@ -1,4 +1,4 @@
-//! Devices that fail, and memory that must come back: each in a process of its own.
+//! Devices that fail, and memory that must be freed: each case in a process of its own.
 
 use std::process::Command;
 
@@ -7,16 +7,17 @@ use lapwing_engine::gpu::{DeviceRequest, Executor, GemmPolicy, State};
 use lapwing_engine::model::{Model, ModelOptions, Workspace};
 use lapwing_engine::onnx::Graph;
 
-use super::common::{Made, Random, device, is_real, on_cpu, plan};
+use super::common::{OwnedBatch, Random, device, is_real, on_cpu, plan};
 
-/// Runs a test of this name in a process of its own, with `faults` of the emulated device; a GPU has none to order.
+/// Runs a test of this name in a process of its own, with `faults` injected into the emulated device; not on a real
+/// GPU.
 fn with_faults(name: &str, faults: &str, test: impl Fn()) {
     if !is_real() {
         alone(name, faults, test);
     }
 }
 
-/// Runs a test of this name in a process of its own, on whatever device is tested.
+/// Runs a test of this name in a process of its own, on the device under test.
 fn alone(name: &str, faults: &str, test: impl Fn()) {
     if std::env::var_os("LAPWING_ALONE").is_some_and(|alone| alone == name) {
         return test();
@@ -24,8 +25,8 @@ fn alone(name: &str, faults: &str, test: impl Fn()) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("faults::{name}"), "--nocapture"]).env("LAPWING_ALONE", name);
     let output = command.env("LAPWING_FAKE_FAULT", faults).output().unwrap();
-    let (told, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && told.contains("1 passed"), "{told}\n{wrong}");
+    let (message, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && message.contains("1 passed"), "{message}\n{wrong}");
 }
 
 fn graph(name: &str) -> Graph {
@@ -39,7 +40,7 @@ fn request(or_cpu: bool) -> ModelOptions {
     }
 }
 
-/// What a model answers to a call that is made up.
+/// The model's answer to a synthetic call.
 fn answer(model: &Model, workspace: &mut Workspace) -> Result<Vec<u8>, String> {
     let call = model.synthetic_call(2, 3);
     model.run(workspace, &[&call]).map(|ran| ran.outputs[0][0].data.to_vec()).map_err(|e| e.to_string())
@@ -61,7 +62,7 @@ fn a_device_that_fails_leaves_the_model_to_the_processor() {
         let fallback = placement.fallback.clone().unwrap();
         assert_eq!((&*placement.device, fallback.cause), ("cpu", FallbackCause::Device));
         assert!(fallback.detail.starts_with("cuda:0: ") && fallback.detail.contains("700"), "{fallback:?}");
-        // from here on as a model that was never anywhere else
+        // from here on it equals a model that was never on a device
         let cpu = Model::new(graph("bert-post-1"), &ModelOptions::default()).unwrap();
         assert_eq!(answer(&model, &mut workspace), answer(&cpu, &mut Workspace::default()));
     });
@@ -74,8 +75,8 @@ fn a_device_that_fails_fails_the_model_where_nothing_else_may_run_it() {
         let mut workspace = Workspace::default();
         assert!(answer(&model, &mut workspace).is_ok());
         for _ in 0..2 {
-            let told = answer(&model, &mut workspace).unwrap_err();
-            assert!(told.starts_with("device: cuda:0: driver: ") && told.contains("700"), "{told}");
+            let message = answer(&model, &mut workspace).unwrap_err();
+            assert!(message.starts_with("device: cuda:0: driver: ") && message.contains("700"), "{message}");
         }
         assert_eq!(model.placement().fallback, None);
     });
@@ -93,8 +94,8 @@ fn a_device_without_memory_is_a_reason() {
 
 #[test]
 fn a_model_without_a_plan_is_refused_by_its_node() {
-    let told = Model::new(graph("refused-conv"), &request(false)).unwrap_err().to_string();
-    assert!(told.starts_with("device: only plans run there: the_conv (Conv"), "{told}");
+    let message = Model::new(graph("refused-conv"), &request(false)).unwrap_err().to_string();
+    assert!(message.starts_with("device: only plans run there: the_conv (Conv"), "{message}");
     let model = Model::new(graph("refused-conv"), &request(true)).unwrap();
     let fallback = model.placement().fallback.clone().unwrap();
     assert_eq!((fallback.cause, model.executor()), (FallbackCause::Node, "tract"));
@@ -107,7 +108,7 @@ fn memory_comes_back() {
         let device = device();
         let used = |device: &lapwing_engine::gpu::device::Device| {
             let memory = device.memory().unwrap();
-            // what a GPU has free is also a matter of its driver, which keeps code there, and of other processes
+            // a GPU's free memory also depends on its driver, which stores code there, and on other processes
             let free = if is_real() { 0 } else { memory.free_bytes };
             (memory.device_bytes, memory.pinned_bytes, free)
         };
@@ -117,10 +118,10 @@ fn memory_comes_back() {
             let executor = Executor::new(plan.clone(), &device, precision, GemmPolicy::Own).unwrap();
             let (mut state, mut outputs) = (State::default(), Vec::new());
             for lengths in [&[3][..], &[9, 2, 4], &[1]] {
-                let made = Made::new(&plan, lengths, &mut Random::new(1));
-                let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
+                let owned = OwnedBatch::new(&plan, lengths, &mut Random::new(1));
+                let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
                 executor.run(&mut state, &batch, &vec![true; plan.outputs.len()], &mut outputs).unwrap();
-                assert_eq!(outputs.len(), on_cpu(&plan, &made).len());
+                assert_eq!(outputs.len(), on_cpu(&plan, &owned).len());
             }
             assert!(used(&device).0 > before.0);
         }

@@ -1,4 +1,5 @@
-//! What is said of kernels in several places is the same: the sources and their heads, the PTX, `kernel::all`, and the checks.
+//! Compares the descriptions of kernels in several places: the tables in the sources, the PTX, `kernel::all`, and the
+//! checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,14 +11,14 @@ use lapwing_engine::gpu::ptx;
 
 use super::common::{built, is_real};
 
-/// Files that no plan needs: what the device can do at most, and the primitives alone.
+/// Modules that no plan uses: the peak measurements, and the tests of single primitives.
 const NO_PLANS: [&str; 2] = ["peaks", "primitives"];
 
 fn folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/lapwing-engine/kernels"))
 }
 
-/// The names of files with this ending, those of what all kernels begin with left out.
+/// The names of files with this ending, without the files that all kernels include.
 fn files(folder: &Path, ending: &str) -> BTreeSet<String> {
     let name = |entry: std::io::Result<fs::DirEntry>| {
         let path = entry.unwrap().path();
@@ -32,7 +33,7 @@ fn text(name: &str) -> String {
     fs::read_to_string(folder().join(name)).unwrap()
 }
 
-/// Each kernel of a module, with the threads that its launch bounds say.
+/// Each kernel of a module, with the threads of its launch bounds.
 fn entries(ptx: &str) -> BTreeMap<&str, u32> {
     let entry = |text| {
         let (name, rest): (&str, &str) = str::split_once(text, '(').unwrap();
@@ -79,7 +80,7 @@ fn every_kernel_of_a_module_is_known_with_its_threads() {
     assert_eq!(kernel::all().count(), count, "a kernel stands there twice, or in no module");
 }
 
-/// `a_{b,c}_d` as `a_b_d` and `a_c_d`.
+/// Expands `a_{b,c}_d` to `a_b_d` and `a_c_d`.
 fn spelled_out(name: &str) -> Vec<String> {
     let Some((before, rest)) = name.split_once('{') else { return vec![name.to_owned()] };
     let (among, after) = rest.split_once('}').unwrap();
@@ -102,10 +103,10 @@ fn the_tables_at_the_heads_of_sources_are_true() {
                 rows.insert(name);
             }
         }
-        // where there is one table, it has all
-        let told = known.keys().filter(|name| rows.contains(**name)).count();
-        assert!(told == 0 || told == known.len(), "{module}.cu: its table has {told} of {}", known.len());
-        // and where there is none, the words say how much attention needs
+        // a table lists all kernels of its module
+        let listed = known.keys().filter(|name| rows.contains(**name)).count();
+        assert!(listed == 0 || listed == known.len(), "{module}.cu: its table has {listed} of {}", known.len());
+        // and without a table, the text states the requirements of attention
         for kernel in known.values().filter(|kernel| kernel.module.starts_with("attention")) {
             let (threads, shared) = (format!("{} threads", kernel.threads), kernel.shared.to_string());
             let head = head.join(" ");
@@ -116,7 +117,7 @@ fn the_tables_at_the_heads_of_sources_are_true() {
     assert_eq!(rows.len(), products, "{rows:?}");
 }
 
-/// What the checks launch on the emulated device, by its own record: of each kernel the threads and the least shared memory.
+/// The kernels that the checks launch on the emulated device, from its trace: threads, and the least shared memory.
 fn launched() -> BTreeMap<String, (u32, u32)> {
     let folder = built(&["fake", "check"]);
     let trace = tempfile::NamedTempFile::new().unwrap();
@@ -139,7 +140,7 @@ fn launched() -> BTreeMap<String, (u32, u32)> {
 
 #[test]
 fn every_kernel_is_launched_by_a_check_as_programs_launch_it() {
-    // on a device, tests/gpu.sh runs the checks
+    // on a real device, tests/gpu.sh runs the checks
     if is_real() {
         return;
     }
@@ -147,7 +148,7 @@ fn every_kernel_is_launched_by_a_check_as_programs_launch_it() {
     for kernel in kernel::all() {
         let (threads, shared) = launched.get(kernel.name).unwrap_or_else(|| panic!("no check launches {}", kernel.name));
         assert_eq!(*threads, kernel.threads, "{}", kernel.name);
-        // what a launch adds to it, it adds there too
+        // a launch may add to it, and so may a check
         assert!(*shared >= kernel.shared, "{}: a check gives it {shared} bytes of {}", kernel.name, kernel.shared);
     }
     for module in NO_PLANS {

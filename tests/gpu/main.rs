@@ -1,5 +1,5 @@
-//! Plans on a device: the driver's own interface, graphs and memory, with every kernel. The device is the emulated one of
-//! tests/gpu (kernels' own sources, run by the processor); or, where LAPWING_TEST_CUDA=1 is set, the machine's GPU.
+//! Plans on a device: the driver's own interface, graphs and memory, with every kernel. The device is the emulated one
+//! of tests/gpu (the kernels' own sources, run on the processor) or, with LAPWING_TEST_CUDA=1, the machine's GPU.
 
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]

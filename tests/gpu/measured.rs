@@ -1,5 +1,5 @@
-//! What a benchmark asks of a device: peaks, empty graphs, and the parts of a run. Figures of the emulated device mean nothing but
-//! that they were measured.
+//! Measurements of a device: peaks, empty graphs, and the phases of a run. On the emulated device the figures have no
+//! meaning; the tests check only that they are measured.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use lapwing_engine::gpu::peaks::{GpuPeakSetup, GpuPeaks, LaunchFloors};
 use lapwing_engine::gpu::{Executor, GemmPolicy, State};
 use lapwing_engine::plan::Size;
 
-use super::common::{Made, Random, device, fake, is_real, plan};
+use super::common::{OwnedBatch, Random, device, fake, is_real, plan};
 
 #[test]
 fn peaks_are_measured() {
@@ -46,23 +46,23 @@ fn a_runs_parts_are_told_and_sum_up() {
         let plan = plan(name);
         let executor = Executor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap();
         let (mut state, mut outputs) = (State::default(), Vec::new());
-        let made = Made::new(&plan, lengths, &mut Random::new(5));
-        let (inputs, wanted) = (made.inputs(), vec![true; plan.outputs.len()]);
-        let batch = Batch { offsets: &made.offsets, inputs: &inputs };
-        // of one run, each step's time is what is said
+        let owned = OwnedBatch::new(&plan, lengths, &mut Random::new(5));
+        let (inputs, wanted) = (owned.inputs(), vec![true; plan.outputs.len()]);
+        let batch = Batch { offsets: &owned.offsets, inputs: &inputs };
+        // with a single run, each step's time is that of the run
         let pieces = executor.time_steps(&mut state, &batch, &wanted, 1).unwrap();
         let program = executor.program(Size::of(lengths.iter().copied()), &wanted).unwrap();
         let nodes: Vec<usize> = program.steps.iter().map(|step| step.node()).collect();
         assert_eq!(pieces.steps.iter().map(|piece| piece.node).collect::<Vec<_>>(), nodes, "{name}");
         let sum: Duration = pieces.steps.iter().map(|piece| piece.time).sum();
-        // events tell times to half a microsecond at worst
+        // the resolution of events is half a microsecond at worst
         let off = Duration::from_micros(1 + pieces.steps.len() as u64);
         assert!(sum <= pieces.marked + off && pieces.marked <= sum + off, "{name}: {sum:?} {:?}", pieces.marked);
         let times = pieces.times;
         assert!(times.kernels > Duration::ZERO && times.all >= times.kernels, "{times:?}");
         assert!(times.all <= times.to_device + times.kernels + times.to_host + off, "{times:?}");
         assert!(pieces.stage > Duration::ZERO && pieces.launch > Duration::ZERO, "{pieces:?}");
-        // looking leaves nothing behind
+        // measuring has no side effects on later runs
         executor.run(&mut state, &batch, &wanted, &mut outputs).unwrap();
         let first = outputs.clone();
         executor.time_steps(&mut state, &batch, &wanted, 3).unwrap();
@@ -84,10 +84,10 @@ fn an_account_holds_what_the_executor_does() {
     assert_eq!(exact.nodes.len(), plan.nodes.len());
 }
 
-/// The program itself, as a user starts it.
+/// The binary itself, as a user starts it.
 #[test]
 fn the_emulated_device_is_never_benchmarked() {
-    // where the device is a GPU's, there may be neither a compiler for the emulated one nor the program where it was built
+    // on a machine with a GPU there may be no compiler for the emulated device, and no binary where it was built
     if is_real() {
         return;
     }
@@ -98,11 +98,11 @@ fn the_emulated_device_is_never_benchmarked() {
         let output = command.arg("--cuda-lib-dir").arg(fake()).output().unwrap();
         (output.status.success(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     };
-    let (is_well, rows, told) = bench("cuda");
+    let (is_well, rows, message) = bench("cuda");
     assert!(!is_well && rows.is_empty(), "{rows}");
-    assert!(told.contains("device: cuda:0 is lapwing-emulated, which is never measured"), "{told}");
-    let (is_well, rows, told) = bench("cuda:3");
-    assert!(!is_well && rows.is_empty() && told.contains("device: cuda:3: "), "{rows}{told}");
+    assert!(message.contains("device: cuda:0 is lapwing-emulated, which is never measured"), "{message}");
+    let (is_well, rows, message) = bench("cuda:3");
+    assert!(!is_well && rows.is_empty() && message.contains("device: cuda:3: "), "{rows}{message}");
     let (is_well, rows, _) = bench("auto");
     assert!(is_well && rows.lines().all(|row| row.contains("\"device\":\"cpu\"")), "{rows}");
 }

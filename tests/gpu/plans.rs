@@ -1,12 +1,12 @@
-//! Every fixture's plan in every precision beside the processor; replays; what is wanted; memory.
+//! Every fixture's plan in every precision compared with the CPU; repeated launches; wanted outputs; memory.
 
 use lapwing_engine::exec::{Batch, GpuPrecision};
 use lapwing_engine::gpu::{Executor, GemmPolicy, State};
 use lapwing_engine::plan::Plan;
 
-use super::common::{Made, Random, compare, device, fixtures, is_real, libraries, looks_up, on_cpu, plan};
+use super::common::{OwnedBatch, Random, compare, device, fixtures, is_real, libraries, looks_up, on_cpu, plan};
 
-/// A precision with the difference that is allowed, and the least cosine.
+/// A precision with the allowed difference and the least cosine.
 fn precisions() -> [(GpuPrecision, f32, f64); 4] {
     [
         (GpuPrecision::Fp32, 1e-5, 0.999_999),
@@ -16,22 +16,22 @@ fn precisions() -> [(GpuPrecision, f32, f64); 4] {
     ]
 }
 
-/// What is allowed beside each number of an output: in single precision a share of the number, else of the greatest, for a sum
-/// of rounded products whose parts cancel out is as far off as these were.
+/// The allowed absolute and relative difference of an output's elements. In single precision it is relative to the
+/// element, otherwise to the largest element: a sum of rounded products that cancel out has an error of that magnitude.
 fn allowed(precision: &GpuPrecision, tolerance: f32, wanted: &[f32]) -> (f32, f32) {
     let greatest = wanted.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
     if *precision == GpuPrecision::Fp32 { (tolerance, tolerance) } else { (tolerance * (1.0 + greatest), 0.0) }
 }
 
-fn run(executor: &Executor, state: &mut State, made: &Made) -> Vec<Vec<f32>> {
+fn run(executor: &Executor, state: &mut State, owned: &OwnedBatch) -> Vec<Vec<f32>> {
     let mut outputs = Vec::new();
-    let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
+    let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
     let wanted = vec![true; executor.plan().outputs.len()];
     executor.run(state, &batch, &wanted, &mut outputs).unwrap();
     outputs
 }
 
-/// Lengths of the sequences of batches that are tried; rows of a table are sequences of one.
+/// The sequence lengths of the batches to try; rows of a table are sequences of one.
 fn batches(plan: &Plan) -> Vec<Vec<usize>> {
     let longest = plan.longest().unwrap_or(9).min(9);
     match plan.has_tokens() {
@@ -44,21 +44,21 @@ fn batches(plan: &Plan) -> Vec<Vec<usize>> {
 fn every_plan_says_on_the_device_what_it_says_on_the_processor() {
     let device = device();
     let mut random = Random::new(7);
-    let mut told = Vec::new();
+    let mut faults = Vec::new();
     for name in fixtures() {
         let plan = plan(&name);
         for (precision, tolerance, least) in precisions() {
             let executor = Executor::new(plan.clone(), &device, precision.clone(), GemmPolicy::Own).unwrap();
             let mut state = State::default();
             for lengths in batches(&plan) {
-                let made = Made::new(&plan, &lengths, &mut random);
-                let wanted = on_cpu(&plan, &made);
-                for (port, (got, wanted)) in plan.outputs.iter().zip(run(&executor, &mut state, &made).iter().zip(&wanted)) {
+                let owned = OwnedBatch::new(&plan, &lengths, &mut random);
+                let wanted = on_cpu(&plan, &owned);
+                for (port, (got, wanted)) in plan.outputs.iter().zip(run(&executor, &mut state, &owned).iter().zip(&wanted)) {
                     let (absolute, relative) = allowed(&precision, tolerance, wanted);
                     let (worst, cosine) = compare(got, wanted, absolute, relative);
                     if worst > 1.0 || cosine < least {
                         let (output, precision) = (&port.name, precision.name());
-                        told.push(format!(
+                        faults.push(format!(
                             "{name}.{output} {lengths:?} {precision}: {worst:.2} of what is allowed, cosine {cosine:.6}"
                         ));
                     }
@@ -66,7 +66,7 @@ fn every_plan_says_on_the_device_what_it_says_on_the_processor() {
             }
         }
     }
-    assert!(told.is_empty(), "{}", told.join("\n"));
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]
@@ -74,10 +74,10 @@ fn a_thousand_replays_are_equal() {
     let plan = plan("bert-post-1");
     let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp16, GemmPolicy::Own).unwrap();
     let (mut state, mut random) = (State::default(), Random::new(3));
-    let made = Made::new(&plan, &[3, 1], &mut random);
-    let first = run(&executor, &mut state, &made);
+    let owned = OwnedBatch::new(&plan, &[3, 1], &mut random);
+    let first = run(&executor, &mut state, &owned);
     for _ in 0..1000 {
-        assert!(run(&executor, &mut state, &made) == first);
+        assert!(run(&executor, &mut state, &owned) == first);
     }
 }
 
@@ -87,8 +87,8 @@ fn a_batch_does_not_see_the_one_before() {
         let plan = plan(name);
         let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
         let (mut used, mut random) = (State::default(), Random::new(11));
-        let large = Made::new(&plan, if plan.has_tokens() { &[9, 8, 9] } else { &[1; 3] }, &mut random);
-        let small = Made::new(&plan, if plan.has_tokens() { &[2, 8, 9] } else { &[1; 3] }, &mut random);
+        let large = OwnedBatch::new(&plan, if plan.has_tokens() { &[9, 8, 9] } else { &[1; 3] }, &mut random);
+        let small = OwnedBatch::new(&plan, if plan.has_tokens() { &[2, 8, 9] } else { &[1; 3] }, &mut random);
         run(&executor, &mut used, &large);
         assert_eq!(run(&executor, &mut used, &small), run(&executor, &mut State::default(), &small), "{name}");
     }
@@ -99,9 +99,9 @@ fn only_outputs_that_are_wanted_come() {
     let plan = plan("0001");
     let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (State::default(), Vec::new());
-    let made = Made::new(&plan, &[4, 2], &mut Random::new(5));
-    let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
-    let all = run(&executor, &mut state, &made);
+    let owned = OwnedBatch::new(&plan, &[4, 2], &mut Random::new(5));
+    let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
+    let all = run(&executor, &mut state, &owned);
     for wanted in [[true, false], [false, true]] {
         executor.run(&mut state, &batch, &wanted, &mut outputs).unwrap();
         for (at, output) in outputs.iter().enumerate() {
@@ -116,13 +116,13 @@ fn an_id_that_no_table_has_is_named_and_the_next_batch_is_right() {
     assert!(looks_up(&plan));
     let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (State::default(), Vec::new());
-    let mut made = Made::new(&plan, &[4, 2], &mut Random::new(5));
-    let first = run(&executor, &mut state, &made);
-    let good = Made::new(&plan, &[4, 2], &mut Random::new(5));
-    made.spoil();
-    let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
-    let told = executor.run(&mut state, &batch, &vec![true; plan.outputs.len()], &mut outputs).unwrap_err().to_string();
-    assert!(told.contains("token 1 asks for row 1000000"), "{told}");
+    let mut owned = OwnedBatch::new(&plan, &[4, 2], &mut Random::new(5));
+    let first = run(&executor, &mut state, &owned);
+    let good = OwnedBatch::new(&plan, &[4, 2], &mut Random::new(5));
+    owned.spoil();
+    let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
+    let message = executor.run(&mut state, &batch, &vec![true; plan.outputs.len()], &mut outputs).unwrap_err().to_string();
+    assert!(message.contains("token 1 asks for row 1000000"), "{message}");
     assert_eq!(run(&executor, &mut state, &good), first);
 }
 
@@ -131,12 +131,12 @@ fn times_of_the_device_are_told() {
     let plan = plan("bert-post-1");
     let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (State::default(), Vec::new());
-    let made = Made::new(&plan, &[5, 2], &mut Random::new(5));
-    let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
+    let owned = OwnedBatch::new(&plan, &[5, 2], &mut Random::new(5));
+    let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
     let wanted = vec![true; plan.outputs.len()];
     let times = executor.timed(&mut state, &batch, &wanted, &mut outputs).unwrap();
     assert!(times.all >= times.kernels && times.kernels.as_nanos() > 0, "{times:?}");
-    assert_eq!(outputs, run(&executor, &mut state, &made));
+    assert_eq!(outputs, run(&executor, &mut state, &owned));
 }
 
 #[test]
@@ -153,10 +153,10 @@ fn products_may_be_the_library_s() {
             assert_eq!(executor.gemm(), if is_always { "cublaslt" } else { "quicker" });
             let mut state = State::default();
             let lengths = if plan.has_tokens() { vec![9, 8, 9] } else { vec![1; 20] };
-            let made = Made::new(&plan, &lengths, &mut random);
-            let wanted = on_cpu(&plan, &made);
+            let owned = OwnedBatch::new(&plan, &lengths, &mut random);
+            let wanted = on_cpu(&plan, &owned);
             for _ in 0..2 {
-                for (got, wanted) in run(&executor, &mut state, &made).iter().zip(&wanted) {
+                for (got, wanted) in run(&executor, &mut state, &owned).iter().zip(&wanted) {
                     let (absolute, relative) = allowed(&precision, tolerance, wanted);
                     let (worst, cosine) = compare(got, wanted, absolute, relative);
                     assert!(worst <= 1.0 && cosine >= least, "{}: {worst}, {cosine}", precision.name());

@@ -259,7 +259,7 @@ def sentences():
 
 @pytest.fixture(scope="session")
 def known(models_folder, minilm, start_engine):
-    """What ONNX Runtime says of MiniLM in two spellings, the MLP and the demo's digits, and one engine with all of them."""
+    """What ONNX Runtime says of MiniLM in two spellings, the MLP and scikit-learn's digits, and one engine with all of them."""
     paths = {
         "minilm": minilm,
         "minilm_decomposed": fixtures.minilm(models_folder / "minilm_decomposed.onnx", norm_as_op=False),

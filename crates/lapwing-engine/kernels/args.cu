@@ -1,11 +1,11 @@
-// What kernels are given: one struct each, by value. Rust writes the same fields in the same order (gpu/lower), pointers and
-// 4-byte numbers at their natural places; nothing else is read from outside.
+// The parameters of kernels: one struct each, passed by value. Rust writes the same fields in the same order
+// (gpu/lower), pointers and 4-byte numbers at their natural alignment; kernels read nothing else from outside.
 //
-// Matrices are row-major. A matrix's `stride` is the distance of its rows in elements: a multiple of 8 where it is wider than
-// one, so that each row begins at a multiple of 16 bytes; what lies between width and stride is never read as a number.
-// Weights of products are [n][k], k padded with zeros to its stride, a multiple of 32.
+// Matrices are row-major. A matrix's `stride` is the distance of its rows in elements: a multiple of 8 if it is wider
+// than one, so that each row is aligned to 16 bytes; elements between width and stride are never used. Weights of
+// products are [n][k], with k padded with zeros to the stride, a multiple of 32.
 
-/// What a matrix's elements are.
+/// The type of a matrix's elements.
 enum Kind { F32 = 0, F16 = 1, I64 = 2, I32 = 3, U8 = 4, S8 = 5 };
 
 struct Mat {
@@ -14,8 +14,8 @@ struct Mat {
     int kind;
 };
 
-/// How many rows there are: `dims[which]` where `dims` is not null, else `fixed`. A grid is made for the most that there may
-/// be; blocks behind the last row end at once. `dims` is the batch's header: see HEADER_*.
+/// The number of rows: `dims[which]` if `dims` is not null, else `fixed`. A grid is sized for the maximum; blocks
+/// behind the last row exit at once. `dims` is the batch's header: see HEADER_*.
 struct Rows {
     const int *dims;
     int which;
@@ -29,12 +29,12 @@ enum Header {
     HEADER_TILES = 2,    // query tiles of attention: the sum of ceil(length / ATTENTION_TILE)
     HEADER_CAPACITY = 3, // the batch capacity c, for which the two lists have room
     HEADER_OFFSETS = 8,  // c + 1 words: where each sequence's tokens begin, then where the last one's end
-    // from HEADER_OFFSETS + c + 1 on, c + 1 words: the same of query tiles
+    // from HEADER_OFFSETS + c + 1 on, c + 1 words: the same for query tiles
 };
 enum { ATTENTION_TILE = 64 };
 
-/// How a request's last kernel tells the host that all is done: the last of its blocks writes 1 to `flag` (host memory), after
-/// everything that the kernel wrote can be seen there. Null in all other kernels. `counter` is 0 before and after.
+/// How a request's last kernel notifies the host: the last of its blocks writes 1 to `flag` (host memory), after all
+/// writes of the kernel are visible there. Null in all other kernels. `counter` is 0 before and after.
 struct Tail {
     unsigned *flag;
     unsigned *counter;
@@ -75,7 +75,7 @@ struct AttentionArgs {
     int zero;      // padding
 };
 
-/// (x + residual), normed over each row: layer_norm, rms_norm.
+/// The norm of (x + residual) over each row: layer_norm, rms_norm.
 struct NormArgs {
     Rows rows;
     Mat x, residual;
@@ -115,8 +115,8 @@ struct Table {
     int table_rows;
 };
 
-/// The sum of one row of each table, normed where `normed`: embed. Ids below zero count from the table's end. An id that the
-/// table does not have writes {1 + node, table, row, id} to `fault` (the first one that comes) and reads row 0.
+/// The sum of one row of each table, normalised if `normed`: embed. Negative ids count from the table's end. An id that
+/// is not in the table writes {1 + node, table, row, id} to `fault` (the first such id) and reads row 0.
 struct EmbedArgs {
     Rows rows;
     const int *header;   // offsets, where a table has no ids
@@ -133,8 +133,8 @@ struct EmbedArgs {
     int zero;
 };
 
-/// What one step of a map does: code[5 · step] = {opcode, slot written, a, b, c}; a, b, c are slots, a place of an argument or
-/// row of the model, or a number's bits.
+/// One step of a map: code[5 · step] = {opcode, slot written, a, b, c}; a, b, c are slots, the index of an argument or
+/// weight row, or a number's bits.
 enum Opcode {
     OP_ARG, OP_WEIGHT, OP_SCALAR,                                     // a: place, place, bits
     OP_ABS, OP_CEIL, OP_ERF, OP_EXP, OP_FLOOR, OP_LOG, OP_NEG, OP_POW /* b: the power's bits */, OP_RECIP, OP_RELU, OP_ROUND,
@@ -144,15 +144,15 @@ enum Opcode {
     OP_FOLD,                                                          // a; b: which Fold
 };
 
-/// An operand of a map: an argument of the plan's, or a row of the model (stride 0).
+/// An operand of a map: an argument of the plan, or a weight row (stride 0).
 struct MapArg {
     Mat mat;
     int wide;      // 0: of width 1, the same for a whole row
     int by_batch;  // 1: one row for each sequence, while the output has one for each token
 };
 
-/// A program over each element: map_flat (no fold), map_rows (a block for each row). The last step's slot is the result.
-/// Conditions are 1 and 0; MIN and MAX give b where either is no number (plan::program).
+/// A program over each element: map_flat (no fold), map_rows (a block for each row). The last step's slot is the
+/// result. Conditions are 1 and 0; MIN and MAX return b if either operand is NaN (plan::program).
 struct MapArgs {
     Rows rows;
     const int *header; // offsets, where an argument is by_batch
@@ -167,7 +167,7 @@ struct MapArgs {
     int result;        // the slot of the result
 };
 
-/// y[:, y_from ..] = x[:, x_from ..], changing the kind where it differs: copy_columns.
+/// y[:, y_from ..] = x[:, x_from ..], converting the element type if it differs: copy_columns.
 struct CopyArgs {
     Rows rows;
     Mat x, y;
@@ -177,8 +177,9 @@ struct CopyArgs {
     int zero;
 };
 
-/// Each row in 8 bits: y = round(x / scale), scale = max |x| / 127 (1 where all are 0, no number where one is not finite): quantize_rows. Where `fixed` is above 0
-/// it is the scale of all rows. Columns from `width` to y's stride become 0.
+/// Quantises each row to 8 bits: y = round(x / scale), scale = max |x| / 127 (1 if all are 0, NaN if one is not
+/// finite): quantize_rows. If `fixed` is above 0 it is the scale of all rows. Columns from `width` to y's stride become
+/// 0.
 struct QuantizeArgs {
     Rows rows;
     Mat x;          // f32 or f16
@@ -196,7 +197,7 @@ struct PeakArgs {
     long long count; // peak_copy: 16-byte pieces; others: how often each thread repeats
 };
 
-/// peak_read: a block that is read again and again.
+/// peak_read: a buffer that is read repeatedly.
 struct PeakReadArgs {
     const void *data;
     unsigned *out;    // a word for each warp of the grid: the sum of the 32-bit words that it read

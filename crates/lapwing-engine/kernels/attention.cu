@@ -24,9 +24,9 @@ struct alignas(8) Pair {
     float x, y;
 };
 
-/// Puts 64 rows from `row` on, 32 columns from `column` on, into shared memory; what is not there (`rows`, `columns` are) is 0.
-/// Four numbers are read before the first is put down, and what is not there is read from the first place that is, and left: a
-/// thread then waits for the memory twice, not eight times.
+/// Copies 64 rows from `row` on, 32 columns from `column` on, into shared memory; rows and columns that do not exist
+/// (`rows` and `columns` do) become 0. Four elements are loaded before the first is stored, and a missing one is loaded
+/// from the first existing place and discarded: a thread then waits for memory twice, not eight times.
 DEVICE void fetch(float *to, int stride, const Mat &m, int row, int rows, int column, int columns) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5; // rows warp + 8 i
     const bool is_half = m.kind == F16, there = lane < columns;
@@ -110,7 +110,7 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
             }
         }
 
-        // The softmax so far. A row's 64 scores are with 16 lanes of one warp.
+        // The online softmax. A row's 64 scores are held by 16 lanes of one warp.
         float less[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -182,7 +182,7 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
     }
 }
 
-// Three blocks for each multiprocessor, so 80 registers; unless told so, the compiler goes for four and spills.
+// Three blocks per multiprocessor, hence 80 registers; without this bound the compiler aims for four blocks and spills.
 KERNEL(attention_f32, AttentionArgs, BLOCKS(THREADS, 3)) {
     SHARED(float, shared);
     attend(args, shared);

@@ -12,8 +12,8 @@
 // f16, their first columns multiples of 8; y is f16 or f32. 128 threads; grid: (most tiles, heads). Shared memory, bytes:
 // stages · (2 · 64 · number · 2 + 64 · 4), so 25344 (three stages), 49920 (three), 66048 (two).
 
-/// Where a piece of 8 halves of a tile lies. Pieces of a row are swapped about by its number, so that the same piece of eight
-/// rows, which ldmatrix reads at once, lies in different banks.
+/// The location of 8 halves within a tile. The 16-byte pieces of a row are permuted (swizzled) by the row's number, so
+/// that the same piece of eight rows, which ldmatrix reads at once, lies in different banks.
 template <int HEAD> DEVICE int piece_at(int row, int piece) {
     return row * HEAD + ((piece ^ (HEAD == 32 ? row >> 1 & 3 : row & 7)) << 3);
 }
@@ -31,7 +31,7 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
     unsigned short *const stages = reinterpret_cast<unsigned short *>(shared); // of each: keys, values
     float *const biases = reinterpret_cast<float *>(stages + STAGES * 2 * TILE);
 
-    // What a thread loads of each tile: always the same piece, of rows that lie 128 / PIECES apart, which swizzle alike.
+    // What a thread loads of each tile: always the same piece, of rows 128 / PIECES apart, which have the same swizzle.
     const int piece = thread % PIECES, row = thread / PIECES, to = piece_at<HEAD>(row, piece);
     const bool k_there = piece * 8 < args.head, v_there = piece * 8 < args.head_out;
     const int k_column = head * args.head + (k_there ? piece * 8 : 0), v_column = head * args.head_out + (v_there ? piece * 8 : 0);
@@ -48,20 +48,21 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
             cp_async_16(keys + i * 1024 + TILE, v + at * args.v.stride, there && v_there ? 16 : 0);
         }
     };
-    // The bias of a tile's key, read before the tile is asked for and put down when there is time: who used it at once would wait
-    // for the memory. Keys that are not there have minus infinity, and nothing else masks them.
+    // The bias of a tile's key, loaded before the tile is requested and stored when there is time: using it at once
+    // would wait for memory. Keys that do not exist get minus infinity, and nothing else masks them.
     auto bias_of = [&](int tile) {
         const int key = tile * KEYS + thread;
         if (thread >= KEYS || key >= place.length) return from_half(0xfc00);
         if (args.bias.data == nullptr) return 0.0f;
         return static_cast<const float *>(args.bias.data)[(long long)(place.begin + key) * args.bias.stride];
     };
-    // In base 2. A finite bias stays finite: where all of a row's are the lowest number, none of them may be left out.
+    // In base 2. A finite bias stays finite: if all biases of a row are the lowest number, none of its keys may be
+    // skipped.
     auto keep = [&](float bias, int stage) {
         if (thread < KEYS) biases[stage * KEYS + thread] = bias < lowest ? bias : fmaxf(bias * log2e, lowest);
     };
 
-    // The queries lie in the stage that is filled last until they are in registers.
+    // The queries are in the stage that is filled last, until they are in registers.
     unsigned short *const queries = stages + (STAGES - 1) * 2 * TILE;
     const unsigned short *const from = static_cast<const unsigned short *>(args.q.data) + (long long)place.begin * args.q.stride + args.q_from + k_column;
 #pragma unroll
@@ -84,8 +85,8 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
     cp_async_wait<STAGES - 2>();
     __syncthreads();
 
-    // Fragments: a lane has rows `lane / 4` and 8 below it, columns from `lane % 4 * 2` on; to ldmatrix it gives row lane % 16 of
-    // 16 x 16 numbers, their left or their right half.
+    // Fragments: a lane has rows `lane / 4` and 8 below it, columns from `lane % 4 * 2` on; for ldmatrix it addresses
+    // row lane % 16 of 16 x 16 elements, their left or their right half.
     unsigned q[STEPS][4];
 #pragma unroll
     for (int step = 0; step < STEPS; ++step)
@@ -200,7 +201,8 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
         }
         return;
     }
-    // Halves go through shared memory, each warp's own rows of a stage that nobody reads any more, for 16-byte writes.
+    // Halves are written through shared memory, each warp using its own rows of a stage that is no longer read, so that
+    // writes are 16 bytes.
     unsigned short *const rows = stages + (stage * 2 * TILE + warp * 16 * HEAD);
 #pragma unroll
     for (int i = 0; i < PIECES; ++i) {

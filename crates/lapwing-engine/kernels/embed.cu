@@ -1,13 +1,13 @@
-// Embeddings: for each token the sum of one row of each table, chosen by an id or by the token's place in its sequence, then a
-// layer norm where there is one.
+// Embeddings: for each token the sum of one row of each table, selected by an id or by the token's position in its
+// sequence, then an optional layer norm.
 //
-// Bound by memory (rows of tables are read at random, each whole): a warp takes a token and holds up to 1024 columns in
-// registers, four numbers at a load, all loads of a table's row under way together. Wider rows are taken in parts, and read
-// once more for each pass of the norm. The norm is that of norm.cu.
+// Bound by memory (rows of tables are read at random, each whole): a warp handles a token and holds up to 1024 columns
+// in registers, four elements per load, with all loads of a table's row in flight together. Wider rows are processed in
+// parts, and read again for each pass of the norm. The norm is that of norm.cu.
 
 namespace embedding {
 
-/// v += a part of a row, eight times four numbers for each lane, from `column` on, of which `left` are of the row.
+/// v += a part of a row, eight times four elements per lane, from `column` on, of which `left` belong to the row.
 template <class T> DEVICE void add_row(float (&v)[8][4], const Mat &m, int row, int column, int left) {
     const Four<T> *const x = four_at<T>(m, row, column);
     Four<T> raw[8];
@@ -21,7 +21,7 @@ template <class T> DEVICE void add_row(float (&v)[8][4], const Mat &m, int row, 
 #pragma unroll
         for (int j = 0; j < 4; ++j) v[i][j] += number(raw[i].v[j]);
 }
-/// Writes what add_row reads.
+/// Writes the elements that add_row reads.
 DEVICE void write_row(const float (&v)[8][4], const Mat &m, int row, int column, int left) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -31,7 +31,7 @@ DEVICE void write_row(const float (&v)[8][4], const Mat &m, int row, int column,
     }
 }
 
-/// What a lookup asks for; not yet looked at whether the table has it.
+/// The requested row of a lookup, before the check that the table has it.
 DEVICE long long asked(const EmbedArgs &args, const Table &table, int row) {
     if (!table.ids.data) {
         const int first = args.header[HEADER_OFFSETS + sequence_of(args.header, row)];
@@ -45,7 +45,7 @@ DEVICE long long asked(const EmbedArgs &args, const Table &table, int row) {
     if (x <= -2147483648.0f) return -2147483647 - 1;
     return x == x ? (long long)x : 0;
 }
-/// The table's row; 0 where it has none such, which the first one to see it tells the host.
+/// The table's row; 0 if the row does not exist, which the first thread to detect it reports to the host.
 DEVICE int pick(const EmbedArgs &args, int which, int row, int lane) {
     if (which >= args.count) return 0;
     const Table &table = args.tables[which];
@@ -62,7 +62,8 @@ DEVICE int pick(const EmbedArgs &args, int which, int row, int lane) {
 /// The rows of the tables.
 struct Picks {
     int row[4];
-    /// Each lane of four looks up one table, so that the ids are under way together, and gets the others' from its neighbours.
+    /// Each lane of four looks up one table, so that the ids are loaded in parallel, and gets the others' from its
+    /// neighbours.
     __forceinline__ Picks(const EmbedArgs &args, int token, int lane) {
         const int own = lane % 4, by_0 = pick(args, own, token, lane);
         const int by_1 = shuffle_xor_int(by_0, 1), by_2 = shuffle_xor_int(by_0, 2), by_3 = shuffle_xor_int(by_0, 3);
@@ -72,7 +73,7 @@ struct Picks {
             row[t] = apart == 0 ? by_0 : apart == 1 ? by_1 : apart == 2 ? by_2 : by_3;
         }
     }
-    /// Without an array that is indexed at run time, which would lie in memory.
+    /// Without an array that is indexed at run time, which would be in local memory.
     __forceinline__ int of(int table) const { return table == 0 ? row[0] : table == 1 ? row[1] : table == 2 ? row[2] : row[3]; }
 };
 
@@ -96,7 +97,7 @@ struct Moments {
     }
 };
 
-/// v = (v - mean - rest) · by · scale + shift: four pieces of each row under way together.
+/// v = (v - mean - rest) · by · scale + shift, with four pieces of each row in flight together.
 DEVICE void spread(float (&v)[8][4], const Moments &m, const EmbedArgs &args, int column, int left) {
 #pragma unroll
     for (int group = 0; group < 8; group += 4) {
@@ -151,7 +152,7 @@ DEVICE void row_held(const EmbedArgs &args, const Picks &picks, int row, int lan
     }
 }
 
-/// The same for any width, one number at a time.
+/// The same for any width, one element at a time.
 DEVICE void row_any(const EmbedArgs &args, const Picks &picks, int row, int lane) {
     Moments m = {0.0f, 0.0f, 1.0f, 0.0f, 0.0f};
 #pragma unroll 1

@@ -17,7 +17,7 @@ namespace gemm {
 
 struct alignas(16) Four { float v[4]; };
 
-/// Whether eight columns at a multiple of eight are aligned as a whole, in each row.
+/// Whether groups of eight columns (at multiples of eight) are aligned as a whole, in each row.
 DEVICE bool in_eights(const Mat &m) { return (reinterpret_cast<unsigned long long>(m.data) & 15) == 0 && m.stride % 8 == 0; }
 
 DEVICE float load_float(const Mat &m, int row, int column) {
@@ -73,7 +73,7 @@ template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(cons
     const int lane_n = (lane & 1) | (lane >> 1 & 6), lane_m = (lane >> 1 & 1) | (lane >> 3 & 2);
     const int warp_m = warp / WARPS_N * (4 * TM), warp_n = warp % WARPS_N * 64;
 
-    // What this thread copies: one piece of 16 bytes of rows `PASS` apart; of w, those that lie there.
+    // What this thread copies: one piece of 16 bytes of rows `PASS` apart; of w, the rows in their permuted order.
     const int k_bytes = args.k * 4, tiles = (k_bytes + KB - 1) / KB;
     const int piece = thread % 4, line = thread / 4, w_line = (line & ~9) | (line & 1) << 3 | (line >> 3 & 1);
     unsigned char *const to = shared + line * KB;
@@ -163,7 +163,7 @@ template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(cons
     }
     const bool residual = args.residual.data != nullptr;
     const bool whole = width >= 8 && in_eights(args.y) && (!residual || in_eights(args.residual));
-    // Not unrolled, for the activation is long: the rows of sums move up instead.
+    // Not unrolled, because the activation is long: the rows of sums move up instead.
 #pragma unroll 1
     for (int i = 0; i < TM; ++i) {
         const int row = m0 + warp_m + lane_m + 4 * i;

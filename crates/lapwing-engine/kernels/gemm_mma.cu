@@ -53,14 +53,14 @@ struct alignas(8) Pair { float low, high; };
 struct alignas(16) Four { float v[4]; };
 struct alignas(8) Two { unsigned x, y; };
 
-/// Whether four columns at a multiple of four are aligned as a whole, in each row.
+/// Whether groups of four columns (at multiples of four) are aligned as a whole, in each row.
 DEVICE bool in_fours(const Mat &m) { return (reinterpret_cast<unsigned long long>(m.data) & 15) == 0 && m.stride % 4 == 0; }
 
 DEVICE float load_float(const Mat &m, int row, int column) {
     const long long at = (long long)row * m.stride + column;
     return m.kind == F32 ? static_cast<const float *>(m.data)[at] : from_half(static_cast<const unsigned short *>(m.data)[at]);
 }
-/// Four numbers as they stand in memory; halves in x and y.
+/// Four elements as stored in memory; halves in x and y.
 DEVICE Vec4 read_four(const Mat &m, long long at) {
     if (m.kind == F32) return *reinterpret_cast<const Vec4 *>(static_cast<const float *>(m.data) + at);
     const Two two = *reinterpret_cast<const Two *>(static_cast<const unsigned short *>(m.data) + at);
@@ -103,7 +103,7 @@ template <int WM, int WN> struct Sums {
             by[i] = args.w_scale && i < width ? args.w_scale[column + i] : 1.0f;
             bias[i] = args.bias && i < width ? args.bias[column + i] : 0.0f;
         }
-        // First what is long in code, in a loop that is not unrolled.
+        // First the parts with long code, in a loop that is not unrolled.
         const bool active = args.activation != ACT_NONE;
         if (active) {
 #pragma unroll 1
@@ -117,7 +117,7 @@ template <int WM, int WN> struct Sums {
 #pragma unroll
             for (int i = 0; i < 4; ++i) by[i] = 1.0f, bias[i] = 0.0f;
         }
-        // Then residual and store, many rows of the residual under way together.
+        // Then residual and store, with many rows of the residual in flight together.
         const bool residual = args.residual.data != nullptr;
         if (width >= 4 && in_fours(args.y) && (!residual || in_fours(args.residual))) {
 #pragma unroll 1
@@ -156,8 +156,8 @@ template <int WM, int WN> struct Sums {
     }
 };
 
-/// Which block of rows and of columns is this block's: where there are many columns, in groups of 8 blocks of rows, so that blocks
-/// that run together share more of x and w.
+/// The block of rows and of columns of this thread block. With many columns, blocks are ordered in groups of 8 blocks
+/// of rows, so that blocks that run together share more of x and w.
 DEVICE void place_of_block(int row_blocks, int &row_block, int &column_block) {
     const int columns = gridDim.x;
     row_block = blockIdx.y;
@@ -205,7 +205,7 @@ DEVICE void product(const GemmArgs &args, unsigned char *const shared) {
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const int warp_m = warp / ACROSS * WM, warp_n = warp % ACROSS * WN;
 
-    // What this thread copies: one piece of each row `PASS` apart.
+    // What this thread copies: one piece of rows `PASS` apart.
     const int k_bytes = args.k * Kind::BYTES, tiles = (k_bytes + KB - 1) / KB;
     const int piece = thread % PIECES, line = thread / PIECES;
     const int swizzle = KB == 128 ? line & 7 : (line >> 1) & 3;
@@ -284,7 +284,7 @@ DEVICE void product(const GemmArgs &args, unsigned char *const shared) {
     for (int tile = 0; tile < tiles; ++tile) {
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
-            // The next step's fragments are read while this one's are multiplied.
+            // The next step's fragments are loaded while this step's are multiplied.
             if (step == STEPS - 1) {
                 cp_async_wait<STAGES - 2>();
                 __syncthreads();
@@ -292,7 +292,7 @@ DEVICE void product(const GemmArgs &args, unsigned char *const shared) {
             }
             read_step((step + 1) % STEPS, (step + 1) % 2); // behind the last tile: not used
             if (step == 0) {
-                // Into the stage that all have left since the last barrier.
+                // Into the stage that all threads have finished reading since the last barrier.
                 if (tile + STAGES - 1 < tiles) copy_tile();
                 cp_async_commit();
             }
@@ -307,7 +307,7 @@ DEVICE void product(const GemmArgs &args, unsigned char *const shared) {
     cp_async_wait<0>();
     __syncthreads();
 
-    // The sums go through shared memory, so that rows are read and written whole.
+    // The sums go through shared memory, so that whole rows are read and written.
     typedef Sums<WM, WN> Out;
     unsigned char *const own = shared + warp * (WM * WN * 4);
 #pragma unroll

@@ -45,7 +45,7 @@ struct Bytes {
     DEVICE float one(const void *row, int k) { return (float)static_cast<const signed char *>(row)[k]; }
 };
 
-/// Four numbers of x, as they stand in memory, and as numbers.
+/// Four elements of x, as stored in memory, and as floats.
 struct alignas(8) Two { unsigned x, y; };
 struct FromFloats {
     typedef Vec4 Raw;
@@ -64,8 +64,8 @@ struct FromHalves {
     }
 };
 
-/// This lane's part of the sums of C columns from `column` on and M rows: pieces of 16 bytes of k, 32 · split from one to the next.
-/// Columns and rows that there are not are those before them, once more; nobody reads their sums.
+/// This lane's part of the sums of C columns from `column` on and M rows: pieces of 16 bytes of k, 32 · split apart.
+/// Columns and rows that do not exist repeat the last ones; their sums are not used.
 template <class W, class X, int M, int C>
 DEVICE void sums(const GemmArgs &args, float (&sum)[C * M], int rows, int column, int part, int lane) {
     enum {
@@ -121,7 +121,7 @@ DEVICE void sums(const GemmArgs &args, float (&sum)[C * M], int rows, int column
             }
         }
     }
-    // The last numbers of k, less than a piece.
+    // The remainder of k, less than a piece.
     const int k = pieces * EACH + lane;
     if (part != 0 || k >= args.k) return;
 #pragma unroll
@@ -132,7 +132,8 @@ DEVICE void sums(const GemmArgs &args, float (&sum)[C * M], int rows, int column
     }
 }
 
-/// The sums over the warp of V values of each lane: lane i gets that of value i / (32 / V). A lane keeps half of its values each time.
+/// Sums V values per lane over the warp: lane i gets the sum of value i / (32 / V). Each step keeps half of a lane's
+/// values.
 template <int V, int LEFT> DEVICE void scatter_sum(float (&v)[V], int lane) {
     const int mask = 16 * LEFT / V;
     if constexpr (LEFT > 1) {
@@ -159,7 +160,7 @@ template <class W, int M, int C> DEVICE void product(const GemmArgs &args, float
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, split = args.split;
     const int groups = WARPS / split, columns = groups * C, first = blockIdx.x * columns;
 
-    // This thread's own number of y, if it has one: what comes to it from elsewhere.
+    // This thread's own element of y, if it has one: its operands from global memory.
     const int row = thread / columns, own = thread % columns, column = first + own;
     const bool mine = row < rows && column < args.n;
     float scale = 1.0f, bias = 0.0f, residual = 0.0f;
@@ -191,7 +192,7 @@ template <class W, int M, int C> DEVICE void product(const GemmArgs &args, float
 
 } // namespace gemv
 
-// Two blocks shall run on a multiprocessor at a time: without the number ptxas chooses one, at the price of spills.
+// Two blocks per multiprocessor: without this bound ptxas aims for one, at the price of spills.
 #define PRODUCT(kind, Kind, M, C)                     \
     KERNEL(gemv_##kind##_##M, GemmArgs, BLOCKS(256, 2)) { \
         SHARED(float, scratch);                       \

@@ -1,18 +1,18 @@
-// Elementwise programs: each step makes one number of numbers that stand before it (enum Opcode).
+// Elementwise programs: each step computes one value from earlier values (enum Opcode).
 //
-// Bound by the decoding of steps rather than by memory, which is why long programs that stand in a model's way are kernels of
-// their own; here are the masks, gates and scales between them. The numbers of an element lie in slots of shared memory, as
-// registers cannot be indexed at run time; neighbouring threads have neighbouring words, so that no bank is hit twice. The
-// program is the same for all threads, and read through the first-level cache.
+// Bound by the decoding of steps rather than by memory, which is why frequent long programs have kernels of their own;
+// this one runs the masks, gates and scales in between. The values of an element are in slots of shared memory, because
+// registers cannot be indexed at run time; neighbouring threads have neighbouring words, so that there are no bank
+// conflicts. All threads run the same program, which is read through the first-level cache.
 
 namespace maps {
 
 DEVICE float truth(bool holds) { return holds ? 1.0f : 0.0f; }
 
-/// Finite above 88.7 too; what is no number passes.
+/// Finite above 88.7 too; NaN propagates.
 DEVICE float power_of_e(float x) { return expf(x > 88.72283f ? 88.72283f : x); }
 
-/// The powers that exporters write for squares and roots are exact; all others are rare.
+/// The exponents that exporters write for squares and roots are exact; all others are rare.
 DEVICE float to_the_power(float x, float power) {
     if (power == 2.0f) return x * x;
     if (power == 3.0f) return x * x * x;
@@ -22,7 +22,7 @@ DEVICE float to_the_power(float x, float power) {
     return powf(x, power);
 }
 
-/// One step over numbers; `bits` is its word b.
+/// One step over values; `bits` is its word b.
 DEVICE float apply(int opcode, float a, float b, float c, int bits) {
     switch (opcode) {
     case OP_ABS: return fabsf(a);
@@ -60,7 +60,8 @@ DEVICE float apply(int opcode, float a, float b, float c, int bits) {
     }
 }
 
-/// One step for one element, but a fold. `slots` is the element's word of slot 0; `apart` is how far slots lie from each other.
+/// One step for one element, except folds. `slots` is the element's word of slot 0; `apart` is the distance between
+/// slots.
 DEVICE void step(const MapArgs &args, const int *code, float *slots, int apart, int row, int column) {
     const int opcode = code[0], a = code[2];
     float v;
@@ -77,7 +78,7 @@ DEVICE void step(const MapArgs &args, const int *code, float *slots, int apart, 
     slots[code[1] * apart] = v;
 }
 
-/// A slot of a row folded, for every thread. `scratch` is the slot that the result is written to, which may be the same.
+/// Folds a slot over a row, for every thread. `scratch` is the slot of the result, which may be the same.
 DEVICE float fold(int how, const float *slot, int width, float *scratch) {
     if (how == FOLD_FIRST) {
         __syncthreads();
@@ -89,14 +90,14 @@ DEVICE float fold(int how, const float *slot, int width, float *scratch) {
     const bool most = how == FOLD_MAX || how == FOLD_MIN;
     float v = most ? __int_as_float((int)0xff800000u) : 0.0f;
     for (int column = threadIdx.x; column < width; column += blockDim.x) v = most ? fmaxf(v, slot[column] * sign) : v + slot[column];
-    // the barrier within stands before scratch is written
+    // the barrier inside comes before scratch is written
     v = most ? block_max(v, scratch) * sign : block_sum(v, scratch);
     return how == FOLD_MEAN ? v / (float)width : v;
 }
 
 } // namespace maps
 
-// A thread for each element, in rounds; no folds; less than 2^32 elements. Shared: slots · 256 floats.
+// One thread per element, in a grid-stride loop; no folds; less than 2^32 elements. Shared: slots · 256 floats.
 KERNEL(map_flat, MapArgs, 256) {
     SHARED(float, slots);
     const unsigned count = (unsigned)rows_of(args.rows) * (unsigned)args.width, all = gridDim.x * blockDim.x;
@@ -111,7 +112,7 @@ KERNEL(map_flat, MapArgs, 256) {
     finish(args.tail);
 }
 
-// A block for each row. Shared: slots · (width rounded up to 32) floats.
+// One block per row. Shared: slots · (width rounded up to 32) floats.
 KERNEL(map_rows, MapArgs, 256) {
     SHARED(float, slots);
     const int row = blockIdx.x, width = args.width, apart = (width + 31) / 32 * 32;
@@ -124,7 +125,7 @@ KERNEL(map_rows, MapArgs, 256) {
                 const float v = maps::fold(code[3], slots + code[2] * apart, width, to);
                 for (int column = threadIdx.x; column < width; column += 256) to[column] = v;
             } else {
-                // each thread has its own columns in all slots: only a fold reads others'
+                // each thread has its own columns in all slots: only a fold reads those of others
                 for (int column = threadIdx.x; column < width; column += 256) maps::step(args, code, slots + column, apart, row, column);
             }
         }

@@ -1,6 +1,6 @@
-// Columns to another matrix, changing the kind, and rows to 8 bits.
+// Copies columns to another matrix, converting the element type, and quantises rows to 8 bits.
 //
-// Bound by memory: four numbers at a load where both sides allow it, neighbouring threads at neighbouring places.
+// Bound by memory: four elements per load where both sides allow it, neighbouring threads at neighbouring addresses.
 
 namespace moves {
 
@@ -13,13 +13,13 @@ template <class T> DEVICE void read_four(float (&v)[4], const Mat &m, int row, i
     for (int j = 0; j < 4; ++j) v[j] = number(raw.v[j]);
 }
 
-/// A number as a signed byte: to the nearest, ties to even, at most ±127.
+/// A float as a signed byte: to the nearest, ties to even, at most ±127.
 DEVICE int to_byte(float x) { return (int)fminf(fmaxf(rintf(x), -127.0f), 127.0f); }
 
-/// A magnitude; infinite where it is none, so that the greatest of a row says so.
+/// The magnitude; infinite for NaN, so that the maximum of a row reveals it.
 DEVICE float magnitude(float x) { return fabsf(x) <= 3.402823466e38f ? fabsf(x) : __int_as_float(0x7f800000); }
 
-/// A lane's greatest magnitude of a row.
+/// A lane's maximum magnitude over its part of a row.
 template <class T> DEVICE float greatest(const Mat &x, int row, int lane, int width) {
     float most = 0.0f;
 #pragma unroll 4
@@ -54,14 +54,14 @@ template <class T> DEVICE void to_bytes(const Mat &x, const Mat &y, int row, int
 
 } // namespace moves
 
-// A thread for four elements of a row (or fewer at its end), in rounds.
+// One thread for four elements of a row (or fewer at its end), in a grid-stride loop.
 KERNEL(copy_columns, CopyArgs, 256) {
     const unsigned pieces = ((unsigned)args.width + 3) / 4, count = (unsigned)rows_of(args.rows) * pieces, all = gridDim.x * blockDim.x;
     const bool reads = in_fours(args.x, args.x_from), writes = in_fours(args.y, args.y_from);
     for (unsigned at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += all) {
         const int row = (int)(at / pieces), column = (int)(at % pieces) * 4;
         float v[4];
-        // a row that ends within four still has room for them
+        // the padding of a row whose end is not a multiple of four has room for them
         if (reads && args.x.kind == F32) moves::read_four<float>(v, args.x, row, args.x_from + column);
         else if (reads) moves::read_four<unsigned short>(v, args.x, row, args.x_from + column);
         else
@@ -81,7 +81,7 @@ KERNEL(copy_columns, CopyArgs, 256) {
     finish(args.tail);
 }
 
-// A warp for each row, which reads it for the greatest magnitude, then once more, out of the cache.
+// One warp per row, which reads it for the maximum magnitude, and once more from the cache.
 KERNEL(quantize_rows, QuantizeArgs, 128) {
     const int row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32, width = args.width;
     if (row < rows_of(args.rows)) {
@@ -94,8 +94,8 @@ KERNEL(quantize_rows, QuantizeArgs, 128) {
             else
                 for (int column = lane; column < width; column += 32) most = fmaxf(most, moves::magnitude(load(args.x, row, column)));
             most = warp_max(most);
-            // of numbers so small that a division by their scale would not be finite, too; a row with an element that is not
-            // finite is no row of numbers, as on the processor: infinity less itself
+            // also correct for values so small that dividing by their scale would not be finite; a row with an element
+            // that is not finite becomes NaN, as on the CPU: infinity minus itself
             scale = most < 1e-30f ? 1.0f : most / 127.0f + (most - most);
         }
         const float by = 1.0f / scale;

@@ -1,14 +1,16 @@
 // Layer norm and RMS norm of rows, with a residual added before: (x + residual - mean) / deviation · scale + shift.
 //
-// Bound by memory: a row is read once and held in registers (re-read where it is wider than 1024 columns, 4096 in the wide
-// kernels), four numbers at a load, all loads of a row under way together. A warp takes a row; in the wide kernels a block of
-// 256 does, for widths above 1024. The variance is the mean of squares of what is left without the mean, which also corrects
-// the mean, so that a large mean costs no precision. x, residual and y may be the same memory.
-// Rows that are no multiple of four wide, or of x and residual in two kinds, take a slower way, one number at a time.
+// Bound by memory: a row is read once and held in registers (read again if it is wider than 1024 columns, 4096 in the
+// wide kernels), four elements per load, with all loads of a row in flight together. One warp handles a row; in the
+// wide kernels a block of 256, for widths above 1024. The variance is the mean of squared deviations, which also
+// corrects the mean, so that a large mean costs no precision. x, residual and y may be the same memory. Rows whose
+// width is not a multiple of four, or with x and residual of different types, take a slower path, one element at a
+// time.
 
 namespace norms {
 
-/// A part of a row, PIECES times four numbers for each of THREADS threads, from column `from` on; zeros behind the row.
+/// Reads a part of a row, PIECES times four elements for each of THREADS threads, from column `from` on; zeros behind
+/// the row.
 template <class T, int THREADS, int PIECES>
 DEVICE void read_row(Four<T> (&v)[PIECES], const Mat &m, int row, int thread, int from, int width) {
 #pragma unroll
@@ -18,7 +20,7 @@ DEVICE void read_row(Four<T> (&v)[PIECES], const Mat &m, int row, int thread, in
         if (column < width) v[i] = *four_at<T>(m, row, column);
     }
 }
-/// Writes a part of a row as read_row reads it.
+/// Writes a part of a row in the layout of read_row.
 template <int THREADS, int PIECES>
 DEVICE void write_row(const float (&v)[PIECES][4], const Mat &m, int row, int thread, int from, int width) {
 #pragma unroll
@@ -34,12 +36,12 @@ template <int THREADS> DEVICE float group_sum(float v, float *scratch) {
     return block_sum(v, scratch);
 }
 
-/// What is taken from a row and what it is multiplied by.
+/// What is subtracted from a row and what it is multiplied by.
 struct Moments {
     float mean, rest, by; // (x - mean - rest) · by
     float sum, squares;   // of x - mean, so far, in this thread
 };
-/// After the sums of pass 0 (of x: the mean) or 1 (of x - mean: the deviation).
+/// Updates it after the sums of pass 0 (of x: the mean) or 1 (of x - mean: the deviation).
 template <bool LAYER, int THREADS> DEVICE void close_pass(Moments &m, int pass, int width, float epsilon, float *scratch) {
     const float share = group_sum<THREADS>(m.sum, scratch) / (float)width;
     if (pass == 0) {
@@ -52,14 +54,14 @@ template <bool LAYER, int THREADS> DEVICE void close_pass(Moments &m, int pass, 
     m.sum = m.squares = 0.0f;
 }
 
-/// v = x + residual, both of kind T: four pieces of each under way together.
+/// v = x + residual, both of type T, with four pieces of each in flight together.
 template <class T, int THREADS, int PIECES>
 DEVICE void read_sum(float (&v)[PIECES][4], const NormArgs &args, int row, int thread, int from) {
 #pragma unroll
     for (int group = 0; group < PIECES; group += 4) {
         Four<T> x[4], more[4];
         read_row<T, THREADS>(x, args.x, row, thread, from + group * THREADS * 4, args.width);
-        // with nothing to read where there is no residual
+        // without a residual nothing is read
         read_row<T, THREADS>(more, args.residual, row, thread, from + group * THREADS * 4, args.residual.data ? args.width : 0);
 #pragma unroll
         for (int i = 0; i < 4; ++i)
@@ -68,7 +70,7 @@ DEVICE void read_sum(float (&v)[PIECES][4], const NormArgs &args, int row, int t
     }
 }
 
-/// v = (v - mean - rest) · by · scale + shift: four pieces of each row under way together.
+/// v = (v - mean - rest) · by · scale + shift, with four pieces of each row in flight together.
 template <int THREADS, int PIECES>
 DEVICE void spread(float (&v)[PIECES][4], const Moments &m, const float *scale, const float *shift, int thread, int from, int width) {
 #pragma unroll
@@ -89,8 +91,8 @@ DEVICE void spread(float (&v)[PIECES][4], const Moments &m, const float *scale, 
     }
 }
 
-/// One row by THREADS threads: a pass for the mean, one for the squares, one that writes; where `v` holds all of the row, only
-/// the first one reads.
+/// Normalises one row with THREADS threads: a pass for the mean, one for the squares, one that writes; if `v` holds the
+/// whole row, only the first pass reads.
 template <bool LAYER, int THREADS, int PIECES>
 DEVICE void norm_held(const NormArgs &args, int row, int thread, float *scratch) {
     const int most = THREADS * PIECES * 4, first = LAYER ? 0 : 1, width = args.width;
@@ -124,7 +126,7 @@ DEVICE void norm_held(const NormArgs &args, int row, int thread, float *scratch)
     }
 }
 
-/// The same for any width and kinds, one number at a time.
+/// The same for any width and types, one element at a time.
 template <bool LAYER, int THREADS> DEVICE void norm_any(const NormArgs &args, int row, int thread, float *scratch) {
     Moments m = {};
 #pragma unroll 1
@@ -151,13 +153,13 @@ template <bool LAYER, int THREADS, int PIECES> DEVICE void norm_row(const NormAr
     else norm_any<LAYER, THREADS>(args, row, thread, scratch);
 }
 
-/// A warp for each row.
+/// One warp per row.
 template <bool LAYER> DEVICE void norm_by_warps(const NormArgs &args) {
     const int row = blockIdx.x * 4 + threadIdx.x / 32;
     if (row < rows_of(args.rows)) norm_row<LAYER, 32, 8>(args, row, threadIdx.x % 32, nullptr);
     finish(args.tail);
 }
-/// A block for each row.
+/// One block per row.
 template <bool LAYER> DEVICE void norm_by_blocks(const NormArgs &args, float *scratch) {
     const int row = blockIdx.x;
     if (row < rows_of(args.rows)) norm_row<LAYER, 256, 4>(args, row, threadIdx.x, scratch);

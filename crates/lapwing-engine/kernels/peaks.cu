@@ -1,16 +1,16 @@
-// What the device can do at most: arithmetic that never waits for memory, memory traffic without arithmetic, and a kernel that
-// does nothing. Blocks of 256 threads (empty: 32), a few for each multiprocessor: two for the tensor cores, four that read, eight
-// for the rest.
+// Measures what the device can do at most: arithmetic that never waits for memory, memory traffic without arithmetic,
+// and an empty kernel. Blocks of 256 threads (empty: 32), a few per multiprocessor: two for the tensor cores, four for
+// reads, eight for the rest.
 //
-// For each thread and repeat (PeakArgs.count): peak_ffma does 512 FLOPs, peak_mma_f16 2048 (16 tiles of 4096 for each warp),
-// peak_mma_tf32 1024, peak_mma_s8 4096. Each thread of theirs writes what its sums came to, where it is given a place: no compiler can
-// know that it is given none. peak_copy writes `count` pieces to `out`.
+// Per thread and repeat (PeakArgs.count): peak_ffma does 512 FLOPs, peak_mma_f16 2048 (16 tiles of 4096 per warp),
+// peak_mma_tf32 1024, peak_mma_s8 4096. Each thread writes its sums if `out` is not null; the compiler cannot know that
+// it is null. peak_copy writes `count` pieces to `out`.
 
 namespace peaks {
 
 enum { CHAINS = 8 }; // independent accumulators: more than the tensor core's latency needs
 
-/// Something that differs from lane to lane, as equal numbers would need less power than real ones.
+/// A value that differs from lane to lane, because equal values would need less power than real data.
 DEVICE unsigned scatter(unsigned seed) {
     seed = (seed ^ 61u ^ threadIdx.x * 0x9e3779b9u) * 0x27d4eb2du;
     return seed ^ seed >> 15;
@@ -23,8 +23,8 @@ template <class Number> DEVICE void keep(const PeakArgs &args, Number sum) {
     if (args.out != nullptr) static_cast<Number *>(args.out)[blockIdx.x * 256 + threadIdx.x] = sum;
 }
 
-/// 16 products of tiles for each repeat, in eight chains. Each begins elsewhere: of chains that are the same from their beginning
-/// on, an assembler may do one.
+/// 16 tile products per repeat, in eight chains. Each chain has a different start value: an assembler might merge
+/// chains that are identical from the start.
 template <class Number, class Product>
 DEVICE void products(const PeakArgs &args, const unsigned (&a)[2][4], const unsigned (&b)[2], Product product) {
     Number c[CHAINS][4];
@@ -47,8 +47,8 @@ DEVICE void products(const PeakArgs &args, const unsigned (&a)[2][4], const unsi
     keep(args, sum);
 }
 
-/// Reads the piece at `at`, and goes on by `step` pieces: behind the end from the beginning again (step < count <= 2^30). __ldcg
-/// reads past the first-level cache, which could hold a multiprocessor's share of the block.
+/// Reads the piece at `at`, and advances by `step` pieces, wrapping around at the end (step < count <= 2^30). __ldcg
+/// bypasses the first-level cache, which could hold a multiprocessor's share of the buffer.
 DEVICE uint4 read_on(const uint4 *from, unsigned &at, unsigned step, unsigned count) {
     const uint4 v = __ldcg(from + at);
     at += step;
@@ -108,9 +108,9 @@ KERNEL(peak_mma_s8, PeakArgs, 256) {
     peaks::products<int>(args, a, b, product);
 }
 
-// All blocks together walk through the block as often as there are passes, without a stop between them: of that way the grid's
-// thread i takes the pieces i, i + all threads and so on. So nothing is read twice before everything was read once, and a block
-// of the grid, started once, has eight loads of each thread under way whatever the size. No two warps write the same word.
+// All blocks together traverse the buffer `passes` times without a stop in between; the grid's thread i reads the
+// pieces i, i + all threads and so on. So nothing is read twice before everything was read once, and a running block
+// has eight loads per thread in flight whatever the size. No two warps write the same word.
 KERNEL(peak_read, PeakReadArgs, BLOCKS(256, 4)) {
     const uint4 *const from = static_cast<const uint4 *>(args.data);
     const unsigned count = (unsigned)args.pieces, all = gridDim.x * 256, me = blockIdx.x * 256 + threadIdx.x;

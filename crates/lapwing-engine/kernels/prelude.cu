@@ -1,9 +1,10 @@
-// What every kernel begins with. The source of a kernel file is prelude.cu + args.cu + FILE.cu; NVRTC compiles it without any
-// header (__CUDACC__), and g++ compiles the same text for the host shim of the tests (LAPWING_SHIM, tests/shim).
+// The beginning of every kernel source. The source of a kernel file is prelude.cu + args.cu + FILE.cu; NVRTC compiles
+// it without any header (__CUDACC__), and g++ compiles the same text for the host shim of the tests (LAPWING_SHIM,
+// tests/gpu/shim).
 //
-// All inline PTX of the project stands here, in 19 primitives; the shim has a twin of each. What follows them is plain C++ for
-// both. As args.cu comes later, functions over its structs are templates, and its numbers stand here once more (primitives.cu
-// asserts that they agree).
+// All inline PTX of the project is here, in 19 primitives; the shim has a twin of each. Everything after them is plain
+// C++ for both. Because args.cu comes later, functions over its structs are templates, and its constants are repeated
+// here (primitives.cu asserts that they agree).
 
 #ifdef LAPWING_SHIM
 // shim.h was included before: KERNEL, SHARED, the primitives' twins, threadIdx and the like.
@@ -18,11 +19,12 @@ static inline Vec4 load_16(const void *global) {
 
 #define DEVICE static __device__ __forceinline__
 
-/// A kernel over one struct, with blocks of exactly `threads` threads: KERNEL(name, SomeArgs, 128) { ... args.y ... }
+/// A kernel with one parameter struct, and blocks of exactly `threads` threads: KERNEL(name, SomeArgs, 128) { ...
+/// args.y ... }
 #define KERNEL(name, Args, threads) \
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Args args)
 
-/// The block's dynamic shared memory, aligned to 128 bytes, as `type *name`. It holds anything at first.
+/// The block's dynamic shared memory, aligned to 128 bytes, as `type *name`. Its initial contents are undefined.
 #define SHARED(type, name)                                            \
     extern __shared__ __align__(128) unsigned char lapwing_shared[]; \
     type *const name = reinterpret_cast<type *>(lapwing_shared)
@@ -38,7 +40,8 @@ DEVICE void cp_async_16(void *shared, const void *global, int bytes) {
 }
 // 2. Closes the group of this thread's copies since the last commit.
 DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// 3. Waits until at most the N latest groups of this thread are under way. Others' copies: a barrier after it.
+// 3. Waits until at most the N latest groups of this thread are in flight. For other threads' copies a barrier must
+//    follow.
 template <int N> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
 // 4-6. 8x8 matrices of 16-bit numbers: lane i gives the address of row i % 8 of matrix i / 8 (16 bytes, aligned); register m
@@ -99,7 +102,7 @@ DEVICE unsigned to_tf32(float v) {
     return bits;
 }
 
-// 14. 16 bytes that are read once and that nobody writes while the kernel runs.
+// 14. Loads 16 bytes that are read once and that no thread writes while the kernel runs.
 DEVICE Vec4 load_16(const void *global) {
     Vec4 v;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -107,14 +110,15 @@ DEVICE Vec4 load_16(const void *global) {
     return v;
 }
 
-// 15. 2^v, to about 2^-22 of it; below 2^-126 it is 0.
+// 15. 2^v, with a relative error of about 2^-22; below 2^-126 the result is 0.
 DEVICE float fast_exp2(float v) {
     float power;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(v));
     return power;
 }
 
-// 16, 17. What this thread wrote or saw before can be seen by who sees the word (the host too; the device's other threads).
+// 16, 17. What this thread wrote or observed before is visible to every observer of the word (the host included; 17:
+// the device's other threads).
 DEVICE void store_release_system(unsigned *p, unsigned v) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
@@ -137,10 +141,10 @@ DEVICE int shuffle_xor_int(int v, int mask) {
 }
 #endif
 
-// From here on plain C++, for both.
+// Plain C++ for both compilers from here on.
 
-/// KERNEL's threads, and how many blocks shall run on a multiprocessor at a time at least: where ptxas, left alone, chooses a
-/// number at the price of spills.
+/// The threads of KERNEL, and the least number of resident blocks per multiprocessor: for kernels where ptxas by
+/// default chooses a number at the price of spills.
 #ifdef LAPWING_SHIM
 #define BLOCKS(threads, least) threads
 #else
@@ -156,14 +160,14 @@ DEVICE float warp_sum(float v) {
     for (int mask = 16; mask > 0; mask >>= 1) v += shuffle_xor(v, mask);
     return v;
 }
-/// The maximum over the warp (of the numbers, where some are none), in every lane.
+/// The maximum over the warp (NaNs are ignored), in every lane.
 DEVICE float warp_max(float v) {
 #pragma unroll
     for (int mask = 16; mask > 0; mask >>= 1) v = fmaxf(v, shuffle_xor(v, mask));
     return v;
 }
-/// The sum over the block, in every thread; called by all. `scratch` is blockDim.x / 32 floats of shared memory, which may be
-/// used again at once.
+/// The sum over the block, in every thread; all threads must call it. `scratch` is blockDim.x / 32 floats of shared
+/// memory, which may be reused at once.
 DEVICE float block_sum(float v, float *scratch) {
     v = warp_sum(v);
     __syncthreads();
@@ -174,7 +178,7 @@ DEVICE float block_sum(float v, float *scratch) {
     __syncthreads();
     return total;
 }
-/// The maximum, as block_sum.
+/// The maximum, like block_sum.
 DEVICE float block_max(float v, float *scratch) {
     v = warp_max(v);
     __syncthreads();
@@ -186,7 +190,7 @@ DEVICE float block_max(float v, float *scratch) {
     return most;
 }
 
-/// An element of a Mat as a number, by its kind: F32, F16, I64, I32, else U8.
+/// An element of a Mat as a float, by its type: F32, F16, I64, I32, else U8.
 template <class Matrix> DEVICE float load(const Matrix &m, int row, int column) {
     const long long at = (long long)row * m.stride + column;
     switch (m.kind) {
@@ -204,13 +208,14 @@ template <class Matrix> DEVICE void store(const Matrix &m, int row, int column, 
     else static_cast<float *>(m.data)[at] = v;
 }
 
-/// Four numbers side by side.
+/// Four consecutive elements.
 template <class T> struct alignas(4 * sizeof(T)) Four { T v[4]; };
 
 DEVICE float number(float x) { return x; }
 DEVICE float number(unsigned short half) { return from_half(half); }
 
-/// Whether rows of `m` may be taken four numbers at a time from column `from` on; their width must be a multiple of four too.
+/// Whether rows of `m` may be accessed four elements at a time from column `from` on; their width must be a multiple of
+/// four too.
 template <class Matrix> DEVICE bool in_fours(const Matrix &m, int from = 0) {
     return m.kind <= PRELUDE_F16 && (m.stride | from) % 4 == 0 && reinterpret_cast<unsigned long long>(m.data) % 16 == 0;
 }
@@ -234,10 +239,10 @@ DEVICE float activate(int activation, float x) {
     }
 }
 
-/// How many rows there are now.
+/// The actual number of rows.
 template <class Rows_> DEVICE int rows_of(const Rows_ &rows) { return rows.dims ? rows.dims[rows.which] : rows.fixed; }
 
-/// The sequence that a token of a batch belongs to: the first one that ends behind it.
+/// The sequence that a token of a batch belongs to: the first one that ends after it.
 DEVICE int sequence_of(const int *header, int token) {
     const int *const ends = header + PRELUDE_OFFSETS + 1;
     int low = 0, high = header[PRELUDE_BATCH] - 1;
@@ -249,7 +254,7 @@ DEVICE int sequence_of(const int *header, int token) {
     return low;
 }
 
-/// Where a block of attention works: its sequence's first token and length, and the block's first query.
+/// The work of a block of attention: its sequence's first token and length, and the block's first query.
 struct Place {
     int begin, length, first;
 };
@@ -271,9 +276,10 @@ DEVICE Place place_of(const int *header, int tile) {
     return Place{begin, offsets[low + 1] - begin, (tile - tiles[low]) * PRELUDE_TILE};
 }
 
-/// The end of every kernel, called by all threads of every block, also of blocks that have nothing to do: the grid's last block
-/// tells the host that all is done, where a Tail asks for it. The barrier and the counter's release and acquire put what all
-/// blocks wrote before the last one's release of the flag, which therefore releases that too: causality goes on over scopes.
+/// The end of every kernel, called by all threads of every block, including blocks without work: the grid's last block
+/// notifies the host, if a Tail requests it. The barrier and the counter's release and acquire order the writes of all
+/// blocks before the last block's release of the flag, which therefore publishes them too: causality order is
+/// transitive over scopes.
 template <class Tail_> DEVICE void finish(const Tail_ &tail) {
     if (tail.flag == nullptr) return;
     __syncthreads();

@@ -1,5 +1,6 @@
-// A kernel for each primitive of prelude.cu and for its helpers: they only serve tests/check/primitives.cpp, which holds a GPU's
-// primitives against the host's twins and both against plain formulas. `data` is what goes in, `out` what comes out.
+// A kernel for each primitive of prelude.cu and for its helpers, used only by tests/gpu/check/primitives.cpp, which
+// compares a GPU's primitives with the host's twins and both with plain formulas. `data` is the input, `out` the
+// output.
 
 static_assert(int(PRELUDE_F32) == F32 && int(PRELUDE_F16) == F16 && int(PRELUDE_I64) == I64 && int(PRELUDE_I32) == I32, "prelude.cu's kinds");
 static_assert(int(PRELUDE_BATCH) == HEADER_BATCH && int(PRELUDE_OFFSETS) == HEADER_OFFSETS && int(PRELUDE_CAPACITY) == HEADER_CAPACITY &&

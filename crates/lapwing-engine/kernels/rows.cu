@@ -1,8 +1,8 @@
-// Softmax and folds of rows, folds and means over the tokens of each sequence, and running sums over them.
+// Softmax and folds of rows, folds and means over the tokens of each sequence, and cumulative sums over them.
 //
-// Bound by memory and, for one short sequence, by its latency: so four numbers at a load, several loads under way, and the tokens
-// of a sequence split over the 16 warps of a block, whose parts are put together in a fixed order.
-// Greatest and least are of the numbers, where some elements are none. A sequence without tokens gives zeros.
+// Bound by memory and, for one short sequence, by its latency: hence four elements per load, several loads in flight,
+// and the tokens of a sequence split over the 16 warps of a block, whose partial results are combined in a fixed order.
+// Maximum and minimum ignore NaNs. A sequence without tokens gives zeros.
 
 namespace rows {
 
@@ -15,7 +15,7 @@ DEVICE float number(int x) { return (float)x; }
 DEVICE float number(unsigned char x) { return (float)x; }
 DEVICE float infinity() { return __int_as_float(0x7f800000); }
 
-/// Four numbers of a row, taken at once; those behind its end are zeros.
+/// Four elements of a row, loaded at once; those behind its end are zeros.
 template <class T> struct alignas(4 * sizeof(T)) Four {
     static constexpr int AHEAD = 4;      // loads under way
     static constexpr bool WHOLE = true; // a row ends with four numbers
@@ -29,7 +29,7 @@ template <class T> struct alignas(4 * sizeof(T)) Four {
         return reinterpret_cast<Four *>(static_cast<T *>(m.data) + (long long)row * m.stride + column);
     }
 };
-/// The same of rows that Four cannot take: any kind and width.
+/// The same for rows that Four cannot load: any type and width.
 struct Singles {
     static constexpr int AHEAD = 1;
     static constexpr bool WHOLE = false;
@@ -53,7 +53,8 @@ template <class T> DEVICE void read_row(float (&v)[8][4], const Mat &m, int row,
 #pragma unroll
         for (int j = 0; j < 4; ++j) v[i][j] = raw[i].at(j);
 }
-/// Softmax of one row by a warp, which holds up to 1024 columns and re-reads wider rows. x and y may be the same memory.
+/// Softmax of one row by a warp, which holds up to 1024 columns and reads wider rows again. x and y may be the same
+/// memory.
 DEVICE void softmax_held(const RowsArgs &args, int row, int lane) {
     const int width = args.width;
     float v[8][4], most = -infinity(), sum = 0.0f;
@@ -73,7 +74,7 @@ DEVICE void softmax_held(const RowsArgs &args, int row, int lane) {
                     most = fmaxf(most, fmaxf(fmaxf(v[i][0], v[i][1]), fmaxf(v[i][2], v[i][3])));
                     continue;
                 }
-                // held rows become powers in pass 1, others in both
+                // rows in registers become powers in pass 1, others in both passes
 #pragma unroll
                 for (int j = 0; j < 4; ++j)
                     if (pass == 1 || reads) v[i][j] = expf(v[i][j] == most ? 0.0f : v[i][j] - most); // inf - inf is none
@@ -109,7 +110,7 @@ DEVICE void softmax_any(const RowsArgs &args, int row, int lane) {
     }
 }
 
-/// A fold as a sum or a maximum: the least is the greatest of the numbers with their signs changed.
+/// A fold as a sum or a maximum: a minimum is the negated maximum of the negated values.
 struct Folding {
     bool most;
     float sign;
@@ -133,7 +134,7 @@ template <class Reader> DEVICE float fold_row(const RowsArgs &args, const Foldin
     return v;
 }
 
-/// A lane's four columns folded over tokens from..to, each 16th of them.
+/// A lane's four columns folded over tokens from..to, every 16th of them.
 template <class Reader>
 DEVICE void fold_tokens(float (&v)[4], const RowsArgs &args, const Folding &folding, int from, int to, int column) {
     if (column >= args.width) return;
@@ -145,7 +146,7 @@ DEVICE void fold_tokens(float (&v)[4], const RowsArgs &args, const Folding &fold
         for (int j = 0; j < 4; ++j) v[j] = folding.join(v[j], raw.at(j) * folding.sign);
     }
 }
-/// The same, a sum with a weight for each token; `sum` is that of the weights. `x` are tokens `first` and on.
+/// The same, a weighted sum over tokens; `sum` is the sum of the weights. `x` begins with token `first`.
 template <class Reader>
 DEVICE void add_weighted(float (&v)[4], float &sum, const MeanPoolArgs &args, const float *weights, int first, int warp, int count,
                          int column) {
@@ -160,7 +161,7 @@ DEVICE void add_weighted(float (&v)[4], float &sum, const MeanPoolArgs &args, co
     }
 }
 
-/// The running sums of one column over tokens begin..end; only the last one where `store_them` is false.
+/// The cumulative sums of one column over tokens begin..end; only the last one if `store_them` is false.
 template <class T> DEVICE float run(const RowsArgs &args, int begin, int end, int column, float sum, bool store_them) {
     const T *const x = static_cast<const T *>(args.x.data) + column;
 #pragma unroll 1
@@ -190,7 +191,7 @@ DEVICE float run_of_kind(const RowsArgs &args, int begin, int end, int column, f
 
 } // namespace rows
 
-// A warp for each row.
+// One warp per row.
 KERNEL(softmax_rows, RowsArgs, 128) {
     const int row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row < rows_of(args.rows)) {
@@ -200,7 +201,7 @@ KERNEL(softmax_rows, RowsArgs, 128) {
     finish(args.tail);
 }
 
-// A warp for each row.
+// One warp per row.
 KERNEL(reduce_rows, RowsArgs, 128) {
     const int row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row < rows_of(args.rows)) {
@@ -216,7 +217,7 @@ KERNEL(reduce_rows, RowsArgs, 128) {
     finish(args.tail);
 }
 
-// A block for each sequence (y of the grid) and 128 columns (x). Shared: 16 · 128 floats.
+// One block per sequence (y of the grid) and 128 columns (x). Shared: 16 · 128 floats.
 KERNEL(pool_tokens, RowsArgs, 512) {
     SHARED(float, parts);
     const int sequence = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -241,7 +242,7 @@ KERNEL(pool_tokens, RowsArgs, 512) {
     finish(args.tail);
 }
 
-// A block for each sequence (y of the grid) and 128 columns (x). Shared: 16 · 128 + 512 + 16 floats.
+// One block per sequence (y of the grid) and 128 columns (x). Shared: 16 · 128 + 512 + 16 floats.
 KERNEL(mean_pool, MeanPoolArgs, 512) {
     SHARED(float, parts);
     float *const weights = parts + rows::WARPS * rows::COLUMNS, *const sums = weights + 512;
@@ -278,8 +279,8 @@ KERNEL(mean_pool, MeanPoolArgs, 512) {
     finish(args.tail);
 }
 
-// A block for each sequence (y of the grid) and 32 columns (x): threads share out a column's tokens, sum their parts, and run
-// over them once more from the sum of those before. Shared: 512 floats. x and y may be the same memory.
+// One block per sequence (y of the grid) and 32 columns (x): threads divide a column's tokens, sum their parts, and
+// traverse them again starting from the sum of the preceding parts. Shared: 512 floats. x and y may be the same memory.
 KERNEL(cum_sum, RowsArgs, 512) {
     SHARED(float, sums);
     const int sequence = blockIdx.y;

@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn the_demo_has_defaults_and_bounds() {
         let parsed = |line: &str| parse(line.split(' ').map(Into::into), []);
-        let defaults = DemoArgs { seconds: None, rate: 200.0, clients: 4, listen: None, admin: None };
+        let defaults = DemoArgs { seconds: None, rate: 50.0, clients: 4, listen: None, admin: None };
         assert_eq!(parsed("lapwing demo").unwrap(), Command::Demo(defaults));
         assert_eq!((defaults.rate, usize::from(defaults.clients)), (Demo::default().rate, Demo::default().clients));
         assert_eq!(

@@ -1,12 +1,14 @@
-//! The demo's load: real rows in mixed batch sizes, open loop, every answer checked.
+//! The demo's load: tickets of the feature table in mixed batch sizes, open loop, every answer checked.
+//!
+//! Some tickets are asked for more often than others, as in real traffic, so the feature cache fills quickly at first and slowly later.
 //!
 //! Requests fall due by a Poisson process, whether or not earlier ones were answered; a client that is still busy when its
 //! next request falls due sends it late, and its latency counts from when it fell due (no coordinated omission). Where a
 //! client was idle, latency counts from the write, so that the timer's granularity of a millisecond is not blamed on the
 //! server.
 
-use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,11 +19,10 @@ use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::client::Client;
-use super::data::{self, Row, WIDTH};
-use super::pipeline::TOP;
+use super::client::HttpClient;
 use super::report::Report;
 use super::spans::ROUTE;
+use super::tickets::{self, TOP};
 use crate::ledger::Stamp;
 
 /// Rows per request and how often, in percent, the smallest first. Most of the rows come in large batches, so that the
@@ -29,27 +30,21 @@ use crate::ledger::Stamp;
 const BATCHES: [(usize, u32); 4] = [(1, 30), (8, 30), (32, 25), (128, 15)];
 /// The fewest and the most rows of a request.
 pub(super) const ROWS: (usize, usize) = (BATCHES[0].0, BATCHES[BATCHES.len() - 1].0);
-/// The share of requests that name entities instead of sending pixels.
-const BY_ID: f64 = 0.5;
 /// How long requests in flight at the end are waited for, so that what the clients count is what the proxy counts.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// Sends `rate` requests a second (all clients together, at least 0.1) to `proxy` over `clients` kept-alive connections (at
 /// least one) until `stop`; returns what came back. Requests in flight at `stop` have a second to end; one given up then is
 /// not counted.
-///
-/// # Errors
-///
-/// Where the embedded rows are unreadable.
-pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: CancellationToken) -> io::Result<Report> {
-    let rows: &'static [Row] = data::rows()?.leak();
+pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: CancellationToken) -> Report {
+    let teams: Arc<[usize]> = tickets::teams().into();
     let clients = clients.max(1);
     let gap_ns = 1e9 * clients as f64 / if rate.is_finite() { rate.max(0.1) } else { 0.1 };
     let began = Stamp::now();
     let mut running = JoinSet::new();
     for seed in 0..clients as u64 {
-        let requests = Requests { rows, random: StdRng::seed_from_u64(seed) };
-        running.spawn(send(Client::new(proxy), requests, gap_ns, stop.clone()));
+        let requests = Requests { teams: Arc::clone(&teams), random: StdRng::seed_from_u64(seed) };
+        running.spawn(send(HttpClient::new(proxy), requests, gap_ns, stop.clone()));
     }
     let mut report = Report::default();
     while let Some(ended) = running.join_next().await {
@@ -59,10 +54,10 @@ pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: Cancel
         }
     }
     report.elapsed_ns = began.elapsed();
-    Ok(report)
+    report
 }
 
-async fn send(mut client: Client, mut requests: Requests, gap_ns: f64, stop: CancellationToken) -> Report {
+async fn send(client: HttpClient, mut requests: Requests, gap_ns: f64, stop: CancellationToken) -> Report {
     let mut report = Report::default();
     let mut due = Stamp::now();
     loop {
@@ -89,7 +84,7 @@ async fn send(mut client: Client, mut requests: Requests, gap_ns: f64, stop: Can
                 Err(reason) => report.failed(reason),
             },
             Ok((status, body)) => report.failed(format!("status {status}: {}", String::from_utf8_lossy(&body))),
-            Err(error) => report.failed(error.to_string()),
+            Err(error) => report.failed(error),
         }
     }
 }
@@ -102,7 +97,8 @@ async fn drained(stop: &CancellationToken) {
 
 /// A client's own sequence of requests.
 struct Requests {
-    rows: &'static [Row],
+    /// The right team of each ticket in the table.
+    teams: Arc<[usize]>,
     random: StdRng,
 }
 
@@ -113,19 +109,21 @@ impl Requests {
         ((1.0 - uniform).ln().max(-10.0) * -mean_ns) as u64
     }
 
-    /// The next body, and the label of each of its rows.
-    fn next(&mut self) -> (Bytes, Vec<i64>) {
+    /// The next body, and the right team of each of its rows.
+    fn next(&mut self) -> (Bytes, Vec<usize>) {
         let count = self.batch();
-        let rows: Vec<&Row> = (0..count).map(|_| &self.rows[self.random.random_range(0..self.rows.len())]).collect();
-        let labels = rows.iter().map(|row| row.label).collect();
-        let body = if self.random.random_bool(BY_ID) {
-            let ids: Vec<String> = rows.iter().map(|row| row.entity_id.to_string()).collect();
-            body("entity_ids", "INT64", &format!("[{count}]"), &ids.join(","))
-        } else {
-            let pixels: Vec<&str> = rows.iter().map(|row| row.pixels).collect();
-            body("pixels", "FP32", &format!("[{count},{WIDTH}]"), &pixels.join(","))
-        };
-        (body, labels)
+        let rows: Vec<usize> = (0..count).map(|_| self.row()).collect();
+        let ids: Vec<String> = rows.iter().map(|row| tickets::id(*row).to_string()).collect();
+        let data = ids.join(",");
+        let tensor = format!(r#"{{"name":"ticket_ids","shape":[{count}],"datatype":"INT64","data":[{data}]}}"#);
+        let teams = rows.iter().filter_map(|row| self.teams.get(*row).copied()).collect();
+        (Bytes::from(format!(r#"{{"inputs":[{tensor}]}}"#)), teams)
+    }
+
+    /// A row of the table; row `i` comes about as often as `1 / √i`.
+    fn row(&mut self) -> usize {
+        let skewed = self.random.random::<f64>().powi(2);
+        ((skewed * self.teams.len() as f64) as usize).min(self.teams.len().saturating_sub(1))
     }
 
     fn batch(&mut self) -> usize {
@@ -140,11 +138,6 @@ impl Requests {
     }
 }
 
-fn body(name: &str, datatype: &str, shape: &str, data: &str) -> Bytes {
-    let tensor = format!(r#"{{"name":"{name}","shape":{shape},"datatype":"{datatype}","data":[{data}]}}"#);
-    Bytes::from(format!(r#"{{"inputs":[{tensor}]}}"#))
-}
-
 #[derive(Deserialize)]
 struct Answer {
     outputs: Vec<Output>,
@@ -157,7 +150,7 @@ struct Output {
 }
 
 /// How many rows were classified right; the reason where the response is not one label list per row.
-fn right(body: &[u8], labels: &[i64]) -> Result<usize, String> {
+fn right(body: &[u8], labels: &[usize]) -> Result<usize, String> {
     let answer: Answer = serde_json::from_slice(body).map_err(|e| format!("response: {e}"))?;
     let output = answer.outputs.iter().find(|o| o.name == "label").ok_or("response: no output named `label`")?;
     if output.data.len() != labels.len() * TOP {
@@ -173,7 +166,7 @@ mod tests {
     use crate::app::demo::start_server;
 
     fn requests(seed: u64) -> Requests {
-        Requests { rows: data::rows().unwrap().leak(), random: StdRng::seed_from_u64(seed) }
+        Requests { teams: vec![0; 1000].into(), random: StdRng::seed_from_u64(seed) }
     }
 
     #[tokio::test]
@@ -181,15 +174,14 @@ mod tests {
         let (to, server) = start_server(SocketAddr::from(([127, 0, 0, 1], 1))).unwrap();
         let stop = CancellationToken::new();
         let end = async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
             stop.cancel();
         };
-        let (report, ()) = tokio::join!(run_load(to, 500.0, 3, stop.clone()), end);
-        let report = report.unwrap();
+        let (report, ()) = tokio::join!(run_load(to, 50.0, 3, stop.clone()), end);
         server.stop();
         assert_eq!((report.errors, report.first_error.as_deref()), (0, None));
-        assert!(report.requests > 20, "{report}");
-        assert!(report.accuracy() > 0.9, "{report}");
+        assert!(report.requests > 10, "{report}");
+        assert!(report.accuracy() > 0.8, "{report}");
         assert_eq!(report.latency.len(), report.requests);
     }
 
@@ -201,9 +193,8 @@ mod tests {
             stop.cancel();
         };
         let (report, ()) = tokio::join!(run_load(SocketAddr::from(([127, 0, 0, 1], 1)), 1000.0, 1, stop.clone()), end);
-        let report = report.unwrap();
         assert!(report.errors > 0 && report.requests == report.errors, "{report}");
-        assert!(report.first_error.unwrap().starts_with("127.0.0.1:1: cannot connect: "));
+        assert!(report.first_error.unwrap().starts_with("127.0.0.1:1: cannot connect to "));
     }
 
     #[test]

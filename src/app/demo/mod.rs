@@ -1,25 +1,19 @@
-//! `lapwing demo`: an embedded model server with a real model, a load on it, and a live table of where the time goes.
+//! `lapwing demo`: a model server with features, a tokenizer, a model and calibration; a load on it; and a live table of where the time
+//! goes.
 //!
-//! The parts know one another by socket addresses only. Whoever wires them starts the server ([`start_server`]), puts
-//! Lapwing in front of it, and lets [`Demo::drive`] send the load and draw the table.
+//! The model is served by `serving/` and run by the engine. The parts know one another by socket addresses only: [`run`] starts the
+//! server ([`start_server`]), puts Lapwing in front of it, and lets [`Demo::drive`] send the load and draw the table.
 
 mod cli;
 mod client;
-mod data;
-mod exporter;
-mod features;
-mod live;
 mod load;
-mod oip;
-mod pipeline;
 mod report;
 mod run;
 mod server;
 mod spans;
-mod stats;
-mod table;
-mod units;
-mod words;
+mod steps;
+mod tickets;
+mod view;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -27,13 +21,17 @@ use std::time::Duration;
 
 pub use cli::DemoArgs;
 pub(super) use cli::run_command;
-pub use live::show;
 pub use load::run_load;
 pub use report::Report;
 pub use run::{DemoError, Places, run};
 pub use server::{ServerHandle, start_server};
-use stats::Stats;
 use tokio_util::sync::CancellationToken;
+
+use self::tickets::CacheCounts;
+use self::view::closing::{self, Course};
+use self::view::live::{self, show};
+use self::view::stats::Stats;
+use self::view::{table, words};
 
 /// What a user chooses.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,22 +48,29 @@ pub struct Demo {
 
 impl Default for Demo {
     fn default() -> Self {
-        Self { seconds: None, rate: 200.0, clients: 4, server: None }
+        Self { seconds: None, rate: 50.0, clients: 4, server: None }
     }
 }
 
 impl Demo {
     /// Tells what runs, sends the load to `proxy` and draws the table from `admin` until `stop` or the chosen seconds have
-    /// passed; then prints the summary, and returns the load's report. All of it goes to standard output.
+    /// passed; then prints the summary, and returns the load's report. `cache` counts the lookups of the server's feature cache. All of
+    /// it goes to standard output.
     ///
     /// It needs a runtime, best one of its own: the load's work then delays neither the proxy nor the figures.
     ///
     /// # Errors
     ///
-    /// Where the embedded rows are unreadable or standard output cannot be written.
-    pub async fn drive(&self, proxy: SocketAddr, admin: SocketAddr, stop: CancellationToken) -> io::Result<Report> {
+    /// Where standard output cannot be written.
+    async fn drive(
+        &self,
+        proxy: SocketAddr,
+        admin: SocketAddr,
+        cache: &CacheCounts,
+        stop: CancellationToken,
+    ) -> io::Result<Report> {
         print(&words::opening(self, proxy, admin))?;
-        // Stops both parts, and also when either of them fails.
+        // Stops both parts, and also when the table fails.
         let end = stop.child_token();
         let timer = async {
             match self.seconds {
@@ -77,31 +82,29 @@ impl Demo {
             }
             end.cancel();
         };
-        let load = async { run_load(proxy, self.rate, self.clients, end.clone()).await.inspect_err(|_| end.cancel()) };
-        let table = async { show(admin, end.clone()).await.inspect_err(|_| end.cancel()) };
-        let (report, drawn, ()) = tokio::join!(load, table, timer);
-        let report = report?;
-        drawn?;
-        let stats = live::since_start(admin, report.requests).await;
-        print(&summary(stats, &report))?;
+        let load = run_load(proxy, self.rate, self.clients, end.clone());
+        let table = async { show(admin, cache, end.clone()).await.inspect_err(|_| end.cancel()) };
+        let (report, watched, ()) = tokio::join!(load, table, timer);
+        let watched = watched?;
+        let text = match live::since_start(admin, report.requests).await {
+            Ok(stats) => summary(&stats, &report, &watched.course(admin, cache, stats.clone()).await),
+            Err(reason) => format!("\nno statistics: {reason}\n{report}\n"),
+        };
+        print(&text)?;
         Ok(report)
     }
 }
 
 /// Everything since the start: the table, what the clients saw, and one sentence.
-fn summary(stats: Result<Stats, String>, report: &Report) -> String {
-    let stats = match stats {
-        Ok(stats) => stats,
-        Err(reason) => return format!("\nno statistics: {reason}\n{report}\n"),
-    };
-    let table = table::render(&stats, report.elapsed_ns as f64 / 1e9, "since the start");
+fn summary(stats: &Stats, report: &Report, course: &Course) -> String {
+    let table = table::render(stats, report.elapsed_ns as f64 / 1e9, "since the start");
     let counted = stats.count();
     let missing = if counted < report.requests {
         format!("lapwing has counted {counted} of {} requests so far\n", report.requests)
     } else {
         String::new()
     };
-    format!("\nsummary\n{table}\n{report}\n{missing}\n{}\n", words::verdict(&stats))
+    format!("\nsummary\n{table}\n{report}\n{missing}\n{}\n", closing::sentence(course))
 }
 
 fn print(text: &str) -> io::Result<()> {
@@ -120,15 +123,15 @@ mod tests {
             let series = format!(r#"{{"count": {count}, "stages": {{"queue": {{"count": 1, "share": 0.7}}}}}}"#);
             serde_json::from_str::<Stats>(&format!(r#"{{"series": [{series}]}}"#)).unwrap()
         };
+        let course = |last| Course { last, window: "of this run", ..Course::default() };
         let report = Report { requests: 10, ..Report::default() };
-        let all = summary(Ok(stats(10)), &report);
+        let all = summary(&stats(10), &report, &course(stats(10)));
         assert!(all.starts_with("\nsummary\n"), "{all}");
-        assert!(
-            all.ends_with("\n\nThe largest share of the time, 70.0 %, went to queue: waiting for a slot or a batch.\n"),
-            "{all}"
-        );
+        let sentence = "The largest share of the time of this run, 70.0 %, went to queue (p50 0 ns), waiting for a thread or a batch: \
+                        add threads, or send less.";
+        assert!(all.ends_with(&format!("\n\n{sentence}\n")), "{all}");
         assert!(!all.contains("so far"), "{all}");
-        assert!(summary(Ok(stats(9)), &report).contains("lapwing has counted 9 of 10 requests so far\n"));
-        assert!(summary(Err("nobody".to_owned()), &report).contains("no statistics: nobody\nload: 10 requests"));
+        let behind = summary(&stats(9), &report, &course(stats(9)));
+        assert!(behind.contains("lapwing has counted 9 of 10 requests so far\n"), "{behind}");
     }
 }

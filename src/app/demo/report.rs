@@ -4,8 +4,8 @@ use std::fmt;
 
 use hdrhistogram::Histogram;
 
-use super::units::duration;
-use super::words::errors;
+use super::view::units::duration;
+use super::view::words::errors;
 
 /// The longest latency told apart, in nanoseconds; longer ones count as this.
 const MAX_NS: u64 = 60_000_000_000;

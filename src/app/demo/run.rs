@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +45,7 @@ pub fn run(demo: Demo, places: Places) -> Result<(), DemoError> {
     // the server must know where to send its spans before Lapwing, which needs the server's address, is started
     let otlp = TcpListener::bind(any)?.local_addr()?;
     let (server, handle) = start_server(otlp)?;
+    let cache_counts = Arc::clone(handle.cache_counts());
     let flags = [
         ("upstream", format!("http://{server}")),
         ("listen", places.listen.unwrap_or(any).to_string()),
@@ -64,7 +66,7 @@ pub fn run(demo: Demo, places: Places) -> Result<(), DemoError> {
                 stop.cancel();
             }
         };
-        let driving = demo.drive(at.listen, at.admin, stop.clone());
+        let driving = demo.drive(at.listen, at.admin, &cache_counts, stop.clone());
         let mut driving = std::pin::pin!(driving);
         tokio::select! {
             driven = &mut driving => driven,

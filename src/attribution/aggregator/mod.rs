@@ -74,6 +74,11 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
         Self { pending: Pending::new(settings, counters.clone()), finish: Finish { counters, merge } }
     }
 
+    /// Joins by `join` from now on; what waits already keeps the deadline that it has.
+    pub const fn set_join(&mut self, join: JoinSettings) {
+        self.pending.set_join(join);
+    }
+
     /// Takes a closed ledger, which is merged into `sink` now or when its spans have arrived.
     pub fn ledger(&mut self, ledger: Ledger, now: Stamp, sink: &mut impl FnMut(Exchange)) {
         self.finish.counters.add(Counter::LedgerOverflowed, u64::from(ledger.overflowed));

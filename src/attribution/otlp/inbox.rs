@@ -12,6 +12,7 @@ use super::forward::ForwardQueue;
 use super::signal::{Encoding, Signal};
 use crate::attribution::{IncomingSpan, Rules};
 use crate::metrics::{Counter, Counters};
+use crate::settings::ConfigHandle;
 
 /// Most spans in one message to the join. Together with the channel's bound it bounds the memory that a flood of spans takes.
 const SPANS: usize = 512;
@@ -23,7 +24,7 @@ pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Takes the requests that the receivers read. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Inbox {
-    rules: Arc<Rules>,
+    rules: ConfigHandle<Rules>,
     counters: Arc<Counters>,
     spans: mpsc::Sender<Vec<IncomingSpan>>,
     forward: Option<ForwardQueue>,
@@ -35,12 +36,12 @@ impl Inbox {
     /// dropped and counted, and the exporter still gets a success. Everything received goes to `forward`.
     #[must_use]
     pub fn new(
-        rules: Arc<Rules>,
+        rules: impl Into<ConfigHandle<Rules>>,
         counters: Arc<Counters>,
         spans: mpsc::Sender<Vec<IncomingSpan>>,
         forward: Option<ForwardQueue>,
     ) -> Self {
-        Self { rules, counters, spans, forward, room: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { rules: rules.into(), counters, spans, forward, room: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     /// Waits until one more request's body may be held.
@@ -53,7 +54,7 @@ impl Inbox {
         match signal {
             Signal::Traces => {
                 let request = decode::traces(encoding, &body)?;
-                self.join(decode::spans(&request, &self.rules));
+                self.join(decode::spans(&request, &self.rules.load()));
                 if let Some(forward) = &self.forward {
                     forward.traces(request, encoding, body);
                 }

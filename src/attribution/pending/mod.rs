@@ -97,6 +97,13 @@ impl Pending {
         }
     }
 
+    /// Joins by `join` from now on; what waits already keeps the deadline that it has.
+    pub(super) const fn set_join(&mut self, join: JoinSettings) {
+        self.join = join;
+        self.orphans.set(join.max_orphan_spans, join.orphan_ns);
+        self.routes.set(join.expect, join.grace_ns);
+    }
+
     /// Takes a closed ledger: calls `done` at once if no spans are expected, else later.
     pub(super) fn ledger(&mut self, ledger: Ledger, now: Stamp, done: &mut impl FnMut(Ledger, Vec<IncomingSpan>)) {
         if !ledger.traced || self.join.expect == SpanExpectation::Never {

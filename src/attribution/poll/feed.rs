@@ -126,7 +126,7 @@ impl Feed {
             let mut means = means::between(&last, &reading, &self.rows);
             match &mut self.form {
                 FeedFormat::Triton { steps, next } => {
-                    triton::ensembles(&mut means, steps, &poller.rules);
+                    triton::ensembles(&mut means, steps, &poller.rules.load());
                     *next = unknown(&means, steps, poller);
                 }
                 FeedFormat::Text(_) => lone(&mut means, &reading),

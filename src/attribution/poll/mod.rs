@@ -23,7 +23,7 @@ use super::polled::Statistics;
 use super::rules::Rules;
 use crate::ledger::Server;
 use crate::metrics::{Counter, Counters, Labels};
-use crate::settings::{Poll, Upstream};
+use crate::settings::{ConfigHandle, Poll, Upstream};
 
 /// How often the poller checks for a first request; the first query is delayed by as much.
 const START: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ pub struct Poller {
     /// Whether to poll, and where.
     pub poll: Poll,
     /// The shortest interval between polls.
-    pub interval: Duration,
+    pub interval: ConfigHandle<Duration>,
     /// The model server.
     pub upstream: Upstream,
     /// The ports on which Lapwing itself listens, which are never asked.
@@ -50,7 +50,7 @@ pub struct Poller {
     /// The interned model names. Statistics of models that no client asked for are not kept.
     pub labels: Arc<Labels>,
     /// The rules that map the names of an ensemble's steps to stages.
-    pub rules: Arc<Rules>,
+    pub rules: ConfigHandle<Rules>,
     /// Counts polls, and tells whether requests are in flight.
     pub counters: Arc<Counters>,
 }
@@ -96,7 +96,7 @@ impl Poller {
     async fn step(&self, state: State, candidates: &[Candidate]) -> (State, Duration) {
         match state {
             State::Looking { next, server, again } => match candidates.get(next) {
-                Some(candidate) => (self.look(candidate, next, server, again).await, self.interval),
+                Some(candidate) => (self.look(candidate, next, server, again).await, *self.interval.load()),
                 None => (State::Looking { next: 0, server: None, again: (again * 2).min(AGAIN_MAX) }, again),
             },
             State::Polling { mut feed, failed } => {
@@ -113,11 +113,11 @@ impl Poller {
                     }
                 };
                 if failed < PATIENCE {
-                    return (State::Polling { feed, failed }, self.interval);
+                    return (State::Polling { feed, failed }, *self.interval.load());
                 }
                 tracing::info!(server = feed.server().name(), "the server's statistics are gone; looking for them anew");
                 self.statistics.set_server(None);
-                (State::START, self.interval)
+                (State::START, *self.interval.load())
             }
         }
     }

@@ -63,12 +63,12 @@ impl Polling {
     fn of(upstream: Upstream) -> Self {
         let poller = Poller {
             poll: Poll::Auto,
-            interval: Duration::from_secs(5),
+            interval: ConfigHandle::fixed(Duration::from_secs(5)),
             upstream,
             own_ports: Vec::new(),
             statistics: Arc::default(),
             labels: Arc::new(Labels::new(8, 8, 8)),
-            rules: Arc::default(),
+            rules: ConfigHandle::fixed(Rules::default()),
             counters: Arc::default(),
         };
         let candidates = detect::candidates(&poller.poll, &poller.upstream, &[]);
@@ -101,7 +101,7 @@ async fn a_server_is_found_by_its_metrics_and_polled() {
     let mut polling = Polling::of(upstream);
     let (first, second) = TEXT.split_once("# --- second poll\n").unwrap();
     server.answer("/metrics", first);
-    assert_eq!([polling.step().await, polling.step().await], [polling.poller.interval; 2]);
+    assert_eq!([polling.step().await, polling.step().await], [*polling.poller.interval.load(); 2]);
     assert_eq!(server.requests(), ["/v2", "/metrics"]);
     assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
     server.answer("/metrics", second);
@@ -191,7 +191,7 @@ async fn a_server_that_tells_nothing_is_asked_ever_more_rarely() {
     let mut pauses = Vec::new();
     for _ in 0..7 {
         for _ in 0..4 {
-            assert_eq!(polling.step().await, polling.poller.interval);
+            assert_eq!(polling.step().await, *polling.poller.interval.load());
         }
         pauses.push(polling.step().await.as_secs());
     }

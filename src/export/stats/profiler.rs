@@ -55,7 +55,8 @@ struct Otlp {
 
 /// Reads the counters.
 pub(super) fn profiler(surfaces: &Surfaces) -> Profiler {
-    let Surfaces { registry, counters, limits, started, .. } = surfaces;
+    let Surfaces { registry, counters, started, .. } = surfaces;
+    let limits = surfaces.limits.load();
     let get = |counter| counters.get(counter);
     let ((series, series_overflowed), config, labels) = {
         let registry = registry.lock();

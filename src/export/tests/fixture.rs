@@ -13,6 +13,7 @@ use crate::ledger::{
     SeriesKey, Server, Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Unit, UpstreamWindow, clock,
 };
 use crate::metrics::{Config, Counter, Counters, Labels, Registry};
+use crate::settings::ConfigHandle;
 
 /// Two models: one on a GPU that failed, one on the CPU although a GPU was looked for.
 pub(in crate::export) fn hosted() -> HostedModels {
@@ -51,10 +52,10 @@ pub(in crate::export) fn empty() -> Surfaces {
         registry: Arc::new(Mutex::new(Registry::new(Config::default(), labels, counters.clone()))),
         counters,
         engine: Arc::new(Vec::new),
-        config: Arc::new(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
+        config: ConfigHandle::fixed(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
         ready: Arc::new(|| Box::pin(async { Ok(()) })),
         draining: CancellationToken::new(),
-        limits: ProfilerLimits { queue: 4096, pending: 8192, orphan_spans: 16_384 },
+        limits: ConfigHandle::fixed(ProfilerLimits { queue: 4096, pending: 8192, orphan_spans: 16_384 }),
         started_unix_ns: clock::unix_ns(),
         started: Stamp::now(),
     }

@@ -231,7 +231,7 @@ async fn a_bad_query_is_refused_in_words() {
 #[tokio::test]
 async fn the_configuration_is_shown_as_given() {
     let surfaces = empty();
-    assert_eq!(json(&surfaces, "/config").await, *surfaces.config);
+    assert_eq!(json(&surfaces, "/config").await, *surfaces.config.load());
 }
 
 #[tokio::test]

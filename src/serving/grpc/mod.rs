@@ -19,12 +19,14 @@ use tonic::server::Grpc;
 use tonic::{Code, Status};
 
 use self::messages as m;
-use super::deadline::Patience;
-use super::flight::Flight;
-use super::metrics::Spent;
-use super::refusal::Refusal;
+use self::messages::model_metadata_response::TensorMetadata;
+use self::messages::repository_index_response::ModelIndex;
+use super::deadline::RequestTimeout;
+use super::error::RequestError;
+use super::in_flight::InFlightInference;
+use super::metrics::StageTimes;
 use super::rest::pages::{EXTENSIONS, NAME, PLATFORM, axes};
-use super::router::Shared;
+use super::router::ServerState;
 use super::timing::{EXECUTOR, SERVER_TIMING, server_timing};
 use crate::ledger::Stamp;
 use crate::protocol::BytesCodec;
@@ -57,16 +59,16 @@ impl Method {
 }
 
 /// Every method's path.
-pub(super) fn routes() -> Router<Shared> {
+pub(super) fn routes() -> Router<ServerState> {
     let mut router = Router::new();
     for (method, path) in Method::ALL {
-        let handler = async move |State(shared): State<Shared>, request: Request| call(shared, method, request).await;
+        let handler = async move |State(shared): State<ServerState>, request: Request| call(shared, method, request).await;
         router = router.route(path, any(handler));
     }
     router
 }
 
-async fn call(shared: Shared, method: Method, request: Request) -> Response {
+async fn call(shared: ServerState, method: Method, request: Request) -> Response {
     let arrival = Stamp::now();
     let (max_body, body_timeout) = (shared.limits.max_body_bytes(), shared.limits.body_timeout.get());
     let has_come = CancellationToken::new();
@@ -88,7 +90,7 @@ async fn call(shared: Shared, method: Method, request: Request) -> Response {
     };
     let mut response = tokio::select! {
         response = grpc.unary(service, request) => response.map(Body::new),
-        () = too_slow => Refusal::Slow { ms: body_timeout.as_millis() }.to_grpc().into_http(),
+        () = too_slow => RequestError::Slow { ms: body_timeout.as_millis() }.to_grpc().into_http(),
     };
     // tonic says OUT_OF_RANGE of a message that is too large; the protocol's word is RESOURCE_EXHAUSTED
     if let Some(status) = response.headers_mut().get_mut(STATUS).filter(|status| *status == "11") {
@@ -98,7 +100,7 @@ async fn call(shared: Shared, method: Method, request: Request) -> Response {
 }
 
 async fn answer(
-    shared: &Shared,
+    shared: &ServerState,
     method: Method,
     arrival: Stamp,
     request: tonic::Request<Bytes>,
@@ -108,15 +110,15 @@ async fn answer(
     if let Method::ModelInfer = method {
         return model_infer(shared, arrival, came, metadata.into_headers(), body).await;
     }
-    tell(shared, method, body).map(|body| tonic::Response::new(body.into())).map_err(|refusal| refusal.to_grpc())
+    answer_metadata(shared, method, body).map(|body| tonic::Response::new(body.into())).map_err(|error| error.to_grpc())
 }
 
-fn read<M: Message + Default>(body: Bytes) -> Result<M, Refusal> {
-    M::decode(body).map_err(|error| Refusal::Input(format!("the message cannot be read: {error}")))
+fn read<M: Message + Default>(body: Bytes) -> Result<M, RequestError> {
+    M::decode(body).map_err(|error| RequestError::Input(format!("the message cannot be read: {error}")))
 }
 
 /// Every method but the one that runs a model.
-fn tell(shared: &Shared, method: Method, body: Bytes) -> Result<Vec<u8>, Refusal> {
+fn answer_metadata(shared: &ServerState, method: Method, body: Bytes) -> Result<Vec<u8>, RequestError> {
     let catalogue = &shared.catalogue;
     let find = |name: &str, version: &str| catalogue.find(name, Some(version).filter(|version| !version.is_empty()));
     Ok(match method {
@@ -147,7 +149,7 @@ fn tell(shared: &Shared, method: Method, body: Bytes) -> Result<Vec<u8>, Refusal
         }
         Method::RepositoryIndex => {
             let asked: m::RepositoryIndexRequest = read(body)?;
-            let models = catalogue.index(asked.ready).map(|(about, state, reason)| m::ModelIndex {
+            let models = catalogue.index(asked.ready).map(|(about, state, reason)| ModelIndex {
                 name: about.name.clone(),
                 version: about.version.clone(),
                 state: state.to_owned(),
@@ -159,34 +161,34 @@ fn tell(shared: &Shared, method: Method, body: Bytes) -> Result<Vec<u8>, Refusal
     })
 }
 
-fn ports(ports: &[Port]) -> Vec<m::TensorMetadata> {
+fn ports(ports: &[Port]) -> Vec<TensorMetadata> {
     let port =
-        |port: &Port| m::TensorMetadata { name: port.name.clone(), datatype: port.datatype.name().to_owned(), shape: axes(port) };
+        |port: &Port| TensorMetadata { name: port.name.clone(), datatype: port.datatype.name().to_owned(), shape: axes(port) };
     ports.iter().map(port).collect()
 }
 
 async fn model_infer(
-    shared: &Shared,
+    shared: &ServerState,
     arrival: Stamp,
     came: Stamp,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<tonic::Response<Bytes>, Status> {
-    let message: m::ModelInferRequest = read(body).map_err(|refusal| refusal.to_grpc())?;
+    let message: m::ModelInferRequest = read(body).map_err(|error| error.to_grpc())?;
     let version = Some(message.model_version.as_str()).filter(|version| !version.is_empty());
-    let entry = shared.catalogue.find(&message.model_name, version).map_err(|refusal| refusal.to_grpc())?;
+    let entry = shared.catalogue.find(&message.model_name, version).map_err(|error| error.to_grpc())?;
     let mut told = HeaderMap::new();
     told.insert(EXECUTOR, HeaderValue::from_static(entry.model.about().executor));
     let answered = async {
-        let flight = Flight::begin(entry, arrival, &shared.room, &shared.limits)?;
-        match run(shared, &flight, message, &headers, came).await {
+        let inference = InFlightInference::begin(entry, arrival, &shared.slots, &shared.limits)?;
+        match run(shared, &inference, message, &headers, came).await {
             Ok((answer, spent, body)) => {
-                flight.answered(&spent, &answer);
+                inference.answered(&spent, &answer);
                 Ok((spent, body))
             }
-            Err(refusal) => {
-                flight.refused(&refusal);
-                Err(refusal)
+            Err(error) => {
+                inference.failed(&error);
+                Err(error)
             }
         }
     };
@@ -195,26 +197,26 @@ async fn model_infer(
             told.extend(server_timing(&spent).map(|timing| (SERVER_TIMING, timing)));
             Ok(tonic::Response::from_parts(MetadataMap::from_headers(told), body, http::Extensions::new()))
         }
-        Err(refusal) => {
-            let refusal: Refusal = refusal;
-            Err(Status::with_metadata(refusal.code(), refusal.to_string(), MetadataMap::from_headers(told)))
+        Err(error) => {
+            let error: RequestError = error;
+            Err(Status::with_metadata(error.code(), error.to_string(), MetadataMap::from_headers(told)))
         }
     }
 }
 
 async fn run(
-    shared: &Shared,
-    flight: &Flight,
+    shared: &ServerState,
+    inference: &InFlightInference,
     mut message: m::ModelInferRequest,
     headers: &HeaderMap,
     came: Stamp,
-) -> Result<(lapwing_engine::service::Answer, Spent, Bytes), Refusal> {
+) -> Result<(lapwing_engine::service::Answer, StageTimes, Bytes), RequestError> {
     let id = std::mem::take(&mut message.id);
-    let asked = infer::decode(message, Patience::of_grpc(headers)?)?;
+    let asked = infer::decode(message, RequestTimeout::from_grpc_header(headers)?)?;
     let decode_ns = came.elapsed();
-    let answer = flight.call(asked, &shared.limits).await?;
+    let answer = inference.call(asked, &shared.limits).await?;
     let done = Stamp::now();
-    let body = infer::encode(flight.about(), id, &answer);
-    let spent = Spent::of(&answer, decode_ns, done.elapsed());
+    let body = infer::encode(inference.about(), id, &answer);
+    let spent = StageTimes::of(&answer, decode_ns, done.elapsed());
     Ok((answer, spent, body))
 }

@@ -1,7 +1,7 @@
 //! `data` of an input: nested or flat arrays of JSON, flattened straight into little-endian bytes of the datatype.
 //!
-//! The text was found to be one JSON value before; here only its tokens are looked at, once, without a tree. Numbers are rounded
-//! once, from the text to the datatype.
+//! The caller has checked that the text is one JSON value, so it is read in one pass over its tokens, without a tree. Each number is
+//! rounded once, from the text to the datatype.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -24,7 +24,7 @@ pub(super) enum DataError {
     Nesting { depth: usize, found: usize },
 }
 
-/// A longer token is cut in messages.
+/// Characters of a token that a message shows.
 const SHOWN: usize = 40;
 
 /// The bytes of the elements in `json`, which are `wanted` by the shape; nested as the shape is, or flat.
@@ -39,7 +39,7 @@ pub(super) fn flatten(json: &str, datatype: Datatype, shape: &[usize], wanted: u
     macro_rules! floats {
         ($type:ty, $put:ident) => {
             walk(json, datatype, shape, wanted, |token| {
-                // a word such as `null` begins with a letter, and Rust would read `inf`
+                // Rust would parse `inf` and `nan`, which are no JSON numbers
                 let number = token.parse::<$type>().ok().filter(|value| value.is_finite());
                 number.map(|value| out.$put(value))
             })

@@ -5,7 +5,8 @@ use serde::{Serialize, Serializer};
 
 use lapwing_engine::tensor::{Datatype, Tensor};
 
-/// What says a tensor's elements, flat. Fails for FP16 and BF16, and writes `null` for what is not finite: look for that first.
+/// Serializes a tensor's elements as a flat array. It fails for FP16 and BF16, and writes `null` for values that are not finite: check
+/// with [`first_not_finite`] first.
 #[derive(Debug)]
 pub(super) struct Elements<'a>(pub(super) &'a Tensor);
 
@@ -36,7 +37,7 @@ impl Serialize for Elements<'_> {
     }
 }
 
-/// Where the first element stands that is no number of JSON, and what it is.
+/// The index and value of the first element that JSON cannot hold.
 pub(super) fn first_not_finite(tensor: &Tensor) -> Option<(usize, f64)> {
     let data = &tensor.data;
     match tensor.datatype {

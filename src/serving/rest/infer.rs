@@ -1,4 +1,4 @@
-//! `POST …/infer`: from the body to the answer.
+//! `POST …/infer`: decodes the body, calls the model, encodes the answer.
 
 use std::sync::Arc;
 
@@ -9,42 +9,42 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::body::{Packing, collect, unpack};
-use super::pages::{Asks, fault};
-use super::request::{Form, Read, read};
-use super::response::{Written, write};
+use super::body::{BodyEncoding, collect, unpack};
+use super::pages::{ModelPath, error_response};
+use super::request::{DecodedRequest, OutputFormat, read};
+use super::response::{EncodedResponse, write};
 use crate::ledger::Stamp;
-use crate::serving::flight::Flight;
-use crate::serving::metrics::Spent;
-use crate::serving::refusal::Refusal;
-use crate::serving::router::Shared;
+use crate::serving::error::RequestError;
+use crate::serving::in_flight::InFlightInference;
+use crate::serving::metrics::StageTimes;
+use crate::serving::router::ServerState;
 use crate::serving::timing::{EXECUTOR, SERVER_TIMING, server_timing};
 use lapwing_engine::service::Answer;
 
 /// Bytes of JSON before the binary data (Triton's extension), both ways.
 const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
-/// What is larger is read or written on a thread where that may take its time.
+/// Larger requests and answers are decoded and encoded on a blocking thread, so that they do not delay others.
 const LARGE: usize = 256 << 10;
 
-pub(super) async fn infer(State(shared): State<Shared>, Path(asks): Path<Asks>, request: Request) -> Response {
+pub(super) async fn infer(State(shared): State<ServerState>, Path(asks): Path<ModelPath>, request: Request) -> Response {
     let arrival = Stamp::now();
     let entry = match shared.catalogue.find(&asks.model, asks.version.as_deref()) {
         Ok(entry) => entry,
-        Err(refusal) => return fault(&refusal),
+        Err(error) => return error_response(&error),
     };
     let executor = HeaderValue::from_static(entry.model.about().executor);
-    let flight = match Flight::begin(entry, arrival, &shared.room, &shared.limits) {
-        Ok(flight) => flight,
-        Err(refusal) => return named(fault(&refusal), executor),
+    let inference = match InFlightInference::begin(entry, arrival, &shared.slots, &shared.limits) {
+        Ok(inference) => inference,
+        Err(error) => return named(error_response(&error), executor),
     };
-    let response = match answer(&shared, &flight, request).await {
+    let response = match answer(&shared, &inference, request).await {
         Ok((answer, spent, written)) => {
-            flight.answered(&spent, &answer);
+            inference.answered(&spent, &answer);
             reply(written, &spent)
         }
-        Err(refusal) => {
-            flight.refused(&refusal);
-            fault(&refusal)
+        Err(error) => {
+            inference.failed(&error);
+            error_response(&error)
         }
     };
     named(response, executor)
@@ -55,58 +55,67 @@ fn named(mut response: Response, executor: HeaderValue) -> Response {
     response
 }
 
-async fn answer(shared: &Shared, flight: &Flight, request: Request) -> Result<(Arc<Answer>, Spent, Written), Refusal> {
+async fn answer(
+    shared: &ServerState,
+    inference: &InFlightInference,
+    request: Request,
+) -> Result<(Arc<Answer>, StageTimes, EncodedResponse), RequestError> {
     let (head, body) = request.into_parts();
-    let (packing, json_length) = (Packing::of(&head.headers)?, json_length(&head.headers)?);
+    let (packing, json_length) = (BodyEncoding::of(&head.headers)?, json_length(&head.headers)?);
     let body = collect(body, &shared.limits).await?;
     let came = Stamp::now();
-    let Read { id, asked, form } = decode(shared, flight, body, packing, json_length).await?;
+    let DecodedRequest { id, asked, form } = decode(shared, inference, body, packing, json_length).await?;
     let decode_ns = came.elapsed();
-    let answer = Arc::new(flight.call(asked, &shared.limits).await?);
+    let answer = Arc::new(inference.call(asked, &shared.limits).await?);
     let done = Stamp::now();
-    let written = encode(flight, id, Arc::clone(&answer), form).await?;
-    let spent = Spent::of(&answer, decode_ns, done.elapsed());
+    let written = encode(inference, id, Arc::clone(&answer), form).await?;
+    let spent = StageTimes::of(&answer, decode_ns, done.elapsed());
     Ok((answer, spent, written))
 }
 
-fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Refusal> {
+fn json_length(headers: &HeaderMap) -> Result<Option<usize>, RequestError> {
     let Some(value) = headers.get(JSON_LENGTH) else { return Ok(None) };
     let length = value.to_str().ok().and_then(|text| text.parse().ok());
-    length.map(Some).ok_or_else(|| Refusal::Input(format!("{JSON_LENGTH}: {value:?} is no number of bytes")))
+    length.map(Some).ok_or_else(|| RequestError::Input(format!("{JSON_LENGTH}: {value:?} is no number of bytes")))
 }
 
 async fn decode(
-    shared: &Shared,
-    flight: &Flight,
+    shared: &ServerState,
+    inference: &InFlightInference,
     body: Bytes,
-    packing: Packing,
+    packing: BodyEncoding,
     json_length: Option<usize>,
-) -> Result<Read, Refusal> {
+) -> Result<DecodedRequest, RequestError> {
     let size = json_length.unwrap_or(body.len());
-    let (limits, model) = (shared.limits, flight.model());
+    let (limits, model) = (shared.limits, inference.model());
     let work = move || read(&unpack(body, packing, &limits)?, json_length, model.about());
-    off_if(size > LARGE || packing != Packing::Plain, work).await
+    offload_if(size > LARGE || packing != BodyEncoding::Plain, work).await
 }
 
-async fn encode(flight: &Flight, id: Option<String>, answer: Arc<Answer>, form: Form) -> Result<Written, Refusal> {
+async fn encode(
+    inference: &InFlightInference,
+    id: Option<String>,
+    answer: Arc<Answer>,
+    form: OutputFormat,
+) -> Result<EncodedResponse, RequestError> {
     let size: usize = answer.outputs.iter().map(|tensor| tensor.data.len()).sum();
-    let model = flight.model();
-    off_if(size > LARGE, move || write(model.about(), id.as_deref(), &answer, &form)).await
+    let model = inference.model();
+    offload_if(size > LARGE, move || write(model.about(), id.as_deref(), &answer, &form)).await
 }
 
-/// Does `work` here, or on a thread where it holds nobody up.
-async fn off_if<T: Send + 'static>(
+/// Runs `work` here, or on a blocking thread where it is long.
+async fn offload_if<T: Send + 'static>(
     is_long: bool,
-    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
+    work: impl FnOnce() -> Result<T, RequestError> + Send + 'static,
+) -> Result<T, RequestError> {
     if !is_long {
         return work();
     }
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Refusal::Output(format!("the request could not be worked on: {error}"))))
+    done.unwrap_or_else(|error| Err(RequestError::Output(format!("the request could not be worked on: {error}"))))
 }
 
-fn reply(written: Written, spent: &Spent) -> Response {
+fn reply(written: EncodedResponse, spent: &StageTimes) -> Response {
     let mut response = Response::new(Body::from(written.body));
     let headers = response.headers_mut();
     let kind = if written.json_length.is_some() { "application/octet-stream" } else { "application/json" };

@@ -11,10 +11,10 @@ mod response;
 use axum::Router;
 use axum::routing::{get, post};
 
-use super::router::Shared;
+use super::router::ServerState;
 
 /// Every path of REST, with health and metrics.
-pub(super) fn routes() -> Router<Shared> {
+pub(super) fn routes() -> Router<ServerState> {
     let mut router = Router::new()
         .route("/v2", get(pages::server))
         .route("/v2/", get(pages::server))

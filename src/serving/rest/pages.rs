@@ -1,4 +1,4 @@
-//! What REST tells besides inference: the server, its models, and whether they are ready.
+//! REST besides inference: metadata of the server and its models, readiness, the repository index, metrics.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
@@ -8,23 +8,23 @@ use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::body::{Packing, collect, unpack};
+use super::body::{BodyEncoding, collect, unpack};
+use crate::serving::error::{self, RequestError};
 use crate::serving::metrics::OPENMETRICS;
-use crate::serving::refusal::{self, Refusal};
-use crate::serving::router::Shared;
+use crate::serving::router::ServerState;
 use lapwing_engine::service::About;
 use lapwing_engine::tensor::Port;
 
 /// The server's name in its metadata.
 pub(in crate::serving) const NAME: &str = "lapwing";
-/// The extensions of the protocol that are spoken.
+/// The protocol extensions that the server supports.
 pub(in crate::serving) const EXTENSIONS: &[&str] = &["binary_tensor_data", "model_repository", "parameters"];
-/// Whose engine, and which form of model.
+/// The platform in a model's metadata: the engine and the model format.
 pub(in crate::serving) const PLATFORM: &str = "lapwing_onnx";
 
 /// A model, and maybe a version, in a path.
 #[derive(Debug, Deserialize)]
-pub(super) struct Asks {
+pub(super) struct ModelPath {
     pub(super) model: String,
     pub(super) version: Option<String>,
 }
@@ -41,12 +41,12 @@ pub(in crate::serving) fn json(status: StatusCode, value: &impl Serialize) -> Re
     response
 }
 
-/// The protocol's error, as HTTP has it.
-pub(in crate::serving) fn fault(refusal: &Refusal) -> Response {
-    let status = refusal.status();
-    let mut response = json(status, &json!({"error": refusal.to_string()}));
+/// The error response.
+pub(in crate::serving) fn error_response(error: &RequestError) -> Response {
+    let status = error.status();
+    let mut response = json(status, &json!({"error": error.to_string()}));
     if status == StatusCode::TOO_MANY_REQUESTS {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(refusal::RETRY_AFTER));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(error::RETRY_AFTER));
     }
     response
 }
@@ -63,18 +63,18 @@ pub(super) async fn live() -> Response {
     json(StatusCode::OK, &json!({"live": true}))
 }
 
-pub(super) async fn server_ready(State(shared): State<Shared>) -> Response {
+pub(super) async fn server_ready(State(shared): State<ServerState>) -> Response {
     let is_ready = shared.catalogue.is_ready();
     json(ready(is_ready), &json!({"ready": is_ready}))
 }
 
-pub(super) async fn model_ready(State(shared): State<Shared>, Path(asks): Path<Asks>) -> Response {
+pub(super) async fn model_ready(State(shared): State<ServerState>, Path(asks): Path<ModelPath>) -> Response {
     match shared.catalogue.find(&asks.model, asks.version.as_deref()) {
         Ok(entry) => {
             let is_ready = entry.model.is_ready();
             json(ready(is_ready), &json!({"name": asks.model, "ready": is_ready}))
         }
-        Err(refusal) => fault(&refusal),
+        Err(error) => error_response(&error),
     }
 }
 
@@ -83,13 +83,13 @@ struct Metadata<'a> {
     name: &'a str,
     versions: Vec<String>,
     platform: &'static str,
-    inputs: Vec<PortOf<'a>>,
-    outputs: Vec<PortOf<'a>>,
+    inputs: Vec<PortMetadata<'a>>,
+    outputs: Vec<PortMetadata<'a>>,
     parameters: Parameters<'a>,
 }
 
 #[derive(Serialize)]
-struct PortOf<'a> {
+struct PortMetadata<'a> {
     name: &'a str,
     datatype: &'static str,
     shape: Vec<i64>,
@@ -117,14 +117,14 @@ pub(in crate::serving) fn axes(port: &Port) -> Vec<i64> {
     port.shape.iter().map(|axis| axis.and_then(|length| i64::try_from(length).ok()).unwrap_or(-1)).collect()
 }
 
-fn ports(ports: &[Port]) -> Vec<PortOf<'_>> {
-    ports.iter().map(|port| PortOf { name: &port.name, datatype: port.datatype.name(), shape: axes(port) }).collect()
+fn ports(ports: &[Port]) -> Vec<PortMetadata<'_>> {
+    ports.iter().map(|port| PortMetadata { name: &port.name, datatype: port.datatype.name(), shape: axes(port) }).collect()
 }
 
-pub(super) async fn model(State(shared): State<Shared>, Path(asks): Path<Asks>) -> Response {
+pub(super) async fn model(State(shared): State<ServerState>, Path(asks): Path<ModelPath>) -> Response {
     let entry = match shared.catalogue.find(&asks.model, asks.version.as_deref()) {
         Ok(entry) => entry,
-        Err(refusal) => return fault(&refusal),
+        Err(error) => return error_response(&error),
     };
     let (about, placement): (&About, _) = (entry.model.about(), entry.model.placement());
     let metadata = Metadata {
@@ -152,21 +152,21 @@ struct IndexRequest {
     ready: Option<bool>,
 }
 
-pub(super) async fn index(State(shared): State<Shared>, request: Request) -> Response {
+pub(super) async fn index(State(shared): State<ServerState>, request: Request) -> Response {
     match index_of(&shared, request).await {
         Ok(response) => response,
-        Err(refusal) => fault(&refusal),
+        Err(error) => error_response(&error),
     }
 }
 
-async fn index_of(shared: &Shared, request: Request) -> Result<Response, Refusal> {
+async fn index_of(shared: &ServerState, request: Request) -> Result<Response, RequestError> {
     let (head, body) = request.into_parts();
-    let packing = Packing::of(&head.headers)?;
+    let packing = BodyEncoding::of(&head.headers)?;
     let body: Bytes = unpack(collect(body, &shared.limits).await?, packing, &shared.limits)?;
     let asked: IndexRequest = if body.trim_ascii().is_empty() {
         IndexRequest::default()
     } else {
-        serde_json::from_slice(&body).map_err(|error| Refusal::Input(error.to_string()))?
+        serde_json::from_slice(&body).map_err(|error| RequestError::Input(error.to_string()))?
     };
     let models = shared
         .catalogue
@@ -175,7 +175,7 @@ async fn index_of(shared: &Shared, request: Request) -> Result<Response, Refusal
     Ok(json(StatusCode::OK, &models.collect::<Vec<_>>()))
 }
 
-pub(super) async fn metrics(State(shared): State<Shared>) -> Response {
+pub(super) async fn metrics(State(shared): State<ServerState>) -> Response {
     for entry in shared.catalogue.entries() {
         entry.tallies.look(&*entry.model);
     }
@@ -194,7 +194,7 @@ pub(super) async fn livez() -> &'static str {
     "alive\n"
 }
 
-pub(super) async fn readyz(State(shared): State<Shared>) -> (StatusCode, String) {
+pub(super) async fn readyz(State(shared): State<ServerState>) -> (StatusCode, String) {
     match shared.catalogue.readiness() {
         Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
         Err(waiting) => (ready(false), waiting + "\n"),

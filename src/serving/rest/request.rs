@@ -5,30 +5,30 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::data::flatten;
-use crate::serving::deadline::Patience;
-use crate::serving::flight::Asked;
-use crate::serving::refusal::Refusal;
+use crate::serving::deadline::RequestTimeout;
+use crate::serving::error::RequestError;
+use crate::serving::in_flight::InferenceRequest;
 use lapwing_engine::service::About;
 use lapwing_engine::tensor::{Datatype, Tensor};
 
-/// A request, and how its answer is to be written.
+/// A decoded request, and the form in which its answer is encoded.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct DecodedRequest {
     pub(super) id: Option<String>,
-    pub(super) asked: Asked,
-    pub(super) form: Form,
+    pub(super) asked: InferenceRequest,
+    pub(super) form: OutputFormat,
 }
 
-/// Which outputs go as binary data.
+/// Which outputs are sent as binary data.
 #[derive(Debug)]
-pub(super) struct Form {
-    /// Those of which the request does not say.
+pub(super) struct OutputFormat {
+    /// Outputs that the request does not mention.
     rest: bool,
-    /// By name, of which it does.
+    /// Outputs that it mentions, by name.
     named: Vec<(String, bool)>,
 }
 
-impl Form {
+impl OutputFormat {
     /// Whether this output goes as binary data.
     pub(super) fn is_binary(&self, output: &str) -> bool {
         self.named.iter().find(|(name, _)| name == output).map_or(self.rest, |(_, is_binary)| *is_binary)
@@ -79,12 +79,12 @@ struct OutputParameters {
     shared_memory_region: Option<String>,
 }
 
-fn input_fault(text: impl Into<String>) -> Refusal {
-    Refusal::Input(text.into())
+fn input_fault(text: impl Into<String>) -> RequestError {
+    RequestError::Input(text.into())
 }
 
 /// Reads a body of which the first `json_length` bytes are JSON; all where that is not said.
-pub(super) fn read(body: &Bytes, json_length: Option<usize>, about: &About) -> Result<Read, Refusal> {
+pub(super) fn read(body: &Bytes, json_length: Option<usize>, about: &About) -> Result<DecodedRequest, RequestError> {
     let length = json_length.unwrap_or(body.len());
     if length > body.len() {
         let size = body.len();
@@ -108,8 +108,8 @@ pub(super) fn read(body: &Bytes, json_length: Option<usize>, about: &About) -> R
     }
     let parameters = parsed.parameters.unwrap_or_default();
     let (outputs, form) = wanted(parsed.outputs.unwrap_or_default(), parameters.binary_data_output, about)?;
-    let patience = Patience::of_micros(parameters.timeout.unwrap_or_default());
-    Ok(Read { id: parsed.id, asked: Asked { inputs, outputs, patience }, form })
+    let timeout = RequestTimeout::from_micros(parameters.timeout.unwrap_or_default());
+    Ok(DecodedRequest { id: parsed.id, asked: InferenceRequest { inputs, outputs, timeout }, form })
 }
 
 /// A tensor of `input`, whose bytes are in it, or next in `binary`.
@@ -142,8 +142,9 @@ fn tensor(input: Input<'_>, binary: &mut Bytes) -> Result<Tensor, String> {
 }
 
 /// The outputs' names, and their form; an output that cannot be said in its form is refused before the model runs.
-fn wanted(outputs: Vec<Output>, default: Option<bool>, about: &About) -> Result<(Vec<String>, Form), Refusal> {
-    let (mut names, mut form) = (Vec::with_capacity(outputs.len()), Form { rest: default.unwrap_or(false), named: Vec::new() });
+fn wanted(outputs: Vec<Output>, default: Option<bool>, about: &About) -> Result<(Vec<String>, OutputFormat), RequestError> {
+    let (mut names, mut form) =
+        (Vec::with_capacity(outputs.len()), OutputFormat { rest: default.unwrap_or(false), named: Vec::new() });
     for (i, output) in outputs.into_iter().enumerate() {
         let parameters = output.parameters.unwrap_or_default();
         let place = format!("outputs[{i}] ({})", output.name);

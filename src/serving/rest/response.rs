@@ -4,14 +4,14 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::elements::{Elements, first_not_finite};
-use super::request::Form;
-use crate::serving::refusal::Refusal;
+use super::request::OutputFormat;
+use crate::serving::error::RequestError;
 use lapwing_engine::service::{About, Answer};
 use lapwing_engine::tensor::Tensor;
 
-/// An answer as it is written.
+/// An encoded answer.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct EncodedResponse {
     pub(super) body: Bytes,
     /// Bytes of JSON before binary data, where there is any.
     pub(super) json_length: Option<usize>,
@@ -27,7 +27,7 @@ struct Body<'a> {
     outputs: Vec<Output<'a>>,
 }
 
-/// Who ran it, and with what.
+/// Which executor and device ran the request, and in which batch.
 #[derive(Serialize)]
 struct Parameters<'a> {
     executor: &'a str,
@@ -60,7 +60,12 @@ struct Binary {
 }
 
 /// Writes an answer in the form asked for.
-pub(super) fn write(about: &About, id: Option<&str>, answer: &Answer, form: &Form) -> Result<Written, Refusal> {
+pub(super) fn write(
+    about: &About,
+    id: Option<&str>,
+    answer: &Answer,
+    form: &OutputFormat,
+) -> Result<EncodedResponse, RequestError> {
     let mut behind: Vec<&Tensor> = Vec::new();
     let mut outputs = Vec::with_capacity(answer.outputs.len());
     for tensor in &answer.outputs {
@@ -69,7 +74,7 @@ pub(super) fn write(about: &About, id: Option<&str>, answer: &Answer, form: &For
             behind.push(tensor);
         } else if let Some((at, value)) = first_not_finite(tensor) {
             let name = &tensor.name;
-            return Err(Refusal::Output(format!("outputs ({name}): element {at}: {value} cannot be said in JSON")));
+            return Err(RequestError::Output(format!("outputs ({name}): element {at}: {value} cannot be said in JSON")));
         }
         outputs.push(Output {
             name: &tensor.name,
@@ -91,11 +96,11 @@ pub(super) fn write(about: &About, id: Option<&str>, answer: &Answer, form: &For
         padding_waste: answer.batch.padding_waste(),
     };
     let body = Body { model_name: &about.name, model_version: &about.version, id, parameters, outputs };
-    let mut written = serde_json::to_vec(&body).map_err(|error| Refusal::Output(format!("outputs: {error}")))?;
+    let mut written = serde_json::to_vec(&body).map_err(|error| RequestError::Output(format!("outputs: {error}")))?;
     let json_length = (!behind.is_empty()).then_some(written.len());
     written.reserve_exact(behind.iter().map(|tensor| tensor.data.len()).sum());
     for tensor in behind {
         written.extend_from_slice(&tensor.data);
     }
-    Ok(Written { body: written.into(), json_length })
+    Ok(EncodedResponse { body: written.into(), json_length })
 }

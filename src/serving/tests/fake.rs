@@ -36,7 +36,7 @@ pub(super) struct Fake {
     /// Calls that began.
     pub(super) calls: AtomicUsize,
     /// The time that the last call had, in nanoseconds; 0 for none.
-    pub(super) patience_ns: AtomicUsize,
+    pub(super) timeout_ns: AtomicUsize,
 }
 
 fn port(name: &str, datatype: Datatype, shape: &[Option<usize>]) -> Port {
@@ -56,9 +56,9 @@ pub(super) fn fake(name: &str, version: &str, does: Does) -> Arc<Fake> {
             port("flags", Datatype::Bool, &[None]),
         ],
     };
-    let (ready, calls, patience_ns) = (AtomicBool::new(true), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (ready, calls, timeout_ns) = (AtomicBool::new(true), AtomicUsize::new(0), AtomicUsize::new(0));
     let placement = Mutex::new(Placement::cpu("fp32"));
-    Arc::new(Fake { about, does, ready, placement, calls, patience_ns })
+    Arc::new(Fake { about, does, ready, placement, calls, timeout_ns })
 }
 
 /// Somewhere else than on the processor, or there against its will.
@@ -125,8 +125,8 @@ impl Servable for Fake {
 
     fn infer(&self, call: Call) -> Pending {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        let patience = call.deadline.map_or(0, |deadline| deadline.since(Stamp::now()));
-        self.patience_ns.store(usize::try_from(patience).unwrap(), Ordering::SeqCst);
+        let timeout = call.deadline.map_or(0, |deadline| deadline.since(Stamp::now()));
+        self.timeout_ns.store(usize::try_from(timeout).unwrap(), Ordering::SeqCst);
         let answer = |odd| {
             let outputs = added(&call, odd);
             let placement = self.placement();

@@ -170,17 +170,17 @@ async fn deadlines_come_from_the_request_else_from_the_limits() {
     against(vec![model.clone() as _], limits, async |client| {
         let got = client.infer("m", X.replace("{\"inputs\"", "{\"parameters\":{\"timeout\":20000},\"inputs\"")).await;
         assert_eq!((got.status.as_u16(), got.error().as_str()), (504, "deadline: passed before the model answered"));
-        let own = model.patience_ns.load(Ordering::SeqCst);
+        let own = model.timeout_ns.load(Ordering::SeqCst);
         assert!((1..=20_000_000).contains(&own), "{own}");
         assert_eq!(client.infer("m", X).await.status, 504);
-        let default = model.patience_ns.load(Ordering::SeqCst);
+        let default = model.timeout_ns.load(Ordering::SeqCst);
         assert!((20_000_001..=40_000_000).contains(&default), "{default}");
     })
     .await;
     let model = fake("m", "1", Does::Add);
     against(vec![model.clone() as _], Limits::default(), async |client| {
         assert_eq!(client.infer("m", X).await.status, 200);
-        assert_eq!(model.patience_ns.load(Ordering::SeqCst), 0);
+        assert_eq!(model.timeout_ns.load(Ordering::SeqCst), 0);
     })
     .await;
 }

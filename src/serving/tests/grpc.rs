@@ -13,6 +13,8 @@ use super::against;
 use super::fake::{Does, adder, fake, le, only};
 use crate::protocol::BytesCodec;
 use crate::serving::Limits;
+use crate::serving::grpc::messages::infer_parameter::ParameterChoice;
+use crate::serving::grpc::messages::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use crate::serving::grpc::messages::*;
 use crate::settings::Size;
 use lapwing_engine::service::CallError;
@@ -51,7 +53,7 @@ fn request() -> ModelInferRequest {
     }
 }
 
-fn timeout(choice: Choice) -> HashMap<String, InferParameter> {
+fn timeout(choice: ParameterChoice) -> HashMap<String, InferParameter> {
     [("timeout".to_owned(), InferParameter { parameter_choice: Some(choice) })].into()
 }
 
@@ -77,9 +79,18 @@ async fn raw_and_typed_tensors_come_back_raw_with_what_ran_them() {
             ("y", "FP32", &[1, 2][..], &None)
         );
         let said = |name: &str| got.parameters[name].parameter_choice.clone().unwrap();
-        assert_eq!((said("executor"), said("device")), (Choice::String("plan".into()), Choice::String("cpu".into())));
-        assert_eq!((said("batch_calls"), said("padding_waste")), (Choice::Int64(4), Choice::Double(0.25)));
-        assert_eq!((said("batch_flops"), said("batch_useful_flops")), (Choice::Int64(96), Choice::Int64(70)));
+        assert_eq!(
+            (said("executor"), said("device")),
+            (ParameterChoice::StringParam("plan".into()), ParameterChoice::StringParam("cpu".into()))
+        );
+        assert_eq!(
+            (said("batch_calls"), said("padding_waste")),
+            (ParameterChoice::Int64Param(4), ParameterChoice::DoubleParam(0.25))
+        );
+        assert_eq!(
+            (said("batch_flops"), said("batch_useful_flops")),
+            (ParameterChoice::Int64Param(96), ParameterChoice::Int64Param(70))
+        );
         let contents = InferTensorContents { fp32_contents: vec![1.0, 2.5], ..Default::default() };
         let ids = InferInputTensor {
             name: "ids".into(),
@@ -206,7 +217,11 @@ async fn bad_messages_are_refused_by_name() {
             r#"model "k" is not served here; there is "m""#,
         ),
         (ModelInferRequest { model_version: "9".into(), ..request() }, Code::NotFound, r#"no version "9"; there is "1""#),
-        (ModelInferRequest { parameters: timeout(Choice::Int64(-4)), ..request() }, Code::InvalidArgument, "parameters.timeout"),
+        (
+            ModelInferRequest { parameters: timeout(ParameterChoice::Int64Param(-4)), ..request() },
+            Code::InvalidArgument,
+            "parameters.timeout",
+        ),
     ];
     let limits = Limits { max_body: Size(1000), ..Limits::default() };
     against(adder(), limits, async |client| {
@@ -250,15 +265,15 @@ async fn the_shorter_of_both_deadlines_counts() {
     let model = fake("m", "1", Does::Hangs);
     against(vec![model.clone() as _], Limits::default(), async |client| {
         let c = channel(&client).await;
-        let short = ModelInferRequest { parameters: timeout(Choice::Int64(20_000)), ..request() };
+        let short = ModelInferRequest { parameters: timeout(ParameterChoice::Int64Param(20_000)), ..request() };
         assert_eq!(ask::<ModelInferResponse>(&c, "ModelInfer", &short).await.unwrap_err().code(), Code::DeadlineExceeded);
         let mut late = tonic::Request::new(request().encode_to_vec());
         late.set_timeout(Duration::from_millis(300));
         // the client's own clock may be the first to say so, by another code
         let code = call::<ModelInferResponse>(&c, "ModelInfer", late).await.unwrap_err().code();
         assert!([Code::DeadlineExceeded, Code::Cancelled].contains(&code), "{code:?}");
-        let patience = model.patience_ns.load(Ordering::SeqCst);
-        assert!((20_000_001..=300_000_000).contains(&patience), "{patience}");
+        let timeout = model.timeout_ns.load(Ordering::SeqCst);
+        assert!((20_000_001..=300_000_000).contains(&timeout), "{timeout}");
         let mut odd = tonic::Request::new(request().encode_to_vec());
         odd.metadata_mut().insert("grpc-timeout", "soon".parse().unwrap());
         let status = call::<ModelInferResponse>(&c, "ModelInfer", odd).await.unwrap_err();

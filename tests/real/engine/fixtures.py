@@ -1,4 +1,4 @@
-"""The models that are known by name: a seeded MLP, MiniLM with its real weights and tokenizer, magika, the demo's digits.
+"""The models that are known by name: a seeded MLP, MiniLM with its real weights and tokenizer, magika, scikit-learn's digits.
 
 MiniLM comes as safetensors; its graph is written here as PyTorch's exporter spells it. A small encoder of the same graph has
 seeded weights instead.
@@ -14,7 +14,7 @@ from onnx import helper as h
 from onnx import numpy_helper as nh
 
 ROOT = pathlib.Path(__file__).parents[3]
-DIGITS = ROOT / "src/app/demo/digits.onnx"
+DIGITS = ROOT / "tests/fixtures/digits/digits.onnx"
 MLP_WIDTHS = (512, 1024, 1024, 1)
 SENTENCES = (
     "A man is eating food.",

@@ -7,7 +7,7 @@ use crate::exec::{Backend, CpuPrecision};
 use crate::plan::Size;
 use crate::tensor::Tensor;
 
-const DIGITS: &[u8] = include_bytes!("../../../../src/app/demo/digits.onnx");
+const DIGITS: &[u8] = include_bytes!("../../../../tests/fixtures/digits/digits.onnx");
 
 #[derive(Deserialize)]
 struct Golden {

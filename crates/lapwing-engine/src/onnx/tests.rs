@@ -7,9 +7,9 @@ use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, 
 
 use super::{Graph, check};
 
-const DIGITS: &[u8] = include_bytes!("../../../../src/app/demo/digits.onnx");
+const DIGITS: &[u8] = include_bytes!("../../../../tests/fixtures/digits/digits.onnx");
 
-fn told(bytes: &[u8]) -> String {
+fn error_of(bytes: &[u8]) -> String {
     Graph::parse(bytes, None).unwrap_err().to_string()
 }
 
@@ -34,11 +34,11 @@ fn checked(model: &ModelProto) -> String {
 
 #[test]
 fn what_is_no_model_is_refused() {
-    assert!(told(b"not an onnx file").starts_with("file: is no ONNX model: "));
-    assert_eq!(told(b""), "graph: the model has none");
+    assert!(error_of(b"not an onnx file").starts_with("file: is no ONNX model: "));
+    assert_eq!(error_of(b""), "graph: the model has none");
     for end in (1..DIGITS.len()).step_by(997) {
-        let told = told(&DIGITS[..end]);
-        assert!(told.starts_with("file: ") || told.starts_with("graph: "), "{end}: {told}");
+        let message = error_of(&DIGITS[..end]);
+        assert!(message.starts_with("file: ") || message.starts_with("graph: "), "{end}: {message}");
     }
     let none = Graph::read(Path::new("/nowhere/model.onnx")).unwrap_err().to_string();
     assert_eq!(none, "/nowhere/model.onnx: No such file or directory (os error 2)");
@@ -104,8 +104,8 @@ fn weights_outside_of_the_folder_are_not_read() {
         let model = model(vec![node("a", &["w", "w"], "y")], vec![outside(location)]);
         assert_eq!(checked(&model), "initializer w: lies outside of the file, which has no folder");
         std::fs::write(&file, prost::Message::encode_to_vec(&model)).unwrap();
-        let told = Graph::read(&file).unwrap_err().to_string();
-        assert!(told.starts_with("initializer w: lies ") && told.contains(location), "{told}");
+        let message = Graph::read(&file).unwrap_err().to_string();
+        assert!(message.starts_with("initializer w: lies ") && message.contains(location), "{message}");
     }
 }
 

@@ -9,8 +9,11 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
+use http::StatusCode;
+use serde_json::json;
+
+use super::super::tickets::{id, teams};
 use super::*;
-use crate::app::demo::data;
 
 /// A port where nobody listens: OTLP stays unanswered, and the server must not mind.
 fn nobody() -> SocketAddr {
@@ -34,20 +37,13 @@ async fn ask(to: SocketAddr, traceparent: Option<&str>, body: String) -> (Status
 }
 
 fn by_ids(ids: &[i64]) -> String {
-    json!({"id": "q", "inputs": [{"name": "entity_ids", "shape": [ids.len()], "datatype": "INT64", "data": ids}]}).to_string()
-}
-
-fn by_pixels(rows: &[data::Row]) -> String {
-    let mut pixels = Vec::new();
-    for row in rows {
-        data::parse_pixels(row.pixels, &mut pixels).unwrap();
-    }
-    json!({"inputs": [{"name": "pixels", "shape": [rows.len(), 64], "datatype": "FP32", "data": pixels}]}).to_string()
+    json!({"id": "q", "inputs": [{"name": "ticket_ids", "shape": [ids.len()], "datatype": "INT64", "data": ids}]}).to_string()
 }
 
 /// The best label of each row, after checking the form of the response.
 fn labels(answer: &Value, rows: usize) -> Vec<i64> {
-    assert_eq!(answer["model_name"], "digits");
+    assert_eq!(answer["model_name"], "tickets");
+    assert_eq!(answer["parameters"]["executor"], "plan");
     assert_eq!(answer["outputs"][0]["name"], "label");
     assert_eq!(answer["outputs"][0]["shape"], json!([rows, 3]));
     assert_eq!(answer["outputs"][1]["name"], "probability");
@@ -61,20 +57,21 @@ fn labels(answer: &Value, rows: usize) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn known_rows_get_scikit_learns_labels_by_pixels_and_by_ids() {
+async fn tickets_get_their_teams_cached_or_not() {
     let (to, server) = start_server(nobody()).unwrap();
-    let rows = &data::rows().unwrap()[..64];
-    let want: Vec<i64> = rows.iter().map(|r| r.prediction).collect();
-    let ids: Vec<i64> = rows.iter().map(|r| r.entity_id).collect();
+    let ids: Vec<i64> = (0..64).map(id).collect();
     let (status, headers, answer) = ask(to, None, by_ids(&ids)).await;
     assert_eq!((status, &answer["id"]), (StatusCode::OK, &json!("q")));
-    assert_eq!(labels(&answer, 64), want);
-    let (status, _, answer) = ask(to, None, by_pixels(rows)).await;
-    assert_eq!(status, StatusCode::OK);
-    assert_eq!(labels(&answer, 64), want);
+    let first = labels(&answer, 64);
+    let right = first.iter().zip(teams()).filter(|(label, team)| **label == *team as i64).count();
+    assert!(right >= 50, "{right} of 64");
+    assert_eq!(server.cache_counts().read().hits, 0);
+    let (_, _, answer) = ask(to, None, by_ids(&ids)).await;
+    assert_eq!(labels(&answer, 64), first);
+    assert_eq!(server.cache_counts().read().hits, 64);
     let timing = headers["server-timing"].to_str().unwrap();
     let names: Vec<&str> = timing.split(", ").map(|e| e.split_once(";dur=").unwrap().0).collect();
-    assert_eq!(names, ["preprocessing", "forward", "postprocessing"]);
+    assert_eq!(names, ["preprocessing", "queue", "forward", "postprocessing"]);
     assert!(timing.split(", ").all(|e| e.split_once(";dur=").unwrap().1.parse::<f64>().unwrap() > 0.0), "{timing}");
     server.stop();
 }
@@ -82,33 +79,46 @@ async fn known_rows_get_scikit_learns_labels_by_pixels_and_by_ids() {
 #[tokio::test]
 async fn faults_are_answered_with_400_and_the_reason() {
     let (to, server) = start_server(nobody()).unwrap();
+    let named = |name: &str, outputs: &str| {
+        format!(r#"{{"inputs":[{{"name":"{name}","shape":[1],"datatype":"INT64","data":[10000]}}],"outputs":[{outputs}]}}"#)
+    };
+    let floats = r#"{"inputs":[{"name":"ticket_ids","shape":[1],"datatype":"FP32","data":[1]}]}"#;
     for (body, reason) in [
-        ("{".to_owned(), "body: not an inference request: "),
-        (by_ids(&[-3]), "entity_ids: -3 is not in the feature table"),
-        (by_ids(&[]), "entity_ids.shape: expected [N] with 1 to 256 rows, got [0]"),
-        (" ".repeat(MAX_BODY + 1), "body: length limit exceeded"),
+        ("{".to_owned(), "?: EOF while parsing"),
+        (by_ids(&[-3]), "ticket_ids: -3 is not in the feature table"),
+        (by_ids(&[]), "ticket_ids: expected shape [N] with 1 to 256 rows, got [0]"),
+        (by_ids(&[id(0); 257]), "ticket_ids: expected shape [N] with 1 to 256 rows, got [257]"),
+        (floats.to_owned(), "ticket_ids: expected INT64, got FP32"),
+        (r#"{"inputs":[]}"#.to_owned(), "inputs: expected one tensor, `ticket_ids`, got 0"),
+        (named("pixels", ""), "pixels: expected `ticket_ids`"),
+        (named("ticket_ids", r#"{"name":"logits"}"#), "outputs: the model has no `logits`; it has [\"label\", \"probability\"]"),
     ] {
         let (status, headers, answer) = ask(to, None, body).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
         assert!(answer["error"].as_str().unwrap().starts_with(reason), "{answer}");
         assert!(!headers.contains_key("server-timing"));
     }
+    let (status, ..) = ask(to, None, " ".repeat((4 << 20) + 1)).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    let (status, _, answer) = ask(to, None, named("ticket_ids", r#"{"name":"probability"}"#)).await;
+    assert_eq!((status, answer["outputs"].as_array().unwrap().len()), (StatusCode::OK, 1));
     server.stop();
 }
 
 #[tokio::test]
 async fn metadata_and_health_are_served() {
     let (to, server) = start_server(nobody()).unwrap();
-    let mut client = crate::app::demo::client::Client::new(to);
-    for path in ["/v2/health/live", "/v2/health/ready", "/v2/models/digits/ready"] {
+    let client = crate::app::demo::client::HttpClient::new(to);
+    for path in ["/v2/health/live", "/v2/health/ready", "/v2/models/tickets/ready"] {
         assert_eq!(client.get(path).await.unwrap().0, StatusCode::OK, "{path}");
     }
-    let (_, about) = client.get("/v2/models/digits").await.unwrap();
+    let (_, about) = client.get("/v2/models/tickets").await.unwrap();
     let about: Value = serde_json::from_slice(&about).unwrap();
-    assert_eq!(about["inputs"][0], json!({"name": "pixels", "datatype": "FP32", "shape": [-1, 64]}));
-    let (status, fault) = client.get("/v2/models/other/infer").await.unwrap();
+    assert_eq!(about["inputs"], json!([{"name": "ticket_ids", "datatype": "INT64", "shape": [-1]}]));
+    assert_eq!(about["outputs"][1], json!({"name": "probability", "datatype": "FP32", "shape": [-1, 3]}));
+    let (status, fault) = client.get("/v2/models/other").await.unwrap();
     assert_eq!(status, StatusCode::NOT_FOUND);
-    assert_eq!(&fault[..], br#"{"error":"GET /v2/models/other/infer: not served here"}"#);
+    assert!(fault.starts_with(br#"{"error":"model \"other\" is not served here"#), "{fault:?}");
     server.stop();
 }
 
@@ -136,7 +146,7 @@ async fn a_sampled_request_is_traced_below_its_caller_and_an_unsampled_one_is_no
         tonic::transport::Server::builder().add_service(TraceServiceServer::new(Collector(sender))).serve_with_incoming(incoming),
     );
     let (to, server) = start_server(otlp).unwrap();
-    let id = data::rows().unwrap()[0].entity_id;
+    let id = id(0);
     let sampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let unsampled = "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-00";
     ask(to, Some(unsampled), by_ids(&[id])).await;
@@ -152,7 +162,7 @@ async fn a_sampled_request_is_traced_below_its_caller_and_an_unsampled_one_is_no
     let spans: Vec<_> =
         received.try_iter().flat_map(|r| r.resource_spans).flat_map(|r| r.scope_spans).flat_map(|s| s.spans).collect();
     let by_name: BTreeMap<&str, _> = spans.iter().map(|s| (s.name.as_str(), s)).collect();
-    let server_span = by_name["POST /v2/models/digits/infer"];
+    let server_span = by_name["POST /v2/models/tickets/infer"];
     assert_eq!(spans.len(), 5);
     assert_eq!(server_span.kind, SpanKind::Server as i32);
     assert_eq!(server_span.parent_span_id, [0x00, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7]);

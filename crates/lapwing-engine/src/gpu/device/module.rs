@@ -137,8 +137,8 @@ fn compile(device: &Arc<Device>, file: &str, ptx: &str) -> Result<RawModule> {
     let code =
         unsafe { sys::cuModuleLoadDataEx(&mut handle, text.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr()) };
     if code != CUresult::CUDA_SUCCESS {
-        let said = log.split(|byte| *byte == 0).next().unwrap_or_default();
-        return Err(refused(code, String::from_utf8_lossy(said).trim()));
+        let message = log.split(|byte| *byte == 0).next().unwrap_or_default();
+        return Err(refused(code, String::from_utf8_lossy(message).trim()));
     }
     Ok(RawModule { device: device.clone(), handle, file: file.to_owned() })
 }

@@ -32,17 +32,17 @@ fn a_file_that_is_no_library() {
         let folder = std::env::temp_dir().join(format!("lapwing-no-library-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("libcuda.so.1"), "nothing").unwrap();
-        let said = refusal(Some(&folder));
+        let message = refusal(Some(&folder));
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(said.contains("libcuda.so.1 cannot be loaded: ") && said.contains("file too short"), "{said}");
+        assert!(message.contains("libcuda.so.1 cannot be loaded: ") && message.contains("file too short"), "{message}");
     });
 }
 
 #[test]
 fn a_driver_that_does_not_start() {
     alone(test_name!(), || {
-        let said = refusal(Some(&fakes::driver("stub-mismatch")));
-        assert_eq!(said, "driver: cuInit failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)");
+        let message = refusal(Some(&fakes::driver("stub-mismatch")));
+        assert_eq!(message, "driver: cuInit failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)");
     });
 }
 
@@ -72,8 +72,8 @@ fn a_driver_that_counts_no_device() {
 #[test]
 fn a_driver_that_is_too_old() {
     alone(test_name!(), || {
-        let said = refusal(Some(&fakes::driver("stub-old-version")));
-        assert_eq!(said, "driver 11.0 is too old: 12.0 or newer is needed");
+        let message = refusal(Some(&fakes::driver("stub-old-version")));
+        assert_eq!(message, "driver 11.0 is too old: 12.0 or newer is needed");
     });
 }
 
@@ -116,8 +116,8 @@ fn what_the_drivers_compiler_says_is_told() {
         assert_eq!(found.driver, Version(12, 8));
         let device = Device::open(&found, 0).unwrap();
         assert!(!device.is_emulated());
-        let said = Modules::new(&device).load("gemm", ".version 99").unwrap_err().to_string();
-        assert_eq!(said, "module gemm: CUDA_ERROR_INVALID_PTX (218): ptxas fatal: line 7");
+        let message = Modules::new(&device).load("gemm", ".version 99").unwrap_err().to_string();
+        assert_eq!(message, "module gemm: CUDA_ERROR_INVALID_PTX (218): ptxas fatal: line 7");
     });
 }
 

@@ -166,8 +166,8 @@ fn a_library_that_is_told_to_round_is_refused() {
     alone_with(test_name!(), &[("NVIDIA_TF32_OVERRIDE", "1")], || {
         let found = Driver::find(Some(&fakes::driver("."))).unwrap();
         let device = Device::open(&found, 0).unwrap();
-        let said = CublasLt::find(&found, &device).unwrap_err().to_string();
-        assert_eq!(said, "no cublasLt: NVIDIA_TF32_OVERRIDE is set: fp32 would not be fp32");
+        let message = CublasLt::find(&found, &device).unwrap_err().to_string();
+        assert_eq!(message, "no cublasLt: NVIDIA_TF32_OVERRIDE is set: fp32 would not be fp32");
     });
 }
 

@@ -133,13 +133,13 @@ fn a_request_is_one_launch_and_allocates_nothing() {
             request.stream.wait_flag(&request.control, 1, &PATIENCE).unwrap();
         }
     });
-    let said = std::fs::read_to_string(&trace).unwrap();
-    let lines: Vec<_> = said.lines().collect();
+    let trace = std::fs::read_to_string(&trace).unwrap();
+    let lines: Vec<_> = trace.lines().collect();
     let first = lines.iter().position(|line| line.starts_with("graph launch")).unwrap();
-    assert_eq!(&lines[first..first + 10], ["graph launch nodes 7"; 10], "{said}");
+    assert_eq!(&lines[first..first + 10], ["graph launch nodes 7"; 10], "{trace}");
     // afterwards only frees
-    assert!(!lines[first + 10..].iter().any(|line| line.starts_with("graph launch") || line.starts_with("alloc")), "{said}");
-    assert!(!said.contains("leak"), "{said}");
+    assert!(!lines[first + 10..].iter().any(|line| line.starts_with("graph launch") || line.starts_with("alloc")), "{trace}");
+    assert!(!trace.contains("leak"), "{trace}");
 }
 
 #[test]

@@ -1,0 +1,172 @@
+//! The aggregator's loop: looks into the queue of closed ledgers every 20 ms, takes spans as they come, and records
+//! merged exchanges. Nobody on the request path ever wakes it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use crossbeam_queue::ArrayQueue;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge_polled};
+use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
+use crate::metrics::{Counter, Counters, Registry};
+use crate::protocol::Tokenizers;
+use crate::settings::ConfigHandle;
+
+/// How often the queue is looked into.
+const LOOK: Duration = Duration::from_millis(20);
+/// How many ledgers' series are looked up together.
+const BATCH: usize = 16;
+/// How often the registry's windows advance.
+const ROTATE_NS: u64 = 2_000_000_000;
+
+/// How long prompts may be tokenized in one look: the admin server and the receiver wait meanwhile.
+const TOKENIZE_NS: u64 = 100_000_000;
+/// While more than this part of the queue waits, nothing is tokenized.
+const BUSY: usize = 4;
+
+/// Means of the server's statistics are used for so many intervals.
+const POLLS_KEPT: u64 = 3;
+
+/// The merge, with what the upstream's statistics say.
+type Merge = Box<dyn Fn(Ledger, Vec<TracedSpan>) -> Exchange + Send>;
+
+fn max_age_ns(config: &Config) -> u64 {
+    config.poll_interval.as_nanos().saturating_mul(POLLS_KEPT)
+}
+
+/// The aggregator and what it reads and writes.
+pub(super) struct Aggregation {
+    aggregator: Aggregator<Merge>,
+    statistics: Arc<Statistics>,
+    queue: Arc<ArrayQueue<Ledger>>,
+    registry: Arc<Mutex<Registry>>,
+    counters: Arc<Counters>,
+    tokenizers: Option<Tokenizers>,
+    rotated: Stamp,
+    config: ConfigHandle<Config>,
+    /// The configuration that the aggregator joins by.
+    applied: Arc<Config>,
+    /// Statistics older than this are not used.
+    max_age_ns: Arc<AtomicU64>,
+}
+
+impl Aggregation {
+    /// Joins as `config` says, which is looked at every 20 ms.
+    pub(super) fn new(
+        config: ConfigHandle<Config>,
+        queue: Arc<ArrayQueue<Ledger>>,
+        registry: Arc<Mutex<Registry>>,
+        counters: Arc<Counters>,
+        statistics: Arc<Statistics>,
+    ) -> Self {
+        let (polled, applied) = (statistics.clone(), config.load());
+        let max_age_ns = Arc::new(AtomicU64::new(max_age_ns(&applied)));
+        let max_age = max_age_ns.clone();
+        let merge = move |mut ledger: Ledger, traced| {
+            ledger.server = ledger.server.or_else(|| polled.server());
+            let polled = polled.of(&ledger, Stamp::now(), max_age.load(Relaxed)).unwrap_or_default();
+            merge_polled(ledger, traced, polled)
+        };
+        let aggregator = Aggregator::with_merge(applied.join(), counters.clone(), Box::new(merge) as Merge);
+        let (tokenizers, rotated) = (None, Stamp::now());
+        Self { aggregator, statistics, queue, registry, counters, tokenizers, rotated, config, applied, max_age_ns }
+    }
+
+    /// Goes by the configuration in force, if another one is than before.
+    fn apply_config(&mut self) {
+        let config = self.config.load();
+        if !Arc::ptr_eq(&config, &self.applied) {
+            self.aggregator.set_join(config.join());
+            self.max_age_ns.store(max_age_ns(&config), Relaxed);
+            self.applied = config;
+        }
+    }
+
+    /// Counts the tokens of prompts by these.
+    pub(super) fn tokenizing(self, tokenizers: Tokenizers) -> Self {
+        Self { tokenizers: Some(tokenizers), ..self }
+    }
+
+    /// Runs until `stop`, then merges and records whatever waits.
+    pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Vec<IncomingSpan>>, stop: CancellationToken) {
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                _ = look.tick() => {}
+                Some(received) = spans.recv() => self.spans(received),
+            }
+            self.look();
+        }
+        while let Ok(received) = spans.try_recv() {
+            self.spans(received);
+        }
+        self.look();
+        let now = Stamp::now();
+        let mut registry = self.registry.lock();
+        self.aggregator.flush(now, &mut |exchange| registry.keep(exchange, now, 0));
+    }
+
+    fn spans(&mut self, received: Vec<IncomingSpan>) {
+        let now = Stamp::now();
+        let mut registry = self.registry.lock();
+        self.aggregator.spans(received, now, &mut |exchange| registry.keep(exchange, now, 0));
+    }
+
+    /// Counts the tokens of a prompt that waits for it, if there is time; else the estimate stays. `since` is when this look
+    /// began.
+    fn tokenize(&self, ledger: &mut Ledger, since: Stamp) {
+        let Some(prompt) = ledger.prompt.take() else { return };
+        let Some(tokenizers) = &self.tokenizers else { return };
+        if self.queue.len() > self.queue.capacity() / BUSY || Stamp::now().since(since) > TOKENIZE_NS {
+            self.counters.bump(Counter::PromptsSkipped);
+        } else if !tokenizers.complete(&prompt, &mut ledger.work) {
+            self.counters.bump(Counter::PromptsFailed);
+        }
+    }
+
+    /// Takes what waits, at most as much as waits now, so that the admin server gets its turn.
+    fn look(&mut self) {
+        self.apply_config();
+        let depth = self.queue.len();
+        self.counters.set(Counter::QueueDepth, depth as u64);
+        let now = Stamp::now();
+        let mut registry = self.registry.lock();
+        if depth > 0 {
+            self.statistics.note_request();
+        }
+        let mut behind = depth;
+        while behind > 0 {
+            let batch: ArrayVec<Ledger, BATCH> = std::iter::from_fn(|| self.queue.pop()).take(behind.min(BATCH)).collect();
+            if batch.is_empty() {
+                break; // the last one is still being pushed: next time
+            }
+            batch.iter().for_each(|ledger| registry.warm(ledger.series));
+            for mut ledger in batch {
+                behind -= 1;
+                self.tokenize(&mut ledger, now);
+                self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(exchange, now, behind));
+            }
+        }
+        self.aggregator.tick(now, &mut |exchange| registry.keep(exchange, now, 0));
+        let (pending, orphans) = self.aggregator.fill();
+        self.counters.set(Counter::Pending, pending as u64);
+        self.counters.set(Counter::OrphanSpans, orphans as u64);
+        if now.since(self.rotated) >= ROTATE_NS {
+            registry.rotate(now);
+            self.rotated = now;
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "tokenizers")]
+mod tests;

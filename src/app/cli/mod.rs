@@ -1,0 +1,203 @@
+//! The command line: what the user asked for. Settings stay text here; `config::load` reads them all, so that a fault reads
+//! the same whether it stands in a file, a variable or a flag.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand};
+
+use super::demo::DemoArgs;
+use super::engine::EngineSub;
+use super::upstream_flags;
+pub use super::upstream_flags::UpstreamFlags;
+use crate::config::{Flag, Sources};
+use crate::ledger::Server;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const ABOUT: &str = "\
+Lapwing is a proxy for a model server that shows where the time of each request goes.
+
+Clients connect to Lapwing, and Lapwing passes their requests and the responses on unchanged. It measures the
+time in the network itself. The stages inside the server (queue, features, preprocessing, model, postprocessing)
+it learns from Server-Timing fields in the responses and from the OpenTelemetry spans that the server sends to it.";
+
+const EXAMPLES: &str = "\
+Examples:
+  lapwing --upstream http://127.0.0.1:8000           profile the model server on port 8000; clients use port 8080
+  curl 127.0.0.1:9464/stats                          read the time of each stage
+  lapwing serve --config lapwing.yaml                start with a configuration file
+  lapwing check --config lapwing.yaml                list every fault of the file, or print the resulting configuration
+  lapwing demo                                       try it: a model server, clients and a live table in one process
+  lapwing upstream-flags vllm                        print how to make a vLLM server report its stages
+  lapwing engine serve --model model.onnx            serve an ONNX model with the built-in engine
+  lapwing engine bench model.onnx                    time a model, and compare with what this machine can do
+
+Each setting can come from the file, from an environment variable or, if it is listed above, from a flag. A later one
+of these overrides an earlier one. `proxy.workers` is the variable LAPWING_PROXY__WORKERS, `listen` is LAPWING_LISTEN.
+docs/CONFIGURATION.md lists all settings.";
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Carry requests, as these sources say.
+    Serve(Sources),
+    /// Say what is wrong with these sources, or what is in force.
+    Check(Sources),
+    /// Run the demonstration.
+    Demo(DemoArgs),
+    /// Tell how a model server is made to report.
+    UpstreamFlags(UpstreamFlags),
+    /// Serve, look into or time a model, with the environment's variables.
+    Engine(EngineSub, Vec<(String, String)>),
+}
+
+/// Reads the command line `args` (the first is the program's name), with the process's environment `env`, of which the
+/// `LAPWING_` variables are kept.
+///
+/// # Errors
+///
+/// Where the arguments make no command; also for `--help` and `--version`, which are for standard output and exit code 0.
+pub fn parse(
+    args: impl IntoIterator<Item = OsString>,
+    env: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Command, clap::Error> {
+    let cli = Cli::try_parse_from(args)?;
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    let env = env.into_iter().map(|(name, value)| (text(name), text(value)));
+    let env: Vec<_> = env.filter(|(name, _)| name.starts_with("LAPWING_")).collect();
+    Ok(match cli.command {
+        None => Command::Serve(cli.serve.sources(env)),
+        Some(Sub::Serve(flags)) => Command::Serve(flags.sources(env)),
+        Some(Sub::Check(flags)) => Command::Check(flags.sources(env)),
+        Some(Sub::Demo(args)) => Command::Demo(args),
+        Some(Sub::UpstreamFlags(UpstreamFlagsFlags { server, otlp_grpc, otlp_http })) => {
+            Command::UpstreamFlags(UpstreamFlags { server, otlp_grpc, otlp_http })
+        }
+        Some(Sub::Engine { command }) => Command::Engine(command, env),
+    })
+}
+
+#[derive(Parser)]
+#[command(name = "lapwing", version, about = ABOUT, styles = STYLES, after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Sub>,
+    #[command(flatten)]
+    serve: Settings,
+}
+
+#[derive(Subcommand)]
+enum Sub {
+    /// Proxy and profile a model server; `lapwing` without a command does the same
+    #[command(after_help = EXAMPLES)]
+    Serve(Box<Settings>),
+    /// List every fault of the configuration, or print the configuration with the origin of each value
+    #[command(
+        after_help = "Reads the same file, variables and flags as `serve`, but opens no port. Secrets are printed as ***.\n\
+        Exit code: 0 if there is no fault, 64 if there are faults.\n\n\
+        Examples:\n  lapwing check --config lapwing.yaml\n  lapwing check --upstream http://127.0.0.1:8000 --otlp-grpc off"
+    )]
+    Check(Box<Settings>),
+    /// Run a small model server, Lapwing in front of it and a load, and show where the time goes
+    #[command(after_help = "Ends with a summary, after --seconds or on Ctrl-C.")]
+    Demo(DemoArgs),
+    /// Print how to make a model server report its stages, what comes of it, and what stays unseen
+    #[command(after_help = "Without SERVER: the servers that are known, and what each reports.\n\n\
+        Examples:\n  lapwing upstream-flags triton\n  lapwing upstream-flags vllm --otlp-grpc 10.0.0.5:4317")]
+    UpstreamFlags(UpstreamFlagsFlags),
+    /// Serve ONNX models on the embedded engine, tell what one is and costs, time it, see what it loses in 8 bits
+    #[command(after_help = "`lapwing engine COMMAND --help` has examples.")]
+    Engine {
+        #[command(subcommand)]
+        command: EngineSub,
+    },
+}
+
+#[derive(Args)]
+struct Settings {
+    /// YAML file with any setting [env: LAPWING_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The model server: http://HOST:PORT, h2c://HOST:PORT or unix:/PATH [required, here, in the file or in the environment]
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+
+    /// Where clients connect [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Addresses")]
+    listen: Option<String>,
+    /// Where /stats, /exchanges and /metrics are [default: 127.0.0.1:9464]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Addresses")]
+    admin: Option<String>,
+
+    /// Where OpenTelemetry spans are received over gRPC, or off [default: 127.0.0.1:4317]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Spans")]
+    otlp_grpc: Option<String>,
+    /// Where OpenTelemetry spans are received over HTTP, or off [default: 127.0.0.1:4318]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Spans")]
+    otlp_http: Option<String>,
+    /// Where everything received is passed on: http://HOST:4318, grpc://HOST:4317 or off [default: off]
+    #[arg(long, value_name = "URL", help_heading = "Spans")]
+    otlp_forward: Option<String>,
+    /// auto: keep the client's sampling decision, else sample; force: always sample; off: no tracing [default: auto]
+    #[arg(long, value_name = "HOW", help_heading = "Spans")]
+    trace_sampling: Option<String>,
+
+    /// Tell clients the stages in a Server-Timing field [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(help_heading = "Behaviour")]
+    respond_server_timing: Option<String>,
+    /// How long requests in flight may take to end after SIGTERM [default: 30s]
+    #[arg(long, value_name = "PERIOD", help_heading = "Behaviour")]
+    drain_timeout: Option<String>,
+    /// What is logged: error, warn, info, debug, trace, or by module as in info,lapwing::proxy=debug [default: info]
+    #[arg(long, value_name = "FILTER", help_heading = "Behaviour")]
+    log: Option<String>,
+    /// text or json [default: text]
+    #[arg(long, value_name = "FORMAT", help_heading = "Behaviour")]
+    log_format: Option<String>,
+}
+
+impl Settings {
+    fn sources(self, env: Vec<(String, String)>) -> Sources {
+        let given = [
+            ("upstream", self.upstream),
+            ("listen", self.listen),
+            ("admin", self.admin),
+            ("otlp_grpc", self.otlp_grpc),
+            ("otlp_http", self.otlp_http),
+            ("otlp_forward", self.otlp_forward),
+            ("trace_sampling", self.trace_sampling),
+            ("respond_server_timing", self.respond_server_timing),
+            ("drain_timeout", self.drain_timeout),
+            ("log", self.log),
+            ("log_format", self.log_format),
+        ];
+        let flag = |(path, text): (&str, Option<String>)| {
+            text.map(|text| Flag { path: path.to_owned(), name: format!("--{}", path.replace('_', "-")), text })
+        };
+        Sources::new(self.config, env, given.into_iter().filter_map(flag).collect())
+    }
+}
+
+#[derive(Args)]
+struct UpstreamFlagsFlags {
+    /// The model server: triton, vllm, sglang, tei, tgi, llama.cpp, ollama …
+    #[arg(value_name = "SERVER", value_parser = upstream_flags::server)]
+    server: Option<Server>,
+    /// Where Lapwing receives spans over gRPC, as the server reaches it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4317", value_parser = upstream_flags::address)]
+    otlp_grpc: String,
+    /// Where Lapwing receives spans over HTTP, as the server reaches it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4318", value_parser = upstream_flags::address)]
+    otlp_http: String,
+}
+
+#[cfg(test)]
+mod tests;

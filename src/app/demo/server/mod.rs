@@ -1,0 +1,152 @@
+//! The demo's model server: `serving/` with the ticket model plugged in, on a loopback port and a thread of its own.
+//!
+//! It reports as real servers do: `Server-Timing` for preprocessing, queue, forward and postprocessing, and OTLP spans (hydration among
+//! them) for requests whose `traceparent` is sampled. It knows nothing of the proxy.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, Method};
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+use super::spans::exporter::{self, SpanQueue};
+use super::spans::{Arrival, ROUTE};
+use super::steps::StepRecorder;
+use super::tickets::{CacheCounts, TicketModel};
+use crate::ledger::TraceContext;
+use crate::serving::{self, Catalogue, Limits};
+use crate::settings::{Period, Size};
+
+/// Threads for hydration, tokenizing and calibration, besides those of the server and the model.
+const HANDLER_THREADS: usize = 2;
+/// The longest request body: 256 ticket numbers need a thousandth.
+const MAX_BODY: Size = Size::mib(4);
+/// How long a stop waits for requests in flight.
+const DRAIN: Period = Period::from_secs(1);
+
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// A running server; stops and joins its thread when dropped.
+#[derive(Debug)]
+pub struct ServerHandle {
+    stop: CancellationToken,
+    thread: Option<thread::JoinHandle<()>>,
+    spans_dropped: Arc<AtomicU64>,
+    cache_counts: Arc<CacheCounts>,
+}
+
+impl ServerHandle {
+    /// Spans that could not be exported so far.
+    #[must_use]
+    pub fn spans_dropped(&self) -> u64 {
+        self.spans_dropped.load(Ordering::Relaxed)
+    }
+
+    /// How often the feature cache had what was asked for.
+    pub(super) const fn cache_counts(&self) -> &Arc<CacheCounts> {
+        &self.cache_counts
+    }
+
+    /// Stops accepting, waits up to a second for requests in flight, exports the last spans, and joins the thread.
+    ///
+    /// Blocks the calling thread: at most a second, plus two where the OTLP receiver does not answer.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the demo server's thread panicked");
+        }
+    }
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Starts the server on an ephemeral loopback port, with a warm model; spans go to `otlp_grpc`, which need not listen yet, or at all.
+///
+/// # Errors
+///
+/// Where no port can be bound, the model cannot be made or warmed up, or no thread can be started.
+pub fn start_server(otlp_grpc: SocketAddr) -> io::Result<(SocketAddr, ServerHandle)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let model = TicketModel::start()?;
+    let cache_counts = Arc::clone(model.cache_counts());
+    model.wait_until_ready()?;
+    let catalogue = Catalogue::new(vec![Arc::new(model)]).map_err(io::Error::other)?;
+    let runtime = Builder::new_current_thread().max_blocking_threads(HANDLER_THREADS).enable_all().build()?;
+    let stop = CancellationToken::new();
+    let spans_dropped = Arc::new(AtomicU64::new(0));
+    let (until, dropped) = (stop.clone(), Arc::clone(&spans_dropped));
+    let thread = thread::Builder::new().name("demo-server".to_owned()).spawn(move || {
+        if let Err(error) = serve(&runtime, listener, catalogue, otlp_grpc, dropped, until) {
+            tracing::error!(%error, "the demo server failed");
+        }
+    })?;
+    Ok((address, ServerHandle { stop, thread: Some(thread), spans_dropped, cache_counts }))
+}
+
+fn serve(
+    runtime: &Runtime,
+    listener: TcpListener,
+    catalogue: Catalogue,
+    otlp_grpc: SocketAddr,
+    dropped: Arc<AtomicU64>,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let limits = Limits { max_body: MAX_BODY, grace: DRAIN, ..Limits::default() };
+    runtime.block_on(async move {
+        let (spans, exporter) = exporter::pair(otlp_grpc, dropped);
+        let router = traced(serving::router(Arc::new(catalogue), limits), spans);
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let served = CancellationToken::new();
+        let serving = async {
+            let end = serving::serve_router(listener, router, limits, "demo", stop).await;
+            served.cancel();
+            end
+        };
+        let (end, ()) = tokio::join!(serving, exporter.run(served.clone()));
+        end
+    })
+}
+
+/// Makes spans of the sampled requests that `router` answers.
+fn traced(router: Router, spans: SpanQueue) -> Router {
+    router.layer(middleware::from_fn_with_state(spans, trace))
+}
+
+async fn trace(State(spans): State<SpanQueue>, request: Request, next: Next) -> Response {
+    let arrival = Arrival::now();
+    let is_inference = request.method() == Method::POST && request.uri().path() == ROUTE;
+    let Some(caller) = sampled(request.headers()).filter(|_| is_inference) else {
+        return next.run(request).await;
+    };
+    let recorder = Arc::new(StepRecorder::default());
+    let response = Arc::clone(&recorder).scope(next.run(request)).await;
+    spans.offer(arrival.spans(caller, response.status().as_u16(), &recorder.steps()));
+    response
+}
+
+fn sampled(headers: &HeaderMap) -> Option<TraceContext> {
+    TraceContext::parse(headers.get(&TRACEPARENT)?.as_bytes()).filter(TraceContext::is_sampled)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The steps of one request in the demo's handler, from the handler that runs them to the spans that report them.
+//!
+//! They travel beside the Open Inference Protocol, in a task-local of the request's task: neither the protocol's server nor the
+//! engine's interface has a place for them.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use parking_lot::Mutex;
+
+use crate::ledger::Stamp;
+
+/// A step of the handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Features were looked up: so many rows, so many of them in the cache.
+    Hydration { rows: usize, hits: usize },
+    /// Texts were tokenized; padding counts as tokens.
+    Preprocessing { tokens: usize },
+    /// The model ran.
+    Forward { rows: usize },
+    /// Scores were calibrated.
+    Postprocessing,
+}
+
+/// A step and when it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TimedStep {
+    pub(super) step: Step,
+    pub(super) start: Stamp,
+    pub(super) end: Stamp,
+}
+
+/// The steps of one request, in order.
+pub(super) type Steps = ArrayVec<TimedStep, 4>;
+
+/// Takes down the steps of one request.
+#[derive(Debug, Default)]
+pub(super) struct StepRecorder(Mutex<Steps>);
+
+tokio::task_local! {
+    static RECORDER: Arc<StepRecorder>;
+}
+
+impl StepRecorder {
+    /// Adds a step; a fifth is left out.
+    pub(super) fn record(&self, step: Step, start: Stamp, end: Stamp) {
+        let _ = self.0.lock().try_push(TimedStep { step, start, end });
+    }
+
+    /// The steps so far.
+    pub(super) fn steps(&self) -> Steps {
+        self.0.lock().clone()
+    }
+
+    /// Runs `request`; the handler that it calls finds this recorder by [`Self::current`].
+    pub(super) async fn scope<F: Future>(self: Arc<Self>, request: F) -> F::Output {
+        RECORDER.scope(self, request).await
+    }
+
+    /// The recorder of the request in whose task this is called; `None` where nobody records it.
+    pub(super) fn current() -> Option<Arc<Self>> {
+        RECORDER.try_with(Arc::clone).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_recorder_is_found_in_its_own_request_only() {
+        assert!(StepRecorder::current().is_none());
+        let (ours, other) = (Arc::new(StepRecorder::default()), Arc::new(StepRecorder::default()));
+        let record = async |step| {
+            tokio::task::yield_now().await;
+            let now = Stamp::now();
+            (0..5).for_each(|_| StepRecorder::current().unwrap().record(step, now, now));
+        };
+        tokio::join!(
+            Arc::clone(&ours).scope(record(Step::Postprocessing)),
+            Arc::clone(&other).scope(record(Step::Forward { rows: 1 }))
+        );
+        assert!(ours.steps().len() == 4 && ours.steps().iter().all(|timed| timed.step == Step::Postprocessing));
+        assert!(other.steps().iter().all(|timed| timed.step == Step::Forward { rows: 1 }));
+    }
+}

@@ -1,0 +1,71 @@
+//! What the demo reads of `/stats`, as any user of the admin address would: JSON, integers in nanoseconds.
+//!
+//! Every member may be absent, so that the table goes on where the server says less.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// The response.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::app::demo) struct Stats {
+    /// How long the window really is.
+    covered_ns: Option<f64>,
+    pub(in crate::app::demo) series: Vec<Series>,
+}
+
+/// One route × model × upstream.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::app::demo) struct Series {
+    pub(in crate::app::demo) route: Option<String>,
+    pub(in crate::app::demo) model: Option<String>,
+    pub(in crate::app::demo) count: u64,
+    pub(in crate::app::demo) errors: u64,
+    pub(in crate::app::demo) total: Figures,
+    pub(in crate::app::demo) stages: BTreeMap<String, Figures>,
+    pub(in crate::app::demo) coverage: Option<f64>,
+}
+
+/// The figures of one stage, or of the total.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::app::demo) struct Figures {
+    pub(in crate::app::demo) count: u64,
+    pub(in crate::app::demo) p50_ns: f64,
+    pub(in crate::app::demo) p90_ns: f64,
+    pub(in crate::app::demo) p99_ns: f64,
+    pub(in crate::app::demo) share: Option<f64>,
+    pub(in crate::app::demo) sources: BTreeMap<String, f64>,
+}
+
+impl Stats {
+    /// Requests of all series, whatever became of them.
+    pub(in crate::app::demo) fn count(&self) -> u64 {
+        self.series.iter().map(|s| s.count).sum()
+    }
+
+    /// Requests per second of a series over the window, which is no longer than `seconds`, the time since the start.
+    pub(in crate::app::demo) fn rate(&self, series: &Series, seconds: f64) -> f64 {
+        let covered = self.covered_ns.map_or(seconds, |ns| ns / 1e9);
+        series.count as f64 / covered.min(seconds).max(1e-3)
+    }
+
+    /// The series with the most requests; quantiles of several cannot be put together.
+    pub(in crate::app::demo) fn busiest(&self) -> Option<&Series> {
+        self.series.iter().max_by_key(|s| s.count).filter(|s| s.count > 0)
+    }
+}
+
+impl Figures {
+    /// The source with the largest count, and its part in percent where it is not the only one.
+    pub(in crate::app::demo) fn source(&self) -> String {
+        let all: f64 = self.sources.values().sum();
+        match self.sources.iter().max_by(|a, b| a.1.total_cmp(b.1)) {
+            Some((name, count)) if all > 0.0 && *count < all => format!("{name} {:.0} %", 100.0 * count / all),
+            Some((name, _)) if all > 0.0 => name.clone(),
+            _ => "-".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Why a request failed, and what each protocol calls it: an HTTP status, a gRPC code, an outcome in the metrics.
+
+use http::StatusCode;
+use tonic::Code;
+
+use super::metrics::Outcome;
+use lapwing_engine::service::CallError;
+
+/// `Retry-After` of a request that met a full queue, in seconds.
+pub(super) const RETRY_AFTER: &str = "1";
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RequestError {
+    /// The request is not as it must be: the field, its value and the reason.
+    #[error("{0}")]
+    Input(String),
+    /// No such model, version or path: what was asked for, and what there is.
+    #[error("{0}")]
+    Unknown(String),
+    #[error("{0}")]
+    Method(String),
+    #[error("the body is larger than {limit} bytes, which is the limit")]
+    TooLarge { limit: usize },
+    #[error("content-encoding: {0:?} is not read here; gzip, deflate and identity are")]
+    Encoding(String),
+    #[error("the body did not come within {ms} ms")]
+    Slow { ms: u128 },
+    #[error("{limit} requests are in flight, which is the limit")]
+    Busy { limit: usize },
+    #[error("{0}")]
+    Call(#[from] CallError),
+    /// The deadline passed before an answer came.
+    #[error("deadline: passed before the model answered")]
+    Late,
+    /// An output cannot be said in the form asked for.
+    #[error("{0}")]
+    Output(String),
+}
+
+impl RequestError {
+    pub(super) const fn status(&self) -> StatusCode {
+        match self {
+            Self::Input(_) | Self::Call(CallError::Input { .. }) => StatusCode::BAD_REQUEST,
+            Self::Unknown(_) => StatusCode::NOT_FOUND,
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::Busy { .. } | Self::Call(CallError::Full { .. }) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Late | Self::Call(CallError::Deadline { .. }) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Call(CallError::NotReady { .. } | CallError::Device { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Output(_) | Self::Call(CallError::Failed { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    pub(super) const fn code(&self) -> Code {
+        match self {
+            Self::Input(_) | Self::Call(CallError::Input { .. }) => Code::InvalidArgument,
+            Self::Unknown(_) => Code::NotFound,
+            Self::Method(_) | Self::Encoding(_) => Code::Unimplemented,
+            Self::TooLarge { .. } | Self::Busy { .. } | Self::Call(CallError::Full { .. }) => Code::ResourceExhausted,
+            Self::Slow { .. } | Self::Late | Self::Call(CallError::Deadline { .. }) => Code::DeadlineExceeded,
+            Self::Call(CallError::NotReady { .. } | CallError::Device { .. }) => Code::Unavailable,
+            Self::Output(_) | Self::Call(CallError::Failed { .. }) => Code::Internal,
+        }
+    }
+
+    pub(super) const fn outcome(&self) -> Outcome {
+        // a lost device does not come back, unlike a model that is not ready yet
+        if matches!(self, Self::Call(CallError::Device { .. })) {
+            return Outcome::Failed;
+        }
+        match self.code() {
+            Code::ResourceExhausted if !matches!(self, Self::TooLarge { .. }) => Outcome::Full,
+            Code::DeadlineExceeded if !matches!(self, Self::Slow { .. }) => Outcome::Deadline,
+            Code::Unavailable => Outcome::NotReady,
+            Code::Internal => Outcome::Failed,
+            _ => Outcome::Input,
+        }
+    }
+
+    /// The gRPC status.
+    pub(super) fn to_grpc(&self) -> tonic::Status {
+        tonic::Status::new(self.code(), self.to_string())
+    }
+}
