@@ -58,7 +58,7 @@ pub mod tensor;
 #[cfg(test)]
 mod tests;
 #[cfg(not(feature = "cuda"))]
-mod without_cuda;
+pub mod without_cuda;
 
 pub use error::{EngineError, UnsupportedNode};
 pub use exec::{Backend, Device, Precision};

@@ -18,7 +18,7 @@ pub enum DeviceRequest {}
 impl DeviceRequest {
     /// Requests the first usable device: `None`, because this build uses none.
     #[must_use]
-    pub const fn auto(_: Option<&Path>, _: GpuPrecision) -> Option<Self> {
+    pub fn auto(_: Option<&Path>, _: GpuPrecision) -> Option<Self> {
         None
     }
 

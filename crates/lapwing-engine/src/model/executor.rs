@@ -23,6 +23,7 @@ pub(super) struct Memory {
 }
 
 /// What runs a plan.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "no plan runs on a GPU"))]
 #[derive(Debug)]
 pub(super) enum PlanExecutor {
     /// The CPU; with the reason, if a GPU was looked for.
