@@ -84,6 +84,22 @@ impl Default for Config {
     }
 }
 
+/// How many bytes of a body are read at a time at most.
+const READ_BYTES: usize = 256 * 1024;
+
+impl Config {
+    /// How many bytes hyper may hold of what it has read: a whole head, or a large read of a body.
+    pub(crate) fn read_bytes(&self) -> usize {
+        usize::try_from(self.max_header_bytes.get()).unwrap_or(usize::MAX).max(READ_BYTES)
+    }
+
+    /// The largest read buffer, in bytes: a buffer that has to grow may become twice as large as needed.
+    #[cfg_attr(not(test), expect(dead_code, reason = "captures of bodies count by it"))]
+    pub(crate) fn max_read_buffer(&self) -> usize {
+        self.read_bytes().saturating_mul(2)
+    }
+}
+
 impl Section for Config {
     fn check(&self, checks: &mut Checks) {
         const MOMENT: Period = Period::from_millis(1);

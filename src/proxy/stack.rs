@@ -1,4 +1,4 @@
-//! The stack of one client connection, in request order.
+//! The stack of one client's connection, in request order.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,27 +6,30 @@ use std::sync::Arc;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use tower::{Service, ServiceBuilder};
+use tower::{Layer, Service, ServiceBuilder};
 
+use super::body::ResponseBody;
+use super::connection::SocketMeter;
+use super::error::Error;
+use super::exchange::{ExchangeContext, TrackedRequest};
+use super::layer::amend::Amend;
+use super::layer::trace::Trace;
 use super::layer::{admit, amend, buffered_response, classify, ledger, rescue, trace};
-use super::upstream::{Shared, Upstream};
-use crate::proxy::body::response::ResponseBody;
-use crate::proxy::connection::meter::Meter;
-use crate::proxy::exchange::in_flight::Recorder;
+use super::upstream::{Upstream, UpstreamContext};
 
-/// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive: a lock that is never contended (a
-/// connection's requests are dispatched by one task) costs less than a clone of the stack for each request.
+/// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive: a lock that is never contended (one
+/// task dispatches a connection's requests) costs less than a clone of the stack for each request.
 #[derive(Debug)]
-pub(crate) struct Door<S>(Mutex<S>);
+pub(crate) struct HyperService<S>(Mutex<S>);
 
-impl<S> Door<S> {
-    /// The way into `stack`, which must never hold a request back: nobody asks whether it is ready.
+impl<S> HyperService<S> {
+    /// Wraps `stack`, which must always be ready: nobody polls for that.
     pub(crate) const fn new(stack: S) -> Self {
         Self(Mutex::new(stack))
     }
 }
 
-impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> for Door<S> {
+impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> for HyperService<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -36,19 +39,28 @@ impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> f
     }
 }
 
-/// Builds the stack for one client connection.
-pub(crate) fn stack(
-    recorder: &Arc<Recorder>,
-    meter: Arc<Meter>,
-    shared: Arc<Shared>,
-) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + use<> {
+/// The service below the extra layer.
+pub(crate) type ExtraInner = Trace<Amend<Upstream>>;
+
+/// Builds the stack of one client's connection. `extra` is a further layer; the proxy itself has none (`Identity`).
+pub(crate) fn stack<L>(
+    context: &Arc<ExchangeContext>,
+    meter: Arc<SocketMeter>,
+    upstream: Arc<UpstreamContext>,
+    extra: L,
+) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static + use<L>
+where
+    L: Layer<ExtraInner>,
+    L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
+{
     ServiceBuilder::new()
-        .layer(buffered_response::WholeLayer) // waits for bodies whose length is still to be known; outside ledger, whose guard they need
-        .layer(ledger::layer(recorder.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
-        .layer(rescue::RescueLayer) // any error below becomes a response that says whose it is
+        .layer(buffered_response::BufferedResponseLayer) // gathers bodies that are rewritten whole; outside ledger, whose guard they need
+        .layer(ledger::layer(context.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
+        .layer(rescue::RescueLayer) // turns any error below into a response that names who failed
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
-        .layer(trace::layer(recorder.tracing.clone())) // the key of late attribution; after admission, for only what goes on needs a span
-        .layer(amend::AmendLayer) // asks for more, if configured; last, for only what goes on is worth reading first
-        .service(Upstream::new(shared)) // the upstream window; reads reports off head and trailers
+        .layer(extra) // answers or copies; after admission, before the span: what it answers itself has no span
+        .layer(trace::layer(context.tracing.clone())) // creates the span, the key of late attribution; after admission, for only what goes on needs one
+        .layer(amend::layer(upstream.traits.clone())) // asks for more, if configured; last, for only what goes on is worth reading first
+        .service(Upstream::new(upstream)) // the upstream window; reads reports off head and trailers
 }

@@ -74,8 +74,8 @@ fn unknown_keys_of_elements_are_met_with_keys_of_elements() {
         let reason = meant.map_or("unknown key".to_owned(), |key| format!("unknown key; did you mean `{key}`?"));
         assert!(told.iter().any(|line| line.ends_with(&reason)), "{section}: {value}: {told:?}");
     }
-    let variable = case("upstream: http://m:1", &[("LAPWING_PROXY_WORKERS", "2")], &[]).sources;
-    let told = load(&variable).unwrap_err()[0].to_string();
+    let variable = case("", &[("LAPWING_PROXY_WORKERS", "2")], &[("upstream", "http://m:1")]);
+    let told = load(&variable.sources).unwrap_err()[0].to_string();
     assert_eq!(told, "proxy_workers: unknown key; did you mean `LAPWING_PROXY__WORKERS`? (env LAPWING_PROXY_WORKERS)");
 }
 

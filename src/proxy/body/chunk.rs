@@ -1,35 +1,35 @@
-//! A piece of a response's body on its way to the client. It costs no allocation, and copies nothing.
+//! A piece of a response's body on its way to the client. It costs no allocation and copies nothing.
 //!
-//! Where several responses share a connection (HTTP/2), a flush says nothing of one of them: flow control may hold its
-//! last bytes for as long as the client likes. There each piece tells when hyper has let go of it, and whether the
-//! socket took its last byte or a buffer, which the next flush empties.
+//! Where responses share a connection (HTTP/2), a flush says nothing about one of them: flow control may hold its last
+//! bytes for as long as the client likes. There, each piece reports when hyper drops it, and whether the socket took its
+//! last byte or a buffer did, which the next flush empties.
 
 use std::io::IoSlice;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
-use crate::proxy::exchange::in_flight::Live;
+use crate::proxy::exchange::InFlight;
 
-/// A piece of a body.
+/// A piece of a response's body.
 #[derive(Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct TrackedChunk {
     bytes: Bytes,
-    /// Whom it tells.
-    live: Option<Arc<Live>>,
+    /// The request that it reports to: only over HTTP/2.
+    in_flight: Option<Arc<InFlight>>,
     /// Its last byte was taken by the socket, not copied into a buffer.
-    written: bool,
+    is_written: bool,
 }
 
-impl Chunk {
-    /// A piece of the response of `live`, if of anybody's.
-    pub(crate) fn new(bytes: Bytes, live: Option<&Arc<Live>>) -> Self {
-        let told = live.filter(|live| live.multiplexed && !bytes.is_empty());
-        Self { bytes, live: told.map(Live::hold), written: false }
+impl TrackedChunk {
+    /// A piece of the response to `in_flight`.
+    pub(crate) fn new(bytes: Bytes, in_flight: Option<&Arc<InFlight>>) -> Self {
+        let reported_to = in_flight.filter(|in_flight| in_flight.is_multiplexed && !bytes.is_empty());
+        Self { bytes, in_flight: reported_to.map(InFlight::hold_piece), is_written: false }
     }
 }
 
-impl Buf for Chunk {
+impl Buf for TrackedChunk {
     fn remaining(&self) -> usize {
         self.bytes.remaining()
     }
@@ -44,16 +44,16 @@ impl Buf for Chunk {
 
     fn advance(&mut self, n: usize) {
         self.bytes.advance(n);
-        if let Some(live) = &self.live {
-            self.written = self.bytes.is_empty() && live.meter.is_writing();
+        if let Some(in_flight) = &self.in_flight {
+            self.is_written = self.bytes.is_empty() && in_flight.meter.is_writing();
         }
     }
 }
 
-impl Drop for Chunk {
+impl Drop for TrackedChunk {
     fn drop(&mut self) {
-        if let Some(live) = self.live.take() {
-            live.let_go(self.bytes.is_empty(), self.written);
+        if let Some(in_flight) = self.in_flight.take() {
+            in_flight.release_piece(self.bytes.is_empty(), self.is_written);
         }
     }
 }

@@ -1,6 +1,23 @@
-//! Bodies on their way: the request's to the upstream, the response's to the client.
+//! Bodies on their way: the request's to the upstream, the response's to the client. Both pass frame by frame.
+//!
+//! Nothing here knows how the upstream is reached: a response's body drives a [`Drive`].
 
-pub(crate) mod chunk;
-pub(crate) mod request;
-pub(crate) mod response;
-pub(crate) mod rewrite;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "a mirror and a cache will use it; a test has both"))]
+pub(crate) mod capture;
+mod chunk;
+mod collect;
+mod continue_gate;
+mod delivery;
+mod request;
+mod rewrite;
+mod upstream;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use collect::collect;
+pub(crate) use continue_gate::ContinueGate;
+pub(crate) use delivery::ResponseBody;
+pub(crate) use request::{RequestBody, RequestBodyError};
+pub(crate) use rewrite::{MAX_GATHERED_BYTES, ResponseRewrite};
+pub(crate) use upstream::Drive;

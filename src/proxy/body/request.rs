@@ -1,31 +1,26 @@
 //! The request body on its way to the upstream: passed on frame by frame, counted and stamped, never copied.
-//!
-//! It holds the body back only where the client asked for that (`Expect: 100-continue`): until the upstream says
-//! "continue", or a second has passed (RFC 9110, 10.1.1 lets a client wait no longer for ever).
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use parking_lot::Mutex;
 
-use crate::ledger::Stamp;
-use crate::proxy::connection::lazy_deadline::Watch;
-use crate::proxy::exchange::in_flight::Live;
-
-/// How long a body waits for the upstream's "100 Continue".
-const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
+use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
+use super::continue_gate::ContinueGate;
+use crate::proxy::connection::LazyDeadline;
+use crate::proxy::error::Error;
+use crate::proxy::exchange::InFlight;
 
 /// Why a request body broke off.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestBodyError {
-    /// The client's side failed.
+    /// The client's connection failed.
     #[error("{0}")]
     Client(hyper::Error),
     /// More bytes than `max_request_bytes`.
@@ -33,76 +28,95 @@ pub(crate) enum RequestBodyError {
     TooLarge(u64),
 }
 
+impl From<&RequestBodyError> for Error {
+    fn from(error: &RequestBodyError) -> Self {
+        match error {
+            RequestBodyError::TooLarge(limit) => Self::BodyTooLarge { limit: *limit },
+            RequestBodyError::Client(error) if is_malformed(error) => Self::RequestBody(reason(error)),
+            RequestBodyError::Client(error) => Self::RequestCut(reason(error)),
+        }
+    }
+}
+
+/// Returns whether the client's bytes were wrong, rather than missing.
+fn is_malformed(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| matches!(cause.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput))
+}
+
+/// The cause, which hyper's own message leaves out.
+fn reason(error: &hyper::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
 /// A request body in flight.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     inner: Option<Incoming>,
-    live: Arc<Live>,
-    gate: Option<(Arc<Gate>, Watch)>,
+    in_flight: Arc<InFlight>,
+    gate: Option<(Arc<ContinueGate>, LazyDeadline)>,
+    /// Bytes that the client may still send.
     left: u64,
-    /// What is passed on before anything more is read.
+    /// Frames that pass before anything more is read.
     ahead: Option<Box<Ahead>>,
+    captures: AttachedCaptures,
 }
 
-/// What has been read of a body already.
 #[derive(Debug)]
 struct Ahead {
     frames: VecDeque<Frame<Bytes>>,
-    /// Whether the body's length may be told where all of it has been read: the client told it too.
+    /// Whether the body's length may be given when all of it has been read: if the client gave it too.
     is_sized: bool,
-}
-
-/// Opens when the upstream says "100 Continue".
-#[derive(Debug)]
-pub(crate) struct Gate {
-    since: Stamp,
-    open: AtomicBool,
-    waker: Mutex<Option<Waker>>,
-}
-
-impl Gate {
-    /// A closed gate.
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { since: Stamp::now(), open: AtomicBool::new(false), waker: Mutex::new(None) })
-    }
-
-    /// Lets the body go.
-    pub(crate) fn open(&self) {
-        self.open.store(true, Relaxed);
-        if let Some(waker) = self.waker.lock().take() {
-            waker.wake();
-        }
-    }
+    /// How many captures were attached before: they have a copy of these frames, or of those that these replace.
+    captured: usize,
 }
 
 impl RequestBody {
-    /// Wraps what the client sends.
-    pub(crate) fn new(inner: Incoming, live: Arc<Live>) -> Self {
-        let left = live.recorder.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get());
-        // of a request without a body the ledger knows the end already
+    /// Wraps the body that the client sends.
+    pub(crate) fn new(inner: Incoming, in_flight: Arc<InFlight>) -> Self {
+        let left = in_flight.context.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get());
+        // the ledger knows the end of a request without a body
         let inner = (!inner.is_end_stream()).then_some(inner);
-        Self { inner, live, gate: None, left, ahead: None }
+        Self { inner, in_flight, gate: None, left, ahead: None, captures: AttachedCaptures::default() }
     }
 
     /// Holds the body back until `gate` opens.
-    pub(crate) fn gated(mut self, gate: Option<Arc<Gate>>) -> Self {
-        self.gate = gate.map(|gate| (gate, Watch::default()));
+    pub(crate) fn held_by(mut self, gate: Option<Arc<ContinueGate>>) -> Self {
+        self.gate = gate.map(|gate| (gate, LazyDeadline::default()));
         self
     }
 
-    /// Puts `frames`, read before or standing for what was, before all that is still to be read.
-    pub(crate) fn put_back(&mut self, frames: VecDeque<Frame<Bytes>>, is_sized: bool) {
-        self.ahead = Some(Box::new(Ahead { frames, is_sized }));
+    /// Puts `frames`, read before or in place of what was read, before everything that is still to be read. With
+    /// `is_sized`, the body's length is known once all of it has been read.
+    pub(super) fn put_back(&mut self, frames: VecDeque<Frame<Bytes>>, is_sized: bool) {
+        self.ahead = Some(Box::new(Ahead { frames, is_sized, captured: self.captures.len() }));
     }
 
+    /// Copies the body within `budget` while it passes: as it stands in the request at the layer that calls this.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a mirror will use it; a test has one"))]
+    pub(crate) fn capture(&mut self, budget: &Arc<CaptureBudget>) -> Capture {
+        let (mut writer, copy) = capture(budget);
+        if self.is_end_stream() {
+            writer.finish()
+        } else {
+            self.captures.attach(writer)
+        }
+        copy
+    }
+
+    /// The client's body was read to its end.
     fn end(&mut self) {
         if self.inner.take().is_some() {
-            self.live.on_request_end();
+            self.in_flight.on_request_end();
+        }
+        let waiting = self.ahead.as_ref().filter(|ahead| !ahead.frames.is_empty());
+        if waiting.is_none() {
+            self.captures.finish();
         }
     }
 
     fn too_large(&self) -> RequestBodyError {
-        RequestBodyError::TooLarge(self.live.recorder.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get()))
+        RequestBodyError::TooLarge(self.in_flight.context.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get()))
     }
 }
 
@@ -112,19 +126,24 @@ impl Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
-        if let Some((gate, watch)) = &mut this.gate {
-            if !gate.open.load(Relaxed) && !watch.expired(cx, gate.since, CONTINUE_WITHIN) {
-                *gate.waker.lock() = Some(cx.waker().clone());
+        if let Some((gate, deadline)) = &mut this.gate {
+            if !gate.is_passable(cx, deadline) {
                 return Poll::Pending;
             }
             this.gate = None;
         }
-        if let Some(frame) = this.ahead.as_mut().and_then(|ahead| ahead.frames.pop_front()) {
+        if let Some(ahead) = &mut this.ahead
+            && let Some(frame) = ahead.frames.pop_front()
+        {
+            this.captures.push(&frame, ahead.captured);
+            if this.inner.is_none() {
+                this.end();
+            }
             return Poll::Ready(Some(Ok(frame)));
         }
         let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
         let polled = Pin::new(&mut *inner).poll_frame(cx);
-        this.live.awaits_client.store(polled.is_pending(), Relaxed);
+        this.in_flight.awaits_client.store(polled.is_pending(), Relaxed);
         match polled {
             Poll::Pending => Poll::Pending,
             Poll::Ready(None) => {
@@ -137,15 +156,16 @@ impl Body for RequestBody {
             }
             Poll::Ready(Some(Ok(frame))) => {
                 let n = frame.data_ref().map_or(0, Buf::remaining);
-                this.live.on_request_bytes(n);
+                this.in_flight.on_request_bytes(n);
                 let Some(left) = this.left.checked_sub(n as u64) else {
                     this.inner = None;
                     return Poll::Ready(Some(Err(this.too_large())));
                 };
                 this.left = left;
                 if let Some(bytes) = frame.data_ref() {
-                    this.live.on_request_piece(bytes);
+                    this.in_flight.on_request_piece(bytes);
                 }
+                this.captures.push(&frame, 0);
                 if inner.is_end_stream() || frame.is_trailers() {
                     this.end();
                 }

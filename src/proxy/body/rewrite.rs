@@ -1,46 +1,22 @@
-//! Undoes in a response what its request was changed for: between the upstream's frames, which the reader of bodies
-//! sees as they are, and the client. What goes wrong lets the rest pass as it comes, and is counted.
+//! Removes from a response what its amended request caused. It stands between the upstream's frames, which the reader of
+//! bodies sees unchanged, and the client. On a fault the rest passes unchanged, and the fault is counted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use bytes::Bytes;
 use http_body::Frame;
 
-use crate::metrics::Counter;
-use crate::protocol::amend::{CompletionsRoute, UsageRemover, UsageStyle, UsageStyleDetector, without_meta_info};
-use crate::proxy::exchange::in_flight::Recorder;
+use crate::metrics::{Counter, Counters};
+use crate::protocol::amend::{UsageRemover, UsageStyle, UsageStyleDetector, without_meta_info};
 
-/// The largest response that is put together to be cut, in bytes.
-pub(crate) const MAX_WHOLE_BYTES: usize = 4 << 20;
+/// The largest response that is gathered to be rewritten, in bytes.
+pub(crate) const MAX_GATHERED_BYTES: usize = 4 << 20;
 
-/// What is known of the upstream's streams, by route.
-#[derive(Debug, Default)]
-pub(crate) struct Habits([AtomicU8; CompletionsRoute::COUNT]);
-
-impl Habits {
-    /// What the streams of `route` are like; `None` until one was seen that had not been asked for usage.
-    pub(crate) fn get(&self, route: CompletionsRoute) -> Option<UsageStyle> {
-        match self.0.get(route.index())?.load(Relaxed) {
-            1 => Some(UsageStyle::Plain),
-            2 => Some(UsageStyle::Marked),
-            3 => Some(UsageStyle::Unasked),
-            _ => None,
-        }
-    }
-
-    fn set(&self, route: CompletionsRoute, habit: UsageStyle) {
-        if let Some(known) = self.0.get(route.index()) {
-            known.store(habit as u8 + 1, Relaxed);
-        }
-    }
-}
-
-/// A response on its way through.
+/// A rewrite of one response.
 #[derive(Debug)]
-pub(crate) struct Undo {
-    recorder: Arc<Recorder>,
+pub(crate) struct ResponseRewrite {
+    counters: Arc<Counters>,
     work: Work,
     out: VecDeque<Frame<Bytes>>,
     is_over: bool,
@@ -51,35 +27,44 @@ pub(crate) struct Undo {
 enum Work {
     /// Cuts usage out of a stream.
     Cut(UsageRemover),
-    /// Passes all, and learns.
-    Learn(UsageStyleDetector, CompletionsRoute),
-    /// Puts the body together, to cut `meta_info` out of it.
+    /// Passes everything, and learns.
+    Learn(UsageStyleDetector, OnLearnt),
+    /// Gathers the body, to cut `meta_info` out of it.
     Gather(Vec<Bytes>, usize),
-    /// Passes all.
+    /// Passes everything.
     Pass,
 }
 
-impl Undo {
-    fn new(recorder: Arc<Recorder>, work: Work) -> Self {
-        Self { recorder, work, out: VecDeque::new(), is_over: false, length: None }
+/// Takes what was learnt.
+struct OnLearnt(Box<dyn FnOnce(UsageStyle) + Send>);
+
+impl std::fmt::Debug for OnLearnt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnLearnt")
+    }
+}
+
+impl ResponseRewrite {
+    fn new(counters: Arc<Counters>, work: Work) -> Self {
+        Self { counters, work, out: VecDeque::new(), is_over: false, length: None }
     }
 
-    /// Takes usage out of a stream that was asked for it, of a server of that habit.
-    pub(crate) fn usage(recorder: Arc<Recorder>, habit: UsageStyle) -> Self {
-        Self::new(recorder, Work::Cut(UsageRemover::new(habit)))
+    /// Cuts usage out of a stream that was asked for it, as the server's `style` requires.
+    pub(crate) fn cut_usage(counters: Arc<Counters>, style: UsageStyle) -> Self {
+        Self::new(counters, Work::Cut(UsageRemover::new(style)))
     }
 
-    /// Learns the server's habit from a stream that was not asked for usage, and changes nothing.
-    pub(crate) fn learning(recorder: Arc<Recorder>, route: CompletionsRoute) -> Self {
-        Self::new(recorder, Work::Learn(UsageStyleDetector::default(), route))
+    /// Changes nothing, and tells `on_learnt` the server's style from a stream that was not asked for usage.
+    pub(crate) fn learn_usage_style(counters: Arc<Counters>, on_learnt: impl FnOnce(UsageStyle) + Send + 'static) -> Self {
+        Self::new(counters, Work::Learn(UsageStyleDetector::default(), OnLearnt(Box::new(on_learnt))))
     }
 
-    /// Takes `meta_info` out of the choices.
-    pub(crate) fn meta_info(recorder: Arc<Recorder>) -> Self {
-        Self::new(recorder, Work::Gather(Vec::new(), 0))
+    /// Cuts `meta_info` out of the choices.
+    pub(crate) fn cut_meta_info(counters: Arc<Counters>) -> Self {
+        Self::new(counters, Work::Gather(Vec::new(), 0))
     }
 
-    /// Takes a frame of the upstream's, its `last` perhaps.
+    /// Takes a frame from the upstream; `last` if the body is over with it.
     pub(crate) fn push(&mut self, frame: Frame<Bytes>, last: bool) {
         match frame.into_data() {
             Ok(bytes) => self.take(bytes),
@@ -102,20 +87,19 @@ impl Undo {
                     self.fail(&fault);
                 }
             }
-            Work::Learn(learner, route) => {
+            Work::Learn(learner, _) => {
                 let learnt = learner.push(&bytes);
-                if let Ok(Some(habit)) = learnt {
-                    tracing::debug!(?route, ?habit, "learnt how the upstream streams");
-                    self.recorder.habits.set(*route, habit);
-                }
-                if !matches!(learnt, Ok(None)) {
-                    self.work = Work::Pass;
+                if !matches!(learnt, Ok(None))
+                    && let Work::Learn(_, on_learnt) = std::mem::replace(&mut self.work, Work::Pass)
+                    && let Ok(Some(style)) = learnt
+                {
+                    (on_learnt.0)(style);
                 }
                 self.put(bytes);
             }
             Work::Gather(pieces, n) => {
                 *n += bytes.len();
-                let is_too_large = *n > MAX_WHOLE_BYTES;
+                let is_too_large = *n > MAX_GATHERED_BYTES;
                 pieces.push(bytes);
                 if is_too_large {
                     self.release();
@@ -126,7 +110,7 @@ impl Undo {
         }
     }
 
-    /// The upstream's body is over, and `whole` or broken off.
+    /// The upstream's body is over: `whole`, or broken off.
     pub(crate) fn end(&mut self, whole: bool) {
         self.is_over = true;
         match &mut self.work {
@@ -155,7 +139,7 @@ impl Undo {
         }
     }
 
-    /// Lets go what was put together, as it came.
+    /// Passes the gathered pieces on unchanged.
     fn release(&mut self) {
         if let Work::Gather(pieces, _) = std::mem::replace(&mut self.work, Work::Pass) {
             pieces.into_iter().for_each(|piece| self.put(piece));
@@ -163,8 +147,8 @@ impl Undo {
     }
 
     fn fail(&mut self, reason: &dyn std::fmt::Display) {
-        tracing::debug!(%reason, "a response is not cut");
-        self.recorder.counters.bump(Counter::AmendFailed);
+        tracing::debug!(%reason, "a response passes unchanged: what its amended request caused cannot be cut out");
+        self.counters.bump(Counter::AmendFailed);
         self.work = Work::Pass;
     }
 
@@ -179,22 +163,22 @@ impl Undo {
         if self.is_gathering() { None } else { self.out.pop_front() }
     }
 
-    /// Whether the body is being put together: the length is not known before it is whole.
+    /// Returns whether the body is being gathered: its length is not known before it is whole.
     pub(crate) fn is_gathering(&self) -> bool {
         matches!(self.work, Work::Gather(..))
     }
 
-    /// The body's length in bytes, where it was cut.
+    /// The body's length in bytes, if it was gathered and cut.
     pub(crate) fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// Whether the upstream's body has come to its end.
+    /// Returns whether the upstream's body is over.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether nothing is held back.
+    /// Returns whether nothing is held back.
     pub(crate) fn is_empty(&self) -> bool {
         let holds = match &self.work {
             Work::Cut(cutter) => !cutter.is_empty(),

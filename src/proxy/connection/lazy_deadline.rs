@@ -1,4 +1,4 @@
-//! A deadline that costs next to nothing per request: one timer that outlives requests and is set again only when it fires.
+//! A deadline that costs almost nothing per request: its timer outlives requests and is set again only when it fires.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,15 +9,15 @@ use tokio::time::Sleep;
 
 use crate::ledger::Stamp;
 
-/// A lazy deadline. Between firings no timer is touched, however many requests pass.
+/// A deadline whose timer is left alone between firings, however many requests pass.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct LazyDeadline {
     armed: Option<(Pin<Box<Sleep>>, Stamp)>,
 }
 
-impl Watch {
-    /// Whether `limit` has passed since `since`; if not, the task is woken when it may have.
-    pub(crate) fn expired(&mut self, cx: &mut Context<'_>, since: Stamp, limit: Duration) -> bool {
+impl LazyDeadline {
+    /// Returns whether `limit` has passed since `since`. If it has not, the task is woken when it may have.
+    pub(crate) fn has_expired(&mut self, cx: &mut Context<'_>, since: Stamp, limit: Duration) -> bool {
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let due = since.plus(limit_ns);
         if self.armed.as_ref().is_none_or(|(_, at)| *at > due) {

@@ -1,9 +1,15 @@
-//! A connection, a client's or the upstream's: the socket that is stamped, its deadlines, its waits for a slow client.
+//! One connection, of a client or to the upstream: the metered socket, its deadlines, and its waits for a slow client.
+//!
+//! Nothing here knows what a request is: the socket's meter calls [`OnFlush`], the client's side calls [`OnRefusal`].
 
-pub(crate) mod client_waits;
-pub(crate) mod lazy_deadline;
-pub(crate) mod meter;
-pub(crate) mod metered;
-mod serve;
+mod client_side;
+mod client_waits;
+mod lazy_deadline;
+mod meter;
+mod metered;
 
-pub use serve::{ConnectionSettings, Parts, serve};
+pub(crate) use client_side::{ClientTimeouts, OnRefusal};
+pub(crate) use client_waits::ClientWaits;
+pub(crate) use lazy_deadline::LazyDeadline;
+pub(crate) use meter::{OnFlush, SocketMeter};
+pub(crate) use metered::MeteredSocket;

@@ -1,4 +1,4 @@
-//! What can go wrong between a client and the upstream. `response.rs` alone decides how it looks to the client.
+//! Errors between a client and the upstream. Only `response.rs` chooses how the client sees them.
 
 pub(crate) mod response;
 
@@ -31,7 +31,7 @@ pub enum Error {
         /// The limit.
         limit: Duration,
     },
-    /// The upstream's response stood still for too long.
+    /// No byte of the upstream's response came for too long.
     #[error("the upstream's response stood still for longer than idle_timeout = {limit:?}")]
     ResponseStalled {
         /// The limit.
@@ -52,13 +52,13 @@ pub enum Error {
     /// The upstream closed or reset the connection.
     #[error("the upstream closed the connection before it answered: {0}")]
     Reset(hyper::Error),
-    /// What the upstream sent is no HTTP.
+    /// What the upstream sent is not HTTP.
     #[error("the upstream's answer is not HTTP: {0}")]
     Garbage(hyper::Error),
     /// The upstream answered 101 to a request that asked for no upgrade.
     #[error("the upstream switched protocols unasked")]
     SwitchedUnasked,
-    /// The client went away, or ended its side, amid the request body.
+    /// The client went away, or ended its side, in the middle of the request body.
     #[error("the request body broke off: {0}")]
     RequestCut(String),
     /// The client's request body is malformed.

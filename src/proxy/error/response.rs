@@ -1,4 +1,4 @@
-//! The one place where a status is chosen: every error that Lapwing itself makes, as the client sees it.
+//! The responses that Lapwing itself gives for errors. No other file chooses a status.
 //!
 //! Each carries `x-lapwing-error: <token>` and a plain-text reason, so that nobody takes it for the upstream's.
 
@@ -8,12 +8,12 @@ use http::{HeaderValue, Response, StatusCode, header};
 use crate::ledger::Outcome;
 use crate::proxy::error::Error;
 
-/// The field that marks a response as Lapwing's own.
+/// The header field that marks a response as Lapwing's own.
 pub const ERROR_FIELD: &str = "x-lapwing-error";
 
-/// An error's status, token and outcome.
+/// How an error looks to the client, and how it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ErrorResponse {
     /// The response's status.
     pub status: StatusCode,
     /// The value of [`ERROR_FIELD`].
@@ -23,9 +23,9 @@ pub struct Verdict {
 }
 
 impl Error {
-    /// How this error looks to the client and in the counts.
+    /// How this error looks to the client, and how it is counted.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn response(&self) -> ErrorResponse {
         let (status, token, outcome) = match self {
             Self::Connect { cause, .. } if cause.kind() == std::io::ErrorKind::ConnectionRefused => {
                 (StatusCode::BAD_GATEWAY, "connect_refused", Outcome::Unreachable)
@@ -46,18 +46,18 @@ impl Error {
             Self::Shed { .. } => (StatusCode::SERVICE_UNAVAILABLE, "shed", Outcome::Shed),
             Self::Unsupported(_) => (StatusCode::BAD_REQUEST, "unsupported", Outcome::Rejected),
         };
-        Verdict { status, token, outcome }
+        ErrorResponse { status, token, outcome }
     }
 }
 
-/// The response that stands for `error`, and how it is counted.
+/// Returns the response for `error`, and how it is counted.
 #[must_use]
-pub(crate) fn rescue(error: &Error) -> (Response<Bytes>, Outcome) {
-    let verdict = error.verdict();
-    (respond(verdict.status, verdict.token, &error.to_string()), verdict.outcome)
+pub(crate) fn respond(error: &Error) -> (Response<Bytes>, Outcome) {
+    let ErrorResponse { status, token, outcome } = error.response();
+    (build(status, token, &error.to_string()), outcome)
 }
 
-fn respond(status: StatusCode, token: &'static str, reason: &str) -> Response<Bytes> {
+fn build(status: StatusCode, token: &'static str, reason: &str) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(format!("lapwing: {reason}\n")));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -69,7 +69,8 @@ fn respond(status: StatusCode, token: &'static str, reason: &str) -> Response<By
     response
 }
 
-/// The bytes that answer a head which is no request: hyper chooses the status as it parses, the words are ours.
+/// Returns the bytes of the response to a head that is not a request. Hyper's parser chooses the status; the text is
+/// Lapwing's.
 #[must_use]
 pub(crate) fn refusal(status: u16) -> Vec<u8> {
     let (phrase, token, reason) = match status {
@@ -97,11 +98,11 @@ mod tests {
     #[test]
     fn refused_is_told_from_unreachable() {
         let error = |kind| Error::Connect { upstream: "127.0.0.1:1".into(), cause: std::io::Error::from(kind) };
-        let (response, outcome) = rescue(&error(std::io::ErrorKind::ConnectionRefused));
+        let (response, outcome) = respond(&error(std::io::ErrorKind::ConnectionRefused));
         assert_eq!((response.status().as_u16(), outcome), (502, Outcome::Unreachable));
         assert_eq!(response.headers()[ERROR_FIELD], "connect_refused");
         assert!(std::str::from_utf8(response.body()).unwrap().contains("127.0.0.1:1"));
-        assert_eq!(error(std::io::ErrorKind::HostUnreachable).verdict().token, "connect_failed");
+        assert_eq!(error(std::io::ErrorKind::HostUnreachable).response().token, "connect_failed");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! When passing bytes are read: after they have been handed on. What passes is kept for a moment, by reference, and
-//! read when the connection has nothing better to do, or when more comes than may wait.
+//! Reads bodies after they have been handed on. Pieces that pass are kept by reference for a moment, and are read when the
+//! connection has nothing better to do, or when more arrives than may wait.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -8,15 +8,15 @@ use smallvec::SmallVec;
 use crate::ledger::{Ledger, Stamp};
 use crate::protocol::ExchangeReader;
 
-/// Bytes that may wait to be read, in each exchange; one piece may be larger.
-const WAITING_BYTES: usize = 64 * 1024;
-/// Pieces that may.
-const WAITING_PIECES: usize = 64;
+/// How many bytes of an exchange may wait to be read; one piece may be larger.
+const MAX_WAITING_BYTES: usize = 64 * 1024;
+/// How many pieces of an exchange may wait to be read.
+const MAX_WAITING_PIECES: usize = 64;
 
-/// The reader of one exchange, and what it has not read yet.
+/// The reader of one exchange's bodies, and the pieces that it has not read yet.
 #[derive(Debug)]
-pub(crate) struct Reading {
-    tap: ExchangeReader,
+pub(crate) struct BodyReader {
+    reader: ExchangeReader,
     waiting: SmallVec<[Piece; 2]>,
     bytes: usize,
 }
@@ -27,27 +27,27 @@ enum Piece {
     Response(Bytes, u64),
 }
 
-impl Reading {
-    /// Reads by `tap`.
-    pub(crate) fn new(tap: ExchangeReader) -> Self {
-        Self { tap, waiting: SmallVec::new(), bytes: 0 }
+impl BodyReader {
+    /// Reads with `reader`.
+    pub(crate) fn new(reader: ExchangeReader) -> Self {
+        Self { reader, waiting: SmallVec::new(), bytes: 0 }
     }
 
-    /// Some of the request passed.
-    pub(crate) fn request(&mut self, bytes: &Bytes) {
-        if self.tap.wants_request() {
+    /// A piece of the request passes.
+    pub(crate) fn push_request(&mut self, bytes: &Bytes) {
+        if self.reader.wants_request() {
             self.keep(bytes.len(), Piece::Request(bytes.clone()));
         }
     }
 
-    /// The response's head came.
-    pub(crate) fn head(&mut self, status: u16, headers: &HeaderMap) {
-        self.tap.response_head(status, headers);
+    /// Reads the response's head.
+    pub(crate) fn read_response_head(&mut self, status: u16, headers: &HeaderMap) {
+        self.reader.response_head(status, headers);
     }
 
-    /// Some of the response passed; it was read `at`, the exchange began at `started`.
-    pub(crate) fn response(&mut self, bytes: &Bytes, at: Stamp, started: Stamp) {
-        if self.tap.wants_response() {
+    /// A piece of the response passes. It was read at `at`; the exchange began at `started`.
+    pub(crate) fn push_response(&mut self, bytes: &Bytes, at: Stamp, started: Stamp) {
+        if self.reader.wants_response() {
             self.keep(bytes.len(), Piece::Response(bytes.clone(), at.since(started)));
         }
     }
@@ -56,39 +56,39 @@ impl Reading {
         if length == 0 {
             return;
         }
-        if self.bytes + length > WAITING_BYTES || self.waiting.len() == WAITING_PIECES {
-            self.read(); // what has been handed on before, never what is about to be
+        if self.bytes + length > MAX_WAITING_BYTES || self.waiting.len() == MAX_WAITING_PIECES {
+            self.read(); // the pieces handed on before, never the one about to be
         }
         self.waiting.push(piece);
         self.bytes += length;
     }
 
-    /// Whether anything waits.
+    /// Returns whether any piece waits to be read.
     pub(crate) fn is_behind(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Reads what waits.
+    /// Reads the pieces that wait.
     pub(crate) fn read(&mut self) {
         for piece in self.waiting.drain(..) {
             match piece {
-                Piece::Request(bytes) => self.tap.request(&bytes),
-                Piece::Response(bytes, at_ns) => self.tap.response(&bytes, at_ns),
+                Piece::Request(bytes) => self.reader.request(&bytes),
+                Piece::Response(bytes, at_ns) => self.reader.response(&bytes, at_ns),
             }
         }
         self.bytes = 0;
     }
 
-    /// Reads the rest; whether the answer says of itself that it is whole.
+    /// Reads the rest. Returns whether the response is complete by a mark of its own.
     pub(crate) fn is_complete(&mut self) -> bool {
         self.read();
-        self.tap.is_complete()
+        self.reader.is_complete()
     }
 
-    /// Reads the rest, and writes what was found into the ledger; `model` is given the model's name, if there is one.
+    /// Reads the rest and writes the findings into the ledger. Calls `model` with the model's name, if the bodies name one.
     pub(crate) fn close(mut self, ledger: &mut Ledger, model: impl FnOnce(&mut Ledger, &str)) {
         self.read();
-        if let Some(named) = self.tap.close(ledger) {
+        if let Some(named) = self.reader.close(ledger) {
             model(ledger, named);
         }
     }

@@ -1,8 +1,19 @@
-//! A request in flight with its open ledger, what reads its bodies, and who takes the ledger when it is closed.
+//! A request in flight with its open ledger, the reader of its bodies, and the observer that takes the closed ledger.
 
-pub(crate) mod body_reader;
-pub(crate) mod grpc;
-pub(crate) mod in_flight;
-pub(crate) mod profiler;
+mod body_reader;
+mod context;
+#[cfg(test)]
+pub(crate) mod fixtures;
+mod grpc_status;
+mod guard;
+mod in_flight;
+mod profiler;
 pub(crate) mod server_timing;
-pub(crate) mod tracked_request;
+mod tracked_request;
+
+pub use context::Observer;
+pub(crate) use context::{CountRefusals, ExchangeContext};
+pub(crate) use guard::ExchangeGuard;
+pub(crate) use in_flight::InFlight;
+pub use profiler::{Profiler, ReportReader};
+pub(crate) use tracked_request::TrackedRequest;

@@ -9,10 +9,10 @@ use http::{HeaderMap, Method};
 use parking_lot::RwLock;
 use rustc_hash::{FxHashMap, FxHasher};
 
+use super::context::Observer;
 use crate::ledger::{LabelId, Ledger};
 use crate::metrics::{Counter, Counters, Labels};
 use crate::protocol::{DetectedProtocol, ExchangeReader, Protocols, fold_route};
-use crate::proxy::exchange::in_flight::Observer;
 
 /// How many distinct paths are remembered with their route; others are folded anew each time.
 const PATHS: usize = 4096;
@@ -22,7 +22,7 @@ const PATH_BYTES: usize = 256;
 const NO_MODEL: &str = "";
 
 /// Reads reports off a response's fields (`true`: trailers) into the ledger.
-pub type Reports = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
+pub type ReportReader = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
 
 /// Looks at the traffic for the aggregator.
 pub struct Profiler {
@@ -31,7 +31,7 @@ pub struct Profiler {
     labels: Arc<Labels>,
     upstream: LabelId,
     protocols: Arc<Protocols>,
-    reports: Box<Reports>,
+    reports: Box<ReportReader>,
     paths: RwLock<FxHashMap<u64, Remembered>>,
 }
 
@@ -53,7 +53,7 @@ impl Profiler {
         labels: Arc<Labels>,
         upstream: &str,
         protocols: Arc<Protocols>,
-        reports: Box<Reports>,
+        reports: Box<ReportReader>,
     ) -> Self {
         let upstream = labels.upstreams.intern(upstream);
         Self { queue, counters, labels, upstream, protocols, reports, paths: RwLock::default() }

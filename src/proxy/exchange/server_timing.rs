@@ -1,27 +1,26 @@
 //! `respond_server_timing`: tells the client the stages known so far, in `Server-Timing` (W3C Server Timing).
 //!
-//! In the head of every response; on streams once more, complete, in a trailer, where the client can take one. The
-//! response's own `Server-Timing` stays before it. Entries are `stage;dur=milliseconds;desc="source"`.
+//! The head of every response carries the field. A stream carries it again in a trailer, then complete, if the client
+//! accepts trailers. It stands after the response's own `Server-Timing`. Entries are `stage;dur=milliseconds;desc="source"`.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
 use http::header::{CONTENT_LENGTH, TE, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use http_body::Body;
 
+use super::in_flight::InFlight;
 use crate::attribution::merge;
 use crate::ledger::{Stage, Stamp};
-use crate::proxy::body::response::ResponseBody;
-use crate::proxy::exchange::in_flight::Live;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// Adds what is known at the head. Whether a trailer shall follow: the body is a stream, and the client takes trailers.
-pub(crate) fn announce(response: &mut Response<ResponseBody>, live: &Arc<Live>, takes_trailers: bool) -> bool {
-    append(response.headers_mut(), live);
+/// Adds the stages known at the head. Returns whether a trailer shall follow: if the body is a stream, and the client
+/// accepts trailers.
+pub(crate) fn announce<B: Body>(response: &mut Response<B>, in_flight: &InFlight, accepts_trailers: bool) -> bool {
+    append(response.headers_mut(), in_flight);
     let is_stream = !response.headers().contains_key(CONTENT_LENGTH) && !response.body().is_end_stream();
-    if !is_stream || !takes_trailers {
+    if !is_stream || !accepts_trailers {
         return false;
     }
     if response.version() != Version::HTTP_2 {
@@ -30,15 +29,15 @@ pub(crate) fn announce(response: &mut Response<ResponseBody>, live: &Arc<Live>, 
     true
 }
 
-/// Whether the client can take trailers: by HTTP/2 always, else by its own word (RFC 9110, 6.5.1).
-pub(crate) fn takes_trailers<B>(request: &Request<B>) -> bool {
+/// Returns whether the client accepts trailers: over HTTP/2 always, else if its `TE` says so (RFC 9110, 6.5.1).
+pub(crate) fn accepts_trailers<B>(request: &Request<B>) -> bool {
     let says_so = |value: &HeaderValue| value.to_str().is_ok_and(|te| te.to_ascii_lowercase().contains("trailers"));
     request.version() == Version::HTTP_2 || request.headers().get_all(TE).iter().any(says_so)
 }
 
-/// Adds what is known now. An account without time is left out.
-pub(crate) fn append(fields: &mut HeaderMap, live: &Live) {
-    let Some(ledger) = live.until(Stamp::now()) else { return };
+/// Adds the stages known now. Stages without time are left out.
+pub(crate) fn append(fields: &mut HeaderMap, in_flight: &InFlight) {
+    let Some(ledger) = in_flight.ledger_until(Stamp::now()) else { return };
     let exchange = merge(ledger, Vec::new());
     let mut text = String::with_capacity(160);
     for stage in Stage::ALL {

@@ -1,17 +1,17 @@
-//! What travels through the stack: the client's request, and its open ledger.
+//! What travels through the stack: the client's request with its open ledger.
 
 use std::sync::Arc;
 
 use http::Request;
 
-use crate::proxy::body::request::RequestBody;
-use crate::proxy::exchange::in_flight::Live;
+use super::in_flight::InFlight;
+use crate::proxy::body::RequestBody;
 
 /// A request with its open ledger.
 #[derive(Debug)]
-pub(crate) struct Call {
-    /// The request as the client sent it.
+pub(crate) struct TrackedRequest {
+    /// The request as the client sent it, or as the layers above changed it.
     pub(crate) request: Request<RequestBody>,
     /// Its ledger.
-    pub(crate) live: Arc<Live>,
+    pub(crate) in_flight: Arc<InFlight>,
 }

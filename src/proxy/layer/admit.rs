@@ -1,6 +1,6 @@
-//! Refuses rather than queues: past `max_in_flight` a request is shed. Refuses what is too large by its own word.
+//! Sheds requests beyond `max_in_flight`, and refuses those whose head, or announced body, is too large.
 //!
-//! Stage: validation. It never waits.
+//! Stage: validation. It never waits and never queues.
 
 use std::future::{Ready, ready};
 use std::task::{Context, Poll};
@@ -11,27 +11,27 @@ use tower::Service;
 
 use crate::metrics::Counter;
 use crate::proxy::error::Error;
-use crate::proxy::exchange::tracked_request::Call;
+use crate::proxy::exchange::TrackedRequest;
 
-/// Applies [`Admitted`].
+/// Applies [`Admit`].
 #[derive(Clone, Debug)]
 pub(crate) struct AdmitLayer;
 
 impl<S> tower::Layer<S> for AdmitLayer {
-    type Service = Admitted<S>;
+    type Service = Admit<S>;
 
-    fn layer(&self, inner: S) -> Admitted<S> {
-        Admitted { inner }
+    fn layer(&self, inner: S) -> Admit<S> {
+        Admit { inner }
     }
 }
 
-/// Sheds what is too much.
+/// Sheds and refuses requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Admitted<S> {
+pub(crate) struct Admit<S> {
     inner: S,
 }
 
-impl<S: Service<Call, Error = Error>> Service<Call> for Admitted<S> {
+impl<S: Service<TrackedRequest, Error = Error>> Service<TrackedRequest> for Admit<S> {
     type Response = S::Response;
     type Error = Error;
     type Future = Either<S::Future, Ready<Result<S::Response, Error>>>;
@@ -40,26 +40,27 @@ impl<S: Service<Call, Error = Error>> Service<Call> for Admitted<S> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
-        let recorder = &call.live.recorder;
-        let limit = recorder.config.max_in_flight;
-        if recorder.counters.get(Counter::InFlight) > limit {
+    fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
+        let context = &tracked.in_flight.context;
+        let limit = context.config.max_in_flight;
+        if context.counters.get(Counter::InFlight) > limit {
             return Either::Right(ready(Err(Error::Shed { limit })));
         }
-        let limit = recorder.config.max_header_bytes.get();
-        if head_bytes(&call.request) > limit {
+        let limit = context.config.max_header_bytes.get();
+        if head_bytes(&tracked.request) > limit {
             return Either::Right(ready(Err(Error::HeadTooLarge { limit })));
         }
-        if let Some(limit) = recorder.config.max_request_bytes.on().map(|size| size.get())
-            && http_body::Body::size_hint(call.request.body()).exact().is_some_and(|n| n > limit)
+        if let Some(limit) = context.config.max_request_bytes.on().map(|size| size.get())
+            && http_body::Body::size_hint(tracked.request.body()).exact().is_some_and(|n| n > limit)
         {
             return Either::Right(ready(Err(Error::BodyTooLarge { limit })));
         }
-        Either::Left(self.inner.call(call))
+        Either::Left(self.inner.call(tracked))
     }
 }
 
-/// About how many bytes the head has on the wire. Hyper's own bound is that of its buffer, which bodies want larger.
+/// The head's approximate size on the wire, in bytes. Hyper bounds a head only by its buffer, which has to be larger for
+/// bodies.
 fn head_bytes<B>(request: &Request<B>) -> u64 {
     let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());

@@ -1,10 +1,9 @@
-//! Asks the server for more than the client did (`proxy.amend`), and has it taken out of the response again.
+//! Asks the server for more than the client did (`proxy.amend`), and cuts it out of the response again.
 //!
-//! Stage: none of its own; a body that is read whole first arrives in ingress. It looks only at requests that may be
-//! changed, keeps at most [`MAX_BODY_BYTES`] of one, and passes what it does not change as it came.
+//! Stage: none of its own; reading a request's body ahead counts as ingress. It reads only requests that may be changed,
+//! at most [`MAX_BODY_BYTES`] of each, and passes every other request unchanged.
 
-use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,25 +12,20 @@ use bytes::Bytes;
 use futures_util::future::Either;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
-use http_body::{Body, Frame};
+use http_body::Body;
 use tower::Service;
 
-use crate::ledger::{ObservedEvent, Stage, Stamp};
-use crate::metrics::Counter;
+use crate::metrics::{Counter, Counters};
 use crate::protocol::amend::{AddedOption, CompletionsRoute, UsageStyle, amend_request};
-use crate::proxy::body::request::RequestBody;
-use crate::proxy::body::response::ResponseBody;
-use crate::proxy::body::rewrite::{MAX_WHOLE_BYTES, Undo};
-use crate::proxy::connection::lazy_deadline::Watch;
+use crate::proxy::body::{MAX_GATHERED_BYTES, RequestBody, ResponseBody, ResponseRewrite, collect};
 use crate::proxy::error::Error;
-use crate::proxy::exchange::in_flight::{Live, Recorder};
-use crate::proxy::exchange::tracked_request::Call;
-use crate::proxy::upstream::explain_body;
+use crate::proxy::exchange::TrackedRequest;
+use crate::proxy::upstream::UpstreamTraits;
 
 /// The largest request body that may be changed, in bytes.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// Fields that speak of the very bytes of a body.
+/// Fields that hold a digest or signature of a body's bytes.
 const DIGESTS: [HeaderName; 5] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
@@ -40,29 +34,37 @@ const DIGESTS: [HeaderName; 5] = [
     HeaderName::from_static("signature"),
 ];
 
-/// Applies [`Amended`].
+/// Applies [`Amend`].
 #[derive(Clone, Debug)]
-pub(crate) struct AmendLayer;
+pub(crate) struct AmendLayer {
+    traits: Arc<UpstreamTraits>,
+}
+
+/// Returns the layer. It reads and writes what is known of the upstream in `traits`.
+pub(crate) const fn layer(traits: Arc<UpstreamTraits>) -> AmendLayer {
+    AmendLayer { traits }
+}
 
 impl<S> tower::Layer<S> for AmendLayer {
-    type Service = Amended<S>;
+    type Service = Amend<S>;
 
-    fn layer(&self, inner: S) -> Amended<S> {
-        Amended { inner }
+    fn layer(&self, inner: S) -> Amend<S> {
+        Amend { inner, traits: self.traits.clone() }
     }
 }
 
-/// Amends.
+/// Amends requests, and the responses to them.
 #[derive(Clone, Debug)]
-pub(crate) struct Amended<S> {
+pub(crate) struct Amend<S> {
     inner: S,
+    traits: Arc<UpstreamTraits>,
 }
 
 type Answer = Result<Response<ResponseBody>, Error>;
 
-impl<S> Service<Call> for Amended<S>
+impl<S> Service<TrackedRequest> for Amend<S>
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
 {
     type Response = Response<ResponseBody>;
     type Error = Error;
@@ -72,18 +74,18 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
-        if call.live.recorder.config.amend.is_any()
-            && let Some(route) = eligible(&call.request)
+    fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
+        if tracked.in_flight.context.config.amend.is_any()
+            && let Some(route) = eligible_route(&tracked.request)
         {
-            return Either::Right(Box::pin(amend(self.inner.clone(), call, route)));
+            return Either::Right(Box::pin(amend(self.inner.clone(), self.traits.clone(), tracked, route)));
         }
-        Either::Left(self.inner.call(call))
+        Either::Left(self.inner.call(tracked))
     }
 }
 
-/// Whether a request may be changed, by its head.
-fn eligible(request: &Request<RequestBody>) -> Option<CompletionsRoute> {
+/// Returns the route of a request that may be changed, by its head.
+fn eligible_route(request: &Request<RequestBody>) -> Option<CompletionsRoute> {
     let headers = request.headers();
     let is_plain = *request.method() == Method::POST
         && is_type(headers, "application/json")
@@ -103,108 +105,70 @@ fn is_encoded(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// What a response is to be rid of, or to teach.
+/// What is done with the response.
 #[derive(Clone, Copy)]
 enum Plan {
-    Cut(UsageStyle),
-    Learn(CompletionsRoute),
-    MetaInfo,
+    CutUsage(UsageStyle),
+    LearnUsageStyle(CompletionsRoute),
+    CutMetaInfo,
 }
 
-async fn amend<S>(mut inner: S, mut call: Call, route: CompletionsRoute) -> Answer
+async fn amend<S>(mut inner: S, traits: Arc<UpstreamTraits>, tracked: TrackedRequest, route: CompletionsRoute) -> Answer
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error> + Send,
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error> + Send,
 {
-    let live = call.live.clone();
-    let began = Stamp::now();
-    let is_sized = call.request.body().size_hint().exact().is_some();
-    let mut frames = read(call.request.body_mut(), &live).await?;
-    live.with(|ledger| ledger.observe(Stage::Ingress, ObservedEvent::Request, began, live_end(&live, began)));
-    let body = whole(call.request.body(), &frames);
-    let edit = body.as_ref().and_then(|body| amend_request(body, live.recorder.config.amend));
-    let plan = edit.as_ref().and_then(|edit| match (edit.added, live.recorder.habits.get(route)) {
-        (AddedOption::MetaInfo, _) => Some(Plan::MetaInfo),
-        (AddedOption::Usage, None) => Some(Plan::Learn(route)),
+    let context = tracked.in_flight.context.clone();
+    let mut collected = collect(tracked, MAX_BODY_BYTES).await?;
+    let body = collected.body();
+    let edit = body.as_ref().and_then(|body| amend_request(body, context.config.amend));
+    let plan = edit.as_ref().and_then(|edit| match (edit.added, traits.usage_style(route)) {
+        (AddedOption::MetaInfo, _) => Some(Plan::CutMetaInfo),
+        (AddedOption::Usage, None) => Some(Plan::LearnUsageStyle(route)),
         (AddedOption::Usage, Some(UsageStyle::Unasked)) => None,
-        (AddedOption::Usage, Some(habit)) => Some(Plan::Cut(habit)),
+        (AddedOption::Usage, Some(style)) => Some(Plan::CutUsage(style)),
     });
-    if let (Some(body), Some(edit), Some(Plan::Cut(_) | Plan::MetaInfo)) = (&body, &edit, plan) {
-        let changed = Bytes::from(edit.apply(body));
-        if call.request.headers().contains_key(CONTENT_LENGTH) {
-            call.request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(changed.len()));
-        }
-        frames = VecDeque::from([Frame::data(changed)]);
-        live.recorder.counters.bump(Counter::Amended);
+    if let (Some(body), Some(edit), Some(Plan::CutUsage(_) | Plan::CutMetaInfo)) = (&body, &edit, plan) {
+        collected.replace_body(Bytes::from(edit.apply(body)));
+        context.counters.bump(Counter::Amended);
     }
-    call.request.body_mut().put_back(frames, is_sized);
+    let mut tracked = collected.into_request();
     if plan.is_some() {
-        // what is compressed could not be cut
-        call.request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        // a compressed response could not be cut
+        tracked.request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
-    let mut response = inner.call(call).await?;
+    let mut response = inner.call(tracked).await?;
     if let Some(plan) = plan {
-        undo(&mut response, plan, &live.recorder);
+        rewrite(&mut response, plan, &context.counters, traits);
     }
     Ok(response)
 }
 
-/// When the request was read to its end, as far as it was.
-fn live_end(live: &Live, began: Stamp) -> Stamp {
-    live.request_end().unwrap_or_else(|| live.request_last()).max(began)
-}
-
-/// Reads a body to its end, or until it is too large.
-async fn read(body: &mut RequestBody, live: &Live) -> Result<VecDeque<Frame<Bytes>>, Error> {
-    let limit = live.recorder.config.idle_timeout.get();
-    let (mut frames, mut length, mut watch) = (VecDeque::new(), 0, Watch::default());
-    while length <= MAX_BODY_BYTES {
-        let next = poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
-            Poll::Ready(next) => Poll::Ready(next.transpose().map_err(|error| explain_body(&error))),
-            Poll::Pending if watch.expired(cx, live.request_last(), limit) => Poll::Ready(Err(Error::RequestStalled { limit })),
-            Poll::Pending => Poll::Pending,
-        });
-        let Some(frame) = next.await? else { break };
-        length += frame.data_ref().map_or(0, Bytes::len);
-        frames.push_back(frame);
-    }
-    Ok(frames)
-}
-
-/// The body in one piece; `None` where it is not all there, or has trailers.
-fn whole(body: &RequestBody, frames: &VecDeque<Frame<Bytes>>) -> Option<Bytes> {
-    if !body.is_end_stream() {
-        return None;
-    }
-    let pieces: Option<Vec<&Bytes>> = frames.iter().map(Frame::data_ref).collect();
-    Some(match pieces?.as_slice() {
-        [one] => Bytes::clone(one),
-        many => many.iter().flat_map(|piece| piece.iter().copied()).collect(),
-    })
-}
-
-/// Has `response` rid of what was asked for; where it cannot be, that is counted.
-fn undo(response: &mut Response<ResponseBody>, plan: Plan, recorder: &Arc<Recorder>) {
+/// Removes from the response what the amended request caused. Where that is not possible, it is counted.
+fn rewrite(response: &mut Response<ResponseBody>, plan: Plan, counters: &Arc<Counters>, traits: Arc<UpstreamTraits>) {
     let headers = response.headers();
     let is_meant = match plan {
-        Plan::Cut(_) | Plan::Learn(_) => is_type(headers, "text/event-stream"),
-        Plan::MetaInfo => is_type(headers, "application/json"),
+        Plan::CutUsage(_) | Plan::LearnUsageStyle(_) => is_type(headers, "text/event-stream"),
+        Plan::CutMetaInfo => is_type(headers, "application/json"),
     };
     if !response.status().is_success() || !is_meant || response.body().is_end_stream() {
-        return; // an error, or a server that knows of no such thing
+        return; // an error, or a server that does not know the option
     }
     let is_readable = !is_encoded(headers) && !DIGESTS.iter().any(|name| headers.contains_key(name));
     let length = response.body().size_hint().exact();
-    let undo = match plan {
-        Plan::Learn(route) if is_readable => Undo::learning(recorder.clone(), route),
-        Plan::Learn(_) => return,
-        Plan::Cut(habit) if is_readable => {
+    let counters = counters.clone();
+    let rewrite = match plan {
+        Plan::LearnUsageStyle(route) if is_readable => {
+            ResponseRewrite::learn_usage_style(counters, move |style| traits.learn_usage_style(route, style))
+        }
+        Plan::LearnUsageStyle(_) => return,
+        Plan::CutUsage(style) if is_readable => {
             response.headers_mut().remove(CONTENT_LENGTH);
-            Undo::usage(recorder.clone(), habit)
+            ResponseRewrite::cut_usage(counters, style)
         }
-        Plan::MetaInfo if is_readable && length.is_none_or(|length| length <= MAX_WHOLE_BYTES as u64) => {
-            Undo::meta_info(recorder.clone())
+        Plan::CutMetaInfo if is_readable && length.is_none_or(|length| length <= MAX_GATHERED_BYTES as u64) => {
+            ResponseRewrite::cut_meta_info(counters)
         }
-        Plan::Cut(_) | Plan::MetaInfo => return recorder.counters.bump(Counter::AmendFailed),
+        Plan::CutUsage(_) | Plan::CutMetaInfo => return counters.bump(Counter::AmendFailed),
     };
-    response.body_mut().undo(undo);
+    response.body_mut().rewrite(rewrite);
 }

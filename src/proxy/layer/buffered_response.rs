@@ -1,6 +1,7 @@
-//! Waits with the head of a response until its body has been put together, where that decides its length.
+//! Holds the head of a response back until its body has been gathered and rewritten, for only then is its length known.
 //!
-//! Stage: none. It stands outside the ledger, for the body counts what it is made of. It never touches any other response.
+//! Stage: none. It stands outside the ledger, whose guard the body needs to be counted while it is gathered. It never
+//! touches any other response.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -13,27 +14,27 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::proxy::body::response::ResponseBody;
+use crate::proxy::body::ResponseBody;
 
-/// Applies [`Whole`].
+/// Applies [`BufferedResponse`].
 #[derive(Clone, Debug)]
-pub(crate) struct WholeLayer;
+pub(crate) struct BufferedResponseLayer;
 
-impl<S> tower::Layer<S> for WholeLayer {
-    type Service = Whole<S>;
+impl<S> tower::Layer<S> for BufferedResponseLayer {
+    type Service = BufferedResponse<S>;
 
-    fn layer(&self, inner: S) -> Whole<S> {
-        Whole { inner }
+    fn layer(&self, inner: S) -> BufferedResponse<S> {
+        BufferedResponse { inner }
     }
 }
 
-/// Waits.
+/// Buffers responses that are to be rewritten whole.
 #[derive(Clone, Debug)]
-pub(crate) struct Whole<S> {
+pub(crate) struct BufferedResponse<S> {
     inner: S,
 }
 
-impl<S> Service<Request<Incoming>> for Whole<S>
+impl<S> Service<Request<Incoming>> for BufferedResponse<S>
 where
     S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>,
 {
@@ -51,11 +52,11 @@ where
 }
 
 pin_project! {
-    /// The answer, when its length is known.
+    /// The response, once its length is known.
     pub(crate) struct ResponseFuture<F> {
         #[pin]
         answer: F,
-        // rare and large: boxed, so that the usual request does not carry its room
+        // rare and large: boxed, so that other requests do not carry its size
         waiting: Option<Box<Response<ResponseBody>>>,
     }
 }
@@ -85,7 +86,7 @@ where
             *this.waiting = Some(response);
             return Poll::Pending;
         }
-        if let Some(length) = response.body().cut_length()
+        if let Some(length) = response.body().rewritten_length()
             && response.headers().contains_key(CONTENT_LENGTH)
         {
             response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));

@@ -1,32 +1,32 @@
-//! Names the request's route and model by its head, and finds a reader for its bodies.
+//! Names the request's route and model by its head, and chooses the reader of its bodies.
 //!
-//! Stage: validation. It looks at no body itself, and never changes a request.
+//! Stage: validation. It reads no body itself and never changes a request.
 
 use std::task::{Context, Poll};
 
 use tower::Service;
 
-use crate::proxy::exchange::tracked_request::Call;
+use crate::proxy::exchange::TrackedRequest;
 
-/// Applies [`Classified`].
+/// Applies [`Classify`].
 #[derive(Clone, Debug)]
 pub(crate) struct ClassifyLayer;
 
 impl<S> tower::Layer<S> for ClassifyLayer {
-    type Service = Classified<S>;
+    type Service = Classify<S>;
 
-    fn layer(&self, inner: S) -> Classified<S> {
-        Classified { inner }
+    fn layer(&self, inner: S) -> Classify<S> {
+        Classify { inner }
     }
 }
 
-/// Classifies.
+/// Classifies requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Classified<S> {
+pub(crate) struct Classify<S> {
     inner: S,
 }
 
-impl<S: Service<Call>> Service<Call> for Classified<S> {
+impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Classify<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -35,13 +35,14 @@ impl<S: Service<Call>> Service<Call> for Classified<S> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, call: Call) -> S::Future {
-        let (method, path, headers) = (call.request.method(), call.request.uri().path(), call.request.headers());
-        let mut tap = None;
-        call.live.observe(|observer, ledger| tap = observer.request(method, path, headers, ledger));
-        if let Some(tap) = tap {
-            call.live.read_by(tap);
+    fn call(&mut self, tracked: TrackedRequest) -> S::Future {
+        let TrackedRequest { request, in_flight } = &tracked;
+        let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
+        let mut reader = None;
+        in_flight.observe(|observer, ledger| reader = observer.request(method, path, headers, ledger));
+        if let Some(reader) = reader {
+            in_flight.set_reader(reader);
         }
-        self.inner.call(call)
+        self.inner.call(tracked)
     }
 }

@@ -1,6 +1,6 @@
-//! Opens the ledger at the first byte of the request's head, and makes sure that it is closed, whatever happens.
+//! Opens the ledger at the first byte of the request's head, and makes sure that it is closed whatever happens.
 //!
-//! Stage: ingress begins here. It never looks at a body.
+//! Stage: ingress begins here. It never reads a body.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,44 +14,41 @@ use pin_project_lite::pin_project;
 use tower::Service;
 
 use crate::ledger::{ExchangeKind, ObservedEvent, Stage};
-use crate::proxy::body::request::RequestBody;
-use crate::proxy::body::response::ResponseBody;
-use crate::proxy::connection::meter::Meter;
-use crate::proxy::exchange::in_flight::{Guard, Live, Recorder};
-use crate::proxy::exchange::server_timing;
-use crate::proxy::exchange::tracked_request::Call;
+use crate::proxy::body::{RequestBody, ResponseBody};
+use crate::proxy::connection::SocketMeter;
+use crate::proxy::exchange::{ExchangeContext, ExchangeGuard, InFlight, TrackedRequest, server_timing};
 
-/// Applies [`Opened`].
+/// Applies [`OpenLedger`].
 #[derive(Clone, Debug)]
 pub(crate) struct LedgerLayer {
-    recorder: Arc<Recorder>,
-    meter: Arc<Meter>,
+    context: Arc<ExchangeContext>,
+    meter: Arc<SocketMeter>,
 }
 
-/// Ledgers for one client connection.
-pub(crate) const fn layer(recorder: Arc<Recorder>, meter: Arc<Meter>) -> LedgerLayer {
-    LedgerLayer { recorder, meter }
+/// Returns the layer for one client connection.
+pub(crate) const fn layer(context: Arc<ExchangeContext>, meter: Arc<SocketMeter>) -> LedgerLayer {
+    LedgerLayer { context, meter }
 }
 
 impl<S> tower::Layer<S> for LedgerLayer {
-    type Service = Opened<S>;
+    type Service = OpenLedger<S>;
 
-    fn layer(&self, inner: S) -> Opened<S> {
-        Opened { inner, recorder: self.recorder.clone(), meter: self.meter.clone() }
+    fn layer(&self, inner: S) -> OpenLedger<S> {
+        OpenLedger { inner, context: self.context.clone(), meter: self.meter.clone() }
     }
 }
 
 /// Opens a ledger for each request.
 #[derive(Clone, Debug)]
-pub(crate) struct Opened<S> {
+pub(crate) struct OpenLedger<S> {
     inner: S,
-    recorder: Arc<Recorder>,
-    meter: Arc<Meter>,
+    context: Arc<ExchangeContext>,
+    meter: Arc<SocketMeter>,
 }
 
-impl<S> Service<Request<Incoming>> for Opened<S>
+impl<S> Service<Request<Incoming>> for OpenLedger<S>
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Infallible>,
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Infallible>,
 {
     type Response = Response<ResponseBody>;
     type Error = Infallible;
@@ -62,20 +59,20 @@ where
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let multiplexed = request.version() == Version::HTTP_2;
-        let began = if multiplexed { self.meter.last_read() } else { None }.unwrap_or_else(|| self.meter.head_began());
-        let live = Live::open(self.recorder.clone(), self.meter.clone(), began, multiplexed);
+        let is_multiplexed = request.version() == Version::HTTP_2;
+        let began = if is_multiplexed { self.meter.last_read() } else { None }.unwrap_or_else(|| self.meter.head_began());
+        let in_flight = InFlight::open(self.context.clone(), self.meter.clone(), began, is_multiplexed);
         if http_body::Body::is_end_stream(request.body()) {
-            live.on_request_end();
+            in_flight.on_request_end();
         }
-        if !multiplexed && let Some(before) = self.meter.last_closed().filter(|closed| *closed > began) {
+        if !is_multiplexed && let Some(before) = self.meter.last_closed().filter(|closed| *closed > began) {
             // pipelined: it came while the request before it was still being answered
-            live.with(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Pipelined, began, before));
+            in_flight.with(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Pipelined, began, before));
         }
-        let guard = Some(Guard(live.clone()));
-        let takes_trailers = self.recorder.respond_server_timing && server_timing::takes_trailers(&request);
-        let request = request.map(|body| RequestBody::new(body, live.clone()));
-        ResponseFuture { answer: self.inner.call(Call { request, live }), guard, takes_trailers }
+        let guard = Some(ExchangeGuard(in_flight.clone()));
+        let accepts_trailers = self.context.respond_server_timing && server_timing::accepts_trailers(&request);
+        let request = request.map(|body| RequestBody::new(body, in_flight.clone()));
+        ResponseFuture { answer: self.inner.call(TrackedRequest { request, in_flight }), guard, accepts_trailers }
     }
 }
 
@@ -84,8 +81,8 @@ pin_project! {
     pub(crate) struct ResponseFuture<F> {
         #[pin]
         answer: F,
-        guard: Option<Guard>,
-        takes_trailers: bool,
+        guard: Option<ExchangeGuard>,
+        accepts_trailers: bool,
     }
 }
 
@@ -105,12 +102,12 @@ where
         if response.status() == http::StatusCode::SWITCHING_PROTOCOLS
             && guard.0.with(|ledger| ledger.kind) == ExchangeKind::Stream
         {
-            guard.0.detach(); // the splice holds a guard of its own
+            guard.0.detach(); // the splice has a guard of its own
             return Poll::Ready(Ok(response));
         }
         let mut response = response;
-        let timed =
-            guard.0.recorder.respond_server_timing && server_timing::announce(&mut response, &guard.0, *this.takes_trailers);
-        Poll::Ready(Ok(response.map(|body| body.guarded(guard, timed))))
+        let has_timing_trailer =
+            guard.0.context.respond_server_timing && server_timing::announce(&mut response, &guard.0, *this.accepts_trailers);
+        Poll::Ready(Ok(response.map(|body| body.guarded(guard, has_timing_trailer))))
     }
 }

@@ -7,3 +7,6 @@ pub(crate) mod classify;
 pub(crate) mod ledger;
 pub(crate) mod rescue;
 pub(crate) mod trace;
+
+#[cfg(test)]
+mod tests;

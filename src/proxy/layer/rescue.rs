@@ -1,6 +1,6 @@
-//! Turns every error below into a response, by `proxy/error/response.rs`, and writes its outcome in the ledger.
+//! Turns every error of the layers below into a response (`proxy/error/response.rs`), and writes its outcome into the ledger.
 //!
-//! Stage: none. It never touches a response of the upstream's.
+//! Stage: none. It never touches the upstream's responses.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,54 +12,53 @@ use http::Response;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::proxy::body::response::ResponseBody;
+use crate::proxy::body::ResponseBody;
 use crate::proxy::error::Error;
-use crate::proxy::error::response::rescue;
-use crate::proxy::exchange::in_flight::Live;
-use crate::proxy::exchange::tracked_request::Call;
+use crate::proxy::error::response::respond;
+use crate::proxy::exchange::{InFlight, TrackedRequest};
 
-/// Applies [`Rescued`].
+/// Applies [`Rescue`].
 #[derive(Clone, Debug)]
 pub(crate) struct RescueLayer;
 
 impl<S> tower::Layer<S> for RescueLayer {
-    type Service = Rescued<S>;
+    type Service = Rescue<S>;
 
-    fn layer(&self, inner: S) -> Rescued<S> {
-        Rescued { inner }
+    fn layer(&self, inner: S) -> Rescue<S> {
+        Rescue { inner }
     }
 }
 
-/// Never fails.
+/// Answers errors, so that it never fails.
 #[derive(Clone, Debug)]
-pub(crate) struct Rescued<S> {
+pub(crate) struct Rescue<S> {
     inner: S,
 }
 
-impl<S> Service<Call> for Rescued<S>
+impl<S> Service<TrackedRequest> for Rescue<S>
 where
-    S: Service<Call, Response = Response<ResponseBody>, Error = Error>,
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error>,
 {
     type Response = Response<ResponseBody>;
     type Error = Infallible;
     type Future = ResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(())) // nothing below holds a request back: it is shed instead
+        Poll::Ready(Ok(())) // no layer below holds requests back: they are shed instead
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
-        let live = call.live.clone();
-        ResponseFuture { answer: self.inner.call(call), live }
+    fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
+        let in_flight = tracked.in_flight.clone();
+        ResponseFuture { answer: self.inner.call(tracked), in_flight }
     }
 }
 
 pin_project! {
-    /// The answer, or what stands for it.
+    /// The upstream's response, or the one that stands for an error.
     pub(crate) struct ResponseFuture<F> {
         #[pin]
         answer: F,
-        live: Arc<Live>,
+        in_flight: Arc<InFlight>,
     }
 }
 
@@ -74,9 +73,9 @@ where
         Poll::Ready(Ok(match ready!(this.answer.poll(cx)) {
             Ok(response) => response,
             Err(error) => {
-                tracing::debug!(%error, "rescued");
-                let (response, outcome) = rescue(&error);
-                this.live.with(|ledger| {
+                tracing::debug!(%error, "a request failed and is answered by lapwing");
+                let (response, outcome) = respond(&error);
+                this.in_flight.with(|ledger| {
                     ledger.status = response.status().as_u16();
                     ledger.outcome = outcome;
                 });

@@ -1,63 +1,46 @@
-//! Gives the request a span of Lapwing's own: makes `traceparent` where there is none, continues it where there is one.
+//! Creates Lapwing's span of the request and writes `traceparent`: continues the client's trace, or starts one.
 //!
-//! Stage: validation. The client's sampling decision is kept, unless `trace_sampling: force`; where there was none the
-//! trace is sampled, marked as ours, and later not forwarded.
+//! Stage: validation. The client's sampling decision is kept, unless `trace_sampling: force`. A trace that is started here
+//! is sampled and marked as Lapwing's, so that its spans are not forwarded later.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tower::Service;
 
-use crate::ledger::{Ledger, SpanId, TraceContext, TraceId, TraceMark};
+use crate::ledger::{Ledger, SpanId, TraceContext};
 use crate::proxy::config::TraceSampling;
-use crate::proxy::exchange::tracked_request::Call;
+use crate::proxy::exchange::TrackedRequest;
+use crate::proxy::settings::Tracing;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// How spans are asked for.
-#[derive(Clone)]
-pub struct Tracing {
-    /// Whether, and how hard.
-    pub sampling: TraceSampling,
-    /// The mark of traces made here.
-    pub mark: TraceMark,
-    /// Told of every trace of the client's that is sampled only because it is forced.
-    pub forced: Arc<dyn Fn(TraceId) + Send + Sync>,
-}
-
-impl std::fmt::Debug for Tracing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tracing").field("sampling", &self.sampling).finish_non_exhaustive()
-    }
-}
-
-/// Applies [`Traced`].
+/// Applies [`Trace`].
 #[derive(Clone, Debug)]
 pub(crate) struct TraceLayer(Tracing);
 
-/// Spans as `tracing` says.
+/// Returns the layer for `tracing`.
 pub(crate) const fn layer(tracing: Tracing) -> TraceLayer {
     TraceLayer(tracing)
 }
 
 impl<S> tower::Layer<S> for TraceLayer {
-    type Service = Traced<S>;
+    type Service = Trace<S>;
 
-    fn layer(&self, inner: S) -> Traced<S> {
-        Traced { inner, tracing: self.0.clone() }
+    fn layer(&self, inner: S) -> Trace<S> {
+        Trace { inner, tracing: self.0.clone() }
     }
 }
 
-/// Traces.
+/// Creates a span for each request.
 #[derive(Clone, Debug)]
-pub(crate) struct Traced<S> {
+pub(crate) struct Trace<S> {
     inner: S,
     tracing: Tracing,
 }
 
-impl<S: Service<Call>> Service<Call> for Traced<S> {
+impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Trace<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -66,46 +49,47 @@ impl<S: Service<Call>> Service<Call> for Traced<S> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut call: Call) -> S::Future {
+    fn call(&mut self, mut tracked: TrackedRequest) -> S::Future {
         if self.tracing.sampling != TraceSampling::Off {
-            let Call { request, live } = &mut call;
-            live.with(|ledger| self.tracing.apply(request.headers_mut(), ledger));
+            let TrackedRequest { request, in_flight } = &mut tracked;
+            in_flight.with(|ledger| trace(&self.tracing, request.headers_mut(), ledger));
         }
-        self.inner.call(call)
+        self.inner.call(tracked)
     }
 }
 
-impl Tracing {
-    fn apply(&self, headers: &mut HeaderMap, ledger: &mut Ledger) {
-        let span = SpanId::random();
-        let context = match headers.get(&TRACEPARENT).and_then(|v| TraceContext::parse(v.as_bytes())) {
-            Some(theirs) => {
-                ledger.parent = theirs.span;
-                let forced = self.sampling == TraceSampling::Force && !theirs.is_sampled();
-                if forced {
-                    ledger.ours = true;
-                    (self.forced)(theirs.trace);
-                }
-                TraceContext { span, flags: theirs.flags | u8::from(forced), ..theirs }
-            }
-            None => {
-                // a trace state without its parent means nothing (W3C Trace Context, 3.4)
-                headers.remove(&TRACESTATE);
+/// Creates the span, and writes it into `traceparent` and the ledger.
+fn trace(tracing: &Tracing, headers: &mut HeaderMap, ledger: &mut Ledger) {
+    let span = SpanId::random();
+    let context = match headers.get(&TRACEPARENT).and_then(|v| TraceContext::parse(v.as_bytes())) {
+        Some(theirs) => {
+            ledger.parent = theirs.span;
+            let forced = tracing.sampling == TraceSampling::Force && !theirs.is_sampled();
+            if forced {
                 ledger.ours = true;
-                TraceContext { trace: self.mark.make(), span, flags: TraceContext::SAMPLED }
+                (tracing.forced)(theirs.trace);
             }
-        };
-        (ledger.trace, ledger.span, ledger.traced) = (context.trace, span, context.is_sampled());
-        if let Ok(value) = HeaderValue::from_bytes(&context.to_field()) {
-            headers.insert(TRACEPARENT, value);
+            TraceContext { span, flags: theirs.flags | u8::from(forced), ..theirs }
         }
+        None => {
+            // a trace state without its parent means nothing (W3C Trace Context, 3.4)
+            headers.remove(&TRACESTATE);
+            ledger.ours = true;
+            TraceContext { trace: tracing.mark.make(), span, flags: TraceContext::SAMPLED }
+        }
+    };
+    (ledger.trace, ledger.span, ledger.traced) = (context.trace, span, context.is_sampled());
+    if let Ok(value) = HeaderValue::from_bytes(&context.to_field()) {
+        headers.insert(TRACEPARENT, value);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::ledger::Stamp;
+    use crate::ledger::{Stamp, TraceMark};
 
     fn apply(sampling: TraceSampling, field: Option<&str>) -> (HeaderMap, Ledger) {
         let tracing = Tracing { sampling, mark: TraceMark::random(), forced: Arc::new(|_| ()) };
@@ -114,7 +98,7 @@ mod tests {
             headers.insert(TRACEPARENT, field.parse().unwrap());
         }
         let mut ledger = Ledger::open(Stamp::now(), 0);
-        tracing.apply(&mut headers, &mut ledger);
+        trace(&tracing, &mut headers, &mut ledger);
         (headers, ledger)
     }
 

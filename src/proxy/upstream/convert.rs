@@ -1,4 +1,4 @@
-//! A request's head from one HTTP version to the other, where the upstream speaks another than the client.
+//! Converts a request's head between HTTP versions, where the upstream speaks another than the client.
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::{Authority, Scheme};
@@ -15,7 +15,7 @@ const CONNECTION_FIELDS: [HeaderName; 5] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// HTTP/2 to HTTP/1.1: the authority becomes `Host`, split cookies are joined (RFC 9113, 8.2.3).
+/// Converts HTTP/2 to HTTP/1.1: the authority becomes `Host`, split cookies are joined (RFC 9113, 8.2.3).
 pub(crate) fn to_h1<B>(request: &mut Request<B>) {
     if request.version() != Version::HTTP_2 {
         return;
@@ -40,7 +40,7 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// HTTP/1.1 to HTTP/2: `Host` becomes the authority, and the connection's own fields go.
+/// Converts HTTP/1.1 to HTTP/2: `Host` becomes the authority, and the connection's own fields are removed.
 pub(crate) fn to_h2<B>(request: &mut Request<B>, target: &Target) {
     if request.version() == Version::HTTP_2 && request.uri().authority().is_some() {
         return;

@@ -1,7 +1,6 @@
-//! One exchange over an HTTP/1.1 link: ask, drive, give up in time, and try once more where nothing was ever written.
+//! One exchange over an HTTP/1.1 connection: send, drive, time out, and try once more if nothing was written.
 
 use std::future::{Future, poll_fn};
-use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,35 +10,35 @@ use std::time::Duration;
 use http::{Request, Response};
 use hyper::body::Incoming;
 
-use super::Shared;
-use super::link::Link;
+use super::UpstreamContext;
+use super::h1_connection::H1Connection;
 use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
-use crate::proxy::body::request::{RequestBody, RequestBodyError};
+use crate::proxy::body::{Drive, RequestBody, RequestBodyError};
 use crate::proxy::error::Error;
-use crate::proxy::exchange::in_flight::Live;
+use crate::proxy::exchange::InFlight;
 
 /// Carries `request` to the upstream and waits for the response's head.
 pub(crate) async fn exchange(
-    shared: &Shared,
+    upstream: &UpstreamContext,
     mut request: Request<RequestBody>,
-    live: &Arc<Live>,
-) -> Result<(Response<Incoming>, Link), Error> {
-    let mut attempt = live.dispatch();
-    let mut pooled = shared.pool.take(attempt).await;
+    in_flight: &Arc<InFlight>,
+) -> Result<(Response<Incoming>, Box<H1Connection>), Error> {
+    let mut attempt = in_flight.dispatch();
+    let mut pooled = upstream.pool.take(attempt).await;
     loop {
         let reused = pooled.is_some();
-        let mut link = match pooled.take() {
-            Some(link) => link,
-            // rare and large: boxed, so that the usual request does not carry its room
-            None => Box::pin(connect(shared, live)).await?,
+        let mut connection = match pooled.take() {
+            Some(connection) => connection,
+            // rare and large: boxed, so that other requests do not carry its size
+            None => Box::pin(connect(upstream, in_flight)).await?,
         };
-        match ask(&mut link, request, live, attempt).await {
-            Ok(response) => return Ok((response, link)),
+        match send(&mut connection, request, in_flight, attempt).await {
+            Ok(response) => return Ok((response, connection)),
             Err((_, Some(unwritten))) if reused => {
-                // the upstream closed the idle connection just now: nothing was written, so nothing can happen twice
-                live.recorder.counters.bump(Counter::UpstreamRetried);
-                live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
+                // the upstream has just closed the idle connection: nothing was written, so nothing can happen twice
+                in_flight.context.counters.bump(Counter::UpstreamRetried);
+                in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                 attempt = Stamp::now();
                 request = *unwritten;
             }
@@ -48,87 +47,72 @@ pub(crate) async fn exchange(
     }
 }
 
-async fn connect(shared: &Shared, live: &Arc<Live>) -> Result<Link, Error> {
+async fn connect(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Box<H1Connection>, Error> {
     let began = Stamp::now();
-    let connected = super::connect(shared, live).await;
-    live.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
+    let connected = super::connect(upstream, in_flight).await;
+    in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
     let socket = connected?;
-    live.recorder.counters.bump(Counter::UpstreamConnected);
-    Link::open(socket, &live.recorder.config).await
+    in_flight.context.counters.bump(Counter::UpstreamConnected);
+    H1Connection::open(socket, &in_flight.context.config, upstream.pool.clone()).await
 }
 
 type Failed = (Error, Option<Box<Request<RequestBody>>>);
 
-async fn ask(
-    link: &mut Link,
+async fn send(
+    connection: &mut H1Connection,
     request: Request<RequestBody>,
-    live: &Arc<Live>,
-    asked: Stamp,
+    in_flight: &Arc<InFlight>,
+    sent: Stamp,
 ) -> Result<Response<Incoming>, Failed> {
-    let mut answer = pin!(link.ask(request));
+    let mut answer = pin!(connection.send(request));
     poll_fn(|cx| {
-        link.drive(cx);
-        live.read(); // what was written just now
+        connection.drive(cx);
+        in_flight.read_passed(); // the pieces that have just been written
         if let Poll::Ready(result) = answer.as_mut().poll(cx) {
             return Poll::Ready(result.map_err(|mut failed| {
                 let unwritten = failed.take_message().map(Box::new);
                 (explain(failed.into_error()), unwritten)
             }));
         }
-        let taken = link.meter.last_write().unwrap_or(asked); // the upstream may be the slower
-        let (since, limit) = patience(live, asked.max(taken));
-        if link.watch.expired(cx, since, limit) { Poll::Ready(Err((overdue(live, limit), None))) } else { Poll::Pending }
+        let taken = connection.meter.last_write().unwrap_or(sent); // the upstream may be slower than the client
+        let (since, limit) = response_deadline(in_flight, sent.max(taken));
+        if connection.deadline.has_expired(cx, since, limit) {
+            Poll::Ready(Err((expired(in_flight, limit), None)))
+        } else {
+            Poll::Pending
+        }
     })
     .await
 }
 
-/// How long the answer may take from when: to a whole request `header_timeout`, while it still comes `idle_timeout` from when
-/// it last moved. `moved` is when the upstream last took something, or was asked.
-pub(super) fn patience(live: &Live, moved: Stamp) -> (Stamp, Duration) {
-    let config = &live.recorder.config;
-    match live.request_end() {
+/// Returns since when, and for how long, the response's head may be awaited: for `header_timeout` since the request's end or,
+/// while the request still comes, for `idle_timeout` since bytes of it last moved. `moved` is when the upstream last took
+/// bytes, or was asked.
+pub(super) fn response_deadline(in_flight: &InFlight, moved: Stamp) -> (Stamp, Duration) {
+    let config = &in_flight.context.config;
+    match in_flight.request_end() {
         Some(end) => (end.max(moved), config.header_timeout.get()),
-        None => (live.request_last().max(moved), config.idle_timeout.get()),
+        None => (in_flight.request_last().max(moved), config.idle_timeout.get()),
     }
 }
 
-/// Whose fault it is that [`patience`] is at its end.
-pub(super) fn overdue(live: &Live, limit: Duration) -> Error {
-    match live.request_end() {
+/// Maps an expired [`response_deadline`] to the error that names who stalled.
+pub(super) fn expired(in_flight: &InFlight, limit: Duration) -> Error {
+    match in_flight.request_end() {
         Some(_) => Error::HeaderTimeout { limit },
-        None if live.awaits_client.load(Relaxed) => Error::RequestStalled { limit },
+        None if in_flight.awaits_client.load(Relaxed) => Error::RequestStalled { limit },
         None => Error::RequestUnread { limit },
     }
 }
 
-/// What a failure of the upstream's connection means: it may be the request's body that failed.
+/// Maps a failure of the upstream's connection to an error: the request's body may be what failed.
 pub(crate) fn explain(error: hyper::Error) -> Error {
     let mut cause = std::error::Error::source(&error);
     while let Some(source) = cause {
         if let Some(body) = source.downcast_ref::<RequestBodyError>() {
-            return explain_body(body);
+            return Error::from(body);
         }
         cause = source.source();
     }
     if error.is_parse() { Error::Garbage(error) } else { Error::Reset(error) }
-}
-
-/// What it means that a request's body failed.
-pub(crate) fn explain_body(error: &RequestBodyError) -> Error {
-    match error {
-        RequestBodyError::TooLarge(limit) => Error::BodyTooLarge { limit: *limit },
-        RequestBodyError::Client(error) if is_malformed(error) => Error::RequestBody(words(error)),
-        RequestBodyError::Client(error) => Error::RequestCut(words(error)),
-    }
-}
-
-/// Whether the client's bytes were wrong, rather than missing.
-fn is_malformed(error: &hyper::Error) -> bool {
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    cause.is_some_and(|cause| matches!(cause.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput))
-}
-
-/// hyper's words leave out the cause.
-fn words(error: &hyper::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -1,69 +1,72 @@
-//! Idle links of one worker, the latest used first.
+//! The idle HTTP/1.1 connections of one worker, the latest used first.
 //!
-//! Servers close idle connections after a few seconds (uvicorn: five), so a link is let go of before that; what is
-//! taken is looked at once more, so that a request is written only where the upstream still listens.
+//! Servers close idle connections after a few seconds (uvicorn: five), so a connection is dropped before that. A connection
+//! that is taken is checked once more, so that a request is written only where the upstream still listens.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::link::Link;
+use super::h1_connection::H1Connection;
 use crate::ledger::Stamp;
+use crate::proxy::body::Drive;
 
-/// How many idle links a worker keeps.
-const KEPT: usize = 1024;
+/// How many idle connections a worker keeps.
+const MAX_IDLE: usize = 1024;
 
-/// The idle links.
+/// The idle connections.
 #[derive(Debug)]
-pub(crate) struct Pool {
-    idle: Mutex<VecDeque<Link>>,
+pub(crate) struct ConnectionPool {
+    idle: Mutex<VecDeque<Box<H1Connection>>>,
     limit_ns: AtomicU64,
 }
 
-impl Pool {
-    /// An empty pool that lets go of links idle for longer than `limit`.
+impl ConnectionPool {
+    /// An empty pool. It drops connections that are idle for longer than `limit`.
     pub(crate) fn new(limit: Duration) -> Self {
         Self { idle: Mutex::default(), limit_ns: nanos(limit).into() }
     }
 
-    /// A live link, if there is one at `now`.
-    pub(crate) async fn take(&self, now: Stamp) -> Option<Link> {
+    /// Takes a connection that is alive, if there is one at `now`.
+    pub(crate) async fn take(self: &Arc<Self>, now: Stamp) -> Option<Box<H1Connection>> {
         loop {
-            let mut link = self.idle.lock().pop_back()?;
-            let is_fresh = link.idle_since.is_some_and(|since| now.since(since) < self.limit_ns.load(Relaxed));
+            let mut connection = self.idle.lock().pop_back()?;
+            let is_fresh = connection.idle_since.is_some_and(|since| now.since(since) < self.limit_ns.load(Relaxed));
             poll_fn(|cx| {
-                link.drive(cx);
+                connection.drive(cx);
                 Poll::Ready(())
             })
             .await;
-            if is_fresh && link.is_idle() {
-                return Some(link);
+            if is_fresh && connection.is_idle() {
+                connection.pool = Some(self.clone());
+                return Some(connection);
             }
         }
     }
 
-    /// Takes back a link that can carry another request, idle since `now`; drops (closes) any other.
-    pub(crate) fn put(&self, mut link: Link, now: Stamp) {
-        if link.is_idle() {
-            link.idle_since = Some(now);
+    /// Keeps a connection that can carry another request, idle since `now`; drops (closes) any other.
+    pub(crate) fn put(&self, mut connection: Box<H1Connection>, now: Stamp) {
+        if connection.is_idle() {
+            connection.idle_since = Some(now);
             let mut idle = self.idle.lock();
-            if idle.len() == KEPT {
+            if idle.len() == MAX_IDLE {
                 idle.pop_front();
             }
-            idle.push_back(link);
+            idle.push_back(connection);
         }
     }
 
-    /// Closes what has been idle for `limit`, which is the pool's limit from now on.
+    /// Closes connections that have been idle for `limit`, which is the pool's limit from now on.
     pub(crate) fn sweep(&self, limit: Duration) {
         let (now, limit_ns) = (Stamp::now(), nanos(limit));
         self.limit_ns.store(limit_ns, Relaxed);
         let mut idle = self.idle.lock();
-        while idle.front().is_some_and(|l| l.idle_since.is_none_or(|since| now.since(since) >= limit_ns)) {
+        while idle.front().is_some_and(|c| c.idle_since.is_none_or(|since| now.since(since) >= limit_ns)) {
             idle.pop_front();
         }
     }

@@ -1,10 +1,11 @@
-//! How a gRPC call ended, by its `grpc-status` (gRPC over HTTP/2).
+//! The outcome of a gRPC call by its `grpc-status` (gRPC over HTTP/2).
 
 use http::HeaderMap;
 
 use crate::ledger::Outcome;
 
-/// How a gRPC call ended by its `grpc-status`: 0 is OK; the codes that blame the caller are its errors.
+/// Returns a gRPC call's outcome by its `grpc-status`, if `fields` have one: 0 is OK; codes that blame the caller are client
+/// errors; all others are server errors.
 pub(crate) fn grpc_outcome(fields: &HeaderMap) -> Option<Outcome> {
     let code: u32 = fields.get("grpc-status")?.to_str().ok()?.parse().ok()?;
     Some(match code {

@@ -1,0 +1,80 @@
+//! How many bytes captures may keep alive: each by itself, and all of the process together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use super::writer::Incomplete;
+
+/// The bounds of captures, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CaptureLimits {
+    /// All captures of the process together.
+    pub(crate) total: usize,
+    /// The capture of one body.
+    pub(crate) body: usize,
+    /// The largest buffer that a piece of a body is cut out of, if the piece is not the whole of its allocation: see
+    /// [`Config::max_read_buffer`](crate::proxy::Config::max_read_buffer).
+    pub(crate) read_buffer: usize,
+}
+
+/// The budget of all captures of a process.
+#[derive(Debug)]
+pub(crate) struct CaptureBudget {
+    limits: CaptureLimits,
+    used: AtomicUsize,
+}
+
+impl CaptureBudget {
+    /// A budget within `limits`, of which nothing is used.
+    pub(crate) fn new(limits: CaptureLimits) -> Arc<Self> {
+        Arc::new(Self { limits, used: AtomicUsize::new(0) })
+    }
+
+    /// How many bytes captures keep alive now; never more than the total.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+}
+
+/// The bytes that one capture has reserved. Dropping it gives them back.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    budget: Arc<CaptureBudget>,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// Nothing yet.
+    pub(super) const fn new(budget: Arc<CaptureBudget>) -> Self {
+        Self { budget, bytes: 0 }
+    }
+
+    /// How many bytes are reserved.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns how many bytes of memory a reference to `length` bytes may pin.
+    pub(super) fn pinned(&self, length: usize) -> usize {
+        length.max(self.budget.limits.read_buffer)
+    }
+
+    /// Reserves `more` bytes, or none.
+    ///
+    /// # Errors
+    ///
+    /// If the body's budget, or the shared one, has no room for them.
+    pub(super) fn grow(&mut self, more: usize) -> Result<(), Incomplete> {
+        let bytes = self.bytes.checked_add(more).filter(|bytes| *bytes <= self.budget.limits.body).ok_or(Incomplete::TooLarge)?;
+        let fits = |used: usize| used.checked_add(more).filter(|used| *used <= self.budget.limits.total);
+        self.budget.used.fetch_update(Relaxed, Relaxed, fits).map_err(|_| Incomplete::BudgetSpent)?;
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Relaxed);
+    }
+}

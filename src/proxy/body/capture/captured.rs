@@ -1,0 +1,111 @@
+//! The complete copy of a body, and a body that replays it.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+
+use super::budget::Reservation;
+
+/// The complete copy of a body. Its memory is in the budget until it, and every body that replays it, is dropped.
+#[derive(Debug)]
+pub(crate) struct CapturedBody {
+    pieces: Vec<Bytes>,
+    length: usize,
+    trailers: Option<HeaderMap>,
+    reservation: Reservation,
+}
+
+impl CapturedBody {
+    pub(super) const fn new(pieces: Vec<Bytes>, length: usize, trailers: Option<HeaderMap>, reservation: Reservation) -> Self {
+        Self { pieces, length, trailers, reservation }
+    }
+
+    /// The body's length in bytes.
+    pub(crate) const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// The body's trailers, if it has any.
+    pub(crate) const fn trailers(&self) -> Option<&HeaderMap> {
+        self.trailers.as_ref()
+    }
+
+    /// How many bytes of memory the copy keeps alive at most.
+    pub(crate) const fn reserved(&self) -> usize {
+        self.reservation.bytes()
+    }
+
+    /// The body's bytes, piece by piece. The pieces are not those of the original.
+    pub(crate) fn pieces(&self) -> &[Bytes] {
+        &self.pieces
+    }
+
+    /// Returns whether both bodies have the same bytes, however they are cut into pieces.
+    pub(crate) fn has_same_bytes(&self, other: &Self) -> bool {
+        let (mut left, mut right) = (self.pieces.iter(), other.pieces.iter());
+        let (mut a, mut b): (&[u8], &[u8]) = (&[], &[]);
+        loop {
+            if a.is_empty() {
+                a = left.next().map_or(&[], |piece| piece);
+            }
+            if b.is_empty() {
+                b = right.next().map_or(&[], |piece| piece);
+            }
+            let n = a.len().min(b.len());
+            if n == 0 {
+                return a.is_empty() && b.is_empty(); // no piece is empty
+            }
+            if a[..n] != b[..n] {
+                return false;
+            }
+            (a, b) = (&a[n..], &b[n..]);
+        }
+    }
+
+    /// A body that sends the copy. It may be called more than once.
+    pub(crate) fn replay(self: &Arc<Self>) -> ReplayBody {
+        ReplayBody { captured: self.clone(), next: 0, sent: 0 }
+    }
+}
+
+/// Sends a copy of a body. It copies nothing and is always ready.
+#[derive(Debug)]
+pub(crate) struct ReplayBody {
+    captured: Arc<CapturedBody>,
+    /// The next piece; the trailers stand behind the last.
+    next: usize,
+    /// How many bytes have been sent.
+    sent: usize,
+}
+
+impl Body for ReplayBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = &mut *self;
+        let pieces = this.captured.pieces.len();
+        let frame = match this.captured.pieces.get(this.next) {
+            Some(piece) => Some(Frame::data(piece.clone())),
+            None if this.next == pieces => this.captured.trailers.clone().map(Frame::trailers),
+            None => None,
+        };
+        this.next += 1;
+        this.sent += frame.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len);
+        Poll::Ready(frame.map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let frames = self.captured.pieces.len() + usize::from(self.captured.trailers.is_some());
+        self.next >= frames
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact((self.captured.length - self.sent) as u64)
+    }
+}

@@ -1,0 +1,141 @@
+//! The response's body as it comes from the upstream, or from Lapwing itself.
+//!
+//! It drives what its bytes come over, for no task does: whenever the body is polled and has nothing, and once more at its
+//! end, so that the connection comes to rest and can carry the next request.
+
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use crate::ledger::Stamp;
+use crate::proxy::connection::LazyDeadline;
+use crate::proxy::error::Error;
+use crate::proxy::exchange::InFlight;
+
+/// What a response comes over, if its body has to drive it.
+pub(crate) trait Drive: Debug + Send {
+    /// Reads, writes and parses as far as possible without waiting.
+    fn drive(&mut self, cx: &mut Context<'_>);
+    /// When bytes of it were last read.
+    fn last_read(&self) -> Option<Stamp>;
+    /// The response was read to its end at `at`: another request may come. Dropping it instead closes it.
+    fn release(self: Box<Self>, at: Stamp);
+}
+
+/// A response's body before it is changed or handed to the client.
+#[derive(Debug)]
+pub(super) struct UpstreamBody {
+    source: Source,
+    connection: Option<Box<dyn Drive>>,
+    /// When the upstream last gave something, or the client last took it.
+    last: Stamp,
+    deadline: LazyDeadline,
+}
+
+#[derive(Debug)]
+enum Source {
+    Upstream(Incoming),
+    Own(Full<Bytes>),
+}
+
+impl UpstreamBody {
+    /// The upstream's body, its head read at `head`. With `connection`, the body drives it.
+    pub(super) fn new(body: Incoming, connection: Option<Box<dyn Drive>>, head: Stamp) -> Self {
+        Self { source: Source::Upstream(body), connection, last: head, deadline: LazyDeadline::default() }
+    }
+
+    /// Lapwing's own body.
+    pub(super) fn own(body: Bytes) -> Self {
+        let source = Source::Own(Full::new(body));
+        Self { source, connection: None, last: Stamp::now(), deadline: LazyDeadline::default() }
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Upstream(body) => body.is_end_stream(),
+            Source::Own(body) => body.is_end_stream(),
+        }
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Upstream(body) => body.size_hint(),
+            Source::Own(body) => body.size_hint(),
+        }
+    }
+
+    /// Returns whether the body comes from the upstream.
+    pub(super) const fn is_upstreams(&self) -> bool {
+        matches!(self.source, Source::Upstream(_))
+    }
+
+    /// The next frame.
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let incoming = match &mut self.source {
+            Source::Own(full) => return Pin::new(full).poll_frame(cx).map_err(|never| match never {}),
+            Source::Upstream(incoming) => incoming,
+        };
+        let polled = Pin::new(&mut *incoming).poll_frame(cx);
+        match (&mut self.connection, polled) {
+            (Some(connection), Poll::Pending) => {
+                connection.drive(cx);
+                Pin::new(incoming).poll_frame(cx)
+            }
+            (_, polled) => polled,
+        }
+    }
+
+    /// Stamps a frame: returns when its bytes were read.
+    pub(super) fn stamp_frame(&mut self) -> Stamp {
+        self.last = self.read_at();
+        self.last
+    }
+
+    /// When the latest bytes were read: at the connection's latest read, or now.
+    fn read_at(&self) -> Stamp {
+        let read = self.connection.as_ref().and_then(|connection| connection.last_read());
+        read.map_or_else(Stamp::now, |read| read.max(self.last))
+    }
+
+    /// The client took until `at` to take a frame, which is not the upstream's time.
+    pub(super) fn on_client_wait(&mut self, at: Stamp) {
+        self.last = at;
+    }
+
+    /// Returns the error if the upstream has stood still for longer than `idle_timeout`.
+    pub(super) fn stalled(&mut self, cx: &mut Context<'_>, in_flight: &InFlight) -> Option<Error> {
+        let limit = in_flight.context.config.idle_timeout.get();
+        // the time that a slow client took is not the upstream's
+        let taken = if in_flight.is_multiplexed { None } else { in_flight.meter.last_write() };
+        // nor is the upstream silent while the request still comes: it may answer once it has all of it
+        let asked = in_flight.request_end().is_none().then(|| in_flight.request_last());
+        let since = self.last.max(taken.unwrap_or(self.last)).max(asked.unwrap_or(self.last));
+        self.deadline.has_expired(cx, since, limit).then_some(Error::ResponseStalled { limit })
+    }
+
+    /// The body is over: lets the connection come to rest.
+    pub(super) fn rest(&mut self, cx: &mut Context<'_>) {
+        if let Some(connection) = &mut self.connection {
+            connection.drive(cx);
+        }
+    }
+
+    /// Tells `on_end` when the last byte was read, and gives the connection back.
+    pub(super) fn end(&mut self, on_end: impl FnOnce(Stamp)) {
+        let end = self.read_at();
+        on_end(end);
+        if let Some(connection) = self.connection.take() {
+            connection.release(end);
+        }
+    }
+
+    /// Closes the connection.
+    pub(super) fn close(&mut self) {
+        self.connection = None;
+    }
+}

@@ -1,0 +1,86 @@
+//! What the requests of a connection share: configuration, counters, and the observer of their traffic.
+//!
+//! An observer may fail: every call is fenced, so that a panic there costs the record and never the request.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use http::{HeaderMap, Method};
+
+use super::in_flight::InFlight;
+use crate::ledger::{Ledger, Outcome};
+use crate::metrics::{Counter, Counters};
+use crate::protocol::ExchangeReader;
+use crate::proxy::config::Config;
+use crate::proxy::connection::{ClientTimeouts, OnRefusal, SocketMeter};
+use crate::proxy::error::response::refusal;
+use crate::proxy::settings::{ConnectionSettings, Tracing};
+
+/// Observes the traffic. It is called on the request path: it must be quick, and must not wait.
+pub trait Observer: Send + Sync {
+    /// Names route and model of a request by its head. Returns a reader of the bodies if there is anything to read.
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader>;
+    /// Reads the upstream's own reports in a response's head, or (`trailing`) in its trailers.
+    fn response(&self, fields: &HeaderMap, trailing: bool, ledger: &mut Ledger);
+    /// Names the model that the bodies name.
+    fn model(&self, name: &str, ledger: &mut Ledger);
+    /// Takes the closed ledger.
+    fn closed(&self, ledger: Ledger);
+}
+
+/// What the requests of a connection share: the settings in force when it was accepted, the counters, and the observer.
+pub(crate) struct ExchangeContext {
+    pub(crate) config: Config,
+    /// Whether responses carry `Server-Timing`.
+    pub(crate) respond_server_timing: bool,
+    /// How spans are created.
+    pub(crate) tracing: Tracing,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) observer: Arc<dyn Observer>,
+}
+
+impl std::fmt::Debug for ExchangeContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExchangeContext").finish_non_exhaustive()
+    }
+}
+
+impl ExchangeContext {
+    /// The context of connections that are accepted under `settings`.
+    pub(crate) fn new(settings: &ConnectionSettings, counters: Arc<Counters>) -> Self {
+        let ConnectionSettings { config, respond_server_timing, tracing, observer } = settings.clone();
+        Self { config, respond_server_timing, tracing, counters, observer }
+    }
+
+    /// Calls the observer. A panic is caught and counted by `panicked`.
+    pub(super) fn observe(&self, panicked: Counter, look: impl FnOnce(&dyn Observer)) {
+        if catch_unwind(AssertUnwindSafe(|| look(&*self.observer))).is_err() {
+            self.counters.bump(panicked);
+        }
+    }
+
+    /// How long a client's connection may stand still.
+    pub(crate) fn client_timeouts(&self) -> ClientTimeouts {
+        ClientTimeouts {
+            head: self.config.client_header_timeout.get(),
+            idle: self.config.client_idle_timeout.get(),
+            write: self.config.idle_timeout.get(),
+        }
+    }
+}
+
+/// Counts heads that hyper refuses: they never reach the stack, and are rejected requests.
+#[derive(Debug)]
+pub(crate) struct CountRefusals(pub(crate) Arc<ExchangeContext>);
+
+impl OnRefusal for CountRefusals {
+    fn on_refusal(&self, status: u16, meter: &Arc<SocketMeter>) -> Vec<u8> {
+        let in_flight = InFlight::open(self.0.clone(), meter.clone(), meter.head_began(), false);
+        in_flight.with(|ledger| {
+            ledger.status = status;
+            ledger.outcome = Outcome::Rejected;
+        });
+        in_flight.finish();
+        refusal(status)
+    }
+}

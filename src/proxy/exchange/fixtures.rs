@@ -1,0 +1,29 @@
+//! Requests in flight for tests: nobody observes them, and no connection stands behind their meter.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Method};
+
+use super::{ExchangeContext, InFlight, Observer};
+use crate::ledger::{Ledger, Stamp, TraceMark};
+use crate::protocol::ExchangeReader;
+use crate::proxy::{Config, ConnectionSettings, TraceSampling, Tracing};
+
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
+        None
+    }
+    fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
+    fn model(&self, _: &str, _: &mut Ledger) {}
+    fn closed(&self, _: Ledger) {}
+}
+
+/// A request in flight.
+pub(crate) fn in_flight() -> Arc<InFlight> {
+    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), forced: Arc::new(|_| ()) };
+    let observer = Arc::new(Unobserved);
+    let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, observer };
+    InFlight::open(Arc::new(ExchangeContext::new(&settings, Arc::default())), Arc::default(), Stamp::now(), false)
+}

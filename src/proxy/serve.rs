@@ -1,0 +1,141 @@
+//! A worker of the data plane: accepts connections, serves HTTP/1.1 and h2c on one port, and drains.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto;
+use tokio_util::sync::CancellationToken;
+use tower::Layer;
+use tower::layer::util::Identity;
+
+use super::body::ResponseBody;
+use super::config::Config;
+use super::connection::{MeteredSocket, SocketMeter};
+use super::error::Error;
+use super::exchange::{CountRefusals, ExchangeContext, TrackedRequest};
+use super::settings::ConnectionSettings;
+use super::stack::{ExtraInner, HyperService, stack};
+use super::upstream::{CONNECTION_WINDOW, ConnectionPool, STREAM_WINDOW, UpstreamContext};
+use crate::metrics::{Counter, Counters};
+use crate::net::{self, AcceptLimits, Accepted, Target, Tasks};
+use crate::settings::ConfigHandle;
+
+/// The pause after a failed accept.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
+
+/// What a data plane is made of.
+#[derive(Clone)]
+pub struct Parts {
+    /// Loaded once for each connection, when it is accepted: a connection keeps its settings.
+    pub settings: ConfigHandle<ConnectionSettings>,
+    /// The upstream's address.
+    pub target: Target,
+    /// The profiler's counters of its own work.
+    pub counters: Arc<Counters>,
+}
+
+/// Serves `listener` until `stop`, then lets requests in flight end. Dropping the future ends them at once.
+///
+/// # Errors
+///
+/// If the listener cannot be registered with the runtime.
+pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: CancellationToken) -> io::Result<()> {
+    serve_with(listener, parts, stop, Identity::new()).await
+}
+
+/// Serves as [`serve`] does, with `extra` in the stack of every connection.
+pub(super) async fn serve_with<L>(
+    listener: std::net::TcpListener,
+    parts: Parts,
+    stop: CancellationToken,
+    extra: L,
+) -> io::Result<()>
+where
+    L: Layer<ExtraInner> + Clone,
+    L::Service:
+        tower::Service<TrackedRequest, Response = http::Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
+{
+    let listener = net::registered(listener)?;
+    let tasks = Tasks::default();
+    let context = context(&parts);
+    let pool = Arc::new(ConnectionPool::new(context.load().config.pool_idle_timeout.get()));
+    let upstream =
+        Arc::new(UpstreamContext { target: parts.target, pool: pool.clone(), traits: Arc::default(), tasks: tasks.clone() });
+    let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, ..AcceptLimits::default() };
+    let accepting = net::accept(listener, limits, &tasks, &stop, |accepted| {
+        let (context, meter) = (context.load(), Arc::new(SocketMeter::default()));
+        context.counters.bump(Counter::ConnectionsAccepted);
+        let service = HyperService::new(stack(&context, meter.clone(), upstream.clone(), extra.clone()));
+        connection(accepted, context, meter, service, tasks.clone(), stop.clone())
+    });
+    tokio::select! {
+        biased;
+        () = accepting => {}
+        () = sweep(&pool, &context) => {}
+    }
+    tasks.finished().await;
+    Ok(())
+}
+
+/// Closes upstream connections that have been idle for too long; never ends.
+async fn sweep(pool: &ConnectionPool, context: &ConfigHandle<ExchangeContext>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        ticks.tick().await;
+        pool.sweep(context.load().config.pool_idle_timeout.get());
+    }
+}
+
+/// The context of connections that are accepted now: one for each value of the settings.
+fn context(parts: &Parts) -> ConfigHandle<ExchangeContext> {
+    let counters = parts.counters.clone();
+    parts.settings.map(move |settings| ExchangeContext::new(settings, counters.clone()))
+}
+
+/// Serves one connection to its end.
+async fn connection<S>(
+    accepted: Accepted,
+    context: Arc<ExchangeContext>,
+    meter: Arc<SocketMeter>,
+    service: S,
+    tasks: Tasks,
+    stop: CancellationToken,
+) where
+    S: hyper::service::Service<
+            http::Request<hyper::body::Incoming>,
+            Response = http::Response<ResponseBody>,
+            Error = std::convert::Infallible,
+            Future: Send + 'static,
+        > + Send
+        + 'static,
+{
+    let Accepted { socket, peer, permit: _permit } = accepted;
+    let refusals = Arc::new(CountRefusals(context.clone()));
+    let io = TokioIo::new(MeteredSocket::client(socket, meter, context.client_timeouts(), refusals));
+    let builder = protocols(&context.config, tasks);
+    let connection = pin!(builder.serve_connection_with_upgrades(io, service));
+    if let Err(error) = net::until_stopped(connection, &stop).await {
+        context.counters.bump(Counter::ConnectionsFailed);
+        tracing::debug!(%error, %peer, "a client's connection failed");
+    }
+}
+
+fn protocols(config: &Config, tasks: Tasks) -> auto::Builder<Tasks> {
+    let mut builder = auto::Builder::new(tasks);
+    builder
+        .http1()
+        .preserve_header_case(true)
+        .auto_date_header(false)
+        .header_read_timeout(None)
+        .max_buf_size(config.read_bytes())
+        .http2()
+        .auto_date_header(false)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(1024)
+        .max_header_list_size(u32::try_from(config.max_header_bytes.get()).unwrap_or(u32::MAX));
+    builder
+}

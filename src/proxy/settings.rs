@@ -1,0 +1,37 @@
+//! The settings of a client's connection: loaded when it is accepted, and kept until it is closed.
+
+use std::sync::Arc;
+
+use super::config::{Config, TraceSampling};
+use super::exchange::Observer;
+use crate::ledger::{TraceId, TraceMark};
+
+/// The settings of a client's connection, from accept to close.
+#[derive(Clone)]
+pub struct ConnectionSettings {
+    /// Limits and timeouts.
+    pub config: Config,
+    /// Whether responses carry `Server-Timing`: the top-level key `respond_server_timing`.
+    pub respond_server_timing: bool,
+    /// How spans are created.
+    pub tracing: Tracing,
+    /// Sees every request.
+    pub observer: Arc<dyn Observer>,
+}
+
+/// How spans are created.
+#[derive(Clone)]
+pub struct Tracing {
+    /// Whether spans are created, and whether sampling is forced.
+    pub sampling: TraceSampling,
+    /// The mark of traces that are started here.
+    pub mark: TraceMark,
+    /// Is called with every trace of a client that is sampled only because sampling is forced.
+    pub forced: Arc<dyn Fn(TraceId) + Send + Sync>,
+}
+
+impl std::fmt::Debug for Tracing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tracing").field("sampling", &self.sampling).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! One HTTP/1.1 connection to the upstream. It has no task of its own: its holder drives it.
+//!
+//! The exchange that holds the connection polls it in the task of the client's connection, so a request costs no switch
+//! between tasks and no wake-up of another. Nobody drives an idle connection: whether it is still alive is checked when it
+//! is taken from the pool, just before a request is written.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Context;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1};
+use hyper_util::rt::TokioIo;
+
+use super::pool::ConnectionPool;
+use crate::ledger::Stamp;
+use crate::net::Socket;
+use crate::proxy::body::{Drive, RequestBody};
+use crate::proxy::config::Config;
+use crate::proxy::connection::{LazyDeadline, MeteredSocket, SocketMeter};
+use crate::proxy::error::Error;
+
+/// A connection that carries one request at a time.
+pub(crate) struct H1Connection {
+    send: http1::SendRequest<RequestBody>,
+    driver: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>,
+    is_done: bool,
+    pub(crate) meter: Arc<SocketMeter>,
+    pub(crate) deadline: LazyDeadline,
+    /// When it was last put back.
+    pub(super) idle_since: Option<Stamp>,
+    /// Where it is put back; only while a request holds it.
+    pub(super) pool: Option<Arc<ConnectionPool>>,
+}
+
+impl std::fmt::Debug for H1Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("H1Connection").field("is_done", &self.is_done).finish_non_exhaustive()
+    }
+}
+
+impl H1Connection {
+    /// Begins HTTP/1.1 on `socket`. The connection returns to `pool` after each response.
+    pub(crate) async fn open(socket: Socket, config: &Config, pool: Arc<ConnectionPool>) -> Result<Box<Self>, Error> {
+        let meter = Arc::new(SocketMeter::default());
+        let io = TokioIo::new(MeteredSocket::upstream(socket, meter.clone()));
+        let (send, connection) = http1::Builder::new()
+            .preserve_header_case(true)
+            .max_buf_size(config.read_bytes())
+            .handshake(io)
+            .await
+            .map_err(Error::Reset)?;
+        let driver = Box::pin(connection.with_upgrades());
+        let deadline = LazyDeadline::default();
+        Ok(Box::new(Self { send, driver, is_done: false, meter, deadline, idle_since: None, pool: Some(pool) }))
+    }
+
+    /// Returns whether it can take a request.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_done && self.send.is_ready()
+    }
+
+    /// Sends `request`. The future makes progress only while the connection is driven. Its error holds the request if none of
+    /// it was written.
+    #[allow(clippy::result_large_err, reason = "hyper's own type")]
+    pub(crate) fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>> + use<> {
+        self.send.try_send_request(request)
+    }
+}
+
+impl Drive for H1Connection {
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        if !self.is_done && self.driver.as_mut().poll(cx).is_ready() {
+            self.is_done = true;
+        }
+    }
+
+    fn last_read(&self) -> Option<Stamp> {
+        self.meter.last_read()
+    }
+
+    fn release(mut self: Box<Self>, at: Stamp) {
+        if let Some(pool) = self.pool.take() {
+            pool.put(self, at);
+        }
+    }
+}
