@@ -10,7 +10,7 @@ WORKDIR /src
 # what .dockerignore lets through: the manifest, the lock file, src, crates and benches
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --release --locked && cp target/release/lapwing /lapwing
+    cargo build --profile dist --locked && cp target/dist/lapwing /lapwing
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /lapwing /usr/local/bin/lapwing

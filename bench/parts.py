@@ -27,7 +27,7 @@ from ports import free_port  # noqa: E402, F401
 
 def arguments(parser):
     """The options that every benchmark has."""
-    parser.add_argument("--lapwing", default=str(ROOT / "target/release/lapwing"), help="the binary (default: target/release/lapwing)")
+    parser.add_argument("--lapwing", default=str(ROOT / "target/dist/lapwing"), help="the binary (default: target/dist/lapwing)")
     parser.add_argument("--json", metavar="FILE", help="write the raw figures there")
 
 
@@ -93,7 +93,7 @@ class Lapwing(Child):
 
     def __init__(self, binary, upstream_port, port=None, core=None, config=None):
         if not os.access(binary, os.X_OK):
-            raise SystemExit(f"no binary at {binary}: cargo build --release, or say --lapwing PATH")
+            raise SystemExit(f"no binary at {binary}: cargo build --profile dist, or say --lapwing PATH")
         self.admin, self.otlp_grpc, self.otlp_http = free_port(), free_port(), free_port()
         port = port or free_port()
         command = [binary, "--upstream", f"http://127.0.0.1:{upstream_port}", "--listen", f"127.0.0.1:{port}"]

@@ -5,7 +5,7 @@
 #     tests/gpu.sh [FOLDER]        FOLDER: where they go (default: bench/device)
 #
 # Prebuilt, on a machine of any kind; named by the environment where they lie elsewhere:
-#     LAPWING_BIN     the binary, with the PTX below in it       target/release/lapwing
+#     LAPWING_BIN     the binary, with the PTX below in it       target/dist/lapwing
 #     LAPWING_CHECK   the kernels' check program                 tests/gpu/build/check (make -C tests/gpu check)
 #     LAPWING_PTX     the PTX                                    crates/lapwing-engine/kernels/ptx
 #     LAPWING_GPU_TESTS  optional: the test binary of tests/gpu/main.rs (cargo test --test gpu --no-run); needs the sources where it was built
@@ -31,7 +31,7 @@ case ${1:-} in
 esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 here=$root/tests/gpu
-bin=$(realpath -m "${LAPWING_BIN:-$root/target/release/lapwing}")
+bin=$(realpath -m "${LAPWING_BIN:-$root/target/dist/lapwing}")
 check=$(realpath -m "${LAPWING_CHECK:-$here/build/check}")
 ptx=$(realpath -m "${LAPWING_PTX:-$root/crates/lapwing-engine/kernels/ptx}")
 python=${PYTHON:-python3}

@@ -9,9 +9,25 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// Paths that the code of both crates includes, relative to the repository, outside of test modules' own files.
+/// The folders of code that is built into the binary.
+const SOURCES: [&str; 2] = ["src", "crates/lapwing-engine/src"];
+
+/// `path` without its `..`.
+fn resolved(path: &Path) -> PathBuf {
+    let mut parts = Vec::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.into_iter().collect()
+}
+
+/// Paths that the code includes, relative to the package, outside of test modules' own files.
 fn included() -> Vec<PathBuf> {
-    let mut todo = vec![PathBuf::from("src"), PathBuf::from("crates/lapwing-engine/src")];
+    let mut todo = SOURCES.map(PathBuf::from).to_vec();
     let mut found = Vec::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     while let Some(at) = todo.pop() {
@@ -35,26 +51,13 @@ fn included() -> Vec<PathBuf> {
     found
 }
 
-/// The path without `..`.
-fn resolved(path: &Path) -> PathBuf {
-    let mut resolved = PathBuf::new();
-    for part in path.components() {
-        if part == Component::ParentDir {
-            resolved.pop();
-        } else {
-            resolved.push(part);
-        }
-    }
-    resolved
-}
-
 #[test]
 fn the_image_is_built_with_the_pinned_toolchain_from_locked_dependencies() {
     let toolchain = read("rust-toolchain.toml");
     let channel = toolchain.lines().find_map(|l| l.strip_prefix("channel = ")).unwrap().trim_matches('"');
     let dockerfile = read("Dockerfile");
     assert!(dockerfile.contains(&format!("FROM rust:{channel}-")), "Dockerfile: not rust {channel}");
-    assert!(dockerfile.contains("cargo build --release --locked"));
+    assert!(dockerfile.contains("cargo build --profile dist --locked"));
     assert!(dockerfile.contains("USER 65532:65532"));
 }
 
@@ -73,6 +76,15 @@ fn what_the_code_includes_is_in_the_images_context() {
     for kept in ["*", "!Cargo.toml", "!Cargo.lock", "!src", "!crates", "!benches"] {
         assert!(ignore.lines().any(|l| l == kept), ".dockerignore: {kept}");
     }
+}
+
+#[test]
+fn the_wheel_is_built_as_the_image_is() {
+    let project = read("pyproject.toml");
+    for line in ["bindings = \"bin\"", "profile = \"dist\"", "locked = true"] {
+        assert!(project.lines().any(|l| l == line), "pyproject.toml: {line}");
+    }
+    assert!(read("Cargo.toml").contains("\n[profile.dist]\n"));
 }
 
 #[test]

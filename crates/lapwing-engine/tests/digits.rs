@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use lapwing_engine::Model;
-use lapwing_engine::model::{Options, Workspace};
+use lapwing_engine::model::{ModelOptions, Workspace};
 use lapwing_engine::tensor::Tensor;
 use serde::Deserialize;
 
@@ -21,8 +21,8 @@ struct Scaling {
 
 #[test]
 fn the_model_predicts_what_scikit_learns_does() {
-    let model = Model::parse(MODEL, &Options::default()).unwrap();
-    assert_eq!((model.executor(), model.refused()), ("plan", None));
+    let model = Model::parse(MODEL, &ModelOptions::default()).unwrap();
+    assert_eq!((model.executor(), model.unsupported()), ("plan", None));
     let scaling: Scaling = serde_json::from_str(ABOUT).unwrap();
     let (mut truth, mut input) = (Vec::new(), Vec::new());
     for line in ROWS.lines().skip(1) {

@@ -3,7 +3,7 @@
 //! The encoder's weights stay as they were drawn. The head is a linear discriminant: the mean vector of each team's training
 //! tickets, and one variance for all. The calibration is fitted to other tickets than the head.
 
-use lapwing_engine::model::{Model, Options, Workspace};
+use lapwing_engine::model::{Model, ModelOptions, Workspace};
 use lapwing_engine::tensor::Tensor;
 
 use super::calibration::Calibrator;
@@ -47,7 +47,7 @@ impl Classifier {
         let tokenizer = Tokenizer::new()?;
         let tickets = corpus::tickets(TRAINING_SEED, HEAD_TICKETS + CALIBRATION_TICKETS);
         let texts: Vec<&str> = tickets.iter().map(|ticket| ticket.text.as_str()).collect();
-        let encoder = Model::parse(&encoder::onnx(tokenizer.vocabulary(), None), &Options::default())?;
+        let encoder = Model::parse(&encoder::onnx(tokenizer.vocabulary(), None), &ModelOptions::default())?;
         let mut inputs = tensors(&tokenizer.tokenize(&texts)?);
         encoder.accept(&mut inputs)?;
         let ran = encoder.run(&mut Workspace::default(), &[&inputs])?;
@@ -56,7 +56,7 @@ impl Classifier {
         let head = head(fitted, &tickets);
         let logits: Vec<f32> = others.chunks_exact(WIDTH).flat_map(|row| head.logits(row)).collect();
         let calibrator = Calibrator::fit(&logits, tickets[HEAD_TICKETS..].iter().map(|ticket| ticket.team));
-        let model = Model::parse(&encoder::onnx(tokenizer.vocabulary(), Some(&head)), &Options::default())?;
+        let model = Model::parse(&encoder::onnx(tokenizer.vocabulary(), Some(&head)), &ModelOptions::default())?;
         Ok(Self { tokenizer, model, calibrator })
     }
 }
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn tickets_that_it_has_not_seen_are_classified_by_the_engines_plan() {
         let classifier = Classifier::fit().unwrap();
-        assert_eq!((classifier.model.executor(), classifier.model.refused()), ("plan", None));
+        assert_eq!((classifier.model.executor(), classifier.model.unsupported()), ("plan", None));
         let tickets = corpus::tickets(99, 200);
         let texts: Vec<&str> = tickets.iter().map(|ticket| ticket.text.as_str()).collect();
         let mut inputs = tensors(&classifier.tokenizer.tokenize(&texts).unwrap());
