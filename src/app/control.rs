@@ -133,7 +133,7 @@ impl Control {
             config: whole.map(Loaded::masked_json),
             ready: Arc::new(move || probe(target.clone(), models.clone())),
             draining: phases.accepting.clone(),
-            limits: whole.map(move |loaded| export::Limits {
+            limits: whole.map(move |loaded| export::ProfilerLimits {
                 queue: queue_capacity,
                 pending: loaded.config.attribution.max_pending,
                 orphan_spans: loaded.config.attribution.max_orphan_spans,

@@ -1,12 +1,12 @@
-//! `/exchanges`: waterfalls of single requests. All offsets and durations are nanoseconds from the request's start.
+//! `/exchanges`: waterfalls of single requests. Offsets are nanoseconds from the request's start, durations nanoseconds.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::asked::{Amounts, Pace, UnitTime};
 use super::pairs::Pairs;
+use super::request_work::{Amounts, TokenTiming, UnitTime};
 use super::surfaces::Surfaces;
 use crate::attribution::{WaterfallBar, waterfall_bars};
 use crate::ledger::{BatchStatistics, Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
@@ -31,9 +31,9 @@ struct Waterfall {
     outcome: Outcome,
     kind: ExchangeKind,
     total_ns: u64,
-    stages: Vec<Piece>,
+    stages: Vec<StageTime>,
     upstream_queue_ns: u64,
-    phases: Vec<Part>,
+    phases: Vec<PhaseTime>,
     spans: Vec<Bar>,
     coverage: Option<f64>,
     clipped: u32,
@@ -42,13 +42,13 @@ struct Waterfall {
     work: Option<Amounts>,
     class: Option<usize>,
     per_unit: Pairs<UnitTime>,
-    generation: Option<Pace>,
+    generation: Option<TokenTiming>,
     batch: Option<BatchStatistics>,
 }
 
-/// What a stage owns; over one exchange these sum to the total.
+/// The time that a stage owns. Over one exchange these sum to the total.
 #[derive(Debug, Serialize)]
-struct Piece {
+struct StageTime {
     stage: Stage,
     ns: u64,
     source: Source,
@@ -56,15 +56,15 @@ struct Piece {
     resolution_ns: Option<u32>,
 }
 
-/// What a phase owns of forward.
+/// The part of the forward stage that a phase owns.
 #[derive(Debug, Serialize)]
-struct Part {
+struct PhaseTime {
     phase: Phase,
     ns: u64,
     source: Source,
 }
 
-/// A claim as it was placed; bars may overlap and nest.
+/// A claim where it was placed in time. Bars may overlap and nest.
 #[derive(Debug, Serialize)]
 struct Bar {
     name: String,
@@ -83,7 +83,7 @@ impl From<WaterfallBar> for Bar {
     }
 }
 
-/// At most `limit` exchanges; the registry is locked only while they are picked.
+/// At most `limit` exchanges. The registry is locked only while they are copied out.
 pub(super) fn exchanges(surfaces: &Surfaces, order: Order, limit: usize) -> Exchanges {
     let (picked, labels) = {
         let registry = surfaces.registry.lock();
@@ -97,11 +97,11 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
     let key = ledger.series;
     let pieces = Stage::ALL.into_iter().filter_map(|stage| {
         let (ns, source) = exchange.stage(stage)?;
-        Some(Piece { stage, ns, source, resolution_ns: exchange.resolution_ns(stage) })
+        Some(StageTime { stage, ns, source, resolution_ns: exchange.resolution_ns(stage) })
     });
     let parts = Phase::ALL.into_iter().filter_map(|phase| {
         let (ns, source) = exchange.phase(phase)?;
-        Some(Part { phase, ns, source })
+        Some(PhaseTime { phase, ns, source })
     });
     Waterfall {
         trace_id: ledger.trace,
@@ -127,7 +127,7 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
         work: Amounts::of(&ledger.work),
         class: ledger.work.class(),
         per_unit: UnitTime::of(exchange),
-        generation: Pace::of(exchange),
+        generation: TokenTiming::of(exchange),
         batch: exchange.batch,
     }
 }

@@ -1,11 +1,11 @@
-//! Reads the registry one series at a time, letting go of the lock in between, so that the aggregator never waits long.
+//! Reads the registry one series at a time and releases the lock in between, so that the aggregator never waits long.
 
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::metrics::{Registry, SeriesSnapshot, Window};
 
-/// Makes something of each series with traffic in `window`, in the order of route, model and upstream. A series is
-/// never torn; two series may be some milliseconds apart.
+/// Calls `make` for each series with traffic in `window`, and returns the results in the order of route, model and upstream. The
+/// figures of one series are of one moment; two series may be some milliseconds apart.
 pub(super) fn series<T>(registry: &Mutex<Registry>, window: Window, mut make: impl FnMut(&SeriesSnapshot) -> T) -> Vec<T> {
     let mut made = Vec::new();
     let mut place = 0;
@@ -15,7 +15,7 @@ pub(super) fn series<T>(registry: &Mutex<Registry>, window: Window, mut make: im
             break;
         }
         let copied = guard.series(window, place..place + 1);
-        MutexGuard::unlock_fair(guard); // whoever waits is next
+        MutexGuard::unlock_fair(guard); // the longest waiter is next
         place += 1;
         made.extend(copied.iter().map(|s| ((s.route.clone(), s.model.clone(), s.upstream.clone()), make(s))));
     }

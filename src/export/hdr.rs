@@ -1,9 +1,9 @@
-//! `/hdr`: every histogram in full, as an HdrHistogram V2 interval log, to be merged across pods or read with its tools.
+//! `/hdr`: every histogram in full, as an HdrHistogram V2 interval log that merges across pods.
 //!
 //! One line for each series and measure, tagged `measure;route=…;model=…;upstream=…` with everything but letters, digits
-//! and `-._~/{}:` percent-encoded; where a value is of a unit of work, `;unit=…` follows the measure, and before that
-//! `;from=…` for a cost class. Values are nanoseconds, and picoseconds where they are per unit; the readable maximum of a line
-//! is a millionth: milliseconds, and microseconds per unit.
+//! and `-._~/{}:` percent-encoded. For a measure per unit of work, `;unit=…` follows the measure; for a cost class, `;from=…` and
+//! `;unit=…` do. Values are nanoseconds, or picoseconds per unit. The maximum that each line shows in clear is divided by a million:
+//! milliseconds, or microseconds per unit.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,11 +16,11 @@ use super::surfaces::Surfaces;
 use crate::ledger::Unit;
 use crate::metrics::{HistogramScratch, Measure, SeriesSnapshot, Window};
 
-/// The log of `window`: intervals that began when the window did, in seconds since the start of the process.
+/// The log of `window`. Each interval begins with the window; its times are seconds since the start of the process.
 ///
 /// # Errors
 ///
-/// In words, where a histogram cannot be encoded.
+/// The reason, when a histogram cannot be encoded.
 pub(super) fn log(surfaces: &Surfaces, window: Window) -> Result<Vec<u8>, String> {
     let covered = Duration::from_nanos(surfaces.registry.lock().covered_ns(window));
     let began = Duration::from_nanos(surfaces.started.elapsed()).saturating_sub(covered);

@@ -1,23 +1,23 @@
-//! `/livez` and `/readyz`: whether the process runs, and whether traffic should come.
+//! `/readyz`: whether traffic should be sent here.
 
 use std::time::Duration;
 
 use super::surfaces::Surfaces;
 
-/// For how long the upstream may think about a probe.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the upstream may take to answer a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether traffic should come: the upstream accepts and nobody asked us to stop.
+/// Succeeds when the upstream accepts connections, the hosted models are ready, and no shutdown has begun.
 ///
 /// # Errors
 ///
-/// The reason in words.
+/// The reason why traffic should not be sent here.
 pub(super) async fn readiness(surfaces: &Surfaces) -> Result<(), String> {
     if surfaces.draining.is_cancelled() {
         return Err("draining: lapwing is shutting down".to_owned());
     }
-    match tokio::time::timeout(PATIENCE, (surfaces.ready)()).await {
+    match tokio::time::timeout(PROBE_TIMEOUT, (surfaces.ready)()).await {
         Ok(answer) => answer,
-        Err(_) => Err(format!("the upstream did not answer a probe within {PATIENCE:?}")),
+        Err(_) => Err(format!("the upstream did not answer a probe within {PROBE_TIMEOUT:?}")),
     }
 }

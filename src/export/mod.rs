@@ -1,9 +1,8 @@
 //! The admin server: stats, exchanges, metrics, HDR logs, configuration and health.
 //!
-//! It reads what the aggregator wrote and never changes it. Each answer is made on a thread of its own kind (two at a
-//! time), which takes the registry's lock for one series at a time, so that neither requests nor the aggregator wait.
+//! It reads what the aggregator wrote and never changes it. Responses are made on tokio's blocking threads, two at a time. They lock
+//! the registry for one series at a time, so that neither requests nor the aggregator wait.
 
-mod asked;
 mod exchanges;
 mod gather;
 mod hdr;
@@ -12,17 +11,14 @@ mod pairs;
 mod process;
 mod prometheus;
 mod query;
+mod request_work;
 mod server;
 mod stats;
 mod surfaces;
 
 pub use server::{PATHS, router, serve};
 pub use stats::{HostedFallback, HostedModel, HostedModels};
-pub use surfaces::{Limits, Probe, Probing, Surfaces};
+pub use surfaces::{Probe, Probing, ProfilerLimits, Surfaces};
 
 #[cfg(test)]
-mod fixture;
-#[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod work_tests;

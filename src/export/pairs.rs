@@ -1,10 +1,10 @@
-//! JSON objects whose keys are known names, in the order given; and the names that only JSON has.
+//! JSON objects whose keys are static names, kept in order, and the names that exist in JSON only.
 
 use serde::{Serialize, Serializer};
 
 use crate::ledger::PerUnit;
 
-/// Serializes as an object.
+/// Names and values that serialize as one JSON object.
 #[derive(Clone, Debug)]
 pub(super) struct Pairs<T>(pub(super) Vec<(&'static str, T)>);
 

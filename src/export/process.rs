@@ -1,8 +1,8 @@
-//! What the operating system says of this process.
+//! The memory of this process, as the operating system reports it.
 
 use std::fs;
 
-/// Resident memory in bytes; `None` where there is no /proc.
+/// Resident memory in bytes; `None` when /proc cannot be read.
 pub(super) fn resident_bytes() -> Option<u64> {
     resident_in(&fs::read_to_string("/proc/self/status").ok()?)
 }

@@ -1,28 +1,28 @@
-//! Queries of the admin paths. Every fault names field, value and reason.
+//! Reads the queries of the admin paths. Every error names field, value and reason.
 
 use axum::extract::Query;
 use http::Uri;
 
 use crate::metrics::{Order, Window};
 
-/// Exchanges listed where the query does not say.
+/// Exchanges listed when the query gives no limit.
 pub(super) const DEFAULT_LIMIT: usize = 20;
-/// Exchanges listed at most: as many as the configuration lets be kept.
+/// The highest limit: the most exchanges that the configuration allows to keep.
 const MAX_LIMIT: usize = 65_536;
 
-/// Why a query cannot be answered.
+/// Why a query is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum QueryError {
-    /// It is no form-encoded query.
+    /// It is not form-encoded.
     #[error("query {0:?}: not form-encoded: {1}")]
     Malformed(String, String),
-    /// The path does not know the field.
+    /// The path has no such field.
     #[error("{field}={value:?}: no such field; there is {known}")]
     Unknown { field: String, value: String, known: String },
-    /// The field stands there more than once.
+    /// The field is given more than once.
     #[error("{0}={1:?}: given more than once")]
     Twice(String, String),
-    /// The value is not one of a few.
+    /// The value is not one of the allowed ones.
     #[error("{field}={value:?}: must be one of {allowed}")]
     NotOneOf { field: &'static str, value: String, allowed: String },
     /// The value is not a number in range.
@@ -30,7 +30,7 @@ pub(super) enum QueryError {
     Limit(String),
 }
 
-/// The fields of a query, of which each may stand once.
+/// The values of the `known` fields. Each field may be given once.
 fn fields<const N: usize>(uri: &Uri, known: [&'static str; N]) -> Result<[Option<String>; N], QueryError> {
     let malformed = |e: axum::extract::rejection::QueryRejection| {
         QueryError::Malformed(uri.query().unwrap_or_default().to_owned(), e.body_text())

@@ -1,4 +1,4 @@
-//! The admin server's paths: who answers them, with which head, and what becomes of a bad request.
+//! The admin server: its paths, the headers of its responses, and how it refuses a request.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::net::{self, AcceptLimits, ServerLimits};
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Answers that are made at the same time; others wait their turn, so that scrapes cannot take the machine's memory.
+/// Responses made at the same time. Further ones wait, so that many scrapes at once cannot take much memory.
 const AT_ONCE: usize = 2;
 
 /// Every path and what it shows.
@@ -45,12 +45,12 @@ struct Admin {
     turns: Arc<Semaphore>,
 }
 
-/// A head's content type and a body.
-type Made = (&'static str, Vec<u8>);
+/// A response's content type and body.
+type Content = (&'static str, Vec<u8>);
 
 impl Admin {
-    /// Makes an answer on a thread where it may take its time.
-    async fn make(&self, make: impl FnOnce(&Surfaces) -> Result<Made, String> + Send + 'static) -> Response {
+    /// Makes a response on a blocking thread.
+    async fn make(&self, make: impl FnOnce(&Surfaces) -> Result<Content, String> + Send + 'static) -> Response {
         let surfaces = self.surfaces.clone();
         let made = match self.turns.acquire().await {
             Ok(_turn) => tokio::task::spawn_blocking(move || make(&surfaces)).await,
@@ -82,7 +82,7 @@ pub async fn serve(listener: std::net::TcpListener, surfaces: Surfaces, stop: Ca
     Ok(())
 }
 
-/// The paths as a service, for servers of other kinds and tests.
+/// The paths as a service, without a listener.
 pub fn router(surfaces: Surfaces) -> Router {
     let admin = Admin { surfaces: Arc::new(surfaces), turns: Arc::new(Semaphore::new(AT_ONCE)) };
     Router::new()
@@ -97,11 +97,11 @@ pub fn router(surfaces: Surfaces) -> Router {
         .fallback(async |uri: Uri| text(StatusCode::NOT_FOUND, format!("no such path: {}; there is\n\n{}", uri.path(), list())))
         .method_not_allowed_fallback(async || text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered"))
         .with_state(admin)
-        .layer(map_response(fresh))
+        .layer(map_response(forbid_caching))
 }
 
-/// What is shown is true now and not later.
-async fn fresh(mut response: Response) -> Response {
+/// Forbids caches to keep the response, which is out of date at once.
+async fn forbid_caching(mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
@@ -122,7 +122,7 @@ fn refuse(error: &query::QueryError) -> Response {
     text(StatusCode::BAD_REQUEST, error.to_string())
 }
 
-fn json(value: &impl serde::Serialize) -> Result<Made, String> {
+fn json(value: &impl serde::Serialize) -> Result<Content, String> {
     serde_json::to_vec(value).map(|body| (JSON, body)).map_err(|e| e.to_string())
 }
 
@@ -152,7 +152,7 @@ async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {
         .await
 }
 
-/// Whether Prometheus text is accepted and OpenMetrics text is not.
+/// Whether `Accept` names Prometheus text and not OpenMetrics text.
 fn wants_plain(head: &HeaderMap) -> bool {
     let accepts = |kind: &str| {
         let fields = head.get_all(header::ACCEPT).iter().filter_map(|field| field.to_str().ok());

@@ -1,4 +1,4 @@
-//! What the admin server shows, handed over by whoever wires the process.
+//! What the admin server shows. `app` hands it over when it wires the process.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,16 +12,16 @@ use crate::ledger::Stamp;
 use crate::metrics::{Counters, Registry};
 use crate::settings::ConfigHandle;
 
-/// The answer of a [`Probe`]: `Err` with the reason in words.
+/// The result of a [`Probe`]: `Err` holds the reason, for people to read.
 pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// Finds out whether the upstream accepts connections.
+/// Checks whether the upstream accepts connections and the hosted models are ready.
 pub type Probe = Arc<dyn Fn() -> Probing + Send + Sync>;
 
-/// Bounds that the registry does not know, for `/stats` to say how full each is.
+/// Bounds that the registry does not know. `/stats` shows how full each is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Closed ledgers that fit the queue to the aggregator.
+pub struct ProfilerLimits {
+    /// Closed ledgers that the queue to the aggregator holds.
     pub queue: usize,
     /// Ledgers that may wait for their spans.
     pub pending: usize,
@@ -34,18 +34,18 @@ pub struct Limits {
 pub struct Surfaces {
     /// Series and exchanges. Locked for microseconds at a time.
     pub registry: Arc<Mutex<Registry>>,
-    /// The profiler's account of itself.
+    /// The profiler's own counters.
     pub counters: Arc<Counters>,
-    /// The effective configuration, secrets masked already; `/config` shows it as it is.
+    /// The effective configuration with secrets masked, as `/config` shows it.
     pub config: ConfigHandle<serde_json::Value>,
     /// The models that this process serves itself.
     pub engine: HostedModels,
-    /// For `/readyz`; given up after two seconds.
+    /// For `/readyz`, which waits two seconds for it.
     pub ready: Probe,
-    /// Cancelled when shutdown begins: `/readyz` says so at once, while the rest is still served.
+    /// Cancelled when shutdown begins: `/readyz` fails from then on, while the other paths are still served.
     pub draining: CancellationToken,
     /// Bounds for `/stats`.
-    pub limits: ConfigHandle<Limits>,
+    pub limits: ConfigHandle<ProfilerLimits>,
     /// When the process started, nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
     /// When the process started, by the monotonic clock.

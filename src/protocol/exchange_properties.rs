@@ -48,12 +48,12 @@ pub const EXCHANGES: &[(&str, &str, &str)] = &[
 #[must_use]
 pub fn same_in_pieces(protocols: &Protocols, which: usize, request: &[u8], response: &[u8], length: usize) -> bool {
     let exchange = EXCHANGES[which % EXCHANGES.len()];
-    let whole = told(protocols, exchange, request, response, usize::MAX);
-    [1, length.max(1)].into_iter().all(|length| told(protocols, exchange, request, response, length) == whole)
+    let whole = seen(protocols, exchange, request, response, usize::MAX);
+    [1, length.max(1)].into_iter().all(|length| seen(protocols, exchange, request, response, length) == whole)
 }
 
 /// Everything that the ledger records of an exchange, as text.
-fn told(
+fn seen(
     protocols: &Protocols,
     exchange: (&str, &'static str, &'static str),
     request: &[u8],

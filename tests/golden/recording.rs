@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings, Polled, Statistics, merge_polled};
-use lapwing::export::{Limits, Surfaces};
+use lapwing::export::{ProfilerLimits, Surfaces};
 use lapwing::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use lapwing::metrics::{Config, Counter, Counters, Labels, Registry};
 use lapwing::settings::ConfigHandle;
@@ -143,7 +143,7 @@ impl Recording {
             engine: Arc::new(Vec::new),
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             draining: CancellationToken::new(),
-            limits: ConfigHandle::fixed(Limits { queue: 4096, pending: 40, orphan_spans: 30 }),
+            limits: ConfigHandle::fixed(ProfilerLimits { queue: 4096, pending: 40, orphan_spans: 30 }),
             started_unix_ns: WALL_UNIX_NS,
             started: at(0),
         }

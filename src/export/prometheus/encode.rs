@@ -1,4 +1,4 @@
-//! Families, counters and gauges as the encoder of `prometheus-client` wants them.
+//! Writes families, counters and gauges with the encoder of `prometheus-client`.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use prometheus_client::registry::Unit;
 
 use crate::metrics::defs::{MetricFamily, MetricKind};
 
-/// Names and values.
+/// The names and values of a sample's labels.
 pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// The encoder's word for a kind.
+/// The encoder's type for a kind.
 pub(super) const fn metric_type(kind: MetricKind) -> MetricType {
     match kind {
         MetricKind::Counter => MetricType::Counter,
@@ -20,7 +20,7 @@ pub(super) const fn metric_type(kind: MetricKind) -> MetricType {
     }
 }
 
-/// Writes the head of a family, then what `samples` writes. The encoder puts the unit behind the name itself.
+/// Writes the head of a family, then calls `samples` to write its samples. The encoder appends the unit to the name itself.
 pub(super) fn family(
     encoder: &mut DescriptorEncoder<'_>,
     definition: &MetricFamily,
@@ -32,7 +32,7 @@ pub(super) fn family(
     samples(&mut encoder.encode_descriptor(base.unwrap_or(definition.name), definition.help, unit.as_ref(), kind)?)
 }
 
-/// A sample of a counter.
+/// Writes a sample of a counter.
 pub(super) fn count(metric: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: &impl EncodeCounterValue) -> fmt::Result {
     if labels.is_empty() {
         return metric.encode_counter::<NoLabelSet, _, u64>(value, None);
@@ -40,7 +40,7 @@ pub(super) fn count(metric: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: 
     metric.encode_family(labels)?.encode_counter::<NoLabelSet, _, u64>(value, None)
 }
 
-/// A sample of a gauge.
+/// Writes a sample of a gauge.
 pub(super) fn gauge(metric: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: &impl EncodeGaugeValue) -> fmt::Result {
     if labels.is_empty() {
         return metric.encode_gauge(value);

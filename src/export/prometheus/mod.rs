@@ -1,7 +1,7 @@
-//! `/metrics`: every family of `metrics::defs` since the start, as OpenMetrics text, or as Prometheus text 0.0.4 where
-//! only that is asked for. Durations are seconds here, as Prometheus has them.
+//! `/metrics`: every family of `metrics::defs` since the start, as OpenMetrics text, or as Prometheus text 0.0.4 when the client
+//! accepts only that. Durations are seconds here, as is the custom in Prometheus.
 //!
-//! The classic buckets are counted from the same HDR cells that `/stats` reads, so no figure disagrees with another.
+//! Buckets are counted from the same HDR cells that `/stats` reads, so the figures agree.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub(super) const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 ///
 /// # Errors
 ///
-/// Where the encoder refuses a family.
+/// When the encoder refuses a family.
 pub(super) fn openmetrics(surfaces: &Surfaces) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape::of(surfaces)));
@@ -39,7 +39,7 @@ pub(super) fn openmetrics(surfaces: &Surfaces) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// OpenMetrics text rewritten as Prometheus text 0.0.4: there a counter's family has the suffix `_total` too.
+/// Rewrites OpenMetrics text as Prometheus text 0.0.4, where a counter's family has the suffix `_total` too.
 pub(super) fn plain(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = "";
@@ -49,8 +49,8 @@ pub(super) fn plain(openmetrics: &str) -> String {
             (Some("#"), Some("HELP"), ..) => help = line,
             (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
                 let suffix = if kind == MetricKind::Counter.name() { "_total" } else { "" };
-                let said = help.splitn(4, ' ').nth(3).unwrap_or_default();
-                text.push_str(&format!("# HELP {name}{suffix} {said}\n# TYPE {name}{suffix} {kind}\n"));
+                let text_of_help = help.splitn(4, ' ').nth(3).unwrap_or_default();
+                text.push_str(&format!("# HELP {name}{suffix} {text_of_help}\n# TYPE {name}{suffix} {kind}\n"));
             }
             (Some("#"), ..) => {}
             _ => {
@@ -62,7 +62,7 @@ pub(super) fn plain(openmetrics: &str) -> String {
     text
 }
 
-/// What one scrape shows, copied out.
+/// The values that one scrape shows, copied out of the registry.
 #[derive(Debug)]
 struct Scrape {
     series: Vec<Series>,
@@ -71,7 +71,7 @@ struct Scrape {
     counters: Vec<(defs::RowFamily, Vec<u64>)>,
 }
 
-/// A family without series, with at most one label.
+/// A gauge of the process as a whole, with at most one label.
 #[derive(Debug)]
 struct Gauge {
     family: MetricFamily,

@@ -11,16 +11,16 @@ use crate::metrics::{
     Measure, PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS, SeriesFacts, SeriesSnapshot, SeriesTotals,
 };
 
-/// The labels of a sample besides those of its series.
+/// Labels of a sample in addition to those of its series.
 pub(super) type Own<'a> = Vec<(&'static str, &'a str)>;
 
-/// A series, copied out.
+/// A series, copied out of the registry.
 #[derive(Debug)]
 pub(super) struct Series {
     labels: [(&'static str, Arc<str>); 3],
     pub(super) facts: SeriesFacts,
     pub(super) figures: SeriesTotals,
-    /// For each measure that occurred: its buckets.
+    /// The buckets of each measure that occurred.
     buckets: Vec<(Measure, Vec<u64>)>,
 }
 
@@ -37,7 +37,7 @@ impl Series {
         }
     }
 
-    /// The labels of the series and more.
+    /// The labels of the series, followed by `more`.
     pub(super) fn with<'a>(&'a self, more: &[(&'static str, &'a str)]) -> Labels<'a> {
         self.labels.iter().map(|(name, value)| (*name, &**value)).chain(more.iter().copied()).collect()
     }
@@ -48,7 +48,7 @@ impl Series {
     }
 }
 
-/// A histogram family: for each series the measures for which `own` gives labels.
+/// Writes a histogram family: for each series, the measures for which `own` returns labels.
 pub(super) fn histogram(
     all: &[Series],
     encoder: &mut DescriptorEncoder<'_>,

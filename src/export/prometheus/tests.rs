@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::fixture::{AWKWARD, CHAT, ROUTE, busy, empty};
 use super::*;
+use crate::export::tests::fixture::{AWKWARD, CHAT, ROUTE, busy, empty};
 
 #[derive(Debug, Default)]
 struct Parsed {

@@ -10,7 +10,7 @@ use super::series::{Series, histogram, seconds};
 use crate::ledger::{Outcome, Source, Stage};
 use crate::metrics::{Measure, defs};
 
-/// Totals by what became of the request, and the value of the label `result`.
+/// The measures of total time, each with its value of the label `result`.
 const RESULTS: [(Measure, &str); 3] =
     [(Measure::Total, "answered"), (Measure::Cancelled, "cancelled"), (Measure::Failed, "failed")];
 

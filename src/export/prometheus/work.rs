@@ -1,4 +1,4 @@
-//! The families of work: time per unit, cost classes, phases, the pace of generated answers, and batches.
+//! The families of work: time per unit, cost classes, phases, token timing, and batches.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::ledger::{BatchStatistics, PerUnit, Work};
 use crate::metrics::Measure;
 use crate::metrics::defs::{self, MetricFamily};
 
-/// The lowest amount of each cost class, as the label `class` has it.
+/// The lowest amount of each cost class: the value of the label `class`.
 const FLOORS: [&str; Work::CLASSES] = [
     "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768", "65536",
     "131072", "262144", "524288", "1048576", "2097152", "4194304", "8388608", "16777216",
@@ -57,7 +57,7 @@ impl Scrape {
         })
     }
 
-    /// Phases, and the pace of generated answers at the proxy and by the server's word.
+    /// Phases, and token timing as the proxy measured it and as the server reported it.
     pub(super) fn generation(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         histogram(&self.series, encoder, &defs::PHASE_DURATION, |_, measure| match measure {
             Measure::Phase(phase) => Some(vec![("phase", phase.name())]),
@@ -77,7 +77,7 @@ impl Scrape {
         histogram(&self.series, encoder, &defs::INTER_TOKEN, |_, measure| (measure == Measure::InterToken).then(Vec::new))
     }
 
-    /// What the upstreams are, and what their statistics say.
+    /// The upstreams' latest statistics, and the server that each was recognised as.
     pub(super) fn batches(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         self.latest(encoder, &defs::BATCH_SIZE, |batch| batch.size)?;
         self.latest(encoder, &defs::BATCH_PADDING, |batch| batch.padding)?;
@@ -92,7 +92,7 @@ impl Scrape {
         })
     }
 
-    /// A gauge of the upstream's latest statistics.
+    /// Writes a gauge of the upstream's latest statistics.
     fn latest(
         &self,
         encoder: &mut DescriptorEncoder<'_>,

@@ -1,4 +1,4 @@
-//! `/stats`: where the time goes, per series, and how the profiler itself is doing. Durations are nanoseconds.
+//! `/stats`: the time of each stage, per series, and the state of the profiler itself. Durations are nanoseconds.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ fn figures(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Series {
     }
 }
 
-/// Those of the stages or phases that occurred, each with the resolution of its reports.
+/// The stages or phases that occurred, each with the resolution of its reports.
 fn parts<const N: usize>(
     series: &SeriesSnapshot,
     of: [(Measure, Option<u32>); N],

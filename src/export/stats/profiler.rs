@@ -1,11 +1,11 @@
-//! How the profiler itself is doing, as `/stats` says it: since the start, and how full each bounded thing is.
+//! The section `profiler` of `/stats`: the profiler's own counters since the start, and how full each bounded table and queue is.
 
 use serde::Serialize;
 
 use crate::export::surfaces::Surfaces;
 use crate::metrics::Counter;
 
-/// Since the start, whatever the window; how full each bounded thing is.
+/// Counts since the start, whatever the window, and the fill of each bounded table and queue.
 #[derive(Debug, Serialize)]
 pub(super) struct Profiler {
     uptime_ns: u64,
@@ -53,7 +53,7 @@ struct Otlp {
     forward_lost: u64,
 }
 
-/// What the counters say now.
+/// Reads the counters.
 pub(super) fn profiler(surfaces: &Surfaces) -> Profiler {
     let Surfaces { registry, counters, started, .. } = surfaces;
     let limits = surfaces.limits.load();

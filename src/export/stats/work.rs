@@ -1,4 +1,4 @@
-//! What the requests of a series asked for, and their time over it, as `/stats` says it.
+//! The work of a series' requests and their time per unit of work, as `/stats` shows them.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::export::pairs::{Pairs, slot_key};
 use crate::ledger::{Basis, BatchStatistics, PerUnit, Unit, Work as Amounts};
 use crate::metrics::{Distribution, HistogramScratch, Measure, SeriesSnapshot, UnitDistribution};
 
-/// Work, time per unit, cost classes, pace and batches. What did not occur is left out or `null`.
+/// Work, time per unit, cost classes, token timing and batches. What did not occur is left out or `null`.
 #[derive(Debug, Serialize)]
 pub(super) struct Work {
     units: Pairs<u128>,
@@ -28,7 +28,7 @@ struct Class {
     distribution: Distribution,
 }
 
-/// The pace of generated answers, at the proxy and by the server's word.
+/// Token timing of generated responses, as the proxy measured it and as the server reported it.
 #[derive(Debug, Serialize)]
 struct Generation {
     first_token: Option<Distribution>,
@@ -97,13 +97,13 @@ impl Generation {
     }
 }
 
-/// Tokens per second; `None` where a token takes no time that could be measured.
+/// Tokens per second; `None` when the time per token is zero.
 #[allow(clippy::cast_precision_loss, reason = "a ratio")]
 pub(in crate::export) fn speed(per_token_ns: u64) -> Option<f64> {
     (per_token_ns > 0).then(|| 1e9 / per_token_ns as f64)
 }
 
-/// Means over the window's requests, and who ran and waited at last.
+/// Means over the window's requests, and the latest counts of requests that run and wait.
 fn batch(series: &SeriesSnapshot) -> Option<BatchStatistics> {
     let latest = series.facts.batch.unwrap_or_default();
     let batch = BatchStatistics {

@@ -15,7 +15,7 @@ use super::families::custom::Rule;
 use super::families::spec;
 use super::media::Media;
 use super::plan::{ReadPlan, WatchedFields};
-use super::tokens::Keep;
+use super::tokens::PromptKeeper;
 use crate::ledger::{Basis, Ledger, PromptBody, Unit};
 
 /// The compiled protocols and rules: built once from the configuration, shared by all requests.
@@ -29,7 +29,7 @@ struct Tables {
     plans: Vec<ReadPlan>,
     rules: Vec<Rule>,
     flops: BTreeMap<String, Flops>,
-    keep: Option<Keep>,
+    keep: Option<PromptKeeper>,
 }
 
 impl Default for Protocols {
@@ -47,7 +47,7 @@ impl Protocols {
             plans: Family::ALL.iter().map(|family| ReadPlan::new(spec(*family))).collect(),
             rules: config.custom.iter().map(Rule::new).collect(),
             flops: config.flops.clone(),
-            keep: Keep::new(config),
+            keep: PromptKeeper::new(config),
         }))
     }
 

@@ -90,31 +90,31 @@ fn play(fixture: &Fixture, mut cut: impl FnMut(usize) -> usize) -> Value {
     (ledger.request_bytes, ledger.response_bytes) = (length(&fixture.request.body), length(&fixture.response.body));
     let is_complete = reader.is_complete();
     let model = reader.close(&mut ledger).map(str::to_owned);
-    let mut told = told(model, &ledger);
+    let mut seen = seen(model, &ledger);
     if is_complete {
-        told["complete"] = json!(true);
+        seen["complete"] = json!(true);
     }
-    told
+    seen
 }
 
 /// What a ledger says, as fixtures write it. What is not known is not there.
-fn told(model: Option<String>, ledger: &Ledger) -> Value {
-    let mut told = serde_json::Map::new();
+fn seen(model: Option<String>, ledger: &Ledger) -> Value {
+    let mut seen = serde_json::Map::new();
     if let Some(model) = model {
-        told.insert("model".to_owned(), json!(model));
+        seen.insert("model".to_owned(), json!(model));
     }
     if let Some(server) = ledger.server {
-        told.insert("server".to_owned(), json!(server.name()));
+        seen.insert("server".to_owned(), json!(server.name()));
     }
     if let Some(primary) = ledger.work.primary {
-        told.insert("primary".to_owned(), json!(primary.name()));
+        seen.insert("primary".to_owned(), json!(primary.name()));
     }
     if ledger.work.sequences > 1 {
-        told.insert("sequences".to_owned(), json!(ledger.work.sequences));
+        seen.insert("sequences".to_owned(), json!(ledger.work.sequences));
     }
     for unit in Unit::ALL {
         if let Some((amount, basis)) = ledger.work.get(unit).filter(|_| unit != Unit::Byte) {
-            told.insert(unit.name().to_owned(), json!([amount, basis.name()]));
+            seen.insert(unit.name().to_owned(), json!([amount, basis.name()]));
         }
     }
     if let Some(generation) = &ledger.generation {
@@ -122,13 +122,13 @@ fn told(model: Option<String>, ledger: &Ledger) -> Value {
             let pace = json!({"first_ms": first_ns / 1_000_000, "last_ms": last_ns / 1_000_000, "chunks": generation.chunks});
             let gaps = if ledger.work.sequences > 1 { 0 } else { generation.chunks - 1 };
             assert_eq!(generation.gaps_us.len() as u64, gaps);
-            told.insert("pace".to_owned(), pace);
+            seen.insert("pace".to_owned(), pace);
         }
         for (name, ns) in [
             ("server_first_token_us", generation.server_first_token_ns),
             ("server_per_output_token_us", generation.server_per_output_token_ns),
         ] {
-            told.extend(ns.map(|ns| (name.to_owned(), json!(ns / 1_000))));
+            seen.extend(ns.map(|ns| (name.to_owned(), json!(ns / 1_000))));
         }
     }
     if !ledger.reports.is_empty() {
@@ -136,9 +136,9 @@ fn told(model: Option<String>, ledger: &Ledger) -> Value {
             let name = report.phase.map_or(report.stage.name(), |phase| phase.name());
             json!([name, report.duration_ns / 1_000])
         };
-        told.insert("reports_us".to_owned(), ledger.reports.iter().map(report).collect());
+        seen.insert("reports_us".to_owned(), ledger.reports.iter().map(report).collect());
     }
-    Value::Object(told)
+    Value::Object(seen)
 }
 
 fn fixtures() -> Vec<(PathBuf, Fixture)> {
@@ -163,11 +163,11 @@ fn fixtures() -> Vec<(PathBuf, Fixture)> {
 fn every_fixture_is_read_as_it_was_written_out_by_hand() {
     let mut faults = Vec::new();
     for (file, fixture) in fixtures() {
-        let told = play(&fixture, |len| len);
-        if told != fixture.expect {
-            faults.push(format!("{}\n  told     {told}\n  expected {}", file.display(), fixture.expect));
+        let seen = play(&fixture, |len| len);
+        if seen != fixture.expect {
+            faults.push(format!("{}\n  seen     {seen}\n  expected {}", file.display(), fixture.expect));
         }
-        assert_eq!(play(&fixture, |_| 1), told, "{}: byte by byte", file.display());
+        assert_eq!(play(&fixture, |_| 1), seen, "{}: byte by byte", file.display());
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
@@ -178,8 +178,8 @@ proptest! {
     fn where_a_body_is_cut_does_not_matter(seed in proptest::collection::vec(1usize..97, 1..40)) {
         for (file, fixture) in fixtures() {
             let mut lengths = seed.iter().copied().cycle();
-            let told = play(&fixture, |_| lengths.next().unwrap_or(1));
-            prop_assert_eq!(told, fixture.expect, "{}", file.display());
+            let seen = play(&fixture, |_| lengths.next().unwrap_or(1));
+            prop_assert_eq!(seen, fixture.expect, "{}", file.display());
         }
     }
 }

@@ -2,15 +2,15 @@
 //! bodies that were kept for it. It is slow by nature (some megabytes per second), so the caller decides when there is time for
 //! it.
 
-mod keep;
 mod model;
+mod prompt_keeper;
 mod texts;
 
 use std::fmt;
 
-pub(super) use keep::Keep;
-use model::Model;
 pub use model::ModelError;
+use model::ModelTokenizer;
+pub(super) use prompt_keeper::PromptKeeper;
 use serde_json::Value;
 use texts::Texts;
 
@@ -31,7 +31,7 @@ pub struct TokenizerError {
 
 /// All configured tokenizers.
 pub struct Tokenizers {
-    models: Vec<Model>,
+    models: Vec<ModelTokenizer>,
     texts: Vec<Option<Texts>>,
     costs: Vec<Flops>,
 }
@@ -51,11 +51,15 @@ impl Tokenizers {
     /// For the first file that cannot be read or is not a tokenizer.
     pub fn load(config: &Config) -> Result<Self, TokenizerError> {
         let load = |(model, file): (&String, &std::path::PathBuf)| {
-            Model::load(file).map_err(|cause| TokenizerError { model: model.clone(), file: file.display().to_string(), cause })
+            ModelTokenizer::load(file).map_err(|cause| TokenizerError {
+                model: model.clone(),
+                file: file.display().to_string(),
+                cause,
+            })
         };
         Ok(Self {
             models: config.tokenizers.iter().map(load).collect::<Result<_, _>>()?,
-            texts: keep::texts(config).collect(),
+            texts: prompt_keeper::texts(config).collect(),
             costs: config.flops.values().copied().collect(),
         })
     }
@@ -89,7 +93,7 @@ impl Tokenizers {
 
 /// The problem with a tokenizer's file, if there is one.
 pub(super) fn check(file: &std::path::Path) -> Option<ModelError> {
-    Model::load(file).err()
+    ModelTokenizer::load(file).err()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::texts::Input;
+use super::texts::TokenizerInput;
 
 /// Why a tokenizer cannot be used. The message follows the file's name.
 #[derive(Debug, thiserror::Error)]
@@ -24,10 +24,10 @@ pub enum ModelError {
 
 /// A tokenizer.
 #[cfg(feature = "tokenizers")]
-pub(super) struct Model(Box<tokenizers::Tokenizer>);
+pub(super) struct ModelTokenizer(Box<tokenizers::Tokenizer>);
 
 #[cfg(feature = "tokenizers")]
-impl Model {
+impl ModelTokenizer {
     /// Reads a file. Padding and truncation, which many files ask for, are ignored, because they do not describe the text.
     pub(super) fn load(path: &Path) -> Result<Self, ModelError> {
         let bytes = std::fs::read(path).map_err(ModelError::Read)?;
@@ -43,10 +43,10 @@ impl Model {
     }
 
     /// The number of tokens of an input, including the special ones around it if `whole`; `None` if it cannot be determined.
-    pub(super) fn count(&self, input: Input<'_>, whole: bool) -> Option<u64> {
+    pub(super) fn count(&self, input: TokenizerInput<'_>, whole: bool) -> Option<u64> {
         let encoded = unpanicked(|| match input {
-            Input::One(text) => self.0.encode_fast(text, whole),
-            Input::Pair(first, second) => self.0.encode_fast((first, second), whole),
+            TokenizerInput::One(text) => self.0.encode_fast(text, whole),
+            TokenizerInput::Pair(first, second) => self.0.encode_fast((first, second), whole),
         });
         encoded?.ok().map(|encoding| encoding.len() as u64)
     }
@@ -60,17 +60,17 @@ fn unpanicked<T>(of: impl FnOnce() -> T) -> Option<T> {
 
 /// A tokenizer; this build cannot create one.
 #[cfg(not(feature = "tokenizers"))]
-pub(super) enum Model {}
+pub(super) enum ModelTokenizer {}
 
 #[cfg(not(feature = "tokenizers"))]
-impl Model {
+impl ModelTokenizer {
     /// Always returns the error that says why.
     pub(super) fn load(_: &Path) -> Result<Self, ModelError> {
         Err(ModelError::Absent)
     }
 
     /// Never called.
-    pub(super) fn count(&self, _: Input<'_>, _: bool) -> Option<u64> {
+    pub(super) fn count(&self, _: TokenizerInput<'_>, _: bool) -> Option<u64> {
         match *self {}
     }
 }

@@ -12,7 +12,7 @@ use crate::ledger::Unit;
 
 /// One input for the tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Input<'v> {
+pub(super) enum TokenizerInput<'v> {
     /// A text.
     One(&'v str),
     /// Two texts that the model reads together, such as a query and a document, or a premise and a hypothesis.
@@ -21,8 +21,8 @@ pub(super) enum Input<'v> {
 
 /// What a request asks the model to read.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Found<'v> {
-    pub(super) inputs: Vec<Input<'v>>,
+pub(super) struct FoundTexts<'v> {
+    pub(super) inputs: Vec<TokenizerInput<'v>>,
     /// Tokens that the client sent as ids.
     pub(super) ids: u64,
 }
@@ -61,22 +61,22 @@ impl Texts {
     }
 
     /// Finds the texts of a document.
-    pub(super) fn find<'v>(&self, document: &'v Value) -> Found<'v> {
-        let (mut found, mut query) = (Found::default(), None);
+    pub(super) fn find<'v>(&self, document: &'v Value) -> FoundTexts<'v> {
+        let (mut found, mut query) = (FoundTexts::default(), None);
         for (steps, tag) in &self.places {
             each(document, steps, &mut |value| match (tag, value) {
                 (Tag::Query, Value::String(text)) => query = Some(text.as_str()),
                 (Tag::Pairs, value) => found.pairs(value),
                 (Tag::Input, Value::Number(_)) => found.ids += 1,
                 (Tag::Input, Value::Array(list)) => found.ids += list.iter().filter(|id| id.is_number()).count() as u64,
-                (_, Value::String(text)) => found.inputs.push(Input::One(text)),
+                (_, Value::String(text)) => found.inputs.push(TokenizerInput::One(text)),
                 _ => {}
             });
         }
         if let Some(query) = query {
             for input in &mut found.inputs {
-                if let Input::One(text) = *input {
-                    *input = Input::Pair(query, text);
+                if let TokenizerInput::One(text) = *input {
+                    *input = TokenizerInput::Pair(query, text);
                 }
             }
         }
@@ -84,7 +84,7 @@ impl Texts {
     }
 }
 
-impl<'v> Found<'v> {
+impl<'v> FoundTexts<'v> {
     /// Reads one input, a pair, or a list of these, as `/predict` accepts them.
     fn pairs(&mut self, value: &'v Value) {
         if let Some(input) = one_or_pair(value) {
@@ -95,12 +95,12 @@ impl<'v> Found<'v> {
     }
 }
 
-fn one_or_pair(value: &Value) -> Option<Input<'_>> {
+fn one_or_pair(value: &Value) -> Option<TokenizerInput<'_>> {
     match value {
-        Value::String(text) => Some(Input::One(text)),
+        Value::String(text) => Some(TokenizerInput::One(text)),
         Value::Array(list) => match list.as_slice() {
-            [Value::String(text)] => Some(Input::One(text)),
-            [Value::String(first), Value::String(second)] => Some(Input::Pair(first, second)),
+            [Value::String(text)] => Some(TokenizerInput::One(text)),
+            [Value::String(first), Value::String(second)] => Some(TokenizerInput::Pair(first, second)),
             _ => None,
         },
         _ => None,
@@ -133,8 +133,8 @@ mod tests {
         let texts = Texts::of(spec(family)).unwrap();
         let found = texts.find(body);
         let inputs = found.inputs.iter().map(|input| match input {
-            Input::One(text) => (*text).to_owned(),
-            Input::Pair(first, second) => format!("{first}+{second}"),
+            TokenizerInput::One(text) => (*text).to_owned(),
+            TokenizerInput::Pair(first, second) => format!("{first}+{second}"),
         });
         (inputs.collect(), found.ids, texts.whole)
     }
@@ -186,7 +186,7 @@ mod tests {
         let reads = rule(json!({"route": "/say", "input_tokens": {"json": "/parts/*/t"}, "output_tokens": {"fixed": 1}}));
         let texts = Texts::of_rule(&reads).unwrap();
         let body = json!({"parts": [{"t": "a"}, {"t": 7}, {"t": "b"}]});
-        assert_eq!((texts.find(&body).inputs, texts.whole), (vec![Input::One("a"), Input::One("b")], false));
+        assert_eq!((texts.find(&body).inputs, texts.whole), (vec![TokenizerInput::One("a"), TokenizerInput::One("b")], false));
         let answer = rule(json!({"route": "/say", "input_tokens": {"json": "/t", "from": "response"}}));
         assert!(Texts::of_rule(&answer).is_none());
         assert!(Texts::of_rule(&rule(json!({"route": "/say", "rows": {"json": "/t"}}))).is_none());

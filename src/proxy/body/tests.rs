@@ -26,8 +26,9 @@ use crate::proxy::exchange::{ExchangeGuard, TrackedRequest, fixtures};
 /// More than any body here, so that everything written fits.
 const PIPE_BYTES: usize = 1 << 20;
 
+/// All pieces here are copied. A referenced one keeps hyper from reusing its read buffer, which it may then cut otherwise.
 fn budget() -> Arc<CaptureBudget> {
-    CaptureBudget::new(CaptureLimits { total: 1 << 20, body: 1 << 20, read_buffer: 4096 })
+    CaptureBudget::new(CaptureLimits { total: 1 << 20, body: 1 << 20, read_buffer: 1 << 20 })
 }
 
 /// What a poll gave, and what the body says of itself after it.
@@ -42,7 +43,7 @@ enum Seen {
     Failed,
 }
 
-/// Polls `body` until it has nothing, or nothing more. Pieces that follow one another at once count as one.
+/// Polls `body` until it has nothing, or nothing more.
 async fn steps<B: Body<Error: std::fmt::Debug> + Unpin>(body: &mut B, into: &mut Vec<Step>) {
     poll_fn(|cx| {
         loop {
@@ -60,15 +61,7 @@ async fn steps<B: Body<Error: std::fmt::Debug> + Unpin>(body: &mut B, into: &mut
             };
             let is_pending = seen == Seen::Pending;
             let hint = body.size_hint();
-            let says = (body.is_end_stream(), (hint.lower(), hint.upper()));
-            match (into.last_mut(), seen) {
-                // a large piece that is referenced keeps hyper from reusing its buffer, so that it may cut the next ones otherwise
-                (Some((Seen::Data(before), is_end, hint)), Seen::Data(more)) => {
-                    before.extend(more);
-                    (*is_end, *hint) = says;
-                }
-                (_, seen) => into.push((seen, says.0, says.1)),
-            }
+            into.push((seen, body.is_end_stream(), (hint.lower(), hint.upper())));
             if is_pending {
                 return Poll::Ready(());
             }

@@ -24,6 +24,9 @@ use crate::model::{Model, Work};
 use crate::service::{About, Answer, Call, CallError, Pending, Placement, Servable};
 use crate::tensor::Tensor;
 
+/// Bytes of a model's thread's stack. The kernels of maps have frames of 1 MiB in a build with few optimisations.
+const STACK: usize = 16 << 20;
+
 /// A call that waits.
 #[derive(Debug)]
 struct Waiter {
@@ -68,7 +71,7 @@ impl Served {
         let (model, queue) = (Arc::new(model), Arc::new(Queue::new(config)));
         let state = Arc::new(state);
         let worker = Worker::new(about.clone(), model.clone(), queue.clone(), state.clone(), config);
-        let thread = std::thread::Builder::new().name(format!("engine-{name}")).spawn(move || {
+        let thread = std::thread::Builder::new().name(format!("engine-{name}")).stack_size(STACK).spawn(move || {
             hold(cpu);
             worker.run();
         })?;

@@ -1,7 +1,7 @@
 //! Calibration: what share of texts with such a score really are of that class, by a kernel regression over scored examples.
 //!
 //! A model's softmax is a score, no probability. For each class, the examples' answers (is it this class?) are averaged, each weighted
-//! by how near its score is: `rows × classes × examples` kernels, about 4000 a row.
+//! by how near its score is: `rows × classes × examples` kernels, about 2000 a row.
 
 use super::corpus::CLASSES;
 

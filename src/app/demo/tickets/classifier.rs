@@ -14,7 +14,7 @@ use super::tokenizer::{Tokenizer, Tokens};
 /// The seed of training tickets, and how many there are: these for the head, then those for the calibration.
 const TRAINING_SEED: u64 = 11;
 const HEAD_TICKETS: usize = 256;
-const CALIBRATION_TICKETS: usize = 512;
+const CALIBRATION_TICKETS: usize = 256;
 
 /// Bytes of stack to read the model with: tract follows the shapes of an attention layer by recursion, deeper than 2 MiB allow in a
 /// build with few optimisations.

@@ -1,4 +1,4 @@
-//! The headers that every forwarded message carries: checked once, marked as secret, never shown.
+//! The headers of every forwarded message: checked once, marked as sensitive, never logged.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::settings::Secret;
 
 const OURS: [HeaderName; 7] = [CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING];
 
-/// What cannot be put on the wire.
+/// Why messages cannot be sent to the collector as configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The name has characters that no header has, or is the framing's own.
+    /// The name is not a header name, or belongs to the protocol's framing.
     #[error("header name {name:?}: {reason}")]
     HeaderName {
         /// As configured.
@@ -20,13 +20,13 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The value has line breaks or other control characters. It is not shown.
+    /// The value has line breaks or other control characters. The error does not show it.
     #[error("the value of header {name:?} has characters that no header may have")]
     HeaderValue {
         /// The header.
         name: String,
     },
-    /// The collector's address makes no URI.
+    /// The collector's address is not a URI.
     #[error("collector {address:?} cannot be connected to: {reason}")]
     Address {
         /// As configured.
@@ -36,7 +36,7 @@ pub enum Error {
     },
 }
 
-/// The headers, ready for the wire, with Lapwing's `user-agent` unless they bring their own.
+/// Checks the headers, and adds Lapwing's `user-agent` unless they have one.
 pub(super) fn checked(headers: BTreeMap<String, Secret>) -> Result<HeaderMap, Error> {
     let mut out = HeaderMap::with_capacity(headers.len() + 1);
     out.insert(USER_AGENT, HeaderValue::from_static(concat!("lapwing/", env!("CARGO_PKG_VERSION"))));

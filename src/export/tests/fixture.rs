@@ -5,9 +5,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::stats::{HostedFallback, HostedModel, HostedModels};
-use super::surfaces::{Limits, Surfaces};
 use crate::attribution::merge;
+use crate::export::stats::{HostedFallback, HostedModel, HostedModels};
+use crate::export::surfaces::{ProfilerLimits, Surfaces};
 use crate::ledger::{
     Basis, BatchStatistics, Exchange, ExchangeKind, Generation, Ledger, ObservedEvent, Outcome, Phase, Report, ReportPlace,
     SeriesKey, Server, Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Unit, UpstreamWindow, clock,
@@ -16,7 +16,7 @@ use crate::metrics::{Config, Counter, Counters, Labels, Registry};
 use crate::settings::ConfigHandle;
 
 /// Two models: one on a GPU that failed, one on the CPU although a GPU was looked for.
-pub(super) fn hosted() -> HostedModels {
+pub(in crate::export) fn hosted() -> HostedModels {
     let model = |name: &str, executor| HostedModel {
         name: name.to_owned(),
         version: "2".to_owned(),
@@ -41,12 +41,12 @@ pub(super) fn hosted() -> HostedModels {
     Arc::new(move || vec![on_gpu.clone(), fell_back.clone()])
 }
 
-pub(super) const ROUTE: &str = "POST /v2/models/{model}/infer";
-pub(super) const CHAT: &str = "POST /v1/chat/completions";
+pub(in crate::export) const ROUTE: &str = "POST /v2/models/{model}/infer";
+pub(in crate::export) const CHAT: &str = "POST /v1/chat/completions";
 /// A route with everything in it that text formats must escape.
-pub(super) const AWKWARD: &str = "GET /a \"b\" \\c,d\ne=é";
+pub(in crate::export) const AWKWARD: &str = "GET /a \"b\" \\c,d\ne=é";
 
-pub(super) fn empty() -> Surfaces {
+pub(in crate::export) fn empty() -> Surfaces {
     let (labels, counters) = (Arc::new(Labels::new(10, 10, 10)), Arc::new(Counters::default()));
     Surfaces {
         registry: Arc::new(Mutex::new(Registry::new(Config::default(), labels, counters.clone()))),
@@ -55,14 +55,14 @@ pub(super) fn empty() -> Surfaces {
         config: ConfigHandle::fixed(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
         ready: Arc::new(|| Box::pin(async { Ok(()) })),
         draining: CancellationToken::new(),
-        limits: ConfigHandle::fixed(Limits { queue: 4096, pending: 8192, orphan_spans: 16_384 }),
+        limits: ConfigHandle::fixed(ProfilerLimits { queue: 4096, pending: 8192, orphan_spans: 16_384 }),
         started_unix_ns: clock::unix_ns(),
         started: Stamp::now(),
     }
 }
 
 /// A request of `total_ns`: the first and last tenth observed, forward reported as half.
-pub(super) fn request(surfaces: &Surfaces, route: &str, model: &str, outcome: Outcome, total_ns: u64) -> Exchange {
+pub(in crate::export) fn request(surfaces: &Surfaces, route: &str, model: &str, outcome: Outcome, total_ns: u64) -> Exchange {
     let labels = surfaces.registry.lock().labels().clone();
     let mut ledger = Ledger::open(Stamp::now(), 1_795_246_795_000_000_042);
     ledger.series = SeriesKey {
@@ -112,7 +112,7 @@ fn chat(surfaces: &Surfaces) -> Exchange {
 }
 
 /// A chat; a hundred answered requests of 1 to 100 rows, 1 ms each; one of each other outcome; a stream; a route that must be escaped, traced.
-pub(super) fn busy() -> Surfaces {
+pub(in crate::export) fn busy() -> Surfaces {
     let surfaces = empty();
     let keep = |exchange| surfaces.registry.lock().keep(exchange, Stamp::now(), 0);
     keep(chat(&surfaces));

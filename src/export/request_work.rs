@@ -1,4 +1,4 @@
-//! What one request asked for, its time over that, and the pace of its answer, as `/exchanges` says it.
+//! The work of one request, its time per unit of work, and the timing of its tokens, as `/exchanges` shows them.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::stats::speed;
 use crate::ledger::{Basis, Exchange, PerUnit, Unit, Work};
 use crate::metrics::{Units, per_unit_ps, slots};
 
-/// How much of each unit that is known.
+/// The amount of each unit that is known.
 #[derive(Debug, Serialize)]
 pub(super) struct Amounts {
     primary: Option<Unit>,
@@ -22,7 +22,7 @@ struct Amount {
 }
 
 impl Amounts {
-    /// `None` where nothing is known.
+    /// `None` when nothing is known.
     pub(super) fn of(work: &Work) -> Option<Self> {
         let known = Unit::ALL.into_iter().filter_map(|unit| Some((unit.name(), work.get(unit)?)));
         let amounts = Pairs::from_iter(known.map(|(name, (amount, basis))| (name, Amount { amount, basis })));
@@ -30,7 +30,7 @@ impl Amounts {
     }
 }
 
-/// The time of a stage or phase over its units.
+/// The time of a stage or phase divided by its units.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct UnitTime {
     unit: &'static str,
@@ -39,7 +39,7 @@ pub(super) struct UnitTime {
 }
 
 impl UnitTime {
-    /// By slot; none for a request that was not answered.
+    /// By slot; empty for a request that was not answered.
     pub(super) fn of(exchange: &Exchange) -> Pairs<Self> {
         let made = |(slot, unit, ns, units): (PerUnit, Unit, u64, u64)| {
             let ps = per_unit_ps(ns, units, unit);
@@ -49,9 +49,9 @@ impl UnitTime {
     }
 }
 
-/// The pace of a generated answer.
+/// When the tokens of a generated response came, measured at the proxy.
 #[derive(Debug, Serialize)]
-pub(super) struct Pace {
+pub(super) struct TokenTiming {
     streamed: bool,
     first_token_ns: Option<u64>,
     per_output_token_ns: Option<u64>,
@@ -59,18 +59,18 @@ pub(super) struct Pace {
     chunks: u64,
     gaps: usize,
     gaps_dropped: u64,
-    server: Option<ServerPace>,
+    server: Option<ServerTokenTiming>,
 }
 
-/// The pace by the server's word.
+/// The same as the server reported it.
 #[derive(Debug, Serialize)]
-struct ServerPace {
+struct ServerTokenTiming {
     first_token_ns: Option<u64>,
     per_output_token_ns: Option<u64>,
 }
 
-impl Pace {
-    /// `None` where the answer was not generated.
+impl TokenTiming {
+    /// `None` when the response was not generated.
     pub(super) fn of(exchange: &Exchange) -> Option<Self> {
         let generation = exchange.ledger.generation.as_ref()?;
         let (first, per_token) = (generation.server_first_token_ns, generation.server_per_output_token_ns);
@@ -84,7 +84,7 @@ impl Pace {
             gaps: generation.gaps_us.len(),
             gaps_dropped: generation.gaps_dropped,
             server: (first.is_some() || per_token.is_some())
-                .then_some(ServerPace { first_token_ns: first, per_output_token_ns: per_token }),
+                .then_some(ServerTokenTiming { first_token_ns: first, per_output_token_ns: per_token }),
         })
     }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::fixture::{AWKWARD, CHAT, ROUTE, busy, empty, hosted};
-use super::*;
+use crate::export::*;
 use crate::ledger::clock;
 use crate::metrics::Measure;
 

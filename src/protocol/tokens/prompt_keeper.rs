@@ -11,7 +11,7 @@ const ROOM: usize = 64 * 1024 * 1024;
 
 /// Which bodies are kept.
 #[derive(Debug)]
-pub(in super::super) struct Keep {
+pub(in super::super) struct PromptKeeper {
     room: PromptBudget,
     /// Models with a tokenizer, in the order of the configuration.
     tokenizers: Vec<String>,
@@ -21,7 +21,7 @@ pub(in super::super) struct Keep {
     has_texts: Vec<bool>,
 }
 
-impl Keep {
+impl PromptKeeper {
     /// `None` if no tokenizer is configured; then nothing is kept.
     pub(in super::super) fn new(config: &Config) -> Option<Self> {
         if config.tokenizers.is_empty() {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::fixture::{CHAT, ROUTE, busy};
-use super::*;
+use crate::export::*;
 use crate::metrics::{Order, Window};
 
 fn read(of: &impl serde::Serialize) -> Value {

@@ -1,0 +1,5 @@
+//! The admin surfaces over a registry with known exchanges.
+
+pub(super) mod fixture;
+mod surfaces;
+mod work;
