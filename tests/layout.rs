@@ -260,7 +260,6 @@ fn unsafe_is_where_it_may_be() {
 
 /// A module with parts is `name/mod.rs`, its tests are `name/tests.rs` or `name/tests/mod.rs`.
 #[test]
-#[ignore = "until every folder has moved"]
 fn modules_have_one_form() {
     let mut faults = Vec::new();
     for folder in ["src", "crates"] {

@@ -11,7 +11,7 @@ pub(super) const USAGE: i32 = 64;
 /// Checks `sources`: the effective configuration on standard output and 0, or the faults on standard error and
 /// [`USAGE`]. Warnings are on standard error too.
 pub(super) fn check(sources: &Sources) -> i32 {
-    // there is nobody to tell that nobody listens
+    // a write fails only if nothing reads the output; then there is nothing to report to
     report(sources, &mut io::stdout().lock(), &mut io::stderr().lock()).unwrap_or(USAGE)
 }
 

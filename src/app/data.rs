@@ -19,7 +19,7 @@ use crate::protocol::Protocols;
 use crate::proxy::{self, ConnectionSettings, Parts, Profiler, TraceSampling, Tracing, UpstreamProtocol};
 use crate::settings::{ConfigHandle, Upstream};
 
-/// What outlives every configuration: where the observer of each puts what it sees.
+/// The parts of the profiler that outlive each configuration.
 pub(super) struct Observing {
     pub(super) queue: Arc<ArrayQueue<Ledger>>,
     pub(super) counters: Arc<Counters>,
@@ -30,7 +30,7 @@ pub(super) struct Observing {
 }
 
 impl Observing {
-    /// What connections go by that are accepted while `config` is in force.
+    /// The settings of connections that are accepted while `config` is in force.
     pub(super) fn settings(&self, config: &Config) -> ConnectionSettings {
         let ours = self.ours.clone();
         let tracing = Tracing {

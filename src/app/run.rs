@@ -18,7 +18,7 @@ pub fn run() -> ExitCode {
         Ok(Command::UpstreamFlags(args)) => exit(upstream_flags::print(&args)),
         Err(error) => {
             let is_fault = error.use_stderr();
-            // a closed pipe is nobody's fault
+            // a closed pipe is not an error
             drop(error.print());
             exit(if is_fault { check::USAGE } else { 0 })
         }
@@ -29,7 +29,7 @@ fn serve(sources: &Sources) -> ExitCode {
     let loaded = match config::load(sources) {
         Ok(loaded) => loaded,
         Err(faults) => {
-            // nobody may listen
+            // standard error may be closed
             drop(check::write_faults(&faults, &mut std::io::stderr().lock()));
             return exit(check::USAGE);
         }

@@ -17,7 +17,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Listens. Made before anything is served: whoever asks for an end from then on gets an orderly one.
+    /// Starts to listen. Called before anything is served, so that every later signal leads to an orderly end.
     ///
     /// # Errors
     ///

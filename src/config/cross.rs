@@ -1,4 +1,4 @@
-//! What contradicts what: settings that are sound one by one and wrong together, and those that are merely unwise.
+//! Settings that are valid one by one but contradict one another, and settings that are allowed but unwise.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -12,7 +12,7 @@ const HEADERS: &str = "otlp_forward_headers";
 const OWN_HEADERS: [&str; 7] =
     ["connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding"];
 
-/// Reports contradictions. `is_given` tells which of two settings somebody chose: that one is at fault.
+/// Reports contradictions. Of two settings the one that the user gave is at fault, as `is_given` tells.
 pub(super) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str) -> bool) {
     let binds = binds(config);
     for (at, (key, bind)) in binds.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Reads a tree of values by type. A value that cannot be read is noted and taken out, so that the next is found too.
+//! Reads a tree of values into typed settings. A value that cannot be read is recorded as a fault and removed, so that one pass
+//! finds every fault.
 
 use figment::error::Kind;
 use figment::value::{Dict, Value};
@@ -12,7 +13,7 @@ use crate::settings::{Fault, Secret, Section};
 pub(super) struct Faults<'s> {
     schema: &'s Schema,
     figment: Figment,
-    /// As it was given, before anything was taken out.
+    /// As it was given, before any value was removed.
     given: Value,
     pub(super) found: Vec<Fault>,
 }
@@ -22,7 +23,7 @@ impl<'s> Faults<'s> {
         Self { schema, figment, given, found }
     }
 
-    /// Where the value at `path`, or the section around it, came from; empty where nobody gave it.
+    /// The origin of the value at `path`, or of the section around it; empty if no source gave it.
     pub(super) fn origin(&self, path: &Path) -> String {
         // the root is a section of many origins
         let value = path.nearest(&self.given);
@@ -30,12 +31,12 @@ impl<'s> Faults<'s> {
         metadata.map_or_else(String::new, |metadata| metadata.name.to_string())
     }
 
-    /// Whether anybody gave a value at `path`.
+    /// Whether a source gave a value at `path`.
     pub(super) fn is_given(&self, path: &Path) -> bool {
         path.get(&self.given).is_some()
     }
 
-    /// Notes a fault at `path`; its value is shown unless it is a secret's.
+    /// Records a fault at `path`. It shows the value, unless the value is secret.
     pub(super) fn note(&mut self, path: &Path, reason: impl Into<String>) {
         let text = match path.get(&self.given) {
             Some(value) if self.schema.is_secret(path) && !matches!(value, Value::Empty(..)) => Secret::new("").to_string(),
@@ -45,20 +46,20 @@ impl<'s> Faults<'s> {
         self.push(Fault::new(path.to_string(), text, reason), path);
     }
 
-    /// Notes a fault of which path, value and reason are known.
+    /// Records a fault, and adds the origin of `path` to it.
     pub(super) fn push(&mut self, fault: Fault, path: &Path) {
         self.found.push(Fault { origin: self.origin(path), ..fault });
     }
 
-    /// Notes a fault at `path`, and takes the value out of `tree`.
+    /// Records a fault at `path`, and removes the value from `tree`.
     pub(super) fn refuse(&mut self, tree: &mut Value, path: &Path, reason: impl Into<String>) {
         self.note(path, reason);
         take_out(tree, path, self.schema);
     }
 }
 
-/// Takes out the value at `path`; `false` where nothing is changed. Lists keep their length, so that the paths into them stay
-/// true: an element's place is taken by the list's stand-in, and a required key's value by the stand-in's.
+/// Removes the value at `path`; `false` if that changes nothing. Lists keep their length, so that paths into them stay valid: the
+/// list's stand-in replaces a whole element, and its values replace those of required keys.
 fn take_out(tree: &mut Value, path: &Path, schema: &Schema) -> bool {
     let stand_in = |list: &[Step]| match schema.at(list) {
         Some(Schema::List { stand_in, .. }) => *stand_in,
@@ -85,7 +86,7 @@ fn take_out(tree: &mut Value, path: &Path, schema: &Schema) -> bool {
     }
 }
 
-/// Reads `tree`. The unknown keys come with it.
+/// Reads `tree` as a `T`, and returns the paths of unknown keys beside it.
 pub(super) fn decode<T: Section>(tree: &mut Value, faults: &mut Faults<'_>) -> (T, Vec<Path>) {
     loop {
         let mut unknown = Vec::new();
@@ -99,7 +100,7 @@ pub(super) fn decode<T: Section>(tree: &mut Value, faults: &mut Faults<'_>) -> (
         let (path, reason) = fault_of(Path::from(&track.path()), error);
         faults.note(&path, reason);
         if !take_out(tree, &path, faults.schema) {
-            // cannot be: a fault is at a value that can be taken out
+            // unreachable: serde reports faults at values that can be removed
             return (T::default(), Vec::new());
         }
     }
@@ -110,7 +111,7 @@ fn fault_of(path: Path, error: Error) -> (Path, String) {
         Kind::MissingField(name) => return (path.key(&name), "is required".to_owned()),
         Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) => format!("must be {}", english(&expected)),
         Kind::UnknownVariant(_, names) => format!("must be {}", one_of(names)),
-        // a reader within a reader says it in serde's words: what was expected comes last
+        // nested deserializers report in serde's own words, with the expectation at the end
         Kind::Message(text) if text.starts_with("invalid ") => match text.rsplit_once(", expected ") {
             Some((_, expected)) => format!("must be {}", english(expected)),
             None => text,
@@ -142,7 +143,7 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// A value as text; sections and lists by their kind alone.
+/// A value as text. Sections and lists show only their kind.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(_, text) => text.clone(),

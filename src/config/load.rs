@@ -37,7 +37,7 @@ pub struct Loaded<T = Config> {
     pub config: T,
     /// What is allowed and yet worth a line in the log.
     pub warnings: Vec<String>,
-    /// Where each value came from that nobody left at its default, by path.
+    /// The origin of each value that is not a default, by path.
     origins: BTreeMap<String, String>,
 }
 

@@ -1,7 +1,6 @@
-//! Makes what was given fit for reading by type: sections are sections, lists are lists, and numbers are text where a
-//! setting is text.
+//! Checks that sections are sections and lists are lists, and turns numbers into text where a setting is text.
 //!
-//! Derived readers would otherwise take a list for a section (by position) and a number for a name (by its place).
+//! Without this, serde's derived code would read a list as a section (by position) and a number as a variant (by index).
 
 use figment::value::Value;
 
@@ -9,7 +8,7 @@ use super::decode::Faults;
 use super::path::Path;
 use super::schema::Schema;
 
-/// Brings `tree` into the form that `schema` says; what cannot be is a fault, and taken out.
+/// Brings `tree` into the shape of `schema`. A value of another shape is a fault and is removed.
 pub(super) fn normalise(tree: &mut Value, schema: &Schema, faults: &mut Faults<'_>) {
     walk(tree, &Path::default(), schema, faults);
 }
@@ -20,7 +19,7 @@ fn walk(tree: &mut Value, path: &Path, schema: &Schema, faults: &mut Faults<'_>)
         (Schema::Section { .. } | Schema::Named { .. }, Value::Dict(_, dict)) => {
             let keys: Vec<String> = dict.keys().cloned().collect();
             for path in keys.iter().map(|key| path.key(key)) {
-                // what is not known is told of later
+                // unknown keys are reported after decoding
                 if let Some(inner) = path.0.last().and_then(|step| schema.step(step)) {
                     walk(tree, &path, inner, faults);
                 }
@@ -41,7 +40,7 @@ fn walk(tree: &mut Value, path: &Path, schema: &Schema, faults: &mut Faults<'_>)
             }
             number_to_text(value);
         }
-        // a secret that is a number may have lost its leading zeros: it says so itself
+        // a secret that YAML read as a number may have lost leading zeros: `Secret` refuses it
         (Schema::Number | Schema::Flag | Schema::Secret, _) => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Where a value stands in the configuration: `attribution.spans[2].stage`.
+//! The path of a value in the configuration: `attribution.spans[2].stage`.
 
 use std::fmt;
 
@@ -30,12 +30,12 @@ impl Path {
         Self(steps)
     }
 
-    /// What stands there.
+    /// The value at this path.
     pub(super) fn get<'v>(&self, tree: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(tree, child)
     }
 
-    /// What stands there, or the section or list nearest around it.
+    /// The value at this path, or the nearest section or list around it.
     pub(super) fn nearest<'v>(&self, tree: &'v Value) -> &'v Value {
         let mut at = tree;
         for step in &self.0 {
@@ -45,7 +45,7 @@ impl Path {
         at
     }
 
-    /// What stands there, to be changed.
+    /// The value at this path, to be changed.
     pub(super) fn get_mut<'v>(&self, tree: &'v mut Value) -> Option<&'v mut Value> {
         self.0.iter().try_fold(tree, |at, step| match (at, step) {
             (Value::Dict(_, dict), Step::Key(key)) => dict.get_mut(key),
@@ -54,7 +54,7 @@ impl Path {
         })
     }
 
-    /// Takes out the key that the path ends in; `false` where there is none such.
+    /// Removes the key at the end of the path; `false` if there is no such key.
     pub(super) fn remove(&self, tree: &mut Value) -> bool {
         let Some((Step::Key(last), before)) = self.0.split_last() else { return false };
         match Self(before.to_vec()).get_mut(tree) {

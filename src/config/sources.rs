@@ -1,6 +1,6 @@
 //! Where settings come from: a file, the environment, flags. Each becomes a layer whose values know their origin.
 //!
-//! The process's environment is never read here: whoever loads passes it in.
+//! This file never reads the process's environment: the caller passes it in.
 
 use std::path::{Path as FilePath, PathBuf};
 
@@ -78,7 +78,8 @@ impl Layer {
         Ok(Self { origin: format!("file {name}"), dict: without_nulls(dict) })
     }
 
-    /// The environment's and the flags', the weakest first. `schema` tells which texts stand for numbers, switches or sections.
+    /// The layers of the environment and the flags, in the order in which they override. `schema` tells which texts are numbers,
+    /// switches or sections.
     pub(super) fn texts(sources: &Sources, schema: &Schema) -> Vec<Self> {
         let mut env: Vec<_> = sources.env.iter().filter(|(name, value)| is_setting(name, value)).collect();
         // a whole section before its parts

@@ -15,7 +15,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// With the paths already known to be at fault: their values are stand-ins, of which nothing more is said.
+    /// Starts with the paths of faults that are known already. Their values are stand-ins, so nothing more is reported of them.
     #[must_use]
     pub fn new(faulty: BTreeSet<String>) -> Self {
         Self { section: String::new(), faulty, faults: Vec::new() }

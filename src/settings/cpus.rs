@@ -5,16 +5,16 @@ use std::str::FromStr;
 
 use super::{Invalid, text::text_serde};
 
-/// The highest number that is taken.
+/// The highest number that is accepted.
 const MOST: usize = 4095;
 
 /// Which processors a thread may be held to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cpus {
-    /// To such as suit whoever starts the thread, or to none. Text: `auto`.
+    /// The code that starts the thread chooses, possibly none. Text: `auto`.
     #[default]
     Auto,
-    /// To these, in this order, none twice.
+    /// These numbers, in this order, each once.
     These(Vec<usize>),
 }
 

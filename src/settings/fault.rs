@@ -1,6 +1,6 @@
-//! What is wrong with a setting: where it stands, what it says, why that will not do, and where it came from.
+//! A fault of a setting: its path, its value, the reason, and the origin of the value.
 //!
-//! A fault never shows a secret: user information in URLs is masked here, secret values by whoever makes the fault.
+//! A fault never shows a secret: this file masks user information in URLs, the caller masks secret values.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub struct Fault {
     pub value: String,
     /// Why it will not do.
     pub reason: String,
-    /// Where the value came from, as in `file lapwing.yaml`; empty where nobody gave it.
+    /// The origin of the value, as in `file lapwing.yaml`; empty if no source gave it.
     pub origin: String,
 }
 

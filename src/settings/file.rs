@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::{Invalid, text::text_serde};
 
-/// The path of a file; whoever uses it looks whether it is there.
+/// The path of a file. The user of the setting checks whether it exists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct File(PathBuf);
 
@@ -37,7 +37,7 @@ impl fmt::Display for File {
     }
 }
 
-/// The path of a folder; whoever uses it looks whether it is there.
+/// The path of a folder. The user of the setting checks whether it exists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Folder(PathBuf);
 

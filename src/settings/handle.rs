@@ -49,7 +49,7 @@ pub struct ConfigHandle<T> {
 }
 
 impl<T: Send + Sync + 'static> ConfigHandle<T> {
-    /// A value that nobody replaces.
+    /// A handle to a value that is never replaced.
     #[must_use]
     pub fn fixed(value: T) -> Self {
         Arc::new(value).into()
@@ -84,7 +84,7 @@ impl<T: Send + Sync + 'static> ConfigHandle<T> {
     }
 }
 
-/// A value that nobody replaces.
+/// A handle to a value that is never replaced.
 impl<T: Send + Sync + 'static> From<Arc<T>> for ConfigHandle<T> {
     fn from(value: Arc<T>) -> Self {
         Self { load: Arc::new(move || value.clone()) }

@@ -1,5 +1,5 @@
 //! The aggregator's loop: looks into the queue of closed ledgers every 20 ms, takes spans as they come, and records
-//! merged exchanges. Nobody on the request path ever wakes it.
+//! merged exchanges. The request path never wakes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,5 +1,5 @@
-//! The command line: what the user asked for. Settings stay text here; `config::load` reads them all, so that a fault reads
-//! the same whether it stands in a file, a variable or a flag.
+//! The command line. Settings stay text here: `config::load` reads them, so that a fault has the same message whether the
+//! value comes from a file, a variable or a flag.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
