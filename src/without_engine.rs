@@ -96,7 +96,7 @@ impl Hosted {
 }
 
 /// The models of a running engine; there are none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Models {}
 
 impl Models {
