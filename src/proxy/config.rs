@@ -1,15 +1,15 @@
-//! The data plane's own settings: time limits, bounds, and how the upstream is spoken to.
+//! The section `proxy`: time limits, bounds, and the HTTP version spoken to the upstream.
 
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::amend::AmendOptions;
 use crate::settings::{Checks, Period, Section, Size, Switch};
 
-/// What is spoken to the upstream.
+/// Which HTTP version is spoken to the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UpstreamProtocol {
-    /// What the client speaks, request by request.
+    /// The client's, request by request.
     #[default]
     Auto,
     /// HTTP/1.1 always.
@@ -18,7 +18,7 @@ pub enum UpstreamProtocol {
     H2,
 }
 
-/// How spans are asked for.
+/// Which requests are traced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceSampling {
@@ -35,32 +35,32 @@ pub enum TraceSampling {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// What is spoken to the upstream. Default `auto`.
+    /// The HTTP version spoken to the upstream. Default `auto`.
     pub upstream_protocol: UpstreamProtocol,
-    /// A connection to the upstream must stand within this. Default 5 s; 1 ms to 10 min.
+    /// How long connecting to the upstream may take. Default 5 s; 1 ms to 10 min.
     pub connect_timeout: Period,
-    /// The upstream must begin to answer within this of the request's end. Default 5 min; 1 ms to 24 h.
+    /// How long after the request's end the upstream may take to begin its response. Default 5 min; 1 ms to 24 h.
     pub header_timeout: Period,
-    /// A body, either way, or an upgraded connection may stand still this long. Default 5 min; 1 ms to 24 h.
+    /// How long a body (either way) or an upgraded connection may stand still. Default 5 min; 1 ms to 24 h.
     pub idle_timeout: Period,
-    /// A request's head must be complete this long after its first byte. Default 30 s; 1 ms to 1 h.
+    /// How long after its first byte a request's head may take to be complete. Default 30 s; 1 ms to 1 h.
     pub client_header_timeout: Period,
-    /// A client's connection may idle between requests this long. Default 5 min; 1 ms to 24 h.
+    /// How long a client's connection may be idle between requests. Default 5 min; 1 ms to 24 h.
     pub client_idle_timeout: Period,
-    /// A connection to the upstream is kept this long for the next request. Default 3 s, below the 5 s after which uvicorn
+    /// How long an idle connection to the upstream is kept. Default 3 s, below the 5 s after which uvicorn
     /// closes it; 0 to 1 h.
     pub pool_idle_timeout: Period,
-    /// Requests in flight beyond which further ones are shed with 503. Default 4096; 1 to 1,000,000.
+    /// How many requests may be in flight; further ones are shed with 503. Default 4096; 1 to 1,000,000.
     pub max_in_flight: u64,
-    /// A request's or response's head, in bytes. Default 64 KiB; 8 KiB to 1 MiB.
+    /// The largest head of a request or response, in bytes. Default 64 KiB; 8 KiB to 1 MiB.
     pub max_header_bytes: Size,
-    /// A request's body, in bytes; larger ones get 413. Default off; else at least 1 B.
+    /// The largest request body, in bytes; larger ones get 413. Default off; else at least 1 B.
     pub max_request_bytes: Switch<Size>,
-    /// Threads that carry requests, each with its own listener. Default 1; 1 to 64.
+    /// How many threads carry requests, each with its own listener. Default 1; 1 to 64.
     pub workers: usize,
-    /// Connections that wait to be accepted, per worker. Default 1024; 1 to 65,535.
+    /// How many connections may wait to be accepted, per worker. Default 1024; 1 to 65,535.
     pub tcp_backlog: u32,
-    /// What may be asked of the server in the client's name. Default: nothing.
+    /// Which reports may be asked of the server in the client's name. Default: none.
     pub amend: AmendOptions,
 }
 

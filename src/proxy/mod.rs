@@ -1,4 +1,7 @@
-//! The data plane: listens, carries requests, keeps the ledger. It knows nothing of histograms or exporters.
+//! The data plane: accepts connections, carries requests, and keeps their ledgers. It knows nothing of histograms or exporters.
+//!
+//! A request walks through `serve` (accept), `connection` (metered socket), `stack` and `layer` (the tower stack), `body` and
+//! `upstream`; `exchange` is the request in flight, which all of them write into; `error` holds Lapwing's own responses.
 
 mod body;
 mod config;

@@ -23,7 +23,7 @@ use super::upstream::{Upstream, UpstreamContext};
 pub(crate) struct HyperService<S>(Mutex<S>);
 
 impl<S> HyperService<S> {
-    /// Wraps `stack`, which must always be ready: nobody polls for that.
+    /// Wraps `stack`, which must always be ready: its readiness is not polled.
     pub(crate) const fn new(stack: S) -> Self {
         Self(Mutex::new(stack))
     }

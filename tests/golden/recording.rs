@@ -106,7 +106,7 @@ impl Recording {
             now_ms += TICK_MS;
             self.now_ms.store(now_ms, Relaxed);
             self.aggregator.tick(at(now_ms), &mut |exchange| registry.keep(exchange, at(now_ms), 0));
-            if now_ms % ROTATE_MS == 0 {
+            if now_ms.is_multiple_of(ROTATE_MS) {
                 registry.rotate(at(now_ms));
             }
         }

@@ -184,10 +184,10 @@ fn spans_of(ledger: &Ledger, n: u64) -> Vec<Span> {
         own_stage,
         span(ledger, 9, below(1), "audit", 3, [end - 500, end + 4_000]),
     ];
-    if n % 5 == 0 {
+    if n.is_multiple_of(5) {
         spans.push(span(ledger, 10, below(1), "hydrate", 1, [-2_000, 250]));
     }
-    if n % 6 == 0 {
+    if n.is_multiple_of(6) {
         spans.extend((20..50).map(|id| span(ledger, id, below(5), "layer", 1, [2_200, 2_200 + i64::from(id)])));
     }
     spans

@@ -27,7 +27,7 @@ impl Random {
     /// Around `of`: three quarters of it to twice as much, rarely five times.
     fn around(&mut self, of: u64) -> u64 {
         let spread = of * 3 / 4 + self.next() % (of * 5 / 4).max(1);
-        if self.next() % 23 == 0 { spread * 5 / 2 } else { spread }
+        if self.next().is_multiple_of(23) { spread * 5 / 2 } else { spread }
     }
 }
 
@@ -86,18 +86,18 @@ fn infer(labels: &Labels) -> Events {
         let total = ledger.total_ns;
         let parts = [(Stage::Hydration, 9), (Stage::Preprocessing, 6), (Stage::Queue, n % 9), (Stage::Postprocessing, 4)];
         parts.into_iter().for_each(|(stage, of)| ledger.report(Report::of(stage, total * of / 100, ReportPlace::Head)));
-        ledger.report(Report::of(Stage::Forward, total * if n % 13 == 0 { 93 } else { 50 } / 100, ReportPlace::Trailer));
+        ledger.report(Report::of(Stage::Forward, total * if n.is_multiple_of(13) { 93 } else { 50 } / 100, ReportPlace::Trailer));
         ledger.work.primary = Some(Unit::Row);
         ledger.work.set(Unit::Row, rows, Basis::Counted);
         ledger.work.set(Unit::Entity, 2 * rows, Basis::Reported);
         ledger.work.set(Unit::Element, 64 * rows, Basis::Counted);
         ledger.work.set(Unit::Flop, 2_500_000 * rows, Basis::Counted);
         ledger.server = Some(Server::KServe);
-        if n % 10 == 0 {
+        if n.is_multiple_of(10) {
             let started = ledger.started;
             ledger.observe(Stage::Unattributed, Seen::Attempt, started.plus(total / 20), started.plus(total / 10));
         }
-        if n % 17 == 0 {
+        if n.is_multiple_of(17) {
             (0..20).for_each(|_| ledger.report(Report::of(Stage::Downstream, 10 * US, ReportPlace::Head)));
         }
         closed(ms, ledger)
@@ -148,7 +148,7 @@ fn chats(labels: &Labels) -> Events {
             last += gap;
             generation.content(last);
         });
-        if n % 3 == 0 {
+        if n.is_multiple_of(3) {
             ledger.series.upstream = labels.upstreams.intern(SECOND);
             ledger.server = Some(Server::LlamaCpp);
             let body = |stage, phase, ns: u64| Report {
@@ -162,8 +162,8 @@ fn chats(labels: &Labels) -> Events {
         }
         ledger.work.primary = Some(Unit::OutputToken);
         ledger.work.set(Unit::Row, 1, Basis::Counted);
-        ledger.work.set(Unit::InputToken, 100 + 7 * n, if n % 2 == 0 { Basis::Reported } else { Basis::Estimated });
-        ledger.work.set(Unit::OutputToken, tokens, if n % 3 == 0 { Basis::Reported } else { Basis::Counted });
+        ledger.work.set(Unit::InputToken, 100 + 7 * n, if n.is_multiple_of(2) { Basis::Reported } else { Basis::Estimated });
+        ledger.work.set(Unit::OutputToken, tokens, if n.is_multiple_of(3) { Basis::Reported } else { Basis::Counted });
         match n % 12 {
             5 => (ledger.outcome, ledger.status) = (Outcome::Cancelled, 200),
             7 => {
@@ -196,7 +196,7 @@ fn embeddings(labels: &Labels) -> Events {
         ledger.report(sum(Stage::Forward, 5 * MS));
         ledger.work.primary = Some(Unit::InputToken);
         ledger.work.set(Unit::InputToken, 30 * prompts + n, Basis::Reported);
-        if n % 6 != 0 {
+        if !n.is_multiple_of(6) {
             ledger.work.set(Unit::Row, prompts, Basis::Counted);
         }
         closed(ms, ledger)

@@ -1,4 +1,4 @@
-//! Requests that are changed on their way (`proxy.amend`), and responses in which the client sees nothing of it.
+//! Requests that are amended on their way (`proxy.amend`), and responses in which the client sees nothing of that.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender};

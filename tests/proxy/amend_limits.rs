@@ -1,4 +1,4 @@
-//! Where `proxy.amend` ends: requests that are not changed, responses that cannot be cut, and streams that break off.
+//! The limits of `proxy.amend`: requests that are not amended, responses that cannot be cut, and streams that break off.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender};

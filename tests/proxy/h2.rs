@@ -1,4 +1,4 @@
-//! HTTP/2 by hand, the client's side: just enough to ask, to hold a window shut, and to see what comes frame by frame.
+//! A minimal HTTP/2 client: it sends a request, keeps a window closed, and returns what arrives frame by frame.
 
 use crate::wire::Wire;
 
@@ -11,10 +11,10 @@ const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// A connection that asks on stream 1 only.
+/// A connection that uses stream 1 only.
 pub(crate) struct Client(Wire);
 
-/// What came of stream 1.
+/// What arrived on stream 1.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Answer {
     /// A head came.

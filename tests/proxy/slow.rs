@@ -1,5 +1,5 @@
-//! Clients that read late, upstreams that are slow to answer, and responses that break off: whose time it is, and that what
-//! came before arrives.
+//! Clients that read late, upstreams that answer late, and responses that break off: to whom the time is attributed, and
+//! that the bytes sent before the break arrive.
 
 use std::sync::Mutex;
 use std::sync::mpsc;

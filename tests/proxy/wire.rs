@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, for both ends of the wire, and any message that may be said over it.
+//! HTTP/1.1 over a raw socket, for client and server, and a strategy for arbitrary messages.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// No read waits longer: nothing hangs.
+/// How long a read may wait, so that no test hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) type Field = (String, Vec<u8>);
 
-/// A message as it came: start line, fields in order, body without its framing, trailers.
+/// A message as it arrived: start line, fields in order, body without its framing, trailers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Message {
     pub(crate) start: String,

@@ -173,14 +173,18 @@ mod tests {
     async fn every_answer_is_checked_against_a_real_server() {
         let (to, server) = start_server(SocketAddr::from(([127, 0, 0, 1], 1))).unwrap();
         let stop = CancellationToken::new();
+        let cache = Arc::clone(server.cache_counts());
         let end = async {
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            // the engine of a build without optimisations takes a second for a large batch
+            while cache.read().lookups < 200 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
             stop.cancel();
         };
-        let (report, ()) = tokio::join!(run_load(to, 50.0, 3, stop.clone()), end);
+        let (report, ()) = tokio::join!(run_load(to, 20.0, 3, stop.clone()), end);
         server.stop();
         assert_eq!((report.errors, report.first_error.as_deref()), (0, None));
-        assert!(report.requests > 10, "{report}");
+        assert!(report.requests > 0 && report.rows > 0, "{report}");
         assert!(report.accuracy() > 0.8, "{report}");
         assert_eq!(report.latency.len(), report.requests);
     }

@@ -2,7 +2,7 @@
 //! goes.
 //!
 //! The model is served by `serving/` and run by the engine. The parts know one another by socket addresses only: [`run`] starts the
-//! server ([`start_server`]), puts Lapwing in front of it, and lets [`Demo::drive`] send the load and draw the table.
+//! server ([`start_server`]), puts Lapwing in front of it, and lets `Demo::drive` send the load and draw the table.
 
 mod cli;
 mod client;

@@ -15,12 +15,13 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tonic::Code;
 
 use super::decode::Malformed;
 use super::inbox::{Inbox, TIME_LIMIT};
 use super::limits;
 use super::signal::{Encoding, Signal};
-use super::status::{DEADLINE_EXCEEDED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, RpcStatus, UNIMPLEMENTED};
+use super::status;
 use crate::net::{self, GunzipError, gunzip};
 
 /// Receives OTLP/HTTP on `listener` until `stop`, then lets open requests end for at most two seconds. Bodies larger than
@@ -81,7 +82,7 @@ async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request
         Err(refusal) => {
             inbox.refused();
             let (status, code) = refusal.codes();
-            (status, RpcStatus::body(code, refusal.to_string(), encoding).into())
+            (status, status::body(code, refusal.to_string(), encoding).into())
         }
     };
     let mut response = Response::new(Body::from(body));
@@ -118,12 +119,12 @@ fn unpack(packed: &[u8], max_body: usize) -> Result<Bytes, OtlpRefusal> {
 
 impl OtlpRefusal {
     /// The HTTP status and the gRPC code.
-    const fn codes(&self) -> (StatusCode, i32) {
+    const fn codes(&self) -> (StatusCode, Code) {
         match self {
-            Self::ContentType | Self::ContentEncoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, UNIMPLEMENTED),
-            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, RESOURCE_EXHAUSTED),
-            Self::Malformed(_) | Self::Unreadable(_) => (StatusCode::BAD_REQUEST, INVALID_ARGUMENT),
-            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, DEADLINE_EXCEEDED),
+            Self::ContentType | Self::ContentEncoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::Unimplemented),
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, Code::ResourceExhausted),
+            Self::Malformed(_) | Self::Unreadable(_) => (StatusCode::BAD_REQUEST, Code::InvalidArgument),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, Code::DeadlineExceeded),
         }
     }
 }

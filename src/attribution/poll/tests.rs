@@ -1,4 +1,4 @@
-//! The poller step by step against a server in the process, which answers as it is told.
+//! The poller step by step against a server in the process with prepared answers.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Whole exchanges through an `ExchangeReader`: each fixture in `tests/fixtures/*/` has a request, a response and what is to be known of
-//! them, written out by hand. Each is fed as it came, byte by byte, and cut at random; nothing may change.
+//! Whole exchanges through an `ExchangeReader`. Each fixture in `tests/fixtures/*/` has a request, a response and the expected
+//! result, written by hand. Each is fed as it is, byte by byte, and cut at random; the result must be the same.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ struct Fixture {
     config: Config,
     request: Message,
     response: Message,
-    /// The ledger as [`told`] tells it.
+    /// The expected ledger, in the format of [`seen`].
     expect: Value,
 }
 
@@ -97,7 +97,7 @@ fn play(fixture: &Fixture, mut cut: impl FnMut(usize) -> usize) -> Value {
     seen
 }
 
-/// What a ledger says, as fixtures write it. What is not known is not there.
+/// The content of a ledger, as fixtures write it. Unknown values are absent.
 fn seen(model: Option<String>, ledger: &Ledger) -> Value {
     let mut seen = serde_json::Map::new();
     if let Some(model) = model {

@@ -179,7 +179,8 @@ async fn response(sent: &Sent) -> (Incoming, Connection, DuplexStream) {
         let _ = connection.as_mut().poll(cx);
         answer.as_mut().poll(cx)
     };
-    poll_fn(|cx| Poll::Ready(assert!(poll(cx).is_pending(), "the request is only written"))).await;
+    let is_pending = poll_fn(|cx| Poll::Ready(poll(cx).is_pending())).await;
+    assert!(is_pending, "the request is only written");
     far.write_all(format!("HTTP/1.1 200 OK\r\n{}\r\n\r\n", sent.framing()).as_bytes()).await.unwrap();
     let response = poll_fn(poll).await;
     (response.unwrap().into_body(), connection, far)

@@ -17,7 +17,7 @@ pub enum Error {
         /// What the system said.
         cause: io::Error,
     },
-    /// The connection was not made in time.
+    /// Connecting took too long.
     #[error("cannot connect to the upstream {upstream} within connect_timeout = {limit:?}")]
     ConnectTimeout {
         /// The upstream's address.

@@ -1,5 +1,5 @@
-//! The observer of the shipped binary: names the series, reads in-band reports, and puts closed ledgers in a bounded
-//! queue that nobody on the request path waits for, and whose reader nobody wakes (it looks by itself).
+//! The observer of the shipped binary: names the series, reads in-band reports, and puts closed ledgers into a bounded queue.
+//! The request path never waits for the queue and never wakes its reader, which polls it.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::ledger::{LabelId, Ledger};
 use crate::metrics::{Counter, Counters, Labels};
 use crate::protocol::{DetectedProtocol, ExchangeReader, Protocols, fold_route};
 
-/// How many distinct paths are remembered with their route; others are folded anew each time.
-const PATHS: usize = 4096;
-/// A longer path is folded anew each time.
-const PATH_BYTES: usize = 256;
-/// What a series is called whose request names no model.
+/// How many distinct paths are cached with their route; others are folded each time.
+const MAX_PATHS: usize = 4096;
+/// The longest path that is cached, in bytes.
+const MAX_PATH_BYTES: usize = 256;
+/// The model label of requests that name no model.
 const NO_MODEL: &str = "";
 
-/// Reads reports off a response's fields (`true`: trailers) into the ledger.
+/// Reads reports from a response's fields (`true`: trailers) into the ledger.
 pub type ReportReader = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
 
-/// Looks at the traffic for the aggregator.
+/// Observes the traffic for the aggregator.
 pub struct Profiler {
     queue: Arc<ArrayQueue<Ledger>>,
     counters: Arc<Counters>,
@@ -32,20 +32,20 @@ pub struct Profiler {
     upstream: LabelId,
     protocols: Arc<Protocols>,
     reports: Box<ReportReader>,
-    paths: RwLock<FxHashMap<u64, Remembered>>,
+    paths: RwLock<FxHashMap<u64, CachedPath>>,
 }
 
-/// What is the same for every request to a path.
-struct Remembered {
+/// What all requests to a path have in common.
+struct CachedPath {
     method: Method,
     path: Box<str>,
     route: LabelId,
     model: LabelId,
-    spoken: DetectedProtocol,
+    protocol: DetectedProtocol,
 }
 
 impl Profiler {
-    /// Hands closed ledgers to `queue`; reads bodies by `protocols` and in-band reports by `reports`.
+    /// Puts closed ledgers into `queue`; reads bodies with `protocols` and in-band reports with `reports`.
     #[must_use]
     pub fn new(
         queue: Arc<ArrayQueue<Ledger>>,
@@ -59,14 +59,14 @@ impl Profiler {
         Self { queue, counters, labels, upstream, protocols, reports, paths: RwLock::default() }
     }
 
-    /// Names the series by the path, and opens a reader for what it speaks.
+    /// Names the series by the path, and opens a reader for the protocol that the path speaks.
     fn open(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader> {
         let mut hasher = FxHasher::default();
         (method, path).hash(&mut hasher);
         let key = hasher.finish();
-        let named = |route: LabelId, model: LabelId, spoken: &DetectedProtocol, ledger: &mut Ledger| {
+        let named = |route: LabelId, model: LabelId, protocol: &DetectedProtocol, ledger: &mut Ledger| {
             (ledger.series.route, ledger.series.model) = (route, model);
-            self.protocols.open(spoken, headers)
+            self.protocols.open(protocol, headers)
         };
         let has_room = {
             let paths = self.paths.read();
@@ -74,20 +74,20 @@ impl Profiler {
                 && known.method == *method
                 && &*known.path == path
             {
-                return named(known.route, known.model, &known.spoken, ledger);
+                return named(known.route, known.model, &known.protocol, ledger);
             }
-            path.len() <= PATH_BYTES && paths.len() < PATHS
+            path.len() <= MAX_PATH_BYTES && paths.len() < MAX_PATHS
         };
         let folded = fold_route(method.as_str(), path);
         let route = self.labels.routes.intern(&folded.name);
         let model = self.labels.models.intern(folded.model.unwrap_or(NO_MODEL));
-        let spoken = self.protocols.detect(method, path);
-        let tap = named(route, model, &spoken, ledger);
+        let protocol = self.protocols.detect(method, path);
+        let reader = named(route, model, &protocol, ledger);
         if has_room {
-            let known = Remembered { method: method.clone(), path: path.into(), route, model, spoken };
+            let known = CachedPath { method: method.clone(), path: path.into(), route, model, protocol };
             self.paths.write().insert(key, known);
         }
-        tap
+        reader
     }
 }
 
@@ -98,7 +98,7 @@ impl Observer for Profiler {
     }
 
     fn model(&self, name: &str, ledger: &mut Ledger) {
-        // whatever a client writes must not fill the table: a name is new only where the upstream answered to it
+        // clients must not fill the table with arbitrary names: a name is added only if the upstream accepted it
         let is_answered = (200..300).contains(&ledger.status);
         let known = if is_answered { Some(self.labels.models.intern(name)) } else { self.labels.models.find(name) };
         ledger.series.model = known.unwrap_or(ledger.series.model);
@@ -110,7 +110,7 @@ impl Observer for Profiler {
 
     fn closed(&self, mut ledger: Ledger) {
         if ledger.series.upstream == LabelId::OTHER {
-            // refused before it was classified
+            // the request was refused before it was classified
             ledger.series.upstream = self.upstream;
             ledger.series.model = self.labels.models.intern(NO_MODEL);
         }

@@ -1,4 +1,4 @@
-//! The layers of the stack, one file each. `proxy/stack.rs` says in which order they stand, and why.
+//! The layers of the stack, one file each. `proxy/stack.rs` has their order and the reasons for it.
 
 pub(crate) mod admit;
 pub(crate) mod amend;

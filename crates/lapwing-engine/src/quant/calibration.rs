@@ -117,7 +117,7 @@ impl Calibration {
     ///
     /// # Errors
     ///
-    /// [`CalibrationError::Node`] with a name that no product of the plan has, [`CalibrationError::Range`] with an
+    /// [`CalibrationError::Node`] with a name that no product of the plan has, [`CalibrationError::CalibratedRange`] with an
     /// invalid range.
     pub fn places(&self, plan: &Plan) -> Result<Vec<Option<RowQuant>>, CalibrationError> {
         let places: BTreeMap<String, usize> = products(plan).into_iter().map(|(place, name)| (name, place)).collect();

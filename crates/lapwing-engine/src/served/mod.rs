@@ -24,7 +24,7 @@ use crate::model::{Model, Work};
 use crate::service::{About, Answer, Call, CallError, Pending, Placement, Servable};
 use crate::tensor::Tensor;
 
-/// Bytes of a model's thread's stack. The kernels of maps have frames of 1 MiB in a build with few optimisations.
+/// Bytes of the stack of a model's thread: some kernels need 2 MiB in a build without optimisations.
 const STACK: usize = 16 << 20;
 
 /// A call that waits.

@@ -16,8 +16,7 @@ const TRAINING_SEED: u64 = 11;
 const HEAD_TICKETS: usize = 256;
 const CALIBRATION_TICKETS: usize = 256;
 
-/// Bytes of stack to read the model with: tract follows the shapes of an attention layer by recursion, deeper than 2 MiB allow in a
-/// build with few optimisations.
+/// Bytes of stack to run the model with: some of the engine's kernels need 2 MiB in a build without optimisations.
 const STACK: usize = 32 << 20;
 
 /// Why there is no classifier: a fault in the demo.
@@ -39,8 +38,7 @@ impl Classifier {
     ///
     /// What the tokenizer or the engine says of it.
     pub(super) fn fit() -> Result<Self, FitError> {
-        let thread = std::thread::Builder::new().name("demo-fit".to_owned()).stack_size(STACK);
-        thread.spawn(Self::fit_here)?.join().map_err(|_| "the thread that fits the model panicked")?
+        on_large_stack(Self::fit_here)?
     }
 
     fn fit_here() -> Result<Self, FitError> {
@@ -59,6 +57,14 @@ impl Classifier {
         let model = Model::parse(&encoder::onnx(tokenizer.vocabulary(), Some(&head)), &ModelOptions::default())?;
         Ok(Self { tokenizer, model, calibrator })
     }
+}
+
+/// Runs `work` on a thread with a stack of [`STACK`] bytes.
+fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, FitError> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("demo-fit".to_owned()).stack_size(STACK).spawn_scoped(scope, work)?;
+        thread.join().map_err(|_| "the thread that fits the model panicked".into())
+    })
 }
 
 /// The inputs of a call.
@@ -113,7 +119,9 @@ mod tests {
         let texts: Vec<&str> = tickets.iter().map(|ticket| ticket.text.as_str()).collect();
         let mut inputs = tensors(&classifier.tokenizer.tokenize(&texts).unwrap());
         classifier.model.accept(&mut inputs).unwrap();
-        let logits = classifier.model.run(&mut Workspace::default(), &[&inputs]).unwrap().outputs[0][0].to_f32();
+        let model = &classifier.model;
+        let run = || model.run(&mut Workspace::default(), &[&inputs]).unwrap().outputs[0][0].to_f32();
+        let logits = on_large_stack(run).unwrap();
         let mut right = 0;
         let mut sure = 0.0;
         for (row, ticket) in logits.as_chunks::<CLASSES>().0.iter().zip(&tickets) {

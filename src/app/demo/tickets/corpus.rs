@@ -116,8 +116,8 @@ mod tests {
     #[test]
     fn every_team_gets_tickets_of_bounded_length() {
         let all = tickets(3, 400);
-        for team in 0..CLASSES {
-            assert!(all.iter().filter(|ticket| ticket.team == team).count() > 20, "{}", TEAMS[team].0);
+        for (team, (name, ..)) in TEAMS.iter().enumerate() {
+            assert!(all.iter().filter(|ticket| ticket.team == team).count() > 20, "{name}");
         }
         assert!(all.iter().all(|ticket| (LENGTH.0..=LENGTH.1).contains(&ticket.text.split(' ').count())));
     }

@@ -113,7 +113,7 @@ impl Watched {
     pub(in crate::app::demo) async fn course(self, admin: SocketAddr, cache: &CacheCounts, all: Stats) -> Course {
         let reading = cache.read();
         let recent = if self.seconds < LONG_RUN { None } else { fetch(&HttpClient::new(admin), "/stats?window=10s").await.ok() };
-        match recent.filter(|stats| stats.count() > 0) {
+        match recent.filter(Stats::has_stages) {
             Some(last) => {
                 let before = self.readings.front().copied().unwrap_or_default();
                 Course { first: self.first, last, window: "in the last 10 s", hit_rate: reading.hit_rate_since(before) }

@@ -46,6 +46,11 @@ impl Stats {
         self.series.iter().map(|s| s.count).sum()
     }
 
+    /// Whether it is known of a stage of the busiest series how much time it took.
+    pub(in crate::app::demo) fn has_stages(&self) -> bool {
+        self.busiest().is_some_and(|series| series.stages.values().any(|figures| figures.share.is_some_and(|share| share > 0.0)))
+    }
+
     /// Requests per second of a series over the window, which is no longer than `seconds`, the time since the start.
     pub(in crate::app::demo) fn rate(&self, series: &Series, seconds: f64) -> f64 {
         let covered = self.covered_ns.map_or(seconds, |ns| ns / 1e9);

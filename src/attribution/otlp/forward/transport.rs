@@ -13,12 +13,12 @@ use http_body_util::{BodyExt, Full};
 use tonic::client::Grpc;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Extensions, Status};
+use tonic_types::StatusExt;
 
 use super::headers::Error;
 use super::message::Message;
 use super::send::{SendError, Transport};
 use crate::attribution::otlp::signal::Signal;
-use crate::attribution::otlp::status::retry_delay;
 use crate::net::{Client, ClientError, ClientLimits, Target};
 use crate::protocol::BytesCodec;
 use crate::settings::Collector;
@@ -118,7 +118,7 @@ async fn send_grpc(client: Client<tonic::body::Body>, headers: &HeaderMap, messa
 }
 
 fn send_error(status: &Status) -> SendError {
-    let after = retry_delay(status.details());
+    let after = status.get_details_retry_info().and_then(|info| info.retry_delay);
     let reason = match std::error::Error::source(status) {
         // no response: the client's error says why
         Some(cause) => cause.to_string(),

@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{gzip, inbox, listener, request, span, triton};
 use crate::attribution::otlp::signal::Encoding;
-use crate::attribution::otlp::status::RpcStatus;
 use crate::attribution::otlp::{Inbox, decode, serve_http};
 use crate::ledger::TraceId;
 use crate::metrics::{Counter, Counters};
@@ -95,7 +94,7 @@ async fn what_cannot_be_taken_is_refused_in_kind_and_counted() {
     let (inbox, _spans) = inbox(8, None, &counters);
     against(inbox, async |to| {
         let (status, content_type, body) = to.post("/v1/traces", PROTOBUF, &b"\xff\xff"[..]).await;
-        let said = RpcStatus::decode(body).unwrap();
+        let said = tonic_types::Status::decode(body).unwrap();
         assert_eq!((status, content_type.as_str(), said.code), (400, PROTOBUF, 3));
         assert!(said.message.contains("is not protobuf"), "{}", said.message);
         let (status, content_type, body) = to.post("/v1/traces", JSON, "{\"resourceSpans\":3}").await;

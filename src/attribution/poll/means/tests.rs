@@ -105,7 +105,7 @@ fn tensorflow_serving_without_batching_has_no_queue_in_its_runtime() {
     let of_half = |before: &str, after: &str| reports(&means(Server::TfServing, before, after)[&named("half_plus_two")]);
     let [first, second] = [before, after].map(|text| without(text, "batching_session"));
     assert_eq!(of_half(&first, &second), [of(Stage::Forward, 600 * US)]); // 2400 µs of 4
-    // a queue that is told, but not of these requests: nobody knows what of the 600 was waiting
+    // a queue metric exists, but not for these requests, so it is unknown how much of the 600 was waiting
     let idle = after.lines().map(|line| {
         let old = before.lines().find(|old| old.contains(":queuing_latency") && old.split(' ').next() == line.split(' ').next());
         format!("{}\n", old.unwrap_or(line))

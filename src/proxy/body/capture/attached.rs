@@ -7,6 +7,7 @@ use super::writer::CaptureWriter;
 
 /// The captures of one body, oldest first. Without any it costs a null check per frame.
 #[derive(Debug, Default)]
+#[allow(clippy::box_collection, reason = "one word instead of three in every body, and bodies are moved by value")]
 pub(in crate::proxy::body) struct AttachedCaptures(Option<Box<Vec<CaptureWriter>>>);
 
 impl AttachedCaptures {

@@ -1,4 +1,4 @@
-//! Bounded copies of bodies, for whoever looks at them later: a mirror, a cache. A capture never delays its original.
+//! Bounded copies of bodies, for later readers such as a mirror or a cache. A capture never delays its original.
 //!
 //! [`RequestBody::capture`] and [`ResponseBody::capture`] attach a writer to a body; it is given every frame just
 //! before the frame goes on. They return the other end, a [`Capture`]: a future of the [`CapturedBody`], or of the reason why

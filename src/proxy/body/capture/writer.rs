@@ -1,4 +1,4 @@
-//! The two ends of a capture that is under way: the writer at the body, the future of whoever waits for the copy.
+//! The two ends of a capture that is under way: the writer at the body, and the future of the copy.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -121,7 +121,7 @@ impl CaptureWriter {
     fn end(&mut self, outcome: impl FnOnce(Content) -> Result<CapturedBody, Incomplete>) {
         if let Some(open) = self.open.take() {
             let Open { content, sender } = *open;
-            drop(sender.send(outcome(content))); // nobody may wait any more
+            drop(sender.send(outcome(content))); // the receiver may have been dropped
         }
     }
 }

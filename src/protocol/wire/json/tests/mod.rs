@@ -130,7 +130,7 @@ fn numbers_are_counted_in_runs_and_dimensions_only_so_far() {
         (r#"{"each":[1,2]}"#, &["each[]=1", "each[]=2"]),
         (r#"{"shape":[1,2]}"#, &["shape[]=1", "shape[]=2", "shape=[2]"]),
         (r#"{"shape":[1,2,3,4,[5,6],7]}"#, &["shape[]=1", "shape[]=2", "shape[]=3", "shape=[6]"]),
-        // nobody asks for these
+        // these are not watched
         (r#"{"deep":[1,2,{"a":3}]}"#, &["deep[].a=3", "deep=[3]"]),
         (r#"{"ids":[1,]}"#, &["broken"]),
         (r#"{"ids":[1 "a"]}"#, &["broken"]),
@@ -139,7 +139,7 @@ fn numbers_are_counted_in_runs_and_dimensions_only_so_far() {
         let places = ["ids", "ids[]", "each[]", "shape", "shape[]", "deep", "deep[].a"].map(|p| (p, p));
         assert_eq!(read_by(JsonPaths::new(places).with_elements(how), document), expected, "{document}");
     }
-    // two places in one array are told apart
+    // two paths in one array are distinguished
     let some = JsonPaths::new(["[]", "[1]"].map(|p| (p, p))).with_elements(how);
     assert_eq!(read_by(some, "[1,2,3]"), ["[]=1", "[1]=2", "[]=3"]);
     let many = format!("{{\"ids\":[{}]}}", vec!["128000"; 1000].join(", "));

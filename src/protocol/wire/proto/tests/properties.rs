@@ -1,4 +1,5 @@
-//! Any message, cut anywhere, gives what its tree says; any bytes give no panic. Written by another's encoder (prost).
+//! Any message, cut anywhere, gives the content of its tree; any bytes cause no panic. The messages are written by another
+//! encoder (prost).
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -31,7 +32,8 @@ fn any_content() -> impl Strategy<Value = Content> {
     leaf.prop_recursive(4, 40, 6, |inner| vec((1..9_u32, inner), 0..6).prop_map(Content::Message))
 }
 
-/// Writes a message and notes what `reader_properties::proto` must hand over. Leaves out what is not what the watched place says.
+/// Writes a message and records what `reader_properties::proto` must return. Values whose type differs from the watched field's
+/// are left out.
 fn write(fields: &[(u32, Content)], way: &str, seen: &mut Vec<String>) -> Vec<u8> {
     let mut out = Vec::new();
     for (number, content) in fields {

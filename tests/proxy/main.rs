@@ -1,19 +1,13 @@
-//! The data plane from the outside, over real sockets: what goes in comes out, byte for byte, and every request's ledger
-//! is handed over once. Client and upstream are raw blocking sockets, so that nothing corrects what they say.
+//! The data plane from outside, over real sockets: bytes pass unchanged, and every request's ledger is handed over once.
+//! Client and upstream are raw blocking sockets, so that no library corrects what they send.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
-#[path = "proxy/amend.rs"]
 mod amend;
-#[path = "proxy/amend_limits.rs"]
 mod amend_limits;
-#[path = "proxy/h2.rs"]
 mod h2;
-#[path = "proxy/replaced_config.rs"]
 mod replaced_config;
-#[path = "proxy/slow.rs"]
 mod slow;
-#[path = "proxy/wire.rs"]
 mod wire;
 
 use std::collections::VecDeque;
@@ -63,7 +57,7 @@ impl Proxy {
         Self { address, counters, stop, thread }
     }
 
-    /// With an observer that passes closed ledgers on.
+    /// A proxy with an observer that sends closed ledgers to the returned receiver.
     fn watched(upstream: SocketAddr, config: Config) -> (Self, Receiver<Ledger>) {
         let (observer, closed) = watching();
         (Self::start(upstream, config, observer, Arc::default()), closed)
@@ -77,7 +71,7 @@ impl Proxy {
         h2::Client::new(self.client(), window)
     }
 
-    /// Drains. Afterwards every ledger is closed.
+    /// Drains. After this, every ledger is closed.
     fn stop(self) -> Arc<Counters> {
         self.stop.cancel();
         self.thread.join().unwrap();
@@ -110,7 +104,7 @@ impl Observer for Watching {
 
 // === upstreams ===
 
-/// An upstream that treats each connection in a thread of its own.
+/// An upstream that serves each connection in a thread of its own.
 fn upstream(serve: impl Fn(Wire) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -124,7 +118,7 @@ fn upstream(serve: impl Fn(Wire) + Send + Sync + 'static) -> SocketAddr {
     address
 }
 
-/// An upstream that gives every request the same answer.
+/// An upstream that gives every request the same response.
 fn answering(answer: &'static str) -> SocketAddr {
     upstream(move |mut wire| {
         while wire.message().is_some() {
@@ -133,7 +127,7 @@ fn answering(answer: &'static str) -> SocketAddr {
     })
 }
 
-/// What an HTTP/2 client's requests go by.
+/// A proxy that speaks HTTP/1.1 to the upstream, also for HTTP/2 clients.
 fn over_h1() -> Config {
     Config { upstream_protocol: UpstreamProtocol::H1, ..Config::default() }
 }
@@ -224,7 +218,7 @@ fn a_full_channel_costs_records_and_no_request() {
     assert_eq!((counters.get(Counter::InFlight), counters.get(Counter::DroppedPanic)), (0, 0));
 }
 
-/// Panics wherever it is called, as the flags say, without a message.
+/// Panics without a message in the calls that its flags name: request, response, closed.
 struct Panicking([bool; 3]);
 
 impl Panicking {
@@ -268,7 +262,7 @@ fn a_panicking_observer_costs_records_and_no_request() {
 
 // === answers of Lapwing's own ===
 
-/// An upstream whose first request waits for the returned sender; whoever receives from the other knows that it came.
+/// An upstream that holds its first request until the returned sender sends. The receiver tells when that request came.
 fn holding() -> (SocketAddr, Sender<()>, Receiver<()>) {
     let (release, held) = mpsc::channel::<()>();
     let (came, arrived) = mpsc::channel();
