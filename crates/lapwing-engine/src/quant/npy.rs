@@ -1,4 +1,14 @@
 //! NumPy's `.npy` files, versions 1 and 2: C order, float32, int64, int32 or bool, little-endian. Anything else is refused by name.
+//! The crate `npyz` parses the header and decodes the elements. Before it does, this module checks what that crate trusts a file
+//! with: the header's length and how deep its brackets nest, and whether the shape and the bytes fit one another.
+
+use npyz::{DType, NpyFile, NpyHeader, Order};
+
+/// Longest text of a header, in bytes; as long as version 1 can state.
+const TEXT_MAX: usize = 64 * 1024;
+/// Deepest brackets in a header's text: a dictionary with a list of fields, each a tuple that has a shape. The parser reads what is in a
+/// bracket up to three times, so that its time grows by that factor with each level.
+const NESTING_MAX: usize = 4;
 
 /// An array.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,39 +105,43 @@ pub enum NpyError {
 /// # Errors
 /// It is not such a file, or of a type, order or shape that is not read.
 pub fn read(file: &[u8]) -> Result<Npy, NpyError> {
-    let (text, body) = split(file)?;
-    let descr = quoted(value_of(text, "descr")?)?;
-    let order = value_of(text, "fortran_order")?;
-    let shape = shape_of(value_of(text, "shape")?)?;
-    let width = match descr {
+    let (head, body) = split(file)?;
+    let header = NpyHeader::from_reader(head).map_err(|e| unparsed(&e))?;
+    let DType::Plain(descr) = header.dtype() else { return Err(NpyError::Dtype { descr: "a record".to_owned() }) };
+    let descr = descr.to_string();
+    let width = match descr.as_str() {
         "<f4" | "<i4" => 4,
         "<i8" => 8,
         "|b1" => 1,
-        _ => return Err(NpyError::Dtype { descr: descr.to_owned() }),
+        _ => return Err(NpyError::Dtype { descr }),
     };
-    let c_order = order.starts_with("False");
-    if !c_order && !order.starts_with("True") {
-        return Err(header("fortran_order is neither True nor False"));
-    }
     // One axis is in both orders at once.
-    if !c_order && shape.len() > 1 {
+    if header.order() == Order::Fortran && header.shape().len() > 1 {
         return Err(NpyError::Order);
     }
+    let shape: Vec<usize> = header.shape().iter().map(|axis| usize::try_from(*axis).unwrap_or(usize::MAX)).collect();
+    // The header's own product of the lengths wraps around.
     let needed = shape.iter().try_fold(width, |bytes: usize, axis| bytes.checked_mul(*axis)).unwrap_or(usize::MAX);
     if needed != body.len() {
         return Err(NpyError::Length { shape, needed, given: body.len() });
     }
-    let values = match descr {
-        "<f4" => Values::F32(elements(body, f32::from_le_bytes)),
-        "<i4" => Values::I32(elements(body, i32::from_le_bytes)),
-        "<i8" => Values::I64(elements(body, i64::from_le_bytes)),
-        _ => Values::Bool(bools(body)?),
+    let array = NpyFile::with_header(header, body);
+    let values = match descr.as_str() {
+        "<f4" => Values::F32(elements(array, needed / width)?),
+        "<i4" => Values::I32(elements(array, needed / width)?),
+        "<i8" => Values::I64(elements(array, needed / width)?),
+        _ => {
+            if let Some((element, byte)) = body.iter().enumerate().find(|(_, byte)| **byte > 1) {
+                return Err(NpyError::Bool { element, byte: *byte });
+            }
+            Values::Bool(elements(array, needed)?)
+        }
     };
     Ok(Npy { shape, values })
 }
 
-/// The header's text and the elements behind it.
-fn split(file: &[u8]) -> Result<(&str, &[u8]), NpyError> {
+/// The header, which is safe to parse, and the elements behind it.
+fn split(file: &[u8]) -> Result<(&[u8], &[u8]), NpyError> {
     let rest = file.strip_prefix(b"\x93NUMPY").ok_or(NpyError::Magic)?;
     let cut = || header("the file ends in it");
     let (len, rest) = match rest {
@@ -137,50 +151,61 @@ fn split(file: &[u8]) -> Result<(&str, &[u8]), NpyError> {
         [major, minor, ..] => return Err(NpyError::Version { major: *major, minor: *minor }),
     };
     let (text, body) = rest.split_at_checked(len).ok_or_else(cut)?;
-    let text = std::str::from_utf8(text).map_err(|_| header("it is not text"))?.trim();
-    let inside = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
-    Ok((inside.ok_or_else(|| header("it is not a dictionary"))?, body))
+    if len > TEXT_MAX {
+        return Err(header(&format!("its text has {len} bytes, and at most {TEXT_MAX} are read")));
+    }
+    let nesting = nesting(text);
+    if nesting > NESTING_MAX {
+        return Err(header(&format!("its brackets nest {nesting} deep, and at most {NESTING_MAX} are read")));
+    }
+    Ok((&file[..file.len() - body.len()], body))
+}
+
+/// How deep the brackets outside of quotes nest.
+fn nesting(text: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0usize, 0);
+    let (mut quote, mut escaped) = (None, false);
+    for &byte in text {
+        match (quote, byte) {
+            _ if escaped => escaped = false,
+            (Some(_), b'\\') => escaped = true,
+            (Some(open), _) if open == byte => quote = None,
+            (Some(_), _) => {}
+            (None, b'\'' | b'"') => quote = Some(byte),
+            (None, b'(' | b'[' | b'{') => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            (None, b')' | b']' | b'}') => depth = depth.saturating_sub(1),
+            (None, _) => {}
+        }
+    }
+    deepest
 }
 
 fn header(what: &str) -> NpyError {
     NpyError::Header { what: what.to_owned() }
 }
 
-/// What follows `'key':`.
-fn value_of<'a>(text: &'a str, key: &str) -> Result<&'a str, NpyError> {
-    let (_, rest) = text.split_once(&format!("'{key}'")).ok_or_else(|| header(&format!("no '{key}' in it")))?;
-    let rest = rest.trim_start().strip_prefix(':').ok_or_else(|| header(&format!("no value for '{key}'")))?;
-    Ok(rest.trim_start())
-}
-
-/// The text between quotes at the start.
-fn quoted(value: &str) -> Result<&str, NpyError> {
-    let inside = value.strip_prefix('\'').and_then(|rest| rest.split_once('\''));
-    // Without quotes it is a list: the fields of a record.
-    Ok(inside.ok_or_else(|| NpyError::Dtype { descr: "a record".to_owned() })?.0)
-}
-
-/// `(3, 4)`, `(3,)` or `()`.
-fn shape_of(value: &str) -> Result<Vec<usize>, NpyError> {
-    let bad = || header("the shape is no tuple of lengths");
-    let (inside, _) = value.strip_prefix('(').and_then(|rest| rest.split_once(')')).ok_or_else(bad)?;
-    let inside = inside.trim().trim_end_matches(',');
-    if inside.is_empty() {
-        return Ok(Vec::new());
+/// An error of `npyz`. One about the header's grammar shows the whole text, in several lines: the first says where, the last what is
+/// missing.
+fn unparsed(error: &std::io::Error) -> NpyError {
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.next().unwrap_or_default().replace(":  --> ", " at ");
+    match lines.next_back() {
+        Some(last) => header(&format!("{first}: {}", last.trim_start_matches("= "))),
+        None => header(&first),
     }
-    inside.split(',').map(|axis| axis.trim().parse().map_err(|_| bad())).collect()
 }
 
-fn elements<T, const N: usize>(body: &[u8], of: fn([u8; N]) -> T) -> Vec<T> {
-    body.as_chunks::<N>().0.iter().map(|bytes| of(*bytes)).collect()
-}
-
-fn bools(body: &[u8]) -> Result<Vec<bool>, NpyError> {
-    let of = |(element, byte): (usize, &u8)| match byte {
-        0 | 1 => Ok(*byte == 1),
-        byte => Err(NpyError::Bool { element, byte: *byte }),
-    };
-    body.iter().enumerate().map(of).collect()
+/// The `count` elements of an array; its bytes are known to be as many as they take.
+fn elements<T: npyz::Deserialize>(array: NpyFile<&[u8]>, count: usize) -> Result<Vec<T>, NpyError> {
+    let mut values = Vec::with_capacity(count);
+    for value in array.data().map_err(|e| header(&e.to_string()))? {
+        values.push(value.map_err(|e| unparsed(&e))?);
+    }
+    Ok(values)
 }
 
 #[cfg(test)]
@@ -235,14 +260,41 @@ pub(crate) mod tests {
             tell(&file(1, "'<f4'", "False", "(2, 2)", &[0; 12])),
             "shape: [2, 2] takes 16 bytes of elements, but there are 12"
         );
-        assert_eq!(tell(&file(1, "'<f4'", "False", "(-1,)", &[])), "header: the shape is no tuple of lengths");
-        assert_eq!(tell(&file(1, "'<f4'", "0", "(1,)", &[])), "header: fortran_order is neither True nor False");
+        assert_eq!(tell(&file(1, "'<f4'", "False", "(-1,)", &[])), "header: dimension cannot be negative");
+        assert_eq!(tell(&file(1, "'<f4'", "0", "(1,)", &[])), "header: 'fortran_order' value is not a bool");
         assert_eq!(tell(&file(1, "'|b1'", "False", "(2,)", &[1, 2])), "element 1: 2 is no bool");
         let huge = format!("({0}, {0})", usize::MAX);
         assert!(matches!(read(&file(1, "'<f4'", "False", &huge, &[])), Err(NpyError::Length { needed: usize::MAX, .. })));
         let mut keyless = file(1, "'<f4'", "False", "(1,)", &[0; 4]);
         keyless[11 + 1] = b'x';
-        assert_eq!(tell(&keyless), "header: no 'descr' in it");
+        assert_eq!(tell(&keyless), "header: dict is missing key 'descr'");
+    }
+
+    /// A file that is all header.
+    fn bare(text: &[u8]) -> Vec<u8> {
+        [b"\x93NUMPY\x02\x00", u32::try_from(text.len()).unwrap().to_le_bytes().as_slice(), text].concat()
+    }
+
+    #[test]
+    fn a_hostile_header_is_refused_before_it_is_parsed() {
+        let tell = |text: &[u8]| read(&bare(text)).unwrap_err().to_string();
+        for open in [b'(', b'[', b'{'] {
+            assert_eq!(tell(&[open; TEXT_MAX]), "header: its brackets nest 65536 deep, and at most 4 are read");
+            assert_eq!(tell(&[open; TEXT_MAX + 1]), "header: its text has 65537 bytes, and at most 65536 are read");
+        }
+        // Brackets in quotes are none, and close none.
+        assert_eq!(tell(br#"['\']', [")", [')', [[['"#), "header: its brackets nest 6 deep, and at most 4 are read");
+        assert!(tell(b"{'((((((('").starts_with("header: could not parse"));
+        // The longest text at the deepest nesting that is parsed.
+        let long = [b"{{{{'".as_slice(), &[b'a'; TEXT_MAX - 6], b"'"].concat();
+        assert!(tell(&long).starts_with("header: could not parse"));
+    }
+
+    #[test]
+    fn the_place_of_an_error_in_the_header_is_told_in_one_line() {
+        let text = read(&bare(b"{'descr': '<f4', 'shape': (1, 2;)}")).unwrap_err().to_string();
+        let expected = "minus_sign, fraction, pos_exponent, neg_exponent, or digit";
+        assert_eq!(text, format!("header: could not parse Python expression: syntax error at 1:32: expected {expected}"));
     }
 
     proptest! {

@@ -1,5 +1,10 @@
 //! NumPy's `.npz` files, several arrays by name, as `numpy.savez` writes them: a zip archive whose members are stored, not compressed.
-//! Checksums are not held against the bytes; what is cut off or points outside of the file is refused.
+//! The crate `zip` finds the members and checks them against their checksums.
+
+use std::io::{Cursor, Read};
+
+use zip::read::{ArchiveOffset, Config};
+use zip::{CompressionMethod, ZipArchive};
 
 use super::npy::{self, Npy, NpyError};
 
@@ -10,13 +15,21 @@ pub enum NpzError {
     #[error("zip: {what}")]
     Zip {
         /// What is wrong.
-        what: &'static str,
+        what: String,
     },
     /// A member is compressed.
     #[error("array {name}: compressed; only what numpy.savez writes is read, not savez_compressed")]
     Compressed {
         /// Its name.
         name: String,
+    },
+    /// A member is cut off, encrypted, or does not fit its checksum.
+    #[error("array {name}: {what}")]
+    Member {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        what: String,
     },
     /// A member is no array that is read.
     #[error("array {name}: {source}")]
@@ -28,70 +41,43 @@ pub enum NpzError {
     },
 }
 
-const LOCAL: u32 = 0x0403_4b50;
-const CENTRAL: u32 = 0x0201_4b50;
-const END: u32 = 0x0605_4b50;
-
 /// Reads all arrays of a file, in their order in it, by their names without `.npy`.
 ///
 /// # Errors
 /// It is no such archive, or an array in it is not read.
 pub fn read(file: &[u8]) -> Result<Vec<(String, Npy)>, NpzError> {
-    // The end record has 22 bytes and a comment of up to 65,535 behind it.
-    let starts = (0..=file.len().saturating_sub(22)).rev().take(65_536);
-    let end = starts.into_iter().find(|at| u32_at(file, *at) == Some(END)).ok_or(bad("no directory at its end"))?;
-    let count = u16_at(file, end + 10).ok_or(bad("its end is cut off"))?;
-    let mut at = place(file, end + 16)?;
+    let config = Config { archive_offset: ArchiveOffset::Known(0) };
+    let mut archive = ZipArchive::with_config(config, Cursor::new(file)).map_err(bad)?;
+    if archive.has_duplicate_names() {
+        return Err(bad("two members have the same name"));
+    }
+    // Members that share bytes could take many times what the file has.
+    let mut left = file.len();
     let mut arrays = Vec::new();
-    for _ in 0..count {
-        if u32_at(file, at) != Some(CENTRAL) {
-            return Err(bad("its directory is broken"));
-        }
-        let lengths = [28, 30, 32].map(|field| u16_at(file, at + field).map(usize::from));
-        let [Some(name_len), Some(extra), Some(comment)] = lengths else { return Err(bad("its directory is cut off")) };
-        let name = file.get(at + 46..at + 46 + name_len).ok_or(bad("its directory is cut off"))?;
-        let name = String::from_utf8_lossy(name).trim_end_matches(".npy").to_owned();
-        if u16_at(file, at + 10) != Some(0) {
+    for index in 0..archive.len() {
+        let entry = archive.by_index_data(index).map_err(bad)?;
+        let name = entry.name().map_err(bad)?.trim_end_matches(".npy").to_owned();
+        if entry.compression() != CompressionMethod::Stored {
             return Err(NpzError::Compressed { name });
         }
-        let body = member(file, place(file, at + 42)?, place(file, at + 24)?)?;
-        let array = npy::read(body).map_err(|source| NpzError::Array { name: name.clone(), source })?;
+        let (size, stored) = (entry.size(), entry.compressed_size());
+        let fits = usize::try_from(size).ok().filter(|_| size == stored).and_then(|size| left.checked_sub(size));
+        let Some(rest) = fits else {
+            let what = format!("its {size} bytes, stored in {stored}, do not fit into the {left} that are left of the file");
+            return Err(NpzError::Member { name, what });
+        };
+        let mut bytes = Vec::with_capacity(left - rest);
+        let member = archive.by_index(index).map_err(std::io::Error::from).and_then(|mut member| member.read_to_end(&mut bytes));
+        member.map_err(|e| NpzError::Member { name: name.clone(), what: e.to_string() })?;
+        left = rest;
+        let array = npy::read(&bytes).map_err(|source| NpzError::Array { name: name.clone(), source })?;
         arrays.push((name, array));
-        at += 46 + name_len + extra + comment;
     }
     Ok(arrays)
 }
 
-/// The bytes of the member whose own header is at `at`.
-fn member(file: &[u8], at: usize, len: usize) -> Result<&[u8], NpzError> {
-    if u32_at(file, at) != Some(LOCAL) {
-        return Err(bad("a member is not where the directory says"));
-    }
-    let lengths = [26, 28].map(|field| u16_at(file, at + field).map(usize::from));
-    let [Some(name), Some(extra)] = lengths else { return Err(bad("a member is cut off")) };
-    let start = at + 30 + name + extra;
-    file.get(start..start.saturating_add(len)).ok_or(bad("a member is cut off"))
-}
-
-/// A length or place, 32 bits; all ones stand for one that needs 64.
-fn place(file: &[u8], at: usize) -> Result<usize, NpzError> {
-    match u32_at(file, at) {
-        Some(u32::MAX) => Err(bad("4 GiB and more are not read")),
-        Some(place) => Ok(place as usize),
-        None => Err(bad("it is cut off")),
-    }
-}
-
-fn bad(what: &'static str) -> NpzError {
-    NpzError::Zip { what }
-}
-
-fn u16_at(file: &[u8], at: usize) -> Option<u16> {
-    file.get(at..)?.first_chunk().map(|bytes| u16::from_le_bytes(*bytes))
-}
-
-fn u32_at(file: &[u8], at: usize) -> Option<u32> {
-    file.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+fn bad(what: impl ToString) -> NpzError {
+    NpzError::Zip { what: what.to_string() }
 }
 
 #[cfg(test)]
@@ -101,15 +87,22 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const LOCAL: u32 = 0x0403_4b50;
+    const CENTRAL: u32 = 0x0201_4b50;
+    const END: u32 = 0x0605_4b50;
+
     /// An archive of members, the local headers with the extra field that `numpy.savez` writes.
     pub(crate) fn archive(members: &[(&str, Vec<u8>)], method: u8) -> Vec<u8> {
         let (mut out, mut directory) = (Vec::new(), Vec::new());
         for (name, body) in members {
             let (at, len) = (out.len() as u32, body.len() as u32);
             let names = |extra: u16| [(name.len() as u16).to_le_bytes(), extra.to_le_bytes()].concat();
-            out.extend([LOCAL.to_le_bytes().as_slice(), &[45, 0, 0, 0, method, 0], &[0; 8], &[0xff; 8], &names(20)].concat());
+            let mut sum = flate2::Crc::new();
+            sum.update(body);
+            let dated = [[0; 4], sum.sum().to_le_bytes()].concat();
+            out.extend([LOCAL.to_le_bytes().as_slice(), &[45, 0, 0, 0, method, 0], &dated, &[0xff; 8], &names(20)].concat());
             out.extend([name.as_bytes(), &[0; 20], body].concat());
-            directory.extend([CENTRAL.to_le_bytes().as_slice(), &[45, 3, 45, 0, 0, 0, method, 0], &[0; 8]].concat());
+            directory.extend([CENTRAL.to_le_bytes().as_slice(), &[45, 3, 45, 0, 0, 0, method, 0], &dated].concat());
             directory.extend([len.to_le_bytes(), len.to_le_bytes()].concat());
             directory.extend([names(0), vec![0; 10], at.to_le_bytes().to_vec(), name.as_bytes().to_vec()].concat());
         }
@@ -139,12 +132,46 @@ pub(crate) mod tests {
     #[test]
     fn what_is_not_read_is_named() {
         let tell = |file: &[u8]| read(file).unwrap_err().to_string();
-        assert_eq!(tell(b""), "zip: no directory at its end");
+        assert_eq!(tell(b""), "zip: invalid Zip archive: Could not find EOCD");
         assert!(tell(&archive(&two(), 8)).starts_with("array input_ids: compressed"));
         let bad = archive(&[("a.npy", b"text".to_vec())], 0);
         assert_eq!(tell(&bad), "array a: header: not a .npy file");
         let whole = archive(&two(), 0);
-        assert_eq!(tell(&whole[1..]), "zip: its directory is broken");
+        assert!(tell(&whole[1..]).starts_with("zip: invalid Zip archive: "));
+    }
+
+    #[test]
+    fn damaged_members_are_named() {
+        let tell = |file: &[u8]| read(file).unwrap_err().to_string();
+        let whole = archive(&two(), 0);
+        let mut damaged = whole.clone();
+        // The last byte of the first member: of its number 6.
+        let at = 30 + "input_ids.npy".len() + 20 + two()[0].1.len() - 1;
+        damaged[at] ^= 1;
+        assert_eq!(tell(&damaged), "array input_ids: Invalid checksum");
+        let twice = archive(&[two().remove(0), two().remove(0)], 0);
+        assert_eq!(tell(&twice), "zip: two members have the same name");
+    }
+
+    #[test]
+    fn a_member_is_not_longer_than_the_file() {
+        let tell = |file: &[u8]| read(file).unwrap_err().to_string();
+        let whole = archive(&two(), 0);
+        let directory = whole.windows(4).position(|bytes| bytes == CENTRAL.to_le_bytes()).unwrap();
+        for stored in [true, false] {
+            let mut long = whole.clone();
+            long[directory + if stored { 20 } else { 24 }..][..4].copy_from_slice(&0x7fff_ffff_u32.to_le_bytes());
+            let (size, taken) = if stored { (144, i32::MAX) } else { (i32::MAX, 144) };
+            let what =
+                format!("its {size} bytes, stored in {taken}, do not fit into the {} that are left of the file", whole.len());
+            assert_eq!(tell(&long), format!("array input_ids: {what}"));
+        }
+        // Two members that take the same bytes, most of the file.
+        let mut shared = archive(&[("a.npy", file(1, "'|b1'", "False", "(1000,)", &[1; 1000])), ("b.npy", Vec::new())], 0);
+        let directory = shared.windows(4).position(|bytes| bytes == CENTRAL.to_le_bytes()).unwrap();
+        let first: Vec<u8> = shared[directory..][..46].to_vec();
+        shared[directory + 46 + 5..][..46].copy_from_slice(&first);
+        assert!(tell(&shared).starts_with("array b: its 1128 bytes, stored in 1128, do not fit into the "));
     }
 
     proptest! {
