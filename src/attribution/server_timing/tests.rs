@@ -1,4 +1,4 @@
-//! XXX
+//! `Server-Timing` as servers write it: entries, durations, quoting, and what is malformed.
 
 use proptest::prelude::*;
 
