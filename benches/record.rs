@@ -1,5 +1,5 @@
 //! What one exchange costs the profiler: ledger, merge, and record into one of 10 to 10,000 series. The first is paid on
-//! the request path, the rest by the aggregator. `cargo bench --bench record`; docs/BENCHMARKS.md has the figures.
+//! the request path, the rest by the aggregator. `cargo bench --profile dist --bench record`; docs/BENCHMARKS.md has the figures.
 //!
 //! A ledger is a usual one: four observed spans, four reports, 1 to 64 rows of 64 scalars in 1 KiB. Series are hit in random
 //! order, so with many of them each exchange finds its series out of the caches; that is the worst case, as real traffic has

@@ -1,5 +1,5 @@
 //! What reading an exchange costs, from head to ledger: an OIP body of 1 KiB as JSON, binary and over gRPC, and a chat that
-//! streams 64 chunks. `cargo bench --bench tap`.
+//! streams 64 chunks. `cargo bench --profile dist --bench tap`.
 
 use std::fmt::Write;
 use std::hint::black_box;

@@ -71,7 +71,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
             && !bind.get().ip().to_canonical().is_loopback()
         {
             warnings
-                .push(format!("{key}: {bind}: whoever reaches this address can make up stages; 127.0.0.1 is enough in a pod"));
+                .push(format!("{key}: {bind}: anyone who reaches this address can make up stages; 127.0.0.1 is enough in a pod"));
         }
     }
     if receivers.iter().all(|(_, receiver)| !receiver.is_on()) {

@@ -89,7 +89,7 @@ mod tests {
         let cpus = Cpus(vec![first]);
         let here = apart(&Threads::one(), Some(&cpus), || Ok(usable())).unwrap();
         assert_eq!(here, [first]);
-        // whoever asked stays where it was, and so do several threads' callers
+        // the caller's own thread stays where it was, also when several threads run
         let all = usable();
         let two = Threads::new(2, &[]).unwrap();
         assert_eq!(apart(&two, Some(&cpus), || Ok(usable())).unwrap(), all);
