@@ -181,7 +181,8 @@ mod tests {
             }
             stop.cancel();
         };
-        let (report, ()) = tokio::join!(run_load(to, 20.0, 3, stop.clone()), end);
+        let both = async { tokio::join!(run_load(to, 20.0, 3, stop.clone()), end) };
+        let (report, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.expect("the server looks features up");
         server.stop();
         assert_eq!((report.errors, report.first_error.as_deref()), (0, None));
         assert!(report.requests > 0 && report.rows > 0, "{report}");
