@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::error::Error;
 use std::path::PathBuf;
 
-use lapwing_engine::cpu::{Executor, Options, State};
+use lapwing_engine::cpu::{CpuExecutor, CpuOptions, CpuState};
 use lapwing_engine::exec::{Batch, CpuPrecision, Input};
 use lapwing_engine::fuse::fuse;
 use lapwing_engine::lower::lower;
 use lapwing_engine::onnx::Graph;
-use lapwing_engine::plan::{Rows, Type};
+use lapwing_engine::plan::{ElementType, Rows};
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
@@ -45,21 +45,21 @@ fn allocations(fixture: &str, precision: CpuPrecision, lengths: &[usize]) -> Res
     let graph = Graph::read(&folder.join(format!("{fixture}.onnx")))?;
     let mut plan = lower(&graph.typed)?;
     fuse(&mut plan);
-    let executor = Executor::new(plan, Options { precision, ..Options::default() })?;
+    let executor = CpuExecutor::new(plan, CpuOptions { precision, ..CpuOptions::default() })?;
     let tokens: usize = lengths.iter().sum();
     let (floats, wholes): (Vec<f32>, Vec<i64>) = (vec![0.5; tokens * 4096], vec![1; tokens * 64]);
     let inputs: Vec<Input<'_>> = (executor.plan().inputs.iter())
         .map(|port| {
             let value = executor.plan().value(port.value);
             let count = value.width * if value.rows == Rows::Token { tokens } else { lengths.len() };
-            if value.kind == Type::F32 { Input::F32(&floats[..count]) } else { Input::I64(&wholes[..count]) }
+            if value.kind == ElementType::F32 { Input::F32(&floats[..count]) } else { Input::I64(&wholes[..count]) }
         })
         .collect();
     let mut offsets = vec![0];
     for length in lengths {
         offsets.push(offsets[offsets.len() - 1] + length);
     }
-    let (mut state, mut outputs) = (State::default(), Vec::new());
+    let (mut state, mut outputs) = (CpuState::default(), Vec::new());
     (0..4)
         .map(|_| {
             let before = COUNT.get();

@@ -114,30 +114,8 @@ const LARGE: &[(&str, u64)] = &[
 /// Public types that may share a name. Every other name of a public type has one meaning in the whole workspace.
 const SHARED_NAMES: &[&str] = &[
     // one for each section of the configuration, and one for each operation that can fail
-    "Config",
-    "Error",
-    // the engine has a clock of its own
+    "Config", "Error", // the engine has a clock of its own
     "Stamp",
-    // one for each backend of the engine
-    "Activation",
-    "Device",
-    "Executor",
-    "Instruction",
-    "Program",
-    "State",
-    // to be told apart; the list may only become shorter
-    "Cost",
-    "Cpus",
-    "Limits",
-    "Observer",
-    "Policy",
-    "Port",
-    "Report",
-    "Rows",
-    "Size",
-    "Target",
-    "Wanted",
-    "Work",
 ];
 
 fn files(dir: &Path, out: &mut Vec<PathBuf>) {

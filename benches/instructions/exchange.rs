@@ -12,7 +12,7 @@ use lapwing::ledger::{Ledger, Outcome, TraceMark};
 use lapwing::metrics::{Counters, Labels};
 use lapwing::net::{self, Target};
 use lapwing::protocol::Protocols;
-use lapwing::proxy::{self, Config, ConnectionSettings, Parts, Profiler, TraceSampling, Tracing};
+use lapwing::proxy::{self, Config, ConnectionSettings, DataPlane, Profiler, TraceSampling, Tracing};
 use lapwing::settings::ConfigHandle;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -42,7 +42,7 @@ fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Fut
         tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), forced: Arc::new(|_| ()) },
         observer: Arc::new(observer),
     };
-    let parts = Parts { settings: ConfigHandle::fixed(settings), target: Target::Tcp(upstream.to_string()), counters };
+    let parts = DataPlane { settings: ConfigHandle::fixed(settings), target: Target::Tcp(upstream.to_string()), counters };
     let serving = async move { proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };
     (address, queue, serving)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lapwing::attribution::otlp::{Inbox, serve_http};
+use lapwing::attribution::otlp::{ExportHandler, serve_http};
 use lapwing::attribution::{self, Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation};
 use lapwing::ledger::{
     Basis, Exchange, Ledger, ObservedEvent, Outcome, Report, ReportPlace, SeriesKey, SpanId, Stage, Stamp, TraceId, TracedSpan,
@@ -127,7 +127,7 @@ impl Receiver {
     fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (sender, spans) = mpsc::channel(16);
-        let inbox = Inbox::new(Arc::new(Rules::default()), Arc::new(Counters::default()), sender, None);
+        let inbox = ExportHandler::new(Arc::new(Rules::default()), Arc::new(Counters::default()), sender, None);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         #[allow(clippy::disallowed_methods, reason = "the task ends with the process")]

@@ -17,7 +17,7 @@ use super::aggregate::Aggregation;
 use super::data;
 use super::hosted::Models;
 use super::running::StartError;
-use crate::attribution::otlp::{self, ForwardQueue, Inbox, OwnTraces};
+use crate::attribution::otlp::{self, ExportHandler, ForwardQueue, OwnTraces};
 use crate::attribution::{Poller, Statistics};
 use crate::config::Loaded;
 use crate::export::{self, Surfaces};
@@ -116,7 +116,7 @@ impl Control {
         let queue_capacity = queue.capacity();
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels, counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
-        let inbox = Inbox::new(rules, counters.clone(), sender, forward);
+        let handler = ExportHandler::new(rules, counters.clone(), sender, forward);
         let max_body = config.attribution.otlp_max_body.get();
         // the surfaces and the receiver outlive the last request: a scrape or a span may still come while requests drain
         let stop = phases.profiling.clone();
@@ -142,9 +142,9 @@ impl Control {
             started: Stamp::now(),
         };
         let admin = export::serve(listeners.admin, surfaces, stop.clone());
-        let grpc = listeners.otlp_grpc.map(|l| otlp::serve_grpc(l, inbox.clone(), max_body, stop.clone()));
-        let http = listeners.otlp_http.map(|l| otlp::serve_http(l, inbox.clone(), max_body, stop.clone()));
-        drop(inbox); // the servers hold the only ones: when they end, the forwarder does
+        let grpc = listeners.otlp_grpc.map(|l| otlp::serve_grpc(l, handler.clone(), max_body, stop.clone()));
+        let http = listeners.otlp_http.map(|l| otlp::serve_http(l, handler.clone(), max_body, stop.clone()));
+        drop(handler); // the servers hold the only ones: when they end, the forwarder does
 
         let forwarding = async {
             let Some(worker) = worker else { return };

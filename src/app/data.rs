@@ -16,7 +16,7 @@ use crate::ledger::Ledger;
 use crate::metrics::{Counters, Labels};
 use crate::net;
 use crate::protocol::Protocols;
-use crate::proxy::{self, ConnectionSettings, Parts, Profiler, TraceSampling, Tracing, UpstreamProtocol};
+use crate::proxy::{self, ConnectionSettings, DataPlane, Profiler, TraceSampling, Tracing, UpstreamProtocol};
 use crate::settings::{ConfigHandle, Upstream};
 
 /// The parts of the profiler that outlive each configuration.
@@ -80,7 +80,7 @@ pub(super) fn bind(address: SocketAddr, workers: usize, backlog: u32) -> io::Res
 /// Starts the workers. They stop accepting at `stop`, and end when their requests have, or after the `drain` then in force.
 pub(super) fn spawn(
     listeners: Vec<TcpListener>,
-    parts: &Parts,
+    parts: &DataPlane,
     stop: &CancellationToken,
     drain: &ConfigHandle<Duration>,
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
@@ -91,7 +91,7 @@ pub(super) fn spawn(
     listeners.into_iter().enumerate().map(spawn_one).collect()
 }
 
-fn worker(listener: TcpListener, parts: Parts, stop: CancellationToken, drain: ConfigHandle<Duration>) -> io::Result<()> {
+fn worker(listener: TcpListener, parts: DataPlane, stop: CancellationToken, drain: ConfigHandle<Duration>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let too_late = async {
         stop.cancelled().await;

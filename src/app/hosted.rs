@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::export::{HostedFallback, HostedModel};
 use crate::net;
-use crate::serving::config::{Config, Wanted};
+use crate::serving::config::{Config, ModelToServe};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
 use crate::settings::Period;
 use lapwing_engine::exec::{Fallback, FallbackCause, Placement};
@@ -167,7 +167,7 @@ fn hosted_model(served: &dyn Servable) -> HostedModel {
     }
 }
 
-fn load(config: &Config, wanted: &Wanted<'_>, options: &ModelOptions) -> Result<Model, HostError> {
+fn load(config: &Config, wanted: &ModelToServe<'_>, options: &ModelOptions) -> Result<Model, HostError> {
     let (name, path) = (wanted.name.clone(), wanted.path.display().to_string());
     let model = read(config, wanted.path, options).map_err(|cause| HostError::Model { name, path, cause })?;
     if let (Some(node), Backend::Auto) = (model.unsupported(), config.executor) {
@@ -230,7 +230,7 @@ fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<ModelOpti
         (count, _) => count,
     };
     let threads = Threads::new(count, cpus).map_err(|e| HostError::Threads(e.to_string()))?;
-    let plan = cpu::Options { threads: Arc::new(threads), precision: config.precision.into(), ..cpu::Options::default() };
+    let plan = cpu::CpuOptions { threads: Arc::new(threads), precision: config.precision.into(), ..cpu::CpuOptions::default() };
     Ok(ModelOptions { backend: config.executor, plan, gpu: device_request(config)? })
 }
 

@@ -16,7 +16,7 @@ use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
 use crate::net::{self, Target};
 use crate::protocol::{TokenizerError, Tokenizers};
-use crate::proxy::Parts;
+use crate::proxy::DataPlane;
 use crate::settings::{Bind, ConfigCell, Switch};
 
 /// Closed ledgers that may wait for the aggregator, which looks every 20 ms: enough for 200,000 requests a second.
@@ -126,7 +126,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let control = control.spawn()?;
 
     let observing = Observing { queue, counters: counters.clone(), labels, ours, receives_spans: addresses.receives_spans() };
-    let parts = Parts { settings: whole.map(move |loaded| observing.settings(&loaded.config)), target, counters };
+    let parts = DataPlane { settings: whole.map(move |loaded| observing.settings(&loaded.config)), target, counters };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
     match data::spawn(listeners, &parts, &phases.accepting, &drain) {
         Ok(data) => Ok(Running { addresses, phases, data, control, engine, config: cell }),

@@ -18,5 +18,5 @@ pub use config::{Config, TraceSampling, UpstreamProtocol};
 pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use exchange::{Observer, Profiler, ReportReader};
-pub use serve::{Parts, serve};
+pub use serve::{DataPlane, serve};
 pub use settings::{ConnectionSettings, Tracing};

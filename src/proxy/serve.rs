@@ -28,7 +28,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
 
 /// What a data plane is made of.
 #[derive(Clone)]
-pub struct Parts {
+pub struct DataPlane {
     /// Loaded once for each connection, when it is accepted: a connection keeps its settings.
     pub settings: ConfigHandle<ConnectionSettings>,
     /// The upstream's address.
@@ -42,14 +42,14 @@ pub struct Parts {
 /// # Errors
 ///
 /// If the listener cannot be registered with the runtime.
-pub async fn serve(listener: std::net::TcpListener, parts: Parts, stop: CancellationToken) -> io::Result<()> {
+pub async fn serve(listener: std::net::TcpListener, parts: DataPlane, stop: CancellationToken) -> io::Result<()> {
     serve_with(listener, parts, stop, Identity::new()).await
 }
 
 /// Serves as [`serve`] does, with `extra` in the stack of every connection.
 pub(super) async fn serve_with<L>(
     listener: std::net::TcpListener,
-    parts: Parts,
+    parts: DataPlane,
     stop: CancellationToken,
     extra: L,
 ) -> io::Result<()>
@@ -90,7 +90,7 @@ async fn sweep(pool: &ConnectionPool, context: &ConfigHandle<ExchangeContext>) {
 }
 
 /// The context of connections that are accepted now: one for each value of the settings.
-fn context(parts: &Parts) -> ConfigHandle<ExchangeContext> {
+fn context(parts: &DataPlane) -> ConfigHandle<ExchangeContext> {
     let counters = parts.counters.clone();
     parts.settings.map(move |settings| ExchangeContext::new(settings, counters.clone()))
 }

@@ -37,7 +37,7 @@ pub struct Config {
     /// The processors to which threads are pinned. Default `auto`: beside the proxy, the last ones; alone, none.
     pub cpus: Cpus,
     /// How batches are formed. Default `adaptive`.
-    pub policy: Policy,
+    pub policy: BatchPolicy,
     /// How long a call waits for others in any case. Default 0 s; 0 to 1 min.
     pub min_wait: Period,
     /// How long it waits for others at most. Default 5 ms; 0 to 1 min.
@@ -57,7 +57,7 @@ pub struct Config {
 /// How batches are formed. Text: `adaptive`, or `fixed:8`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Policy {
+pub enum BatchPolicy {
     /// By the cost of calls, waiting only as long as it pays.
     #[default]
     Adaptive,
@@ -65,7 +65,7 @@ pub enum Policy {
     Fixed(usize),
 }
 
-impl TryFrom<String> for Policy {
+impl TryFrom<String> for BatchPolicy {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -79,13 +79,13 @@ impl TryFrom<String> for Policy {
     }
 }
 
-impl From<Policy> for String {
-    fn from(policy: Policy) -> Self {
+impl From<BatchPolicy> for String {
+    fn from(policy: BatchPolicy) -> Self {
         policy.to_string()
     }
 }
 
-impl fmt::Display for Policy {
+impl fmt::Display for BatchPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Adaptive => f.write_str("adaptive"),
@@ -107,7 +107,7 @@ impl Default for Config {
             calibration: Switch::Off,
             threads: 0,
             cpus: Cpus::default(),
-            policy: Policy::default(),
+            policy: BatchPolicy::default(),
             min_wait: Period::from_secs(0),
             max_wait: Period::from_millis(5),
             max_batch_tokens: 16_384,
@@ -121,7 +121,7 @@ impl Default for Config {
 
 /// A model that is to be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted<'a> {
+pub struct ModelToServe<'a> {
     /// Its name.
     pub name: String,
     /// Its version.
@@ -144,11 +144,12 @@ impl Config {
     }
 
     /// The models to serve.
-    pub fn wanted(&self) -> impl Iterator<Item = Wanted<'_>> {
-        let one = self.model.on().map(|file| Wanted { name: stem(file.path()), version: VERSION.to_owned(), path: file.path() });
+    pub fn wanted(&self) -> impl Iterator<Item = ModelToServe<'_>> {
+        let one =
+            self.model.on().map(|file| ModelToServe { name: stem(file.path()), version: VERSION.to_owned(), path: file.path() });
         let named = self.models.iter().map(|(key, path)| {
             let (name, version) = versioned(key);
-            Wanted { name: name.to_owned(), version: version.to_owned(), path }
+            ModelToServe { name: name.to_owned(), version: version.to_owned(), path }
         });
         one.into_iter().chain(named)
     }
@@ -158,8 +159,8 @@ impl Config {
     pub fn batching(&self) -> batch::Config {
         batch::Config {
             policy: match self.policy {
-                Policy::Adaptive => batch::Policy::Adaptive,
-                Policy::Fixed(calls) => batch::Policy::Fixed { calls },
+                BatchPolicy::Adaptive => batch::Policy::Adaptive,
+                BatchPolicy::Fixed(calls) => batch::Policy::Fixed { calls },
             },
             max_calls: self.max_batch_calls,
             max_rows: self.max_batch_tokens,
@@ -205,7 +206,7 @@ impl Section for Config {
                 checks.fault(&format!("models.{key}"), path.display(), reason);
             }
         }
-        let mut seen: Vec<Wanted<'_>> = Vec::new();
+        let mut seen: Vec<ModelToServe<'_>> = Vec::new();
         for wanted in self.wanted() {
             if seen.iter().any(|other| (&other.name, &other.version) == (&wanted.name, &wanted.version)) {
                 let (name, version) = (&wanted.name, &wanted.version);

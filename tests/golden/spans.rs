@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lapwing::attribution::otlp::{Inbox, serve_http};
+use lapwing::attribution::otlp::{ExportHandler, serve_http};
 use lapwing::attribution::{IncomingSpan, Rules, SpanRule};
 use lapwing::ledger::{Ledger, Server, SpanId, Stage, TraceId};
 use lapwing::metrics::{Counter, Counters, Labels};
@@ -39,7 +39,7 @@ impl Receiver {
         let rule = SpanRule { name: Some("vector_*".to_owned()), attribute: None, value: None, stage: Stage::Hydration };
         let rules = Rules::new(std::iter::empty::<(&str, Stage)>(), [rule]);
         let (sender, spans) = mpsc::channel(64);
-        let inbox = Inbox::new(Arc::new(rules), counters.clone(), sender, None);
+        let inbox = ExportHandler::new(Arc::new(rules), counters.clone(), sender, None);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut serving = JoinSet::new();

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use lapwing_engine::cpu;
 use lapwing_engine::exec::{Batch, Input};
-use lapwing_engine::gpu::device::{Device, Driver};
+use lapwing_engine::gpu::device::{CudaDevice, Driver};
 use lapwing_engine::onnx::Graph;
-use lapwing_engine::plan::{Lookup, Op, Plan, Rows, Type};
+use lapwing_engine::plan::{ElementType, Lookup, Op, Plan, Rows};
 use lapwing_engine::{fuse, lower};
 
 /// Whether to test the machine's own GPU.
@@ -49,10 +49,10 @@ pub(crate) fn libraries() -> Driver {
 }
 
 /// The device under test.
-pub(crate) fn device() -> Arc<Device> {
-    static DEVICE: OnceLock<Arc<Device>> = OnceLock::new();
+pub(crate) fn device() -> Arc<CudaDevice> {
+    static DEVICE: OnceLock<Arc<CudaDevice>> = OnceLock::new();
     let open = || {
-        let device = Device::open(&libraries(), 0).unwrap();
+        let device = CudaDevice::open(&libraries(), 0).unwrap();
         assert_eq!(device.is_emulated(), !is_real());
         device
     };
@@ -130,11 +130,11 @@ impl OwnedBatch {
                 (0..count).map(|_| random.next() % below).collect()
             };
             match value.kind {
-                Type::F32 if mask == Some(at) => Column::F32(counts.iter().map(|x| *x as f32).collect()),
-                Type::F32 => Column::F32((0..count).map(|_| random.number()).collect()),
-                Type::I64 => Column::I64(counts.iter().map(|x| *x as i64).collect()),
-                Type::I32 => Column::I32(counts.iter().map(|x| *x as i32).collect()),
-                Type::Bool => Column::Bool(counts.iter().map(|x| *x != 0).collect()),
+                ElementType::F32 if mask == Some(at) => Column::F32(counts.iter().map(|x| *x as f32).collect()),
+                ElementType::F32 => Column::F32((0..count).map(|_| random.number()).collect()),
+                ElementType::I64 => Column::I64(counts.iter().map(|x| *x as i64).collect()),
+                ElementType::I32 => Column::I32(counts.iter().map(|x| *x as i32).collect()),
+                ElementType::Bool => Column::Bool(counts.iter().map(|x| *x != 0).collect()),
             }
         };
         let columns = (0..plan.inputs.len()).map(column).collect();
@@ -166,10 +166,10 @@ impl OwnedBatch {
 
 /// The CPU's result, in single precision.
 pub(crate) fn on_cpu(plan: &Plan, made: &OwnedBatch) -> Vec<Vec<f32>> {
-    let executor = cpu::Executor::new(plan.clone(), cpu::Options::default()).unwrap();
+    let executor = cpu::CpuExecutor::new(plan.clone(), cpu::CpuOptions::default()).unwrap();
     let mut outputs = Vec::new();
     let batch = Batch { offsets: &made.offsets, inputs: &made.inputs() };
-    executor.run(&mut cpu::State::default(), &batch, &mut outputs).unwrap();
+    executor.run(&mut cpu::CpuState::default(), &batch, &mut outputs).unwrap();
     outputs
 }
 

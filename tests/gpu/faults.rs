@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use lapwing_engine::exec::{Batch, FallbackCause, GpuPrecision};
-use lapwing_engine::gpu::{DeviceRequest, Executor, GemmPolicy, State};
+use lapwing_engine::gpu::{CudaExecutor, CudaState, DeviceRequest, GemmPolicy};
 use lapwing_engine::model::{Model, ModelOptions, Workspace};
 use lapwing_engine::onnx::Graph;
 
@@ -106,7 +106,7 @@ fn a_model_without_a_plan_is_refused_by_its_node() {
 fn memory_comes_back() {
     alone("memory_comes_back", "", || {
         let device = device();
-        let used = |device: &lapwing_engine::gpu::device::Device| {
+        let used = |device: &lapwing_engine::gpu::device::CudaDevice| {
             let memory = device.memory().unwrap();
             // a GPU's free memory also depends on its driver, which stores code there, and on other processes
             let free = if is_real() { 0 } else { memory.free_bytes };
@@ -115,8 +115,8 @@ fn memory_comes_back() {
         let before = used(&device);
         for precision in [GpuPrecision::Fp32, GpuPrecision::Fp16] {
             let plan = plan("bert-post-1");
-            let executor = Executor::new(plan.clone(), &device, precision, GemmPolicy::Own).unwrap();
-            let (mut state, mut outputs) = (State::default(), Vec::new());
+            let executor = CudaExecutor::new(plan.clone(), &device, precision, GemmPolicy::Own).unwrap();
+            let (mut state, mut outputs) = (CudaState::default(), Vec::new());
             for lengths in [&[3][..], &[9, 2, 4], &[1]] {
                 let owned = OwnedBatch::new(&plan, lengths, &mut Random::new(1));
                 let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lapwing_engine::exec::{Batch, GpuPrecision};
 use lapwing_engine::gpu::peaks::{GpuPeakSetup, GpuPeaks, LaunchFloors};
-use lapwing_engine::gpu::{Executor, GemmPolicy, State};
-use lapwing_engine::plan::Size;
+use lapwing_engine::gpu::{CudaExecutor, CudaState, GemmPolicy};
+use lapwing_engine::plan::BatchSize;
 
 use super::common::{OwnedBatch, Random, device, fake, is_real, plan};
 
@@ -44,14 +44,14 @@ fn a_runs_parts_are_told_and_sum_up() {
         ("mlp-3", &[1; 2], GpuPrecision::Fp16),
     ] {
         let plan = plan(name);
-        let executor = Executor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap();
-        let (mut state, mut outputs) = (State::default(), Vec::new());
+        let executor = CudaExecutor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap();
+        let (mut state, mut outputs) = (CudaState::default(), Vec::new());
         let owned = OwnedBatch::new(&plan, lengths, &mut Random::new(5));
         let (inputs, wanted) = (owned.inputs(), vec![true; plan.outputs.len()]);
         let batch = Batch { offsets: &owned.offsets, inputs: &inputs };
         // with a single run, each step's time is that of the run
         let pieces = executor.time_steps(&mut state, &batch, &wanted, 1).unwrap();
-        let program = executor.program(Size::of(lengths.iter().copied()), &wanted).unwrap();
+        let program = executor.program(BatchSize::of(lengths.iter().copied()), &wanted).unwrap();
         let nodes: Vec<usize> = program.steps.iter().map(|step| step.node()).collect();
         assert_eq!(pieces.steps.iter().map(|piece| piece.node).collect::<Vec<_>>(), nodes, "{name}");
         let sum: Duration = pieces.steps.iter().map(|piece| piece.time).sum();
@@ -74,9 +74,9 @@ fn a_runs_parts_are_told_and_sum_up() {
 #[test]
 fn an_account_holds_what_the_executor_does() {
     let plan = plan("bert-post-1");
-    let size = Size::uniform(9, 9);
+    let size = BatchSize::uniform(9, 9);
     let of =
-        |precision| Executor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap().execution_cost(size).unwrap();
+        |precision| CudaExecutor::new(plan.clone(), &device(), precision, GemmPolicy::Own).unwrap().execution_cost(size).unwrap();
     let (exact, half) = (of(GpuPrecision::Fp32), of(GpuPrecision::Fp16));
     assert_eq!(exact.total, plan.total(size));
     assert!(half.weight_bytes < exact.weight_bytes && half.arena_bytes < exact.arena_bytes);

@@ -1,7 +1,7 @@
 //! Every fixture's plan in every precision compared with the CPU; repeated launches; wanted outputs; memory.
 
 use lapwing_engine::exec::{Batch, GpuPrecision};
-use lapwing_engine::gpu::{Executor, GemmPolicy, State};
+use lapwing_engine::gpu::{CudaExecutor, CudaState, GemmPolicy};
 use lapwing_engine::plan::Plan;
 
 use super::common::{OwnedBatch, Random, compare, device, fixtures, is_real, libraries, looks_up, on_cpu, plan};
@@ -23,7 +23,7 @@ fn allowed(precision: &GpuPrecision, tolerance: f32, wanted: &[f32]) -> (f32, f3
     if *precision == GpuPrecision::Fp32 { (tolerance, tolerance) } else { (tolerance * (1.0 + greatest), 0.0) }
 }
 
-fn run(executor: &Executor, state: &mut State, owned: &OwnedBatch) -> Vec<Vec<f32>> {
+fn run(executor: &CudaExecutor, state: &mut CudaState, owned: &OwnedBatch) -> Vec<Vec<f32>> {
     let mut outputs = Vec::new();
     let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
     let wanted = vec![true; executor.plan().outputs.len()];
@@ -48,8 +48,8 @@ fn every_plan_says_on_the_device_what_it_says_on_the_processor() {
     for name in fixtures() {
         let plan = plan(&name);
         for (precision, tolerance, least) in precisions() {
-            let executor = Executor::new(plan.clone(), &device, precision.clone(), GemmPolicy::Own).unwrap();
-            let mut state = State::default();
+            let executor = CudaExecutor::new(plan.clone(), &device, precision.clone(), GemmPolicy::Own).unwrap();
+            let mut state = CudaState::default();
             for lengths in batches(&plan) {
                 let owned = OwnedBatch::new(&plan, &lengths, &mut random);
                 let wanted = on_cpu(&plan, &owned);
@@ -72,8 +72,8 @@ fn every_plan_says_on_the_device_what_it_says_on_the_processor() {
 #[test]
 fn a_thousand_replays_are_equal() {
     let plan = plan("bert-post-1");
-    let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp16, GemmPolicy::Own).unwrap();
-    let (mut state, mut random) = (State::default(), Random::new(3));
+    let executor = CudaExecutor::new(plan.clone(), &device(), GpuPrecision::Fp16, GemmPolicy::Own).unwrap();
+    let (mut state, mut random) = (CudaState::default(), Random::new(3));
     let owned = OwnedBatch::new(&plan, &[3, 1], &mut random);
     let first = run(&executor, &mut state, &owned);
     for _ in 0..1000 {
@@ -85,20 +85,20 @@ fn a_thousand_replays_are_equal() {
 fn a_batch_does_not_see_the_one_before() {
     for name in ["bert-post-1", "mlp-3", "0001"] {
         let plan = plan(name);
-        let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
-        let (mut used, mut random) = (State::default(), Random::new(11));
+        let executor = CudaExecutor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
+        let (mut used, mut random) = (CudaState::default(), Random::new(11));
         let large = OwnedBatch::new(&plan, if plan.has_tokens() { &[9, 8, 9] } else { &[1; 3] }, &mut random);
         let small = OwnedBatch::new(&plan, if plan.has_tokens() { &[2, 8, 9] } else { &[1; 3] }, &mut random);
         run(&executor, &mut used, &large);
-        assert_eq!(run(&executor, &mut used, &small), run(&executor, &mut State::default(), &small), "{name}");
+        assert_eq!(run(&executor, &mut used, &small), run(&executor, &mut CudaState::default(), &small), "{name}");
     }
 }
 
 #[test]
 fn only_outputs_that_are_wanted_come() {
     let plan = plan("0001");
-    let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
-    let (mut state, mut outputs) = (State::default(), Vec::new());
+    let executor = CudaExecutor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
+    let (mut state, mut outputs) = (CudaState::default(), Vec::new());
     let owned = OwnedBatch::new(&plan, &[4, 2], &mut Random::new(5));
     let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
     let all = run(&executor, &mut state, &owned);
@@ -114,8 +114,8 @@ fn only_outputs_that_are_wanted_come() {
 fn an_id_that_no_table_has_is_named_and_the_next_batch_is_right() {
     let plan = plan("0001");
     assert!(looks_up(&plan));
-    let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
-    let (mut state, mut outputs) = (State::default(), Vec::new());
+    let executor = CudaExecutor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
+    let (mut state, mut outputs) = (CudaState::default(), Vec::new());
     let mut owned = OwnedBatch::new(&plan, &[4, 2], &mut Random::new(5));
     let first = run(&executor, &mut state, &owned);
     let good = OwnedBatch::new(&plan, &[4, 2], &mut Random::new(5));
@@ -129,8 +129,8 @@ fn an_id_that_no_table_has_is_named_and_the_next_batch_is_right() {
 #[test]
 fn times_of_the_device_are_told() {
     let plan = plan("bert-post-1");
-    let executor = Executor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
-    let (mut state, mut outputs) = (State::default(), Vec::new());
+    let executor = CudaExecutor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
+    let (mut state, mut outputs) = (CudaState::default(), Vec::new());
     let owned = OwnedBatch::new(&plan, &[5, 2], &mut Random::new(5));
     let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
     let wanted = vec![true; plan.outputs.len()];
@@ -146,12 +146,12 @@ fn products_may_be_the_library_s() {
     for (plan, (precision, tolerance, least)) in cases {
         for gemm in [GemmPolicy::Library(libraries()), GemmPolicy::Quicker(libraries())] {
             let is_always = matches!(gemm, GemmPolicy::Library(_));
-            let executor = Executor::new(plan.clone(), &device(), precision.clone(), gemm).unwrap();
+            let executor = CudaExecutor::new(plan.clone(), &device(), precision.clone(), gemm).unwrap();
             if is_real() && executor.gemm() == "own" {
                 return; // cublasLt is not there
             }
             assert_eq!(executor.gemm(), if is_always { "cublaslt" } else { "quicker" });
-            let mut state = State::default();
+            let mut state = CudaState::default();
             let lengths = if plan.has_tokens() { vec![9, 8, 9] } else { vec![1; 20] };
             let owned = OwnedBatch::new(&plan, &lengths, &mut random);
             let wanted = on_cpu(&plan, &owned);

@@ -23,7 +23,7 @@ use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing::metrics::{Counter, Counters, Labels};
 use lapwing::net::{self, Target};
 use lapwing::protocol::ExchangeReader;
-use lapwing::proxy::{self, Config, ConnectionSettings, Observer, Parts, Profiler, TraceSampling, Tracing, UpstreamProtocol};
+use lapwing::proxy::{self, Config, ConnectionSettings, DataPlane, Observer, Profiler, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing::settings::{ConfigHandle, Size, Switch};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -47,7 +47,7 @@ impl Proxy {
     fn with(upstream: SocketAddr, settings: ConfigHandle<ConnectionSettings>, counters: Arc<Counters>) -> Self {
         let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
         let address = listener.local_addr().unwrap();
-        let parts = Parts { settings, target: Target::Tcp(upstream.to_string()), counters: counters.clone() };
+        let parts = DataPlane { settings, target: Target::Tcp(upstream.to_string()), counters: counters.clone() };
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {

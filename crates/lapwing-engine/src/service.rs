@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::clock::Stamp;
 pub use crate::exec::{Fallback, FallbackCause, Placement};
-use crate::tensor::{Port, Tensor};
+use crate::tensor::{Tensor, TensorSpec};
 
 /// The description of a model, which never changes; where it runs may change ([`Placement`]).
 #[derive(Clone, Debug, PartialEq)]
@@ -20,9 +20,9 @@ pub struct About {
     /// Why it has no plan, beginning with the node's name; `None` if it has one.
     pub unsupported: Option<String>,
     /// Its inputs, in the model's order.
-    pub inputs: Vec<Port>,
+    pub inputs: Vec<TensorSpec>,
     /// Its outputs, in the model's order.
-    pub outputs: Vec<Port>,
+    pub outputs: Vec<TensorSpec>,
 }
 
 /// One request.

@@ -117,7 +117,7 @@ impl Tensor {
 
 /// The description of an input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct TensorSpec {
     /// Its name in the model.
     pub name: String,
     /// The type of its elements.

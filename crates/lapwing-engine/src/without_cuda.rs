@@ -52,9 +52,9 @@ impl DeviceRequest {
 
 /// A plan on a GPU.
 #[derive(Clone, Copy, Debug)]
-pub enum Executor {}
+pub enum CudaExecutor {}
 
-impl Executor {
+impl CudaExecutor {
     /// The plan.
     #[must_use]
     pub const fn plan(&self) -> &Plan {
@@ -66,7 +66,7 @@ impl Executor {
     /// # Errors
     ///
     /// None: there is no executor.
-    pub const fn time_steps(&self, _: &mut State, _: &Batch<'_>, _: &[bool], _: usize) -> Result<RunTimings, DeviceError> {
+    pub const fn time_steps(&self, _: &mut CudaState, _: &Batch<'_>, _: &[bool], _: usize) -> Result<RunTimings, DeviceError> {
         match *self {}
     }
 }
@@ -77,4 +77,4 @@ pub enum RunTimings {}
 
 /// What one thread needs to run plans on a GPU: nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct State;
+pub struct CudaState;

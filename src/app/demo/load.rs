@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::client::HttpClient;
-use super::report::Report;
+use super::report::LoadReport;
 use super::spans::ROUTE;
 use super::tickets::{self, TOP};
 use crate::ledger::Stamp;
@@ -36,7 +36,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// Sends `rate` requests a second (all clients together, at least 0.1) to `proxy` over `clients` kept-alive connections (at
 /// least one) until `stop`; returns what came back. Requests in flight at `stop` have a second to end; one given up then is
 /// not counted.
-pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: CancellationToken) -> Report {
+pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: CancellationToken) -> LoadReport {
     let teams: Arc<[usize]> = tickets::teams().into();
     let clients = clients.max(1);
     let gap_ns = 1e9 * clients as f64 / if rate.is_finite() { rate.max(0.1) } else { 0.1 };
@@ -46,7 +46,7 @@ pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: Cancel
         let requests = Requests { teams: Arc::clone(&teams), random: StdRng::seed_from_u64(seed) };
         running.spawn(send(HttpClient::new(proxy), requests, gap_ns, stop.clone()));
     }
-    let mut report = Report::default();
+    let mut report = LoadReport::default();
     while let Some(ended) = running.join_next().await {
         match ended {
             Ok(of_one) => report.merge(&of_one),
@@ -57,8 +57,8 @@ pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: Cancel
     report
 }
 
-async fn send(client: HttpClient, mut requests: Requests, gap_ns: f64, stop: CancellationToken) -> Report {
-    let mut report = Report::default();
+async fn send(client: HttpClient, mut requests: Requests, gap_ns: f64, stop: CancellationToken) -> LoadReport {
+    let mut report = LoadReport::default();
     let mut due = Stamp::now();
     loop {
         due = due.plus(requests.gap(gap_ns));

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub use cli::DemoArgs;
 pub(super) use cli::run_command;
 pub use load::run_load;
-pub use report::Report;
+pub use report::LoadReport;
 pub use run::{DemoError, Places, run};
 pub use server::{ServerHandle, start_server};
 use tokio_util::sync::CancellationToken;
@@ -68,7 +68,7 @@ impl Demo {
         admin: SocketAddr,
         cache: &CacheCounts,
         stop: CancellationToken,
-    ) -> io::Result<Report> {
+    ) -> io::Result<LoadReport> {
         print(&words::opening(self, proxy, admin))?;
         // Stops both parts, and also when the table fails.
         let end = stop.child_token();
@@ -96,7 +96,7 @@ impl Demo {
 }
 
 /// Everything since the start: the table, what the clients saw, and one sentence.
-fn summary(stats: &Stats, report: &Report, course: &Course) -> String {
+fn summary(stats: &Stats, report: &LoadReport, course: &Course) -> String {
     let table = table::render(stats, report.elapsed_ns as f64 / 1e9, "since the start");
     let counted = stats.count();
     let missing = if counted < report.requests {
@@ -124,7 +124,7 @@ mod tests {
             serde_json::from_str::<Stats>(&format!(r#"{{"series": [{series}]}}"#)).unwrap()
         };
         let course = |last| Course { last, window: "of this run", ..Course::default() };
-        let report = Report { requests: 10, ..Report::default() };
+        let report = LoadReport { requests: 10, ..LoadReport::default() };
         let all = summary(&stats(10), &report, &course(stats(10)));
         assert!(all.starts_with("\nsummary\n"), "{all}");
         let sentence = "The largest share of the time of this run, 70.0 %, went to queue (p50 0 ns), waiting for a thread or a batch: \

@@ -12,7 +12,7 @@ const MAX_NS: u64 = 60_000_000_000;
 
 /// The load's account.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct LoadReport {
     /// Requests that ended, well or not.
     pub requests: u64,
     /// Those without a right-shaped answer of status 200.
@@ -30,14 +30,14 @@ pub struct Report {
 }
 
 #[allow(clippy::expect_used, reason = "constant bounds, and a test builds one")]
-impl Default for Report {
+impl Default for LoadReport {
     fn default() -> Self {
         let latency = Histogram::new_with_bounds(1_000, MAX_NS, 2).expect("constant bounds are valid");
         Self { requests: 0, errors: 0, first_error: None, rows: 0, rows_right: 0, latency, elapsed_ns: 0 }
     }
 }
 
-impl Report {
+impl LoadReport {
     /// The share of rows classified right, `0.0..=1.0`; 0 without rows.
     #[must_use]
     pub fn accuracy(&self) -> f64 {
@@ -72,7 +72,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for LoadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = (self.elapsed_ns as f64 / 1e9).max(1e-9);
         let at = |q: f64| duration(self.latency.value_at_quantile(q) as f64);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn reports_add_up_and_print() {
-        let (mut a, mut b) = (Report::default(), Report::default());
+        let (mut a, mut b) = (LoadReport::default(), LoadReport::default());
         a.answered(1_500_000, 4, 4);
         b.answered(500_000, 16, 15);
         b.failed("status 502 Bad Gateway: nobody".to_owned());

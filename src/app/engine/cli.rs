@@ -125,7 +125,7 @@ pub struct BenchArgs {
     pub executor: Backend,
     /// Processors that threads are held to, as in 0-1 or 0,2 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
-    pub cpus: Option<Cpus>,
+    pub cpus: Option<CpuList>,
     /// Whose kernels do products on a GPU
     #[arg(long, value_enum, default_value_t = Products::Auto)]
     pub gemm: Products,
@@ -160,7 +160,7 @@ pub struct QuantizeArgs {
     pub threads: u64,
     /// Processors that threads are held to, as in 0-1 or 0,2 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
-    pub cpus: Option<Cpus>,
+    pub cpus: Option<CpuList>,
     /// Where the ranges are written, as JSON [default: nowhere]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -200,7 +200,7 @@ pub enum Products {
 
 /// Processors by number, as they were listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cpus(pub Vec<usize>);
+pub struct CpuList(pub Vec<usize>);
 
 fn count(most: u64) -> clap::builder::RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(1..=most)
@@ -212,7 +212,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// `0-1,4`
-fn cpus(text: &str) -> Result<Cpus, String> {
+fn cpus(text: &str) -> Result<CpuList, String> {
     let bad = || "needs numbers and ranges, as in 0-1 or 0,2".to_owned();
     let mut list = Vec::new();
     for part in text.split(',') {
@@ -226,7 +226,7 @@ fn cpus(text: &str) -> Result<Cpus, String> {
     let mut once = list.clone();
     once.sort_unstable();
     once.dedup();
-    if once.len() == list.len() { Ok(Cpus(list)) } else { Err("names a processor twice".to_owned()) }
+    if once.len() == list.len() { Ok(CpuList(list)) } else { Err("names a processor twice".to_owned()) }
 }
 
 #[cfg(test)]
@@ -236,8 +236,8 @@ mod tests {
 
     #[test]
     fn processors_are_numbers_and_ranges() {
-        assert_eq!(cpus("0-1,4").unwrap(), Cpus(vec![0, 1, 4]));
-        assert_eq!(cpus("3").unwrap(), Cpus(vec![3]));
+        assert_eq!(cpus("0-1,4").unwrap(), CpuList(vec![0, 1, 4]));
+        assert_eq!(cpus("3").unwrap(), CpuList(vec![3]));
         for wrong in ["", "a", "2-1", "0-", "0,0", "1-2,2", "0-99999999"] {
             assert!(cpus(wrong).is_err(), "{wrong}");
         }
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!((args.batch, args.length, args.plan, args.json), (vec![1, 8], vec![], true, false));
         let line = "lapwing engine bench m.onnx --threads 1,2 --cpus 0-1 --precision int8 --device cuda:1 --cuda-lib-dir /l --seconds 0.5 --json";
         let Command::Engine(EngineSub::Bench(args), _) = parsed(line).unwrap() else { panic!("not bench") };
-        assert_eq!((args.threads, args.cpus, args.device), (vec![1, 2], Some(Cpus(vec![0, 1])), Device::Cuda(1)));
+        assert_eq!((args.threads, args.cpus, args.device), (vec![1, 2], Some(CpuList(vec![0, 1])), Device::Cuda(1)));
         assert_eq!(args.cuda_lib_dir, Some("/l".into()));
         assert_eq!((args.precision, args.seconds, args.json), (Precision::Int8, 0.5, true));
         let Command::Engine(EngineSub::Quantize(args), _) = parsed("lapwing engine quantize m.onnx --calibrate r.npz").unwrap()

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::cli::Cpus;
+use super::cli::CpuList;
 use super::error::ToolError;
 use lapwing_engine::cpu::threads::{Threads, pin, usable};
 
 /// A pool of `count` threads, each pinned to a processor of the list if there is one.
-pub(super) fn threads(count: usize, cpus: Option<&Cpus>) -> Result<Arc<Threads>, ToolError> {
+pub(super) fn threads(count: usize, cpus: Option<&CpuList>) -> Result<Arc<Threads>, ToolError> {
     let cpus = cpus.map_or(&[][..], |cpus| &cpus.0);
     if !cpus.is_empty() && cpus.len() < count {
         return Err(ToolError::argument("cpus", format!("{cpus:?} are too few for {count} threads")));
@@ -23,7 +23,7 @@ pub(super) fn threads(count: usize, cpus: Option<&Cpus>) -> Result<Arc<Threads>,
 /// processor; several threads are pinned already.
 pub(super) fn apart<T: Send>(
     threads: &Threads,
-    cpus: Option<&Cpus>,
+    cpus: Option<&CpuList>,
     work: impl FnOnce() -> Result<T, ToolError> + Send,
 ) -> Result<T, ToolError> {
     let first = cpus.filter(|_| threads.count() == 1).and_then(|cpus| cpus.0.first()).copied();
@@ -82,11 +82,11 @@ mod tests {
 
     #[test]
     fn processors_must_be_there_and_enough() {
-        let refused = |count, cpus: &[usize]| threads(count, Some(&Cpus(cpus.to_vec()))).unwrap_err().to_string();
+        let refused = |count, cpus: &[usize]| threads(count, Some(&CpuList(cpus.to_vec()))).unwrap_err().to_string();
         assert_eq!(refused(2, &[0]), "cpus: [0] are too few for 2 threads");
         assert!(refused(1, &[4095]).starts_with("cpus: 4095 is not among those"), "{}", refused(1, &[4095]));
         let first = usable()[0];
-        let cpus = Cpus(vec![first]);
+        let cpus = CpuList(vec![first]);
         let here = apart(&Threads::one(), Some(&cpus), || Ok(usable())).unwrap();
         assert_eq!(here, [first]);
         // the caller's own thread stays where it was, also when several threads run

@@ -5,11 +5,11 @@ use rand::{RngExt, SeedableRng};
 
 use super::shapes::Shape;
 use lapwing_engine::plan::Plan;
-use lapwing_engine::tensor::{Datatype, Port, Tensor};
+use lapwing_engine::tensor::{Datatype, Tensor, TensorSpec};
 
 /// The inputs of a call: normally distributed floats, ids below the smallest table that looks them up, masks of ones, other integers
 /// 0 or 1. In a model without a plan, ids and masks are unknown.
-pub(super) fn inputs(ports: &[Port], plan: Option<&Plan>, shape: Shape, seed: u64) -> Vec<Tensor> {
+pub(super) fn inputs(ports: &[TensorSpec], plan: Option<&Plan>, shape: Shape, seed: u64) -> Vec<Tensor> {
     let mut random = StdRng::seed_from_u64(seed);
     let mask = plan.and_then(Plan::mask);
     let mut tensors = Vec::with_capacity(ports.len());
@@ -54,8 +54,8 @@ fn normal(random: &mut StdRng) -> f64 {
 mod tests {
     use super::*;
 
-    fn port(datatype: Datatype, shape: &[Option<usize>]) -> Port {
-        Port { name: "x".into(), datatype, shape: shape.to_vec() }
+    fn port(datatype: Datatype, shape: &[Option<usize>]) -> TensorSpec {
+        TensorSpec { name: "x".into(), datatype, shape: shape.to_vec() }
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! mapped to stages and handed to the join. Every queue and buffer here is bounded, and what does not fit is counted.
 
 mod decode;
+mod export_handler;
 mod forward;
-mod inbox;
 mod json;
 mod limits;
 mod own_traces;
@@ -14,8 +14,8 @@ mod receive_http;
 mod signal;
 mod status;
 
+pub use export_handler::ExportHandler;
 pub use forward::{Error, ForwardQueue, forwarder};
-pub use inbox::Inbox;
 pub use own_traces::OwnTraces;
 pub use receive_grpc::serve_grpc;
 pub use receive_http::serve_http;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
 use tonic::server::Grpc;
 
-use super::inbox::{Inbox, TIME_LIMIT};
+use super::export_handler::{ExportHandler, TIME_LIMIT};
 use super::limits;
 use super::signal::{Encoding, Signal};
 use crate::net;
@@ -28,31 +28,36 @@ const STATUS: &str = "grpc-status";
 /// # Errors
 ///
 /// When the listener cannot be registered with the runtime.
-pub async fn serve_grpc(listener: std::net::TcpListener, inbox: Inbox, max_body: u64, stop: CancellationToken) -> io::Result<()> {
-    net::serve(net::registered(listener)?, router(inbox, max_body), limits::grpc(), stop).await;
+pub async fn serve_grpc(
+    listener: std::net::TcpListener,
+    handler: ExportHandler,
+    max_body: u64,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    net::serve(net::registered(listener)?, router(handler, max_body), limits::grpc(), stop).await;
     Ok(())
 }
 
-fn router(inbox: Inbox, max_body: u64) -> Router {
+fn router(handler: ExportHandler, max_body: u64) -> Router {
     let max_body = usize::try_from(max_body).unwrap_or(usize::MAX);
     let mut router = Router::new();
     for signal in Signal::ALL {
-        let inbox = inbox.clone();
+        let handler = handler.clone();
         let export = move |request: Request| {
-            let inbox = inbox.clone();
-            async move { export(signal, &inbox, max_body, request).await }
+            let handler = handler.clone();
+            async move { export(signal, &handler, max_body, request).await }
         };
         router = router.route(signal.grpc_path(), any(export));
     }
     router.fallback(|| async { tonic::Status::unimplemented("this receiver takes OTLP only").into_http::<Body>() })
 }
 
-async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request) -> Response {
+async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, request: Request) -> Response {
     let received = timeout(TIME_LIMIT, async {
-        let _permit = inbox.admit().await;
-        let inbox = inbox.clone();
+        let _permit = handler.admit().await;
+        let handler = handler.clone();
         let take = tower::service_fn(move |message: tonic::Request<Bytes>| {
-            let taken = inbox.take(signal, Encoding::Protobuf, message.into_inner());
+            let taken = handler.take(signal, Encoding::Protobuf, message.into_inner());
             // each service answers an empty message when it took everything
             let response = taken.map(|()| tonic::Response::new(Bytes::new()));
             std::future::ready(response.map_err(|malformed| tonic::Status::invalid_argument(format!("the message {malformed}"))))
@@ -71,7 +76,7 @@ async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request
     };
     // an error is in the head; a success is in the trailers
     if let Some(status) = response.headers_mut().get_mut(STATUS).filter(|status| *status != "0") {
-        inbox.refused();
+        handler.refused();
         // tonic's OUT_OF_RANGE for a message that is too large is retryable in OTLP: the exporter would send it again and again
         if *status == "11" {
             *status = HeaderValue::from_static("8");

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 use super::decode::Malformed;
-use super::inbox::{Inbox, TIME_LIMIT};
+use super::export_handler::{ExportHandler, TIME_LIMIT};
 use super::limits;
 use super::signal::{Encoding, Signal};
 use super::status;
@@ -30,19 +30,24 @@ use crate::net::{self, GunzipError, gunzip};
 /// # Errors
 ///
 /// When the listener cannot be registered with the runtime.
-pub async fn serve_http(listener: std::net::TcpListener, inbox: Inbox, max_body: u64, stop: CancellationToken) -> io::Result<()> {
-    net::serve(net::registered(listener)?, router(inbox, max_body), limits::http(), stop).await;
+pub async fn serve_http(
+    listener: std::net::TcpListener,
+    handler: ExportHandler,
+    max_body: u64,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    net::serve(net::registered(listener)?, router(handler, max_body), limits::http(), stop).await;
     Ok(())
 }
 
-fn router(inbox: Inbox, max_body: u64) -> Router {
+fn router(handler: ExportHandler, max_body: u64) -> Router {
     let max_body = usize::try_from(max_body).unwrap_or(usize::MAX);
     let mut router = Router::new();
     for signal in Signal::ALL {
-        let inbox = inbox.clone();
+        let handler = handler.clone();
         let export = move |request: Request| {
-            let inbox = inbox.clone();
-            async move { export(signal, &inbox, max_body, request).await }
+            let handler = handler.clone();
+            async move { export(signal, &handler, max_body, request).await }
         };
         router = router.route(signal.http_path(), post(export));
     }
@@ -66,12 +71,12 @@ enum OtlpRefusal {
     TooSlow,
 }
 
-async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request) -> Response {
+async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, request: Request) -> Response {
     let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let encoding = Encoding::of(content_type.unwrap_or_default());
     let taken = match encoding {
         None => Err(OtlpRefusal::ContentType),
-        Some(encoding) => match timeout(TIME_LIMIT, take(signal, encoding, inbox, max_body, request)).await {
+        Some(encoding) => match timeout(TIME_LIMIT, take(signal, encoding, handler, max_body, request)).await {
             Ok(taken) => taken,
             Err(_) => Err(OtlpRefusal::TooSlow),
         },
@@ -80,7 +85,7 @@ async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request
     let (status, body) = match taken {
         Ok(()) => (StatusCode::OK, if encoding == Encoding::Json { Bytes::from_static(b"{}") } else { Bytes::new() }),
         Err(refusal) => {
-            inbox.refused();
+            handler.refused();
             let (status, code) = refusal.codes();
             (status, status::body(code, refusal.to_string(), encoding).into())
         }
@@ -91,15 +96,21 @@ async fn export(signal: Signal, inbox: &Inbox, max_body: usize, request: Request
     response
 }
 
-async fn take(signal: Signal, encoding: Encoding, inbox: &Inbox, max_body: usize, request: Request) -> Result<(), OtlpRefusal> {
+async fn take(
+    signal: Signal,
+    encoding: Encoding,
+    handler: &ExportHandler,
+    max_body: usize,
+    request: Request,
+) -> Result<(), OtlpRefusal> {
     let packed = is_packed(request.headers())?;
-    let _permit = inbox.admit().await;
+    let _permit = handler.admit().await;
     let body = Limited::new(request.into_body(), max_body).collect().await.map_err(|error| {
         if error.is::<LengthLimitError>() { OtlpRefusal::TooLarge(max_body) } else { OtlpRefusal::Unreadable(error.to_string()) }
     })?;
     let body = body.to_bytes();
     let body = if packed { unpack(&body, max_body)? } else { body };
-    Ok(inbox.take(signal, encoding, body)?)
+    Ok(handler.take(signal, encoding, body)?)
 }
 
 fn is_packed(headers: &HeaderMap) -> Result<bool, OtlpRefusal> {

@@ -48,7 +48,7 @@ struct Series {
     coverage: Option<f64>,
     clipped: u64,
     #[serde(flatten)]
-    work: work::Work,
+    work: work::WorkView,
 }
 
 /// A stage, or a phase of one.
@@ -104,7 +104,7 @@ fn figures(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Series {
         },
         coverage: exact.coverage(),
         clipped: exact.clipped,
-        work: work::Work::of(series, scratch),
+        work: work::WorkView::of(series, scratch),
     }
 }
 

@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use crate::export::pairs::{Pairs, slot_key};
-use crate::ledger::{Basis, BatchStatistics, PerUnit, Unit, Work as Amounts};
+use crate::ledger::{Basis, BatchStatistics, PerUnit, Unit, Work};
 use crate::metrics::{Distribution, HistogramScratch, Measure, SeriesSnapshot, UnitDistribution};
 
 /// Work, time per unit, cost classes, token timing and batches. What did not occur is left out or `null`.
 #[derive(Debug, Serialize)]
-pub(super) struct Work {
+pub(super) struct WorkView {
     units: Pairs<u128>,
     basis: Pairs<Pairs<u64>>,
     per_unit: Pairs<UnitDistribution>,
@@ -47,7 +47,7 @@ struct Speed {
     p1: Option<f64>,
 }
 
-impl Work {
+impl WorkView {
     pub(super) fn of(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Self {
         let bases = [Basis::Reported, Basis::Counted, Basis::Estimated];
         let basis = series.figures.work().map(|(unit, sum)| {
@@ -68,11 +68,11 @@ impl Work {
 
 fn classes(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Vec<Class> {
     let Some(unit) = series.facts.primary else { return Vec::new() };
-    let occurred = (0..Amounts::CLASSES).filter(|class| series.figures.values(Measure::Class(*class)) > 0);
+    let occurred = (0..Work::CLASSES).filter(|class| series.figures.values(Measure::Class(*class)) > 0);
     let made = occurred.map(|class| Class {
         class,
         from: 1 << class,
-        to: (class + 1 < Amounts::CLASSES).then(|| (1 << (class + 1)) - 1),
+        to: (class + 1 < Work::CLASSES).then(|| (1 << (class + 1)) - 1),
         unit,
         distribution: series.distribution(Measure::Class(class), scratch),
     });

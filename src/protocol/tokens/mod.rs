@@ -2,9 +2,14 @@
 //! bodies that were kept for it. It is slow by nature (some megabytes per second), so the caller decides when there is time for
 //! it.
 
+#[cfg(feature = "tokenizers")]
 mod model;
 mod prompt_keeper;
 mod texts;
+#[cfg(not(feature = "tokenizers"))]
+mod without_tokenizers;
+#[cfg(not(feature = "tokenizers"))]
+use without_tokenizers as model;
 
 use std::fmt;
 

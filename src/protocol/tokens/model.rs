@@ -1,5 +1,4 @@
-//! One model's tokenizer, read from its `tokenizer.json`; without the feature `tokenizers` there are none. Errors and panics of
-//! the library on unusual files and texts are handled here.
+//! One model's tokenizer, read from its `tokenizer.json`. Errors and panics of the library on unusual files and texts are handled here.
 
 use std::path::Path;
 
@@ -9,24 +8,16 @@ use super::texts::TokenizerInput;
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// The file cannot be read.
-    #[cfg(feature = "tokenizers")]
     #[error("cannot be read: {0}")]
     Read(std::io::Error),
     /// The file is something else.
-    #[cfg(feature = "tokenizers")]
     #[error("is no tokenizer.json: {0}")]
     Parse(String),
-    /// This build has no tokenizers.
-    #[cfg(not(feature = "tokenizers"))]
-    #[error("cannot be used: this Lapwing was built without the feature tokenizers")]
-    Absent,
 }
 
 /// A tokenizer.
-#[cfg(feature = "tokenizers")]
 pub(super) struct ModelTokenizer(Box<tokenizers::Tokenizer>);
 
-#[cfg(feature = "tokenizers")]
 impl ModelTokenizer {
     /// Reads a file. Padding and truncation, which many files ask for, are ignored, because they do not describe the text.
     pub(super) fn load(path: &Path) -> Result<Self, ModelError> {
@@ -53,24 +44,6 @@ impl ModelTokenizer {
 }
 
 /// The result of `of`; `None` if it panics.
-#[cfg(feature = "tokenizers")]
 fn unpanicked<T>(of: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(of)).ok()
-}
-
-/// A tokenizer; this build cannot create one.
-#[cfg(not(feature = "tokenizers"))]
-pub(super) enum ModelTokenizer {}
-
-#[cfg(not(feature = "tokenizers"))]
-impl ModelTokenizer {
-    /// Always returns the error that says why.
-    pub(super) fn load(_: &Path) -> Result<Self, ModelError> {
-        Err(ModelError::Absent)
-    }
-
-    /// Never called.
-    pub(super) fn count(&self, _: TokenizerInput<'_>, _: bool) -> Option<u64> {
-        match *self {}
-    }
 }

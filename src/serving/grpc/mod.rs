@@ -30,7 +30,7 @@ use super::router::ServerState;
 use super::timing::{EXECUTOR, SERVER_TIMING, server_timing};
 use crate::ledger::Stamp;
 use crate::protocol::BytesCodec;
-use lapwing_engine::tensor::Port;
+use lapwing_engine::tensor::TensorSpec;
 
 const STATUS: &str = "grpc-status";
 
@@ -161,9 +161,12 @@ fn answer_metadata(shared: &ServerState, method: Method, body: Bytes) -> Result<
     })
 }
 
-fn ports(ports: &[Port]) -> Vec<TensorMetadata> {
-    let port =
-        |port: &Port| TensorMetadata { name: port.name.clone(), datatype: port.datatype.name().to_owned(), shape: axes(port) };
+fn ports(ports: &[TensorSpec]) -> Vec<TensorMetadata> {
+    let port = |port: &TensorSpec| TensorMetadata {
+        name: port.name.clone(),
+        datatype: port.datatype.name().to_owned(),
+        shape: axes(port),
+    };
     ports.iter().map(port).collect()
 }
 

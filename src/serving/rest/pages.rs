@@ -13,7 +13,7 @@ use crate::serving::error::{self, RequestError};
 use crate::serving::metrics::OPENMETRICS;
 use crate::serving::router::ServerState;
 use lapwing_engine::service::About;
-use lapwing_engine::tensor::Port;
+use lapwing_engine::tensor::TensorSpec;
 
 /// The server's name in its metadata.
 pub(in crate::serving) const NAME: &str = "lapwing";
@@ -113,11 +113,11 @@ struct Parameters<'a> {
 }
 
 /// The lengths of the axes, as the protocol says them: -1 where a request chooses.
-pub(in crate::serving) fn axes(port: &Port) -> Vec<i64> {
+pub(in crate::serving) fn axes(port: &TensorSpec) -> Vec<i64> {
     port.shape.iter().map(|axis| axis.and_then(|length| i64::try_from(length).ok()).unwrap_or(-1)).collect()
 }
 
-fn ports(ports: &[Port]) -> Vec<PortMetadata<'_>> {
+fn ports(ports: &[TensorSpec]) -> Vec<PortMetadata<'_>> {
     ports.iter().map(|port| PortMetadata { name: &port.name, datatype: port.datatype.name(), shape: axes(port) }).collect()
 }
 

@@ -11,7 +11,7 @@ use lapwing_engine::clock::Stamp;
 use lapwing_engine::service::{
     About, Answer, Batched, Call, CallError, Fallback, FallbackCause, Pending, Placement, Servable, Stages,
 };
-use lapwing_engine::tensor::{Datatype, Port, Tensor};
+use lapwing_engine::tensor::{Datatype, Tensor, TensorSpec};
 
 /// What it does when it is called.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub(super) struct Fake {
     pub(super) timeout_ns: AtomicUsize,
 }
 
-fn port(name: &str, datatype: Datatype, shape: &[Option<usize>]) -> Port {
-    Port { name: name.to_owned(), datatype, shape: shape.to_vec() }
+fn port(name: &str, datatype: Datatype, shape: &[Option<usize>]) -> TensorSpec {
+    TensorSpec { name: name.to_owned(), datatype, shape: shape.to_vec() }
 }
 
 pub(super) fn fake(name: &str, version: &str, does: Does) -> Arc<Fake> {

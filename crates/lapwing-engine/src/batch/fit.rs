@@ -1,7 +1,7 @@
 //! The expected time of a forward pass, fitted to those that ran: a fixed part and a part for each unit.
 //!
 //! Least squares over relative errors, so that small batches count as much as large ones; an observation's weight decays with
-//! each newer one. Nanoseconds and units ([`super::Cost::units`]). It models the mean, not the spread.
+//! each newer one. Nanoseconds and units ([`super::CallCost::units`]). It models the mean, not the spread.
 
 /// The part of its weight that an observation keeps at each newer one: half of it is left after about 44.
 const KEPT: f64 = 1.0 - 1.0 / 64.0;

@@ -48,14 +48,14 @@ impl Default for Tuning {
 
 /// The size of one call, by which batches are formed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub struct CallCost {
     /// Sequences, or rows of a model that has none.
     pub rows: usize,
     /// Tokens of all its sequences; zero where the model has none.
     pub tokens: usize,
 }
 
-impl Cost {
+impl CallCost {
     /// The cost as one number, at least one: tokens, or rows where there are none.
     #[must_use]
     pub const fn units(self) -> usize {
@@ -76,7 +76,7 @@ pub struct Item<T> {
     /// What the executor gets back.
     pub payload: T,
     /// What it costs.
-    pub cost: Cost,
+    pub cost: CallCost,
     /// When it came.
     pub arrived: Stamp,
     /// When it expires: it is not run after that.
@@ -104,7 +104,7 @@ pub struct Config {
     pub max_calls: usize,
     /// Most rows of one batch; a call with more runs alone.
     pub max_rows: usize,
-    /// Most units ([`Cost::units`]) of one batch; a call with more runs alone.
+    /// Most units ([`CallCost::units`]) of one batch; a call with more runs alone.
     pub max_tokens: usize,
     /// How long a call waits for others in any case, unless the batch is full.
     pub min_wait_ns: u64,

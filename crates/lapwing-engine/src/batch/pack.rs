@@ -1,9 +1,9 @@
 //! Packs the next batch: the order in which waiting calls are considered, and which of them fit.
 //!
 //! Packing marks the calls and removes none: `waiting` decides whether the batch runs now or waits for more calls.
-//! Units are [`super::Cost::units`]; stamps are nanoseconds. Nothing is dropped here.
+//! Units are [`super::CallCost::units`]; stamps are nanoseconds. Nothing is dropped here.
 
-use super::{Config, Cost, Fit, Item, Policy, Tuning};
+use super::{CallCost, Config, Fit, Item, Policy, Tuning};
 use crate::clock::Stamp;
 
 /// A call that waits.
@@ -24,7 +24,7 @@ pub(super) struct Held<T> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     pub(super) calls: usize,
-    pub(super) cost: Cost,
+    pub(super) cost: CallCost,
     /// No further call is waited for: a limit is reached, or a waiting call was left out.
     pub(super) full: bool,
     /// When its oldest call came.
@@ -122,12 +122,12 @@ impl Packer<'_> {
         *batch = Some(Batch { calls, cost: total, full: self.reached(calls, total, budget), oldest, meets });
     }
 
-    fn reached(&self, calls: usize, cost: Cost, budget: usize) -> bool {
+    fn reached(&self, calls: usize, cost: CallCost, budget: usize) -> bool {
         calls >= self.most_calls() || cost.rows >= self.config.max_rows || cost.units() >= budget
     }
 
     /// When a batch that starts now is expected to be done.
-    fn done(&self, cost: Cost) -> Stamp {
+    fn done(&self, cost: CallCost) -> Stamp {
         self.now.plus(self.fit.forward_ns(cost.units()) as u64)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{Config, Cost, Item, Line, Next, QueueError, Tuning, Waiting};
+use super::{CallCost, Config, Item, Line, Next, QueueError, Tuning, Waiting};
 use crate::clock::Stamp;
 
 /// The result of [`Queue::take`].
@@ -77,7 +77,7 @@ impl<T> Queue<T> {
     }
 
     /// Records how long a batch's forward pass took. Warm-up runs of several sizes let the first batches have the right size.
-    pub fn observe(&self, cost: Cost, forward_ns: u64) {
+    pub fn observe(&self, cost: CallCost, forward_ns: u64) {
         self.state.lock().waiting.observe(cost, forward_ns);
     }
 

@@ -4,7 +4,7 @@
 
 use super::arrivals::Arrivals;
 use super::pack::{Batch, Held, Packer};
-use super::{Config, Cost, Fit, Item, Policy, QueueError, Tuning};
+use super::{CallCost, Config, Fit, Item, Policy, QueueError, Tuning};
 use crate::clock::Stamp;
 
 /// What the executor does next.
@@ -72,7 +72,7 @@ impl<T> Waiting<T> {
     }
 
     /// Records how long a batch's forward pass took; warm-up runs count too.
-    pub fn observe(&mut self, cost: Cost, forward_ns: u64) {
+    pub fn observe(&mut self, cost: CallCost, forward_ns: u64) {
         self.fit.observe(cost.units(), forward_ns);
     }
 

@@ -1,10 +1,10 @@
 //! What a plan costs on the CPU: weights of 8-bit products have one byte for each number, and a scale and a sum of four bytes
 //! for each column.
 
-use super::executor::Executor;
+use super::executor::CpuExecutor;
 use super::prepare::PreparedNode;
 use crate::exec::{ExecutionCost, Precision};
-use crate::plan::{Arena, Node, Op, Plan, Size, ValueId, WeightId, Widths};
+use crate::plan::{Arena, BatchSize, Node, Op, Plan, ValueId, WeightId, Widths};
 
 /// The widths at which an executor holds its numbers.
 struct Packed<'a> {
@@ -26,10 +26,10 @@ impl Widths for Packed<'_> {
     }
 }
 
-impl Executor {
+impl CpuExecutor {
     /// What the plan costs for batches of this size.
     #[must_use]
-    pub fn execution_cost(&self, size: Size) -> ExecutionCost {
+    pub fn execution_cost(&self, size: BatchSize) -> ExecutionCost {
         let int8 = self.plan.nodes.iter().zip(&self.ready).filter(|(_, ready)| matches!(ready, PreparedNode::GemmI8(..)));
         let packed = Packed { plan: &self.plan, int8: int8.map(|(node, _)| node.output).collect() };
         ExecutionCost {

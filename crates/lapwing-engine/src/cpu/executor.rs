@@ -10,12 +10,12 @@ use super::run::Run;
 use super::scratch::Scratch;
 use super::threads::Threads;
 use crate::exec::{Batch, CpuPrecision, Input, RunError};
-use crate::plan::{Arena, Plan, Size};
+use crate::plan::{Arena, BatchSize, Plan};
 
 /// The working memory of runs. It grows to the largest batch so far.
 #[derive(Debug, Default)]
-pub struct State {
-    arena: Option<(Size, Arena)>,
+pub struct CpuState {
+    arena: Option<(BatchSize, Arena)>,
     block: Vec<f32>,
     scratch: Scratch,
     rows: Vec<usize>,
@@ -23,7 +23,7 @@ pub struct State {
 
 /// How a plan is executed.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CpuOptions {
     /// The vector instructions; if the machine lacks them, the best level that it has.
     pub level: Level,
     /// The thread pool that shares the work of a batch.
@@ -32,33 +32,33 @@ pub struct Options {
     pub precision: CpuPrecision,
 }
 
-impl Default for Options {
+impl Default for CpuOptions {
     fn default() -> Self {
         Self { level: Level::best(), threads: Arc::new(Threads::one()), precision: CpuPrecision::Fp32 }
     }
 }
 
 /// Called with the input of each matrix product: the node's index in the plan, the rows, and the length of one row.
-pub type Observer<'a> = dyn FnMut(usize, &[f32], usize) + Send + 'a;
+pub type ProductObserver<'a> = dyn FnMut(usize, &[f32], usize) + Send + 'a;
 
-/// A plan that is ready to run, on any number of threads, each with a [`State`] of its own.
+/// A plan that is ready to run, on any number of threads, each with a [`CpuState`] of its own.
 #[derive(Debug)]
-pub struct Executor {
+pub struct CpuExecutor {
     pub(super) plan: Plan,
     pub(super) ready: Vec<PreparedNode>,
-    pub(super) options: Options,
+    pub(super) options: CpuOptions,
     locations: Vec<ValueLocation>,
 }
 
-impl Executor {
+impl CpuExecutor {
     /// Packs the plan's weights for this processor.
     ///
     /// # Errors
     ///
     /// [`PrepareError`] names a node that cannot run here.
-    pub fn new(mut plan: Plan, options: Options) -> Result<Self, PrepareError> {
+    pub fn new(mut plan: Plan, options: CpuOptions) -> Result<Self, PrepareError> {
         plan.check().map_err(|e| PrepareError { node: e.node, reason: e.reason })?;
-        let options = Options { level: options.level.runnable(), ..options };
+        let options = CpuOptions { level: options.level.runnable(), ..options };
         let ready = prepare(&mut plan, &options)?;
         let locations = locations(&plan);
         Ok(Self { plan, ready, options, locations })
@@ -72,7 +72,7 @@ impl Executor {
 
     /// The options that it was created with.
     #[must_use]
-    pub const fn options(&self) -> &Options {
+    pub const fn options(&self) -> &CpuOptions {
         &self.options
     }
 
@@ -87,7 +87,7 @@ impl Executor {
     /// # Errors
     ///
     /// [`RunError`] says what is wrong with the batch; the outputs are then undefined.
-    pub fn run(&self, state: &mut State, batch: &Batch<'_>, outputs: &mut Vec<Vec<f32>>) -> Result<(), RunError> {
+    pub fn run(&self, state: &mut CpuState, batch: &Batch<'_>, outputs: &mut Vec<Vec<f32>>) -> Result<(), RunError> {
         self.observed(state, batch, outputs, None)
     }
 
@@ -98,15 +98,15 @@ impl Executor {
     /// Like [`Self::run`].
     pub fn observed(
         &self,
-        state: &mut State,
+        state: &mut CpuState,
         batch: &Batch<'_>,
         outputs: &mut Vec<Vec<f32>>,
-        observer: Option<&mut Observer<'_>>,
+        observer: Option<&mut ProductObserver<'_>>,
     ) -> Result<(), RunError> {
         let size = batch.size(&self.plan)?;
         outputs.resize_with(self.plan.outputs.len(), Vec::new);
         self.grow(state, size);
-        let State { arena: Some((_, arena)), block, scratch, rows } = state else { return Ok(()) };
+        let CpuState { arena: Some((_, arena)), block, scratch, rows } = state else { return Ok(()) };
         let memory = Memory::new(&self.plan, &self.locations, arena, size, batch.inputs, block, outputs);
         let run = Run { executor: self, memory, size, offsets: batch.offsets, rows: &rows[..=size.batch] };
         // SAFETY: the plan was checked: a node reads values that were computed before and writes only its own; the
@@ -117,13 +117,13 @@ impl Executor {
     }
 
     /// Grows the working memory to a batch of this size.
-    fn grow(&self, state: &mut State, size: Size) {
-        let held = state.arena.as_ref().map_or(Size::uniform(0, 0), |(held, _)| *held);
+    fn grow(&self, state: &mut CpuState, size: BatchSize) {
+        let held = state.arena.as_ref().map_or(BatchSize::uniform(0, 0), |(held, _)| *held);
         if size.batch <= held.batch && size.tokens <= held.tokens {
             return;
         }
         let (batch, tokens) = (size.batch.max(held.batch), size.tokens.max(held.tokens));
-        let size = Size { batch, tokens, squares: size.squares };
+        let size = BatchSize { batch, tokens, squares: size.squares };
         let arena = Arena::new(&self.plan, size);
         state.block.resize(arena.bytes() / 4, 0.0);
         state.scratch.grow(self, size);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::exec::Input;
-use crate::plan::{Arena, Plan, Size, ValueId};
+use crate::plan::{Arena, BatchSize, Plan, ValueId};
 
 /// Where the executor stores a value of the plan, the same in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(super) struct Memory<'a> {
     plan: &'a Plan,
     locations: &'a [ValueLocation],
     arena: &'a Arena,
-    size: Size,
+    size: BatchSize,
     inputs: &'a [Input<'a>],
     block: (*mut f32, usize),
     outputs: SmallVec<[(*mut f32, usize); 4]>,
@@ -55,7 +55,7 @@ impl<'a> Memory<'a> {
         plan: &'a Plan,
         locations: &'a [ValueLocation],
         arena: &'a Arena,
-        size: Size,
+        size: BatchSize,
         inputs: &'a [Input<'a>],
         block: &'a mut [f32],
         outputs: &'a mut [Vec<f32>],

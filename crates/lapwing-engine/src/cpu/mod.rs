@@ -30,7 +30,7 @@ mod simd;
 mod simd_x86;
 pub mod threads;
 
-pub use executor::{Executor, Observer, Options, State};
+pub use executor::{CpuExecutor, CpuOptions, CpuState, ProductObserver};
 pub use prepare::PrepareError;
 
 #[cfg(test)]

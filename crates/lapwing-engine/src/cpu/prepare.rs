@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::executor::Options;
+use super::executor::CpuOptions;
 use super::gemm::PackedWeights;
 use super::gemm::int8::{LevelI8, PackedWeightsI8, RowQuant};
 use super::program::{self, ArgShape};
@@ -29,13 +29,13 @@ pub(super) enum PreparedNode {
     /// The packed 8-bit weight of a product, and the static range of its input if it has one.
     GemmI8(Arc<PackedWeightsI8>, Option<RowQuant>),
     /// The compiled program of a map.
-    Map(program::Program),
+    Map(program::CpuProgram),
     /// Nothing to precompute.
     Plain,
 }
 
 /// Prepares every node. Packed weights are removed from the plan, so that they are in memory once.
-pub(super) fn prepare(plan: &mut Plan, options: &Options) -> Result<Vec<PreparedNode>, PrepareError> {
+pub(super) fn prepare(plan: &mut Plan, options: &CpuOptions) -> Result<Vec<PreparedNode>, PrepareError> {
     let mut ready = Vec::with_capacity(plan.nodes.len());
     let mut cache = WeightCache::default();
     for (at, node) in plan.nodes.iter().enumerate() {
@@ -67,7 +67,7 @@ struct WeightCache {
 }
 
 impl WeightCache {
-    fn gemm(&mut self, plan: &Plan, id: WeightId, at: usize, options: &Options) -> Result<PreparedNode, String> {
+    fn gemm(&mut self, plan: &Plan, id: WeightId, at: usize, options: &CpuOptions) -> Result<PreparedNode, String> {
         let weight = plan.weight(id);
         let (data, k, n) = (&weight.data, weight.rows, weight.width);
         if let CpuPrecision::Int8(ranges) = &options.precision
@@ -98,7 +98,7 @@ pub(super) const fn fits_int8(rows: usize, width: usize) -> bool {
     rows >= 32 && width >= 8
 }
 
-fn map(plan: &Plan, node: &Node, program: &plan::Program, args: &[ValueId]) -> Result<program::Program, String> {
+fn map(plan: &Plan, node: &Node, program: &plan::Program, args: &[ValueId]) -> Result<program::CpuProgram, String> {
     let out = plan.value(node.output);
     let shapes = args
         .iter()
@@ -108,15 +108,15 @@ fn map(plan: &Plan, node: &Node, program: &plan::Program, args: &[ValueId]) -> R
         })
         .collect();
     let code = program.code().iter().map(|step| match *step {
-        Instruction::Arg(place) => program::Instruction::Arg(place),
-        Instruction::Weight(id) => program::Instruction::Row(plan.weight(id).data.clone()),
-        Instruction::Scalar(number) => program::Instruction::Scalar(number),
-        Instruction::Unary(op, x) => program::Instruction::Unary(op, x),
-        Instruction::Binary(op, a, b) => program::Instruction::Binary(op, a, b),
-        Instruction::Fold(fold, x) => program::Instruction::Fold(fold, x),
-        Instruction::Where(a, b, c) => program::Instruction::Where([a, b, c]),
+        Instruction::Arg(place) => program::CpuInstruction::Arg(place),
+        Instruction::Weight(id) => program::CpuInstruction::Row(plan.weight(id).data.clone()),
+        Instruction::Scalar(number) => program::CpuInstruction::Scalar(number),
+        Instruction::Unary(op, x) => program::CpuInstruction::Unary(op, x),
+        Instruction::Binary(op, a, b) => program::CpuInstruction::Binary(op, a, b),
+        Instruction::Fold(fold, x) => program::CpuInstruction::Fold(fold, x),
+        Instruction::Where(a, b, c) => program::CpuInstruction::Where([a, b, c]),
     });
     let code: Vec<_> = code.collect();
     let last = code.len().saturating_sub(1);
-    program::Program::new(out.width, shapes, code, vec![last]).map_err(|e| e.to_string())
+    program::CpuProgram::new(out.width, shapes, code, vec![last]).map_err(|e| e.to_string())
 }

@@ -1,13 +1,11 @@
 //! Divides matrix products among threads: by rows where there are many, else by columns of the weight.
 
 use super::gemm::int8::{PackedWeightsI8, QuantizedRows, RowQuant, gemm_i8, gemm_i8_shared, quantize_rows, words_len};
-use super::gemm::{
-    Activation, Epilogue, GemmError, OutRows, PackedWeights, Residual, ResidualAt, Rows, SharedOut, gemm, gemm_shared,
-};
+use super::gemm::{Epilogue, GemmError, MatrixRows, OutRows, PackedWeights, Residual, ResidualAt, SharedOut, gemm, gemm_shared};
 use super::run::Run;
 use super::scratch::ThreadScratch;
 use crate::exec::RunError;
-use crate::plan::{self, Node, ValueId, WeightId};
+use crate::plan::{Activation, Node, ValueId, WeightId};
 
 /// A product with fewer rows than this per thread is not divided by rows: every thread would read the whole weight.
 const ROWS: usize = 32;
@@ -22,7 +20,7 @@ pub(super) struct Product<'a> {
     pub(super) node: &'a Node,
     pub(super) x: ValueId,
     pub(super) bias: Option<WeightId>,
-    pub(super) activation: plan::Activation,
+    pub(super) activation: Activation,
     pub(super) residual: Option<ValueId>,
 }
 
@@ -48,7 +46,7 @@ impl Run<'_> {
                 // SAFETY: only this part accesses these rows of the output and its thread's scratch
                 let (out, scratch) =
                     unsafe { (self.memory.write(product.node.output, range.clone()), scratches.of_thread(part)) };
-                let x = Rows::dense(&x[range.start * k..range.end * k], range.len(), k);
+                let x = MatrixRows::dense(&x[range.start * k..range.end * k], range.len(), k);
                 let epilogue = self.epilogue(product, range, n);
                 gemm(x, packed, &epilogue, OutRows { values: out, stride: n }, 0..packed.panels(), scratch).map_err(failed)
             });
@@ -59,7 +57,7 @@ impl Run<'_> {
         let epilogue = self.epilogue(product, 0..rows, n);
         self.threads().split(packed.panels(), least_panels(rows, k, packed.panel_width()), |part, panels| {
             // SAFETY: only this part accesses its panels and its thread's scratch
-            unsafe { gemm_shared(Rows::dense(x, rows, k), packed, &epilogue, out, panels, scratches.of_thread(part)) }
+            unsafe { gemm_shared(MatrixRows::dense(x, rows, k), packed, &epilogue, out, panels, scratches.of_thread(part)) }
                 .map_err(failed)
         })
     }
@@ -87,7 +85,7 @@ impl Run<'_> {
         let quantized = |from: usize, to: usize| -> Result<QuantizedRows<'_>, GemmError> {
             // SAFETY: parts quantise disjoint rows
             let (words, quants) = unsafe { (words.range(from * deep, to * deep), quants.range(from, to)) };
-            quantize_rows(Rows::dense(&x[from * k..to * k], to - from, k), k, fixed, packed.level(), words, quants)
+            quantize_rows(MatrixRows::dense(&x[from * k..to * k], to - from, k), k, fixed, packed.level(), words, quants)
         };
         if self.by_rows(rows) {
             let least = ROWS.max(MULTIPLY_ADDS / (k * n).max(1));
@@ -120,9 +118,9 @@ impl Run<'_> {
             // SAFETY: operands are not written while the node runs
             let values = unsafe { self.memory.read(id) };
             let values = values.get(rows.start * n..rows.end * n).unwrap_or(&[]);
-            Residual { rows: Rows::dense(values, rows.len(), n), at: ResidualAt::AfterActivation }
+            Residual { rows: MatrixRows::dense(values, rows.len(), n), at: ResidualAt::AfterActivation }
         });
-        Epilogue { bias: self.row(product.bias), activation: of(product.activation), residual }
+        Epilogue { bias: self.row(product.bias), activation: product.activation, residual }
     }
 }
 
@@ -157,17 +155,5 @@ impl<'a, T> DisjointSlice<'a, T> {
         assert!(from <= to && to <= self.len, "the range lies outside of the slice");
         // SAFETY: checked above, and guaranteed by the caller
         unsafe { std::slice::from_raw_parts_mut(self.begin.wrapping_add(from), to - from) }
-    }
-}
-
-const fn of(activation: plan::Activation) -> Activation {
-    match activation {
-        plan::Activation::None => Activation::None,
-        plan::Activation::Relu => Activation::Relu,
-        plan::Activation::Gelu => Activation::GeluErf,
-        plan::Activation::GeluTanh => Activation::GeluTanh,
-        plan::Activation::Sigmoid => Activation::Sigmoid,
-        plan::Activation::Tanh => Activation::Tanh,
-        plan::Activation::Silu => Activation::Silu,
     }
 }

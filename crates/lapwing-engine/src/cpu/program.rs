@@ -1,5 +1,5 @@
 //! Elementwise programs: a chain of operators as one list of instructions, each naming the values it reads. A
-//! [`Program`] is validated when it is created, so running it (`map`) only has to check the lengths of its arguments.
+//! [`CpuProgram`] is validated when it is created, so running it (`map`) only has to check the lengths of its arguments.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub const MAX_INSTRUCTIONS: usize = 64;
 
 /// One step. Values are named by the index of the instruction that makes them, which must be an earlier one.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Instruction {
+pub enum CpuInstruction {
     /// The program's argument with this index, as f32.
     Arg(usize),
     /// The same values in each row: as many as the program's width, or one.
@@ -109,10 +109,10 @@ impl Varies {
 
 /// A validated elementwise program over rows of a fixed width.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Program {
+pub struct CpuProgram {
     pub(crate) width: usize,
     pub(crate) args: Vec<ArgShape>,
-    pub(crate) instructions: Vec<Instruction>,
+    pub(crate) instructions: Vec<CpuInstruction>,
     pub(crate) outputs: Vec<usize>,
     /// How each instruction's value varies.
     pub(crate) varies: Vec<Varies>,
@@ -123,7 +123,7 @@ pub struct Program {
     pub(crate) direct: Vec<Option<usize>>,
 }
 
-impl Program {
+impl CpuProgram {
     /// Validates the instructions. `outputs` are the values to write out, in this order.
     ///
     /// # Errors
@@ -131,9 +131,9 @@ impl Program {
     pub fn new(
         width: usize,
         args: Vec<ArgShape>,
-        instructions: Vec<Instruction>,
+        instructions: Vec<CpuInstruction>,
         outputs: Vec<usize>,
-    ) -> Result<Program, ProgramError> {
+    ) -> Result<CpuProgram, ProgramError> {
         if width == 0 {
             return Err(ProgramError::Width);
         }
@@ -150,15 +150,15 @@ impl Program {
         for (at, instruction) in instructions.iter().enumerate() {
             let nowhere = Varies { by_row: false, by_column: false };
             varies.push(match instruction {
-                Instruction::Arg(arg) => {
+                CpuInstruction::Arg(arg) => {
                     let shape = args.get(*arg).ok_or(ProgramError::Arg { at, arg: *arg, args: args.len() })?;
                     Varies { by_row: true, by_column: shape.width > 1 }
                 }
-                Instruction::Row(row) => {
+                CpuInstruction::Row(row) => {
                     fits("instruction", at, row.len())?;
                     Varies { by_column: row.len() > 1, ..nowhere }
                 }
-                Instruction::Fold(_, of) => {
+                CpuInstruction::Fold(_, of) => {
                     if width > plan::Program::WIDEST_FOLD {
                         return Err(ProgramError::Fold { at, width });
                     }
@@ -179,7 +179,7 @@ impl Program {
             })
             .collect();
         let (slots, slot_count) = assign(&instructions, &outputs);
-        Ok(Program { width, args, instructions, outputs, varies, slots, slot_count, direct })
+        Ok(CpuProgram { width, args, instructions, outputs, varies, slots, slot_count, direct })
     }
 
     /// Values in a row.
@@ -197,8 +197,8 @@ impl Program {
     #[must_use]
     pub fn ops_per_row(&self) -> usize {
         let computed = self.instructions.iter().zip(&self.varies).filter(|(i, v)| reads(i).next().is_some() && v.by_row);
-        let each = |(i, v): (&Instruction, &Varies)| match i {
-            Instruction::Fold(_, of) if self.varies[*of].by_column => self.width,
+        let each = |(i, v): (&CpuInstruction, &Varies)| match i {
+            CpuInstruction::Fold(_, of) if self.varies[*of].by_column => self.width,
             _ if v.by_column => self.width,
             _ => 1,
         };
@@ -207,18 +207,18 @@ impl Program {
 }
 
 /// The values that an instruction reads.
-pub(crate) fn reads(instruction: &Instruction) -> impl Iterator<Item = usize> + use<> {
+pub(crate) fn reads(instruction: &CpuInstruction) -> impl Iterator<Item = usize> + use<> {
     let values = match *instruction {
-        Instruction::Arg(_) | Instruction::Row(_) | Instruction::Scalar(_) => [None; 3],
-        Instruction::Unary(_, a) | Instruction::Fold(_, a) => [Some(a), None, None],
-        Instruction::Binary(_, a, b) => [Some(a), Some(b), None],
-        Instruction::Where([c, y, n]) => [Some(c), Some(y), Some(n)],
+        CpuInstruction::Arg(_) | CpuInstruction::Row(_) | CpuInstruction::Scalar(_) => [None; 3],
+        CpuInstruction::Unary(_, a) | CpuInstruction::Fold(_, a) => [Some(a), None, None],
+        CpuInstruction::Binary(_, a, b) => [Some(a), Some(b), None],
+        CpuInstruction::Where([c, y, n]) => [Some(c), Some(y), Some(n)],
     };
     values.into_iter().flatten()
 }
 
 /// Assigns a temporary to each value. It is reused after the value's last read; outputs live to the end.
-fn assign(instructions: &[Instruction], outputs: &[usize]) -> (Vec<usize>, usize) {
+fn assign(instructions: &[CpuInstruction], outputs: &[usize]) -> (Vec<usize>, usize) {
     let mut last: Vec<usize> = (0..instructions.len()).collect();
     for (at, instruction) in instructions.iter().enumerate() {
         for value in reads(instruction) {

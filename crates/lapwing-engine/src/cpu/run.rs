@@ -6,28 +6,28 @@ use smallvec::SmallVec;
 
 use super::attention::{Attention, HeadColumns, HeadColumnsMut, HeadShape};
 use super::embed::{EmbedError, RowSelector, Table, embed};
-use super::executor::{Executor, Observer};
+use super::executor::{CpuExecutor, ProductObserver};
 use super::map::ArgData;
 use super::memory::Memory;
 use super::norm::{NormKind, NormParams, norm_rows, norm_rows_in_place, softmax_rows};
 use super::pool::{cum_sum, mean_pool};
 use super::prepare::PreparedNode;
 use super::products::Product;
-use super::program::Program;
+use super::program::CpuProgram;
 use super::reduce::{RowReduce, TokenReduce, reduce_rows, reduce_tokens};
 use super::scratch::{Scratch, ThreadScratch};
 use super::threads::Threads;
 use crate::exec::{Input, RunError};
-use crate::plan::{self, Fold, Lookup, Node, Op, Size, ValueId, WeightId};
+use crate::plan::{self, BatchSize, Fold, Lookup, Node, Op, ValueId, WeightId};
 
 /// The least number of elements in a part of an elementwise node: about 10 µs of work.
 const ELEMENTS: usize = 1 << 15;
 
 /// One run.
 pub(super) struct Run<'a> {
-    pub(super) executor: &'a Executor,
+    pub(super) executor: &'a CpuExecutor,
     pub(super) memory: Memory<'a>,
-    pub(super) size: Size,
+    pub(super) size: BatchSize,
     pub(super) offsets: &'a [usize],
     /// Like `offsets`, with each row as a sequence of one token.
     pub(super) rows: &'a [usize],
@@ -39,7 +39,11 @@ impl Run<'_> {
     /// # Safety
     ///
     /// No other code reads or writes the run's memory, and the plan is valid.
-    pub(super) unsafe fn nodes(&self, scratch: &mut Scratch, mut observer: Option<&mut Observer<'_>>) -> Result<(), RunError> {
+    pub(super) unsafe fn nodes(
+        &self,
+        scratch: &mut Scratch,
+        mut observer: Option<&mut ProductObserver<'_>>,
+    ) -> Result<(), RunError> {
         for (at, (node, ready)) in self.executor.plan.nodes.iter().zip(&self.executor.ready).enumerate() {
             if let (Some(observer), Op::Gemm { x, .. }) = (&mut observer, &node.op) {
                 observer(at, self.read(*x), self.executor.plan.value(*x).width);
@@ -166,7 +170,7 @@ impl Run<'_> {
         })
     }
 
-    fn map(&self, node: &Node, program: &Program, args: &[ValueId], scratches: &ThreadScratch<'_>) -> Result<(), RunError> {
+    fn map(&self, node: &Node, program: &CpuProgram, args: &[ValueId], scratches: &ThreadScratch<'_>) -> Result<(), RunError> {
         let args: SmallVec<[ArgData<'_>; 8]> = args.iter().map(|id| self.argument(*id)).collect();
         self.threads().split(self.rows_of(node), ELEMENTS.div_ceil(self.width(node)), |part, rows| {
             // SAFETY: only this part accesses these rows of the node's output and its thread's scratch

@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::attention::{Attention, HeadShape};
-use super::executor::Executor;
+use super::executor::CpuExecutor;
 use super::gemm;
 use super::gemm::int8::{RowQuant, words_len};
 use super::prepare::PreparedNode;
-use crate::plan::{Op, Size};
+use crate::plan::{BatchSize, Op};
 
 /// The scratch buffers, reused from run to run.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// Grows the buffers to batches of up to `size`.
-    pub(super) fn grow(&mut self, executor: &Executor, size: Size) {
+    pub(super) fn grow(&mut self, executor: &CpuExecutor, size: BatchSize) {
         let (mut words, mut quants) = (0, 0);
         for (node, ready) in executor.plan.nodes.iter().zip(&executor.ready) {
             let rows = size.rows(executor.plan.value(node.output).rows);

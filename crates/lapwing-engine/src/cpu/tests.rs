@@ -7,9 +7,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::threads::Threads;
-use super::{Executor, Options, State};
+use super::{CpuExecutor, CpuOptions, CpuState};
 use crate::exec::{Batch, CpuPrecision, Input};
-use crate::plan::{Activation, Columns, Fold, Lookup, Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
+use crate::plan::{
+    Activation, Columns, ElementType, Fold, Lookup, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId,
+};
 
 /// A builder of plans for tests.
 struct Build {
@@ -18,7 +20,7 @@ struct Build {
 }
 
 impl Build {
-    fn value(&mut self, rows: Rows, width: usize, kind: Type) -> ValueId {
+    fn value(&mut self, rows: Rows, width: usize, kind: ElementType) -> ValueId {
         self.plan.values.push(Value { rows, width, kind });
         ValueId(self.plan.values.len() - 1)
     }
@@ -31,7 +33,7 @@ impl Build {
     }
 
     fn node(&mut self, op: Op, rows: Rows, width: usize) -> ValueId {
-        let output = self.value(rows, width, Type::F32);
+        let output = self.value(rows, width, ElementType::F32);
         self.plan.nodes.push(Node { name: format!("n{}", self.plan.nodes.len()), op, output });
         output
     }
@@ -46,8 +48,8 @@ impl Build {
 /// A complete encoder layer with a head over its sequences: `ids` in, `scores` and `first` out.
 fn encoder() -> Plan {
     let mut build = Build { plan: Plan::default(), random: StdRng::seed_from_u64(7) };
-    let ids = build.value(Rows::Token, 1, Type::I64);
-    build.plan.inputs.push(Port { name: "ids".into(), value: ids, features: Vec::new() });
+    let ids = build.value(Rows::Token, 1, ElementType::I64);
+    build.plan.inputs.push(PlanPort { name: "ids".into(), value: ids, features: Vec::new() });
     let tables =
         vec![(build.weight(100, 96), Lookup::Id(Columns { value: ids, from: 0 })), (build.weight(300, 96), Lookup::Position(0))];
     let embedded = build.node(Op::Embed { tables, norm: None }, Rows::Token, 96);
@@ -66,7 +68,7 @@ fn encoder() -> Plan {
     let scores = build.gemm(pooled, 40, Activation::Tanh, None);
     for (name, value) in [("tokens", down), ("scores", scores), ("again", scores)] {
         let width = build.plan.value(value).width;
-        build.plan.outputs.push(Port { name: name.into(), value, features: vec![width] });
+        build.plan.outputs.push(PlanPort { name: name.into(), value, features: vec![width] });
     }
     build.plan.check().unwrap();
     build.plan
@@ -74,7 +76,7 @@ fn encoder() -> Plan {
 
 const LENGTHS: [usize; 5] = [200, 1, 57, 300, 90];
 
-fn run(executor: &Executor, state: &mut State) -> Vec<Vec<f32>> {
+fn run(executor: &CpuExecutor, state: &mut CpuState) -> Vec<Vec<f32>> {
     let tokens: usize = LENGTHS.iter().sum();
     let ids: Vec<i64> = (0..tokens as i64).map(|token| token * 37 % 100).collect();
     let mut offsets = vec![0];
@@ -84,18 +86,18 @@ fn run(executor: &Executor, state: &mut State) -> Vec<Vec<f32>> {
     outputs
 }
 
-fn options(threads: usize, precision: CpuPrecision) -> Options {
-    Options { threads: Arc::new(Threads::new(threads, &[]).unwrap()), precision, ..Options::default() }
+fn options(threads: usize, precision: CpuPrecision) -> CpuOptions {
+    CpuOptions { threads: Arc::new(Threads::new(threads, &[]).unwrap()), precision, ..CpuOptions::default() }
 }
 
 #[test]
 fn any_number_of_threads_makes_the_same() {
     for precision in [CpuPrecision::Fp32, CpuPrecision::Int8(Vec::new())] {
-        let one = run(&Executor::new(encoder(), options(1, precision.clone())).unwrap(), &mut State::default());
+        let one = run(&CpuExecutor::new(encoder(), options(1, precision.clone())).unwrap(), &mut CpuState::default());
         assert_eq!(one[1], one[2], "an output under two names");
         for threads in [2, 3, 7] {
-            let executor = Executor::new(encoder(), options(threads, precision.clone())).unwrap();
-            let mut state = State::default();
+            let executor = CpuExecutor::new(encoder(), options(threads, precision.clone())).unwrap();
+            let mut state = CpuState::default();
             for _ in 0..3 {
                 let several = run(&executor, &mut state);
                 for (one, several) in one.iter().flatten().zip(several.iter().flatten()) {
@@ -108,10 +110,10 @@ fn any_number_of_threads_makes_the_same() {
 
 #[test]
 fn eight_bits_are_near_single_precision() {
-    let exact = run(&Executor::new(encoder(), options(1, CpuPrecision::Fp32)).unwrap(), &mut State::default());
-    let executor = Executor::new(encoder(), options(1, CpuPrecision::Int8(Vec::new()))).unwrap();
+    let exact = run(&CpuExecutor::new(encoder(), options(1, CpuPrecision::Fp32)).unwrap(), &mut CpuState::default());
+    let executor = CpuExecutor::new(encoder(), options(1, CpuPrecision::Int8(Vec::new()))).unwrap();
     assert_eq!(executor.quantized_nodes(), 5, "all products");
-    let near = run(&executor, &mut State::default());
+    let near = run(&executor, &mut CpuState::default());
     assert_ne!(exact, near);
     for (exact, near) in exact[0].chunks(96).zip(near[0].chunks(96)) {
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
@@ -122,11 +124,11 @@ fn eight_bits_are_near_single_precision() {
 
 #[test]
 fn an_observer_sees_what_products_are_given() {
-    let executor = Executor::new(encoder(), Options::default()).unwrap();
+    let executor = CpuExecutor::new(encoder(), CpuOptions::default()).unwrap();
     let tokens: usize = LENGTHS.iter().sum();
     let mut seen = Vec::new();
     let mut observer = |node: usize, rows: &[f32], width: usize| seen.push((node, rows.len() / width, width));
     let batch = Batch { offsets: &[0, tokens.min(300)], inputs: &[Input::I64(&[5; 300])] };
-    executor.observed(&mut State::default(), &batch, &mut Vec::new(), Some(&mut observer)).unwrap();
+    executor.observed(&mut CpuState::default(), &batch, &mut Vec::new(), Some(&mut observer)).unwrap();
     assert_eq!(seen, [(2, 300, 96), (4, 300, 96), (5, 300, 96), (6, 300, 384), (8, 1, 96)]);
 }

@@ -1,6 +1,6 @@
 //! The input of one run of a plan, and why a run fails.
 
-use crate::plan::{Plan, Size, Type};
+use crate::plan::{BatchSize, ElementType, Plan};
 
 /// Why a batch could not be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum RunError {
         /// Number of elements required.
         expected: usize,
         /// Element type required.
-        kind: Type,
+        kind: ElementType,
         /// Number of elements given.
         got: usize,
     },
@@ -98,7 +98,7 @@ impl Batch<'_> {
     /// # Errors
     ///
     /// [`RunError::Batch`] or [`RunError::Input`] says what does not fit.
-    pub fn size(&self, plan: &Plan) -> Result<Size, RunError> {
+    pub fn size(&self, plan: &Plan) -> Result<BatchSize, RunError> {
         let fails = |reason: &str| Err(RunError::Batch { reason: reason.to_owned() });
         if self.offsets.len() < 2 || self.offsets[0] != 0 {
             return fails("has no sequences");
@@ -110,16 +110,16 @@ impl Batch<'_> {
         if self.inputs.len() != plan.inputs.len() {
             return fails(&format!("has {} inputs, the model {}", self.inputs.len(), plan.inputs.len()));
         }
-        let size = Size::of(lengths());
+        let size = BatchSize::of(lengths());
         for (port, input) in plan.inputs.iter().zip(self.inputs) {
             let value = plan.value(port.value);
             let expected = size.rows(value.rows) * value.width;
             let is_kind = matches!(
                 (value.kind, input),
-                (Type::F32, Input::F32(_))
-                    | (Type::I64, Input::I64(_))
-                    | (Type::I32, Input::I32(_))
-                    | (Type::Bool, Input::Bool(_))
+                (ElementType::F32, Input::F32(_))
+                    | (ElementType::I64, Input::I64(_))
+                    | (ElementType::I32, Input::I32(_))
+                    | (ElementType::Bool, Input::Bool(_))
             );
             if !is_kind || input.len() != expected {
                 return Err(RunError::Input { input: port.name.clone(), expected, kind: value.kind, got: input.len() });

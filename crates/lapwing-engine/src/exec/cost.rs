@@ -1,7 +1,7 @@
 //! What a plan costs where it runs, counted from its nodes at the widths at which the device holds numbers.
 
 use super::Precision;
-use crate::plan::{Cost, Node, Plan, Size, Total, Widths};
+use crate::plan::{BatchSize, Cost, Node, Plan, Total, Widths};
 
 /// What a plan costs on a device for one size of a batch. Padding and copies that a kernel needs for itself are not counted as
 /// operations or as bytes of a node.
@@ -22,7 +22,12 @@ pub struct ExecutionCost {
 impl ExecutionCost {
     /// Counts the operations and bytes of `plan` for batches of `size`; `precision` gives the number format of each node, by its
     /// place in the plan.
-    pub(crate) fn count(plan: &Plan, size: Size, widths: &impl Widths, precision: impl Fn(usize, &Node) -> Precision) -> Self {
+    pub(crate) fn count(
+        plan: &Plan,
+        size: BatchSize,
+        widths: &impl Widths,
+        precision: impl Fn(usize, &Node) -> Precision,
+    ) -> Self {
         let node = |(at, node): (usize, &Node)| (precision(at, node), plan.cost_in(node, size, widths));
         Self {
             nodes: plan.nodes.iter().enumerate().map(node).collect(),

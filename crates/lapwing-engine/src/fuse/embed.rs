@@ -2,7 +2,7 @@
 
 use super::simple::{Simple, simple};
 use super::{derived, makers, reader, uncopied, uses};
-use crate::plan::{Binary, Columns, Lookup, Norm, Op, Plan, Type};
+use crate::plan::{Binary, Columns, ElementType, Lookup, Norm, Op, Plan};
 
 /// Merges two lookups whose results are added, or folds an added row into a lookup; `false` if there are none.
 pub(super) fn merge(plan: &mut Plan) -> bool {
@@ -67,7 +67,7 @@ fn direct(plan: &Plan, lookup: Lookup) -> Lookup {
     let Lookup::Id(id) = lookup else { return lookup };
     let id = super::uncut(plan, id);
     let source = uncopied(plan, id.value);
-    if plan.value(source).kind == Type::Bool { Lookup::Id(id) } else { Lookup::Id(Columns { value: source, ..id }) }
+    if plan.value(source).kind == ElementType::Bool { Lookup::Id(id) } else { Lookup::Id(Columns { value: source, ..id }) }
 }
 
 /// Fuses a norm with the lookup that only it reads; `false` if there is none.

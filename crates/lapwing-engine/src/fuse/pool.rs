@@ -2,7 +2,7 @@
 
 use super::simple::{Simple, simple};
 use super::{makers, uncopied, uses};
-use crate::plan::{Binary, Fold, Op, Plan, Rows, Type, Unary, ValueId};
+use crate::plan::{Binary, ElementType, Fold, Op, Plan, Rows, Unary, ValueId};
 
 /// Finds all masked means.
 pub(super) fn find(plan: &mut Plan) {
@@ -44,7 +44,7 @@ fn mean(plan: &Plan, total: ValueId, count: ValueId) -> Option<Op> {
     } else {
         return None;
     };
-    let fits = plan.value(weights).width == 1 && plan.value(x).rows == Rows::Token && plan.value(x).kind == Type::F32;
+    let fits = plan.value(weights).width == 1 && plan.value(x).rows == Rows::Token && plan.value(x).kind == ElementType::F32;
     (fits && plan.value(weights).rows == Rows::Token).then_some(Op::MeanPool { x, weights, at_least })
 }
 

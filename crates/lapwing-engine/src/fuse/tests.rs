@@ -6,11 +6,11 @@
 use proptest::prelude::*;
 
 use super::fuse;
-use crate::cpu::{Executor, Options, State};
+use crate::cpu::{CpuExecutor, CpuOptions, CpuState};
 use crate::exec::{Batch, Input};
 use crate::plan::{
-    Activation, Arena, Binary, Columns, Fold, Instruction, Lookup, Node, Op, Plan, Port, Program, Rows, Size, Type, Unary, Value,
-    ValueId, Weight, WeightId,
+    Activation, Arena, BatchSize, Binary, Columns, ElementType, Fold, Instruction, Lookup, Node, Op, Plan, PlanPort, Program,
+    Rows, Unary, Value, ValueId, Weight, WeightId,
 };
 use crate::tests::naive;
 
@@ -24,14 +24,14 @@ struct Build {
 }
 
 impl Build {
-    fn value(&mut self, rows: Rows, width: usize, kind: Type) -> ValueId {
+    fn value(&mut self, rows: Rows, width: usize, kind: ElementType) -> ValueId {
         self.plan.values.push(Value { rows, width, kind });
         ValueId(self.plan.values.len() - 1)
     }
 
-    fn input(&mut self, name: &str, rows: Rows, width: usize, kind: Type) {
+    fn input(&mut self, name: &str, rows: Rows, width: usize, kind: ElementType) {
         let value = self.value(rows, width, kind);
-        self.plan.inputs.push(Port { name: name.into(), value, features: vec![width] });
+        self.plan.inputs.push(PlanPort { name: name.into(), value, features: vec![width] });
     }
 
     fn weight(&mut self, rows: usize, width: usize, seed: usize) -> WeightId {
@@ -41,7 +41,7 @@ impl Build {
     }
 
     fn push(&mut self, op: Op, rows: Rows, width: usize) -> ValueId {
-        let output = self.value(rows, width, Type::F32);
+        let output = self.value(rows, width, ElementType::F32);
         self.plan.nodes.push(Node { name: format!("node{}", output.0), op, output });
         output
     }
@@ -60,7 +60,7 @@ impl Build {
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of node")]
     fn node(&mut self, (kind, a, b, seed): (u8, usize, usize, usize)) {
         use Instruction::{Arg, Binary as Two, Scalar, Unary as One, Weight as Row};
-        let float = |value: Value| value.kind == Type::F32;
+        let float = |value: Value| value.kind == ElementType::F32;
         let any = self.find(a, |_| true).unwrap();
         let x = self.find(a, float).unwrap();
         let of = self.plan.value(x);
@@ -171,14 +171,15 @@ impl Build {
 /// Ids, a mask, a matrix of tokens and one of sequences, and random nodes; the last three results are the outputs.
 fn plan(picks: &[(u8, usize, usize, usize)]) -> Plan {
     let mut build = Build { plan: Plan::default() };
-    build.input("ids", Rows::Token, 1, Type::I64);
-    build.input("mask", Rows::Token, 1, Type::I64);
-    build.input("tokens", Rows::Token, WIDTH, Type::F32);
-    build.input("rows", Rows::Batch, WIDTH, Type::F32);
+    build.input("ids", Rows::Token, 1, ElementType::I64);
+    build.input("mask", Rows::Token, 1, ElementType::I64);
+    build.input("tokens", Rows::Token, WIDTH, ElementType::F32);
+    build.input("rows", Rows::Batch, WIDTH, ElementType::F32);
     picks.iter().for_each(|pick| build.node(*pick));
     let mut plan = build.plan;
     let last: Vec<ValueId> = plan.nodes.iter().rev().take(3).map(|node| node.output).collect();
-    let port = |value: &ValueId| Port { name: format!("v{}", value.0), value: *value, features: vec![plan.value(*value).width] };
+    let port =
+        |value: &ValueId| PlanPort { name: format!("v{}", value.0), value: *value, features: vec![plan.value(*value).width] };
     plan.outputs = last.iter().map(port).collect();
     plan
 }
@@ -201,9 +202,9 @@ fn run(plan: &Plan) -> Vec<Vec<f64>> {
     let brought = [Input::I64(&wholes[0]), Input::I64(&wholes[1]), Input::F32(&floats[2]), Input::F32(&floats[3])];
     let mut offsets = vec![0];
     LENGTHS.iter().for_each(|length| offsets.push(offsets.last().unwrap() + length));
-    let executor = Executor::new(plan.clone(), Options::default()).unwrap();
+    let executor = CpuExecutor::new(plan.clone(), CpuOptions::default()).unwrap();
     let mut outputs = Vec::new();
-    executor.run(&mut State::default(), &Batch { offsets: &offsets, inputs: &brought }, &mut outputs).unwrap();
+    executor.run(&mut CpuState::default(), &Batch { offsets: &offsets, inputs: &brought }, &mut outputs).unwrap();
     outputs.iter().map(|output| output.iter().map(|x| f64::from(*x)).collect()).collect()
 }
 
@@ -217,7 +218,7 @@ fn is_near(a: &[Vec<f64>], b: &[Vec<f64>], tolerance: f64) -> bool {
 /// Whether all numbers are small enough for rounding errors to stay below the tolerance.
 fn is_tame(raw: &Plan) -> bool {
     let mut all = raw.clone();
-    let port = |node: &Node| Port { name: String::new(), value: node.output, features: Vec::new() };
+    let port = |node: &Node| PlanPort { name: String::new(), value: node.output, features: Vec::new() };
     all.outputs = raw.nodes.iter().map(port).collect();
     naive::run(&all, &LENGTHS, &given()).iter().flatten().all(|x| x.abs() < 50.0)
 }
@@ -240,7 +241,7 @@ proptest! {
         prop_assert!(is_near(&was, &is, 1e-4), "{raw}\n{fused}\n{was:?}\n{is:?}");
         let ran = run(&fused);
         prop_assert!(is_near(&was, &ran, 1e-3), "{raw}\n{fused}\n{was:?}\n{ran:?}");
-        let size = Size::of(LENGTHS);
+        let size = BatchSize::of(LENGTHS);
         for plan in [&raw, &fused] {
             prop_assert_eq!(Arena::new(plan, size).overlap(plan), None);
         }

@@ -1,7 +1,7 @@
 //! The batch sizes for which programs are compiled. A batch runs with the program of the next larger size; the surplus
 //! thread blocks exit at once.
 
-use crate::plan::{Rows, Size};
+use crate::plan::{BatchSize, Rows};
 
 /// The largest batch that a program accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,13 +17,13 @@ pub struct Capacity {
 impl Capacity {
     /// The smallest capacity that holds a batch of this size.
     #[must_use]
-    pub const fn holding(size: Size) -> Self {
+    pub const fn holding(size: BatchSize) -> Self {
         Self { batch: step(size.batch), tokens: step(size.tokens), is_exact: false }
     }
 
     /// Exactly this size.
     #[must_use]
-    pub const fn exactly(size: Size) -> Self {
+    pub const fn exactly(size: BatchSize) -> Self {
         Self { batch: size.batch, tokens: size.tokens, is_exact: true }
     }
 

@@ -2,13 +2,13 @@
 //! precision at two bytes, and the weights of products in 8 bits at one, with a scale of four for each column. What rows and
 //! columns are padded with does not count, nor do copies that a kernel needs for itself: they are no part of the work.
 
-use super::executor::Executor;
+use super::executor::CudaExecutor;
 use super::layout::Kind;
-use super::lower::{PreparedPlan, Program, Step};
+use super::lower::{LoweredProgram, PreparedPlan, Step};
 
 use crate::UnsupportedNode;
 use crate::exec::{ExecutionCost, GpuPrecision, Precision};
-use crate::plan::{Node, Op, Plan, Size, ValueId, WeightId, Widths};
+use crate::plan::{BatchSize, Node, Op, Plan, ValueId, WeightId, Widths};
 
 /// The widths at which a device holds a plan's numbers.
 struct Stored<'a> {
@@ -40,9 +40,9 @@ impl Widths for Stored<'_> {
 fn execution_cost(
     plan: &Plan,
     prepared: &PreparedPlan,
-    program: &Program,
+    program: &LoweredProgram,
     precision: &GpuPrecision,
-    size: Size,
+    size: BatchSize,
 ) -> ExecutionCost {
     ExecutionCost {
         weight_bytes: prepared.weights.bytes(),
@@ -55,7 +55,13 @@ fn execution_cost(
 }
 
 /// The number format of a node's products; single precision where it has none.
-fn product_precision(node: &Node, at: usize, prepared: &PreparedPlan, program: &Program, precision: &GpuPrecision) -> Precision {
+fn product_precision(
+    node: &Node,
+    at: usize,
+    prepared: &PreparedPlan,
+    program: &LoweredProgram,
+    precision: &GpuPrecision,
+) -> Precision {
     match &node.op {
         // by what its numbers are: that a few rows are multiplied without tensor cores is the kernel's own choice
         Op::Gemm { weight, .. } => match prepared.weights.product(*weight) {
@@ -73,13 +79,13 @@ fn product_precision(node: &Node, at: usize, prepared: &PreparedPlan, program: &
     }
 }
 
-impl Executor {
+impl CudaExecutor {
     /// What the plan costs for batches of this size, all outputs wanted.
     ///
     /// # Errors
     ///
     /// [`UnsupportedNode`] with a node that no kernel does at this size.
-    pub fn execution_cost(&self, size: Size) -> Result<ExecutionCost, UnsupportedNode> {
+    pub fn execution_cost(&self, size: BatchSize) -> Result<ExecutionCost, UnsupportedNode> {
         let program = self.program(size, &vec![true; self.plan().outputs.len()])?;
         Ok(execution_cost(self.plan(), self.prepared(), &program, self.precision(), size))
     }
@@ -88,15 +94,15 @@ impl Executor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::{Target, route};
+    use crate::gpu::{LoweringTarget, route};
     use crate::plan::{Cost, Rows};
     use crate::tests::plans::{every, plans};
 
-    fn account(name: &str, precision: &GpuPrecision, size: Size) -> (Plan, ExecutionCost) {
+    fn account(name: &str, precision: &GpuPrecision, size: BatchSize) -> (Plan, ExecutionCost) {
         let (_, plan) = plans(name);
-        let mut prepared = PreparedPlan::new(&plan, precision, &Target::ASSUMED).unwrap();
+        let mut prepared = PreparedPlan::new(&plan, precision, &LoweringTarget::ASSUMED).unwrap();
         let (capacity, all) = (route::capacity(&plan, size), vec![true; plan.outputs.len()]);
-        let program = route::program(&mut prepared, &plan, capacity, &all, &Target::ASSUMED).unwrap();
+        let program = route::program(&mut prepared, &plan, capacity, &all, &LoweringTarget::ASSUMED).unwrap();
         let account = execution_cost(&plan, &prepared, &program, precision, size);
         (plan, account)
     }
@@ -104,7 +110,7 @@ mod tests {
     #[test]
     fn single_precision_costs_what_the_plan_says() {
         for name in every() {
-            for size in [Size::uniform(1, 5), Size::uniform(17, 9)] {
+            for size in [BatchSize::uniform(1, 5), BatchSize::uniform(17, 9)] {
                 for precision in [GpuPrecision::Fp32, GpuPrecision::Tf32] {
                     let (plan, account) = account(&name, &precision, size);
                     assert_eq!(account.total, plan.total(size), "{name}");
@@ -125,7 +131,7 @@ mod tests {
     fn narrow_numbers_are_fewer_bytes_and_as_many_operations() {
         let mut fewer = 0;
         for name in every() {
-            let size = Size::uniform(3, 7);
+            let size = BatchSize::uniform(3, 7);
             let [exact, half, bytes] = [GpuPrecision::Fp32, GpuPrecision::Fp16, GpuPrecision::Int8(Vec::new())]
                 .map(|precision| account(&name, &precision, size).1);
             for other in [&half, &bytes] {
@@ -140,7 +146,7 @@ mod tests {
     /// Three products of an MLP by hand.
     #[test]
     fn products_are_counted_as_they_are_stored() {
-        let size = Size::uniform(9, 1);
+        let size = BatchSize::uniform(9, 1);
         let [(plan, half), (_, bytes)] =
             [GpuPrecision::Fp16, GpuPrecision::Int8(Vec::new())].map(|precision| account("mlp-3", &precision, size));
         for (at, node) in plan.nodes.iter().enumerate() {
@@ -163,7 +169,7 @@ mod tests {
     #[test]
     fn attention_multiplies_in_what_its_kernel_does() {
         let of = |precision: GpuPrecision| {
-            let (plan, account) = account("bert-post-1", &precision, Size::uniform(2, 9));
+            let (plan, account) = account("bert-post-1", &precision, BatchSize::uniform(2, 9));
             let at = plan.nodes.iter().position(|node| matches!(node.op, Op::Attention { .. })).unwrap();
             account.nodes[at].0
         };

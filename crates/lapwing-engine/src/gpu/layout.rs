@@ -3,7 +3,7 @@
 //! Rows of more than one element are aligned to 8 elements, so that kernels can read 16 bytes at a time.
 
 use super::GpuPrecision;
-use crate::plan::{Op, Plan, Type, Value, ValueId};
+use crate::plan::{ElementType, Op, Plan, Value, ValueId};
 
 /// The type of a matrix's elements, with the number that kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,12 +35,12 @@ impl Kind {
         }
     }
 
-    const fn of(kind: Type) -> Self {
+    const fn of(kind: ElementType) -> Self {
         match kind {
-            Type::F32 => Self::F32,
-            Type::I64 => Self::I64,
-            Type::I32 => Self::I32,
-            Type::Bool => Self::U8,
+            ElementType::F32 => Self::F32,
+            ElementType::I64 => Self::I64,
+            ElementType::I32 => Self::I32,
+            ElementType::Bool => Self::U8,
         }
     }
 }
@@ -99,7 +99,7 @@ pub fn stored(plan: &Plan, precision: &GpuPrecision) -> Vec<StoredValue> {
     let halves = if precision.is_half() { halves(plan) } else { vec![false; plan.values.len()] };
     let of = |(at, value): (usize, &Value)| {
         let kind = match locations[at] {
-            ValueLocation::Arena | ValueLocation::Input(_) if halves[at] && value.kind == Type::F32 => Kind::F16,
+            ValueLocation::Arena | ValueLocation::Input(_) if halves[at] && value.kind == ElementType::F32 => Kind::F16,
             _ => Kind::of(value.kind),
         };
         StoredValue { location: locations[at], kind, stride: stride(value.width) }

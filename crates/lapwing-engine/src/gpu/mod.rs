@@ -21,14 +21,14 @@ pub mod route;
 pub mod weights;
 
 pub use capacity::Capacity;
-pub use executor::{DeviceTimes, Executor, GemmPolicy, GpuError, LIBRARY, RunTimings, State, StepTiming};
+pub use executor::{CudaExecutor, CudaState, DeviceTimes, GemmPolicy, GpuError, LIBRARY, RunTimings, StepTiming};
 pub use request::{DeviceRequest, fallback};
 
 pub use crate::exec::GpuPrecision;
 
 /// The device properties that a program is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct LoweringTarget {
     /// Number of multiprocessors.
     pub processors: usize,
     /// The most shared memory per block, in bytes.
@@ -37,7 +37,7 @@ pub struct Target {
     pub has_cublaslt: bool,
 }
 
-impl Target {
+impl LoweringTarget {
     /// The target assumed without a device: the multiprocessors of an H100 or H200, and the least shared memory of any
     /// supported device.
     pub const ASSUMED: Self = Self { processors: 132, shared_bytes: 99 << 10, has_cublaslt: false };

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::device::{Device, DeviceError, Driver};
+use super::device::{CudaDevice, DeviceError, Driver};
 use super::{GemmPolicy, GpuPrecision};
 use crate::exec::{CpuPrecision, Fallback, FallbackCause};
 
@@ -11,7 +11,7 @@ use crate::exec::{CpuPrecision, Fallback, FallbackCause};
 #[derive(Clone, Debug)]
 pub struct DeviceRequest {
     /// The device, or why there is none.
-    pub device: Result<Arc<Device>, Fallback>,
+    pub device: Result<Arc<CudaDevice>, Fallback>,
     /// Whose kernels compute products of many rows there.
     pub gemm: GemmPolicy,
     /// The number format of products there.
@@ -34,7 +34,7 @@ impl DeviceRequest {
                     let detail = format!("cuda:{} is {}, which runs kernels on the processor", info.ordinal, info.name);
                     return Err(Fallback { cause: FallbackCause::Emulated, detail });
                 }
-                Device::open(&found, info.ordinal).map_err(|error| fallback(&error))
+                CudaDevice::open(&found, info.ordinal).map_err(|error| fallback(&error))
             });
             // why not the first one, where none can be used
             let first = tried.next().unwrap_or_else(|| Err(fallback(&DeviceError::NoDevice)));
@@ -50,7 +50,7 @@ impl DeviceRequest {
     /// [`DeviceError`] with what stands in the way.
     pub fn device(directory: Option<&Path>, ordinal: usize, precision: GpuPrecision) -> Result<Self, DeviceError> {
         let found = Driver::find(directory)?;
-        let device = Ok(Device::open(&found, ordinal)?);
+        let device = Ok(CudaDevice::open(&found, ordinal)?);
         Ok(Self { device, gemm: GemmPolicy::Quicker(found), precision, or_cpu: false })
     }
 }

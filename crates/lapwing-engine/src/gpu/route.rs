@@ -1,9 +1,9 @@
 //! How a batch's data is transferred to the device and back, and how the host is notified of its completion.
 
-use super::lower::{PreparedPlan, Program};
-use super::{Capacity, Target};
+use super::lower::{LoweredProgram, PreparedPlan};
+use super::{Capacity, LoweringTarget};
 use crate::UnsupportedNode;
-use crate::plan::{Plan, Rows, Size};
+use crate::plan::{BatchSize, Plan, Rows};
 
 /// Payloads up to this size are accessed by kernels in mapped host memory; larger ones are copied.
 pub const MAPPED_BYTES: usize = 64 << 10;
@@ -62,7 +62,7 @@ impl Completion {
 impl TransferPlan {
     /// The transfers of this program's batches.
     #[must_use]
-    pub fn of(program: &Program) -> Self {
+    pub fn of(program: &LoweredProgram) -> Self {
         let way = |is_mapped: bool| if is_mapped { Transfer::Mapped } else { Transfer::Copied };
         let layout = &program.layout;
         // only our own kernels set the flag
@@ -85,7 +85,7 @@ impl TransferPlan {
 
 /// The capacity of the program with which a batch runs.
 #[must_use]
-pub fn capacity(plan: &Plan, size: Size) -> Capacity {
+pub fn capacity(plan: &Plan, size: BatchSize) -> Capacity {
     let has_tokens = plan.values.iter().any(|value| value.rows == Rows::Token);
     if !has_tokens && size.batch <= EXACT { Capacity::exactly(size) } else { Capacity::holding(size) }
 }
@@ -100,8 +100,8 @@ pub fn program(
     plan: &Plan,
     capacity: Capacity,
     wanted: &[bool],
-    target: &Target,
-) -> Result<Program, UnsupportedNode> {
+    target: &LoweringTarget,
+) -> Result<LoweredProgram, UnsupportedNode> {
     let program = prepared.lower(plan, capacity, wanted, target)?;
     if capacity.is_exact && program.has_header {
         return prepared.lower(plan, Capacity { is_exact: false, ..capacity }, wanted, target);

@@ -9,7 +9,7 @@ use tract_onnx::tract_core::ops::change_axes::AxisOp;
 
 use super::form::{Axis, Matrix};
 use super::{Lowered, Lowering, TensorForm};
-use crate::plan::{Columns, Fold, Instruction, Op, Program, Rows, Type};
+use crate::plan::{Columns, ElementType, Fold, Instruction, Op, Program, Rows};
 
 impl Lowering<'_> {
     pub(super) fn change_axes(&mut self, node: &TypedNode, op: &AxisOp) -> Lowered {
@@ -148,7 +148,7 @@ impl Lowering<'_> {
 
     /// The matrix's value as float32.
     pub(super) fn float(&mut self, node: &TypedNode, matrix: &Matrix) -> crate::plan::ValueId {
-        if self.plan.value(matrix.value).kind == Type::F32 { matrix.value } else { self.copied(matrix, &node.name) }
+        if self.plan.value(matrix.value).kind == ElementType::F32 { matrix.value } else { self.copied(matrix, &node.name) }
     }
 
     /// A float32 copy with a value of its own.

@@ -8,7 +8,7 @@ use tract_onnx::tract_core::ops::array::{CumSum, Gather};
 
 use super::form::{Axis, Matrix};
 use super::{Lowered, Lowering, TensorForm, dimension, floats, scalar};
-use crate::plan::{Columns, Lookup, Op, Rows, Type};
+use crate::plan::{Columns, ElementType, Lookup, Op, Rows};
 
 /// The most ids per row of a lookup: each is a node.
 const WIDEST: usize = 64;
@@ -110,10 +110,10 @@ impl Lowering<'_> {
         let count = ids.width();
         let mut found = Vec::with_capacity(count);
         let kind = self.plan.value(ids.value).kind;
-        if kind == Type::F32 && rows > EXACT {
+        if kind == ElementType::F32 && rows > EXACT {
             return Err(format!("computes the ids of a table of {rows} rows"));
         }
-        let value = if kind == Type::Bool { self.float(node, ids) } else { ids.value };
+        let value = if kind == ElementType::Bool { self.float(node, ids) } else { ids.value };
         for from in 0..count {
             let op = Op::Embed { tables: vec![(weight, Lookup::Id(Columns { value, from }))], norm: None };
             found.push(self.push(&node.name, ids.rows(), width, op));

@@ -29,7 +29,7 @@ use tract_onnx::tract_core::ops::source::TypedSource;
 use self::attention::Scores;
 use self::form::{Axis, Matrix};
 use crate::UnsupportedNode;
-use crate::plan::{Node, Op, Plan, Port, Rows, Type, Value, ValueId, Weight, WeightId};
+use crate::plan::{ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
 
 /// The form of a tensor of the model.
 #[derive(Clone, Debug)]
@@ -190,10 +190,10 @@ impl<'m> Lowering<'m> {
     fn source(&mut self, node: &TypedNode) -> Lowered {
         let fact = &node.outputs[0].fact;
         let kind = match fact.datum_type {
-            DatumType::F32 => Type::F32,
-            DatumType::I64 => Type::I64,
-            DatumType::I32 => Type::I32,
-            DatumType::Bool => Type::Bool,
+            DatumType::F32 => ElementType::F32,
+            DatumType::I64 => ElementType::I64,
+            DatumType::I32 => ElementType::I32,
+            DatumType::Bool => ElementType::Bool,
             other => return Err(format!("inputs of type {other:?} are not taken")),
         };
         let mut axes = Vec::new();
@@ -210,7 +210,7 @@ impl<'m> Lowering<'m> {
         }
         let rows = if axes.contains(&Axis::Token) { Rows::Token } else { Rows::Batch };
         let value = self.value(rows, sizes.iter().product(), kind);
-        self.plan.inputs.push(Port { name: node.name.clone(), value, features: sizes.clone() });
+        self.plan.inputs.push(PlanPort { name: node.name.clone(), value, features: sizes.clone() });
         Ok(Some(TensorForm::Matrix(Matrix { value, axes, sizes }.squeezed())))
     }
 
@@ -237,7 +237,7 @@ impl<'m> Lowering<'m> {
         // an output that is also an input, or a second output, is copied: each output has its own memory
         let is_taken = self.plan.inputs.iter().chain(&self.plan.outputs).any(|port| port.value == matrix.value);
         let value = if is_taken { self.copied(&matrix, &name) } else { matrix.value };
-        self.plan.outputs.push(Port { name, value, features });
+        self.plan.outputs.push(PlanPort { name, value, features });
         Ok(())
     }
 
@@ -247,7 +247,7 @@ impl<'m> Lowering<'m> {
         fact.shape.iter().filter(is_row).map(|dim| dim.to_usize().map_err(|_| format!("an axis of length {dim}"))).collect()
     }
 
-    fn value(&mut self, rows: Rows, width: usize, kind: Type) -> ValueId {
+    fn value(&mut self, rows: Rows, width: usize, kind: ElementType) -> ValueId {
         self.plan.values.push(Value { rows, width, kind });
         ValueId(self.plan.values.len() - 1)
     }
@@ -259,7 +259,7 @@ impl<'m> Lowering<'m> {
 
     /// Adds a node and returns its value.
     fn push(&mut self, name: &str, rows: Rows, width: usize, op: Op) -> ValueId {
-        let output = self.value(rows, width, Type::F32);
+        let output = self.value(rows, width, ElementType::F32);
         self.plan.nodes.push(Node { name: name.to_owned(), op, output });
         output
     }

@@ -2,7 +2,7 @@
 
 use super::on_gpu::OnGpu;
 use crate::EngineError;
-use crate::cpu::{Executor, State};
+use crate::cpu::{CpuExecutor, CpuState};
 use crate::exec::{Batch, Fallback, Placement, RunError};
 use crate::plan::Plan;
 
@@ -18,8 +18,8 @@ pub(super) enum Fault {
 /// The working memory of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    pub(super) cpu: State,
-    pub(super) gpu: crate::gpu::State,
+    pub(super) cpu: CpuState,
+    pub(super) gpu: crate::gpu::CudaState,
 }
 
 /// What runs a plan.
@@ -27,7 +27,7 @@ pub(super) struct Memory {
 #[derive(Debug)]
 pub(super) enum PlanExecutor {
     /// The CPU; with the reason, if a GPU was looked for.
-    Cpu(Box<Executor>, Option<Fallback>),
+    Cpu(Box<CpuExecutor>, Option<Fallback>),
     /// A GPU.
     Gpu(Box<OnGpu>),
 }
@@ -50,7 +50,7 @@ impl PlanExecutor {
     }
 
     /// The CPU's executor, if it runs the plan.
-    pub(super) fn on_cpu(&self) -> Option<&Executor> {
+    pub(super) fn on_cpu(&self) -> Option<&CpuExecutor> {
         match self {
             Self::Cpu(executor, _) => Some(executor),
             Self::Gpu(gpu) => gpu.moved().map(|(executor, _)| executor),
@@ -58,7 +58,7 @@ impl PlanExecutor {
     }
 
     /// The GPU's executor, if it runs the plan.
-    pub(super) fn on_gpu(&self) -> Option<&crate::gpu::Executor> {
+    pub(super) fn on_gpu(&self) -> Option<&crate::gpu::CudaExecutor> {
         match self {
             Self::Gpu(gpu) if gpu.moved().is_none() => Some(gpu.executor()),
             _ => None,
@@ -96,7 +96,7 @@ impl PlanExecutor {
 }
 
 /// The placement of a plan that this CPU executor runs.
-pub(super) fn on_cpu(executor: &Executor, fallback: Option<&Fallback>) -> Placement {
+pub(super) fn on_cpu(executor: &CpuExecutor, fallback: Option<&Fallback>) -> Placement {
     let precision = executor.options().precision.name();
     Placement { device: "cpu".into(), device_name: None, precision, fallback: fallback.cloned(), fault: None }
 }

@@ -26,7 +26,7 @@ use crate::exec::{Backend, CpuPrecision, Fallback, Placement};
 use crate::lower::lower;
 use crate::onnx::Graph;
 use crate::plan::Plan;
-use crate::tensor::{Port, Tensor};
+use crate::tensor::{Tensor, TensorSpec};
 
 /// How a model is run.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct ModelOptions {
     /// What runs it.
     pub backend: Backend,
     /// How the CPU runs its plan.
-    pub plan: crate::cpu::Options,
+    pub plan: crate::cpu::CpuOptions,
     /// The request for a GPU; `None` runs models on the CPU.
     pub gpu: Option<crate::gpu::DeviceRequest>,
 }
@@ -49,7 +49,7 @@ impl ModelOptions {
 
 /// The size of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct CallWork {
     /// Sequences; rows where the model has none.
     pub rows: usize,
     /// Tokens of all sequences, masked-out tokens included; rows where the model has no sequences.
@@ -82,8 +82,8 @@ pub struct Workspace {
 /// A loaded model. Any number of threads may run it, each with a [`Workspace`] of its own.
 #[derive(Debug)]
 pub struct Model {
-    inputs: Vec<Port>,
-    outputs: Vec<Port>,
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
     unsupported: Option<UnsupportedNode>,
     runner: Runner,
     placement: Mutex<Arc<Placement>>,
@@ -143,7 +143,7 @@ impl Model {
             Placing::Placed(executor) => return Ok((Runner::Planned(Box::new(Planned::new(executor))), None, None)),
             Placing::NotPlaced(plan, fallback) => (plan, fallback),
         };
-        match crate::cpu::Executor::new(plan, options.plan.clone()) {
+        match crate::cpu::CpuExecutor::new(plan, options.plan.clone()) {
             Ok(executor) => {
                 Ok((Runner::Planned(Box::new(Planned::new(PlanExecutor::Cpu(Box::new(executor), fallback)))), None, None))
             }
@@ -161,13 +161,13 @@ impl Model {
 
     /// Its inputs, in its own order.
     #[must_use]
-    pub fn inputs(&self) -> &[Port] {
+    pub fn inputs(&self) -> &[TensorSpec] {
         &self.inputs
     }
 
     /// Its outputs, in its own order.
     #[must_use]
-    pub fn outputs(&self) -> &[Port] {
+    pub fn outputs(&self) -> &[TensorSpec] {
         &self.outputs
     }
 
@@ -215,7 +215,7 @@ impl Model {
 
     /// The executor of its plan on the processor, if that is what runs it.
     #[must_use]
-    pub fn plan_executor(&self) -> Option<&crate::cpu::Executor> {
+    pub fn plan_executor(&self) -> Option<&crate::cpu::CpuExecutor> {
         match &self.runner {
             Runner::Planned(planned) => planned.executor().on_cpu(),
             Runner::Traced(_) => None,
@@ -224,7 +224,7 @@ impl Model {
 
     /// The executor of its plan on a GPU, if that is what runs it.
     #[must_use]
-    pub fn gpu_executor(&self) -> Option<&crate::gpu::Executor> {
+    pub fn gpu_executor(&self) -> Option<&crate::gpu::CudaExecutor> {
         match &self.runner {
             Runner::Planned(planned) => planned.executor().on_gpu(),
             Runner::Traced(_) => None,
@@ -253,7 +253,7 @@ impl Model {
     /// # Errors
     ///
     /// [`EngineError::Input`] with the tensor that does not fit, what was expected and what came.
-    pub fn accept(&self, inputs: &mut [Tensor]) -> Result<Work, EngineError> {
+    pub fn accept(&self, inputs: &mut [Tensor]) -> Result<CallWork, EngineError> {
         ports::order(&self.inputs, inputs)?;
         match &self.runner {
             Runner::Planned(planned) => planned.accept(inputs),

@@ -6,27 +6,27 @@ use std::sync::OnceLock;
 use super::ModelOptions;
 use super::executor::{Fault, Memory, Placing, PlanExecutor, on_cpu};
 use crate::exec::{Batch, Fallback, FallbackCause, Placement};
-use crate::gpu::{Executor, GpuError, fallback};
+use crate::gpu::{CudaExecutor, GpuError, fallback};
 use crate::plan::Plan;
 use crate::{EngineError, UnsupportedNode, cpu, gpu};
 
 /// A plan on a GPU.
 #[derive(Debug)]
 pub(super) struct OnGpu {
-    executor: Executor,
+    executor: CudaExecutor,
     /// How the CPU would run it, if a fallback is allowed.
-    behind: Option<cpu::Options>,
+    behind: Option<cpu::CpuOptions>,
     /// The CPU's executor after the device failed, and the device's error.
-    moved: OnceLock<(cpu::Executor, Fallback)>,
+    moved: OnceLock<(cpu::CpuExecutor, Fallback)>,
 }
 
 impl OnGpu {
-    pub(super) const fn executor(&self) -> &Executor {
+    pub(super) const fn executor(&self) -> &CudaExecutor {
         &self.executor
     }
 
     /// The CPU's executor and the device's error, if the device has failed.
-    pub(super) fn moved(&self) -> Option<&(cpu::Executor, Fallback)> {
+    pub(super) fn moved(&self) -> Option<&(cpu::CpuExecutor, Fallback)> {
         self.moved.get()
     }
 
@@ -75,7 +75,7 @@ impl OnGpu {
         let Some(options) = &self.behind else {
             return Err(Fault::Engine(EngineError::Device { reason: detail }));
         };
-        let executor = cpu::Executor::new(self.executor.plan().clone(), options.clone())
+        let executor = cpu::CpuExecutor::new(self.executor.plan().clone(), options.clone())
             .map_err(|e| Fault::Engine(EngineError::Device { reason: format!("{detail}; and the CPU: {e}") }))?;
         let (executor, _) = self.moved.get_or_init(|| (executor, Fallback { detail, ..fallback }));
         executor.run(&mut memory.cpu, batch, outputs).map_err(Fault::Batch)
@@ -83,7 +83,7 @@ impl OnGpu {
 }
 
 /// `cuda:0`
-fn name(executor: &Executor) -> String {
+fn name(executor: &CudaExecutor) -> String {
     format!("cuda:{}", executor.device().info().ordinal)
 }
 
@@ -99,7 +99,7 @@ pub(super) fn place(plan: Plan, options: &ModelOptions) -> Result<Placing, Engin
         Err(why) if request.or_cpu => return Ok(Placing::NotPlaced(plan, Some(why.clone()))),
         Err(why) => return Err(EngineError::Device { reason: why.detail.clone() }),
     };
-    let error = match Executor::new(plan.clone(), device, request.precision.clone(), request.gemm.clone()) {
+    let error = match CudaExecutor::new(plan.clone(), device, request.precision.clone(), request.gemm.clone()) {
         Ok(executor) => {
             let behind = request.or_cpu.then(|| options.plan.clone());
             return Ok(Placing::Placed(PlanExecutor::Gpu(Box::new(OnGpu { executor, behind, moved: OnceLock::new() }))));

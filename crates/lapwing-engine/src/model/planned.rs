@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use super::executor::{Fault, Memory, PlanExecutor};
-use super::{BatchResult, Work};
+use super::{BatchResult, CallWork};
 use crate::EngineError;
 use crate::clock::Stamp;
 use crate::exec::{Batch, IdError, Input, RunError};
-use crate::plan::{Lookup, Op, Plan, Rows, Size, Type};
-use crate::tensor::{Datatype, Port, Tensor};
+use crate::plan::{BatchSize, ElementType, Lookup, Op, Plan, Rows};
+use crate::tensor::{Datatype, Tensor, TensorSpec};
 
 /// A plan that is ready.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ struct Flops {
 
 impl Flops {
     fn of(plan: &Plan) -> Self {
-        let of = |batch, tokens, squares| plan.total(Size { batch, tokens, squares }).cost.flops;
+        let of = |batch, tokens, squares| plan.total(BatchSize { batch, tokens, squares }).cost.flops;
         Self { batch: of(1, 0, 0), token: of(0, 1, 0), square: of(0, 0, 1) }
     }
 
-    const fn at(self, size: Size) -> u64 {
+    const fn at(self, size: BatchSize) -> u64 {
         self.batch * size.batch as u64 + self.token * size.tokens as u64 + self.square * size.squares as u64
     }
 }
@@ -75,7 +75,7 @@ impl Planned {
     }
 
     /// Checks that a call's tensors, which fit their ports, fit one another.
-    pub(super) fn accept(&self, tensors: &[Tensor]) -> Result<Work, EngineError> {
+    pub(super) fn accept(&self, tensors: &[Tensor]) -> Result<CallWork, EngineError> {
         let plan = self.plan();
         let (mut rows, mut length) = (None, None);
         for (tensor, port) in tensors.iter().zip(&plan.inputs) {
@@ -98,20 +98,20 @@ impl Planned {
                 format!("sequences have {length} tokens, the model's positions end at {most}"),
             ));
         }
-        let executed = Size::uniform(rows, length);
+        let executed = BatchSize::uniform(rows, length);
         let useful = match self.mask.and_then(|at| tensors.get(at)) {
-            Some(mask) => Size::of(mask.data.chunks(length * mask.datatype.bytes()).map(|row| not_zero(row, mask.datatype))),
+            Some(mask) => BatchSize::of(mask.data.chunks(length * mask.datatype.bytes()).map(|row| not_zero(row, mask.datatype))),
             None => executed,
         };
         let flops = Some((self.flops.at(executed), self.flops.at(useful)));
-        Ok(Work { rows, executed: executed.tokens, useful: useful.tokens, flops })
+        Ok(CallWork { rows, executed: executed.tokens, useful: useful.tokens, flops })
     }
 
     /// Runs calls; outputs that are not wanted may be empty.
     pub(super) fn run(
         &self,
         buffers: &mut Buffers,
-        ports: &[Port],
+        ports: &[TensorSpec],
         calls: &[&[Tensor]],
         wanted: &[bool],
     ) -> Result<BatchResult, EngineError> {
@@ -181,12 +181,12 @@ impl Planned {
     }
 
     /// Splits the outputs among the calls.
-    fn cut(&self, ports: &[Port], calls: &[&[Tensor]], outputs: &[Vec<f32>]) -> Vec<Vec<Tensor>> {
+    fn cut(&self, ports: &[TensorSpec], calls: &[&[Tensor]], outputs: &[Vec<f32>]) -> Vec<Vec<Tensor>> {
         let plan = self.plan();
         let mut at: smallvec::SmallVec<[usize; 4]> = plan.outputs.iter().map(|_| 0).collect();
         let of = |call: &&[Tensor]| {
             let (rows, length) = self.shape(call);
-            let tensor = |(place, (port, named)): (usize, (&crate::plan::Port, &Port))| {
+            let tensor = |(place, (port, named)): (usize, (&crate::plan::PlanPort, &TensorSpec))| {
                 let value = plan.value(port.value);
                 let is_token = value.rows == Rows::Token;
                 let count = rows * if is_token { length } else { 1 } * value.width;
@@ -223,12 +223,12 @@ fn not_zero(elements: &[u8], kind: Datatype) -> usize {
 }
 
 impl Column {
-    const fn new(kind: Type) -> Self {
+    const fn new(kind: ElementType) -> Self {
         match kind {
-            Type::F32 => Self::F32(Vec::new()),
-            Type::I64 => Self::I64(Vec::new()),
-            Type::I32 => Self::I32(Vec::new()),
-            Type::Bool => Self::Bool(Vec::new()),
+            ElementType::F32 => Self::F32(Vec::new()),
+            ElementType::I64 => Self::I64(Vec::new()),
+            ElementType::I32 => Self::I32(Vec::new()),
+            ElementType::Bool => Self::Bool(Vec::new()),
         }
     }
 

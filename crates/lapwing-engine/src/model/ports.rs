@@ -2,13 +2,13 @@
 
 use tract_onnx::prelude::{DatumType, OutletId, TractError, TypedFact};
 
-use super::Work;
+use super::CallWork;
 use crate::EngineError;
 use crate::onnx::Graph;
-use crate::tensor::{Datatype, Port, Tensor};
+use crate::tensor::{Datatype, Tensor, TensorSpec};
 
 /// The inputs, in the model's order.
-pub(super) fn inputs(graph: &Graph) -> Result<Vec<Port>, EngineError> {
+pub(super) fn inputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
     let model = &graph.typed;
     let port = |(at, outlet): (usize, &OutletId)| {
         let name = model.node(outlet.node).name.clone();
@@ -16,13 +16,13 @@ pub(super) fn inputs(graph: &Graph) -> Result<Vec<Port>, EngineError> {
         let fails = |e: TractError| EngineError::part(&part, format!("{e:#}"));
         let made = port(part.clone(), name, model.outlet_fact(*outlet).map_err(fails)?)?;
         let open = graph.open.as_ref().map(|open| open.input(at)).transpose().map_err(fails)?;
-        Ok(Port { shape: open.unwrap_or(made.shape), ..made })
+        Ok(TensorSpec { shape: open.unwrap_or(made.shape), ..made })
     };
     model.inputs.iter().enumerate().map(port).collect()
 }
 
 /// The outputs, in the model's order.
-pub(super) fn outputs(graph: &Graph) -> Result<Vec<Port>, EngineError> {
+pub(super) fn outputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
     let model = &graph.typed;
     // a model may take one length only: then its outputs have those of that
     let open = graph.open.as_ref().and_then(|open| open.outputs().ok());
@@ -32,16 +32,16 @@ pub(super) fn outputs(graph: &Graph) -> Result<Vec<Port>, EngineError> {
         let fails = |e: TractError| EngineError::part(&part, format!("{e:#}"));
         let made = port(part.clone(), name, model.outlet_fact(*outlet).map_err(fails)?)?;
         let shape = open.as_ref().and_then(|open| open.get(at).cloned()).unwrap_or(made.shape);
-        Ok(Port { shape, ..made })
+        Ok(TensorSpec { shape, ..made })
     };
     model.outputs.iter().enumerate().map(port).collect()
 }
 
-fn port(part: String, name: String, fact: &TypedFact) -> Result<Port, EngineError> {
+fn port(part: String, name: String, fact: &TypedFact) -> Result<TensorSpec, EngineError> {
     let datatype = datatype(fact.datum_type)
         .ok_or_else(|| EngineError::part(part, format!("its element type, {:?}, is not taken", fact.datum_type)))?;
     let shape = fact.shape.iter().map(|dim| dim.to_i64().ok().and_then(|length| usize::try_from(length).ok())).collect();
-    Ok(Port { name, datatype, shape })
+    Ok(TensorSpec { name, datatype, shape })
 }
 
 /// The protocol's type for tract's, if there is one.
@@ -64,7 +64,7 @@ pub(super) fn datatype(kind: DatumType) -> Option<Datatype> {
 }
 
 /// Puts a call's tensors in the order of the ports, and holds each against its port.
-pub(super) fn order(ports: &[Port], tensors: &mut [Tensor]) -> Result<(), EngineError> {
+pub(super) fn order(ports: &[TensorSpec], tensors: &mut [Tensor]) -> Result<(), EngineError> {
     for (at, port) in ports.iter().enumerate() {
         let Some(found) = tensors.iter().skip(at).position(|tensor| tensor.name == port.name) else {
             let got: Vec<_> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
@@ -83,7 +83,7 @@ pub(super) fn order(ports: &[Port], tensors: &mut [Tensor]) -> Result<(), Engine
     Ok(())
 }
 
-fn fits(port: &Port, tensor: &Tensor) -> Result<(), EngineError> {
+fn fits(port: &TensorSpec, tensor: &Tensor) -> Result<(), EngineError> {
     let fails = |reason: String| Err(EngineError::input(&tensor.name, reason));
     if tensor.datatype != port.datatype {
         return fails(format!("expected {}, got {}", port.datatype.name(), tensor.datatype.name()));
@@ -108,15 +108,15 @@ fn shown(shape: &[Option<usize>]) -> String {
 }
 
 /// What a call brings to a model of which nothing is known: rows by its first tensor.
-pub(super) fn rows(tensors: &[Tensor]) -> Work {
+pub(super) fn rows(tensors: &[Tensor]) -> CallWork {
     let rows = tensors.first().and_then(|tensor| tensor.shape.first().copied()).unwrap_or(1);
-    Work { rows, executed: rows, useful: rows, flops: None }
+    CallWork { rows, executed: rows, useful: rows, flops: None }
 }
 
 /// A call of ones and, where numbers are whole, of noughts, but for the mask: the first open axis has `rows` of them, others
 /// `length`.
-pub(super) fn synthetic_call(ports: &[Port], mask: Option<usize>, rows: usize, length: usize) -> Vec<Tensor> {
-    let tensor = |(at, port): (usize, &Port)| {
+pub(super) fn synthetic_call(ports: &[TensorSpec], mask: Option<usize>, rows: usize, length: usize) -> Vec<Tensor> {
+    let tensor = |(at, port): (usize, &TensorSpec)| {
         let open = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or(if axis == 0 { rows } else { length });
         let shape: Vec<usize> = port.shape.iter().enumerate().map(open).collect();
         let whole = [u8::from(mask == Some(at)), 0, 0, 0, 0, 0, 0, 0];

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use super::{Model, ModelOptions, Work, Workspace};
+use super::{CallWork, Model, ModelOptions, Workspace};
 use crate::exec::{Backend, CpuPrecision};
-use crate::plan::Size;
+use crate::plan::BatchSize;
 use crate::tensor::Tensor;
 
 const DIGITS: &[u8] = include_bytes!("../../../../tests/fixtures/digits/digits.onnx");
@@ -43,10 +43,10 @@ fn logits_equal_numpys_however_rows_are_cut_into_calls() {
             let mut calls = [rows(&golden.input[..cut]), rows(&golden.input[cut..])];
             let work = model.accept(&mut calls[0]).unwrap();
             let flops = (model.executor() == "plan").then(|| {
-                let one = model.plan().map_or(0, |plan| plan.total(Size::uniform(1, 1)).cost.flops);
+                let one = model.plan().map_or(0, |plan| plan.total(BatchSize::uniform(1, 1)).cost.flops);
                 (cut as u64 * one, cut as u64 * one)
             });
-            assert_eq!(work, Work { rows: cut, executed: cut, useful: cut, flops });
+            assert_eq!(work, CallWork { rows: cut, executed: cut, useful: cut, flops });
             let ran = model.run(&mut workspace, &[&calls[0], &calls[1]]).unwrap();
             let got: Vec<f32> = ran.outputs.iter().flat_map(|outputs| outputs[0].to_f32()).collect();
             assert_eq!(ran.outputs[1][0].shape, [golden.input.len() - cut, 10]);
@@ -89,7 +89,7 @@ fn what_has_no_plan_is_run_by_tract_and_says_why() {
 
 #[test]
 fn eight_bits_are_refused_where_there_is_no_plan() {
-    let plan = crate::cpu::Options { precision: CpuPrecision::Int8(Vec::new()), ..Default::default() };
+    let plan = crate::cpu::CpuOptions { precision: CpuPrecision::Int8(Vec::new()), ..Default::default() };
     let refused =
         Model::read(&fixture("refused-conv"), &ModelOptions { plan, ..ModelOptions::default() }).unwrap_err().to_string();
     assert!(refused.starts_with("precision: int8 needs a plan, and the model has none: the_conv"), "{refused}");
@@ -99,13 +99,14 @@ fn eight_bits_are_refused_where_there_is_no_plan() {
 fn ids_that_a_table_does_not_have_are_the_callers_fault() {
     let model = Model::read(&fixture("0001"), &ModelOptions::default()).unwrap();
     let of = |id: i64| -> Vec<Tensor> {
-        let tensor = |port: &crate::tensor::Port| Tensor::i64(&port.name, &[1, 3], &[if port.name == "ids" { id } else { 1 }; 3]);
+        let tensor =
+            |port: &crate::tensor::TensorSpec| Tensor::i64(&port.name, &[1, 3], &[if port.name == "ids" { id } else { 1 }; 3]);
         model.inputs().iter().map(tensor).collect()
     };
     let mut good = of(1);
     let work = model.accept(&mut good).unwrap();
     assert_eq!((work.rows, work.executed), (1, 3));
-    let flops = |lengths: &[usize]| model.plan().unwrap().total(Size::of(lengths.iter().copied())).cost.flops;
+    let flops = |lengths: &[usize]| model.plan().unwrap().total(BatchSize::of(lengths.iter().copied())).cost.flops;
     assert_eq!(work.flops, Some((flops(&[3]), flops(&[3]))));
     let mut padded: Vec<Tensor> = model
         .inputs()

@@ -11,7 +11,7 @@ use super::ports::datatype;
 use crate::EngineError;
 use crate::clock::Stamp;
 use crate::onnx::{DynamicGraph, Graph};
-use crate::tensor::{Port, Tensor};
+use crate::tensor::{Tensor, TensorSpec};
 
 /// How many shapes of a graph with open dimensions are kept ready.
 const SHAPES: usize = 16;
@@ -71,7 +71,7 @@ impl Traced {
     }
 
     /// Runs calls one after the other, because their rows may depend on one another.
-    pub(super) fn run(&self, ports: &[Port], calls: &[&[Tensor]]) -> Result<BatchResult, EngineError> {
+    pub(super) fn run(&self, ports: &[TensorSpec], calls: &[&[Tensor]]) -> Result<BatchResult, EngineError> {
         let mut ran = BatchResult::default();
         for call in calls {
             let began = Stamp::now();
@@ -102,7 +102,7 @@ fn read(tensor: &Tensor, kind: DatumType) -> TractResult<TValue> {
     Ok(made.into())
 }
 
-fn write(port: &Port, output: &TValue) -> Result<Tensor, EngineError> {
+fn write(port: &TensorSpec, output: &TValue) -> Result<Tensor, EngineError> {
     let fails = |reason: String| EngineError::Run { reason: format!("output {}: {reason}", port.name) };
     let kind = output.datum_type();
     let plain = if kind == DatumType::TDim {

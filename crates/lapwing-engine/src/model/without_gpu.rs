@@ -2,7 +2,7 @@
 
 use super::ModelOptions;
 use super::executor::{Fault, Memory, Placing};
-use crate::cpu::Executor;
+use crate::cpu::CpuExecutor;
 use crate::exec::{Batch, Fallback, Placement};
 use crate::plan::Plan;
 use crate::{EngineError, UnsupportedNode};
@@ -12,11 +12,11 @@ use crate::{EngineError, UnsupportedNode};
 pub(super) enum OnGpu {}
 
 impl OnGpu {
-    pub(super) const fn executor(&self) -> &crate::gpu::Executor {
+    pub(super) const fn executor(&self) -> &crate::gpu::CudaExecutor {
         match *self {}
     }
 
-    pub(super) const fn moved(&self) -> Option<&(Executor, Fallback)> {
+    pub(super) const fn moved(&self) -> Option<&(CpuExecutor, Fallback)> {
         match *self {}
     }
 

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Activation, Instruction, Node, Op, Plan, Rows, Size, ValueId, WeightId};
+use super::{Activation, BatchSize, Instruction, Node, Op, Plan, Rows, ValueId, WeightId};
 
 /// The cost of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,13 +52,13 @@ impl Widths for Plan {
 impl Plan {
     /// The cost of a node for a batch of this size.
     #[must_use]
-    pub fn cost(&self, node: &Node, size: Size) -> Cost {
+    pub fn cost(&self, node: &Node, size: BatchSize) -> Cost {
         self.cost_in(node, size, self)
     }
 
     /// The same for other stored widths.
     #[must_use]
-    pub fn cost_in(&self, node: &Node, size: Size, widths: &impl Widths) -> Cost {
+    pub fn cost_in(&self, node: &Node, size: BatchSize, widths: &impl Widths) -> Cost {
         let out = self.value(node.output);
         let (rows, width) = (size.rows(out.rows) as u64, out.width as u64);
         let elements = rows * width;
@@ -108,7 +108,7 @@ impl Plan {
         Cost { flops, other_ops, bytes: self.node_bytes(node, size, widths) }
     }
 
-    fn node_bytes(&self, node: &Node, size: Size, widths: &impl Widths) -> u64 {
+    fn node_bytes(&self, node: &Node, size: BatchSize, widths: &impl Widths) -> u64 {
         let values: BTreeSet<_> = node.op.reads().into_iter().chain([node.output]).collect();
         let of_value = |id| self.value_bytes(id, size, widths);
         let weights: BTreeSet<_> = node.op.weights().into_iter().collect();
@@ -117,7 +117,7 @@ impl Plan {
             + weights.into_iter().map(|id| self.weight_bytes(node, id, rows, widths)).sum::<u64>()
     }
 
-    fn value_bytes(&self, id: ValueId, size: Size, widths: &impl Widths) -> u64 {
+    fn value_bytes(&self, id: ValueId, size: BatchSize, widths: &impl Widths) -> u64 {
         let value = self.value(id);
         (size.rows(value.rows) * value.width * widths.value(id)) as u64
     }
@@ -136,13 +136,13 @@ impl Plan {
 
     /// The cost of the whole plan for a batch of this size.
     #[must_use]
-    pub fn total(&self, size: Size) -> Total {
+    pub fn total(&self, size: BatchSize) -> Total {
         self.total_in(size, self)
     }
 
     /// The same for other stored widths.
     #[must_use]
-    pub fn total_in(&self, size: Size, widths: &impl Widths) -> Total {
+    pub fn total_in(&self, size: BatchSize, widths: &impl Widths) -> Total {
         let mut total = Total::default();
         let mut weights = std::collections::BTreeMap::new();
         for node in &self.nodes {

@@ -1,7 +1,7 @@
 //! The memory layout of a run: one block for all intermediate values, in which values with disjoint lifetimes share
 //! memory. Inputs and outputs are stored elsewhere.
 
-use super::{Plan, Size, ValueId};
+use super::{BatchSize, Plan, ValueId};
 
 /// Alignment in bytes: a cache line, and an AVX-512 register.
 const ALIGN: usize = 64;
@@ -26,7 +26,7 @@ impl Arena {
     /// Lays out the values of `plan` for batches up to `size`. Large values are placed first, each at the lowest offset
     /// that is free during its lifetime.
     #[must_use]
-    pub fn new(plan: &Plan, size: Size) -> Self {
+    pub fn new(plan: &Plan, size: BatchSize) -> Self {
         Self::sized(plan, |id| bytes(plan, size, id))
     }
 
@@ -93,7 +93,7 @@ fn first_gap(busy: &[(usize, usize)], bytes: usize) -> usize {
     at
 }
 
-fn bytes(plan: &Plan, size: Size, id: ValueId) -> usize {
+fn bytes(plan: &Plan, size: BatchSize, id: ValueId) -> usize {
     let value = plan.value(id);
     (size.rows(value.rows) * value.width * value.kind.bytes()).next_multiple_of(ALIGN)
 }

@@ -1,6 +1,6 @@
 //! Validates a plan: values are computed once and before they are read, and widths and rows match.
 
-use super::{Instruction, Lookup, Node, Op, Plan, Program, Rows, Type, ValueId, WeightId};
+use super::{ElementType, Instruction, Lookup, Node, Op, Plan, Program, Rows, ValueId, WeightId};
 
 /// Why a plan is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,7 +79,7 @@ impl Plan {
             }
             _ => Ok(()),
         };
-        let float = |id: ValueId| ensure(self.value(id).kind == Type::F32, &|| format!("value {} is no float32", id.0));
+        let float = |id: ValueId| ensure(self.value(id).kind == ElementType::F32, &|| format!("value {} is no float32", id.0));
         float(node.output)?;
         match &node.op {
             Op::Gemm { x, weight, bias, residual, .. } => {
@@ -101,7 +101,7 @@ impl Plan {
                     match lookup {
                         Lookup::Id(id) => {
                             same_rows(id.value)?;
-                            let fits = id.from < width(id.value) && self.value(id.value).kind != Type::Bool;
+                            let fits = id.from < width(id.value) && self.value(id.value).kind != ElementType::Bool;
                             ensure(fits, &|| format!("column {} of value {} is no number of a row", id.from, id.value.0))
                         }
                         Lookup::Position(from) => ensure(out.rows == Rows::Token && *from < table.rows, &|| {

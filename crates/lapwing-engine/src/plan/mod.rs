@@ -32,7 +32,7 @@ pub enum Rows {
 
 /// The type of a value's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Type {
+pub enum ElementType {
     /// Single precision.
     F32,
     /// 64-bit signed integers: token ids and masks, only as inputs.
@@ -43,7 +43,7 @@ pub enum Type {
     Bool,
 }
 
-impl Type {
+impl ElementType {
     /// Bytes of one element.
     #[must_use]
     pub const fn bytes(self) -> usize {
@@ -71,7 +71,7 @@ pub struct Value {
     /// Elements per row, at least one.
     pub width: usize,
     /// The type of its elements.
-    pub kind: Type,
+    pub kind: ElementType,
 }
 
 /// A constant matrix of the model: `[rows, width]`, row-major, float32.
@@ -89,7 +89,7 @@ pub struct Weight {
 
 /// An input or output by its name in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct PlanPort {
     /// The tensor's name.
     pub name: String,
     /// Its value.
@@ -117,9 +117,9 @@ pub struct Plan {
     /// All constants.
     pub weights: Vec<Weight>,
     /// The inputs of a batch.
-    pub inputs: Vec<Port>,
+    pub inputs: Vec<PlanPort>,
     /// The outputs.
-    pub outputs: Vec<Port>,
+    pub outputs: Vec<PlanPort>,
     /// The nodes.
     pub nodes: Vec<Node>,
 }
@@ -140,7 +140,7 @@ impl Plan {
 
 /// The size of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct BatchSize {
     /// Number of sequences; in a model without sequences, of rows.
     pub batch: usize,
     /// Total number of tokens.
@@ -149,7 +149,7 @@ pub struct Size {
     pub squares: usize,
 }
 
-impl Size {
+impl BatchSize {
     /// A batch of `batch` sequences of one length.
     #[must_use]
     pub const fn uniform(batch: usize, length: usize) -> Self {

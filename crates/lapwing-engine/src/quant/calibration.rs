@@ -164,11 +164,11 @@ fn products(plan: &Plan) -> Vec<(usize, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Activation, Node, Rows, Type, Value, ValueId, Weight, WeightId};
+    use crate::plan::{Activation, ElementType, Node, Rows, Value, ValueId, Weight, WeightId};
 
     /// Two products of the same name, and a softmax between them.
     fn plan() -> Plan {
-        let value = Value { rows: Rows::Batch, width: 2, kind: Type::F32 };
+        let value = Value { rows: Rows::Batch, width: 2, kind: ElementType::F32 };
         let gemm = |x| Op::Gemm { x: ValueId(x), weight: WeightId(0), bias: None, activation: Activation::None, residual: None };
         let node = |at, op| Node { name: "mul".into(), op, output: ValueId(at) };
         Plan {

@@ -15,12 +15,12 @@ use futures_channel::oneshot;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use self::state::State;
+use self::state::ServedState;
 use self::worker::Worker;
 use super::EngineError;
-use crate::batch::{Config, Cost, Item, Queue, QueueError};
+use crate::batch::{CallCost, Config, Item, Queue, QueueError};
 use crate::clock::Stamp;
-use crate::model::{Model, Work};
+use crate::model::{CallWork, Model};
 use crate::service::{About, Answer, Call, CallError, Pending, Placement, Servable};
 use crate::tensor::Tensor;
 
@@ -33,7 +33,7 @@ struct Waiter {
     inputs: Vec<Tensor>,
     /// The wanted outputs, by their index in the model.
     outputs: SmallVec<[usize; 4]>,
-    work: Work,
+    work: CallWork,
     answer: oneshot::Sender<Result<Answer, CallError>>,
 }
 
@@ -43,7 +43,7 @@ pub struct Served {
     about: About,
     model: Arc<Model>,
     queue: Arc<Queue<Waiter>>,
-    state: Arc<State>,
+    state: Arc<ServedState>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -54,10 +54,17 @@ impl Served {
     ///
     /// If the operating system starts no thread.
     pub fn start(name: &str, version: &str, model: Model, config: Config, cpu: Option<usize>) -> io::Result<Self> {
-        Self::start_in(State::default(), name, version, model, config, cpu)
+        Self::start_in(ServedState::default(), name, version, model, config, cpu)
     }
 
-    fn start_in(state: State, name: &str, version: &str, model: Model, config: Config, cpu: Option<usize>) -> io::Result<Self> {
+    fn start_in(
+        state: ServedState,
+        name: &str,
+        version: &str,
+        model: Model,
+        config: Config,
+        cpu: Option<usize>,
+    ) -> io::Result<Self> {
         let about = About {
             name: name.to_owned(),
             version: version.to_owned(),
@@ -114,7 +121,7 @@ impl Served {
         let tokens = if self.model.has_tokens() { work.executed } else { 0 };
         let item = Item {
             payload: Waiter { inputs: call.inputs, outputs, work, answer },
-            cost: Cost { rows: work.rows, tokens },
+            cost: CallCost { rows: work.rows, tokens },
             arrived: Stamp::now(),
             deadline: call.deadline,
         };

@@ -7,7 +7,7 @@ use crate::service::{CallError, Placement};
 
 /// Shared by the thread and the callers.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct ServedState {
     warm: AtomicBool,
     /// The placement when the device failed; it is final.
     ended: OnceLock<Arc<Placement>>,
@@ -16,7 +16,7 @@ pub(super) struct State {
     pub(super) breaks: parking_lot::Mutex<Option<String>>,
 }
 
-impl State {
+impl ServedState {
     /// Whether calls are taken.
     pub(super) fn is_ready(&self) -> bool {
         self.warm.load(Ordering::Acquire) && self.ended.get().is_none()

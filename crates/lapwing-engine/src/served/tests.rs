@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::{Served, State};
+use super::{Served, ServedState};
 use crate::batch::{Config, Policy};
 use crate::clock::Stamp;
 use crate::model::{Model, ModelOptions};
@@ -27,7 +27,7 @@ fn served(fixture: &str, config: Config) -> Served {
 
 /// A call to an encoder: the same id everywhere, nothing masked out.
 fn call(served: &Served, rows: usize, length: usize, id: i64) -> Call {
-    let tensor = |port: &crate::tensor::Port| {
+    let tensor = |port: &crate::tensor::TensorSpec| {
         let value = if port.name == "ids" { id } else { 1 };
         Tensor::i64(&port.name, &[rows, length], &vec![value; rows * length])
     };
@@ -118,7 +118,7 @@ async fn a_device_that_fails_ends_the_model_and_every_call_is_told_why() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_fails_at_warm_up_leaves_the_model_unready() {
-    let state = State::default();
+    let state = ServedState::default();
     *state.breaks.lock() = Some(LOST.into());
     let served = Served::start_in(state, "m", "1", model("0001"), Config::default(), None).unwrap();
     served.stop(); // the thread has ended

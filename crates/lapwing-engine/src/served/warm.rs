@@ -2,7 +2,7 @@
 //! batcher knows what a batch costs before the first call.
 
 use crate::EngineError;
-use crate::batch::{Config, Cost};
+use crate::batch::{CallCost, Config};
 use crate::clock::Stamp;
 use crate::model::{BatchResult, Model};
 use crate::tensor::Tensor;
@@ -20,7 +20,7 @@ pub(super) fn up(
     model: &Model,
     config: &Config,
     mut run_one: impl FnMut(&[Tensor]) -> Result<BatchResult, EngineError>,
-    observe: impl Fn(Cost, u64),
+    observe: impl Fn(CallCost, u64),
 ) -> Result<usize, EngineError> {
     let mut runs = 0;
     let length = LENGTH.min(model.longest().unwrap_or(LENGTH)).min(config.max_tokens.max(1));
@@ -38,7 +38,7 @@ pub(super) fn up(
                 // the first run of a size allocates its memory
                 if run > 0 {
                     let tokens = if model.has_tokens() { rows * length } else { 0 };
-                    observe(Cost { rows, tokens }, ran.forward_ns);
+                    observe(CallCost { rows, tokens }, ran.forward_ns);
                 }
                 fastest = began.elapsed();
             }

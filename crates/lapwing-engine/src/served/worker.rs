@@ -4,10 +4,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::state::State;
+use super::state::ServedState;
 use super::{Waiter, told, warm};
 use crate::EngineError;
-use crate::batch::{Config, Cost, Item, Queue, Taken};
+use crate::batch::{CallCost, Config, Item, Queue, Taken};
 use crate::clock::Stamp;
 use crate::model::{BatchResult, Model, WantedOutputs, Workspace};
 use crate::service::{About, Answer, Batched, CallError, Placement, Stages};
@@ -17,7 +17,7 @@ pub(super) struct Worker {
     about: About,
     model: Arc<Model>,
     queue: Arc<Queue<Waiter>>,
-    state: Arc<State>,
+    state: Arc<ServedState>,
     config: Config,
     workspace: Workspace,
     /// Where the last batch ran.
@@ -25,7 +25,13 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(about: About, model: Arc<Model>, queue: Arc<Queue<Waiter>>, state: Arc<State>, config: Config) -> Self {
+    pub(super) fn new(
+        about: About,
+        model: Arc<Model>,
+        queue: Arc<Queue<Waiter>>,
+        state: Arc<ServedState>,
+        config: Config,
+    ) -> Self {
         let placement = model.placement();
         Self { about, model, queue, state, config, workspace: Workspace::default(), placement }
     }
@@ -140,8 +146,8 @@ impl Worker {
     }
 }
 
-fn cost(batch: &[Item<Waiter>]) -> Cost {
-    batch.iter().fold(Cost::default(), |sum, item| sum.plus(item.cost))
+fn cost(batch: &[Item<Waiter>]) -> CallCost {
+    batch.iter().fold(CallCost::default(), |sum, item| sum.plus(item.cost))
 }
 
 fn deliver(batch: &mut Vec<Item<Waiter>>, ran: BatchResult, closed: Stamp, placement: &Arc<Placement>) {

@@ -13,9 +13,9 @@ use tract_onnx::prelude::{Framework, InferenceModelExt, TypedModel};
 
 use super::naive;
 use crate::cpu::level::Level;
-use crate::cpu::{Executor, Options, State};
+use crate::cpu::{CpuExecutor, CpuOptions, CpuState};
 use crate::exec::{Batch, Input, RunError};
-use crate::plan::{Activation, Arena, Node, Op, Plan, Port, Rows, Size, Type, Value, ValueId, Weight, WeightId};
+use crate::plan::{Activation, Arena, BatchSize, ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
 use crate::{fuse, lower};
 
 /// |y − r| ≤ this · (1 + |r|).
@@ -111,13 +111,13 @@ impl Fixture {
 }
 
 /// Runs a plan on the CPU.
-fn run(executor: &Executor, state: &mut State, lengths: &[usize], inputs: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, RunError> {
+fn run(executor: &CpuExecutor, state: &mut CpuState, lengths: &[usize], inputs: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, RunError> {
     let floats: Vec<Vec<f32>> = inputs.iter().map(|data| data.iter().map(|x| *x as f32).collect()).collect();
     let wholes: Vec<Vec<i64>> = inputs.iter().map(|data| data.iter().map(|x| *x as i64).collect()).collect();
     let plan = executor.plan();
     let given: Vec<Input<'_>> = (plan.inputs.iter().zip(floats.iter().zip(&wholes)))
         .map(|(port, (floats, wholes))| match plan.value(port.value).kind {
-            Type::F32 => Input::F32(floats),
+            ElementType::F32 => Input::F32(floats),
             _ => Input::I64(wholes),
         })
         .collect();
@@ -137,8 +137,8 @@ fn plans_say_what_onnx_runtime_says() {
         fixture.hold(&raw, "definition", &naive::run(&raw, &lengths, &inputs));
         fixture.hold(&fused, "definition, fused", &naive::run(&fused, &lengths, &inputs));
         for level in Level::available() {
-            let executor = Executor::new(fused.clone(), Options { level, ..Options::default() }).unwrap();
-            let mut state = State::default();
+            let executor = CpuExecutor::new(fused.clone(), CpuOptions { level, ..CpuOptions::default() }).unwrap();
+            let mut state = CpuState::default();
             for _ in 0..2 {
                 // the second run finds the values of the first in its memory
                 fixture.hold(&fused, level.name(), &run(&executor, &mut state, &lengths, &inputs).unwrap());
@@ -166,10 +166,10 @@ fn a_batch_is_its_sequences_end_to_end() {
         };
         let all: Vec<Vec<f64>> =
             (0..inputs.len()).map(|input| (0..lengths.len()).flat_map(|at| parts(at)[input].clone()).collect()).collect();
-        let executor = Executor::new(plan.clone(), Options::default()).unwrap();
-        let together = run(&executor, &mut State::default(), &ragged, &all).unwrap();
+        let executor = CpuExecutor::new(plan.clone(), CpuOptions::default()).unwrap();
+        let together = run(&executor, &mut CpuState::default(), &ragged, &all).unwrap();
         let mut alone = vec![Vec::new(); plan.outputs.len()];
-        let mut state = State::default();
+        let mut state = CpuState::default();
         for (at, length) in ragged.iter().enumerate() {
             let outputs = run(&executor, &mut state, &[*length], &parts(at)).unwrap();
             alone.iter_mut().zip(outputs).for_each(|(all, one)| all.extend(one));
@@ -228,9 +228,9 @@ fn what_has_no_plan_is_refused_by_name() {
 fn batches_that_do_not_fit_are_errors() {
     let (_, plan) = plans("0001");
     let (lengths, inputs) = (vec![2, 1], vec![vec![1.0; 3]; plan.inputs.len()]);
-    let executor = Executor::new(plan, Options::default()).unwrap();
-    let error = |lengths: &[usize], inputs: &[Vec<f64>]| run(&executor, &mut State::default(), lengths, inputs).unwrap_err();
-    assert!(run(&executor, &mut State::default(), &lengths, &inputs).is_ok());
+    let executor = CpuExecutor::new(plan, CpuOptions::default()).unwrap();
+    let error = |lengths: &[usize], inputs: &[Vec<f64>]| run(&executor, &mut CpuState::default(), lengths, inputs).unwrap_err();
+    assert!(run(&executor, &mut CpuState::default(), &lengths, &inputs).is_ok());
     assert_eq!(error(&[2, 2], &inputs).to_string(), "ids: expected 4 elements of I64, got 3");
     assert_eq!(error(&[3, 0], &inputs).to_string(), "batch: has a sequence without tokens");
     assert_eq!(error(&[], &inputs).to_string(), "batch: has no sequences");
@@ -248,11 +248,11 @@ fn batches_that_do_not_fit_are_errors() {
 fn products(rows: Rows, layers: &[(usize, usize)]) -> Plan {
     let mut plan = Plan::default();
     let value = |plan: &mut Plan, width| {
-        plan.values.push(Value { rows, width, kind: Type::F32 });
+        plan.values.push(Value { rows, width, kind: ElementType::F32 });
         ValueId(plan.values.len() - 1)
     };
     let mut x = value(&mut plan, layers[0].0);
-    plan.inputs.push(Port { name: "x".into(), value: x, features: vec![layers[0].0] });
+    plan.inputs.push(PlanPort { name: "x".into(), value: x, features: vec![layers[0].0] });
     for (k, n) in layers {
         plan.weights.push(Weight { name: "w".into(), rows: *k, width: *n, data: Vec::new().into() });
         let output = value(&mut plan, *n);
@@ -261,14 +261,14 @@ fn products(rows: Rows, layers: &[(usize, usize)]) -> Plan {
         plan.nodes.push(Node { name: "gemm".into(), op, output });
         x = output;
     }
-    plan.outputs.push(Port { name: "y".into(), value: x, features: vec![layers[layers.len() - 1].1] });
+    plan.outputs.push(PlanPort { name: "y".into(), value: x, features: vec![layers[layers.len() - 1].1] });
     plan
 }
 
 #[test]
 fn work_is_counted_exactly() {
     let mlp = products(Rows::Batch, &[(512, 1024), (1024, 1024), (1024, 1)]);
-    let one = mlp.total(Size::uniform(1, 1));
+    let one = mlp.total(BatchSize::uniform(1, 1));
     assert_eq!((one.cost.flops, one.cost.other_ops), (3_147_776, 0), "3.148 MFLOP");
     let parameters = 512 * 1024 + 1024 * 1024 + 1024;
     assert_eq!((mlp.parameters(), one.min_bytes), (parameters, 4 * (parameters + 512 + 1)));
@@ -276,14 +276,15 @@ fn work_is_counted_exactly() {
 
     // MiniLM: six layers of 384 columns with twelve heads, 1536 in the middle
     let layer = [(384, 1152), (384, 384), (384, 1536), (1536, 384)];
-    let dense: u64 = layer.iter().map(|(k, n)| products(Rows::Token, &[(*k, *n)]).total(Size::uniform(32, 128)).cost.flops).sum();
+    let dense: u64 =
+        layer.iter().map(|(k, n)| products(Rows::Token, &[(*k, *n)]).total(BatchSize::uniform(32, 128)).cost.flops).sum();
     let mut attention = products(Rows::Token, &[(384, 1152)]);
-    attention.values.push(Value { rows: Rows::Token, width: 384, kind: Type::F32 });
+    attention.values.push(Value { rows: Rows::Token, width: 384, kind: ElementType::F32 });
     let columns = |from| crate::plan::Columns { value: ValueId(1), from };
     let (q, k, v) = (columns(0), columns(384), columns(768));
     let op = Op::Attention { q, k, v, heads: 12, head: 32, head_out: 32, scale: 0.1, bias: None };
     let node = Node { name: "attention".into(), op, output: ValueId(2) };
-    let scores = attention.cost(&node, Size::uniform(32, 128)).flops;
+    let scores = attention.cost(&node, BatchSize::uniform(32, 128)).flops;
     assert_eq!(scores, 4 * 32 * 128 * 128 * 384);
     assert_eq!((6 * (dense + scores) + 5_000_000) / 10_000_000, 9_180, "91.80 GFLOP");
 }
@@ -295,7 +296,7 @@ proptest! {
     fn values_that_live_together_lie_apart(which in 0_usize..18, batch in 1_usize..40, length in 1_usize..70) {
         let (raw, fused) = plans(&format!("{which:04}"));
         for plan in [raw, fused] {
-            let arena = Arena::new(&plan, Size::uniform(batch, length));
+            let arena = Arena::new(&plan, BatchSize::uniform(batch, length));
             prop_assert_eq!(arena.overlap(&plan), None);
             let all: usize = plan.nodes.iter().map(|node| plan.value(node.output)).map(|v| (batch * length * v.width * 4).next_multiple_of(64)).sum();
             prop_assert!(arena.bytes() <= all);

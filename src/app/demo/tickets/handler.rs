@@ -11,7 +11,7 @@ use std::time::Duration;
 use lapwing_engine::batch;
 use lapwing_engine::served::Served;
 use lapwing_engine::service::{About, Answer, Call, CallError, Pending, Placement, Servable, Stages};
-use lapwing_engine::tensor::{Datatype, Port, Tensor};
+use lapwing_engine::tensor::{Datatype, Tensor, TensorSpec};
 use tokio::runtime::Handle;
 
 use super::cache::{CacheCounts, CachedFeatures};
@@ -71,7 +71,7 @@ impl TicketModel {
         let limits = batch::Config { max_calls: 16, max_rows: MAX_ROWS, max_tokens: MAX_TOKENS, ..batch::Config::default() };
         let model = Arc::new(Served::start(MODEL, "1", model, limits, None)?);
         let port =
-            |name: &str, datatype, shape: &[Option<usize>]| Port { name: name.to_owned(), datatype, shape: shape.to_vec() };
+            |name: &str, datatype, shape: &[Option<usize>]| TensorSpec { name: name.to_owned(), datatype, shape: shape.to_vec() };
         let about = About {
             inputs: vec![port(INPUT, Datatype::Int64, &[None])],
             outputs: vec![

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::rows::{Case, DeviceUs, GpuPeaksRow, NodeUs, OnGpu, Run, Work};
+use super::rows::{BatchWork, Case, DeviceUs, GpuPeaksRow, NodeUs, OnGpu, Run};
 use super::{Shape, ToolError};
 use lapwing_engine::Model;
 use lapwing_engine::gpu::peaks::{GpuPeakSetup, GpuPeaks, LaunchFloors};
-use lapwing_engine::gpu::{Executor, LIBRARY, RunTimings};
+use lapwing_engine::gpu::{CudaExecutor, LIBRARY, RunTimings};
 use lapwing_engine::model::Workspace;
-use lapwing_engine::plan::Size;
+use lapwing_engine::plan::BatchSize;
 use lapwing_engine::roofline::Roofline;
 use lapwing_engine::tensor::Tensor;
 
@@ -27,7 +27,7 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    pub(super) fn new(executor: &Executor) -> Result<Self, ToolError> {
+    pub(super) fn new(executor: &CudaExecutor) -> Result<Self, ToolError> {
         let device = executor.device();
         let setup = GpuPeakSetup::of(device).map_err(ToolError::told)?;
         Ok(Self {
@@ -69,13 +69,14 @@ impl Gpu {
         let gone = || ToolError::told("the model is not on the GPU any more");
         let pieces = model.gpu_timings(workspace, &[inputs], LOOKS)?.ok_or_else(gone)?;
         let executor = model.gpu_executor().ok_or_else(gone)?;
-        let cost = executor.execution_cost(Size::uniform(shape.batch, shape.length.unwrap_or(1))).map_err(ToolError::told)?;
+        let cost =
+            executor.execution_cost(BatchSize::uniform(shape.batch, shape.length.unwrap_or(1))).map_err(ToolError::told)?;
         let floor = self.floors.of(cost.kernels).map_err(ToolError::told)?;
         // divided among the nodes, so that their sum is what was measured
         let launch_ns = floor.as_secs_f64() * 1e9 / cost.nodes.len().max(1) as f64;
         let ceiling = self.peaks.ceiling(cost.weight_bytes.saturating_add(cost.arena_bytes), launch_ns);
         let roofline = Roofline::of(cost.nodes.iter().copied(), &ceiling);
-        let work = Work {
+        let work = BatchWork {
             flops: Some(roofline.flops),
             min_bytes: Some(cost.total.min_bytes),
             roofline: Some(roofline),
@@ -101,7 +102,7 @@ impl Gpu {
     }
 }
 
-fn nodes(executor: &Executor, pieces: &RunTimings) -> Vec<NodeUs> {
+fn nodes(executor: &CudaExecutor, pieces: &RunTimings) -> Vec<NodeUs> {
     let named = |piece: &lapwing_engine::gpu::StepTiming| {
         let node = executor.plan().nodes.get(piece.node);
         NodeUs {

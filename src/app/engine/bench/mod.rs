@@ -141,7 +141,7 @@ fn device_request(args: &BenchArgs) -> Result<Option<DeviceRequest>, ToolError> 
 
 /// Measures all cases with these threads; returns whether a GPU ran them.
 fn group(args: &BenchArgs, asked: &Requested, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<bool, ToolError> {
-    let plan = cpu::Options { threads: Arc::clone(threads), ..cpu::Options::default() };
+    let plan = cpu::CpuOptions { threads: Arc::clone(threads), ..cpu::CpuOptions::default() };
     let mut workspace = Workspace::default();
     let loaded = Loaded::new(args, asked, plan.clone())?;
     let model = &loaded.model;
@@ -200,7 +200,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(args: &BenchArgs, asked: &Requested, mut plan: cpu::Options) -> Result<Self, ToolError> {
+    fn new(args: &BenchArgs, asked: &Requested, mut plan: cpu::CpuOptions) -> Result<Self, ToolError> {
         let began = Stamp::now();
         let graph = Graph::read(&args.model)?;
         let copy = graph.clone();

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::super::machine::percentile;
 use super::super::shapes::Shape;
 use lapwing_engine::cpu::gemm::int8::LevelI8;
-use lapwing_engine::cpu::{Options, peaks::Peaks};
+use lapwing_engine::cpu::{CpuOptions, peaks::Peaks};
 use lapwing_engine::roofline::{Efficiency, Roofline};
 
 /// The fields that all rows of one model with one number of threads share.
@@ -23,7 +23,7 @@ pub(super) struct Run {
 
 /// The work of a batch, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub(super) struct BatchWork {
     pub(super) flops: Option<u64>,
     pub(super) min_bytes: Option<u64>,
     pub(super) roofline: Option<Roofline>,
@@ -31,7 +31,7 @@ pub(super) struct Work {
     pub(super) elapsed_ns: Option<f64>,
 }
 
-impl Work {
+impl BatchWork {
     /// The work of a model of which at most the FLOPs are known.
     pub(super) const fn unknown(flops: Option<u64>) -> Self {
         Self { flops, min_bytes: None, roofline: None, elapsed_ns: None }
@@ -41,7 +41,7 @@ impl Work {
 /// A case without its times.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
-    pub(super) work: Work,
+    pub(super) work: BatchWork,
     pub(super) on_gpu: Option<OnGpu>,
 }
 
@@ -107,7 +107,7 @@ pub(super) struct Row {
 
 impl Row {
     /// Of a case's times, sorted, and of the median of one row at the same length, if that is known.
-    pub(super) fn new(run: &Run, shape: Shape, sorted_ns: &[u64], work: &Work, one_ns: Option<u64>) -> Self {
+    pub(super) fn new(run: &Run, shape: Shape, sorted_ns: &[u64], work: &BatchWork, one_ns: Option<u64>) -> Self {
         let (p50, p99) = (percentile(sorted_ns, 0.5) as f64, percentile(sorted_ns, 0.99) as f64);
         let elapsed = work.elapsed_ns.unwrap_or(p50);
         let reached = work.roofline.and_then(|roofline| roofline.reached(elapsed));
@@ -202,7 +202,7 @@ pub(super) struct CpuPeaksRow {
 }
 
 impl CpuPeaksRow {
-    pub(super) fn new(run: &Run, options: &Options, peaks: &Peaks) -> Self {
+    pub(super) fn new(run: &Run, options: &CpuOptions, peaks: &Peaks) -> Self {
         Self {
             case: "peaks",
             device: "cpu",

@@ -1,12 +1,12 @@
 //! The device that runs the model, the CPU or a GPU, and its peaks.
 
 use super::gpu::Gpu;
-use super::rows::{Case, CpuPeaksRow, PeaksRow, Run, Work};
+use super::rows::{BatchWork, Case, CpuPeaksRow, PeaksRow, Run};
 use super::{Loaded, Shape, ToolError};
-use lapwing_engine::cpu::Options;
+use lapwing_engine::cpu::CpuOptions;
 use lapwing_engine::cpu::peaks::Peaks;
 use lapwing_engine::model::Workspace;
-use lapwing_engine::plan::Size;
+use lapwing_engine::plan::BatchSize;
 use lapwing_engine::roofline::Roofline;
 use lapwing_engine::tensor::Tensor;
 
@@ -18,7 +18,7 @@ pub(super) enum Machine {
 
 impl Machine {
     /// Measures the device that runs the model.
-    pub(super) fn of(loaded: &Loaded, options: &Options) -> Result<Self, ToolError> {
+    pub(super) fn of(loaded: &Loaded, options: &CpuOptions) -> Result<Self, ToolError> {
         if let Some(executor) = loaded.model.gpu_executor() {
             return Ok(Self::Gpu(Box::new(Gpu::new(executor)?)));
         }
@@ -29,7 +29,7 @@ impl Machine {
         !matches!(self, Self::Cpu(_))
     }
 
-    pub(super) fn row(&mut self, run: &Run, options: &Options) -> Result<PeaksRow, ToolError> {
+    pub(super) fn row(&mut self, run: &Run, options: &CpuOptions) -> Result<PeaksRow, ToolError> {
         match self {
             Self::Cpu(peaks) => Ok(PeaksRow::Cpu(CpuPeaksRow::new(run, options, peaks))),
             Self::Gpu(gpu) => gpu.row(run).map(PeaksRow::Gpu),
@@ -53,15 +53,15 @@ impl Machine {
 }
 
 /// The work of a batch. For a model that tract runs, at most the FLOPs are known.
-fn cpu_work(loaded: &Loaded, shape: Shape, peaks: &Peaks) -> Work {
+fn cpu_work(loaded: &Loaded, shape: Shape, peaks: &Peaks) -> BatchWork {
     let Some(executor) = loaded.model.plan_executor() else {
-        return Work::unknown(loaded.graph.flops(shape.batch, shape.length.unwrap_or(1)));
+        return BatchWork::unknown(loaded.graph.flops(shape.batch, shape.length.unwrap_or(1)));
     };
-    let size = Size::uniform(shape.batch, shape.length.unwrap_or(1));
+    let size = BatchSize::uniform(shape.batch, shape.length.unwrap_or(1));
     let cost = executor.execution_cost(size);
     // the memory that every run touches: weights, inputs, outputs and the values between nodes
     let touched = usize::try_from(cost.total.min_bytes).unwrap_or(usize::MAX);
     let ceiling = peaks.ceiling(touched.saturating_add(cost.arena_bytes));
     let roofline = Roofline::of(cost.nodes, &ceiling);
-    Work { flops: Some(roofline.flops), min_bytes: Some(cost.total.min_bytes), roofline: Some(roofline), elapsed_ns: None }
+    BatchWork { flops: Some(roofline.flops), min_bytes: Some(cost.total.min_bytes), roofline: Some(roofline), elapsed_ns: None }
 }

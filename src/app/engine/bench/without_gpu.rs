@@ -3,7 +3,7 @@
 use super::rows::{Case, GpuPeaksRow, Run};
 use super::{Shape, ToolError};
 use lapwing_engine::Model;
-use lapwing_engine::gpu::Executor;
+use lapwing_engine::gpu::CudaExecutor;
 use lapwing_engine::model::Workspace;
 use lapwing_engine::tensor::Tensor;
 
@@ -12,7 +12,7 @@ use lapwing_engine::tensor::Tensor;
 pub(super) enum Gpu {}
 
 impl Gpu {
-    pub(super) const fn new(executor: &Executor) -> Result<Self, ToolError> {
+    pub(super) const fn new(executor: &CudaExecutor) -> Result<Self, ToolError> {
         match *executor {}
     }
 

@@ -13,8 +13,8 @@ use super::size;
 use lapwing_engine as engine;
 use lapwing_engine::UnsupportedNode;
 use lapwing_engine::exec::GpuPrecision;
-use lapwing_engine::gpu::Target;
-use lapwing_engine::gpu::lower::{Launch, PreparedPlan, Program, Step};
+use lapwing_engine::gpu::LoweringTarget;
+use lapwing_engine::gpu::lower::{Launch, LoweredProgram, PreparedPlan, Step};
 use lapwing_engine::gpu::route::{self, TransferPlan};
 use lapwing_engine::plan::Plan;
 
@@ -30,7 +30,7 @@ pub(super) fn table(plan: &Plan, shape: Shape, args: &InspectArgs, out: &mut dyn
 
 /// A plan's program, with what all of its programs share.
 struct Lowered {
-    program: Program,
+    program: LoweredProgram,
     precision: GpuPrecision,
     weight_bytes: usize,
 }
@@ -44,9 +44,9 @@ impl Lowered {
     fn of(plan: &Plan, shape: Shape, precision: engine::Precision) -> Result<Self, ToolError> {
         let precision = GpuPrecision::from(precision);
         let refused = |refused: UnsupportedNode| ToolError::argument("device", format!("cuda: {refused}"));
-        let mut prepared = PreparedPlan::new(plan, &precision, &Target::ASSUMED).map_err(refused)?;
+        let mut prepared = PreparedPlan::new(plan, &precision, &LoweringTarget::ASSUMED).map_err(refused)?;
         let (capacity, all) = (route::capacity(plan, size(shape)), vec![true; plan.outputs.len()]);
-        let program = route::program(&mut prepared, plan, capacity, &all, &Target::ASSUMED).map_err(refused)?;
+        let program = route::program(&mut prepared, plan, capacity, &all, &LoweringTarget::ASSUMED).map_err(refused)?;
         Ok(Self { program, precision, weight_bytes: prepared.weights.bytes() })
     }
 

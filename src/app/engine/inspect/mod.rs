@@ -22,8 +22,8 @@ use super::numbers::{si, whole};
 use super::shapes::{Asked, Shape};
 use lapwing_engine::model::ModelOptions;
 use lapwing_engine::onnx::Graph;
-use lapwing_engine::plan::{Arena, Plan, Size};
-use lapwing_engine::tensor::Port;
+use lapwing_engine::plan::{Arena, BatchSize, Plan};
+use lapwing_engine::tensor::TensorSpec;
 use lapwing_engine::{Device, Model, UnsupportedNode};
 
 const BATCH: &[u64] = &[1, 32];
@@ -134,8 +134,8 @@ fn plan_of(model: &Model) -> Result<&Plan, ToolError> {
     model.plan().ok_or_else(|| ToolError::argument("plan", format!("the model has none: {}", refused())))
 }
 
-fn size(shape: Shape) -> Size {
-    Size::uniform(shape.batch, shape.length.unwrap_or(1))
+fn size(shape: Shape) -> BatchSize {
+    BatchSize::uniform(shape.batch, shape.length.unwrap_or(1))
 }
 
 fn planned(plan: &Plan, shape: Shape) -> Costs {
@@ -157,7 +157,7 @@ fn why(refused: &UnsupportedNode) -> Why {
     Why { node: refused.node.clone(), operator: refused.operator.clone(), reason: refused.reason.clone() }
 }
 
-fn tensor(port: &Port) -> Tensor {
+fn tensor(port: &TensorSpec) -> Tensor {
     let length = |length: &Option<usize>| length.and_then(|length| i64::try_from(length).ok()).unwrap_or(-1);
     Tensor { name: port.name.clone(), datatype: port.datatype.name(), shape: port.shape.iter().map(length).collect() }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::super::error::ToolError;
 use super::super::shapes::Shape;
 use super::{About, size};
-use lapwing_engine::plan::{Arena, Columns, Instruction, Lookup, Op, Plan, Port, Program, Rows, Type};
+use lapwing_engine::plan::{Arena, Columns, ElementType, Instruction, Lookup, Op, Plan, PlanPort, Program, Rows};
 
 /// Writes the plan with what its nodes cost at one shape, and `more` fields behind them.
 pub(super) fn write(
@@ -18,7 +18,7 @@ pub(super) fn write(
     out: &mut dyn Write,
 ) -> Result<(), ToolError> {
     let total = plan.total(size(shape));
-    let port = |port: &Port| json!({ "name": port.name, "value": port.value.0, "features": port.features });
+    let port = |port: &PlanPort| json!({ "name": port.name, "value": port.value.0, "features": port.features });
     let values =
         plan.values.iter().map(|value| json!({ "rows": rows(value.rows), "width": value.width, "type": kind(value.kind) }));
     let weights = plan.weights.iter().map(|w| json!({ "name": w.name, "rows": w.rows, "width": w.width }));
@@ -55,12 +55,12 @@ const fn rows(rows: Rows) -> &'static str {
     }
 }
 
-const fn kind(kind: Type) -> &'static str {
+const fn kind(kind: ElementType) -> &'static str {
     match kind {
-        Type::F32 => "FP32",
-        Type::I64 => "INT64",
-        Type::I32 => "INT32",
-        Type::Bool => "BOOL",
+        ElementType::F32 => "FP32",
+        ElementType::I64 => "INT64",
+        ElementType::I32 => "INT32",
+        ElementType::Bool => "BOOL",
     }
 }
 

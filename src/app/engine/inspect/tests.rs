@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 
 use super::*;
-use lapwing_engine::plan::{Activation, Columns, Node, Op, Rows, Type, Value, ValueId, Weight, WeightId};
+use lapwing_engine::plan::{Activation, Columns, ElementType, Node, Op, Rows, Value, ValueId, Weight, WeightId};
 
 fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans").join(format!("{name}.onnx"))
@@ -35,7 +35,7 @@ fn json(args: &InspectArgs) -> Json {
 
 /// Products one after the other, and an attention over the last one's columns.
 fn plan(rows: Rows, layers: &[(usize, usize)], attention: Option<(usize, usize)>) -> Plan {
-    let value = |width| Value { rows, width, kind: Type::F32 };
+    let value = |width| Value { rows, width, kind: ElementType::F32 };
     let mut plan = Plan { values: vec![value(layers[0].0)], ..Plan::default() };
     for (place, (k, n)) in layers.iter().enumerate() {
         plan.values.push(value(*n));

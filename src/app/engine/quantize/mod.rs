@@ -9,14 +9,14 @@ mod tests;
 use std::io::Write;
 use std::sync::Arc;
 
-use self::report::{Output, Report, Shared};
-use self::rows::Rows;
+use self::report::{Output, PrecisionReport, Shared};
+use self::rows::FileRows;
 use super::cli::QuantizeArgs;
 use super::error::ToolError;
 use super::machine::{self, percentile};
 use crate::ledger::Stamp;
 use lapwing_engine::cpu::threads::Threads;
-use lapwing_engine::cpu::{self, Executor, State};
+use lapwing_engine::cpu::{self, CpuExecutor, CpuState};
 use lapwing_engine::exec::{CpuPrecision, RowQuant};
 use lapwing_engine::model::ModelOptions;
 use lapwing_engine::onnx::Graph;
@@ -38,8 +38,8 @@ fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + 
     let graph = Graph::read(&args.model)?;
     let exact = load(&graph, threads, CpuPrecision::Fp32)?;
     let exact_run = executor(&exact)?;
-    let calibrate = Rows::read(&args.calibrate, "calibrate", &exact)?;
-    let against = args.against.as_ref().map(|file| Rows::read(file, "against", &exact)).transpose()?;
+    let calibrate = FileRows::read(&args.calibrate, "calibrate", &exact)?;
+    let against = args.against.as_ref().map(|file| FileRows::read(file, "against", &exact)).transpose()?;
     let dynamic = load(&graph, threads, CpuPrecision::Int8(Vec::new()))?;
     let dynamic_run = executor(&dynamic)?;
     let batch = usize::try_from(args.batch).unwrap_or(usize::MAX);
@@ -68,7 +68,7 @@ fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + 
     for (at, executor) in executors.into_iter().enumerate() {
         let outputs = if at == 0 { Vec::new() } else { compare(executor, rows, &truth, &outputs(executor, rows, batch)?)? };
         let p50_ns = |at: usize| percentile(&times[at], 0.5) as f64;
-        reports.push(Report {
+        reports.push(PrecisionReport {
             shared: shared.clone(),
             precision: if at == 0 { "fp32" } else { "int8" },
             ranges: [None, Some("dynamic"), Some("static")][at],
@@ -84,12 +84,12 @@ fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + 
 }
 
 fn load(graph: &Graph, threads: &Arc<Threads>, precision: CpuPrecision) -> Result<Model, ToolError> {
-    let plan = cpu::Options { threads: Arc::clone(threads), precision, ..cpu::Options::default() };
+    let plan = cpu::CpuOptions { threads: Arc::clone(threads), precision, ..cpu::CpuOptions::default() };
     Ok(Model::new(graph.clone(), &ModelOptions { plan, ..ModelOptions::default() })?)
 }
 
 /// The executor of its plan; 8 bits need one.
-fn executor(model: &Model) -> Result<&Executor, ToolError> {
+fn executor(model: &Model) -> Result<&CpuExecutor, ToolError> {
     match (model.plan_executor(), model.unsupported()) {
         (Some(executor), _) => Ok(executor),
         (None, Some(refused)) => Err(EngineError::NoPlan(refused.clone()).into()),
@@ -98,12 +98,12 @@ fn executor(model: &Model) -> Result<&Executor, ToolError> {
 }
 
 /// The range of the inputs of each product that runs in 8 bits, if one range suits all rows.
-fn ranges(exact: &Executor, dynamic: &Executor, rows: &Rows, batch: usize) -> Result<Vec<Option<RowQuant>>, ToolError> {
+fn ranges(exact: &CpuExecutor, dynamic: &CpuExecutor, rows: &FileRows, batch: usize) -> Result<Vec<Option<RowQuant>>, ToolError> {
     let plan = exact.plan();
     let is_seen = |place: usize| dynamic.product_precision(place) == Precision::Int8;
     let mut observers: Vec<Option<RangeObserver>> =
         (0..plan.nodes.len()).map(|at| is_seen(at).then(RangeObserver::new)).collect();
-    let (mut state, mut outputs, mut fault) = (State::default(), Vec::new(), None);
+    let (mut state, mut outputs, mut fault) = (CpuState::default(), Vec::new(), None);
     let mut kept = Vec::new();
     for range in rows.batches(batch) {
         let mask = rows.mask(range.clone());
@@ -142,9 +142,9 @@ fn keep(data: &[f32], width: usize, mask: &[bool], kept: &mut Vec<f32>) {
 }
 
 /// Every output over all rows, without tokens that are masked out.
-fn outputs(executor: &Executor, rows: &Rows, batch: usize) -> Result<Vec<Vec<f32>>, ToolError> {
+fn outputs(executor: &CpuExecutor, rows: &FileRows, batch: usize) -> Result<Vec<Vec<f32>>, ToolError> {
     let plan = executor.plan();
-    let (mut state, mut made) = (State::default(), Vec::new());
+    let (mut state, mut made) = (CpuState::default(), Vec::new());
     let mut all: Vec<Vec<f32>> = vec![Vec::new(); plan.outputs.len()];
     let mut kept = Vec::new();
     for range in rows.batches(batch) {
@@ -163,7 +163,7 @@ fn outputs(executor: &Executor, rows: &Rows, batch: usize) -> Result<Vec<Vec<f32
     Ok(all)
 }
 
-fn compare(executor: &Executor, rows: &Rows, exact: &[Vec<f32>], got: &[Vec<f32>]) -> Result<Vec<Output>, ToolError> {
+fn compare(executor: &CpuExecutor, rows: &FileRows, exact: &[Vec<f32>], got: &[Vec<f32>]) -> Result<Vec<Output>, ToolError> {
     let plan = executor.plan();
     let mut compared = Vec::with_capacity(exact.len());
     for ((port, exact), got) in plan.outputs.iter().zip(exact).zip(got) {
@@ -177,9 +177,9 @@ fn compare(executor: &Executor, rows: &Rows, exact: &[Vec<f32>], got: &[Vec<f32>
 }
 
 /// Sorted times of full batches. The executors take turns, so that a disturbance of the machine affects all of them.
-fn times(executors: [&Executor; 3], rows: &Rows, batch: usize, seconds: f64) -> Result<[Vec<u64>; 3], ToolError> {
+fn times(executors: [&CpuExecutor; 3], rows: &FileRows, batch: usize, seconds: f64) -> Result<[Vec<u64>; 3], ToolError> {
     let mut times: [Vec<u64>; 3] = Default::default();
-    let mut states: [State; 3] = Default::default();
+    let mut states: [CpuState; 3] = Default::default();
     let mut outputs = Vec::new();
     let budget_ns = (seconds * 1e9) as u64;
     let mut began = Stamp::now();

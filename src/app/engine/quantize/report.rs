@@ -24,7 +24,7 @@ pub(super) struct Shared {
 
 /// The model in one precision.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct PrecisionReport {
     #[serde(flatten)]
     pub(super) shared: Shared,
     pub(super) precision: &'static str,
@@ -58,8 +58,8 @@ impl Output {
 }
 
 /// Writes the reports for people.
-pub(super) fn table(reports: &[Report], out: &mut dyn Write) -> Result<(), ToolError> {
-    let Some(Report { shared, .. }) = reports.first() else { return Ok(()) };
+pub(super) fn table(reports: &[PrecisionReport], out: &mut dyn Write) -> Result<(), ToolError> {
+    let Some(PrecisionReport { shared, .. }) = reports.first() else { return Ok(()) };
     let length = shared.length.map_or_else(String::new, |length| format!(" of {length} tokens"));
     let (model, batch, rows) = (&shared.model, shared.batch, shared.rows);
     writeln!(out, "{model}: {rows} rows{length}, in batches of {batch}; threads: {}; {}", shared.threads, shared.cpu_flags)?;
@@ -102,6 +102,6 @@ pub(super) fn table(reports: &[Report], out: &mut dyn Write) -> Result<(), ToolE
 }
 
 /// `int8 static`
-fn name(report: &Report) -> String {
+fn name(report: &PrecisionReport) -> String {
     report.ranges.map_or_else(|| report.precision.to_owned(), |ranges| format!("{} {ranges}", report.precision))
 }

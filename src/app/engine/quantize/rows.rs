@@ -9,11 +9,11 @@ use lapwing_engine::exec::{Batch, Input};
 use lapwing_engine::plan;
 use lapwing_engine::quant::npy::{self, Npy, Values};
 use lapwing_engine::quant::npz;
-use lapwing_engine::tensor::{Datatype, Port};
+use lapwing_engine::tensor::{Datatype, TensorSpec};
 
 /// The data of each input, row by row.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(super) struct FileRows {
     /// The file's name.
     name: String,
     /// In the model's order.
@@ -31,7 +31,7 @@ struct Column {
     each: usize,
 }
 
-impl Rows {
+impl FileRows {
     /// Reads a file for a model that has a plan; `argument` names the command's argument in errors.
     pub(super) fn read(path: &Path, argument: &str, model: &Model) -> Result<Self, ToolError> {
         let fails = |reason: String| ToolError::argument(argument, format!("{}: {reason}", path.display()));
@@ -135,7 +135,7 @@ impl Column {
 }
 
 /// Checks that an array fits an input.
-fn fits(port: &Port, array: &Npy) -> Result<(), String> {
+fn fits(port: &TensorSpec, array: &Npy) -> Result<(), String> {
     let got = match array.values {
         Values::F32(_) => Datatype::Fp32,
         Values::I64(_) => Datatype::Int64,

@@ -1,4 +1,4 @@
-//! From the inbox to collectors that take, refuse, stumble, or are not there.
+//! From the handler to collectors that take, refuse, stumble, or are not there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use super::forwarder;
 use crate::attribution::Config;
 use crate::attribution::otlp::signal::{Encoding, Signal};
-use crate::attribution::otlp::tests::{fates, inbox, listener, request, span, triton};
-use crate::attribution::otlp::{Inbox, OwnTraces, serve_grpc, serve_http};
+use crate::attribution::otlp::tests::{fates, handler, listener, request, span, triton};
+use crate::attribution::otlp::{ExportHandler, OwnTraces, serve_grpc, serve_http};
 use crate::ledger::{TraceId, TraceMark};
 use crate::metrics::{Counter, Counters};
 use crate::settings::{Collector, Secret};
@@ -40,13 +40,13 @@ async fn collect(State(sink): State<Sink>, uri: Uri, headers: HeaderMap, body: B
 }
 
 struct Setup {
-    inbox: Inbox,
+    handler: ExportHandler,
     counters: Arc<Counters>,
     ours: Arc<OwnTraces>,
     mark: TraceMark,
 }
 
-/// Lets `feed` fill the inbox, then drains the forwarder to `to`.
+/// Lets `feed` fill the handler, then drains the forwarder to `to`.
 async fn forward(to: &str, config: &Config, feed: impl FnOnce(&Setup)) -> Arc<Counters> {
     let counters = Arc::new(Counters::default());
     let mark = TraceMark::random();
@@ -54,8 +54,8 @@ async fn forward(to: &str, config: &Config, feed: impl FnOnce(&Setup)) -> Arc<Co
     let headers = BTreeMap::from([("x-tenant".to_owned(), Secret::new("blue"))]);
     let collector: Collector = to.parse().unwrap();
     let (queue, draining) = forwarder(&collector, headers, config, ours.clone(), counters.clone()).unwrap();
-    let (inbox, _spans) = inbox(64, Some(queue), &counters);
-    let setup = Setup { inbox, counters: counters.clone(), ours, mark };
+    let (handler, _spans) = handler(64, Some(queue), &counters);
+    let setup = Setup { handler, counters: counters.clone(), ours, mark };
     feed(&setup);
     drop(setup);
     draining.await;
@@ -89,10 +89,10 @@ fn what_serves_and_forwards_can_be_spawned() {
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let to = "grpc://[::1]:4317".parse().unwrap();
     let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
-    let (inbox, _spans) = inbox(1, Some(queue), &counters);
+    let (handler, _spans) = handler(1, Some(queue), &counters);
     spawnable(forwarding);
-    spawnable(serve_grpc(listener().0, inbox.clone(), 1, CancellationToken::new()));
-    spawnable(serve_http(listener().0, inbox, 1, CancellationToken::new()));
+    spawnable(serve_grpc(listener().0, handler.clone(), 1, CancellationToken::new()));
+    spawnable(serve_http(listener().0, handler, 1, CancellationToken::new()));
 }
 
 #[tokio::test]
@@ -100,10 +100,10 @@ async fn every_signal_is_passed_on_as_it_came() {
     // a field that nobody knows yet is kept
     let unknown = [&traces(&[(THEIRS, 1)])[..], &[0xf8, 0x7f, 1]].concat();
     let (sink, counters) = to_http(&[], |setup| {
-        setup.inbox.take(Signal::Traces, Encoding::Protobuf, unknown.clone().into()).unwrap();
-        setup.inbox.take(Signal::Traces, Encoding::Json, Bytes::from(triton())).unwrap();
-        setup.inbox.take(Signal::Metrics, Encoding::Protobuf, Bytes::from_static(b"metrics, unread")).unwrap();
-        setup.inbox.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"logs, unread")).unwrap();
+        setup.handler.take(Signal::Traces, Encoding::Protobuf, unknown.clone().into()).unwrap();
+        setup.handler.take(Signal::Traces, Encoding::Json, Bytes::from(triton())).unwrap();
+        setup.handler.take(Signal::Metrics, Encoding::Protobuf, Bytes::from_static(b"metrics, unread")).unwrap();
+        setup.handler.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"logs, unread")).unwrap();
     })
     .await;
     let taken = sink.taken.lock().clone();
@@ -123,8 +123,8 @@ async fn what_was_sampled_only_for_us_is_joined_and_not_passed_on() {
     let (sink, counters) = to_http(&[], |setup| {
         let (made, forced) = (setup.mark.make(), TraceId([9; 16]));
         setup.ours.force(forced);
-        setup.inbox.take(Signal::Traces, Encoding::Protobuf, traces(&[(made, 1), (forced, 2)])).unwrap();
-        setup.inbox.take(Signal::Traces, Encoding::Protobuf, traces(&[(made, 3), (THEIRS, 4), (forced, 5)])).unwrap();
+        setup.handler.take(Signal::Traces, Encoding::Protobuf, traces(&[(made, 1), (forced, 2)])).unwrap();
+        setup.handler.take(Signal::Traces, Encoding::Protobuf, traces(&[(made, 3), (THEIRS, 4), (forced, 5)])).unwrap();
     })
     .await;
     let taken = sink.taken.lock().clone();
@@ -148,8 +148,8 @@ async fn a_collector_that_stumbles_is_tried_again_and_one_that_refuses_is_not() 
     let to: Collector = format!("http://{address}").parse().unwrap();
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
-    let (inbox, _spans) = inbox(8, Some(queue), &counters);
-    inbox.take(Signal::Logs, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
+    let (handler, _spans) = handler(8, Some(queue), &counters);
+    handler.take(Signal::Logs, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
     tokio::select! {
         _ = async { server.await } => panic!("the collector ended"),
         () = forwarding => panic!("the queue is open"),
@@ -157,7 +157,7 @@ async fn a_collector_that_stumbles_is_tried_again_and_one_that_refuses_is_not() 
     }
     assert_eq!((fates(&counters), sink.taken.lock().len()), ((1, 0), 1));
     let (sink, counters) = to_http(&[(StatusCode::BAD_REQUEST, "0")], |setup| {
-        setup.inbox.take(Signal::Logs, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
+        setup.handler.take(Signal::Logs, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
     })
     .await;
     assert_eq!((fates(&counters), sink.taken.lock().len()), ((0, 1), 0));
@@ -171,7 +171,7 @@ async fn a_dead_collector_and_a_full_queue_cost_messages_and_every_one_is_counte
         let config = Config { forward_queue: 3, ..Config::default() };
         let counters = forward(&format!("{scheme}://{address}"), &config, |setup| {
             for _ in 0..5 {
-                setup.inbox.take(Signal::Metrics, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
+                setup.handler.take(Signal::Metrics, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
             }
             assert_eq!(fates(&setup.counters), (0, 2), "no room for the last two");
         })
@@ -186,14 +186,14 @@ async fn the_queue_is_bounded_in_bytes_too_and_a_forwarder_that_never_runs_count
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let to: Collector = "http://127.0.0.1:1".parse().unwrap();
     let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
-    let (inbox, _spans) = inbox(8, Some(queue), &counters);
+    let (handler, _spans) = handler(8, Some(queue), &counters);
     let body = Bytes::from(vec![0; 10 << 20]);
     for _ in 0..4 {
-        inbox.take(Signal::Logs, Encoding::Protobuf, body.clone()).unwrap();
+        handler.take(Signal::Logs, Encoding::Protobuf, body.clone()).unwrap();
     }
     assert_eq!(fates(&counters), (0, 1), "32 MiB hold three");
     drop(forwarding);
-    inbox.take(Signal::Logs, Encoding::Protobuf, Bytes::new()).unwrap();
+    handler.take(Signal::Logs, Encoding::Protobuf, Bytes::new()).unwrap();
     assert_eq!(fates(&counters), (0, 5));
 }
 
@@ -201,16 +201,16 @@ async fn the_queue_is_bounded_in_bytes_too_and_a_forwarder_that_never_runs_count
 async fn a_grpc_collector_gets_protobuf_whatever_came() {
     // our own receiver is the collector
     let counters = Arc::new(Counters::default());
-    let (collector, mut spans) = inbox(64, None, &counters);
+    let (collector, mut spans) = handler(64, None, &counters);
     let (listener, address) = listener();
     let stop = CancellationToken::new();
     let serving = serve_grpc(listener, collector, 1 << 20, stop.clone());
     let forwarding = async {
         let ours_counters = forward(&format!("grpc://{address}"), &Config::default(), |setup| {
-            setup.inbox.take(Signal::Traces, Encoding::Json, Bytes::from(triton())).unwrap();
-            setup.inbox.take(Signal::Traces, Encoding::Protobuf, traces(&[(THEIRS, 1), (setup.mark.make(), 2)])).unwrap();
-            setup.inbox.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"{\"resource_logs\":[]}")).unwrap();
-            assert!(setup.inbox.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"no JSON")).is_err());
+            setup.handler.take(Signal::Traces, Encoding::Json, Bytes::from(triton())).unwrap();
+            setup.handler.take(Signal::Traces, Encoding::Protobuf, traces(&[(THEIRS, 1), (setup.mark.make(), 2)])).unwrap();
+            setup.handler.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"{\"resource_logs\":[]}")).unwrap();
+            assert!(setup.handler.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"no JSON")).is_err());
         })
         .await;
         stop.cancel();

@@ -13,8 +13,8 @@ use tonic::Code;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Endpoint;
 
-use super::{inbox, listener, request, span};
-use crate::attribution::otlp::{Inbox, serve_grpc};
+use super::{handler, listener, request, span};
+use crate::attribution::otlp::{ExportHandler, serve_grpc};
 use crate::ledger::{Stage, TraceId};
 use crate::metrics::{Counter, Counters};
 
@@ -22,11 +22,11 @@ const TRACE: TraceId = TraceId([7; 16]);
 const MAX_BODY: u64 = 64 << 10;
 
 /// Serves while `client` runs, then stops within the grace period.
-async fn against<C: Future<Output = ()>>(inbox: Inbox, client: impl FnOnce(Endpoint) -> C) {
+async fn against<C: Future<Output = ()>>(handler: ExportHandler, client: impl FnOnce(Endpoint) -> C) {
     let (listener, address) = listener();
     let stop = CancellationToken::new();
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-    let served = serve_grpc(listener, inbox, MAX_BODY, stop.clone());
+    let served = serve_grpc(listener, handler, MAX_BODY, stop.clone());
     let (served, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(30), served), async {
         Box::pin(client(endpoint)).await;
         stop.cancel();
@@ -37,8 +37,8 @@ async fn against<C: Future<Output = ()>>(inbox: Inbox, client: impl FnOnce(Endpo
 #[tokio::test]
 async fn spans_come_plain_and_gzipped_and_metrics_and_logs_are_taken() {
     let counters = Arc::new(Counters::default());
-    let (inbox, mut spans) = inbox(8, None, &counters);
-    against(inbox, async |endpoint| {
+    let (handler, mut spans) = handler(8, None, &counters);
+    against(handler, async |endpoint| {
         let channel = endpoint.connect_lazy();
         let mut traces = TraceServiceClient::new(channel.clone());
         let answer = traces.export(request(vec![span(TRACE, 1, "model_forward")])).await.unwrap();
@@ -51,15 +51,15 @@ async fn spans_come_plain_and_gzipped_and_metrics_and_logs_are_taken() {
     .await;
     let (first, second) = (spans.recv().await.unwrap(), spans.recv().await.unwrap());
     assert_eq!((first.len(), first[0].stage, second.len(), second[0].stage), (1, Some(Stage::Forward), 2, Some(Stage::Queue)));
-    assert!(spans.recv().await.is_none(), "nothing else came, and the server let go of its inbox");
+    assert!(spans.recv().await.is_none(), "nothing else came, and the server let go of its handler");
     assert_eq!((counters.get(Counter::SpansReceived), counters.get(Counter::OtlpMalformed)), (3, 0));
 }
 
 #[tokio::test]
 async fn what_cannot_be_taken_is_refused_for_good_and_counted() {
     let counters = Arc::new(Counters::default());
-    let (inbox, _spans) = inbox(8, None, &counters);
-    against(inbox, async |endpoint| {
+    let (handler, _spans) = handler(8, None, &counters);
+    against(handler, async |endpoint| {
         let channel = endpoint.connect().await.unwrap();
         let mut traces = TraceServiceClient::new(channel.clone());
         let huge = request(vec![span(TRACE, 1, &"x".repeat(100_000))]);
@@ -82,8 +82,8 @@ async fn what_cannot_be_taken_is_refused_for_good_and_counted() {
 #[tokio::test]
 async fn a_flood_stays_bounded_and_the_exporter_still_gets_success() {
     let counters = Arc::new(Counters::default());
-    let (inbox, mut spans) = inbox(2, None, &counters);
-    against(inbox, async |endpoint| {
+    let (handler, mut spans) = handler(2, None, &counters);
+    against(handler, async |endpoint| {
         let mut traces = TraceServiceClient::new(endpoint.connect().await.unwrap());
         // 600 spans make two messages of 512 and 88, which fill the channel
         for _ in 0..3 {
@@ -101,9 +101,9 @@ async fn a_flood_stays_bounded_and_the_exporter_still_gets_success() {
 #[tokio::test]
 async fn a_connection_that_stalls_does_not_hold_up_shutdown() {
     let counters = Arc::new(Counters::default());
-    let (inbox, _spans) = inbox(2, None, &counters);
+    let (handler, _spans) = handler(2, None, &counters);
     let stalled = std::sync::Mutex::new(None);
-    against(inbox, async |endpoint| {
+    against(handler, async |endpoint| {
         use tokio::io::AsyncWriteExt;
         let authority = endpoint.uri().authority().unwrap().to_string();
         let mut stream = tokio::net::TcpStream::connect(authority).await.unwrap();

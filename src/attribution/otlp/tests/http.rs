@@ -13,9 +13,9 @@ use hyper_util::rt::TokioExecutor;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::{gzip, inbox, listener, request, span, triton};
+use super::{gzip, handler, listener, request, span, triton};
 use crate::attribution::otlp::signal::Encoding;
-use crate::attribution::otlp::{Inbox, decode, serve_http};
+use crate::attribution::otlp::{ExportHandler, decode, serve_http};
 use crate::ledger::TraceId;
 use crate::metrics::{Counter, Counters};
 
@@ -48,10 +48,10 @@ fn answer(response: http::Response<Bytes>) -> (u16, String, Bytes) {
     (response.status().as_u16(), content_type, response.into_body())
 }
 
-async fn against<C: Future<Output = ()>>(inbox: Inbox, client: impl FnOnce(Poster) -> C) {
+async fn against<C: Future<Output = ()>>(handler: ExportHandler, client: impl FnOnce(Poster) -> C) {
     let (listener, address) = listener();
     let stop = CancellationToken::new();
-    let served = serve_http(listener, inbox, MAX_BODY, stop.clone());
+    let served = serve_http(listener, handler, MAX_BODY, stop.clone());
     let poster = Poster { client: Client::builder(TokioExecutor::new()).build_http(), base: format!("http://{address}") };
     let (served, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(30), served), async {
         Box::pin(client(poster)).await;
@@ -63,8 +63,8 @@ async fn against<C: Future<Output = ()>>(inbox: Inbox, client: impl FnOnce(Poste
 #[tokio::test]
 async fn both_encodings_are_taken_and_answered_in_kind() {
     let counters = Arc::new(Counters::default());
-    let (inbox, mut spans) = inbox(8, None, &counters);
-    against(inbox, async |to| {
+    let (handler, mut spans) = handler(8, None, &counters);
+    against(handler, async |to| {
         let protobuf = request(vec![span(TRACE, 1, "forward")]).encode_to_vec();
         assert_eq!(to.post("/v1/traces", PROTOBUF, protobuf.clone()).await, (200, PROTOBUF.to_owned(), Bytes::new()));
         let (status, content_type, body) = to.post("/v1/traces", "Application/JSON; charset=utf-8", triton()).await;
@@ -91,8 +91,8 @@ async fn both_encodings_are_taken_and_answered_in_kind() {
 #[tokio::test]
 async fn what_cannot_be_taken_is_refused_in_kind_and_counted() {
     let counters = Arc::new(Counters::default());
-    let (inbox, _spans) = inbox(8, None, &counters);
-    against(inbox, async |to| {
+    let (handler, _spans) = handler(8, None, &counters);
+    against(handler, async |to| {
         let (status, content_type, body) = to.post("/v1/traces", PROTOBUF, &b"\xff\xff"[..]).await;
         let said = tonic_types::Status::decode(body).unwrap();
         assert_eq!((status, content_type.as_str(), said.code), (400, PROTOBUF, 3));
@@ -123,9 +123,9 @@ async fn what_cannot_be_taken_is_refused_in_kind_and_counted() {
 #[tokio::test]
 async fn a_body_that_stalls_does_not_hold_up_shutdown() {
     let counters = Arc::new(Counters::default());
-    let (inbox, mut spans) = inbox(8, None, &counters);
+    let (handler, mut spans) = handler(8, None, &counters);
     let stalled = std::sync::Mutex::new(None);
-    against(inbox, async |to| {
+    against(handler, async |to| {
         use tokio::io::AsyncWriteExt;
         let mut stream = tokio::net::TcpStream::connect(to.base.strip_prefix("http://").unwrap()).await.unwrap();
         let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{";
@@ -134,5 +134,5 @@ async fn a_body_that_stalls_does_not_hold_up_shutdown() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     })
     .await;
-    assert!(tokio::time::timeout(Duration::from_secs(5), spans.recv()).await.expect("the inbox is let go").is_none());
+    assert!(tokio::time::timeout(Duration::from_secs(5), spans.recv()).await.expect("the handler is let go").is_none());
 }

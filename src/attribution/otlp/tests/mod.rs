@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use tokio::sync::mpsc;
 
-use super::{ForwardQueue, Inbox};
+use super::{ExportHandler, ForwardQueue};
 use crate::attribution::{IncomingSpan, Rules};
 use crate::ledger::TraceId;
 use crate::metrics::{Counter, Counters};
@@ -58,14 +58,14 @@ pub(super) fn request(spans: Vec<Span>) -> ExportTraceServiceRequest {
     }
 }
 
-/// An inbox over a channel of `capacity`, and what to look at it with.
-pub(super) fn inbox(
+/// An handler over a channel of `capacity`, and what to look at it with.
+pub(super) fn handler(
     capacity: usize,
     forward: Option<ForwardQueue>,
     counters: &Arc<Counters>,
-) -> (Inbox, mpsc::Receiver<Vec<IncomingSpan>>) {
+) -> (ExportHandler, mpsc::Receiver<Vec<IncomingSpan>>) {
     let (sender, receiver) = mpsc::channel(capacity);
-    (Inbox::new(Arc::new(Rules::default()), Arc::clone(counters), sender, forward), receiver)
+    (ExportHandler::new(Arc::new(Rules::default()), Arc::clone(counters), sender, forward), receiver)
 }
 
 /// A listener on a free port.

@@ -34,7 +34,7 @@ use crate::proxy::error::Error;
 use crate::proxy::exchange::TrackedRequest;
 use crate::proxy::serve::serve_with;
 use crate::proxy::stack::ExtraInner;
-use crate::proxy::{Config, ConnectionSettings, Observer, Parts, TraceSampling, Tracing};
+use crate::proxy::{Config, ConnectionSettings, DataPlane, Observer, TraceSampling, Tracing};
 use crate::settings::ConfigHandle;
 
 /// Longer than anything here takes.
@@ -93,7 +93,7 @@ async fn server(text: &'static str, tasks: &Tasks) -> (SocketAddr, Asked) {
 struct Proxy {
     client: Client,
     kept: Kept,
-    parts: Parts,
+    parts: DataPlane,
     stop: CancellationToken,
 }
 
@@ -108,7 +108,7 @@ impl Proxy {
         let observer = Arc::new(kept.clone());
         let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, observer };
         let target = Target::Tcp(upstream.to_string());
-        let parts = Parts { settings: ConfigHandle::fixed(settings), target, counters: Arc::default() };
+        let parts = DataPlane { settings: ConfigHandle::fixed(settings), target, counters: Arc::default() };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
         let address = listener.local_addr().unwrap();
         let serving = serve_with(listener, parts.clone(), stop.clone(), extra);

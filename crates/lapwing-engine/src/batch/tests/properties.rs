@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Config, Cost, Item, Next, Policy, Tuning, Waiting};
+use super::super::{CallCost, Config, Item, Next, Policy, Tuning, Waiting};
 use crate::clock::Stamp;
 
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ fn configs() -> impl Strategy<Value = Config> {
 #[derive(Clone, Debug)]
 struct Known {
     number: usize,
-    cost: Cost,
+    cost: CallCost,
     arrived: Stamp,
     deadline: Option<Stamp>,
     passed: u32,
@@ -55,7 +55,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn push(&mut self, cost: Cost, patience_ns: Option<u64>) -> Result<(), TestCaseError> {
+    fn push(&mut self, cost: CallCost, patience_ns: Option<u64>) -> Result<(), TestCaseError> {
         let (number, arrived) = (self.pushed, self.now);
         let deadline = patience_ns.map(|ns| arrived.plus(ns));
         let taken = self.waiting.push(Item { payload: number, cost, arrived, deadline });
@@ -104,7 +104,7 @@ impl Bench {
     }
 
     fn run(&mut self, into: &[Item<usize>]) -> Result<(), TestCaseError> {
-        let total = into.iter().fold(Cost::default(), |sum, item| sum.plus(item.cost));
+        let total = into.iter().fold(CallCost::default(), |sum, item| sum.plus(item.cost));
         prop_assert!(into.len() <= self.config.max_calls);
         if into.len() > 1 {
             prop_assert!(total.rows <= self.config.max_rows && total.units() <= self.config.max_tokens);
@@ -112,7 +112,7 @@ impl Bench {
         let overdue = self.known.iter().any(|known| known.passed >= self.tuning.overtakes);
         let first = if overdue { into.iter().min_by_key(|item| item.payload) } else { into.first() };
         if let Some(Item { cost, deadline: Some(deadline), .. }) = first {
-            let done = |cost: Cost| self.now.plus(self.waiting.fit().forward_ns(cost.units()) as u64);
+            let done = |cost: CallCost| self.now.plus(self.waiting.fit().forward_ns(cost.units()) as u64);
             prop_assert!(done(*cost) > *deadline || done(total) <= *deadline, "made late by those that run with it");
         }
         let mut youngest = 0;
@@ -154,7 +154,7 @@ proptest! {
                 // a model has tokens or has none
                 Step::Push { rows, tokens, patience_ns } => {
                     let tokens = if has_tokens { tokens.max(1) } else { 0 };
-                    bench.push(Cost { rows, tokens }, patience_ns)?;
+                    bench.push(CallCost { rows, tokens }, patience_ns)?;
                 }
                 Step::Ask => {
                     bench.ask(false)?;
@@ -179,7 +179,7 @@ proptest! {
         let mut bench = Bench { config, tuning, waiting, known: Vec::new(), now, pushed: 0, given: 0 };
         for step in steps {
             if let Step::Push { rows, tokens, patience_ns } = step {
-                bench.push(Cost { rows, tokens }, patience_ns)?;
+                bench.push(CallCost { rows, tokens }, patience_ns)?;
             }
         }
         // nobody calls any more, and yet all are served, without the queue being closed

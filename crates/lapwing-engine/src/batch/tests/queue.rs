@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::thread;
 
-use super::super::{Config, Cost, Item, Policy, Queue, QueueError, Taken};
+use super::super::{CallCost, Config, Item, Policy, Queue, QueueError, Taken};
 use crate::clock::Stamp;
 
 fn item<T>(payload: T, deadline: Option<Stamp>) -> Item<T> {
-    Item { payload, cost: Cost { rows: 1, tokens: 8 }, arrived: Stamp::now(), deadline }
+    Item { payload, cost: CallCost { rows: 1, tokens: 8 }, arrived: Stamp::now(), deadline }
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn two_producers_and_an_executor_lose_and_double_nothing() {
                 for item in &into {
                     seen[item.payload] += 1;
                 }
-                queue.observe(Cost { rows: into.len(), tokens: 8 * into.len() }, 5_000 + 10 * into.len() as u64);
+                queue.observe(CallCost { rows: into.len(), tokens: 8 * into.len() }, 5_000 + 10 * into.len() as u64);
                 batches += 1;
             }
             (seen, batches)

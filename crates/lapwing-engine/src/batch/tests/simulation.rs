@@ -1,6 +1,6 @@
 //! The batcher under simulated traffic: nothing lost, nobody starved, and better than fixed batches.
 
-use super::super::{Config, Cost, Item, Next, Tuning, Waiting};
+use super::super::{CallCost, Config, Item, Next, Tuning, Waiting};
 use super::simulator::{Gaps, Lengths, Outcome, Scenario, Server, fixed};
 use crate::clock::Stamp;
 
@@ -135,17 +135,17 @@ fn at_too_much_load_the_fixed_cost_is_a_small_share() {
 fn a_wrong_belief_that_batches_save_nothing_is_given_up() {
     let mut waiting = Waiting::new(adaptive(), Tuning::default());
     for units in (1..50).cycle().take(200) {
-        waiting.observe(Cost { rows: units, tokens: 0 }, 300_000 * units as u64);
+        waiting.observe(CallCost { rows: units, tokens: 0 }, 300_000 * units as u64);
     }
     assert!(waiting.fit().line().is_some_and(|line| line.fixed_ns < 1.0));
     let (mut into, mut expired, mut now, mut batches) = (Vec::new(), Vec::new(), Stamp::default().plus(1), 0);
     for i in 0..4000 {
-        let cost = Cost { rows: 1, tokens: 0 };
+        let cost = CallCost { rows: 1, tokens: 0 };
         waiting.push(Item { payload: i, cost, arrived: now, deadline: None }).unwrap();
     }
     while waiting.poll(now, false, &mut into, &mut expired) == Next::Run {
         let took = 250_000 + 10_000 * into.len() as u64;
-        waiting.observe(Cost { rows: into.len(), tokens: 0 }, took);
+        waiting.observe(CallCost { rows: into.len(), tokens: 0 }, took);
         now = now.plus(took);
         batches += 1;
     }
@@ -157,11 +157,11 @@ fn a_wrong_belief_that_batches_save_nothing_is_given_up() {
 fn drained(tuning: Tuning, calls: &[(usize, u64, Option<u64>)]) -> Vec<Vec<usize>> {
     let mut waiting = Waiting::new(adaptive(), tuning);
     for units in (1..100).cycle().take(200) {
-        waiting.observe(Cost { rows: 1, tokens: units }, 1_000_000 + 125_000 * units as u64);
+        waiting.observe(CallCost { rows: 1, tokens: units }, 1_000_000 + 125_000 * units as u64);
     }
     let at = |ns: u64| Stamp::default().plus(ns + 1);
     for (payload, &(tokens, arrived, deadline)) in calls.iter().enumerate() {
-        let (cost, deadline) = (Cost { rows: 1, tokens }, deadline.map(at));
+        let (cost, deadline) = (CallCost { rows: 1, tokens }, deadline.map(at));
         waiting.push(Item { payload, cost, arrived: at(arrived), deadline }).unwrap();
     }
     let (mut into, mut expired, mut batches) = (Vec::new(), Vec::new(), Vec::new());

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{Config, Cost, Item, Next, Policy, Tuning, Waiting};
+use super::super::{CallCost, Config, Item, Next, Policy, Tuning, Waiting};
 use crate::clock::Stamp;
 
 /// Numbers that look random, the same for the same seed (splitmix64).
@@ -202,8 +202,8 @@ impl Scenario {
         out
     }
 
-    fn cost(&self, rows: usize, units: usize) -> Cost {
-        Cost { rows, tokens: if self.lengths == Lengths::Row { 0 } else { units } }
+    fn cost(&self, rows: usize, units: usize) -> CallCost {
+        CallCost { rows, tokens: if self.lengths == Lengths::Row { 0 } else { units } }
     }
 
     /// The model runs: how long it took.

@@ -6,9 +6,9 @@ use std::ops::Range;
 use super::super::simd::dispatch;
 use super::epilogue::Epilogue;
 use super::packed::{PackedWeights, Panel, Shape};
-use super::shape::{GemmError, Rows, check_len, check_rows};
+use super::shape::{GemmError, MatrixRows, check_len, check_rows};
 use super::store::StoredEpilogue;
-use super::target::{OutRows, SharedOut, Target};
+use super::target::{GemmOutput, OutRows, SharedOut};
 use super::tile::{self, BLOCK_K, Dots, IN_PLACE_ROWS, PACKED_STRIDE, Tile};
 
 /// Input rows packed at a time: 112 rows of `BLOCK_K` take a quarter of a second-level cache of 1 MiB.
@@ -29,7 +29,7 @@ pub fn scratch_len(rows: usize) -> usize {
 /// # Errors
 /// Names a buffer that is too short, or panels that do not exist; nothing is written then.
 pub fn gemm(
-    x: Rows<'_>,
+    x: MatrixRows<'_>,
     weights: &PackedWeights,
     epilogue: &Epilogue<'_>,
     out: OutRows<'_>,
@@ -50,7 +50,7 @@ pub fn gemm(
 /// # Errors
 /// Like `gemm`.
 pub unsafe fn gemm_shared(
-    x: Rows<'_>,
+    x: MatrixRows<'_>,
     weights: &PackedWeights,
     epilogue: &Epilogue<'_>,
     out: SharedOut<'_>,
@@ -60,11 +60,11 @@ pub unsafe fn gemm_shared(
     let (k, n) = (weights.k(), weights.n());
     check_rows("input", x.values.len(), x.count, x.stride, k)?;
     check_len("scratch", scratch.len(), scratch_len(x.count))?;
-    Target { epilogue, out }.check(x.count, n)?;
+    GemmOutput { epilogue, out }.check(x.count, n)?;
     if panels.end > weights.panels() {
         return Err(GemmError::Panels { end: panels.end, panels: weights.panels() });
     }
-    let call = Call { x, weights, target: Target { epilogue, out } };
+    let call = Call { x, weights, target: GemmOutput { epilogue, out } };
     // SAFETY: every length was checked above; the caller guarantees exclusive access to the output's panels.
     unsafe {
         if x.count <= IN_PLACE_ROWS {
@@ -79,9 +79,9 @@ pub unsafe fn gemm_shared(
 /// One validated call.
 #[derive(Clone, Copy)]
 struct Call<'a> {
-    x: Rows<'a>,
+    x: MatrixRows<'a>,
     weights: &'a PackedWeights,
-    target: Target<'a>,
+    target: GemmOutput<'a>,
 }
 
 /// Input rows at `a`; the first one is row `row` of the call.

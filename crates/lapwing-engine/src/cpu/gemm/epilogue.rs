@@ -4,33 +4,12 @@
 
 use super::super::math;
 use super::super::simd::{Kernel, Simd};
-use super::shape::Rows;
+use super::shape::MatrixRows;
+use crate::plan::Activation;
 
-/// The activation of a linear layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub enum Activation {
-    /// y = x.
-    #[default]
-    None,
-    /// max(x, 0).
-    Relu,
-    /// 0.5 x (1 + erf(x / sqrt 2)).
-    GeluErf,
-    /// Gelu in its tanh form.
-    GeluTanh,
-    /// 1 / (1 + e^-x).
-    Sigmoid,
-    /// The hyperbolic tangent.
-    Tanh,
-    /// x sigmoid(x).
-    Silu,
-}
-
-impl Activation {
-    /// Whether the tile applies it in registers.
-    pub(super) fn is_cheap(self) -> bool {
-        matches!(self, Self::None | Self::Relu)
-    }
+/// Whether the tile applies the activation in registers.
+pub(super) const fn is_cheap(activation: Activation) -> bool {
+    matches!(activation, Activation::None | Activation::Relu)
 }
 
 /// Whether the residual is added before or after the activation.
@@ -46,7 +25,7 @@ pub enum ResidualAt {
 #[derive(Debug, Clone, Copy)]
 pub struct Residual<'a> {
     /// As many rows as the input, as many columns as the weights.
-    pub rows: Rows<'a>,
+    pub rows: MatrixRows<'a>,
     /// Where it is added.
     pub at: ResidualAt,
 }
@@ -94,7 +73,7 @@ macro_rules! maps {
 }
 
 maps! {
-    GeluErf: math::gelu_erf::<S>;
+    Gelu: math::gelu_erf::<S>;
     GeluTanh: math::gelu_tanh::<S>;
     Sigmoid: math::sigmoid::<S>;
     Tanh: math::tanh::<S>;
@@ -109,7 +88,7 @@ impl Kernel for ActivationPass {
         // SAFETY: the driver checked every length behind these pointers.
         unsafe {
             match self.activation {
-                Activation::GeluErf => self.over::<S, GeluErf>(),
+                Activation::Gelu => self.over::<S, Gelu>(),
                 Activation::GeluTanh => self.over::<S, GeluTanh>(),
                 Activation::Sigmoid => self.over::<S, Sigmoid>(),
                 Activation::Tanh => self.over::<S, Tanh>(),

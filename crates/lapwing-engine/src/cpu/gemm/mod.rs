@@ -14,7 +14,7 @@ mod tests;
 mod tile;
 
 pub use driver::{gemm, gemm_shared, scratch_len};
-pub use epilogue::{Activation, Epilogue, Residual, ResidualAt};
+pub use epilogue::{Epilogue, Residual, ResidualAt};
 pub use packed::PackedWeights;
-pub use shape::{GemmError, Rows};
+pub use shape::{GemmError, MatrixRows};
 pub use target::{OutRows, SharedOut};

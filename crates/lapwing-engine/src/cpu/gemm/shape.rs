@@ -34,7 +34,7 @@ pub enum GemmError {
 
 /// A row-major matrix to read: `count` rows, each starting `stride` elements after the one before.
 #[derive(Debug, Clone, Copy)]
-pub struct Rows<'a> {
+pub struct MatrixRows<'a> {
     /// The elements; the last row may end without its padding.
     pub values: &'a [f32],
     /// Number of rows.
@@ -43,7 +43,7 @@ pub struct Rows<'a> {
     pub stride: usize,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> MatrixRows<'a> {
     /// A view of rows without gaps.
     #[must_use]
     pub fn dense(values: &'a [f32], count: usize, row_len: usize) -> Self {

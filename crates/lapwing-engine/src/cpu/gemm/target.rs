@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 
 use super::super::level::Level;
 use super::super::simd::dispatch;
-use super::epilogue::{Activation, ActivationPass, Epilogue, ResidualAt};
+use super::epilogue::{ActivationPass, Epilogue, ResidualAt, is_cheap};
 use super::shape::{GemmError, check_len, check_rows};
 use super::store::TileStore;
+use crate::plan::Activation;
 
 /// A row-major matrix to write, by one caller.
 #[derive(Debug)]
@@ -41,12 +42,12 @@ impl<'a> SharedOut<'a> {
 
 /// The output and its epilogue.
 #[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
+pub(super) struct GemmOutput<'a> {
     pub(super) epilogue: &'a Epilogue<'a>,
     pub(super) out: SharedOut<'a>,
 }
 
-impl Target<'_> {
+impl GemmOutput<'_> {
     /// Checks every length against `rows` x `columns`.
     pub(super) fn check(&self, rows: usize, columns: usize) -> Result<(), GemmError> {
         check_rows("output", self.out.len, rows, self.out.stride, columns)?;
@@ -63,7 +64,7 @@ impl Target<'_> {
     /// What the tile that starts at `row` and `column` stores: `accumulate` after the first block of k, the epilogue
     /// with the last block. For an empty matrix the pointers may dangle; they are not read then.
     pub(super) fn store(&self, row: usize, column: usize, columns: usize, accumulate: bool, last: bool) -> TileStore {
-        let cheap = self.epilogue.activation.is_cheap();
+        let cheap = is_cheap(self.epilogue.activation);
         let (residual, residual_stride, residual_first) = self.residual(row, column);
         let bias = self.epilogue.bias.filter(|_| last).map_or(std::ptr::null(), |bias| bias.as_ptr().wrapping_add(column));
         TileStore {
@@ -85,7 +86,7 @@ impl Target<'_> {
     /// The block lies in the checked output and no other code writes it.
     pub(super) unsafe fn activate(&self, level: Level, row: usize, rows: usize, column: usize, columns: usize) {
         let activation = self.epilogue.activation;
-        if activation.is_cheap() {
+        if is_cheap(activation) {
             return;
         }
         let (residual, residual_stride, first) = self.residual(row, column);

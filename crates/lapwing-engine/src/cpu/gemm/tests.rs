@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::super::level::Level;
 use super::*;
+use crate::plan::Activation;
 
 /// Numbers in [-1, 1) from a seed.
 pub(super) fn noise(seed: u64, len: usize) -> Vec<f32> {
@@ -30,7 +31,7 @@ pub(super) fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::None => x,
         Activation::Relu => x.max(0.0),
-        Activation::GeluErf => 0.5 * x * (1.0 + erf64(x / 2f64.sqrt())),
+        Activation::Gelu => 0.5 * x * (1.0 + erf64(x / 2f64.sqrt())),
         Activation::GeluTanh => x * sigmoid(2.0 * (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x)),
         Activation::Sigmoid => sigmoid(x),
         Activation::Tanh => x.tanh(),
@@ -41,7 +42,7 @@ pub(super) fn activate(activation: Activation, x: f64) -> f64 {
 pub(super) const ACTIVATIONS: [Activation; 7] = [
     Activation::None,
     Activation::Relu,
-    Activation::GeluErf,
+    Activation::Gelu,
     Activation::GeluTanh,
     Activation::Sigmoid,
     Activation::Tanh,
@@ -67,12 +68,12 @@ fn hold(case: Case, level: Level) {
     let (x, w) = (noise(1, m * xs), noise(2, k * n));
     let (b, r) = (noise(3, n), noise(4, m * rs));
     let packed = PackedWeights::for_level(&w, k, n, level);
-    let residual_rows = Rows { values: &r, count: m, stride: rs };
+    let residual_rows = MatrixRows { values: &r, count: m, stride: rs };
     let epilogue =
         Epilogue { bias: bias.then_some(&b[..]), activation, residual: residual.map(|at| Residual { rows: residual_rows, at }) };
     let mut out = vec![f32::NAN; m * os];
     let mut scratch = vec![f32::NAN; scratch_len(m)];
-    let rows = Rows { values: &x, count: m, stride: xs };
+    let rows = MatrixRows { values: &x, count: m, stride: xs };
     let half = packed.panels() / 2;
     for panels in [half..packed.panels(), 0..half] {
         gemm(rows, &packed, &epilogue, OutRows { values: &mut out, stride: os }, panels, &mut scratch).unwrap();
@@ -146,20 +147,20 @@ fn short_buffers_are_refused_and_nothing_is_written() {
     let (x, mut out, bias) = (noise(2, 18), [7.0; 24], [0.0; 3]);
     let whole = 0..packed.panels();
     let mut scratch = vec![0.0; scratch_len(6)];
-    let call = |x: Rows<'_>, epilogue: Epilogue<'_>, out: &mut [f32], panels, scratch: &mut [f32]| {
+    let call = |x: MatrixRows<'_>, epilogue: Epilogue<'_>, out: &mut [f32], panels, scratch: &mut [f32]| {
         gemm(x, &packed, &epilogue, OutRows { values: out, stride: 4 }, panels, scratch).unwrap_err()
     };
-    let rows = Rows::dense(&x, 6, 3);
+    let rows = MatrixRows::dense(&x, 6, 3);
     let none = Epilogue::default();
     let expect = |what, needed, given| GemmError::Length { what, needed, given };
-    assert_eq!(call(Rows::dense(&x[..17], 6, 3), none, &mut out, whole.clone(), &mut scratch), expect("input", 18, 17));
-    assert_eq!(call(Rows { stride: 2, ..rows }, none, &mut out, whole.clone(), &mut scratch), expect("input", 13, 18));
+    assert_eq!(call(MatrixRows::dense(&x[..17], 6, 3), none, &mut out, whole.clone(), &mut scratch), expect("input", 18, 17));
+    assert_eq!(call(MatrixRows { stride: 2, ..rows }, none, &mut out, whole.clone(), &mut scratch), expect("input", 13, 18));
     assert_eq!(call(rows, none, &mut out[..23], whole.clone(), &mut scratch), expect("output", 24, 23));
     assert_eq!(call(rows, none, &mut out, whole.clone(), &mut []), expect("scratch", scratch_len(6), 0));
     assert_eq!(call(rows, none, &mut out, 0..2, &mut scratch), GemmError::Panels { end: 2, panels: 1 });
     let short = Epilogue { bias: Some(&bias), ..none };
     assert_eq!(call(rows, short, &mut out, whole.clone(), &mut scratch), expect("bias", 4, 3));
-    let residual = Residual { rows: Rows::dense(&x, 6, 4), at: ResidualAt::AfterActivation };
+    let residual = Residual { rows: MatrixRows::dense(&x, 6, 4), at: ResidualAt::AfterActivation };
     let short = Epilogue { residual: Some(residual), ..none };
     assert_eq!(call(rows, short, &mut out, whole, &mut scratch), expect("residual", 24, 18));
     assert!(out.iter().all(|y| *y == 7.0));
@@ -183,10 +184,10 @@ fn threads_share_an_output_by_panels() {
     let (x, w) = (noise(1, m * k), noise(2, k * n));
     for level in Level::available() {
         let packed = PackedWeights::for_level(&w, k, n, level);
-        let epilogue = Epilogue { activation: Activation::GeluErf, ..Epilogue::default() };
+        let epilogue = Epilogue { activation: Activation::Gelu, ..Epilogue::default() };
         let (mut alone, mut shared) = (vec![0.0; m * n], vec![f32::NAN; m * n]);
         let mut scratch = vec![0.0; scratch_len(m)];
-        let rows = Rows::dense(&x, m, k);
+        let rows = MatrixRows::dense(&x, m, k);
         gemm(rows, &packed, &epilogue, OutRows { values: &mut alone, stride: n }, 0..packed.panels(), &mut scratch).unwrap();
         let out = SharedOut::new(OutRows { values: &mut shared, stride: n });
         std::thread::scope(|scope| {
@@ -214,7 +215,7 @@ fn large_finite_inputs_stay_finite() {
                 let epilogue = Epilogue { activation, ..Epilogue::default() };
                 let mut scratch = vec![0.0; scratch_len(6)];
                 let to = OutRows { values: &mut out, stride: 5 };
-                gemm(Rows::dense(&x, 6, 1), &packed, &epilogue, to, 0..1, &mut scratch).unwrap();
+                gemm(MatrixRows::dense(&x, 6, 1), &packed, &epilogue, to, 0..1, &mut scratch).unwrap();
                 assert!(out.iter().all(|y| y.is_finite()), "{level:?} {activation:?} {big} {out:?}");
             }
         }

@@ -1,5 +1,5 @@
 //! Runs elementwise programs (`program`) over blocks of rows that are small enough for temporaries to stay in the
-//! first-level cache. Nothing is allocated: temporaries lie in scratch of [`Program::scratch_len`] values.
+//! first-level cache. Nothing is allocated: temporaries lie in scratch of [`CpuProgram::scratch_len`] values.
 
 mod ops;
 #[cfg(test)]
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use self::ops::{Run, Splat, binary, choose, copy, unary};
 use super::level::Level;
-use super::program::{ArgShape, Instruction, MAX_INSTRUCTIONS, Program, Varies};
+use super::program::{ArgShape, CpuInstruction, CpuProgram, MAX_INSTRUCTIONS, Varies};
 use super::reduce::fold_row;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
 use super::simd::{Kernel, Simd, dispatch};
@@ -58,15 +58,15 @@ impl ArgData<'_> {
     }
 }
 
-impl Program {
-    /// The scratch length, in values, that one call of [`Program::run`] needs, for any number of rows.
+impl CpuProgram {
+    /// The scratch length, in values, that one call of [`CpuProgram::run`] needs, for any number of rows.
     #[must_use]
     pub fn scratch_len(&self) -> usize {
         self.slot_count * BLOCK + 16
     }
 
     /// Runs the program for a range of rows. Arguments hold the whole batch; each of `outs` holds the range's rows
-    /// only, as wide as [`Program::output_widths`] says. `offsets` map rows to sequences and may be empty if no
+    /// only, as wide as [`CpuProgram::output_widths`] says. `offsets` map rows to sequences and may be empty if no
     /// argument is per sequence.
     ///
     /// # Errors
@@ -97,14 +97,14 @@ impl Program {
         for (width, out) in self.output_widths().zip(outs.iter()) {
             exactly("output", rows.len().saturating_mul(width), out.len())?;
         }
-        // SAFETY: a `Program` reads only values that exist, and the checks above cover every row of every slice.
+        // SAFETY: a `CpuProgram` reads only values that exist, and the checks above cover every row of every slice.
         unsafe { dispatch(level, Map { program: self, args, offsets, rows, scratch, outs }) };
         Ok(())
     }
 }
 
 struct Map<'a, 'o> {
-    program: &'a Program,
+    program: &'a CpuProgram,
     args: &'a [ArgData<'a>],
     offsets: &'a [usize],
     rows: Range<usize>,
@@ -145,7 +145,7 @@ impl Kernel for Map<'_, '_> {
             let mut column = 0;
             while column < width {
                 let part = Part { row, rows, column, columns: columns.min(width - column) };
-                // SAFETY: the part lies in the rows that `Program::run` checked.
+                // SAFETY: the part lies in the rows that `CpuProgram::run` checked.
                 unsafe { self.part::<S>(part) };
                 column += columns;
             }
@@ -169,19 +169,19 @@ impl Map<'_, '_> {
                     None => self.scratch.as_mut_ptr().add(skip + program.slots[i] * BLOCK),
                 };
                 let from = match instruction {
-                    Instruction::Arg(arg) => self.arg(program.args[*arg], &self.args[*arg], part, to),
-                    Instruction::Row(row) if row.len() > 1 => row.as_ptr().add(part.column),
-                    Instruction::Row(row) => row.as_ptr(),
-                    Instruction::Scalar(x) => std::ptr::from_ref(x),
-                    Instruction::Unary(op, a) => {
+                    CpuInstruction::Arg(arg) => self.arg(program.args[*arg], &self.args[*arg], part, to),
+                    CpuInstruction::Row(row) if row.len() > 1 => row.as_ptr().add(part.column),
+                    CpuInstruction::Row(row) => row.as_ptr(),
+                    CpuInstruction::Scalar(x) => std::ptr::from_ref(x),
+                    CpuInstruction::Unary(op, a) => {
                         let op = *op;
                         each_run::<S, 1>([views[*a]], varies, part, to, Step::Unary(op))
                     }
-                    Instruction::Binary(op, a, b) => {
+                    CpuInstruction::Binary(op, a, b) => {
                         each_run::<S, 2>([views[*a], views[*b]], varies, part, to, Step::Binary(*op))
                     }
-                    Instruction::Fold(fold, a) => fold_rows::<S>(*fold, views[*a], program.width, part, to),
-                    Instruction::Where(of) => each_run::<S, 3>(of.map(|v| views[v]), varies, part, to, Step::Where),
+                    CpuInstruction::Fold(fold, a) => fold_rows::<S>(*fold, views[*a], program.width, part, to),
+                    CpuInstruction::Where(of) => each_run::<S, 3>(of.map(|v| views[v]), varies, part, to, Step::Where),
                 };
                 views[i] = View { from, varies };
             }

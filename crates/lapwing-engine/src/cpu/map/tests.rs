@@ -65,10 +65,10 @@ const BINARY: [Binary; 11] = [
 ];
 
 /// Exactly rounded operators only.
-fn exact(instruction: &Instruction, v: &[f32]) -> f32 {
+fn exact(instruction: &CpuInstruction, v: &[f32]) -> f32 {
     let truth = |b: bool| f32::from(u8::from(b));
     match *instruction {
-        Instruction::Unary(op, a) => match op {
+        CpuInstruction::Unary(op, a) => match op {
             Unary::Neg => -v[a],
             Unary::Abs => v[a].abs(),
             Unary::Square => v[a] * v[a],
@@ -84,7 +84,7 @@ fn exact(instruction: &Instruction, v: &[f32]) -> f32 {
             Unary::Round => v[a].round_ties_even(),
             _ => truth(v[a] == 0.0),
         },
-        Instruction::Binary(op, a, b) => match op {
+        CpuInstruction::Binary(op, a, b) => match op {
             Binary::Add => v[a] + v[b],
             Binary::Sub => v[a] - v[b],
             Binary::Mul => v[a] * v[b],
@@ -109,7 +109,7 @@ fn exact(instruction: &Instruction, v: &[f32]) -> f32 {
             Binary::Greater => truth(v[a] > v[b]),
             Binary::GreaterOrEqual => truth(v[a] >= v[b]),
         },
-        Instruction::Where([c, y, n]) => {
+        CpuInstruction::Where([c, y, n]) => {
             if v[c] == 0.0 {
                 v[n]
             } else {
@@ -121,21 +121,21 @@ fn exact(instruction: &Instruction, v: &[f32]) -> f32 {
 }
 
 /// A program from random numbers: three arguments, two constants, then operators on earlier values.
-fn program(width: usize, args: &[ArgShape], picks: &[(u8, usize, usize, usize)]) -> Program {
-    let mut list: Vec<Instruction> = (0..args.len()).map(Instruction::Arg).collect();
-    list.push(Instruction::Row((0..width).map(|i| (i % 7) as f32 - 3.0).collect()));
-    list.push(Instruction::Scalar(0.75));
+fn program(width: usize, args: &[ArgShape], picks: &[(u8, usize, usize, usize)]) -> CpuProgram {
+    let mut list: Vec<CpuInstruction> = (0..args.len()).map(CpuInstruction::Arg).collect();
+    list.push(CpuInstruction::Row((0..width).map(|i| (i % 7) as f32 - 3.0).collect()));
+    list.push(CpuInstruction::Scalar(0.75));
     for &(op, a, b, c) in picks {
         let n = list.len();
         list.push(match op % 4 {
-            0 => Instruction::Unary(EXACT_UNARY[c % 8], a % n),
-            1 | 2 => Instruction::Binary(BINARY[c % 11], a % n, b % n),
-            _ => Instruction::Where([a % n, b % n, c % n]),
+            0 => CpuInstruction::Unary(EXACT_UNARY[c % 8], a % n),
+            1 | 2 => CpuInstruction::Binary(BINARY[c % 11], a % n, b % n),
+            _ => CpuInstruction::Where([a % n, b % n, c % n]),
         });
     }
     // the last value, some other one, and the last again
     let (last, other) = (list.len() - 1, picks.first().map_or(0, |p| p.1 % list.len()));
-    Program::new(width, args.to_vec(), list, vec![last, other, last]).unwrap()
+    CpuProgram::new(width, args.to_vec(), list, vec![last, other, last]).unwrap()
 }
 
 proptest! {
@@ -169,12 +169,12 @@ proptest! {
                 let mut values: Vec<f32> = Vec::new();
                 for instruction in &program.instructions {
                     values.push(match instruction {
-                        Instruction::Arg(a) => {
+                        CpuInstruction::Arg(a) => {
                             let r = if args[*a].per_sequence { sequence } else { row };
                             owned[*a].at(if args[*a].width > 1 { r * width + column } else { r })
                         }
-                        Instruction::Row(x) => x[column],
-                        Instruction::Scalar(x) => *x,
+                        CpuInstruction::Row(x) => x[column],
+                        CpuInstruction::Scalar(x) => *x,
                         other => exact(other, &values),
                     });
                 }
@@ -213,8 +213,8 @@ fn smooth_functions_agree_with_f64() {
     ];
     let x: Vec<f32> = (1..4000).map(|i| i as f32 * 0.005).chain([1e-20, 1e-6, 1e3]).collect();
     let one = |op| {
-        let list = vec![Instruction::Arg(0), Instruction::Unary(op, 0)];
-        Program::new(1, vec![ArgShape { width: 1, per_sequence: false }], list, vec![1]).unwrap()
+        let list = vec![CpuInstruction::Arg(0), CpuInstruction::Unary(op, 0)];
+        CpuProgram::new(1, vec![ArgShape { width: 1, per_sequence: false }], list, vec![1]).unwrap()
     };
     let run = |op, level, x: &[f32]| {
         let (program, mut y) = (one(op), vec![f32::NAN; x.len()]);
@@ -247,18 +247,18 @@ fn smooth_functions_agree_with_f64() {
 #[test]
 fn unsound_programs_are_refused() {
     let arg = |width| vec![ArgShape { width, per_sequence: false }];
-    let new = |width, args, list: Vec<Instruction>, outputs| Program::new(width, args, list, outputs).unwrap_err();
-    let read = Instruction::Arg(0);
+    let new = |width, args, list: Vec<CpuInstruction>, outputs| CpuProgram::new(width, args, list, outputs).unwrap_err();
+    let read = CpuInstruction::Arg(0);
     assert_eq!(new(0, arg(1), vec![read.clone()], vec![0]), ProgramError::Width);
-    assert_eq!(new(4, arg(1), vec![Instruction::Scalar(0.0); 65], vec![0]), ProgramError::TooLong { got: 65 });
-    let own = Instruction::Unary(Unary::Neg, 1);
+    assert_eq!(new(4, arg(1), vec![CpuInstruction::Scalar(0.0); 65], vec![0]), ProgramError::TooLong { got: 65 });
+    let own = CpuInstruction::Unary(Unary::Neg, 1);
     assert_eq!(new(4, arg(4), vec![read.clone(), own], vec![1]), ProgramError::Order { at: 1, value: 1 });
-    assert_eq!(new(4, arg(4), vec![Instruction::Arg(1)], vec![0]), ProgramError::Arg { at: 0, arg: 1, args: 1 });
+    assert_eq!(new(4, arg(4), vec![CpuInstruction::Arg(1)], vec![0]), ProgramError::Arg { at: 0, arg: 1, args: 1 });
     let broadcast = |what, got| ProgramError::Broadcast { what, at: 0, got, width: 4 };
     assert_eq!(new(4, arg(3), vec![read.clone()], vec![0]), broadcast("argument", 3));
     assert_eq!(new(4, arg(0), vec![read.clone()], vec![0]), broadcast("argument", 0));
     let row: Arc<[f32]> = Arc::from([1.0; 5]);
-    assert_eq!(new(4, arg(4), vec![Instruction::Row(row)], vec![0]), broadcast("instruction", 5));
+    assert_eq!(new(4, arg(4), vec![CpuInstruction::Row(row)], vec![0]), broadcast("instruction", 5));
     assert_eq!(new(4, arg(4), vec![read.clone()], vec![]), ProgramError::Output { at: 0 });
     assert_eq!(new(4, arg(4), vec![read], vec![0, 1]), ProgramError::Output { at: 1 });
 }
@@ -266,9 +266,13 @@ fn unsound_programs_are_refused() {
 #[test]
 fn wrong_lengths_are_refused_and_work_is_counted() {
     let args = vec![ArgShape { width: 3, per_sequence: false }, ArgShape { width: 1, per_sequence: true }];
-    let list =
-        vec![Instruction::Arg(0), Instruction::Arg(1), Instruction::Unary(Unary::Neg, 1), Instruction::Binary(Binary::Add, 0, 2)];
-    let program = Program::new(3, args, list, vec![3]).unwrap();
+    let list = vec![
+        CpuInstruction::Arg(0),
+        CpuInstruction::Arg(1),
+        CpuInstruction::Unary(Unary::Neg, 1),
+        CpuInstruction::Binary(Binary::Add, 0, 2),
+    ];
+    let program = CpuProgram::new(3, args, list, vec![3]).unwrap();
     assert_eq!(program.ops_per_row(), 4);
     let (wide, narrow, mut scratch, mut out) = ([1.0; 12], [true, false], vec![0.0; program.scratch_len()], [0.0; 12]);
     let mut run = |wide: &[f32], narrow: &[bool], offsets: &[usize], rows: Range<usize>, cut: usize, n: usize| {

@@ -3,9 +3,9 @@
 use super::{Caches, PeakSetup, Peaks, PeaksError, calibrate};
 use crate::clock::Stamp;
 use crate::cpu::gemm::int8::LevelI8;
-use crate::cpu::{Executor, Options, State};
+use crate::cpu::{CpuExecutor, CpuOptions, CpuState};
 use crate::exec::{Batch, CpuPrecision, Input};
-use crate::plan::{Binary, Instruction, Node, Op, Plan, Port, Program, Rows, Type, Value, ValueId};
+use crate::plan::{Binary, ElementType, Instruction, Node, Op, Plan, PlanPort, Program, Rows, Value, ValueId};
 
 /// Number of nodes in the measured plan, so that the fixed cost of a run is negligible.
 const NODES: usize = 512;
@@ -18,7 +18,7 @@ impl Peaks {
     /// # Errors
     ///
     /// [`PeaksError`] if the threads do not all start in time.
-    pub fn of(options: &Options) -> Result<Self, PeaksError> {
+    pub fn of(options: &CpuOptions) -> Result<Self, PeaksError> {
         let setup = PeakSetup {
             level: options.level.runnable(),
             level_i8: LevelI8::for_floats(options.level),
@@ -31,11 +31,11 @@ impl Peaks {
 }
 
 /// Nanoseconds per node of a plan whose nodes add one number to one number.
-fn launch_ns(options: &Options) -> Result<f64, PeaksError> {
+fn launch_ns(options: &CpuOptions) -> Result<f64, PeaksError> {
     let fails = |reason: String| PeaksError::Launch { reason };
-    let options = Options { precision: CpuPrecision::Fp32, ..options.clone() };
-    let executor = Executor::new(chain(), options).map_err(|e| fails(e.to_string()))?;
-    let (mut state, mut outputs) = (State::default(), Vec::new());
+    let options = CpuOptions { precision: CpuPrecision::Fp32, ..options.clone() };
+    let executor = CpuExecutor::new(chain(), options).map_err(|e| fails(e.to_string()))?;
+    let (mut state, mut outputs) = (CpuState::default(), Vec::new());
     let batch = Batch { offsets: &[0, 1], inputs: &[Input::F32(&[1.0])] };
     let mut fastest = u64::MAX;
     for _ in 0..RUNS {
@@ -47,8 +47,8 @@ fn launch_ns(options: &Options) -> Result<f64, PeaksError> {
 }
 
 fn chain() -> Plan {
-    let value = Value { rows: Rows::Batch, width: 1, kind: Type::F32 };
-    let port = |name: &str, place| Port { name: name.into(), value: ValueId(place), features: vec![1] };
+    let value = Value { rows: Rows::Batch, width: 1, kind: ElementType::F32 };
+    let port = |name: &str, place| PlanPort { name: name.into(), value: ValueId(place), features: vec![1] };
     let node = |place| {
         let code = vec![Instruction::Arg(0), Instruction::Scalar(1.0), Instruction::Binary(Binary::Add, 0, 1)];
         let op = Op::Map { program: Program::new(code), args: vec![ValueId(place)] };
@@ -69,11 +69,11 @@ mod tests {
 
     #[test]
     fn the_chain_adds_one_a_node() {
-        let executor = Executor::new(chain(), Options::default()).unwrap();
+        let executor = CpuExecutor::new(chain(), CpuOptions::default()).unwrap();
         let mut outputs = Vec::new();
         let batch = Batch { offsets: &[0, 1], inputs: &[Input::F32(&[1.0])] };
-        executor.run(&mut State::default(), &batch, &mut outputs).unwrap();
+        executor.run(&mut CpuState::default(), &batch, &mut outputs).unwrap();
         assert_eq!(outputs, [[1.0 + NODES as f32]]);
-        assert!(launch_ns(&Options::default()).unwrap() > 0.0);
+        assert!(launch_ns(&CpuOptions::default()).unwrap() > 0.0);
     }
 }

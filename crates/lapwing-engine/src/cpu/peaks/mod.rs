@@ -22,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub use caches::Caches;
 pub use window::Runner;
-use window::{BestRate, Crew};
+use window::{BestRate, ThreadPool};
 
 use super::gemm::int8::{LevelI8, int8_chains};
 use super::level::Level;
@@ -157,7 +157,7 @@ impl Peaks {
 /// The runner does not run `setup.threads` threads at the same time.
 pub fn calibrate(setup: &PeakSetup, run: Runner<'_>) -> Result<Peaks, PeaksError> {
     let (level, caches, threads) = (setup.level, setup.caches, setup.threads);
-    let crew = Crew { threads, run };
+    let crew = ThreadPool { threads, run };
     let fp32 = crew.best(WINDOWS, WINDOW_NS, &|_| chains::fp32(level, 4096))?;
     let int8 = crew.best(WINDOWS, WINDOW_NS, &|_| int8_chains(setup.level_i8, 4096))?;
     let half = caches.l2_bytes / 2;
@@ -197,7 +197,7 @@ struct Parts(Vec<Mutex<(Vec<f32>, usize)>>);
 
 impl Parts {
     /// A buffer of so many bytes for each thread, written by the thread that will read it (first-touch NUMA placement).
-    fn new(crew: Crew<'_>, bytes: usize) -> Self {
+    fn new(crew: ThreadPool<'_>, bytes: usize) -> Self {
         let parts: Vec<_> = (0..crew.threads).map(|_| Mutex::new((Vec::new(), 0))).collect();
         // Pages that were never written would all map to the zero page; writing one element allocates a page.
         (crew.run)(&|thread| {
@@ -212,7 +212,7 @@ impl Parts {
 }
 
 /// Reads the parts from end to end, repeatedly.
-fn read(crew: Crew<'_>, level: Level, parts: &Parts, window_ns: u64) -> Result<BestRate, PeaksError> {
+fn read(crew: ThreadPool<'_>, level: Level, parts: &Parts, window_ns: u64) -> Result<BestRate, PeaksError> {
     crew.best(WINDOWS, window_ns, &|thread| {
         let Some(part) = parts.0.get(thread) else { return 0 };
         // Uncontended: about 20 ns a piece.
@@ -228,7 +228,7 @@ fn read(crew: Crew<'_>, level: Level, parts: &Parts, window_ns: u64) -> Result<B
 }
 
 /// Copies one half of a buffer of so many bytes to the other.
-fn copy(crew: Crew<'_>, level: Level, bytes: usize) -> Result<BestRate, PeaksError> {
+fn copy(crew: ThreadPool<'_>, level: Level, bytes: usize) -> Result<BestRate, PeaksError> {
     let parts = Parts::new(crew, bytes);
     crew.best(WINDOWS, WINDOW_NS, &|thread| {
         let Some(part) = parts.0.get(thread) else { return 0 };

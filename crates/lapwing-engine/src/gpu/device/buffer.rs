@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdeviceptr};
 
-use super::context::Device;
+use super::context::CudaDevice;
 use super::error::{DeviceError, Result, check};
 use super::stream::Stream;
 
 /// The allocation, shared with everything that may still use it.
 pub(super) struct RawBuffer {
-    pub(super) device: Arc<Device>,
+    pub(super) device: Arc<CudaDevice>,
     pub(super) address: CUdeviceptr,
     pub(super) bytes: usize,
 }
@@ -42,7 +42,7 @@ impl DeviceBuffer {
     ///
     /// # Errors
     /// Device memory is exhausted ([`DeviceError::is_out_of_memory`]), or `bytes` is 0.
-    pub fn new(device: &Arc<Device>, bytes: usize) -> Result<Self> {
+    pub fn new(device: &Arc<CudaDevice>, bytes: usize) -> Result<Self> {
         if bytes == 0 {
             return Err(DeviceError::Range { what: "device memory", offset: 0, bytes, size: 0 });
         }

@@ -16,7 +16,7 @@ use super::probe::{Driver, Version};
 use super::symbols;
 
 /// An open device. Everything created on it holds a reference; the context is released with the last one.
-pub struct Device {
+pub struct CudaDevice {
     context: Arc<CudaContext>,
     info: DeviceInfo,
     driver: Version,
@@ -25,7 +25,7 @@ pub struct Device {
     pub(super) memory: Account,
     pub(super) pinned: Account,
     pub(super) modules: LoadedModules,
-    /// The first failure while dropping a resource, until [`Device::check`] reports it.
+    /// The first failure while dropping a resource, until [`CudaDevice::check`] reports it.
     dropped: Mutex<Option<DeviceError>>,
     /// Whether the loss of the context was logged.
     lost: AtomicBool,
@@ -33,11 +33,11 @@ pub struct Device {
 
 // SAFETY: the context and the stream are handles that the driver allows any thread to use at any time; the other fields
 // are thread-safe.
-unsafe impl Send for Device {}
+unsafe impl Send for CudaDevice {}
 // SAFETY: as above.
-unsafe impl Sync for Device {}
+unsafe impl Sync for CudaDevice {}
 
-impl Device {
+impl CudaDevice {
     /// Opens the device with this ordinal.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl Device {
     }
 }
 
-impl Drop for Device {
+impl Drop for CudaDevice {
     fn drop(&mut self) {
         if !self.pulse.is_null() {
             // SAFETY: the stream belongs to this device and is not used any more.
@@ -167,7 +167,7 @@ impl Drop for Device {
     }
 }
 
-impl fmt::Debug for Device {
+impl fmt::Debug for CudaDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Device").field("info", &self.info).field("driver", &self.driver).finish_non_exhaustive()
     }

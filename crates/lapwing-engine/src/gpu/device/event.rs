@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult};
 
-use super::context::Device;
+use super::context::CudaDevice;
 use super::error::{DeviceError, Result, check};
 use super::probe::Version;
 
@@ -14,7 +14,7 @@ const RENAMED: Version = Version(12, 8);
 
 /// An event's handle, shared with everything that may still record it.
 pub(super) struct RawEvent {
-    pub(super) device: Arc<Device>,
+    pub(super) device: Arc<CudaDevice>,
     pub(super) handle: CUevent,
 }
 
@@ -48,7 +48,7 @@ impl Event {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn timed(device: &Arc<Device>) -> Result<Self> {
+    pub fn timed(device: &Arc<CudaDevice>) -> Result<Self> {
         Self::new(device, CUevent_flags::CU_EVENT_DEFAULT as u32, true)
     }
 
@@ -56,12 +56,12 @@ impl Event {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn blocking(device: &Arc<Device>) -> Result<Self> {
+    pub fn blocking(device: &Arc<CudaDevice>) -> Result<Self> {
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
         Self::new(device, flags, false)
     }
 
-    fn new(device: &Arc<Device>, flags: u32, timed: bool) -> Result<Self> {
+    fn new(device: &Arc<CudaDevice>, flags: u32, timed: bool) -> Result<Self> {
         device.bind()?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the context is current; `handle` is valid for writing a handle.

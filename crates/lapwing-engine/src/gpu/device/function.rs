@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU32;
 
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUresult};
 
-use super::context::Device;
+use super::context::CudaDevice;
 use super::error::{DeviceError, Result, check};
 use super::module::RawModule;
 
@@ -80,7 +80,7 @@ impl Function {
         self.info
     }
 
-    pub(super) fn device(&self) -> &Arc<Device> {
+    pub(super) fn device(&self) -> &Arc<CudaDevice> {
         &self.raw.device
     }
 

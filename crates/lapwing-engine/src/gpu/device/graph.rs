@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeType};
 
-use super::context::Device;
+use super::context::CudaDevice;
 use super::error::{Result, check};
 use super::stream::{KeptResource, RawStream, Stream};
 
@@ -34,13 +34,13 @@ impl NodeCounts {
 
 /// A captured graph before it is instantiated.
 pub(super) struct CapturedGraph {
-    device: Arc<Device>,
+    device: Arc<CudaDevice>,
     handle: CUgraph,
 }
 
 impl CapturedGraph {
     /// Takes ownership of a graph handle of the driver; `None` if it is null.
-    pub(super) fn from_handle(device: &Arc<Device>, handle: CUgraph) -> Option<Self> {
+    pub(super) fn from_handle(device: &Arc<CudaDevice>, handle: CUgraph) -> Option<Self> {
         (!handle.is_null()).then(|| Self { device: device.clone(), handle })
     }
 
@@ -83,7 +83,7 @@ impl Drop for CapturedGraph {
 ///
 /// One thread at a time may use it: the driver's graphs are not thread-safe.
 pub struct CudaGraph {
-    device: Arc<Device>,
+    device: Arc<CudaDevice>,
     handle: CUgraphExec,
     counts: NodeCounts,
     /// The streams on which it was launched; dropping the graph waits for them. The `RefCell` also makes the graph

@@ -2,7 +2,7 @@
 //! driver, one of its functions, a device) is looked up before it is called, so that nothing here panics; every failure
 //! is a [`DeviceError`]. Sizes are in bytes, device addresses are `u64`, times are [`std::time::Duration`].
 //!
-//! The order of use: [`Driver::find`] → [`Device::open`] → [`Stream`], [`DeviceBuffer`], [`PinnedBuffer`], [`Event`], [`Modules`] →
+//! The order of use: [`Driver::find`] → [`CudaDevice::open`] → [`Stream`], [`DeviceBuffer`], [`PinnedBuffer`], [`Event`], [`Modules`] →
 //! [`Capture`] → [`CudaGraph`], launched once per request and awaited by [`Stream::wait`] or [`Stream::wait_flag`].
 //! Selecting a device, the kernels, and reading a clock are the caller's part.
 
@@ -35,7 +35,7 @@ pub(crate) mod tests;
 pub use account::MemoryUse;
 pub use buffer::DeviceBuffer;
 pub use capture::Capture;
-pub use context::Device;
+pub use context::CudaDevice;
 pub use error::{DeviceError, Result};
 pub use event::Event;
 pub use function::{Function, FunctionInfo};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use cudarc::driver::sys::{self, CUjit_option, CUmodule, CUresult};
 use parking_lot::Mutex;
 
-use super::context::Device;
+use super::context::CudaDevice;
 use super::error::{DeviceError, Result, check, describe};
 use super::function::Function;
 
@@ -17,7 +17,7 @@ const LOG_BYTES: usize = 16 << 10;
 
 /// A module's handle, kept by work that runs its kernels.
 pub(super) struct RawModule {
-    pub(super) device: Arc<Device>,
+    pub(super) device: Arc<CudaDevice>,
     pub(super) handle: CUmodule,
     pub(super) file: String,
 }
@@ -42,7 +42,7 @@ pub(super) struct LoadedModules(Mutex<HashMap<String, Weak<Module>>>);
 
 /// The modules that a user of the device holds, by name. A module stays loaded as long as anyone holds it.
 pub struct Modules {
-    device: Arc<Device>,
+    device: Arc<CudaDevice>,
     used: Mutex<HashMap<String, Arc<Module>>>,
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Modules {
 impl Modules {
     /// An empty set.
     #[must_use]
-    pub fn new(device: &Arc<Device>) -> Self {
+    pub fn new(device: &Arc<CudaDevice>) -> Self {
         Self { device: device.clone(), used: Mutex::default() }
     }
 
@@ -76,7 +76,7 @@ impl Modules {
 }
 
 impl LoadedModules {
-    fn load(&self, device: &Arc<Device>, file: &str, ptx: &str) -> Result<Arc<Module>> {
+    fn load(&self, device: &Arc<CudaDevice>, file: &str, ptx: &str) -> Result<Arc<Module>> {
         // locked while compiling: otherwise another thread would compile the same module again
         let mut loaded = self.0.lock();
         if let Some(module) = loaded.get(file).and_then(Weak::upgrade) {
@@ -117,7 +117,7 @@ impl Module {
     }
 }
 
-fn compile(device: &Arc<Device>, file: &str, ptx: &str) -> Result<RawModule> {
+fn compile(device: &Arc<CudaDevice>, file: &str, ptx: &str) -> Result<RawModule> {
     let refused = |code: CUresult, log: &str| DeviceError::Module {
         file: file.to_owned(),
         code: code as u32,

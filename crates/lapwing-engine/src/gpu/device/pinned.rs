@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cudarc::driver::sys::{self, CUdeviceptr};
 
 use super::buffer::within;
-use super::context::Device;
+use super::context::CudaDevice;
 use super::error::{DeviceError, Result, check};
 
 /// The direction in which staging memory is used.
@@ -25,7 +25,7 @@ pub enum Direction {
 
 /// The allocation, shared with everything that may still use it.
 pub(super) struct RawPinnedBuffer {
-    pub(super) device: Arc<Device>,
+    pub(super) device: Arc<CudaDevice>,
     pub(super) host: NonNull<u8>,
     pub(super) mapped: CUdeviceptr,
     pub(super) bytes: usize,
@@ -64,7 +64,7 @@ impl PinnedBuffer {
     ///
     /// # Errors
     /// No more memory can be pinned, or `bytes` is 0.
-    pub fn new(device: &Arc<Device>, bytes: usize, direction: Direction) -> Result<Self> {
+    pub fn new(device: &Arc<CudaDevice>, bytes: usize, direction: Direction) -> Result<Self> {
         if bytes == 0 {
             return Err(DeviceError::Range { what: "staging memory", offset: 0, bytes, size: 0 });
         }

@@ -37,7 +37,7 @@ impl fmt::Display for Version {
 }
 
 /// A usable driver. A value of this type proves that every function that this layer calls exists; it is the only way to
-/// a [`super::Device`].
+/// a [`super::CudaDevice`].
 #[derive(Debug, Clone)]
 pub struct Driver {
     /// The newest CUDA version that the driver supports.

@@ -127,7 +127,7 @@ impl Stream {
     }
 
     /// Checks that all of these belong to the stream's device, and makes its context current.
-    fn ready(&self, parts: &[(&'static str, &super::context::Device)]) -> Result<()> {
+    fn ready(&self, parts: &[(&'static str, &super::context::CudaDevice)]) -> Result<()> {
         let device = self.device();
         parts.iter().try_for_each(|(what, other)| device.check_owner(what, other))?;
         device.bind()

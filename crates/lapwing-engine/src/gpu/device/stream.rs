@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUresult, CUstream};
 
 use super::buffer::RawBuffer;
-use super::context::Device;
+use super::context::CudaDevice;
 use super::error::{Result, check};
 use super::event::{Event, RawEvent};
 use super::module::RawModule;
@@ -26,7 +26,7 @@ pub(super) enum KeptResource {
 
 /// A stream's handle, kept by graphs that were launched on it.
 pub(super) struct RawStream {
-    pub(super) device: Arc<Device>,
+    pub(super) device: Arc<CudaDevice>,
     pub(super) handle: CUstream,
 }
 
@@ -70,7 +70,7 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn new(device: &Arc<Device>) -> Result<Self> {
+    pub fn new(device: &Arc<CudaDevice>) -> Result<Self> {
         let done = Event::blocking(device)?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the context is current (creating the event did that); `handle` is valid for writing.
@@ -81,7 +81,7 @@ impl Stream {
 
     /// The stream's device.
     #[must_use]
-    pub fn device(&self) -> &Arc<Device> {
+    pub fn device(&self) -> &Arc<CudaDevice> {
         &self.raw.device
     }
 

@@ -2,18 +2,18 @@
 
 use super::selection::SelectedKernel;
 use super::state::ThreadMemory;
-use super::{DeviceTimes, Executor, GpuError};
+use super::{CudaExecutor, DeviceTimes, GpuError};
 use crate::gpu::args::BaseAddresses;
-use crate::gpu::device::{Capture, CudaGraph, Device, DeviceError, Event, LaunchShape};
-use crate::gpu::lower::{Program, Step};
+use crate::gpu::device::{Capture, CudaDevice, CudaGraph, DeviceError, Event, LaunchShape};
+use crate::gpu::lower::{LoweredProgram, Step};
 use crate::gpu::route::{Transfer, TransferPlan};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A program bound to memory addresses.
 pub(super) struct BoundProgram<'a> {
-    pub(super) executor: &'a Executor,
-    pub(super) program: &'a Program,
+    pub(super) executor: &'a CudaExecutor,
+    pub(super) program: &'a LoweredProgram,
     pub(super) route: TransferPlan,
     pub(super) bases: BaseAddresses,
     /// The kernel selected for each step.
@@ -35,7 +35,7 @@ pub(super) struct TimingEvents {
 }
 
 impl TimingEvents {
-    pub(super) fn new(device: &Arc<Device>, route: TransferPlan) -> Result<Self, DeviceError> {
+    pub(super) fn new(device: &Arc<CudaDevice>, route: TransferPlan) -> Result<Self, DeviceError> {
         let event = || Event::timed(device);
         let copied = |way: Transfer| (way == Transfer::Copied).then(event).transpose();
         Ok(Self {
@@ -48,7 +48,7 @@ impl TimingEvents {
     }
 
     /// Also with an event after each of `count` steps.
-    pub(super) fn with_steps(device: &Arc<Device>, route: TransferPlan, count: usize) -> Result<Self, DeviceError> {
+    pub(super) fn with_steps(device: &Arc<CudaDevice>, route: TransferPlan, count: usize) -> Result<Self, DeviceError> {
         let steps = (0..count).map(|_| Event::timed(device)).collect::<Result<_, _>>()?;
         Ok(Self { steps, ..Self::new(device, route)? })
     }

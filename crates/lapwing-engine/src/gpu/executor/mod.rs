@@ -15,17 +15,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::device::{CublasLt, Device, DeviceBuffer, DeviceError, Function, Modules, Stream};
+use super::device::{CublasLt, CudaDevice, DeviceBuffer, DeviceError, Function, Modules, Stream};
 use super::kernel::Kernel;
-use super::lower::{PreparedPlan, Program, Step};
+use super::lower::{LoweredProgram, PreparedPlan, Step};
 use super::route;
-use super::{Capacity, GpuPrecision, Target, ptx};
+use super::{Capacity, GpuPrecision, LoweringTarget, ptx};
 use crate::UnsupportedNode;
 use crate::exec::{Batch, RunError};
-use crate::plan::{Plan, Size};
+use crate::plan::{BatchSize, Plan};
 
 pub use self::selection::GemmPolicy;
-pub use self::state::State;
+pub use self::state::CudaState;
 pub use self::timings::{LIBRARY, RunTimings, StepTiming};
 
 /// Why a plan cannot run on a device, or a batch failed there.
@@ -55,15 +55,15 @@ pub struct DeviceTimes {
     pub to_host: Duration,
 }
 
-/// A plan on a device, ready to run on any number of threads, each with a [`State`] of its own.
+/// A plan on a device, ready to run on any number of threads, each with a [`CudaState`] of its own.
 #[derive(Debug)]
-pub struct Executor {
+pub struct CudaExecutor {
     plan: Plan,
-    device: Arc<Device>,
+    device: Arc<CudaDevice>,
     modules: Modules,
     prepared: PreparedPlan,
     weights: DeviceBuffer,
-    target: Target,
+    target: LoweringTarget,
     precision: GpuPrecision,
     /// Which kernels compute products; `Own` if the library was looked for and not found.
     gemm: GemmPolicy,
@@ -71,14 +71,14 @@ pub struct Executor {
     own_times: Mutex<HashMap<(super::device::MatmulShape, &'static str), Duration>>,
 }
 
-impl Executor {
+impl CudaExecutor {
     /// Uploads the plan's weights, and loads its kernels. `gemm` selects the kernels of products of many rows.
     ///
     /// # Errors
     ///
     /// [`GpuError::Unsupported`] names the first node that no kernel supports; [`GpuError::Device`] if the device fails or
     /// has too little memory.
-    pub fn new(plan: Plan, device: &Arc<Device>, precision: GpuPrecision, gemm: GemmPolicy) -> Result<Self, GpuError> {
+    pub fn new(plan: Plan, device: &Arc<CudaDevice>, precision: GpuPrecision, gemm: GemmPolicy) -> Result<Self, GpuError> {
         let refused = |e: crate::plan::PlanError| UnsupportedNode { node: e.node, operator: "plan".into(), reason: e.reason };
         plan.check().map_err(refused)?;
         let info = device.info();
@@ -93,7 +93,7 @@ impl Executor {
                 GemmPolicy::Own
             }
         };
-        let target = Target {
+        let target = LoweringTarget {
             processors: info.multiprocessors.max(1) as usize,
             shared_bytes: info.shared_bytes as usize,
             has_cublaslt: gemm.libraries().is_some(),
@@ -118,7 +118,7 @@ impl Executor {
         };
         // compile all kernels now rather than during the first request
         let all = vec![true; executor.plan.outputs.len()];
-        for size in [Size::uniform(1, 1), Size::uniform(16, 4)] {
+        for size in [BatchSize::uniform(1, 1), BatchSize::uniform(16, 4)] {
             for step in executor.program(size, &all)?.steps {
                 match step {
                     Step::Launch(launch) => executor.function(launch.kernel)?,
@@ -142,7 +142,7 @@ impl Executor {
 
     /// The device.
     #[must_use]
-    pub const fn device(&self) -> &Arc<Device> {
+    pub const fn device(&self) -> &Arc<CudaDevice> {
         &self.device
     }
 
@@ -169,11 +169,11 @@ impl Executor {
     /// # Errors
     ///
     /// [`UnsupportedNode`] names a node that no kernel supports at this size.
-    pub fn program(&self, size: Size, wanted: &[bool]) -> Result<Program, UnsupportedNode> {
+    pub fn program(&self, size: BatchSize, wanted: &[bool]) -> Result<LoweredProgram, UnsupportedNode> {
         self.program_for(route::capacity(&self.plan, size), wanted)
     }
 
-    fn program_for(&self, capacity: Capacity, wanted: &[bool]) -> Result<Program, UnsupportedNode> {
+    fn program_for(&self, capacity: Capacity, wanted: &[bool]) -> Result<LoweredProgram, UnsupportedNode> {
         // all weights were laid out at the beginning: lowering into this copy adds none
         let mut prepared = self.prepared.clone();
         let program = route::program(&mut prepared, &self.plan, capacity, wanted, &self.target)?;
@@ -188,7 +188,7 @@ impl Executor {
     /// [`GpuError`] says what is wrong with the batch or the device; the outputs are then undefined.
     pub fn run(
         &self,
-        state: &mut State,
+        state: &mut CudaState,
         batch: &Batch<'_>,
         wanted: &[bool],
         outputs: &mut Vec<Vec<f32>>,
@@ -208,7 +208,7 @@ impl Executor {
     /// Like [`Self::run`].
     pub fn timed(
         &self,
-        state: &mut State,
+        state: &mut CudaState,
         batch: &Batch<'_>,
         wanted: &[bool],
         outputs: &mut Vec<Vec<f32>>,

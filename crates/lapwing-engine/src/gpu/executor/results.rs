@@ -6,7 +6,7 @@ use crate::exec::{Batch, IdError, Input, RunError};
 use crate::gpu::args::Control;
 use crate::gpu::layout::ValueLocation;
 use crate::gpu::lower::PortSlot;
-use crate::plan::{Op, Size};
+use crate::plan::{BatchSize, Op};
 
 impl PreparedRun<'_> {
     /// Checks whether a lookup reported an id that is out of its table's range.
@@ -35,7 +35,7 @@ impl PreparedRun<'_> {
     pub(super) fn read(
         &mut self,
         batch: &Batch<'_>,
-        size: Size,
+        size: BatchSize,
         wanted: &[bool],
         outputs: &mut Vec<Vec<f32>>,
     ) -> Result<(), GpuError> {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::state::ThreadMemory;
-use super::{Executor, GpuError};
+use super::{CudaExecutor, GpuError};
 use crate::gpu::Capacity;
 use crate::gpu::args::{BaseAddresses, MatrixRef};
 use crate::gpu::device::{self, CublasLt, DeviceError, Driver, LaunchShape, MatmulOperands, MatmulPrecision, Stream};
 use crate::gpu::header;
-use crate::gpu::lower::{Launch, Product, Program, Step};
+use crate::gpu::lower::{Launch, LoweredProgram, Product, Step};
 use crate::plan::Activation;
 
 /// Which kernels compute products of many rows.
@@ -56,9 +56,9 @@ pub(super) enum SelectedKernel {
 
 /// Selects a kernel for each step of a program; steps that are not products use our own.
 pub(super) fn select_kernels(
-    executor: &Executor,
+    executor: &CudaExecutor,
     memory: &mut ThreadMemory,
-    program: &Program,
+    program: &LoweredProgram,
     capacity: Capacity,
     bases: &BaseAddresses,
 ) -> Result<Vec<SelectedKernel>, GpuError> {
@@ -102,7 +102,7 @@ pub(super) fn select_kernels(
 }
 
 /// The product in the form of a cublasLt call.
-fn as_matmul(executor: &Executor, product: &Product, bases: &BaseAddresses) -> (device::MatmulShape, MatmulOperands) {
+fn as_matmul(executor: &CudaExecutor, product: &Product, bases: &BaseAddresses) -> (device::MatmulShape, MatmulOperands) {
     let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let at = |mat: MatrixRef| bases.at(mat.at);
     let shape = device::MatmulShape {
@@ -152,7 +152,7 @@ fn library_kernel(
 
 /// The median time of our own kernel.
 #[allow(unsafe_code, reason = "a launch passes addresses to the device")]
-fn time(executor: &Executor, stream: &mut Stream, launch: &Launch, bases: &BaseAddresses) -> Result<Duration, DeviceError> {
+fn time(executor: &CudaExecutor, stream: &mut Stream, launch: &Launch, bases: &BaseAddresses) -> Result<Duration, DeviceError> {
     let function = executor.function(launch.kernel)?;
     let args = launch.args.bytes(bases, false);
     let shape = LaunchShape { grid: launch.grid, threads: launch.kernel.threads, shared_bytes: launch.shared };

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use super::capture::{BoundProgram, TimingEvents, capture};
 use super::selection::{SelectedKernel, select_kernels};
-use super::{DeviceTimes, Executor, GpuError};
+use super::{CudaExecutor, DeviceTimes, GpuError};
 use crate::clock::Stamp;
 use crate::gpu::Capacity;
 use crate::gpu::args::{BaseAddresses, Control};
 use crate::gpu::device::{
-    CublasLt, CudaGraph, Device, DeviceBuffer, DeviceError, Direction, Driver, PinnedBuffer, Stream, WaitPolicy,
+    CublasLt, CudaDevice, CudaGraph, DeviceBuffer, DeviceError, Direction, Driver, PinnedBuffer, Stream, WaitPolicy,
 };
-use crate::gpu::lower::{MemoryLayout, Program};
+use crate::gpu::lower::{LoweredProgram, MemoryLayout};
 use crate::gpu::route::{self, Completion, Transfer, TransferPlan};
-use crate::plan::Size;
+use crate::plan::BatchSize;
 
 /// The most graphs kept at a time; beyond that, the least recently used one is dropped.
 const GRAPHS: usize = 64;
@@ -30,7 +30,7 @@ pub(super) struct SizedGraph {
     /// The largest batch of this graph.
     pub(super) capacity: Capacity,
     wanted: Vec<bool>,
-    pub(super) program: Program,
+    pub(super) program: LoweredProgram,
     pub(super) route: TransferPlan,
     pub(super) selected: Vec<SelectedKernel>,
     graph: CudaGraph,
@@ -42,7 +42,7 @@ pub(super) struct SizedGraph {
 
 /// The memory and graphs of one thread. The memory grows to the largest batch so far.
 #[derive(Debug, Default)]
-pub struct State {
+pub struct CudaState {
     // dropped before the memory that the graphs refer to
     sizes: Vec<SizedGraph>,
     memory: Option<ThreadMemory>,
@@ -54,7 +54,7 @@ pub struct State {
 /// One run: the graph of its batch size, and the memory that the graph uses.
 #[derive(Debug)]
 pub(super) struct PreparedRun<'a> {
-    pub(super) executor: &'a Executor,
+    pub(super) executor: &'a CudaExecutor,
     pub(super) memory: &'a mut ThreadMemory,
     pub(super) sized: &'a mut SizedGraph,
     /// A buffer for a header.
@@ -80,7 +80,7 @@ pub(super) struct ThreadMemory {
 
 impl ThreadMemory {
     /// The minimum of memory, too small for any batch.
-    fn new(executor: &Executor) -> Result<Self, DeviceError> {
+    fn new(executor: &CudaExecutor) -> Result<Self, DeviceError> {
         let device = executor.device();
         let stream = Stream::new(device)?;
         let counter = DeviceBuffer::new(device, 256)?;
@@ -107,7 +107,7 @@ impl ThreadMemory {
     }
 
     /// Grows the memory to a program. The old memory is freed first, because both may not fit.
-    fn grow(&mut self, device: &Arc<Device>, layout: &MemoryLayout) -> Result<(), DeviceError> {
+    fn grow(&mut self, device: &Arc<CudaDevice>, layout: &MemoryLayout) -> Result<(), DeviceError> {
         let (arena, inputs, outputs) = (layout.arena_bytes(), layout.input_bytes, layout.output_bytes);
         for (block, bytes) in [(&mut self.arena, arena), (&mut self.inputs, inputs), (&mut self.outputs, outputs)] {
             if block.bytes() < bytes {
@@ -123,7 +123,7 @@ impl ThreadMemory {
         Ok(())
     }
 
-    pub(super) fn bases(&self, executor: &Executor, route: TransferPlan) -> BaseAddresses {
+    pub(super) fn bases(&self, executor: &CudaExecutor, route: TransferPlan) -> BaseAddresses {
         BaseAddresses {
             weights: executor.weights.address(),
             arena: self.arena.address(),
@@ -135,12 +135,12 @@ impl ThreadMemory {
     }
 }
 
-impl State {
+impl CudaState {
     /// Prepares the run of a batch of this size; captures its graph if there is none.
     pub(super) fn prepare<'a>(
         &'a mut self,
-        executor: &'a Executor,
-        size: Size,
+        executor: &'a CudaExecutor,
+        size: BatchSize,
         wanted: &[bool],
     ) -> Result<PreparedRun<'a>, GpuError> {
         let Self { sizes, memory, runs, words, bytes } = self;
@@ -172,7 +172,7 @@ impl State {
 fn add(
     sizes: &mut Vec<SizedGraph>,
     memory: &mut ThreadMemory,
-    executor: &Executor,
+    executor: &CudaExecutor,
     capacity: Capacity,
     wanted: &[bool],
 ) -> Result<usize, GpuError> {
@@ -243,7 +243,7 @@ impl PreparedRun<'_> {
 }
 
 /// cublasLt for one stream; without it, our own kernels compute all products.
-fn library(found: &Driver, device: &Arc<Device>) -> Option<CublasLt> {
+fn library(found: &Driver, device: &Arc<CudaDevice>) -> Option<CublasLt> {
     CublasLt::find(found, device)
         .inspect_err(|error| tracing::warn!(%error, "cublasLt cannot be used; products run on Lapwing's own kernels"))
         .ok()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::capture::{BoundProgram, TimingEvents, capture};
 use super::selection::SelectedKernel;
-use super::{DeviceTimes, Executor, GpuError, State};
+use super::{CudaExecutor, CudaState, DeviceTimes, GpuError};
 use crate::clock::Stamp;
 use crate::exec::Batch;
 use crate::gpu::args::Control;
@@ -41,13 +41,19 @@ pub struct RunTimings {
     pub marked: Duration,
 }
 
-impl Executor {
+impl CudaExecutor {
     /// Measures `runs` runs of a batch, at least one.
     ///
     /// # Errors
     ///
     /// Like [`Self::run`].
-    pub fn time_steps(&self, state: &mut State, batch: &Batch<'_>, wanted: &[bool], runs: usize) -> Result<RunTimings, GpuError> {
+    pub fn time_steps(
+        &self,
+        state: &mut CudaState,
+        batch: &Batch<'_>,
+        wanted: &[bool],
+        runs: usize,
+    ) -> Result<RunTimings, GpuError> {
         let size = batch.size(self.plan())?;
         let mut run = state.prepare(self, size, wanted)?;
         let (program, selected, route) = (run.sized.program.clone(), run.sized.selected.clone(), run.sized.route);

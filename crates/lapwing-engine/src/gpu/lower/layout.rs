@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::header_bytes;
 use crate::gpu::Capacity;
 use crate::gpu::layout::{Kind, StoredValue};
-use crate::plan::{Arena, Plan, Port, ValueId};
+use crate::plan::{Arena, Plan, PlanPort, ValueId};
 
 /// The location of an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl MemoryLayout {
 /// Lays out ports one after another; ports that `is_in` excludes take no space.
 fn line(
     plan: &Plan,
-    ports: &[Port],
+    ports: &[PlanPort],
     stored: &[StoredValue],
     capacity: Capacity,
     from: usize,

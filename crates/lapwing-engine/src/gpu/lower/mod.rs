@@ -18,7 +18,7 @@ use super::args::{Address, KernelArgs, MatrixRef, Region};
 use super::kernel::{self, Kernel};
 use super::layout::{Kind, StoredValue, ValueLocation, stored, stride};
 use super::weights::{WeightForm, WeightLayout};
-use super::{Capacity, GpuPrecision, Target};
+use super::{Capacity, GpuPrecision, LoweringTarget};
 use crate::UnsupportedNode;
 use crate::plan::{Node, Op, Plan, Rows, Value, ValueId, WeightId};
 
@@ -75,7 +75,7 @@ impl Step {
 
 /// A plan, lowered for batches up to a capacity.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct LoweredProgram {
     /// The steps in order.
     pub steps: Vec<Step>,
     /// Where its values are stored.
@@ -100,7 +100,7 @@ impl PreparedPlan {
     /// # Errors
     ///
     /// [`UnsupportedNode`] names the first node that no kernel supports.
-    pub fn new(plan: &Plan, precision: &GpuPrecision, target: &Target) -> Result<Self, UnsupportedNode> {
+    pub fn new(plan: &Plan, precision: &GpuPrecision, target: &LoweringTarget) -> Result<Self, UnsupportedNode> {
         let mut prepared =
             Self { stored: stored(plan, precision), weights: WeightLayout::default(), precision: precision.clone() };
         let all = vec![true; plan.outputs.len()];
@@ -120,8 +120,8 @@ impl PreparedPlan {
         plan: &Plan,
         capacity: Capacity,
         wanted: &[bool],
-        target: &Target,
-    ) -> Result<Program, UnsupportedNode> {
+        target: &LoweringTarget,
+    ) -> Result<LoweredProgram, UnsupportedNode> {
         too_large(plan, capacity)?;
         let needed = needed(plan, wanted);
         let layout = MemoryLayout::new(plan, &self.stored, capacity, &needed, wanted);
@@ -146,7 +146,7 @@ impl PreparedPlan {
             })?;
         }
         let Lowering { steps, layout, has_header, .. } = lower;
-        Ok(Program { steps, layout, has_header })
+        Ok(LoweredProgram { steps, layout, has_header })
     }
 }
 
@@ -181,7 +181,7 @@ struct Lowering<'a> {
     prepared: &'a mut PreparedPlan,
     capacity: Capacity,
     layout: MemoryLayout,
-    target: &'a Target,
+    target: &'a LoweringTarget,
     steps: Vec<Step>,
     /// Scratch memory of the current node, in bytes.
     scratch: usize,

@@ -6,23 +6,23 @@ use super::*;
 use crate::gpu::args::{ArgField, BaseAddresses};
 use crate::gpu::kernel;
 use crate::gpu::route::{self, Transfer, TransferPlan};
-use crate::plan::Size;
+use crate::plan::BatchSize;
 use crate::tests::plans::{every, plans};
 
 fn precisions() -> [GpuPrecision; 4] {
     [GpuPrecision::Fp32, GpuPrecision::Tf32, GpuPrecision::Fp16, GpuPrecision::Int8(Vec::new())]
 }
 
-fn program(name: &str, precision: &GpuPrecision, size: Size) -> (Plan, Program) {
+fn program(name: &str, precision: &GpuPrecision, size: BatchSize) -> (Plan, LoweredProgram) {
     let (_, plan) = plans(name);
-    let mut prepared = PreparedPlan::new(&plan, precision, &Target::ASSUMED).unwrap();
+    let mut prepared = PreparedPlan::new(&plan, precision, &LoweringTarget::ASSUMED).unwrap();
     let all = vec![true; plan.outputs.len()];
     let capacity = route::capacity(&plan, size);
-    let program = route::program(&mut prepared, &plan, capacity, &all, &Target::ASSUMED).unwrap();
+    let program = route::program(&mut prepared, &plan, capacity, &all, &LoweringTarget::ASSUMED).unwrap();
     (plan, program)
 }
 
-fn launches(program: &Program) -> Vec<&Launch> {
+fn launches(program: &LoweredProgram) -> Vec<&Launch> {
     program.steps.iter().filter_map(|step| if let Step::Launch(launch) = step { Some(launch) } else { None }).collect()
 }
 
@@ -30,14 +30,14 @@ fn launches(program: &Program) -> Vec<&Launch> {
 fn every_node_of_every_fixture_has_kernels() {
     for name in every() {
         for precision in precisions() {
-            for size in [Size::uniform(1, 5), Size::uniform(3, 40), Size::uniform(17, 9)] {
+            for size in [BatchSize::uniform(1, 5), BatchSize::uniform(3, 40), BatchSize::uniform(17, 9)] {
                 let (plan, program) = program(&name, &precision, size);
                 let nodes: BTreeSet<usize> = program.steps.iter().map(Step::node).collect();
                 assert_eq!(nodes.len(), plan.nodes.len(), "{name} {}", precision.name());
                 assert!(nodes.iter().all(|at| *at < plan.nodes.len()));
                 assert_eq!(program.layout.arena.overlap(&plan), None, "{name}");
                 for launch in launches(&program) {
-                    assert!(launch.shared as usize <= Target::ASSUMED.shared_bytes, "{name}: {}", launch.kernel.name);
+                    assert!(launch.shared as usize <= LoweringTarget::ASSUMED.shared_bytes, "{name}: {}", launch.kernel.name);
                     assert_eq!(launch.args.fields().iter().filter(|field| **field == ArgField::Tail).count(), 1);
                     assert!(launch.args.bytes(&BaseAddresses::default(), true).len() <= 4096);
                 }
@@ -50,7 +50,7 @@ fn every_node_of_every_fixture_has_kernels() {
 #[test]
 fn regions_hold_what_lies_in_them() {
     for name in every() {
-        let (_, program) = program(&name, &GpuPrecision::Int8(Vec::new()), Size::uniform(9, 3));
+        let (_, program) = program(&name, &GpuPrecision::Int8(Vec::new()), BatchSize::uniform(9, 3));
         let layout = &program.layout;
         for launch in launches(&program) {
             for field in launch.args.fields() {
@@ -70,13 +70,13 @@ fn regions_hold_what_lies_in_them() {
 #[test]
 fn a_layer_is_seven_kernels_and_one_of_an_mlp_is_one() {
     for precision in [GpuPrecision::Fp32, GpuPrecision::Tf32, GpuPrecision::Fp16] {
-        let count = |name: &str| program(name, &precision, Size::uniform(2, 40)).1.steps.len();
+        let count = |name: &str| program(name, &precision, BatchSize::uniform(2, 40)).1.steps.len();
         for kind in ["bert-post", "bert-pre"] {
             let (one, two) = (count(&format!("{kind}-1")), count(&format!("{kind}-2")));
             assert!(two - one <= 7, "{kind}: {one}, {two}");
         }
         for batch in [1, 8] {
-            let (_, program) = program("mlp-3", &precision, Size::uniform(batch, 1));
+            let (_, program) = program("mlp-3", &precision, BatchSize::uniform(batch, 1));
             let names: Vec<&str> = launches(&program).iter().map(|launch| launch.kernel.name).collect();
             assert_eq!(names.len(), 3, "{names:?}");
             assert!(names.iter().all(|name| name.starts_with("gemv")), "{names:?}");
@@ -91,15 +91,15 @@ fn only_what_is_asked_for_is_made() {
     let (_, plan) = plans("0001");
     let names: Vec<&str> = plan.outputs.iter().map(|port| port.name.as_str()).collect();
     assert_eq!(names, ["hidden", "pooled"]);
-    let mut prepared = PreparedPlan::new(&plan, &GpuPrecision::Fp32, &Target::ASSUMED).unwrap();
-    let capacity = Capacity::holding(Size::uniform(2, 8));
-    let mut count = |wanted: [bool; 2]| prepared.lower(&plan, capacity, &wanted, &Target::ASSUMED).unwrap().steps.len();
+    let mut prepared = PreparedPlan::new(&plan, &GpuPrecision::Fp32, &LoweringTarget::ASSUMED).unwrap();
+    let capacity = Capacity::holding(BatchSize::uniform(2, 8));
+    let mut count = |wanted: [bool; 2]| prepared.lower(&plan, capacity, &wanted, &LoweringTarget::ASSUMED).unwrap().steps.len();
     assert!(count([true, false]) < count([true, true]));
     assert_eq!(count([false, true]), count([true, true]));
     assert_eq!(count([false, false]), 0);
     // an intermediate result for another output stays on the device
     let bytes = |wanted: [bool; 2]| {
-        let program = prepared.clone().lower(&plan, capacity, &wanted, &Target::ASSUMED).unwrap();
+        let program = prepared.clone().lower(&plan, capacity, &wanted, &LoweringTarget::ASSUMED).unwrap();
         (program.layout.output_bytes, program.layout.unwanted_bytes)
     };
     let (both, hidden, pooled) = (bytes([true, true]), bytes([true, false]), bytes([false, true]));
@@ -112,11 +112,11 @@ fn the_numbers_of_a_model_have_their_places_from_the_beginning() {
     for name in every() {
         for precision in precisions() {
             let (_, plan) = plans(&name);
-            let mut prepared = PreparedPlan::new(&plan, &precision, &Target::ASSUMED).unwrap();
+            let mut prepared = PreparedPlan::new(&plan, &precision, &LoweringTarget::ASSUMED).unwrap();
             let bytes = prepared.weights.bytes();
             let all = vec![true; plan.outputs.len()];
-            for size in [Size::uniform(1, 1), Size::uniform(5, 7), Size::uniform(64, 64)] {
-                prepared.lower(&plan, Capacity::holding(size), &all, &Target::ASSUMED).unwrap();
+            for size in [BatchSize::uniform(1, 1), BatchSize::uniform(5, 7), BatchSize::uniform(64, 64)] {
+                prepared.lower(&plan, Capacity::holding(size), &all, &LoweringTarget::ASSUMED).unwrap();
             }
             assert_eq!(prepared.weights.bytes(), bytes, "{name}");
             let mut end = 0;

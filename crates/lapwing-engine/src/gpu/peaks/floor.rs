@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{EMPTY, args, function};
-use crate::gpu::device::{Capture, Device, DeviceError, Event, Function, LaunchShape, Modules, Stream};
+use crate::gpu::device::{Capture, CudaDevice, DeviceError, Event, Function, LaunchShape, Modules, Stream};
 
 /// Number of replays of a graph; the fastest one counts.
 const REPLAYS: usize = 101;
@@ -24,7 +24,7 @@ impl LaunchFloors {
     /// # Errors
     ///
     /// The device failed.
-    pub fn new(device: &Arc<Device>) -> Result<Self, DeviceError> {
+    pub fn new(device: &Arc<CudaDevice>) -> Result<Self, DeviceError> {
         let modules = Modules::new(device);
         Ok(Self { stream: Stream::new(device)?, empty: function(&modules, &EMPTY)?, known: BTreeMap::new() })
     }

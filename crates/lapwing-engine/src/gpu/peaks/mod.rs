@@ -14,7 +14,7 @@ mod floor;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::device::{Device, DeviceBuffer, DeviceError, Event, Function, LaunchShape, Modules, Stream};
+use super::device::{CudaDevice, DeviceBuffer, DeviceError, Event, Function, LaunchShape, Modules, Stream};
 use super::kernel::Kernel;
 use super::ptx;
 use crate::clock::Stamp;
@@ -103,7 +103,7 @@ impl GpuPeakSetup {
     /// # Errors
     ///
     /// The device failed.
-    pub fn of(device: &Device) -> Result<Self, DeviceError> {
+    pub fn of(device: &CudaDevice) -> Result<Self, DeviceError> {
         let info = device.info();
         if device.is_emulated() {
             // the results are meaningless; tests check only that the measurement runs
@@ -148,7 +148,7 @@ impl GpuPeaks {
     /// # Errors
     ///
     /// The device failed or has too little memory.
-    pub fn measure(device: &Arc<Device>, setup: &GpuPeakSetup) -> Result<Self, DeviceError> {
+    pub fn measure(device: &Arc<CudaDevice>, setup: &GpuPeakSetup) -> Result<Self, DeviceError> {
         let bench = Bench::new(device, *setup)?;
         bench.busy()?;
         let mut fp32 = bench.operations(&FFMA)?;
@@ -204,7 +204,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(device: &Arc<Device>, setup: GpuPeakSetup) -> Result<Self, DeviceError> {
+    fn new(device: &Arc<CudaDevice>, setup: GpuPeakSetup) -> Result<Self, DeviceError> {
         let (stream, begin, end) = (Stream::new(device)?, Event::timed(device)?, Event::timed(device)?);
         Ok(Self { setup, modules: Modules::new(device), stream, begin, end })
     }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::Value as Json;
 
-use super::super::cli::{Cpus, Products};
-use super::rows::Work;
+use super::super::cli::{CpuList, Products};
+use super::rows::BatchWork;
 use super::*;
 use lapwing_engine::plan::Cost;
 use lapwing_engine::roofline::{Ceiling, Roofline};
@@ -118,7 +118,7 @@ fn bound_and_utilisation_are_the_rooflines() {
     // 2000 ns of compute, 1000 of memory
     let node = (Precision::Fp32, Cost { flops: 200_000, other_ops: 5, bytes: 10_000 });
     let roofline = Some(Roofline::of([node], &ceiling));
-    let work = Work { flops: Some(200_000), min_bytes: Some(7), roofline, elapsed_ns: None };
+    let work = BatchWork { flops: Some(200_000), min_bytes: Some(7), roofline, elapsed_ns: None };
     let run = Run {
         model: "m".into(),
         device: "cpu".into(),
@@ -138,10 +138,10 @@ fn bound_and_utilisation_are_the_rooflines() {
     let row = Row::new(&run, shape, &[1_600], &work, None);
     assert_eq!((row.utilisation, row.peak_suspect, row.batch_speed_up), (Some(1.25), Some(true), None));
     // by the time of a device's kernels; a pass takes longer
-    let row = Row::new(&run, shape, &[9_000], &Work { elapsed_ns: Some(4_000.0), ..work }, None);
+    let row = Row::new(&run, shape, &[9_000], &BatchWork { elapsed_ns: Some(4_000.0), ..work }, None);
     assert_eq!((row.p50_us, row.utilisation, row.flops_per_s), (9.0, Some(0.5), Some(50e9)));
     // of tract, FLOPs at most are known
-    let row = Row::new(&run, shape, &[1_000], &Work::unknown(Some(5)), None);
+    let row = Row::new(&run, shape, &[1_000], &BatchWork::unknown(Some(5)), None);
     assert_eq!((row.flops_per_s, row.bytes, row.bound, row.utilisation), (Some(5e6), None, None, None));
 }
 
@@ -191,7 +191,7 @@ fn what_cannot_be_measured_is_refused() {
     }
     let folder = BenchArgs { cuda_lib_dir: Some("/l".into()), ..args("0000") };
     assert_eq!(refused(&folder), "cuda-lib-dir: is of no use while device is cpu");
-    let few = BenchArgs { threads: vec![2], cpus: Some(Cpus(vec![0])), ..args("0000") };
+    let few = BenchArgs { threads: vec![2], cpus: Some(CpuList(vec![0])), ..args("0000") };
     assert_eq!(refused(&few), "cpus: [0] are too few for 2 threads");
     let tract = BenchArgs { precision: Precision::Int8, executor: Backend::Tract, ..args("0000") };
     assert!(refused(&tract).starts_with("precision: int8 needs a plan"));
@@ -213,7 +213,7 @@ fn samples_are_all_times_in_their_order() {
 
 #[test]
 fn inputs_take_turns_and_none_is_another() {
-    let loaded = Loaded::new(&args("0001"), &Requested::of(&args("0001")).unwrap(), cpu::Options::default()).unwrap();
+    let loaded = Loaded::new(&args("0001"), &Requested::of(&args("0001")).unwrap(), cpu::CpuOptions::default()).unwrap();
     let shape = Shape { batch: 4, length: Some(2) };
     let turns = loaded.turns(shape, true).unwrap();
     assert_eq!(turns.len(), TURNS);
@@ -227,7 +227,7 @@ fn inputs_take_turns_and_none_is_another() {
 fn numbers_of_threads_do_not_stand_in_one_anothers_way() {
     let usable = cpu::threads::usable();
     let [first, second, ..] = usable[..] else { return }; // the test needs two processors
-    let cpus = Some(Cpus(vec![first, second]));
+    let cpus = Some(CpuList(vec![first, second]));
     let lines = lines(&BenchArgs { threads: vec![2, 1], cpus, batch: vec![1], ..args("0000") });
     let threads: Vec<_> = lines.iter().map(|line| (line["threads"].as_u64().unwrap(), line["case"].as_str())).collect();
     let of = |count| [(count, Some("peaks")), (count, Some("cold_start")), (count, None)];
@@ -244,7 +244,7 @@ fn people_get_a_table() {
 
 #[test]
 fn ids_stay_below_their_tables() {
-    let loaded = Loaded::new(&args("0001"), &Requested::of(&args("0001")).unwrap(), cpu::Options::default()).unwrap();
+    let loaded = Loaded::new(&args("0001"), &Requested::of(&args("0001")).unwrap(), cpu::CpuOptions::default()).unwrap();
     let plan = loaded.model.plan().unwrap();
     let at = |name: &str| plan.inputs.iter().position(|port| port.name == name).unwrap();
     let most = plan.ids_below(at("ids")).unwrap();

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::super::driver::even_part;
 use super::super::epilogue::Epilogue;
 use super::super::shape::{GemmError, check_len};
-use super::super::target::{OutRows, SharedOut, Target};
+use super::super::target::{GemmOutput, OutRows, SharedOut};
 use super::super::tile::most_rows;
 use super::packed::PackedWeightsI8;
 use super::quantize::QuantizedRows;
@@ -52,7 +52,7 @@ pub unsafe fn gemm_i8_shared(
         return Err(GemmError::Quantized { level: x.level.name(), k: x.k });
     }
     check_len("words", x.words.len(), rows * words)?;
-    let target = Target { epilogue, out };
+    let target = GemmOutput { epilogue, out };
     target.check(rows, weights.n())?;
     if panels.end > weights.panels() {
         return Err(GemmError::Panels { end: panels.end, panels: weights.panels() });

@@ -3,7 +3,7 @@
 
 use super::super::super::simd::{Kernel, Simd, dispatch};
 use super::super::driver::even_part;
-use super::super::shape::{GemmError, Rows, check_len, check_rows};
+use super::super::shape::{GemmError, MatrixRows, check_len, check_rows};
 use super::super::tile::most_rows;
 use super::dot::LevelI8;
 use crate::exec::RowQuant;
@@ -38,7 +38,7 @@ pub fn words_len(level: LevelI8, rows: usize, k: usize) -> usize {
 /// # Errors
 /// Names a buffer that is too short; nothing is written then.
 pub fn quantize_rows<'a>(
-    x: Rows<'_>,
+    x: MatrixRows<'_>,
     k: usize,
     fixed: Option<RowQuant>,
     level: LevelI8,

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use super::super::tests::{ACTIVATIONS, activate, noise};
-use super::super::{Activation, Epilogue, GemmError, OutRows, Residual, ResidualAt, Rows};
+use super::super::{Epilogue, GemmError, MatrixRows, OutRows, Residual, ResidualAt};
 use super::*;
+use crate::plan::Activation;
 
 /// The bytes of a row by the definition of `RowQuant`.
 fn bytes(row: &[f32], quant: RowQuant) -> Vec<i64> {
@@ -17,9 +18,9 @@ fn hold(level: LevelI8, x: &[f32], w: &[f32], (m, k, n): (usize, usize, usize), 
     let weights = PackedWeightsI8::new(w, k, n, level).unwrap();
     let mut words = vec![u32::MAX; words_len(level, m, k)];
     let mut params = vec![RowQuant::default(); m];
-    let rows = quantize_rows(Rows::dense(x, m, k), k, None, level, &mut words, &mut params).unwrap();
+    let rows = quantize_rows(MatrixRows::dense(x, m, k), k, None, level, &mut words, &mut params).unwrap();
     let (bias, residual) = (noise(8, n), noise(9, m * n));
-    let residual_rows = Residual { rows: Rows::dense(&residual, m, n), at: ResidualAt::AfterActivation };
+    let residual_rows = Residual { rows: MatrixRows::dense(&residual, m, n), at: ResidualAt::AfterActivation };
     let epilogue = Epilogue { bias: Some(&bias), activation, residual: Some(residual_rows) };
     let stride = n + 3;
     let mut out = vec![f32::NAN; m * stride];
@@ -99,7 +100,7 @@ fn dynamic_quantisation_is_close_to_f32() {
     let level = LevelI8::best();
     let weights = PackedWeightsI8::new(&w, k, n, level).unwrap();
     let (mut words, mut params) = (vec![0; words_len(level, m, k)], vec![RowQuant::default(); m]);
-    let rows = quantize_rows(Rows::dense(&x, m, k), k, None, level, &mut words, &mut params).unwrap();
+    let rows = quantize_rows(MatrixRows::dense(&x, m, k), k, None, level, &mut words, &mut params).unwrap();
     let mut out = vec![0.0; m * n];
     let whole = 0..weights.panels();
     gemm_i8(&rows, &weights, &Epilogue::default(), OutRows { values: &mut out, stride: n }, whole).unwrap();
@@ -123,7 +124,7 @@ fn bad_rows_poison_their_own_output_and_bad_weights_are_refused() {
             x[k + 7] = bad;
             let weights = PackedWeightsI8::new(&w, k, n, level).unwrap();
             let (mut words, mut params) = (vec![0; words_len(level, 3, k)], vec![RowQuant::default(); 3]);
-            let rows = quantize_rows(Rows::dense(&x, 3, k), k, fixed, level, &mut words, &mut params).unwrap();
+            let rows = quantize_rows(MatrixRows::dense(&x, 3, k), k, fixed, level, &mut words, &mut params).unwrap();
             let mut out = vec![0.0; 3 * n];
             gemm_i8(&rows, &weights, &Epilogue::default(), OutRows { values: &mut out, stride: n }, 0..1).unwrap();
             assert!(out[n..2 * n].iter().all(|y| y.is_nan()), "{level:?} {bad}: {out:?}");
@@ -144,7 +145,7 @@ fn huge_and_tiny_and_fixed_ranges() {
     let level = LevelI8::best();
     for (x, want) in [([f32::MAX, f32::MIN, 0.0, 1.0], true), ([1e-40, -1e-40, 0.0, 0.0], true), ([0.0; 4], true)] {
         let (mut words, mut params) = (vec![0; words_len(level, 1, 4)], [RowQuant::default()]);
-        let rows = quantize_rows(Rows::dense(&x, 1, 4), 4, None, level, &mut words, &mut params).unwrap();
+        let rows = quantize_rows(MatrixRows::dense(&x, 1, 4), 4, None, level, &mut words, &mut params).unwrap();
         assert_eq!(rows.params()[0].scale.is_finite() && rows.params()[0].scale > 0.0, want, "{x:?}");
     }
     // Fixed: 100 saturates at (255 - 128) * 0.5.
@@ -152,7 +153,7 @@ fn huge_and_tiny_and_fixed_ranges() {
     let weights = PackedWeightsI8::new(&[1.0; 4], 4, 1, level).unwrap();
     let (mut words, mut params) = (vec![0; words_len(level, 1, 4)], [RowQuant::default()]);
     let x = [1.0, -2.0, 100.0, -1e9];
-    let rows = quantize_rows(Rows::dense(&x, 1, 4), 4, fixed, level, &mut words, &mut params).unwrap();
+    let rows = quantize_rows(MatrixRows::dense(&x, 1, 4), 4, fixed, level, &mut words, &mut params).unwrap();
     let mut out = [0.0];
     gemm_i8(&rows, &weights, &Epilogue::default(), OutRows { values: &mut out, stride: 1 }, 0..1).unwrap();
     assert!((out[0] - (1.0 - 2.0 + 63.5 - 64.0)).abs() < 1e-4, "{out:?}");

@@ -17,7 +17,7 @@ use cudarc::cublaslt::sys;
 use parking_lot::Mutex;
 
 use super::buffer::DeviceBuffer;
-use super::context::Device;
+use super::context::CudaDevice;
 use super::error::{DeviceError, Result};
 use super::probe::{Driver, Version};
 use super::stream::Stream;
@@ -41,7 +41,7 @@ pub struct CublasLt {
 
 /// The library's handle, shared with its plans.
 pub(super) struct Library {
-    device: Arc<Device>,
+    device: Arc<CudaDevice>,
     handle: sys::cublasLtHandle_t,
 }
 
@@ -75,7 +75,7 @@ impl CublasLt {
     /// # Errors
     /// [`DeviceError::NoLt`] with the reason: the library is missing, is older than 12.0, lacks a function, or would
     /// change a precision by itself. Any other error is the device's.
-    pub fn find(found: &Driver, device: &Arc<Device>) -> Result<Self> {
+    pub fn find(found: &Driver, device: &Arc<CudaDevice>) -> Result<Self> {
         let version = library::find(found.directory())?;
         device.bind()?;
         let mut handle = std::ptr::null_mut();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::symbols::{FIRST, NEEDED};
-use super::super::{Device, DeviceError, Driver};
+use super::super::{CudaDevice, DeviceError, Driver};
 use super::super::{Modules, Version};
 use lapwing_testing::{alone, alone_with, fakes, test_name};
 
@@ -114,7 +114,7 @@ fn what_the_drivers_compiler_says_is_told() {
         let bodies: Vec<_> = DEVICE.into_iter().chain([("cuModuleLoadDataEx", load)]).collect();
         let found = Driver::find(Some(&fakes::made("says", &all, &bodies))).unwrap();
         assert_eq!(found.driver, Version(12, 8));
-        let device = Device::open(&found, 0).unwrap();
+        let device = CudaDevice::open(&found, 0).unwrap();
         assert!(!device.is_emulated());
         let message = Modules::new(&device).load("gemm", ".version 99").unwrap_err().to_string();
         assert_eq!(message, "module gemm: CUDA_ERROR_INVALID_PTX (218): ptxas fatal: line 7");
@@ -125,9 +125,9 @@ fn what_the_drivers_compiler_says_is_told() {
 fn a_device_that_is_too_old() {
     alone_with(test_name!(), &[("LAPWING_FAKE_CAPABILITY", "7.5")], || {
         let found = Driver::find(Some(&fakes::driver("."))).unwrap();
-        let error = Device::open(&found, 0).unwrap_err();
+        let error = CudaDevice::open(&found, 0).unwrap_err();
         assert_eq!(error.to_string(), "compute capability 7.5: 8.0 or newer is needed");
-        assert_eq!(Device::open(&found, 3).unwrap_err().to_string(), "device 3: there is 1");
+        assert_eq!(CudaDevice::open(&found, 3).unwrap_err().to_string(), "device 3: there is 1");
         assert!(!error.is_fatal());
     });
 }

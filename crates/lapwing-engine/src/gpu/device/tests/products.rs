@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::super::{
-    Capture, CublasLt, Device, DeviceBuffer, DeviceError, Driver, MatmulOperands, MatmulPrecision, MatmulShape, Stream, Version,
+    Capture, CublasLt, CudaDevice, DeviceBuffer, DeviceError, Driver, MatmulOperands, MatmulPrecision, MatmulShape, Stream,
+    Version,
 };
 use lapwing_testing::{alone, alone_with, fakes, test_name};
 
@@ -28,9 +29,9 @@ fn product(precision: MatmulPrecision) -> MatmulShape {
     }
 }
 
-fn open() -> (Arc<Device>, CublasLt, Stream) {
+fn open() -> (Arc<CudaDevice>, CublasLt, Stream) {
     let found = Driver::find(Some(&fakes::driver("."))).unwrap();
-    let device = Device::open(&found, 0).unwrap();
+    let device = CudaDevice::open(&found, 0).unwrap();
     let lt = CublasLt::find(&found, &device).unwrap();
     let stream = Stream::new(&device).unwrap();
     (device, lt, stream)
@@ -141,7 +142,7 @@ impl Case {
 fn the_library_is_not_there() {
     alone(test_name!(), || {
         let found = Driver::find(Some(&fakes::driver("old"))).unwrap();
-        let device = Device::open(&found, 0).unwrap();
+        let device = CudaDevice::open(&found, 0).unwrap();
         let error = CublasLt::find(&found, &device).unwrap_err();
         assert_eq!(error.to_string(), "no cublasLt: libcublasLt.so was not found (.13 or .12)");
         assert_eq!(device.memory().unwrap().device_bytes, 0);
@@ -152,7 +153,7 @@ fn the_library_is_not_there() {
 fn a_library_that_is_too_old_or_told_to_round_is_refused() {
     let refusal = || {
         let found = Driver::find(Some(&fakes::driver("."))).unwrap();
-        let device = Device::open(&found, 0).unwrap();
+        let device = CudaDevice::open(&found, 0).unwrap();
         CublasLt::find(&found, &device).unwrap_err().to_string()
     };
     let old = test_name!();
@@ -165,7 +166,7 @@ fn a_library_that_is_too_old_or_told_to_round_is_refused() {
 fn a_library_that_is_told_to_round_is_refused() {
     alone_with(test_name!(), &[("NVIDIA_TF32_OVERRIDE", "1")], || {
         let found = Driver::find(Some(&fakes::driver("."))).unwrap();
-        let device = Device::open(&found, 0).unwrap();
+        let device = CudaDevice::open(&found, 0).unwrap();
         let message = CublasLt::find(&found, &device).unwrap_err().to_string();
         assert_eq!(message, "no cublasLt: NVIDIA_TF32_OVERRIDE is set: fp32 would not be fp32");
     });

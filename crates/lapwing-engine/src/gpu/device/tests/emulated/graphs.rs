@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::super::{Capture, CudaGraph, Device, DeviceBuffer, Direction, Event, NodeCounts, PinnedBuffer, Stream};
+use super::super::super::{Capture, CudaDevice, CudaGraph, DeviceBuffer, Direction, Event, NodeCounts, PinnedBuffer, Stream};
 use super::{Copy, PATIENCE, SHAPE, kernel, numbers, open};
 use lapwing_testing::{alone, alone_with, fakes, test_name};
 
@@ -17,7 +17,7 @@ struct Request {
     events: [Event; 2],
 }
 
-fn request(device: &Arc<Device>) -> Request {
+fn request(device: &Arc<CudaDevice>) -> Request {
     let mut stream = Stream::new(device).unwrap();
     let kernel = kernel(device);
     let (x, y, counter) =

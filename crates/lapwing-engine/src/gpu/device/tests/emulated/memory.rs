@@ -1,6 +1,6 @@
 //! Memory: counted, freed, copied to and from, and kept alive as long as work uses it.
 
-use super::super::super::{Device, DeviceBuffer, DeviceError, Direction, Driver, PinnedBuffer, Stream, Version};
+use super::super::super::{CudaDevice, DeviceBuffer, DeviceError, Direction, Driver, PinnedBuffer, Stream, Version};
 use super::open;
 use lapwing_testing::{alone, fakes, test_name};
 
@@ -11,8 +11,8 @@ fn a_device_is_found_and_described() {
         assert!(found.driver >= Version(12, 8), "{}", found.driver);
         assert!(found.file.is_some());
         let count = found.devices.len();
-        assert_eq!(Device::open(&found, 3).unwrap_err(), DeviceError::NoSuchDevice { asked: 3, count });
-        let device = Device::open(&found, 0).unwrap();
+        assert_eq!(CudaDevice::open(&found, 3).unwrap_err(), DeviceError::NoSuchDevice { asked: 3, count });
+        let device = CudaDevice::open(&found, 0).unwrap();
         assert!(device.is_emulated());
         assert_eq!(device.info().name, "lapwing-emulated");
         assert!(device.info().capability >= (8, 0));

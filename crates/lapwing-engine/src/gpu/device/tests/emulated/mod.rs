@@ -9,7 +9,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{Device, Driver, Function, LaunchShape, Modules, WaitPolicy};
+use super::super::{CudaDevice, Driver, Function, LaunchShape, Modules, WaitPolicy};
 use lapwing_testing::fakes;
 
 /// A module with the kernel that these tests launch.
@@ -69,11 +69,11 @@ impl Copy {
 }
 
 /// The emulated device.
-fn open() -> Arc<Device> {
-    Device::open(&Driver::find(Some(&fakes::driver("."))).unwrap(), 0).unwrap()
+fn open() -> Arc<CudaDevice> {
+    CudaDevice::open(&Driver::find(Some(&fakes::driver("."))).unwrap(), 0).unwrap()
 }
 
-fn kernel(device: &Arc<Device>) -> Arc<Function> {
+fn kernel(device: &Arc<CudaDevice>) -> Arc<Function> {
     Modules::new(device).load("copy", PTX).unwrap().function("copy_columns").unwrap()
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::super::{
-    Device, DeviceBuffer, DeviceError, Direction, Driver, Event, PinnedBuffer, Stream, Version, WaitPolicy,
+    CudaDevice, DeviceBuffer, DeviceError, Direction, Driver, Event, PinnedBuffer, Stream, Version, WaitPolicy,
 };
 use super::{Copy, PATIENCE, SHAPE, kernel, open};
 use lapwing_testing::{alone, alone_with, fakes, test_name};
@@ -43,7 +43,7 @@ fn a_fault_is_told_by_every_way_to_wait() {
 #[test]
 fn events_tell_times_on_drivers_before_12_8() {
     alone_with(test_name!(), &[("LAPWING_FAKE_DRIVER_VERSION", "12000")], || {
-        let device = Device::open(&Driver::find(Some(&fakes::driver("old"))).unwrap(), 0).unwrap();
+        let device = CudaDevice::open(&Driver::find(Some(&fakes::driver("old"))).unwrap(), 0).unwrap();
         assert_eq!(device.driver(), Version(12, 0));
         let stream = Stream::new(&device).unwrap();
         let (start, end) = (Event::timed(&device).unwrap(), Event::timed(&device).unwrap());

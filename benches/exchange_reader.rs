@@ -1,5 +1,5 @@
 //! What reading an exchange costs, from head to ledger: an OIP body of 1 KiB as JSON, binary and over gRPC, and a chat that
-//! streams 64 chunks. `cargo bench --profile dist --bench tap`.
+//! streams 64 chunks. `cargo bench --profile dist --bench exchange_reader`.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -93,7 +93,7 @@ fn chat() -> Exchange {
 }
 
 fn exchanges(c: &mut Criterion) {
-    let mut group = c.benchmark_group("tap");
+    let mut group = c.benchmark_group("exchange_reader");
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(20);
     let protocols = Protocols::default();
     for (name, exchange) in
@@ -103,13 +103,13 @@ fn exchanges(c: &mut Criterion) {
         group.bench_function(name, |b| {
             let mut ledger = Ledger::open(Stamp::now(), 0);
             b.iter(|| {
-                if let Some(mut tap) = protocols.open(&spoken, &exchange.asked) {
-                    tap.request(black_box(&exchange.request));
-                    tap.response_head(200, &exchange.answered);
+                if let Some(mut reader) = protocols.open(&spoken, &exchange.asked) {
+                    reader.request(black_box(&exchange.request));
+                    reader.response_head(200, &exchange.answered);
                     for (at, piece) in exchange.response.iter().enumerate() {
-                        tap.response(black_box(piece), at as u64 * 1_000);
+                        reader.response(black_box(piece), at as u64 * 1_000);
                     }
-                    black_box(tap.close(&mut ledger));
+                    black_box(reader.close(&mut ledger));
                 }
                 ledger.generation = None;
                 ledger.reports.clear();

@@ -23,7 +23,7 @@ pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Takes the requests that the receivers read. Clones share everything.
 #[derive(Clone, Debug)]
-pub struct Inbox {
+pub struct ExportHandler {
     rules: ConfigHandle<Rules>,
     counters: Arc<Counters>,
     spans: mpsc::Sender<Vec<IncomingSpan>>,
@@ -31,7 +31,7 @@ pub struct Inbox {
     room: Arc<Semaphore>,
 }
 
-impl Inbox {
+impl ExportHandler {
     /// Maps spans by `rules` and sends them to `spans`, at most 512 in one message. Spans that find the channel full or closed are
     /// dropped and counted, and the exporter still gets a success. Everything received goes to `forward`.
     #[must_use]

@@ -1,0 +1,28 @@
+//! What stands in for `model` in a build without the feature `tokenizers`: a configured tokenizer is an error that says so.
+
+use std::path::Path;
+
+use super::texts::TokenizerInput;
+
+/// Why a tokenizer cannot be used. The message follows the file's name.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// This build has no tokenizers.
+    #[error("cannot be used: this Lapwing was built without the feature tokenizers")]
+    Absent,
+}
+
+/// A tokenizer; this build cannot create one.
+pub(super) enum ModelTokenizer {}
+
+impl ModelTokenizer {
+    /// Always returns the error that says why.
+    pub(super) fn load(_: &Path) -> Result<Self, ModelError> {
+        Err(ModelError::Absent)
+    }
+
+    /// Never called.
+    pub(super) fn count(&self, _: TokenizerInput<'_>, _: bool) -> Option<u64> {
+        match *self {}
+    }
+}
