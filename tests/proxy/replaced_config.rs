@@ -1,6 +1,7 @@
 //! The configuration is replaced while the proxy runs: a connection keeps what it began with, the next one has the new values.
 
 use lapwing::settings::ConfigCell;
+use lapwing::{app, config};
 
 use super::*;
 
@@ -37,4 +38,41 @@ fn new_connections_use_the_new_configuration_and_old_ones_keep_theirs() {
     let outcomes: Vec<_> = closed.try_iter().map(|ledger| ledger.outcome).collect();
     let ok = outcomes.iter().filter(|outcome| **outcome == Outcome::Ok).count();
     assert_eq!((outcomes.len(), ok), (5, 4), "each request is counted once, whatever was in force: {outcomes:?}");
+}
+
+#[test]
+fn a_running_lapwing_takes_another_configuration_whole() {
+    let upstream = format!("http://{}", answering(STREAM));
+    let load = |more: &[(&str, &str)]| {
+        let fixed = [("UPSTREAM", &*upstream), ("LISTEN", "127.0.0.1:0"), ("ADMIN", "127.0.0.1:0")];
+        let off = [("OTLP_GRPC", "off"), ("OTLP_HTTP", "off"), ("PROXY__WORKERS", "2")];
+        let named = |(name, value): &(&str, &str)| (format!("LAPWING_{name}"), (*value).to_owned());
+        let env = fixed.iter().chain(&off).chain(more).map(named).collect();
+        config::load(&config::Sources::new(None, env, Vec::new())).unwrap()
+    };
+    let running = app::start(&load(&[])).unwrap();
+    let connect = |address| Wire::new(TcpStream::connect(address).unwrap());
+    let answer = |client: &mut Wire| {
+        let got = client.send(POST).message().unwrap();
+        (got.start.clone(), got.all("server-timing").len())
+    };
+    let admin = |path: &str| {
+        let mut client = connect(running.addresses().admin);
+        let got = client.send(&format!("GET {path} HTTP/1.1\r\nHost: m\r\n\r\n")).message().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&got.body).unwrap()
+    };
+    let mut old = connect(running.addresses().listen);
+    assert_eq!(answer(&mut old), ("HTTP/1.1 200 OK".to_owned(), 1));
+    assert_eq!(admin("/config")["values"]["respond_server_timing"], false);
+
+    running.replace_config(load(&[("RESPOND_SERVER_TIMING", "true"), ("PROXY__MAX_REQUEST_BYTES", "4")]));
+    assert!(running.config().config.respond_server_timing);
+    assert_eq!(admin("/config")["values"]["respond_server_timing"], true, "the admin surface shows what is in force");
+    // every worker has the new one, and a connection that stands keeps the old one
+    for _ in 0..8 {
+        assert_eq!(answer(&mut connect(running.addresses().listen)).0, "HTTP/1.1 413 Payload Too Large");
+    }
+    assert_eq!(answer(&mut old), ("HTTP/1.1 200 OK".to_owned(), 1));
+    drop(old);
+    running.stop().unwrap();
 }

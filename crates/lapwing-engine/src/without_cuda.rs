@@ -12,7 +12,7 @@ use crate::plan::Plan;
 pub struct DeviceError;
 
 /// A request to run models on a GPU.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum DeviceRequest {}
 
 impl DeviceRequest {
