@@ -220,12 +220,12 @@ CHECK(primitive_convert) {
             // The nearest number with 10 bits behind the point, ties away from zero.
             double nearest = std::isfinite(v) && v != 0 ? std::copysign(std::floor(std::ldexp(std::fabs(double(v)), 10 - std::max(std::ilogb(v), -126)) + 0.5), v) : 0;
             if (nearest != 0) nearest = std::ldexp(nearest, std::max(std::ilogb(v), -126) - 10);
-            if (std::fabs(v) < 0x1p-126f) t.is_true(std::fabs(number(out[2])) <= 0x1p-126f, who + "next to nothing, in tf32");
+            if (std::fabs(v) < 0x1p-126f) t.is_true(std::fabs(number(out[2])) <= 0x1p-126f, who + "a subnormal number in tf32");
             else if (!std::isnan(v)) {
                 tf32.push_back(out[2] & 0xffffe000u);
                 want_tf32.push_back(bits_of(std::isinf(v) ? v : nearest == 0 ? std::copysign(0.0f, v) : float(nearest)) & 0xffffe000u);
-            } else t.is_true(std::isnan(number(out[2] & 0xffffe000u)), who + "no number, in tf32");
-            if (std::isnan(v)) t.is_true(std::isnan(number(out[4])), who + "2 to what is no number");
+            } else t.is_true(std::isnan(number(out[2] & 0xffffe000u)), who + "NaN in tf32");
+            if (std::isnan(v)) t.is_true(std::isnan(number(out[4])), who + "2^NaN");
             else {
                 powers.push_back(number(out[4]));
                 want_powers.push_back(v < -126 ? 0.0f : float(std::exp2(double(v))));
