@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Batching by cost and arrival rate against fixed batches, on requests of very different lengths.
+"""Compares batching by cost and arrival rate with fixed batches, on requests of very different lengths.
 
-MiniLM is asked for one sequence a request, on two mixes of lengths: bimodal (90 % of 16 tokens, 10 % of 512) and uniform in
+Each request has one sequence for MiniLM. There are two mixes of lengths: bimodal (90 % with 16 tokens, 10 % with 512) and uniform in
 1–512. Three policies take turns in each round, with the same arrivals and lengths:
-  adaptive  `lapwing engine serve` as it is by default;
-  fixed     the same engine with batches of 8 calls, or what came within 5 ms; still without padding;
-  padded    batches of 8, or what came within 5 ms, made before the engine, padded to the longest and sent as one request with a
-            mask: what a server does that has no ragged batches. The next batch leaves when the one before is answered.
-At saturation (32 clients, each with one request at a time) rows a second; at a share of the capacity of the slowest (Poisson
-arrivals, latency from the moment at which a request was due) p50 and p99. Padding is that of the engine's own counters: executed
-tokens that were masked out. The engine has one thread on core 1; the load runs on core 0.
+  adaptive  `lapwing engine serve` with its defaults;
+  fixed     the same engine with batches of 8 calls, or of those that came within 5 ms; also without padding;
+  padded    batches of 8 calls, or of those that came within 5 ms, made in front of the engine, padded to the longest and sent as one
+            request with a mask, like a server without ragged batches. The next batch is sent when the previous one is answered.
+Measures rows per second at saturation (32 clients, each with one request at a time), and p50 and p99 at a fraction of the slowest
+policy's capacity (Poisson arrivals; latency is counted from the moment at which a request was due). Padding is taken from the engine's
+counters: executed tokens that were masked out. The engine has one thread on core 1; the load runs on core 0.
 
 usage: .venv/bin/python bench/batching.py [--lapwing PATH] [--rounds N] [--seconds S] [--share X] [--quick] [--json FILE] [MIX ...]
 MIX is bimodal or uniform. Needs what bench/engine.py needs. Prints Markdown. Exit code 1 if a bound is missed.
@@ -29,13 +29,13 @@ from parts import ROOT, Child, arguments, finish, free_port, machine, quantile
 
 
 def command_line():
-    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    """Parses the options, before the imports below, so that --help needs only the standard library."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments(parser)
     parser.add_argument("--rounds", type=int, default=7, help="(default: 7)")
-    parser.add_argument("--seconds", type=float, default=6, help="of saturation a round; arrivals take twice as long (default: 6)")
-    parser.add_argument("--share", type=float, default=0.7, help="of the slowest policy's capacity, at which requests arrive (default: 0.7)")
-    parser.add_argument("--quick", action="store_true", help="a small encoder and short texts, 2 rounds: to try the script, for no figures")
+    parser.add_argument("--seconds", type=float, default=6, help="seconds of saturation in each round; arrivals take twice as long (default: 6)")
+    parser.add_argument("--share", type=float, default=0.7, help="arrival rate as a fraction of the slowest policy's capacity (default: 0.7)")
+    parser.add_argument("--quick", action="store_true", help="a small encoder, short texts and 2 rounds: only to try the script, not for figures")
     parser.add_argument("mixes", nargs="*", metavar="MIX", help="bimodal, uniform (default: both)")
     return parser.parse_args()
 
@@ -70,20 +70,20 @@ def sequence(rng, length, vocabulary):
 
 
 def message(feeds):
-    """A whole request as bytes."""
+    """A complete HTTP request."""
     headers, body = encode(feeds, outputs=[OUTPUT])
     lines = [f"POST /v2/models/{MODEL}/infer HTTP/1.1", "host: engine", f"content-length: {len(body)}", *(f"{k}: {v}" for k, v in headers.items())]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 class Connections:
-    """Kept-alive connections to one port."""
+    """A pool of keep-alive connections to one port."""
 
     def __init__(self, port):
         self.port, self.idle = port, []
 
     async def ask(self, request):
-        """The embeddings in the answer, as bytes."""
+        """Sends a request and returns the embeddings in the answer, as bytes."""
         reader, writer = self.idle.pop() if self.idle else await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 22)
         writer.write(request)
         status, length, head_length = await reader.readline(), 0, 0
@@ -105,7 +105,7 @@ class Connections:
 
 
 class Alone:
-    """Each request goes to the engine by itself."""
+    """Sends each request to the engine separately."""
 
     def __init__(self, port):
         self.connections = Connections(port)
@@ -118,7 +118,7 @@ class Alone:
 
 
 class Padded:
-    """Requests wait for one another here, and go to the engine as one that is padded."""
+    """Collects requests and sends them to the engine as one padded request."""
 
     def __init__(self, port):
         self.connections, self.queue = Connections(port), asyncio.Queue()
@@ -158,7 +158,7 @@ class Padded:
 
 
 async def saturated(client, sequences, seconds):
-    """(rows a second, latencies in seconds) with as many clients as there are, until those that began within the time are answered."""
+    """(rows per second, latencies in seconds) of CLIENTS clients; waits until all requests that were sent in time are answered."""
     took, place, begun = [], 0, time.perf_counter()
 
     async def one():
@@ -211,7 +211,7 @@ class Engine(Child):
             time.sleep(0.05)
 
     def tokens(self):
-        """(executed, useful) so far."""
+        """The counters of executed and of useful tokens, as an array."""
         out = {"executed": 0.0, "useful": 0.0}
         for line in self.get("/metrics").splitlines():
             if line.startswith("lapwing_engine_tokens_total{"):
@@ -223,7 +223,7 @@ class Engine(Child):
 
 
 class Bench:
-    """The engines, and what was measured: by mix, policy and load."""
+    """The engines, and the measurements by mix, policy and load."""
 
     def __init__(self, options, engines, vocabulary):
         self.options, self.engines, self.vocabulary, self.found = options, engines, vocabulary, {}
@@ -232,7 +232,7 @@ class Bench:
         return self.engines["fixed" if policy == "fixed" else "adaptive"]
 
     def run(self, mix, policy, load, measure):
-        """One load on one policy; `measure` is given the client."""
+        """Runs one load with one policy: calls `measure` with the policy's client, and keeps its result and the share of padding."""
 
         async def whole():
             client = (Padded if policy == "padded" else Alone)(self.engine(policy).port)
@@ -252,7 +252,7 @@ class Bench:
         return [sequence(rng, int(length), self.vocabulary) for length in MIXES[mix](rng, n, self.options.longest)]
 
     def same_answers(self, reference):
-        """Raises unless every policy answers as ONNX Runtime does."""
+        """Raises unless the answers of every policy agree with ONNX Runtime's."""
         for mix in MIXES:
             asked = self.sequences(mix, 0, 16)
             wanted = [reference(fixtures.padded([ids]))[OUTPUT] for ids in asked]
@@ -285,13 +285,13 @@ class Bench:
     def say(self, mix, load, round_):
         print(f"{mix}, {load}: round {round_ + 1} of {self.options.rounds}", file=sys.stderr, flush=True)
 
-    # --- what came out
+    # --- results
 
     def rates(self, mix, policy):
         return [rate for (rate, _), _ in self.found[mix, policy, "saturated"]]
 
     def waste(self, mix, policy, load):
-        # shares of a batch do not add up to the last bit: no share is below nought
+        # rounding may make a share slightly negative
         return max(0.0, statistics.median(waste for _, waste in self.found[mix, policy, load]))
 
     def tails(self, mix, policy):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What large bodies cost: Lapwing, which reads what passes, beside nginx, before one upstream, in one run.
+"""The cost of large bodies: Lapwing, which parses the bodies that it forwards, compared with nginx in one run, with the same upstream.
 
-Tensor bodies of 950 KB (Open Inference Protocol, JSON), chat prompts of 220 KB and prompts of 32,000 token ids (224 KB) are posted on one connection, directly and
-through each proxy in turn, request by request. The upstream reads the whole body before it answers; what a request takes over
-the direct one is added by the proxy. nginx stands here twice: as it comes (it takes a whole body before it sends any of it on)
-and with proxy_request_buffering off. Then half a body is sent, and the upstream is asked what it has of it: a proxy that passes
-bytes on as they come has passed nearly all.
-Proxies run on core 0; upstream and client, both of this file, on core 1.
+Tensor bodies of 950 KB (Open Inference Protocol, JSON), chat prompts of 220 KB and prompts of 32,000 token ids (224 KB) are posted on one
+connection for each target, in turn: directly, and through each proxy. The upstream reads the whole body before it answers. The time
+that a request takes longer than a direct one is added by the proxy. nginx is measured twice: with its defaults, where it receives the
+whole body before it forwards any of it, and with proxy_request_buffering off. Afterwards the client sends half a body and asks the
+upstream how much of it has arrived: a proxy that forwards bytes as they come has forwarded nearly all of it.
+Proxies run on core 0; upstream and client, both in this file, on core 1.
 
 usage: python3 bench/bodies.py [--lapwing PATH] [--requests N] [--json FILE]
 Needs nginx and taskset. Exit code 1 if a bound is missed.
@@ -30,7 +30,7 @@ from parts import Child, Lapwing, arguments, finish, free_port, table
 
 TENSOR_BYTES, PROMPT_BYTES, IDS = 950_000, 220_000, 32_000
 OF_NGINX = 1.2
-BLOCK = 25  # requests to one target before the next one's turn
+BLOCK = 25  # consecutive requests to one target
 PATHS = {"tensor": "/v2/models/m/infer", "prompt": "/v1/chat/completions", "ids": "/v1/completions"}
 ANSWERS = {
     "/v2/models/m/infer": {"model_name": "m", "outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 4], "data": [1.5, 2.5, 3.5, 4.5]}]},
@@ -49,14 +49,14 @@ ANSWERS = {
         "usage": {"prompt_tokens": 32_000, "completion_tokens": 1, "total_tokens": 32_001},
     },
 }
-CONFIG = "attribution:\n  expect_spans: never\n"  # the upstream has no exporter
+CONFIG = "attribution:\n  expect_spans: never\n"  # the upstream exports no spans
 
 
-# === the upstream, in a process of its own: bodies.py --serve PORT ===
+# === the upstream, in a separate process: bodies.py --serve PORT ===
 
 
 def serve(port):
-    """A thread per connection; `/arrived` says how many bytes of the latest body have come."""
+    """Has a thread for each connection. `/arrived` answers how many bytes of the latest body have arrived."""
     arrived = [0]
     listener = socket.create_server(("127.0.0.1", port), backlog=64)
     while True:
@@ -99,7 +99,7 @@ def serve_connection(connection, arrived):
 
 
 def tensor_body(size):
-    """An inference request of about so many bytes."""
+    """An inference request of about `size` bytes."""
     rng = random.Random(7)
     width = 64
     rows = size // (width * 20)
@@ -118,7 +118,7 @@ def prompt_body(size):
 
 
 def ids_body(count):
-    """A prompt of so many token ids."""
+    """A prompt of `count` token ids."""
     rng = random.Random(7)
     prompt = rng.choices(range(100_000, 128_000), k=count)
     return json.dumps({"model": "m", "max_tokens": 1, "prompt": prompt}, separators=(",", ":")).encode()
@@ -143,7 +143,7 @@ class Client:
         self.socket.close()
 
     def read(self):
-        """The body of an answer."""
+        """Reads an answer and returns its body."""
         text = b""
         while b"\r\n\r\n" not in text:
             got = self.socket.recv(65536)
@@ -159,7 +159,7 @@ class Client:
         return body
 
     def ask(self, message):
-        """Nanoseconds from the first byte sent to the last one read."""
+        """Sends a request and returns the nanoseconds from the first byte sent to the last byte read."""
         start = time.perf_counter_ns()
         self.socket.sendall(message)
         self.read()
@@ -167,7 +167,7 @@ class Client:
 
 
 def measure(options, kind, message, ports, children):
-    """By target: nanoseconds of each request, and CPU milliseconds of the proxy per request."""
+    """By target: p50 and added latency, and CPU time of the proxy per request, all in microseconds."""
     took, cpu = {name: [] for name in ports}, dict.fromkeys(ports, 0.0)
     with contextlib.ExitStack() as stack:
         clients = {name: stack.enter_context(Client(port)) for name, port in ports.items()}
@@ -188,21 +188,21 @@ def measure(options, kind, message, ports, children):
 
 
 def verdicts_of(kind, rows):
-    """Lapwing against the better of the two nginx; where an nginx adds nothing that can be told, there is no ratio."""
+    """Compares Lapwing with the faster of the two nginx. If that adds no measurable latency, the ratio is infinite."""
     name = min((n for n in rows if n.startswith("nginx")), key=lambda n: rows[n]["added_us"])
     mine, theirs = rows["lapwing"]["added_us"], rows[name]["added_us"]
     ratio = mine / theirs if theirs > 0 else float("inf")
     for other in (n for n in rows if n.startswith("nginx")):
         print(f"{kind}: added p50 is {mine / rows[other]['added_us']:.2f}× that of {other}")
-    yield f"{kind}: added p50, of nginx's ({name}, the better one)", f"{ratio:.2f}×", f"≤ {OF_NGINX}×", ratio <= OF_NGINX
+    yield f"{kind}: added p50, of nginx's ({name}, the faster one)", f"{ratio:.2f}×", f"≤ {OF_NGINX}×", ratio <= OF_NGINX
 
 
 def arrived_of(ports, name, message):
-    """The share of half a message that is at the upstream while the client holds back the other half."""
+    """The share of a message's first half that reaches the upstream while the client holds back the second half."""
     half = len(message) // 2
     head = message.index(b"\r\n\r\n") + 4
     with Client(ports[name]) as client, Client(ports["direct"]) as asker:
-        # the previous body must not be taken for this one
+        # resets the count, so that the previous body is not mistaken for this one
         asker.ask(b"POST /v2/models/m/infer HTTP/1.1\r\nhost: m\r\ncontent-length: 0\r\n\r\n")
         client.socket.sendall(message[:half])
         end, got = time.monotonic() + 1, 0
@@ -216,7 +216,7 @@ def arrived_of(ports, name, message):
 
 
 def profiled(lapwing, n):
-    """That Lapwing read what passed: the run is worth nothing if it did not."""
+    """Lapwing's counts, models and units of each route, which show that it parsed the bodies; otherwise the run is invalid."""
     lapwing.await_count(n)
     return {s["route"]: {"count": s["count"], "model": s["model"], "units": s.get("units")} for s in lapwing.series()}
 
@@ -224,7 +224,7 @@ def profiled(lapwing, n):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments(parser)
-    parser.add_argument("--requests", type=int, default=1000, help="of each body to each target, at least (default: 1000)")
+    parser.add_argument("--requests", type=int, default=1000, help="the least number of requests with each body to each target (default: 1000)")
     parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -251,11 +251,11 @@ def main():
             figures[kind] = measure(options, kind, message, ports, children)
             verdicts += verdicts_of(kind, figures[kind])
             figures[kind]["arrived"] = {name: arrived_of(ports, name, message) for name in ports}
-            print(f"{kind}: of half a body, already at the upstream: " + ", ".join(f"{n} {s:.0%}" for n, s in figures[kind]["arrived"].items()) + "\n")
+            print(f"{kind}: share of half a body that has reached the upstream: " + ", ".join(f"{n} {s:.0%}" for n, s in figures[kind]["arrived"].items()) + "\n")
             share = figures[kind]["arrived"]["lapwing"]
             verdicts.append((f"{kind}: bytes of an incomplete body passed on", f"{share:.0%}", "100%", share >= 1))
         figures["profiled"] = profiled(children["lapwing"], len(bodies) * (options.requests + BLOCK + 1))
-        print(f"what Lapwing read: {json.dumps(figures['profiled'])}\n")
+        print(f"parsed by Lapwing: {json.dumps(figures['profiled'])}\n")
         read = sorted(one["model"] or "" for one in figures["profiled"].values())
         verdicts.append(("models that Lapwing read from the bodies", ", ".join(read), ", ".join("m" for _ in bodies), read == ["m"] * len(bodies)))
     return finish(options, figures, verdicts)

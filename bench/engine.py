@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""The reference engine against ONNX Runtime, one thread on one core, in one alternating run.
+"""Compares the reference engine with ONNX Runtime, each with one thread on one core, in alternating rounds.
 
 For each case (a model, a batch, a length) and each round, `lapwing engine bench` runs for some seconds, then ONNX Runtime with all
-its optimisations for as long, then tract; the round's ratio is that of the two medians, and the table has the median of the
-ratios with the least and the greatest. Before anything is timed, both are asked for the same batch, the engine through
-`lapwing engine serve`, and must give the same answer. 8 bits are compared with the engine's own fp32 and with ONNX Runtime's
-quantize_dynamic. Then the engine is started again and again: from its start until it is ready, and the first request after that
-beside the later ones.
+optimisations for the same time, then tract. The ratio of a round is that of the two medians; the table has the median of the ratios,
+with the least and the greatest. Before anything is timed, both run the same batch, the engine through `lapwing engine serve`, and
+their answers must agree. int8 is compared with the engine's fp32 and with ONNX Runtime's quantize_dynamic. Then the engine is started
+repeatedly, to measure the time until it is ready, and the first request after that in relation to the later ones.
 
 usage: .venv/bin/python bench/engine.py [--lapwing PATH] [--rounds N] [--seconds S] [--core N] [--quick] [--json FILE] [CASE ...]
-CASE is the beginning of a case's name (`mlp`, `minilm-32x32`, `int8`, `magika`, `cold`); all without any. Needs the packages of
+CASE is the beginning of a case's name (`mlp`, `minilm-32x32`, `int8`, `magika`, `cold`); the default is all. Needs the packages of
 tests/requirements.txt and tests/requirements-models.txt (tests/run installs them into .venv). Prints Markdown. Exit code 1 if a
 bound is missed.
 """
@@ -30,16 +29,16 @@ from parts import ROOT, Child, arguments, finish, free_port, machine
 
 
 def command_line():
-    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    """Parses the options, before the imports below, so that --help needs only the standard library."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments(parser)
     parser.add_argument("--rounds", type=int, default=7, help="(default: 7)")
-    parser.add_argument("--seconds", type=float, default=2, help="for each side of a round, at least five forwards (default: 2)")
-    parser.add_argument("--core", type=int, default=1, help="the core on which all run (default: 1)")
+    parser.add_argument("--seconds", type=float, default=2, help="seconds for each side of a round, with at least five forwards (default: 2)")
+    parser.add_argument("--core", type=int, default=1, help="the core on which everything runs (default: 1)")
     parser.add_argument("--starts", type=int, default=10, help="cold starts (default: 10)")
-    parser.add_argument("--after", type=int, default=50, help="requests after the first of a start (default: 50)")
-    parser.add_argument("--no-tract", action="store_true", help="without the column of tract")
-    parser.add_argument("--quick", action="store_true", help="a small encoder in MiniLM's place, 2 rounds: to try the script, for no figures")
+    parser.add_argument("--after", type=int, default=50, help="requests after the first one of each start (default: 50)")
+    parser.add_argument("--no-tract", action="store_true", help="do not measure tract")
+    parser.add_argument("--quick", action="store_true", help="a small encoder instead of MiniLM, and 2 rounds: only to try the script, not for figures")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     return parser.parse_args()
 
@@ -62,7 +61,7 @@ HEADER += ["GFLOP/s", "utilisation (bound)"]
 
 @dataclass(frozen=True)
 class Case:
-    """What is timed; `bound` is how many times ONNX Runtime's time the engine may take on AVX-512, `None` where it is only told."""
+    """A case to time. On AVX-512, the engine may take at most `bound` times ONNX Runtime's time; `None` means no bound."""
 
     name: str
     model: str
@@ -85,7 +84,7 @@ CASES = [
 
 
 class Models:
-    """The files, ONNX Runtime's sessions, and inputs."""
+    """The model files, ONNX Runtime's sessions, and the inputs."""
 
     def __init__(self, folder, quick):
         self.quick = quick
@@ -94,7 +93,7 @@ class Models:
         self.sessions = {}
 
     def session(self, case):
-        """At full optimisation, with one thread."""
+        """ONNX Runtime's session for a case, with all optimisations and one thread."""
         key = case.model, case.precision
         if key not in self.sessions:
             path = self.paths[case.model]
@@ -107,7 +106,7 @@ class Models:
         return self.sessions[key]
 
     def feeds(self, case):
-        """The same for all: random ids or numbers, nothing masked."""
+        """The input of a case, the same in all rounds: random ids or numbers, nothing masked."""
         rng, out = np.random.default_rng(1), {}
         for port in self.session(case).get_inputs():
             shape = (case.batch, case.length) if case.length else (case.batch, port.shape[1])
@@ -124,11 +123,11 @@ class Models:
         return out
 
 
-# === the three ===
+# === the three engines ===
 
 
 def bench(options, path, case, executor="auto"):
-    """The object of the case, and all others, that `lapwing engine bench` prints."""
+    """The object that `lapwing engine bench` prints for the case, and the list of all its objects."""
     command = [options.lapwing, "engine", "bench", path, "--batch", case.batch, "--threads", 1, "--seconds", options.seconds]
     command += ["--length", case.length] if case.length else []
     command += ["--precision", case.precision] if case.precision != "fp32" else []
@@ -143,7 +142,7 @@ def bench(options, path, case, executor="auto"):
 
 
 def onnx_runtime(options, ort_session, feeds):
-    """The median in microseconds, over as many seconds."""
+    """The median in microseconds, over `options.seconds`."""
     took, names = [], [o.name for o in ort_session.get_outputs()]
     ort_session.run(names, feeds)
     end = time.perf_counter() + options.seconds
@@ -156,7 +155,7 @@ def onnx_runtime(options, ort_session, feeds):
 
 @contextlib.contextmanager
 def served(options, models, *args):
-    """`lapwing engine serve` with models by name, once it is ready: its child, its port, and when it was started."""
+    """Starts `lapwing engine serve` with models by name; yields the child, its port and its start time once it is ready."""
     port = free_port()
     command = [options.lapwing, "engine", "serve", "--listen", f"127.0.0.1:{port}", "--threads", 1, "--cpus", options.core, *args]
     for name, path in models.items():
@@ -175,7 +174,7 @@ def served(options, models, *args):
 
 
 def same_answers(options, models, cases):
-    """Raises unless the engine answers as ONNX Runtime does; the least cosine of the cases in 8 bits, theirs beside it."""
+    """Raises unless the engine's answers agree with ONNX Runtime's. Returns the least cosines of int8 cases: the engine's and ONNX Runtime's."""
     least = {}
     for precision in sorted({case.precision for case in cases}):
         mine = [case for case in cases if case.precision == precision]
@@ -190,9 +189,9 @@ def same_answers(options, models, cases):
                 for name, r in wanted.items():
                     y = reply.outputs[name]
                     if not np.isfinite(y).all() or y.shape != r.shape:
-                        raise SystemExit(f"{case.name}: {name}: shape {y.shape} for {r.shape}, or not finite")
+                        raise SystemExit(f"{case.name}: {name}: the shape is {y.shape}, not {r.shape}, or a number is not finite")
                     if precision == "fp32" and (worst := over(y, r).max()) > 1:
-                        raise SystemExit(f"{case.name}: {name} is {worst:.2f} times as far off ONNX Runtime's as it may be")
+                        raise SystemExit(f"{case.name}: {name}: the deviation from ONNX Runtime is {worst:.2f} times the allowed one")
                     if precision == "int8":
                         theirs = dict(zip(reply.outputs, ort_session.run(list(reply.outputs), feeds)))[name]
                         least[case.name, name] = cosines(y, r).min(), cosines(theirs, r).min()
@@ -203,7 +202,7 @@ def same_answers(options, models, cases):
 
 
 class Timed:
-    """What the rounds of a case gave, in microseconds."""
+    """The times of a case in all rounds, in microseconds."""
 
     def __init__(self, case):
         self.case, self.mine, self.theirs, self.tract, self.own, self.said = case, [], [], [], [], {}
@@ -242,7 +241,7 @@ class Timed:
         is_wide = any("avx512f" in str(flag).lower() for flag in flags(self.said))
         bound = case.bound if is_wide or case.bound is None else max(case.bound, AVX2_BOUND)
         if bound is not None:
-            out.append((f"{case.name}: time of ONNX Runtime's", f"{ratio:.3f}", f"≤ {bound}", ratio <= bound))
+            out.append((f"{case.name}: time ÷ ONNX Runtime's", f"{ratio:.3f}", f"≤ {bound}", ratio <= bound))
         if self.own:
             own = [b / a for a, b in zip(self.mine, self.own)]
             holds = statistics.median(own) >= OWN_SPEED_UP
@@ -275,7 +274,7 @@ def markdown(header, rows):
 
 
 def cold(options, models):
-    """Starts: until ready, the first request after it, and how many times the median of the later ones that is."""
+    """Cold starts: the time until ready, and the first request after that in relation to the median of the later ones."""
     case = Case("cold", "minilm", 1, 64)
     feeds, out = models.feeds(case), []
     for _ in range(options.starts):
@@ -298,7 +297,7 @@ def cold(options, models):
     header = ["process start to ready", "first request after", "median of later ones", "first / later", "ONNX Runtime: session and first run"]
     markdown(header, [[*cells[:3], spread(ratios), cells[3]]])
     ratio = statistics.median(ratios)
-    verdict = ("first request after ready, of the median", spread(ratios), f"≤ {FIRST_OF_MEDIAN}", ratio <= FIRST_OF_MEDIAN)
+    verdict = ("first request after ready ÷ the median", spread(ratios), f"≤ {FIRST_OF_MEDIAN}", ratio <= FIRST_OF_MEDIAN)
     return {"starts": out}, [verdict]
 
 

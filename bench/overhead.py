@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""What a proxy costs: Lapwing with all profiling on beside nginx, HAProxy and Envoy, before one upstream, in one run.
+"""The cost of a proxy: Lapwing with all profiling on, nginx, HAProxy and Envoy, with the same upstream, in one run.
 
-Requests and answers are tensors of the Open Inference Protocol (1 KiB up, 256 bytes down), which Lapwing reads as they pass.
-Each target is measured in turn, --rounds times: latency at one connection (what is over the direct one is added by the proxy),
-requests a second at 32 connections, CPU microseconds a request (user and system time of the proxy's own processes, which a
-busy machine moves least), and resident memory. Proxies run on core 0; upstream (nginx, canned answers) and load (wrk) on
-core 1. Ratios to nginx and Envoy are medians of the rounds' ratios. With --requests N, Lapwing alone then serves N requests,
-and its memory is read on the way.
+Requests and answers are tensors of the Open Inference Protocol (1 KiB up, 256 bytes down), which Lapwing parses as it forwards them.
+Each target is measured in turn, --rounds times: latency with one connection (the proxy adds the difference to the direct one),
+requests per second with 32 connections, CPU microseconds per request (user and system time of the proxy's processes, the figure
+that a busy machine changes least), and resident memory. Proxies run on core 0; upstream (nginx, fixed answers) and load (wrk) on
+core 1. Ratios to nginx and Envoy are medians of the rounds' ratios. With --requests N, Lapwing then serves N more requests, and its
+memory is sampled meanwhile.
 
 usage: python3 bench/overhead.py [--lapwing PATH] [--rounds N] [--seconds S] [--requests N] [--json FILE] [TARGET ...]
-TARGET is direct, nginx, haproxy, envoy, lapwing, NAME=lapwing:BINARY (another build of Lapwing, started as the first is: two
-builds in one run are compared round by round), or NAME=CMD@PORT, where CMD starts a proxy from PORT to 127.0.0.1:18080 (or
---upstream-port).
-Without any: all of those that are installed. Needs wrk, nginx and taskset; ENVOY names Envoy's binary if it is not in PATH.
+TARGET is direct, nginx, haproxy, envoy, lapwing, NAME=lapwing:BINARY (another build of Lapwing, started in the same way; the builds
+are compared round by round), or NAME=CMD@PORT, where CMD starts a proxy from PORT to 127.0.0.1:18080 (or --upstream-port).
+The default is all that are installed. Needs wrk, nginx and taskset; ENVOY names Envoy's binary if it is not in PATH.
 Exit code 1 if a bound is missed.
 """
 
@@ -96,7 +95,7 @@ def written(folder, file, template, **values):
 
 
 def tensors(side, name, size):
-    """A request or response of the Open Inference Protocol in so many bytes (at least about 80), a tensor of one row."""
+    """A request or response of the Open Inference Protocol with a tensor of one row, `size` bytes long (at least about 80)."""
     head, tail = f'{{"{side}":[{{"name":"{name}","datatype":"FP32","shape":[1,', "]}]}"
     values = []
     while True:
@@ -113,7 +112,7 @@ def upstream(folder, options):
 
 
 def target(folder, name, options):
-    """The process of a target, not started yet."""
+    """The process of a target; it starts when its context is entered."""
     if "=lapwing:" in name:
         return Lapwing(name.split("=lapwing:", 1)[1], options.upstream_port, core=PROXY_CORE)
     if "=" in name:
@@ -140,15 +139,15 @@ def envoy():
 
 
 def installed():
-    """All known targets that can be started here."""
+    """All known targets that are installed here."""
     return ["direct", *(n for n in ("nginx", "haproxy") if shutil.which(n)), *(["envoy"] if envoy() else []), "lapwing"]
 
 
-# === what is measured ===
+# === measurements ===
 
 
 def family(pid):
-    """A process and all that it started."""
+    """A process and all its descendants."""
     out, todo = [], [pid]
     while todo:
         out.append(todo.pop())
@@ -158,7 +157,7 @@ def family(pid):
 
 
 def cpu_seconds(pid):
-    """User and system time so far."""
+    """User and system time of a process and its descendants so far."""
     ticks = 0
     for one in family(pid):
         fields = Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()
@@ -172,7 +171,7 @@ def rss_mib(pid):
 
 
 def wrk(port, connections, seconds, script):
-    """Load as fast as it is answered."""
+    """Runs wrk, which sends each request as soon as the previous one is answered."""
     url = f"http://127.0.0.1:{port}/v2/models/m/infer"
     command = ["taskset", "-c", str(LOAD_CORE), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", script, url]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -192,7 +191,7 @@ def wrk(port, connections, seconds, script):
 
 
 def round_of(child, port, seconds, script):
-    """One round's figures of one target."""
+    """The figures of one target in one round."""
     wrk(port, 8, 1, script)
     one = wrk(port, 1, seconds, script)
     before = cpu_seconds(child.pid) if child else 0
@@ -210,7 +209,7 @@ def round_of(child, port, seconds, script):
 
 
 def measure(options, targets, script):
-    """Rounds of all targets in turn."""
+    """Measures all targets in turn, in each round."""
     rounds = {name: [] for name in targets}
     for _ in range(options.rounds):
         for name, child in targets.items():
@@ -222,7 +221,7 @@ def measure(options, targets, script):
 
 
 def soak(options, lapwing, script):
-    """Memory over many requests, (requests so far, MiB)."""
+    """(requests so far, MiB of resident memory) over many requests."""
     served, memory = 0, [(0, rss_mib(lapwing.pid))]
     while served < options.requests:
         served += wrk(lapwing.port, CONNECTIONS, 5, script)["n"]
@@ -230,11 +229,11 @@ def soak(options, lapwing, script):
     return memory
 
 
-# === what comes out ===
+# === results ===
 
 
 def report(rounds):
-    """Prints medians."""
+    """Prints the medians and returns them."""
     medians = {name: {k: statistics.median(r[k] for r in rows) for k in rows[0]} for name, rows in rounds.items()}
     header = ["", "p50 µs", "added", "p99 µs", f"req/s @{CONNECTIONS}", f"p99 µs @{CONNECTIONS}", "CPU µs/req", "RSS MiB", "failed"]
     keys = ["p50_us", "added_p50_us", "p99_us", "per_s", "p99_many_us", "cpu_us", "rss_mib", "bad"]
@@ -244,7 +243,7 @@ def report(rounds):
 
 
 def ratio_verdicts(rounds):
-    """Lapwing against the others, for each bound that this run can tell."""
+    """Compares Lapwing with the others, for each bound that this run has measured."""
     wanted = [
         ("CPU per request, of nginx's", "cpu_us", "nginx", CPU_OF_NGINX),
         ("CPU per request, of Envoy's", "cpu_us", "envoy", CPU_OF_ENVOY),
@@ -256,14 +255,14 @@ def ratio_verdicts(rounds):
             ratio = statistics.median(ratios) if ratios else float("inf")
             yield what, f"{ratio:.2f}×", f"≤ {bound}×", ratio <= bound
         elif "lapwing" in rounds:
-            print(f"not told: {what} ({other} was not measured)")
+            print(f"skipped: {what} ({other} was not measured)")
     if "lapwing" in rounds:
         bad = sum(r["bad"] for r in rounds["lapwing"])
         yield "failed requests", str(bad), "0", bad == 0
 
 
 def compare_builds(rounds, targets):
-    """Prints what `lapwing` costs beside each other build of it: medians of the rounds' differences and ratios."""
+    """Compares `lapwing` with each other build of Lapwing: prints medians of the rounds' differences and ratios."""
     others = [name for name, child in targets.items() if isinstance(child, Lapwing) and name != "lapwing"]
     rows = []
     for other in others if "lapwing" in rounds else ():
@@ -276,14 +275,14 @@ def compare_builds(rounds, targets):
 
 
 def profiling(lapwing):
-    """What Lapwing counted: the run is worth nothing if profiling was off or lost its records."""
+    """Lapwing's counts of requests and of lost records. The run is invalid if profiling was off or lost records."""
     profiler = lapwing.get("/stats?window=all")["profiler"]
     while profiler["in_flight"] or profiler["queue_depth"]:
         time.sleep(0.1)
         profiler = lapwing.get("/stats?window=all")["profiler"]
     counted = lapwing.await_count(1)
     lost = profiler["dropped"] + profiler["pending_evicted"]
-    print(f"Lapwing counted {counted} requests and lost the account of {lost}\n")
+    print(f"Lapwing counted {counted} requests and lost the records of {lost}\n")
     return {"counted": counted, "profiler": profiler}
 
 
@@ -291,11 +290,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments(parser)
     parser.add_argument("--rounds", type=int, default=5, help="(default: 5)")
-    parser.add_argument("--seconds", type=int, default=4, help="of each measurement (default: 4)")
-    parser.add_argument("--requests", type=int, default=0, help="then serve so many and read the memory (default: none)")
+    parser.add_argument("--seconds", type=int, default=4, help="seconds of each measurement (default: 4)")
+    parser.add_argument("--requests", type=int, default=0, help="serve this many more requests and sample the memory (default: none)")
     parser.add_argument("--body", type=int, default=1024, help="bytes of a request's body (default: 1024)")
     parser.add_argument("--answer", type=int, default=256, help="bytes of an answer's body (default: 256)")
-    parser.add_argument("--upstream-port", type=int, default=18080, help="where the upstream listens (default: 18080)")
+    parser.add_argument("--upstream-port", type=int, default=18080, help="the port of the upstream (default: 18080)")
     parser.add_argument("targets", nargs="*")
     options = parser.parse_args()
     for needed in ("wrk", "nginx", "taskset"):

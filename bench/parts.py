@@ -1,6 +1,6 @@
-"""What the benchmarks share: Lapwing as a child process, its statistics, the memory of a process, a table on the terminal.
+"""Shared by the benchmarks: Lapwing as a child process, its statistics, the memory of a process, tables on the terminal.
 
-Nothing here measures a time. Standard library only.
+Measures no times. Uses only the standard library.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ from ports import free_port  # noqa: E402, F401
 
 
 def arguments(parser):
-    """The options that every benchmark has."""
+    """Adds the options that every benchmark has."""
     parser.add_argument("--lapwing", default=str(ROOT / "target/dist/lapwing"), help="the binary (default: target/dist/lapwing)")
     parser.add_argument("--json", metavar="FILE", help="write the raw figures there")
 
 
 def wait_listening(port, process=None, seconds=20):
-    """Returns once the port takes connections; raises if the process ended or the time is over."""
+    """Returns once the port accepts connections; raises if the process ends or the time is over."""
     end = time.monotonic() + seconds
     while True:
         with contextlib.suppress(OSError):
@@ -46,7 +46,7 @@ def wait_listening(port, process=None, seconds=20):
 
 
 class Child:
-    """A process whose output goes to a file, shown if it ends early; within `with`, it lives."""
+    """A process that runs while its context is entered. Its output goes to a file, which is shown if it ends early."""
 
     def __init__(self, command, port, core=None):
         self.command, self.port = [str(c) for c in command], port
@@ -59,7 +59,7 @@ class Child:
             socket.create_connection(("127.0.0.1", self.port), 1).close()
             raise SystemExit(f"port {self.port} is taken")
         try:
-            # no setting of the user's shell may make the figures another's
+            # settings in the user's environment must not affect the figures
             env = {name: value for name, value in os.environ.items() if not name.startswith("LAPWING_")}
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=env)
         except OSError as e:
@@ -89,11 +89,11 @@ class Child:
 
 
 class Lapwing(Child):
-    """Lapwing before an upstream, all profiling on, with ports of its own; `config` is the text of a YAML file."""
+    """Lapwing in front of an upstream, with all profiling on and free ports; `config` is the text of a YAML file."""
 
     def __init__(self, binary, upstream_port, port=None, core=None, config=None):
         if not os.access(binary, os.X_OK):
-            raise SystemExit(f"no binary at {binary}: cargo build --profile dist, or say --lapwing PATH")
+            raise SystemExit(f"no binary at {binary}: run cargo build --profile dist, or name one by --lapwing PATH")
         self.admin, self.otlp_grpc, self.otlp_http = free_port(), free_port(), free_port()
         port = port or free_port()
         command = [binary, "--upstream", f"http://127.0.0.1:{upstream_port}", "--listen", f"127.0.0.1:{port}"]
@@ -107,7 +107,7 @@ class Lapwing(Child):
         super().__init__(command, port, core)
 
     def get(self, path):
-        """What the admin surface answers, decoded."""
+        """The decoded answer of the admin server."""
         connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
         try:
             connection.request("GET", path)
@@ -120,11 +120,11 @@ class Lapwing(Child):
         return json.loads(body)
 
     def series(self, part_of_route=""):
-        """The statistics since start of all series whose route holds the text."""
+        """The statistics since the start, of all series whose route contains the text."""
         return [s for s in self.get("/stats?window=all")["series"] if part_of_route in s["route"]]
 
     def await_count(self, n, part_of_route="", seconds=30):
-        """Returns how many requests were counted, once they are `n` or the time is over (spans may be waited for)."""
+        """Waits until `n` requests are counted or the time is over, and returns their count. Requests may be waiting for spans."""
         end = time.monotonic() + seconds
         while True:
             counted = sum(sum(s["outcomes"].values()) for s in self.series(part_of_route))
@@ -138,7 +138,7 @@ class Lapwing(Child):
 
 
 class Sampler:
-    """Within it, the peak of what `read` says, taken every `every_s` seconds on a thread."""
+    """While its context is entered, a thread calls `read` every `every_s` seconds; `peak` is the greatest result."""
 
     def __init__(self, read, every_s=0.02):
         self.read, self.every_s, self.peak, self.samples = read, every_s, 0, []
@@ -163,13 +163,13 @@ class Sampler:
 
 
 def quantile(values, q):
-    """The smallest value that at least the share `q` of all values does not exceed, as HdrHistogram has it."""
+    """The smallest value that at least the share `q` of all values does not exceed, as HdrHistogram defines it."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
 
 
 def table(header, rows):
-    """Prints columns: the first to the left, the others to the right."""
+    """Prints columns: the first aligned to the left, the others to the right."""
     rows = [[str(c) for c in row] for row in rows]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
@@ -178,7 +178,7 @@ def table(header, rows):
 
 
 def machine():
-    """What the figures were taken on."""
+    """The machine on which the figures were taken, and the date."""
     model = platform.machine()
     with contextlib.suppress(OSError, StopIteration), open("/proc/cpuinfo") as info:
         model = next(line.split(":", 1)[1].strip() for line in info if line.startswith("model name"))
@@ -186,7 +186,7 @@ def machine():
 
 
 def finish(options, figures, verdicts):
-    """Prints each verdict, (what, measured, bound, whether it holds); writes the figures; gives the exit code, 1 if one is missed."""
+    """Prints each verdict (what, measured, bound, whether it holds) and writes the figures. Returns the exit code: 1 if a bound is missed."""
     for what, measured, bound, holds in verdicts:
         print(f"{'ok  ' if holds else 'MISS'}  {what}: {measured} (bound: {bound})")
     if options.json:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Are the stages true? Lapwing's figures per stage against the upstream's own clock, and how many exchanges are joined.
+"""Checks Lapwing's times of stages against the upstream's own clock, and how many exchanges are joined with their spans.
 
-The upstream (a process of its own) runs five stages of 0.2–50 ms, asleep or awake at random, takes each one's time itself by
-perf_counter_ns, and returns it in the body: the ground truth. It reports in turn by header (Server-Timing), by trailer
-(chunked, the head sent before the stages), and by OTLP spans (protobuf over HTTP to Lapwing's receiver, a batch each 200 ms).
-Per stage, p50 and p99 of the very same requests are compared with what /stats says of them. Then spans are joined at a fixed
-rate of requests, and every waterfall is summed up.
+The upstream (a separate process) runs five stages of 0.2–50 ms, sleeping or spinning at random, measures each by perf_counter_ns, and
+returns the times in the body: the ground truth. It reports them to Lapwing in three ways: by header (Server-Timing), by trailer
+(chunked, with the head sent before the stages), and by OTLP spans (protobuf over HTTP to Lapwing's receiver, a batch every 200 ms).
+For each stage, p50 and p99 of these requests are compared with those in /stats. Then spans are joined at a fixed rate of requests,
+and the stages of every waterfall are summed.
 
 usage: python3 bench/stage_truth.py [--lapwing PATH] [--requests N] [--rate R] [--seconds S] [--json FILE]
 Exit code 1 if a bound is missed.
@@ -25,7 +25,7 @@ import time
 
 from parts import Child, Lapwing, arguments, finish, free_port, quantile, table
 
-# what the upstream calls a stage, and what Lapwing does
+# the upstream's names of the stages, and Lapwing's
 STAGES = {
     "feature_hydration": "hydration",
     "preprocessing": "preprocessing",
@@ -37,14 +37,14 @@ MODES = {"header": "reported", "trailer": "reported", "otlp": "traced"}
 EXPORT_EVERY_S = 0.2
 RELATIVE, ABSOLUTE_NS = 0.01, 100_000
 JOINED = 0.999
-CONFIG = "metrics:\n  recent_exchanges: 65536\n"  # all waterfalls are summed up, not only the latest 256
+CONFIG = "metrics:\n  recent_exchanges: 65536\n"  # keeps all waterfalls, not only the latest 256
 
 
-# === the upstream, in a process of its own: stage_truth.py --serve PORT --otlp PORT ===
+# === the upstream, in a separate process: stage_truth.py --serve PORT --otlp PORT ===
 
 
 def field(number, data):
-    """A length-delimited protobuf field; numbers below 16."""
+    """A length-delimited protobuf field; `number` is below 16."""
     length, head = len(data), bytearray([number << 3 | 2])
     while length > 127:
         head.append(length & 127 | 128)
@@ -61,7 +61,7 @@ def span(trace, parent, own, name, kind, start_ns, end_ns):
 
 
 class Exporter:
-    """Sends what was added in batches, as exporters do."""
+    """Sends the added spans in batches, like real exporters."""
 
     def __init__(self, port):
         self.port, self.batch, self.lock = port, [], threading.Lock()
@@ -88,12 +88,12 @@ class Exporter:
                 response.read()
                 assert response.status == 200, response.status
             except (OSError, http.client.HTTPException, AssertionError) as e:
-                print(f"{len(batch)} spans were lost: {e!r}", flush=True)
+                print(f"lost {len(batch)} spans: {e!r}", flush=True)
                 connection.close()
 
 
 def run_stage(ms, how):
-    """Lasts that long; what it really took by the monotonic clock, and from when to when by the wall clock."""
+    """Takes about `ms` milliseconds. Returns the nanoseconds by the monotonic clock, and start and end by the wall clock."""
     start, from_ns = time.perf_counter_ns(), time.time_ns()
     if how == "sleep":
         time.sleep(ms / 1e3)
@@ -106,7 +106,7 @@ def run_stage(ms, how):
 
 
 def answer(connection, path, head, body, exporter):
-    """Runs the stages and reports them as the path says."""
+    """Runs the stages and reports them in the way that the path names."""
     chunked = path == "/trailer"
     if chunked:
         start = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: server-timing\r\n\r\n"
@@ -170,7 +170,7 @@ class Client:
         self.socket.close()
 
     def post(self, path, stages):
-        """The ground truth, nanoseconds by stage."""
+        """Sends a request; returns the ground truth, nanoseconds by stage."""
         body = json.dumps(stages).encode()
         head = f"POST {path} HTTP/1.1\r\nhost: m\r\nte: trailers\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         self.socket.sendall(head.encode() + body)
@@ -187,17 +187,17 @@ class Client:
         if b" 200 " not in status:
             raise SystemExit(f"{path}: {status!r} {out[:300]!r}")
         if path in ("/header", "/trailer") and "server-timing" not in fields:
-            raise SystemExit(f"{path}: the report did not come through")
+            raise SystemExit(f"{path}: the answer has no server-timing")
         return json.loads(out)
 
 
 def stages_of(rng, least_ms, most_ms, hows=("sleep", "spin")):
-    """The stages of one request, their durations spread evenly over magnitudes."""
+    """The stages of one request; their durations are distributed uniformly on a logarithmic scale."""
     return [(name, least_ms * (most_ms / least_ms) ** rng.random(), rng.choice(hows)) for name in STAGES]
 
 
 def whole(lapwing, path, n):
-    """The one series of the path, once its `n` requests are counted."""
+    """The only series of the path, after its `n` requests are counted."""
     counted = lapwing.await_count(n, path)
     found = [s for s in lapwing.series(path) if s["total"]["count"]]
     if counted != n or len(found) != 1:
@@ -206,7 +206,7 @@ def whole(lapwing, path, n):
 
 
 def compare(options, lapwing):
-    """Truth and figures of each stage, by each way to report."""
+    """Compares the truth with Lapwing's figures, for each stage and each way to report."""
     rng, rows, verdicts = random.Random(7), [], []
     for mode, source in MODES.items():
         truths = []
@@ -226,7 +226,7 @@ def compare(options, lapwing):
         worst = max(offs, key=lambda pair: pair[0] / pair[1])
         what = f"largest deviation of a stage's p50 or p99, by {mode}"
         verdicts.append((what, f"{worst[0] / 1e3:.1f} µs", f"≤ {worst[1] / 1e3:.0f} µs", worst[0] <= worst[1]))
-    print(f"{options.requests} requests by each way to report; µs; 'off' is what Lapwing says less the truth")
+    print(f"{options.requests} requests by each way to report; µs; 'off' is Lapwing's figure less the truth")
     cells = [
         [f"{r['mode']} {r['stage']}", *(f"{r[k] / 1e3:.1f}" for k in ("p50_truth_ns", "p50_off_ns", "p99_truth_ns", "p99_off_ns")), f"{r['sourced']:.2%}"]
         for r in rows
@@ -236,7 +236,7 @@ def compare(options, lapwing):
 
 
 def load(lapwing, rate, seconds, connections=16):
-    """Requests at a fixed rate, spread over connections; how many were answered, and in what time."""
+    """Sends requests at a fixed rate, spread over connections. Returns how many were answered, and the seconds taken."""
     n, begin = int(rate * seconds), time.monotonic() + 0.1
 
     def run(mine):
@@ -257,7 +257,7 @@ def load(lapwing, rate, seconds, connections=16):
 
 
 def join(options, lapwing):
-    """How many exchanges got their spans."""
+    """Measures how many exchanges are joined with their spans."""
     n, took_s = load(lapwing, options.rate, options.seconds)
     series = whole(lapwing, "/rate", n)
     sources = series["stages"]["forward"]["sources"]
@@ -272,7 +272,7 @@ def join(options, lapwing):
 
 
 def sums(lapwing, sent):
-    """Whether the stages of each waterfall sum to its total."""
+    """Checks that the stages of each waterfall sum to its total."""
     found = lapwing.exchanges(65536)
     true = sum(sum(s["ns"] for s in e["stages"]) == e["total_ns"] for e in found)
     holds = bool(found) and true == len(found)
@@ -283,8 +283,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments(parser)
     parser.add_argument("--requests", type=int, default=1000, help="requests by each way to report (default: 1000)")
-    parser.add_argument("--rate", type=int, default=500, help="requests a second while joining (default: 500)")
-    parser.add_argument("--seconds", type=float, default=20, help="how long (default: 20)")
+    parser.add_argument("--rate", type=int, default=500, help="requests per second while joining (default: 500)")
+    parser.add_argument("--seconds", type=float, default=20, help="seconds of joining (default: 20)")
     parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
     parser.add_argument("--otlp", type=int, metavar="PORT", help=argparse.SUPPRESS)
     options = parser.parse_args()

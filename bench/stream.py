@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Streams through Lapwing: what it adds to each chunk of a token stream, and its memory while large bodies pass.
+"""Streams through Lapwing: the delay that it adds to each chunk of a token stream, and its memory while large bodies pass.
 
-A server process sends a token each 5 ms; each chunk carries the monotonic clock's reading just before it was written. The
-client reads it directly and through Lapwing in turn, on the same machine and clock; the added delay is the difference of the
-two delays' quantiles, so that what client, server and kernel take cancels out. Then 64 MiB bodies go up and down, with a
-length and chunked, at full speed and at the pace of a reader slower than the writer, while Lapwing's memory is sampled.
+A server process sends a token every 5 ms. Each chunk contains the monotonic clock's time just before it was written. The client, on
+the same machine and clock, reads streams directly and through Lapwing in turn. The added delay is the difference of the quantiles of
+both delays, so that the time of client, server and kernel cancels out. Then 64 MiB bodies go up and down, with a content length and
+chunked, at full speed and with a reader slower than the writer, while Lapwing's memory is sampled.
 
 usage: python3 bench/stream.py [--lapwing PATH] [--tokens N] [--rounds N] [--mib N] [--json FILE]
 Exit code 1 if a bound is missed.
@@ -25,11 +25,11 @@ ADDED_P99_US = 200
 GROWTH_MIB = 8
 
 
-# === the upstream, in a process of its own: stream.py --serve PORT ===
+# === the upstream, in a separate process: stream.py --serve PORT ===
 
 
 def serve(port):
-    """A thread per connection, which lives for many requests."""
+    """Has a thread for each connection, which serves many requests."""
     listener = socket.create_server(("127.0.0.1", port), backlog=64)
     while True:
         connection, _ = listener.accept()
@@ -78,7 +78,7 @@ def send_body(connection, n, framing):
 
 
 def pieces(n, chunked):
-    """A body of `n` bytes as it is written."""
+    """The pieces in which a body of `n` bytes is written."""
     for _ in range(n // len(PIECE)):
         yield b"%x\r\n%s\r\n" % (len(PIECE), PIECE) if chunked else PIECE
     if chunked:
@@ -86,7 +86,7 @@ def pieces(n, chunked):
 
 
 def body(stream, fields, pause):
-    """A body's data as it is read; `pause` seconds after each piece."""
+    """The pieces of a body as they are read, with `pause` seconds after each."""
     if "chunked" in fields.get("transfer-encoding", ""):
         while size := int(stream.readline(), 16):
             yield stream.read(size)
@@ -130,7 +130,7 @@ class Client:
         return fields
 
     def token_delays(self, n, every_ms):
-        """Nanoseconds from the server's stamp to the read that brought the token, for each token."""
+        """For each token, the nanoseconds from its time stamp to the read that returned it."""
         self.socket.sendall(b"GET /tokens?n=%d&every_ms=%g HTTP/1.1\r\nhost: m\r\n\r\n" % (n, every_ms))
         delays, text = [], b""
         while True:
@@ -169,7 +169,7 @@ class Client:
 
 
 def tokens(options, upstream, lapwing):
-    """Added delay per chunk."""
+    """Measures the added delay per chunk."""
     delays = {"direct": [], "lapwing": []}
     with Client(upstream) as direct, Client(lapwing.port) as proxied:
         for client in (direct, proxied):
@@ -182,16 +182,16 @@ def tokens(options, upstream, lapwing):
     us = {name: {label: quantile(d, q) / 1e3 for label, q in quantiles.items()} for name, d in delays.items()}
     us["added"] = {label: us["lapwing"][label] - us["direct"][label] for label in quantiles}
     n = len(delays["lapwing"])
-    print(f"delay per chunk in µs, {n} tokens each way, one each {options.every_ms:g} ms")
+    print(f"delay per chunk in µs, {n} tokens each way, one every {options.every_ms:g} ms")
     table(["", *quantiles], [[name, *(f"{v:.1f}" for v in row.values())] for name, row in us.items()])
     verdict = ("added delay per chunk, p99", f"{us['added']['p99']:.0f} µs", f"≤ {ADDED_P99_US} µs", us["added"]["p99"] <= ADDED_P99_US)
     return {"tokens": n, "delay_us": us, "delays_ns": delays}, [verdict]
 
 
 def bodies(options, lapwing):
-    """Resident memory while large bodies pass."""
+    """Measures resident memory while large bodies pass."""
     size = options.mib * MIB
-    slow = 0.5 / (size / len(PIECE))  # the pauses alone take half a second, and each is rounded up by the timer
+    slow = 0.5 / (size / len(PIECE))  # the pauses take half a second together, and more because the timer rounds each up
     with Client(lapwing.port) as client:
         client.up(MIB, "length", 0)
         client.down(MIB, "chunked", 0)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A bimodal load: what one latency hides, and what latency per unit of work shows.
+"""A bimodal load: a single latency hides its two populations, and latency per unit of work shows them.
 
-The demo's model server (`lapwing demo`: a classifier of support tickets, Open Inference Protocol) is asked for 1 row or for
-256 rows, at random, one request after the other, through a Lapwing of its own. One p95 over all requests is neither
-population's. Lapwing's cost classes (powers of two of the rows) and its histograms of time per row tell them apart; both are
-compared with the very requests, whose sizes the client knows.
+The client sends requests of 1 row or of 256 rows, at random and one after the other, to the demo's model server (`lapwing demo`: a
+classifier of support tickets, Open Inference Protocol), through a separate Lapwing. A p95 over all requests describes neither
+population. Lapwing's cost classes (powers of two of the rows) and its histograms of time per row separate them; both are compared
+with the requests themselves, whose sizes the client knows.
 
 usage: python3 bench/work.py [--lapwing PATH] [--requests N] [--large SHARE] [--json FILE]
 Exit code 1 if a bound is missed.
@@ -24,13 +24,13 @@ from parts import Child, Lapwing, arguments, finish, free_port, quantile, table
 SMALL, LARGE = 1, 256
 MODEL = "tickets"
 ROUTE = f"/v2/models/{MODEL}/infer"
-# its stages come in Server-Timing; its spans go to the demo's own Lapwing
+# the server reports its stages in Server-Timing; its spans go to the demo's Lapwing, not to this one
 CONFIG = "attribution:\n  expect_spans: never\nmetrics:\n  recent_exchanges: 65536\n"
 OFF = 0.01
 
 
 class Demo(Child):
-    """`lapwing demo`, for its model server; its own load is the least it can do, and passes another Lapwing."""
+    """`lapwing demo`, for its model server. Its own load has the lowest rate, and passes the demo's Lapwing."""
 
     def __init__(self, binary):
         command = [binary, "demo", "--rate", "0.1", "--clients", "1", "--admin", f"127.0.0.1:{free_port()}"]
@@ -38,18 +38,18 @@ class Demo(Child):
         super().__init__([*command, "--listen", f"127.0.0.1:{port}"], port)
 
     def server(self):
-        """Where the model server listens, as the demo says it."""
+        """The port of the model server, read from the demo's output."""
         end = time.monotonic() + 10
         while time.monotonic() < end:
             self.log.seek(0)
             if found := re.search(r"model server\s+http://127\.0\.0\.1:(\d+)", self.log.read()):
                 return int(found[1])
             time.sleep(0.1)
-        raise SystemExit("the demo did not say where its model server listens")
+        raise SystemExit("the demo did not print the address of its model server")
 
 
 def bodies(rows, n, rng):
-    """Different requests of so many rows, as bytes on the wire."""
+    """`n` different HTTP requests of `rows` rows each."""
     out = []
     for _ in range(n):
         tickets = [10_000 + rng.randrange(4096) for _ in range(rows)]
@@ -61,7 +61,7 @@ def bodies(rows, n, rng):
 
 
 def load(port, options):
-    """Rows and nanoseconds of each request, by the client's clock."""
+    """(rows, nanoseconds) of each request, by the client's clock."""
     rng = random.Random(7)
     pool = {rows: bodies(rows, 16, rng) for rows in (SMALL, LARGE)}
     out = []
@@ -83,7 +83,7 @@ def load(port, options):
 
 
 def classes(series, asked):
-    """Prints the cost classes; whether each is one population."""
+    """Prints the cost classes, and checks that each has one population."""
     by_class = {c["class"]: c for c in series["classes"]}
     rows, verdicts = [], []
     for size in (SMALL, LARGE):
@@ -100,7 +100,7 @@ def classes(series, asked):
 
 
 def per_row(lapwing, exchanges, series):
-    """Prints time per row of the forward pass; whether the histogram of /metrics holds two heaps, of the right sizes."""
+    """Prints time per row of the forward pass, and checks that the histogram in /metrics has two peaks of the right sizes."""
     forward = {size: [] for size in (SMALL, LARGE)}
     for exchange in exchanges:
         ns = next((s["ns"] for s in exchange["stages"] if s["stage"] == "forward"), 0)
@@ -109,7 +109,7 @@ def per_row(lapwing, exchanges, series):
     cells = [[f"{size} rows", len(ns), *(f"{quantile(ns, q):.0f}" for q in (0.1, 0.5, 0.9))] for size, ns in forward.items()]
     print("forward, ns per row, by the size of the request (from /exchanges)")
     table(["", "requests", "p10", "p50", "p90"], cells)
-    print(f"as /stats has it, all requests: p50 {said['p50_ps'] / 1e3:.0f}, p90 {said['p90_ps'] / 1e3:.0f}, p99 {said['p99_ps'] / 1e3:.0f} ns per row; {said['units']} rows\n")
+    print(f"in /stats, all requests: p50 {said['p50_ps'] / 1e3:.0f}, p90 {said['p90_ps'] / 1e3:.0f}, p99 {said['p99_ps'] / 1e3:.0f} ns per row; {said['units']} rows\n")
     buckets = histogram(lapwing)
     print("lapwing_stage_seconds_per_unit{stage=\"forward\"}: requests by ns per row")
     most = max((n for _, n in buckets), default=1)
@@ -145,7 +145,7 @@ def histogram(lapwing):
 
 
 def measure(options, server):
-    """The load through a Lapwing of its own, so that `all` is this load."""
+    """Sends the load through a new Lapwing, so that the window `all` has only this load."""
     with Lapwing(options.lapwing, server, config=CONFIG) as lapwing:
         load(lapwing.port, argparse.Namespace(requests=100, large=0.5))  # warms the server
     with Lapwing(options.lapwing, server, config=CONFIG) as lapwing:

@@ -1,4 +1,4 @@
-//! What reading an exchange costs, from head to ledger: an OIP body of 1 KiB as JSON, binary and over gRPC, and a chat that
+//! The cost of reading an exchange, from head to ledger: an OIP body of 1 KiB as JSON, binary and over gRPC, and a chat that
 //! streams 64 chunks. `cargo bench --profile dist --bench exchange_reader`.
 
 use std::fmt::Write;

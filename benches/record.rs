@@ -1,9 +1,10 @@
-//! What one exchange costs the profiler: ledger, merge, and record into one of 10 to 10,000 series. The first is paid on
-//! the request path, the rest by the aggregator. `cargo bench --profile dist --bench record`; docs/BENCHMARKS.md has the figures.
+//! The profiler's cost of one exchange: ledger, merge, and record into one of 10 to 10,000 series. The ledger is filled on the
+//! request path, the rest is done by the aggregator. `cargo bench --profile dist --bench record`; docs/BENCHMARKS.md has the
+//! figures.
 //!
-//! A ledger is a usual one: four observed spans, four reports, 1 to 64 rows of 64 scalars in 1 KiB. Series are hit in random
-//! order, so with many of them each exchange finds its series out of the caches; that is the worst case, as real traffic has
-//! favourites.
+//! A ledger has four observed spans, four reports, and 1 to 64 rows of 64 scalars in 1 KiB. Series are used in random order, so
+//! with many of them each exchange finds its series outside of the caches. That is the worst case, because real traffic uses
+//! some series more often.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use lapwing::ledger::{
 use lapwing::metrics::{Config, Counters, Labels, Registry};
 
 const US: u64 = 1_000;
-/// How many exchanges are recorded at a time, as the aggregator does.
+/// How many exchanges are recorded at a time, as by the aggregator.
 const BATCH: u64 = 16;
-/// Exchanges before measuring, to each series.
+/// Exchanges recorded into each series before measuring.
 const WARM: usize = 20;
 
-/// SplitMix64: which series is next, and how long its request took.
+/// SplitMix64: chooses the next series, and how long its request took.
 struct Random(u64);
 
 impl Random {
@@ -32,13 +33,13 @@ impl Random {
         (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 8
     }
 
-    /// Around `of`, up to a tenth more or less.
+    /// A number within a tenth of `of`.
     fn around(&mut self, of: u64) -> u64 {
         of - of / 10 + self.next() % (of / 5)
     }
 }
 
-/// A closed ledger as the request path hands it over.
+/// A closed ledger, as the request path passes it to the aggregator.
 fn ledger(series: SeriesKey, random: &mut Random) -> Ledger {
     let started = Stamp::from_ns(1).unwrap_or_default();
     let mut ledger = Ledger::open(started, 1_795_246_795_000_000_000);
@@ -128,7 +129,7 @@ fn exchange(c: &mut Criterion) {
     group.finish();
 }
 
-/// What closing a slot of time costs for each series that had traffic.
+/// The cost of closing a time slot, for each series with traffic.
 fn rotation(c: &mut Criterion) {
     let mut group = c.benchmark_group("rotation");
     let (mut registry, keys) = registry(100);

@@ -1,5 +1,6 @@
-//! How fast passing bodies are read: a 950 KB OIP body of floats, a 220 KB chat prompt, 224 KB of token ids, an OIP body of 1 KiB, a protobuf
-//! tensor, and a stream's chunks. `cargo bench --profile dist --bench wire`. In pieces of 16 KiB, as they come from a socket.
+//! How fast the readers parse bodies, in pieces of 16 KiB as from a socket: a 950 KB OIP body of floats, a 220 KB chat prompt,
+//! 224 KB of token ids, an OIP body of 1 KiB, a protobuf tensor, and a stream's chunks.
+//! `cargo bench --profile dist --bench wire`.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -13,13 +14,13 @@ use lapwing::protocol::wire::{
 
 const PIECE: usize = 16 << 10;
 
-/// The places that an OIP request is watched at.
+/// The paths that are read in an OIP request.
 const OIP: [&str; 6] = ["id", "model_name", "inputs", "inputs[].shape[]", "inputs[].datatype", "inputs[].data"];
 const CHAT: [&str; 5] = ["model", "stream", "max_tokens", "messages", "messages[].content"];
 const IDS: [&str; 4] = ["model", "prompt", "prompt[]", "prompt.prompt_string"];
 const CHUNK: [&str; 4] = ["model", "choices[].delta.content", "choices[].finish_reason", "usage.completion_tokens"];
 
-/// Numbers as a client writes them, in rows of `row` or, for 0, flat; about so many bytes.
+/// An OIP request with about `bytes` bytes of numbers, in rows of `row` numbers, or flat if that is 0.
 fn oip(bytes: usize, row: usize) -> Vec<u8> {
     let (mut data, mut n) = (String::new(), 0_u32);
     while data.len() < bytes {
@@ -48,7 +49,7 @@ fn chat() -> Vec<u8> {
     format!(r#"{{"model":"m","stream":true,"max_tokens":64,"messages":[{{"role":"user","content":"{prompt}"}}]}}"#).into_bytes()
 }
 
-/// A prompt of token ids, of which 224 KB are 32,000; in `lists`, or flat.
+/// A prompt of 32,000 token ids, which are 224 KB; in lists of 64 or flat.
 fn ids(lists: bool) -> Vec<u8> {
     let ids: Vec<String> = (0..32_000_u32).map(|n| (100_000 + n.wrapping_mul(2_654_435_761) % 28_000).to_string()).collect();
     let prompt = if lists {

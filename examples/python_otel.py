@@ -6,8 +6,8 @@
     curl 127.0.0.1:8080/predict -H 'content-type: application/json' -d '{"entity_ids": [3, 1, 4]}'
     sleep 6; curl 127.0.0.1:9464/stats               # the SDK sends a batch every 5 s
 
-The exporter is at its defaults: it sends to OTEL_EXPORTER_OTLP_ENDPOINT, which is http://localhost:4318 where it is not
-set, and there Lapwing listens. If you had a collector, name it in Lapwing's `otlp_forward`: everything is passed on.
+The exporter uses its defaults: it sends to OTEL_EXPORTER_OTLP_ENDPOINT or, if that is not set, to http://localhost:4318, where
+Lapwing listens. If you have a collector, name it in Lapwing's `otlp_forward`, and Lapwing forwards everything to it.
 """
 
 import numpy as np
@@ -19,13 +19,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from pydantic import BaseModel
 
-# --- as the documentation of opentelemetry-sdk has it
+# --- as in the documentation of opentelemetry-sdk
 provider = TracerProvider(resource=Resource.create({"service.name": "model-server"}))
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 trace.set_tracer_provider(provider)
 tracer = trace.get_tracer("model-server")
 
-# --- what stands for your feature store and your model
+# --- in place of your feature store and your model
 random = np.random.default_rng(7)
 FEATURES = random.normal(5.0, 2.0, (1000, 64)).astype(np.float32)
 WEIGHTS = random.normal(size=(64, 10)).astype(np.float32)
@@ -38,7 +38,7 @@ class Query(BaseModel):
 
 
 def caller(request):
-    """The span that FastAPI (or its instrumentation) made for this request, else Lapwing's, from `traceparent`."""
+    """The parent of the server span: the current one (None) if FastAPI is instrumented, else Lapwing's, from `traceparent`."""
     is_traced = trace.get_current_span().get_span_context().is_valid
     return None if is_traced else propagate.extract(request.headers)
 
@@ -52,7 +52,7 @@ def predict(query: Query, request: Request):
             x = (rows - 5.0) / 2.0
         with tracer.start_as_current_span("model_forward"):
             logits = x @ WEIGHTS
-        # a span of any name, where it says itself which stage it is
+        # a span of any name may name its stage in an attribute
         with tracer.start_as_current_span("pick best", attributes={"lapwing.stage": "postprocessing"}):
             labels = logits.argmax(axis=1).tolist()
     return {"labels": labels}

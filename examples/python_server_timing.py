@@ -6,7 +6,7 @@
     curl 127.0.0.1:8080/predict -H 'content-type: application/json' -d '{"entity_ids": [3, 1, 4]}'
     curl 127.0.0.1:9464/stats
 
-What belongs to the reporting is the class `Stages` and the lines marked with `# stage`.
+The reporting consists of the class `Stages` and the lines marked with `# stage`.
 """
 
 import time
@@ -35,7 +35,7 @@ class Stages:
         return ", ".join(self.entries)
 
 
-# --- what stands for your feature store and your model
+# --- in place of your feature store and your model
 random = np.random.default_rng(7)
 FEATURES = random.normal(5.0, 2.0, (1000, 64)).astype(np.float32)
 WEIGHTS = random.normal(size=(64, 10)).astype(np.float32)

@@ -4,7 +4,7 @@
     .venv/bin/python examples/train_digits.py
 
 Data: scikit-learn's `digits` (8x8 grey images of handwritten digits, pixels 0..16), split once with a fixed seed.
-Written, relative to the repository root:
+Writes, relative to the repository root:
 
     tests/fixtures/digits/digits.onnx     x [N,64] float32, normalised -> logits [N,10]; Gemm and Relu only
     tests/fixtures/digits/digits.csv      the held-out rows: entity_id, label, prediction, 64 raw pixels
@@ -18,7 +18,7 @@ import platform
 from pathlib import Path
 
 if __name__ == "__main__":
-    # before the imports below, so that --help needs nothing but the standard library
+    # before the imports below, so that --help needs only the standard library
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
 
 # ruff: noqa: E402

@@ -1,22 +1,25 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, by one command in less than 8 minutes, with no network: kernels, plans, then the benchmark. Writes
-# gpu-<commit>.json (driver, device, clocks, raw samples), of which report.py makes the section of docs/BENCHMARKS.md, and gpu-<commit>.log.
+# Runs everything that needs a GPU in less than 8 minutes, without a network: kernels, plans, then the benchmark. Writes
+# gpu-<commit>.json (driver, device, clocks, raw samples), from which report.py makes the section of docs/BENCHMARKS.md, and
+# gpu-<commit>.log.
 #
-#     tests/gpu.sh [FOLDER]        FOLDER: where they go (default: bench/device)
+#     tests/gpu.sh [FOLDER]        FOLDER: where both are written (default: bench/device)
 #
-# Prebuilt, on a machine of any kind; named by the environment where they lie elsewhere:
-#     LAPWING_BIN     the binary, with the PTX below in it       target/dist/lapwing
+# Needs these files, which can be built on any machine; environment variables name other places:
+#     LAPWING_BIN     the binary, built from the PTX below       target/dist/lapwing
 #     LAPWING_CHECK   the kernels' check program                 tests/gpu/build/check (make -C tests/gpu check)
 #     LAPWING_PTX     the PTX                                    crates/lapwing-engine/kernels/ptx
-#     LAPWING_GPU_TESTS  optional: the test binary of tests/gpu/main.rs (cargo test --test gpu --no-run); needs the sources where it was built
-#     LAPWING_COMMIT  what the files are named after             git rev-parse; -dirty where files are changed
-#     LAPWING_GPU_SECONDS  all that it may take                  470
-#     LAPWING_GPU_ONLY     steps by a regular expression         all
-#     LAPWING_GPU_REHEARSAL  1: on the emulated device of the tests, and on no other; writes rehearsal-<commit>.json, of which nothing is made
+#     LAPWING_GPU_TESTS  optional: the test binary of tests/gpu/main.rs (cargo test --test gpu --no-run), which needs the sources at the
+#                     path where it was built
+# Settings and their defaults:
+#     LAPWING_COMMIT  the commit in the names of the files       git rev-parse, and -dirty if files have changed
+#     LAPWING_GPU_SECONDS  time limit of the whole run           470
+#     LAPWING_GPU_ONLY     regular expression of steps to run    all
+#     LAPWING_GPU_REHEARSAL  1: accept only the emulated device of the tests; writes rehearsal-<commit>.json, which report.py ignores
 #     PYTHON          a Python with numpy, onnx, onnxruntime and, for the baseline, PyTorch      python3
-# What Python lacks leaves out the steps that need it, and no others.
-# Exit code 0: all well; 1: a step failed (the files are written all the same, also by a run that is ended from outside); 2: no device or
-# nothing to run: nothing is written.
+# If Python lacks a package, only the steps that need it are left out.
+# Exit code 0: no step failed; 1: a step failed; 2: there is no device, or a needed file is missing, and nothing is written. The files are
+# also written after a failed step and when a signal ends the run.
 set -uo pipefail
 case ${1:-} in
 -h | --help)
@@ -25,7 +28,7 @@ case ${1:-} in
     exit 0
     ;;
 -*)
-    echo "tests/gpu.sh: there is no option $1 (--help says what there is)" >&2
+    echo "tests/gpu.sh: unknown option $1 (see --help)" >&2
     exit 2
     ;;
 esac
@@ -37,7 +40,8 @@ ptx=$(realpath -m "${LAPWING_PTX:-$root/crates/lapwing-engine/kernels/ptx}")
 python=${PYTHON:-python3}
 out=$(realpath -m "${1:-$root/bench/device}")
 rust=${LAPWING_GPU_TESTS:-}
-limit=${LAPWING_GPU_SECONDS:-470} ending=12 # seconds since this shell began, and what of them is left for the end
+# The time limit, in seconds since this shell began, and the seconds of it that are reserved for writing the files at the end.
+limit=${LAPWING_GPU_SECONDS:-470} ending=12
 only=${LAPWING_GPU_ONLY:-}
 kind=gpu
 [[ ${LAPWING_GPU_REHEARSAL:-} != 1 ]] || kind=rehearsal
@@ -47,15 +51,16 @@ fail() {
     exit 2
 }
 for file in "$bin" "$check"; do
-    [[ -f $file && -x $file ]] || fail "$file is missing: build it where there is a compiler, and name it (see the head of this file)"
+    [[ -f $file && -x $file ]] || fail "$file is missing: build it on a machine with a compiler, and name it by its variable (see --help)"
 done
 compgen -G "$ptx/*.ptx" >/dev/null || fail "no PTX in $ptx"
 [[ $("$python" -c 'import ctypes, json, select; print(json.dumps(1))' 2>/dev/null) == 1 ]] || fail "$python is no Python that runs"
-of_tree() { GIT_CEILING_DIRECTORIES=${root%/*} git -C "$root" "$@" 2>/dev/null; } # no tree around this one
+# git in this tree; a repository that contains it does not count
+of_tree() { GIT_CEILING_DIRECTORIES=${root%/*} git -C "$root" "$@" 2>/dev/null; }
 commit=${LAPWING_COMMIT:-$(of_tree rev-parse --short=10 HEAD)}
-[[ -n $commit ]] || fail "git knows no commit of $root: say which one this is by LAPWING_COMMIT"
+[[ -n $commit ]] || fail "git knows no commit of $root: name it by LAPWING_COMMIT"
 [[ -n ${LAPWING_COMMIT:-} || -z $(of_tree status --porcelain) ]] || commit+=-dirty
-unset "${!LAPWING_@}" # they would be settings of the engines under test
+unset "${!LAPWING_@}" # the engines under test would read them as settings
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -64,10 +69,10 @@ mkdir "$work/rows"
 log=$out/$kind-$commit.log
 { mkdir -p "$out" && : >"$log"; } 2>/dev/null || fail "$out cannot be written to"
 
-# From here on all that is said goes into the log too, and whatever ends this script, what was measured is written.
+# From here on, all output also goes into the log, and the measurements are written however this script ends.
 exec > >(trap '' INT TERM HUP && exec tee -p "$log") 2>&1
 tee=$! running='' sampler='' failed=0 is_ending=''
-# shellcheck disable=SC2329 # by the trap
+# shellcheck disable=SC2329 # called by the trap
 finish() {
     local code=$? note=''
     is_ending=1
@@ -82,8 +87,9 @@ finish() {
     for _ in {1..20}; do kill -0 "$tee" && sleep 0.1; done
     exit "$code"
 }
-# A signal may come several times, as to a group and from whoever began it: the second must not end what the first began.
-# shellcheck disable=SC2329 # by the traps
+# A signal may come twice, from the terminal to the process group and from the parent process. The second must not interrupt what the
+# first one started.
+# shellcheck disable=SC2329 # called by the traps
 ended() {
     [[ -z $is_ending ]] || return 0
     is_ending=1
@@ -94,7 +100,8 @@ trap 'ended 129' HUP
 trap 'ended 130' INT
 trap 'ended 143' TERM
 
-# step NAME SECONDS COMMAND…: one of commands.sh, for as long as it may. Waited for in the background, so that a signal comes through.
+# step NAME SECONDS COMMAND…: runs a command of commands.sh for at most SECONDS. It runs in the background, so that `wait` lets signals
+# through.
 step() {
     local name=$1 most=$2 code=0 left=$((limit - ending - SECONDS))
     shift 2
@@ -107,7 +114,7 @@ step() {
     ((code == 0 || code == 3)) || failed=1
     return "$code"
 }
-# Clocks and power while something runs: what they are just after tells nothing.
+# Samples clocks and power while a benchmark runs; their values after it has ended would say nothing about it.
 watched() {
     unwatched
     "$python" "$here/record.py" sample "$work" "$1" &
@@ -119,9 +126,9 @@ unwatched() {
 }
 
 libraries=$("$python" "$here/record.py" libraries "$work/device.json")
-seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') # fresh inputs each time; the log has it
+seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') # new inputs in each run; the log has the seed
 export bin check ptx work rust python libraries seed
-# compiled once for all steps, also where there is no home to write to
+# All steps share these caches, so that each kernel is compiled once, even if the home folder cannot be written to.
 export CUDA_CACHE_PATH=$work/cache TRITON_CACHE_DIR=$work/triton TORCHINDUCTOR_CACHE_DIR=$work/inductor
 
 step 'each primitive against its twin' 40 checks --filter primitive
@@ -132,7 +139,7 @@ step 'plans in all precisions, a thousand replays, memory' 90 needs numpy,onnx,o
     with_libraries "$python" "$here/plans.py" --lapwing "$bin" --patience 40 --json "$work/plans.json"
 step 'compute-sanitizer, the primitives' 30 sanitized --filter primitive
 
-# first what has a bound
+# the rows with a bound come first
 "$python" "$here/record.py" clocks "$work" 'before the benchmark'
 watched 'during the benchmark'
 step 'bench MiniLM 32x128 fp16' 40 bench minilm --batch 32 --length 128 --seconds 3 --precision fp16
@@ -150,7 +157,7 @@ for precision in fp16 fp32 tf32 int8; do
 done
 unwatched
 "$python" "$here/record.py" clocks "$work" 'at the end'
-# that over primitives is what must be; this is for what time is left
+# The sanitizer must run over the primitives; it runs over every kernel only if time is left.
 if ((limit - ending - SECONDS >= 12)); then
     step 'compute-sanitizer, every kernel' 120 sanitized
 else

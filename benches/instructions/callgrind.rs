@@ -1,4 +1,4 @@
-//! Runs one case of this very binary under callgrind and reads the count from what callgrind writes.
+//! Runs one case of this binary under callgrind and reads the count from callgrind's output file.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::{COUNTED, Case};
 
-/// Why there is no count.
+/// Why a case could not be counted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("valgrind cannot be run: {0} (Debian: apt-get install valgrind)")]
@@ -27,7 +27,7 @@ pub(crate) fn count(case: &Case) -> Result<u64, Error> {
 fn total(case: &Case, path: &str) -> Result<u64, Error> {
     let out: PathBuf = std::env::temp_dir().join(format!("lapwing-instructions-{}-{}-{path}", std::process::id(), case.name));
     let this = std::env::current_exe().map_err(Error::Missing)?;
-    // the environment is on the stack: its size would move everything that lies there
+    // the environment is on the stack, so its size would change the addresses of everything else there
     let ran = Command::new("valgrind")
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())

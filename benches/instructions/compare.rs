@@ -1,4 +1,4 @@
-//! The committed counts: read, compared, written anew.
+//! Reads the committed counts, compares new ones with them, or writes new ones.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,17 +6,17 @@ use std::process::ExitCode;
 
 use crate::{Case, callgrind};
 
-/// By how many percent a count may grow.
+/// The allowed growth of a count, in percent.
 const LIMIT_PERCENT: f64 = 3.0;
 
-/// What is done with the counts.
+/// What to do with the counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Compared with the committed ones.
+    /// Compare them with the committed ones.
     Check,
-    /// Committed in their place.
+    /// Write them to the file of the committed ones.
     Update,
-    /// Shown.
+    /// Print them.
     Print,
 }
 
@@ -26,7 +26,7 @@ fn file() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/baseline.json"))
 }
 
-/// Counts every case; fails where one has grown too much, is not in the committed file, or cannot be counted.
+/// Counts every case; fails if one has grown too much, is not in the committed file, or cannot be counted.
 pub(crate) fn run(cases: &[Case], mode: Mode) -> ExitCode {
     let committed: Counts = match std::fs::read_to_string(file()) {
         Ok(text) => serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file().display())),
@@ -75,7 +75,7 @@ fn check(grown: &[(&str, Option<u64>, u64, Option<f64>)]) -> ExitCode {
     if grown.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("find what costs more, or commit the new counts together with their reason: benches/check --update");
+    eprintln!("find out what needs more instructions, or commit the new counts with the reason: benches/check --update");
     ExitCode::FAILURE
 }
 

@@ -1,5 +1,5 @@
-//! Exchanges through the whole proxy: accepted, served by hyper, through every layer, to an upstream and back, with the
-//! shipped profiler looking. Proxy, client and upstream share one thread and loopback sockets.
+//! Exchanges through the whole proxy with the shipped profiler: accepted, served by hyper, through every layer, to an upstream
+//! and back. Proxy, client and upstream run on one thread and use loopback sockets.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::peer::{Answer, Client};
 use crate::{Repeat, h2, peer};
 
-/// The data plane as it is shipped, and the queue of closed ledgers.
+/// The data plane as shipped: its address, the queue of closed ledgers, and the future that serves it.
 fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Future<Output = ()>) {
     let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
     let address = listener.local_addr().unwrap();
@@ -47,7 +47,7 @@ fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Fut
     (address, queue, serving)
 }
 
-/// The thread, and everything on it.
+/// The runtime of the only thread, with everything that runs on it.
 struct World {
     runtime: Runtime,
     local: LocalSet,
@@ -58,7 +58,8 @@ impl World {
         Self { runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), local: LocalSet::new() }
     }
 
-    /// Starts the upstream that `serve` is, and the proxy before it; gives where to connect, and the proxy's ledgers.
+    /// Starts the upstream `serve` and, if `is_proxied`, the proxy in front of it. Returns the address to connect to, and the
+    /// proxy's ledgers.
     fn start<F: Future<Output = ()> + 'static>(
         &self,
         is_proxied: bool,
@@ -78,7 +79,7 @@ impl World {
     }
 }
 
-/// Takes the ledger of the exchange that ended.
+/// Waits for the ledger of the exchange that has ended, and removes it from the queue.
 async fn closed(queue: Option<&ArrayQueue<Ledger>>) {
     let Some(queue) = queue else { return };
     loop {
@@ -90,7 +91,7 @@ async fn closed(queue: Option<&ArrayQueue<Ledger>>) {
     }
 }
 
-/// Over HTTP/1.1 with prepared pieces.
+/// Exchanges over HTTP/1.1 with prepared pieces.
 fn over_h1(is_proxied: bool, request: Vec<u8>, after: &'static [u8], pieces: Vec<Vec<u8>>, end_bytes: usize) -> Repeat {
     let world = World::new();
     let taken = Rc::new(Notify::new());
@@ -108,7 +109,7 @@ fn over_h1(is_proxied: bool, request: Vec<u8>, after: &'static [u8], pieces: Vec
     })
 }
 
-/// A request of the Open Inference Protocol in JSON, 1 KiB, answered with a Server-Timing of four stages.
+/// A request of the Open Inference Protocol in JSON, 1 KiB; the answer has a Server-Timing of four stages.
 pub(crate) fn http1_infer(is_proxied: bool) -> Repeat {
     let mut data = String::new();
     for n in 0..96_u32 {
@@ -131,7 +132,7 @@ pub(crate) fn http1_infer(is_proxied: bool) -> Repeat {
     over_h1(is_proxied, request.into_bytes(), br#""id":"last"}"#, vec![answer.into_bytes()], 16)
 }
 
-/// A chat that streams 64 tokens in chunks of their own, each of which the client has before the next is sent.
+/// A chat that streams 64 tokens, one in each chunk. The next chunk is sent when the client has received the previous one.
 pub(crate) fn chat_stream(is_proxied: bool) -> Repeat {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"Tell me a story of a lapwing."}],"stream":true}"#;
     let request = format!(

@@ -1,4 +1,4 @@
-//! HTTP/2 by hand for both ends of a gRPC call: prepared frames out, and of what comes in only where a stream ends.
+//! Minimal HTTP/2 for both ends of a gRPC call: sends prepared frames, and reads incoming ones only to find the end of a stream.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A header field that no table is to remember.
+/// A literal header field that is not added to the dynamic table.
 fn field(name: &str, value: &str) -> Vec<u8> {
     let mut field = vec![0, u8::try_from(name.len()).unwrap()];
     field.extend_from_slice(name.as_bytes());
@@ -32,7 +32,7 @@ fn field(name: &str, value: &str) -> Vec<u8> {
     field
 }
 
-/// What both ends say first: settings, and a window for the connection that is never used up.
+/// The first frames of both ends: settings, and a connection window that is never used up.
 fn greeting() -> Vec<u8> {
     [frame(SETTINGS, 0, 0, &[]), frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes())].concat()
 }
@@ -62,7 +62,7 @@ impl Connection {
         true
     }
 
-    /// Reads until the other end has said all on a stream, and gives the stream.
+    /// Reads until the other end ends a stream, and returns the stream's number.
     async fn ended(&mut self) -> Option<u32> {
         loop {
             if !self.have(9).await {
@@ -90,7 +90,7 @@ impl Connection {
     }
 }
 
-/// Asks again and again over one connection.
+/// Sends the same call repeatedly over one connection.
 pub(crate) struct Client {
     connection: Connection,
     headers: Vec<u8>,

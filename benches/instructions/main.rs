@@ -1,18 +1,18 @@
 //! How many instructions the proxy and the profiler execute for one exchange, counted by valgrind's callgrind: a figure that
-//! a busy machine does not change. Compares each count with `benches/baseline.json` and fails where one has grown by more
+//! does not depend on the machine's load. Compares each count with `benches/baseline.json` and fails if one has grown by more
 //! than 3 %.
 //!
 //! ```text
 //! cargo bench --profile instructions --no-default-features --features mimalloc --bench instructions [-- --update]
 //! ```
 //!
-//! (`benches/check` is short for it.) Each case runs in a process of its own under callgrind: it warms up, then repeats what
-//! is measured inside [`measured`], where alone instructions are counted. Counts are per exchange. Everything runs on one
-//! thread; the allocator is mimalloc, which Cargo.lock pins, as in the shipped binary; the client and the upstream of an
-//! exchange write and read prepared bytes, and what they cost without the proxy between them is subtracted.
+//! `benches/check` runs this command. Each case runs in a separate process under callgrind: it warms up, then repeats its
+//! exchange inside [`measured`], the only function in which instructions are counted. Counts are per exchange. Everything runs
+//! on one thread. The allocator is mimalloc as in the shipped binary, and Cargo.lock pins it. The client and the upstream of an
+//! exchange write and read prepared bytes; their instructions, counted without the proxy between them, are subtracted.
 //!
-//! What is not fixed: `rand`, `RandomState` and `tokio::select!` take seeds from the system, and timers depend on the time.
-//! From run to run that is worth less than 0.5 % of a count.
+//! Not deterministic are the seeds that `rand`, `RandomState` and `tokio::select!` take from the system, and timers. They change
+//! a count by less than 0.5 % from run to run.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that cannot go on fails")]
 
@@ -29,15 +29,16 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What is measured: a name, how to run it `n` times, and whether a run without the proxy is to be subtracted.
+/// A case to measure.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Prepares, then gives what repeats the exchange so many times; `false` for the exchange without the proxy.
+    /// Prepares the case and returns the function that repeats its exchange; with `false`, the exchange goes without the proxy.
     prepare: fn(bool) -> Repeat,
+    /// Whether the instructions without the proxy are subtracted.
     is_proxied: bool,
 }
 
-/// Repeats an exchange.
+/// Repeats an exchange the given number of times.
 pub(crate) type Repeat = Box<dyn FnMut(u64)>;
 
 const CASES: &[Case] = &[
@@ -50,7 +51,7 @@ const CASES: &[Case] = &[
     Case { name: "record", prepare: profile::record, is_proxied: false },
 ];
 
-/// Exchanges before the count begins: caches and pools fill, tables grow to their size.
+/// Exchanges before the count begins, in which caches and pools fill and tables grow.
 const WARM: u64 = 300;
 /// Exchanges that are counted.
 pub(crate) const COUNTED: u64 = 500;
@@ -75,7 +76,7 @@ fn main() -> ExitCode {
         [] => compare::run(CASES, compare::Mode::Check),
         ["--update"] => compare::run(CASES, compare::Mode::Update),
         ["--print"] => compare::run(CASES, compare::Mode::Print),
-        // cargo runs every target of `cargo test --benches` so
+        // `cargo test --benches` runs every target with this argument
         ["--test"] => ExitCode::SUCCESS,
         _ => {
             let text = "usage: instructions [--update | --print]\n\n\

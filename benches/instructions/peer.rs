@@ -1,5 +1,5 @@
-//! The client and the upstream of an exchange: raw sockets that write prepared bytes and read up to known ones, so that they
-//! cost little and always the same.
+//! The client and the upstream of an exchange: raw sockets that write prepared bytes and read up to known ones. So their cost is
+//! small and constant.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -8,7 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// Reads until what came ends with `end`, and forgets it.
+/// Reads until the bytes received end with `end`; `false` if the connection ends before. The bytes are discarded at the next
+/// call.
 pub(crate) async fn read_to(socket: &mut TcpStream, end: &[u8], buffer: &mut Vec<u8>) -> bool {
     buffer.clear();
     while !buffer.ends_with(end) {
@@ -19,12 +20,12 @@ pub(crate) async fn read_to(socket: &mut TcpStream, end: &[u8], buffer: &mut Vec
     true
 }
 
-/// What an upstream answers: the pieces, of which each but the first waits until the client has the one before.
+/// The answer of an upstream, in pieces. The next piece is sent when the client has received the previous one.
 pub(crate) struct Answer {
-    /// The end of the request.
+    /// The last bytes of the request.
     pub(crate) after: &'static [u8],
     pub(crate) pieces: Vec<Vec<u8>>,
-    /// The client has a piece.
+    /// Notified when the client has received a piece.
     pub(crate) taken: Rc<Notify>,
 }
 
@@ -48,11 +49,11 @@ pub(crate) async fn serve(listener: TcpListener, answer: Rc<Answer>) {
     }
 }
 
-/// Sends the same request again and again over one connection.
+/// Sends the same request repeatedly over one connection.
 pub(crate) struct Client {
     socket: TcpStream,
     request: Vec<u8>,
-    /// The ends of the answer's pieces.
+    /// The last bytes of each piece of the answer.
     ends: Vec<Vec<u8>>,
     taken: Rc<Notify>,
     buffer: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What the aggregator does with an exchange: spans received and joined, the merge, the record.
+//! The aggregator's work on an exchange: receiving and joining spans, the merge, the record.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use crate::Repeat;
 
 const US: u64 = 1_000;
 const WALL_UNIX_NS: u64 = 1_795_246_795_000_000_000;
-/// Spans of one request: the server's own, and what the handler did.
+/// Spans of one request: the server's, and those of the handler's steps.
 const NAMES: [&str; 8] = ["POST /score", "GET features", "hydrate", "tokenize", "queue", "forward", "postprocess", "audit"];
 
 fn begin() -> Stamp {
     Stamp::from_ns(1_000_000_000_000).unwrap()
 }
 
-/// A closed ledger as the request path hands it over: four observed spans, four reports, eight rows.
+/// A closed ledger as the request path passes it to the aggregator: four observed spans, four reports, eight rows.
 fn ledger(series: SeriesKey, n: u64) -> Ledger {
     let started = begin();
     let mut ledger = Ledger::open(started, WALL_UNIX_NS);
@@ -65,7 +65,7 @@ pub(crate) fn merge(_: bool) -> Repeat {
     })
 }
 
-/// A merged exchange kept in one of 16 series, the windows of all rotated every 250 exchanges.
+/// Records a merged exchange into one of 16 series; the windows of all are rotated every 250 exchanges.
 pub(crate) fn record(_: bool) -> Repeat {
     let labels = Arc::new(Labels::new(16, 1, 1));
     let key = |n: u64| SeriesKey { route: labels.routes.intern(&format!("POST /{n}")), ..SeriesKey::default() };
@@ -89,7 +89,7 @@ fn join() -> Aggregator {
     Aggregator::new(JoinSettings { expect: SpanExpectation::Always, ..JoinSettings::default() }, Arc::new(Counters::default()))
 }
 
-/// Eight spans of the ledger's request, as an exporter sends them.
+/// Eight spans of the ledger's request, as sent by an exporter.
 fn spans_of(ledger: &Ledger) -> Vec<Span> {
     let id = |n: usize| {
         let mut id = ledger.span.0;
@@ -115,7 +115,7 @@ fn export(ledgers: &[Ledger]) -> Vec<u8> {
     ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] }.encode_to_vec()
 }
 
-/// The OTLP receiver by HTTP, with a client.
+/// The OTLP receiver over HTTP, with a client.
 struct Receiver {
     runtime: Runtime,
     spans: mpsc::Receiver<Vec<IncomingSpan>>,
@@ -136,7 +136,7 @@ impl Receiver {
         Self { runtime, spans, socket, buffer: Vec::with_capacity(4 << 10) }
     }
 
-    /// Sends an export, and gives its spans.
+    /// Sends an export and returns the spans that were received.
     fn receive(&mut self, body: &[u8]) -> Vec<IncomingSpan> {
         use tokio::io::AsyncWriteExt;
         let head = "POST /v1/traces HTTP/1.1\r\nhost: m\r\ncontent-type: application/x-protobuf\r\ncontent-length: ";
@@ -150,7 +150,8 @@ impl Receiver {
     }
 }
 
-/// An export of 16 requests' spans received by HTTP, decoded and mapped to stages: per request of eight spans.
+/// Receives an export with the spans of 16 requests over HTTP, decodes them and maps them to stages; counted per request of eight
+/// spans.
 pub(crate) fn otlp_receive(_: bool) -> Repeat {
     let mut receiver = Receiver::new();
     let ledgers: Vec<Ledger> = (0..16).map(|n| ledger(SeriesKey::default(), n)).collect();
@@ -163,7 +164,7 @@ pub(crate) fn otlp_receive(_: bool) -> Repeat {
     })
 }
 
-/// A ledger that waits for its eight spans, is joined with them, and merged.
+/// Joins a waiting ledger with its eight spans, and merges them.
 pub(crate) fn otlp_join(_: bool) -> Repeat {
     let mut receiver = Receiver::new();
     let mut aggregator = join();

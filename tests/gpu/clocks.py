@@ -1,4 +1,4 @@
-"""How fast a device runs, and what holds it back, by nvidia-smi; without one, nothing is told. The standard library alone."""
+"""The clocks of a device, and why they are reduced, from nvidia-smi; empty without nvidia-smi. Uses only the standard library."""
 
 import json
 import os
@@ -11,9 +11,10 @@ import time
 
 import jsonfile
 
-EVERY = 500  # milliseconds between two looks at the clocks
+EVERY = 500  # milliseconds between two samples of the clocks
 SPEED = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu", "power.draw")
-# asked for apart from the others: nvidia-smi answers nothing at all where it does not know one field, and newer ones know the first
+# Two names of one field; newer versions of nvidia-smi know the first. Queried separately, because nvidia-smi answers nothing at all if it
+# does not know one of the fields.
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 REASON_NAMES = {
     0x1: "idle",
@@ -29,7 +30,7 @@ REASON_NAMES = {
 
 
 def query(place, *fields):
-    """nvidia-smi's answer about a device, by field; without those that it cannot tell; empty where it does not run."""
+    """nvidia-smi's answers about a device, by field, without the fields that it does not support; empty if it does not run."""
     if place is None:
         return {}
     try:
@@ -41,14 +42,14 @@ def query(place, *fields):
 
 
 def answer(fields, said):
-    """One line of nvidia-smi's; of `[N/A]`, `[Not Supported]` and the like nothing stays."""
+    """The values of one line of nvidia-smi, by field, without `[N/A]`, `[Not Supported]` and the like."""
     lines = said.strip().splitlines()
     values = [value.strip() for value in lines[0].split(",")] if lines else []
     return {field: value for field, value in zip(fields, values) if value and value[0] != "["} if len(values) == len(fields) else {}
 
 
 def reasons_of(text):
-    """Names of what holds the clocks back, or None where that is not told."""
+    """The names of the reasons why the clocks are reduced, or None if `text` is not a number."""
     try:
         bits = int(text, 16)
     except (TypeError, ValueError):
@@ -57,7 +58,7 @@ def reasons_of(text):
 
 
 def held(place):
-    """What holds the clocks back, by whichever name the field has here."""
+    """The reasons why the clocks are reduced, queried by either name of the field."""
     for field in REASONS:
         if found := query(place, field):
             return reasons_of(found[field])
@@ -69,7 +70,7 @@ def place_of(work):
 
 
 def look(work, when):
-    """How fast the device runs at this moment, into WORK/clocks.jsonl."""
+    """Writes the device's clocks at this moment to WORK/clocks.jsonl."""
     place = place_of(work)
     row = {"when": when, **query(place, *SPEED), "reasons": held(place)}
     with open(pathlib.Path(work) / "clocks.jsonl", "a", encoding="utf-8") as file:
@@ -77,14 +78,17 @@ def look(work, when):
 
 
 def sample(work, when):
-    """The same twice a second until it is ended, into WORK/samples.jsonl. One nvidia-smi that repeats itself: to start one each time would take the driver's locks more often than to ask."""
+    """Writes clocks and power to WORK/samples.jsonl twice a second until it is terminated.
+
+    One nvidia-smi repeats the query, because starting it for each sample would take the driver's locks more often.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     place, fields = place_of(work), ["clocks.sm", "power.draw"]
     if place is None:
         return
     fields += [field for field in REASONS if query(place, field)][:1]
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", f"--id={place}", f"--loop-ms={EVERY}"]
-    ours, theirs = os.openpty()  # into a pipe it would write by the block
+    ours, theirs = os.openpty()  # nvidia-smi buffers its output to a pipe, but not to a terminal
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL)
     except OSError:
@@ -92,7 +96,7 @@ def sample(work, when):
     os.close(theirs)
     try:
         with open(ours, encoding="utf-8", errors="replace") as said, open(pathlib.Path(work) / "samples.jsonl", "a", encoding="utf-8") as file:
-            for line in said:  # ends with an error where the other side of a terminal is gone
+            for line in said:  # raises OSError once nvidia-smi has closed the terminal
                 if row := answer(fields, line):
                     file.write(json.dumps({"when": when, "at": round(time.time(), 2), **row}) + "\n")
                     file.flush()
@@ -110,7 +114,7 @@ def number(text):
 
 
 def watched(rows):
-    """Of each time that clocks were looked at repeatedly: least, median and greatest, and how often something held them back."""
+    """For each `when` in the samples: least, median and greatest clocks and power, and how often each reason reduced the clocks."""
     out = []
     for when in dict.fromkeys(row.get("when") for row in rows):
         some = [row for row in rows if row.get("when") == when]

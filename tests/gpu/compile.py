@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Compiles every CUDA kernel with NVRTC, on a machine with no GPU. python3 alone; two versions of NVRTC, each in a venv of its own:
+"""Compiles every CUDA kernel with NVRTC, on a machine without a GPU. Needs only python3 and two versions of NVRTC, each in its own venv:
 
     python3 -m venv .venv-cuda120 && .venv-cuda120/bin/pip install --no-deps -r tests/requirements-cuda120.txt
     python3 -m venv .venv-cuda129 && .venv-cuda129/bin/pip install --no-deps -r tests/requirements-cuda129.txt
 
-    compile.py rules                  the rules of the text: no #include, inline PTX in primitives of prelude.cu only (sources.py)
-    compile.py ptx [--check]          kernels/ptx/FILE.ptx for compute_80 by 12.0.140; --check compares with what is committed
-    compile.py cubins [--json FILE]   every kernel for sm_80, 86, 89, 90 by both versions and sm_100 by 12.9.86: no spill, no stack
-                                      frame, no static shared memory, no variable of a module, nothing unresolved
-    compile.py shipped                the committed PTX assembled for all of these by nvJitLink 12.9.86, as a driver does at a node, which
-                                      allots registers otherwise than NVRTC: the same faults as of cubins
+    compile.py rules                  checks rules of the sources: no #include, inline PTX only in primitives of prelude.cu (sources.py)
+    compile.py ptx [--check]          writes kernels/ptx/FILE.ptx for compute_80 by 12.0.140; --check compares with the committed files
+    compile.py cubins [--json FILE]   compiles every kernel for sm_80, 86, 89, 90 by both versions and sm_100 by 12.9.86. A fault is a
+                                      spill, a stack frame, static shared memory, a module's variable, an unresolved symbol
+    compile.py shipped                assembles the committed PTX for all of these by nvJitLink 12.9.86, as a driver does when it loads
+                                      the PTX; registers are allocated differently than by NVRTC. The faults are those of cubins
     compile.py all [--json FILE]      rules, ptx --check, shipped, cubins
 
-Options: --kernels FOLDER, --only NAME (files whose name begins so; may stand several times), --venv FOLDER (twice; also folders that
-hold libnvrtc.so.12). Without --venv, .venv-cuda120 and .venv-cuda129 are looked for in this folder and those above it, and
-LAPWING_CUDA_VENVS may name them, separated by a colon. Exit code 1 if anything is wrong.
+Options: --kernels FOLDER, --only NAME (only files whose name begins with NAME; may be repeated), --venv FOLDER (once for each version; a
+folder that contains libnvrtc.so.12 will do). Without --venv, the folders that LAPWING_CUDA_VENVS names, separated by a colon, are
+used; else .venv-cuda120 and .venv-cuda129 in this folder and those above it. Exit code 1 if there is a fault.
 """
 
 import argparse
@@ -36,12 +36,12 @@ KERNELS = HERE.parents[1] / "crates/lapwing-engine/kernels"
 PTX_BY, PTX_ARCH = "12.0.140", "compute_80"
 CUBINS = {"12.0.140": ("sm_80", "sm_86", "sm_89", "sm_90"), "12.9.86": ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")}
 TABLE_BY = "12.9.86"
-REGISTERS = 65536  # of a multiprocessor: a block must fit
+REGISTERS = 65536  # of a multiprocessor; those of a block must fit
 PROCESSES = 2
 
 
 def libraries(options):
-    """{version: libnvrtc} of the versions that are wanted; the file of built-ins beside it tells which one it is."""
+    """{version: libnvrtc} of the versions that were found; the library of built-ins beside it tells its version."""
     found = {}
     for where in given(options):
         path = nvrtc.library(where)
@@ -65,7 +65,7 @@ def library(options, version):
     return path
 
 
-# --- a worker process: one version of NVRTC
+# --- a worker process, which loads one version of NVRTC
 
 LOADED = None
 
@@ -99,7 +99,7 @@ def assemble_one(task):
 
 
 def compile_all(options, version, arches):
-    """What compile_one gives, for every kernel file and architecture, the largest files first."""
+    """Yields the result of compile_one for every kernel file and architecture; the largest files are started first."""
     files = sorted(chosen(options), key=lambda p: -p.stat().st_size)
     tasks = [(p.name, sources.whole_source(options.kernels, p), arch, version) for p in files for arch in arches]
     spawn = multiprocessing.get_context("spawn")
@@ -112,7 +112,7 @@ def chosen(options):
     return [p for p in files if not options.only or p.name.startswith(tuple(options.only))]
 
 
-# --- commands: each gives what is wrong
+# --- commands: each returns its faults
 
 
 def rules(options):
@@ -151,7 +151,7 @@ def cubins(options):
     failed, by_place, rows, warned, owner, made, begun = {}, {}, {}, {}, {}, 0, time.monotonic()
     for version, arches in CUBINS.items():
         for name, arch, text, binary, log in compile_all(options, version, arches):
-            if text is None:  # an error stands in every architecture: once is enough
+            if text is None:  # the same error comes with every architecture: reported once
                 failed.setdefault(name, log)
                 continue
             made += 1
@@ -214,7 +214,7 @@ def shipped(options):
 
 
 def kernel_faults(facts, is_kernel):
-    """What ptxas did that it should not."""
+    """Faults in what ptxas reports about a kernel."""
     if not is_kernel:
         yield "is called and not inlined"
     elif facts["threads"] is None:
@@ -230,7 +230,7 @@ def kernel_faults(facts, is_kernel):
 
 
 def print_table(rows):
-    """Registers of each kernel and architecture; what must be nought only where it is not."""
+    """Registers of each kernel and architecture; spills, stack and shared memory only if they are not 0."""
     arches = CUBINS[TABLE_BY]
     print(f"{'registers by ' + TABLE_BY:<38}threads" + "".join(f"{a:>8}" for a in arches) + "   (spill, stack, shared: where not 0)")
     for (name, kernel), row in sorted(rows.items()):

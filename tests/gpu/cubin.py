@@ -1,18 +1,18 @@
-"""What NVRTC's output says: registers, spills and stack from the log of ptxas, threads and variables from the PTX, externs from a cubin."""
+"""Reads NVRTC's output: registers, spills and stack from the log of ptxas, threads and variables from PTX, unresolved symbols from a cubin."""
 
 import re
 import struct
 
 
 def ptxas_log(log):
-    """{kernel: {registers, spill_stores, spill_loads, stack, shared, milliseconds}} from `--ptxas-options=-v` (12.0 tells no times)."""
+    """{kernel: {registers, spill_stores, spill_loads, stack, shared, milliseconds}} from `--ptxas-options=-v` (12.0 reports no times)."""
     out, name = {}, None
     for line in log.splitlines():
         if m := re.search(r"Compiling entry function '(\w+)'", line):
             name = m[1]
             out[name] = {"shared": 0}
         elif m := re.search(r"Function properties for (\w+)", line):
-            name = m[1]  # a function that is called has a frame of its own
+            name = m[1]  # a function that is called, not inlined, has its own stack frame
             out.setdefault(name, {"registers": 0, "shared": 0})
         elif m := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line):
             out[name].update(zip(("stack", "spill_stores", "spill_loads"), map(int, m.groups())))
@@ -26,12 +26,12 @@ def ptxas_log(log):
 
 
 def warnings(log):
-    """The compiler's warnings, one a line."""
+    """The compiler's warnings, one line each."""
     return [line.strip() for line in log.splitlines() if re.search(r"\): warning", line)]
 
 
 def threads(ptx):
-    """{kernel: the most threads of its block, None where it has no launch bounds}."""
+    """{kernel: the most threads of a block, or None without launch bounds}."""
     entries = re.split(r"^\.visible \.entry ", ptx, flags=re.M)[1:]
     out = {}
     for entry in entries:
@@ -42,7 +42,7 @@ def threads(ptx):
 
 
 def without_unused(ptx):
-    """The PTX without variables that nothing reads: NVRTC writes each constant, and 12.0 a table of targets, into every module."""
+    """The PTX without variables that nothing uses: NVRTC puts all constants, and 12.0 also a table of targets, into every module."""
     lines = ptx.split("\n")
     while True:
         declared = {}
@@ -59,12 +59,12 @@ def without_unused(ptx):
 
 
 def variables(ptx):
-    """Module-wide variables and functions from outside that the PTX has; dynamic shared memory is neither."""
+    """The declarations of module-wide variables and of external functions in the PTX, without dynamic shared memory."""
     return re.findall(r"^\.(?:visible )?(?:global|const|shared)\b.*$|^(?:\.visible )?\.extern \.(?!shared)\w+.*$", without_unused(ptx), flags=re.M)
 
 
 def externs(cubin):
-    """Names that the cubin's symbol table does not resolve."""
+    """The names of undefined symbols in the cubin's symbol table."""
     header = struct.unpack_from("<16sHHIQQQIHHHHHH", cubin)
     offset, size, count = header[6], header[11], header[12]
     sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, offset + at * size) for at in range(count)]
@@ -75,6 +75,6 @@ def externs(cubin):
             for at in range(start + 24, start + length, 24):
                 at_name, _, _, section = struct.unpack_from("<IBBH", cubin, at)
                 name = cubin[names + at_name : cubin.index(b"\0", names + at_name)].decode()
-                if section == 0 and name and not name.startswith(".nv."):  # .nv.*: what the driver itself reserves
+                if section == 0 and name and not name.startswith(".nv."):  # .nv.*: reserved by the driver
                     out.append(name)
     return out

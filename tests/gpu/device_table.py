@@ -1,15 +1,15 @@
-"""A run of tests/gpu.sh as Markdown: what was measured beside its budget, piece by piece, and beside PyTorch in the same run.
+"""A run of tests/gpu.sh as Markdown: the times of each part beside their budget, and beside PyTorch's in the same run.
 
-Rows of `lapwing engine bench --device cuda --json --samples` are expected to have model, precision, batch, length, samples_us (host
-memory to host memory, a fresh input each), and on a GPU gemm ("own" where no library did a product), flops, utilisation, bound, and what
-pieces are made of: stage_us, launch_us, device_us (to_device, kernels, to_host), nodes_us (each kernel by an event behind it) and mark_us
-(what such an event costs). docs/ENGINE.md tells of each. Every quantile here is taken from the raw samples. What record.py adds of the
-device, its clocks, steps and kernels may be missing: a run that was ended has what it came to.
+Rows of `lapwing engine bench --device cuda --json --samples` must have model, precision, batch, length, samples_us (from host memory to
+host memory, each with a new input). On a GPU they also have gemm ("own" if no library computed a product), flops, utilisation, bound, and
+the times of the parts: stage_us, launch_us, device_us (to_device, kernels, to_host), nodes_us (each kernel, timed by an event behind it)
+and mark_us (the cost of such an event). docs/ENGINE.md describes them. All quantiles are computed from the raw samples. The device's
+clocks, steps and kernels, which record.py adds, may be missing: a run that was ended early has only what it had measured.
 """
 
 import math
 
-# (what it is, its name in pieces_us(), its budget in µs); an indented one is a part of a layer
+# (label, its name in pieces_us(), its budget in µs); those that begin with a dash are parts of one layer
 MLP = [("stage, launch, first kernel", "stage_launch_first", 5), ("three GEMVs with epilogues", "gemvs", 7), ("edges, flag", "edges_flag", 3)]
 MINILM = [
     ("stage, launch, H2D", "stage_launch_h2d", 14),
@@ -26,10 +26,11 @@ CASES = {"mlp": ("MLP 512-1024-1024-1, batch 1, fp32", ("mlp", "fp32", 1, None),
 CASES["minilm"] = ("MiniLM 32×128, fp16, sentence embedding", ("minilm", "fp16", 32, 128), MINILM, 430)
 COMPILED = ("torch.compile", "torch.compile+graph")
 IN_EACH = (
-    "In Lapwing's times: a batch's numbers copied from ordinary memory into staging memory, copies to and from the device or reads in place, "
-    "kernels, waiting, and the answer copied from staging into ordinary memory; not laying requests end to end before that, nor cutting the "
-    "answer apart behind it. In PyTorch's: inputs that lie in pinned memory already, their copy to the device, the model, the "
-    "answer's copy into pinned memory, waiting; `torch.compile+graph` also copies the input within the host's memory to where its graph reads it. The answer is not copied further."
+    "In Lapwing's times: the copy of a batch's numbers from ordinary memory into staging memory, copies to and from the device or reads in "
+    "place, kernels, waiting, and the copy of the answer from staging into ordinary memory. They do not include concatenating requests "
+    "before that, nor splitting the answer afterwards. In PyTorch's: the copy of inputs, which are in pinned memory already, to the device, "
+    "the model, the copy of the answer into pinned memory, and waiting; `torch.compile+graph` also copies the input within the host's "
+    "memory to the place that its graph reads. The answer is not copied further."
 )
 
 
@@ -39,7 +40,7 @@ def quantile(samples, share):
 
 
 def of(rows, key, **more):
-    """The last row of (model, precision, batch, length) that has samples and these values too, or None."""
+    """The last row of `key` (model, precision, batch, length) that has samples and the values of `more`, or None."""
     found = None
     for row in rows:
         same = (row["model"], row["precision"], row["batch"], row.get("length")) == key
@@ -49,7 +50,7 @@ def of(rows, key, **more):
 
 
 def default_row(run, key):
-    """The first one: as users get it. Where own products were asked for, that was after it."""
+    """The first row of `key`, with default settings. Rows with `--gemm own` are measured after it."""
     return of(run["rows"][::-1], key)
 
 
@@ -58,13 +59,13 @@ def median(row):
 
 
 def compiled(run, key):
-    """The better one of PyTorch's compiled rows."""
+    """The fastest of PyTorch's compiled rows, by the median."""
     rows = [row for way in COMPILED if (row := of(run["torch"], key, by=way))]
     return min(rows, key=median) if rows else None
 
 
 def bounds(run):
-    """(what, the bound as text, what was measured as text or None, whether it is met or None)."""
+    """(label, bound as text, measured value as text or None, whether the bound is met or None)."""
     mlp, minilm = (default_row(run, CASES[name][1]) for name in CASES)
     own = of(run["rows"], CASES["minilm"][1], gemm="own")
     out = []
@@ -79,7 +80,7 @@ def bounds(run):
     add("MiniLM 32×128 fp16, p50, own products only", 900, median(own), "µs")
     for name, row, most in (("MLP", mlp, 0.8), ("MiniLM", minilm, 1.0)):
         theirs = compiled(run, CASES[name.lower()][1])
-        add(f"{name}: p50, of torch.compile's (max-autotune, CUDA graphs)", most, median(row) / median(theirs) if row and theirs else None, "×")
+        add(f"{name}: p50 ÷ that of torch.compile (max-autotune, CUDA graphs)", most, median(row) / median(theirs) if row and theirs else None, "×")
     return out
 
 
@@ -93,8 +94,11 @@ def table(head, rows):
 
 
 def nodes_us(row):
-    """(op, µs) of each node in order, or None. A kernel's share is what it took with an event behind it, less what the event cost; all
-    shares together are what the kernels took without events in between (medians do not add up, and an event keeps two kernels apart)."""
+    """(op, µs) of each node in order, or None.
+
+    A kernel's time is measured with an event behind it, less the cost of the event. The times are then scaled so that their sum is the
+    time of all kernels without events, because medians do not add up and an event keeps two kernels from overlapping.
+    """
     parts = [(part["node"], part["op"], max(0.0, part["us"] - row.get("mark_us", 0.0))) for part in row.get("nodes_us") or []]
     whole = sum(us for *_, us in parts)
     if not whole:
@@ -102,7 +106,7 @@ def nodes_us(row):
     nodes, before = [], None
     for node, op, us in parts:
         us *= row["device_us"]["kernels"] / whole
-        if node == before:  # a copy or 8 bits made for it
+        if node == before:  # a copy or a quantisation for the same node
             nodes[-1] = (op, nodes[-1][1] + us)
         else:
             nodes.append((op, us))
@@ -111,8 +115,11 @@ def nodes_us(row):
 
 
 def encoder_layers(ops):
-    """For each layer its first node, its attention, and the node behind its last; [] where these are no layers of MiniLM's kind:
-    QKV, attention, projection, norm, two products, norm; and whatever else stands in between (the mask's map, in the first)."""
+    """(first node, attention, node behind the last) of each layer; [] if the layers are not like MiniLM's.
+
+    MiniLM's layers have QKV, attention, projection, norm, two products, norm. Other nodes may come in between, like the map of the mask
+    in the first layer.
+    """
     spans = []
     for at in (at for at, op in enumerate(ops) if op == "attention"):
         norms = [place for place in range(at, len(ops)) if ops[place] == "layer_norm"][:2]
@@ -124,8 +131,11 @@ def encoder_layers(ops):
 
 
 def pieces_us(row, name):
-    """µs by the names above, as far as they can be told: what the host does before the device begins, each part of the device's time, and
-    what is left of the median (the way to the first kernel and from the last one, waiting, reading)."""
+    """µs of those parts of MLP or MINILM that can be computed from the row, by name.
+
+    They are the host's time before the device begins, the parts of the device's time, and the remainder of the median (the latency to the
+    first kernel and from the last one, waiting, reading).
+    """
     if not row or "device_us" not in row:
         return {}
     device, p50 = row["device_us"], quantile(row["samples_us"], 0.5)
@@ -151,14 +161,14 @@ def pieces(run, name):
     title, key, parts, total = CASES[name]
     row = default_row(run, key)
     measured = pieces_us(row, name)
-    # the device begins before the launch has returned, so that what is left of the median may be less than nothing
+    # the device begins before the launch has returned, so the remainder of the median may be negative
     told = lambda us: f"{us:.1f}" if us >= 0 else f"overlap of {-us:.1f}"  # noqa: E731
     cells = [[what, f"{budget}", told(measured[piece]) if piece in measured else "–"] for what, piece, budget in parts]
     shown = [f"{quantile(row['samples_us'], share):.1f}" for share in (0.5, 0.99)] if row else ["–", "–"]
     cells.append(["**sum; measured p50 / p99**", f"≈ {total}", " / ".join(shown)])
     made = table([title, "budget, µs", "measured, µs"], cells)
     if any(us < 0 for us in measured.values()):
-        made += "\n\nAn overlap: host and device worked at the same time, so that the parts' times are more than the whole."
+        made += "\n\nAn overlap: host and device worked at the same time, so the sum of the parts exceeds the whole."
     return made
 
 
@@ -171,7 +181,7 @@ def beside_torch(run):
                 p50, p99 = (quantile(row["samples_us"], share) for share in (0.5, 0.99))
                 cells.append([title, row["by"], f"{p50:.1f}", f"{p99:.1f}", f"{median(ours) / p50:.2f}×"])
     version = next((row["torch"] for row in run["torch"]), None)
-    made = table([f"beside PyTorch {version}", "how", "p50, µs", "p99, µs", "Lapwing's p50 of it"], cells)
+    made = table([f"beside PyTorch {version}", "how", "p50, µs", "p99, µs", "Lapwing's p50 ÷ this"], cells)
     return f"{made}\n\n{IN_EACH}" if cells else None
 
 
@@ -188,7 +198,7 @@ def all_rows(run):
 
 
 def clocks(run):
-    """A sentence on how fast the device was while it was measured."""
+    """Sentences about the device's clocks during the measurements, or None without samples."""
     told = []
     for about in run.get("watched") or []:
         spans = [(about.get("sm_mhz"), "MHz of its multiprocessors"), (about.get("power_w"), "W")]
@@ -209,14 +219,14 @@ def capital(text):
 
 
 def fate(step):
-    """How a step, or a kernel's check, ended; of one that was not run, why."""
+    """How a step or a kernel's check ended, or why it was not run."""
     if step["ok"] is None:
         return f"not run here: {(step.get('last_line') or step.get('said') or 'no reason').rstrip('.')}"
     return "ok" if step["ok"] else f"**failed**, code {step['code']}"
 
 
 def of_run(run):
-    """The whole section of one device."""
+    """The section of one device."""
     device = run["device"]
     made = [f"### {device['name']}"]
     driver = f"driver {device['driver']}, " if device.get("driver") else ""
@@ -236,7 +246,7 @@ def of_run(run):
     if run.get("kernels"):
         made.append("Kernels' checks, each by itself: " + "; ".join(f"{one['name']} ({fate(one)})" for one in run["kernels"]) + ".")
     if run.get("notes"):
-        made.append("Of this run: " + "; ".join(run["notes"]) + ".")
+        made.append("Notes on this run: " + "; ".join(run["notes"]) + ".")
     if run["explained"]:
         made.append(run["explained"])
     return "\n\n".join(made)

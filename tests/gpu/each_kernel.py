@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Each check of kernels in a process of its own, so that one that fails or hangs leaves the others theirs: an illegal address ends a context.
+"""Runs each check of kernels in a separate process, so that a check that fails or hangs does not affect the others: an illegal address
+breaks the context of its process.
 
-Takes STEP_SECONDS at most (step.py).
-Adds a line to WORK/kernels.jsonl for each: {name, ok, code, seconds, said}; `ok` is null where no time was left. Exit code 1 if one failed.
+Takes at most STEP_SECONDS (step.py). Adds a line to WORK/kernels.jsonl for each check: {name, ok, code, seconds, said}; `ok` is null if no
+time was left. Exit code 1 if a check failed.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import time
 
 import step
 
-MOST = 15  # seconds of one check, in which the driver may compile a module first
+MOST = 15  # seconds for one check, including the driver's compilation of its module
 
 
 def main():

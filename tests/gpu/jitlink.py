@@ -1,14 +1,14 @@
-"""nvJitLink by ctypes: assembles the PTX that is shipped, as a driver does at a node; its ptxas is that of its CUDA version."""
+"""nvJitLink by ctypes: assembles the shipped PTX as a driver does when it loads it, with the ptxas of its own CUDA version."""
 
 import ctypes
 import pathlib
 
-SUFFIX, NAME = "12_9", "libnvJitLink.so.12"  # its functions carry the version
+SUFFIX, NAME = "12_9", "libnvJitLink.so.12"  # the names of its functions end with the version
 PTX_INPUT = 2  # NVJITLINK_INPUT_PTX
 
 
 def library(where):
-    """The library of a venv or a folder, or None."""
+    """The library in a venv or a folder, or None."""
     path = pathlib.Path(where)
     found = sorted([*path.glob(NAME), *path.glob(f"lib/python3*/site-packages/nvidia/nvjitlink/lib/{NAME}")])
     return found[0].resolve() if found else None
@@ -24,7 +24,7 @@ class Linker:
         return getattr(self.lib, f"__nvJitLink{name}_{SUFFIX}")(*args)
 
     def assemble(self, name, ptx, arch):
-        """(whether it worked, the log with what ptxas says of each kernel)."""
+        """(whether it was assembled, the log with the report of ptxas on each kernel)."""
         handle, log = ctypes.c_void_p(), ""
         options = (ctypes.c_char_p * 2)(f"-arch={arch}".encode(), b"-verbose")
         if code := self.call("Create", ctypes.byref(handle), 2, options):

@@ -1,4 +1,4 @@
-"""JSON files that one process writes and another reads, of which either may be killed at any moment."""
+"""JSON files that one process writes and another reads. Either may be killed at any moment."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import pathlib
 
 
 def keep(path, value):
-    """Writes a file whole or not at all: what was there stays until the new one is complete."""
+    """Writes a file atomically: the previous file stays until the new one is complete."""
     path = pathlib.Path(path)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(json.dumps(value) + "\n", encoding="utf-8")
@@ -14,7 +14,7 @@ def keep(path, value):
 
 
 def read(path, notes):
-    """What a file has; None where it is not there, is empty, or is cut off, of which the last is noted."""
+    """The file's value, or None if it is missing, empty or cut off. A file that is cut off adds a note."""
     text = _text(path)
     if not text.strip():
         return None
@@ -26,7 +26,7 @@ def read(path, notes):
 
 
 def lines(path, notes):
-    """One value of each line; a line that is cut off is left out, and noted."""
+    """The value of each line. A line that is cut off is left out and adds a note."""
     found = []
     for at, line in enumerate(_text(path).splitlines(), 1):
         if not line.strip():

@@ -55,8 +55,8 @@ fn the_binary_has_the_modules_of_its_kernels_and_no_other() {
     let used: BTreeSet<&str> = kernel::all().map(|kernel| kernel.module).collect();
     let planned = |name: &&&str| !NO_PLANS.contains(*name);
     assert_eq!(modules.iter().filter(planned).copied().collect::<BTreeSet<_>>(), used);
-    assert_eq!(modules.len(), modules.iter().collect::<BTreeSet<_>>().len(), "a module stands there twice");
-    assert!(!modules.contains(&"primitives"), "which serve checks alone");
+    assert_eq!(modules.len(), modules.iter().collect::<BTreeSet<_>>().len(), "a module is listed twice");
+    assert!(!modules.contains(&"primitives"), "only the checks use the primitives");
     let sources = files(folder(), "cu");
     assert_eq!(files(&folder().join("ptx"), "ptx"), sources);
     let planned: BTreeSet<String> = sources.into_iter().filter(|name| !NO_PLANS.contains(&name.as_str())).collect();
@@ -77,7 +77,7 @@ fn every_kernel_of_a_module_is_known_with_its_threads() {
         assert_eq!(entries(text), known, "{module}");
         count += known.len();
     }
-    assert_eq!(kernel::all().count(), count, "a kernel stands there twice, or in no module");
+    assert_eq!(kernel::all().count(), count, "a kernel is listed twice, or is in no module");
 }
 
 /// Expands `a_{b,c}_d` to `a_b_d` and `a_c_d`.
@@ -148,7 +148,7 @@ fn every_kernel_is_launched_by_a_check_as_programs_launch_it() {
     for kernel in kernel::all() {
         let (threads, shared) = launched.get(kernel.name).unwrap_or_else(|| panic!("no check launches {}", kernel.name));
         assert_eq!(*threads, kernel.threads, "{}", kernel.name);
-        // a launch may add to it, and so may a check
+        // a launch may request more than the kernel's own, and so may a check
         assert!(*shared >= kernel.shared, "{}: a check gives it {shared} bytes of {}", kernel.name, kernel.shared);
     }
     for module in NO_PLANS {

@@ -37,7 +37,7 @@ fn empty_graphs_take_time_and_are_measured_once() {
 }
 
 #[test]
-fn a_runs_parts_are_told_and_sum_up() {
+fn the_parts_of_a_run_are_timed_and_add_up() {
     for (name, lengths, precision) in [
         ("bert-post-1", &[5, 2][..], GpuPrecision::Fp32),
         ("bert-post-1", &[9; 9], GpuPrecision::Int8(Vec::new())),
@@ -72,7 +72,7 @@ fn a_runs_parts_are_told_and_sum_up() {
 }
 
 #[test]
-fn an_account_holds_what_the_executor_does() {
+fn the_execution_cost_follows_the_precision() {
     let plan = plan("bert-post-1");
     let size = BatchSize::uniform(9, 9);
     let of =

@@ -1,6 +1,6 @@
-"""NVRTC by ctypes: finds libnvrtc in a venv, compiles one source to PTX or a cubin, and gives the log.
+"""NVRTC by ctypes: finds libnvrtc in a venv, compiles one source to PTX or a cubin, and returns the log.
 
-A process must load one version only: both are called libnvrtc.so.12. compile.py runs each in processes of its own.
+A process can load only one version, because both are named libnvrtc.so.12. compile.py has separate processes for each version.
 """
 
 import argparse
@@ -9,21 +9,21 @@ import pathlib
 
 SOURCE_OPTIONS = [
     "--std=c++17",
-    "-default-device",  # so that helpers are plain C++ and the host shim takes the same text
-    "--fmad=true",  # FFMA: a product and a sum in one rounding
-    "--ftz=false",  # the rest is what "no fast math" means; the defaults, said aloud
+    "-default-device",  # helpers need no __device__, so that the host shim compiles the same text
+    "--fmad=true",  # FFMA: a product and a sum with one rounding
+    "--ftz=false",  # this and the following are the defaults, without fast math; stated explicitly
     "--prec-div=true",
     "--prec-sqrt=true",
 ]
-# No --restrict: pointers stand inside structs, where it does nothing, and in-place work (x and y the same) is allowed.
+# No --restrict: it has no effect on pointers in structs, and kernels may work in place (x and y the same memory).
 
 
 class CompileError(Exception):
-    """What NVRTC said."""
+    """NVRTC's error message and log."""
 
 
 def library(where):
-    """The libnvrtc.so.12 of a venv, of a folder that holds one, or the file itself; None where there is none."""
+    """The libnvrtc.so.12 in a venv or a folder, or `where` itself if it is a file; None if there is none."""
     path = pathlib.Path(where)
     if path.is_file():
         return path
@@ -47,7 +47,7 @@ class Nvrtc:
             raise CompileError(f"{name}: {self.lib.nvrtcGetErrorString(code).decode()}")
 
     def text(self, program, what):
-        """What `nvrtcGet{what}` gives of a program, as bytes."""
+        """The result of `nvrtcGet{what}` for a program, as bytes."""
         size = ctypes.c_size_t()
         self.call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
         made = ctypes.create_string_buffer(size.value)
@@ -55,7 +55,7 @@ class Nvrtc:
         return made.raw
 
     def compile(self, name, source, arch, options=()):
-        """(PTX as bytes, cubin as bytes, log) for `compute_80` (then there is no cubin) or `sm_90`."""
+        """(PTX as bytes, cubin as bytes, log); `arch` is like `compute_80` (then the cubin is empty) or `sm_90`."""
         program = ctypes.c_void_p()
         self.call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), name.encode(), 0, None, None)
         try:
@@ -73,5 +73,5 @@ class Nvrtc:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("where", metavar="WHERE", help="a venv, a folder that holds the library, or the file: prints its version")
+    parser.add_argument("where", metavar="WHERE", help="a venv, a folder that contains the library, or the library: prints its version")
     print(Nvrtc(parser.parse_args().where).version)

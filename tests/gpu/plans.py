@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Whole models on the device, through the binary as users run it: `lapwing engine serve --device cuda` once for each precision.
 
-The two models of seeded.py and random ones of tests/real/engine/models.py are asked on fresh random inputs, and ONNX Runtime on the
-CPU is asked for the same. Then one request is sent a thousand times: every answer must have the same bits, and the device's memory in
-use must not grow. Needs numpy, onnx and onnxruntime.
+Sends new random inputs to the two models of seeded.py and to random ones of tests/real/engine/models.py, and compares the answers with
+those of ONNX Runtime on the CPU. Then sends one request a thousand times: every answer must have the same bits, and the memory in use on
+the device must not grow. Needs numpy, onnx and onnxruntime.
 
 usage: plans.py --lapwing BINARY [--device cuda] [--precision P …] [--random N] [--inputs N] [--replays N] [--seed N]
                 [--patience SECONDS] [--json FILE]
-Exit code 1 if an answer is off. --json has, for each precision and model, by how much the worst element was off, as a share of
-what is allowed; it is written after each precision, and what ends one leaves the others theirs.
+Exit code 1 if there is a fault. The file of --json has the largest deviation for each precision and model, as a fraction of the allowed
+one. It is written after each precision, so that an error in one precision does not lose the results of the others.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import tempfile
 import time
 
 def command_line():
-    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    """Parses the options, before the imports below, so that --help needs only the standard library."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lapwing", required=True)
     parser.add_argument("--device", default="cuda")
@@ -34,7 +34,7 @@ def command_line():
     parser.add_argument("--inputs", type=int, default=6)
     parser.add_argument("--replays", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    parser.add_argument("--patience", type=float, default=120, help="seconds until an engine must be ready, and for an answer")
+    parser.add_argument("--patience", type=float, default=120, help="seconds in which an engine must be ready, and in which an answer must come")
     parser.add_argument("--json", type=pathlib.Path)
     return parser.parse_args()
 
@@ -50,17 +50,17 @@ seeded.fixtures()  # puts tests/real on the path
 from engine import gpu, models  # noqa: E402
 from engine.reference import session  # noqa: E402
 
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("LAPWING_")}  # what begins so is a setting
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("LAPWING_")}  # those are settings
 KINDS = {"float32": "FP32", "int32": "INT32", "int64": "INT64", "bool": "BOOL"}
 SHAPES = {"mlp": [(1, None), (5, None), (32, None)], "minilm": [(1, 16), (3, 33), (8, 128)]}
 
 
 class Fault(Exception):
-    """What ends one precision; the others still run."""
+    """Ends the checks of one precision; the other precisions still run."""
 
 
 class Engine:
-    """`lapwing engine serve` with models by name, once it is ready."""
+    """`lapwing engine serve` with models by name; entering the context waits until it is ready."""
 
     def __init__(self, options, models, precision, log, device=None):
         self.patience = options.patience
@@ -102,7 +102,7 @@ class Engine:
         return response.status, response.read(), response.headers
 
     def infer(self, model, feeds):
-        """(outputs by name, parameters of the response, the tensors' bytes)."""
+        """(outputs by name, parameters of the response, bytes of the tensors)."""
         inputs = [
             {"name": n, "shape": list(a.shape), "datatype": KINDS[a.dtype.name], "parameters": {"binary_data_size": a.nbytes}} for n, a in feeds.items()
         ]
@@ -122,7 +122,7 @@ class Engine:
 
 
 def memory_used():
-    """MiB of the device's memory in use, or None where nvidia-smi does not tell."""
+    """MiB of the device's memory in use, or None if nvidia-smi does not report it."""
     with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError, IndexError):
         query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
         return int(subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout.split()[0])
@@ -130,7 +130,7 @@ def memory_used():
 
 
 def supply(options, folder):
-    """{name: (file, feeds(n) of the n-th input)}."""
+    """{name: (file, feeds)} of each model; feeds(n) makes the n-th input."""
     found, rng = {}, np.random.default_rng(options.seed)
     for name, path in seeded.write(folder).items():
 
@@ -150,7 +150,7 @@ def supply(options, folder):
 
 
 def check(options, precision, models, log, rows, faults):
-    """Adds rows of one precision, and what is wrong."""
+    """Checks one precision; appends to `rows` and `faults`."""
     with Engine(options, {name: path for name, (path, _) in models.items()}, precision, log) as engine:
         for name, (path, feeds) in models.items():
             reference, worst = session(path), 0.0
@@ -163,7 +163,7 @@ def check(options, precision, models, log, rows, faults):
                 worst = max([worst, *(gpu.share(y, wanted[key], precision, name.startswith("random")) for key, y in outputs.items())])
             rows.append({"model": name, "precision": precision, "inputs": options.inputs, "worst_of_allowed": round(worst, 4)})
             if not worst <= 1:
-                faults.append(f"{name} {precision}: {worst:.2f} times what is allowed (seed {options.seed})")
+                faults.append(f"{name} {precision}: {worst:.2f} times the allowed deviation (seed {options.seed})")
         for name in ("mlp", "minilm"):
             given = models[name][1](0)
             first = engine.infer(name, given)[2]
@@ -178,7 +178,10 @@ def check(options, precision, models, log, rows, faults):
 
 
 def refused(options):
-    """What is wrong where a model has a node that the device does not take: by name that ends the start, `auto` leaves it to the processor."""
+    """Faults with a model that has a node which the device does not support.
+
+    With the device named, `serve` must fail at its start; with `auto`, the CPU must run the model.
+    """
     path, faults = seeded.ROOT / "tests/fixtures/plans/refused-conv.onnx", []
     command = [options.lapwing, "engine", "serve", "--device", options.device, "--model", str(path), "--listen", "127.0.0.1:0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=options.patience, env=ENVIRONMENT)
@@ -195,7 +198,7 @@ def main(options):
     rows, faults = [], []
 
     def attempt(what, run):
-        """Whatever ends it is a fault of it alone, and what was found so far is kept."""
+        """Calls `run`; an exception becomes a fault of `what`. Then writes the results so far."""
         try:
             run()
         except Exception as error:
@@ -210,11 +213,11 @@ def main(options):
             with tempfile.TemporaryFile("w+") as log:
                 attempt(precision, lambda precision=precision, log=log: check(options, precision, models, log, rows, faults))
             compared = [row["worst_of_allowed"] for row in rows[before[0] :] if "worst_of_allowed" in row]
-            found = f"{len(compared)} of {len(models)} models, at worst {max(compared, default=0):.2f} of what is allowed"
+            found = f"{len(compared)} of {len(models)} models, at worst {max(compared, default=0):.2f} of the allowed deviation"
             print(f"{precision}: {found}; {len(faults) - before[1]} faults", flush=True)
             print("".join(f"FAULT {fault}\n" for fault in faults[before[1] :]), end="", flush=True)
     before = len(faults)
-    attempt("a node that is refused", lambda: faults.extend(refused(options)))
+    attempt("a node that the device does not support", lambda: faults.extend(refused(options)))
     print("".join(f"FAULT {fault}\n" for fault in faults[before:]), end="", flush=True)
     return bool(faults)
 

@@ -41,7 +41,7 @@ fn batches(plan: &Plan) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn every_plan_says_on_the_device_what_it_says_on_the_processor() {
+fn every_plan_agrees_with_the_cpu() {
     let device = device();
     let mut random = Random::new(7);
     let mut faults = Vec::new();
@@ -59,7 +59,7 @@ fn every_plan_says_on_the_device_what_it_says_on_the_processor() {
                     if worst > 1.0 || cosine < least {
                         let (output, precision) = (&port.name, precision.name());
                         faults.push(format!(
-                            "{name}.{output} {lengths:?} {precision}: {worst:.2} of what is allowed, cosine {cosine:.6}"
+                            "{name}.{output} {lengths:?} {precision}: {worst:.2} of the allowed deviation, cosine {cosine:.6}"
                         ));
                     }
                 }
@@ -95,7 +95,7 @@ fn a_batch_does_not_see_the_one_before() {
 }
 
 #[test]
-fn only_outputs_that_are_wanted_come() {
+fn only_requested_outputs_are_returned() {
     let plan = plan("0001");
     let executor = CudaExecutor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (CudaState::default(), Vec::new());
@@ -127,7 +127,7 @@ fn an_id_that_no_table_has_is_named_and_the_next_batch_is_right() {
 }
 
 #[test]
-fn times_of_the_device_are_told() {
+fn a_timed_run_returns_times_and_the_same_outputs() {
     let plan = plan("bert-post-1");
     let executor = CudaExecutor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (CudaState::default(), Vec::new());
@@ -140,7 +140,7 @@ fn times_of_the_device_are_told() {
 }
 
 #[test]
-fn products_may_be_the_library_s() {
+fn products_by_the_library_agree_with_the_cpu() {
     let mut random = Random::new(13);
     let cases = ["bert-post-2", "mlp-4"].map(plan).into_iter().flat_map(|plan| precisions().map(|case| (plan.clone(), case)));
     for (plan, (precision, tolerance, least)) in cases {
@@ -148,7 +148,7 @@ fn products_may_be_the_library_s() {
             let is_always = matches!(gemm, GemmPolicy::Library(_));
             let executor = CudaExecutor::new(plan.clone(), &device(), precision.clone(), gemm).unwrap();
             if is_real() && executor.gemm() == "own" {
-                return; // cublasLt is not there
+                return; // cublasLt is not installed
             }
             assert_eq!(executor.gemm(), if is_always { "cublaslt" } else { "quicker" });
             let mut state = CudaState::default();

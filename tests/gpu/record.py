@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""What tests/gpu.sh asks of a machine, and the file that it makes of all that its steps left. The standard library alone.
-"""
+"""Queries the machine for tests/gpu.sh, and makes one file from the results of its steps. Uses only the standard library."""
 
 import argparse
 import contextlib
@@ -26,15 +25,15 @@ SAMPLES_KEPT = 5000
 
 
 def built(binary, check, ptx):
-    """SHA-256 of both programs; fails unless each module of PTX stands in the binary as it is. The primitives are the check's alone."""
+    """SHA-256 of both programs. Fails unless the binary contains each PTX file unchanged, except the primitives, which only the check uses."""
     lacking = []
     with open(binary, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
         for path in sorted(pathlib.Path(ptx).glob("*.ptx")):
             if path.name != "primitives.ptx" and held.find(path.read_bytes()) < 0:
                 lacking.append(path.name)
     if lacking:
-        why = f"{binary} was not built from {ptx}: it lacks {', '.join(lacking)} as they are there"
-        raise SystemExit(f"tests/gpu.sh: {why}. Build it anew, with the feature cuda")
+        why = f"{binary} was not built from {ptx}: it lacks {', '.join(lacking)} in this version"
+        raise SystemExit(f"tests/gpu.sh: {why}. Rebuild it with the feature cuda")
     return {"lapwing_sha256": digest(binary), "check_sha256": digest(check)}
 
 
@@ -47,7 +46,7 @@ def digest(path):
 
 
 def device(kind):
-    """The first device, asked through the driver itself."""
+    """The facts of the first device, from the driver."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -72,7 +71,7 @@ def device(kind):
         cuda.cuDeviceGetAttribute(ctypes.byref(value), number, handle)
         return value.value
 
-    # by its place on the bus, for nvidia-smi counts otherwise than the driver; but not every machine shows the same places to both
+    # by its address on the bus, because nvidia-smi numbers devices differently than the driver; "0" for machines where the addresses differ
     places = [at for at in (place.value.decode(), "0") if clocks.query(at, "driver_version")] or [None]
     facts = {"name": name, "smi_id": places[0], "driver": clocks.query(places[0], "driver_version").get("driver_version")}
     facts |= {"cuda": f"{version.value // 1000}.{version.value % 1000 // 10}", "capability": f"{attribute(75)}.{attribute(76)}"}
@@ -83,7 +82,7 @@ def device(kind):
 
 
 def folders():
-    """Where wheels and toolkits put libraries: off the loader's path."""
+    """The folders where wheels and toolkits put libraries, which are not on the loader's path."""
     for place in [*map(pathlib.Path, sys.path), pathlib.Path(sys.prefix) / "lib"]:
         yield from sorted(place.glob("nvidia/*/lib"))
         yield place / "torch/lib"
@@ -93,21 +92,21 @@ def folders():
 
 
 def libraries(path):
-    """{path, version, by} of the cublasLt that Lapwing will find, and the folders that must be put on the loader's path for it."""
+    """Adds {path, version, by} of the cublasLt that Lapwing will find to the file, and prints the folders to add to the loader's path."""
     facts = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     found, added = None, []
-    for name in ("libcublasLt.so", "libcublasLt.so.13", "libcublasLt.so.12"):  # as Lapwing does
+    for name in ("libcublasLt.so", "libcublasLt.so.13", "libcublasLt.so.12"):  # the names that Lapwing tries
         with contextlib.suppress(OSError):
             library = ctypes.CDLL(name)
             found = {"path": mapped("libcublasLt.so") or name, "version": version_of(library), "by": "the loader"}
             break
     if not found:
-        known = int(facts["cuda"].partition(".")[0])  # a library for a newer driver than this does not run
+        known = int(facts["cuda"].partition(".")[0])  # a library for a newer driver does not run
         for folder, major in ((folder, major) for folder in folders() for major in (13, 12) if major <= known):
             file = folder / f"libcublasLt.so.{major}"
             if not file.exists():
                 continue
-            # newer ones have kernels compiled as they go, by the NVRTC beside them
+            # newer versions compile kernels at run time, by the NVRTC beside them
             beside = [compiler.parent for compiler in sorted(folder.parent.parent.glob(f"*/lib/libnvrtc.so.{major}"))]
             for compiler in (folder, *beside):
                 with contextlib.suppress(OSError):
@@ -129,7 +128,7 @@ def version_of(library):
 
 
 def mapped(name):
-    """Where a library that is loaded lies."""
+    """The path of a loaded library, or None."""
     with contextlib.suppress(OSError):
         for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
             if name in line.rpartition("/")[2]:
@@ -144,7 +143,8 @@ def collect(work, commit, path, seconds, note=""):
     work, notes = pathlib.Path(work), [note] if note else []
     rows = [row for file in sorted((work / "rows").glob("*.jsonl")) for row in jsonfile.lines(file, notes)]
     torch = jsonfile.read(work / "torch.json", notes) or []
-    for row in [*rows, *torch]:  # evenly chosen, so that a file stays small; of how many they are is kept
+    # keeps evenly spaced samples, so that the file stays small, and their number before that as `calls`
+    for row in [*rows, *torch]:
         samples = row.get("samples_us") or []
         row["calls"] = len(samples)
         if len(samples) > SAMPLES_KEPT:
@@ -176,12 +176,12 @@ def processor():
 
 
 COMMANDS = {
-    "device": "fails unless the binary has this PTX and there is a device: what both are, into FILE. KIND `rehearsal`: on the emulated "
-    "device alone; else never on that",
-    "libraries": "looks for cublasLt, adds to FILE what it found, prints the folders that the loader lacks",
-    "clocks": "how fast the device runs at this moment, into WORK/clocks.jsonl",
-    "sample": "the same twice a second until it is ended, into WORK/samples.jsonl",
-    "collect": "FILE of whatever lies in WORK",
+    "device": "checks that the binary contains this PTX and that there is a device, and writes facts about both to FILE. With KIND "
+    "`rehearsal` only the emulated device is accepted, else only a real one",
+    "libraries": "looks for cublasLt, adds its facts to FILE and prints the folders to add to the loader's path",
+    "clocks": "adds the device's clocks at this moment to WORK/clocks.jsonl",
+    "sample": "adds clocks and power to WORK/samples.jsonl twice a second, until it is terminated",
+    "collect": "writes FILE from the results in WORK",
 }
 WORDS = {
     "device": ("KIND", "BINARY", "CHECK", "PTX", "FILE"),

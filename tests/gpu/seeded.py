@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The two models of the GPU benchmark, from a seed: an MLP 512-1024-1024-1, and an encoder of MiniLM's size (6 layers, 384 wide, 12
-heads, 1536 within, 30522 words, 512 places) that gives one embedding for each sentence. Both sides run the same weights: Lapwing
-from the ONNX file, PyTorch (torch_baseline.py) from the arrays.
+"""The two models of the GPU benchmark, with weights from a seed: an MLP 512-1024-1024-1, and an encoder of MiniLM's size (6 layers,
+hidden size 384, 12 heads, intermediate size 1536, 30522 words, 512 positions) whose output is one embedding for each sentence. Lapwing
+and PyTorch run the same weights: Lapwing from the ONNX file, PyTorch (torch_baseline.py) from the arrays.
 
-As a program it writes mlp.onnx and minilm.onnx; needs numpy and onnx.
+As a program, it writes mlp.onnx and minilm.onnx. Needs numpy and onnx.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 
 
 def command_line():
-    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    """Parses the options, before the imports below, so that --help needs only the standard library."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", metavar="FOLDER", help="where the models are written")
     return parser.parse_args()
@@ -27,7 +27,7 @@ HEAD, WORDS, PLACES, LAYERS, HIDDEN, WIDTHS = 32, 30522, 512, 6, 384, (512, 1024
 
 
 def fixtures():
-    """tests/real/engine/fixtures.py, which writes these graphs for all tests."""
+    """The module tests/real/engine/fixtures.py, which writes these graphs for all tests."""
     sys.path.insert(0, str(ROOT / "tests/real"))
     from engine import fixtures as found
 
@@ -35,7 +35,7 @@ def fixtures():
 
 
 def mlp_weights():
-    """w0, b0, w1 … as the file has them: w is [k][n]."""
+    """w0, b0, w1 … as in the ONNX file: w is [k][n]."""
     rng, out = np.random.default_rng(0), {}
     for at, (k, n) in enumerate(zip(WIDTHS, WIDTHS[1:])):
         out[f"w{at}"] = (rng.standard_normal((k, n)) / np.sqrt(k)).astype(np.float32)
@@ -44,12 +44,12 @@ def mlp_weights():
 
 
 def minilm_weights():
-    """By the names that BERT's checkpoints have."""
+    """The weights by their names in BERT's checkpoints."""
     return fixtures().random_weights(HIDDEN, LAYERS, WORDS, PLACES)
 
 
 def write(folder):
-    """Both files, and where they are. What the encoder gives is the sentences' embeddings alone, as the budget counts."""
+    """Writes both files and returns their paths. The sentences' embeddings are the encoder's only output, as in the budget."""
     import onnx
 
     folder = pathlib.Path(folder)
@@ -66,7 +66,7 @@ def write(folder):
 
 
 def feed(model, batch, length, rng, ragged=False):
-    """One request: float rows, or ids, mask and types; `ragged` sentences end before the batch does."""
+    """The input of one request: rows of floats, or ids, mask and types. With `ragged`, sentences have random lengths up to `length`."""
     if model == "mlp":
         return rng.standard_normal((batch, WIDTHS[0])).astype(np.float32)
     lengths = rng.integers(1, length + 1, batch) if ragged else np.full(batch, length)

@@ -1,6 +1,6 @@
-"""The kernel sources: how one is put together, and the rules that text alone can break.
+"""The kernel sources: assembles the source of a kernel file, and checks the rules that can be checked on the text.
 
-A primitive is a function of prelude.cu that holds inline PTX or a warp builtin; overloads count apart.
+A primitive is a function of prelude.cu with inline PTX or a warp builtin; each overload counts as one.
 """
 
 import pathlib
@@ -14,18 +14,18 @@ ATOMIC_FLOAT = re.compile(r"\batomicAdd\s*\(\s*\(\s*float")
 
 
 def kernel_files(folder):
-    """Every kernel file, by name."""
+    """Every kernel file, in the order of their names."""
     return sorted(p for p in pathlib.Path(folder).glob("*.cu") if p.name not in SHARED_FILES)
 
 
 def whole_source(folder, path):
-    """prelude.cu, args.cu and the file; errors name the file that they are in."""
+    """prelude.cu, args.cu and the file, with #line directives so that errors name the right file."""
     parts = [pathlib.Path(folder) / name for name in SHARED_FILES] + [path]
     return "".join(f'#line 1 "{p.name}"\n{p.read_text(encoding="utf-8").rstrip()}\n' for p in parts)
 
 
 def code_of(text):
-    """The text without comments and with empty strings, each line in its place."""
+    """The text without comments and without the contents of strings; line numbers stay the same."""
 
     def blank(found):
         piece = found[0]
@@ -41,7 +41,7 @@ def line_of(text, at):
 
 
 def functions(code):
-    """(first line, last line, text with head) of each function: an outermost {…} with a parameter list before it."""
+    """(first line, last line, text) of each function: an outermost {…} with a parameter list before it. The text includes the head."""
     code = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m[0].count("\n"), code, flags=re.M)
     depth, found, head = 0, [], 0
     for at, c in enumerate(code):
@@ -64,7 +64,7 @@ def functions(code):
 
 
 def primitives(text):
-    """(names, faults) of prelude.cu: functions with inline PTX or warp builtins, of which none stands elsewhere (in a macro)."""
+    """(names, faults) of prelude.cu: its functions with inline PTX or warp builtins, and such code outside of functions (in a macro)."""
     code, names, covered = code_of(text), [], set()
     for first, last, body in functions(code):
         covered |= set(range(first, last + 1))
@@ -78,7 +78,7 @@ def primitives(text):
 
 
 def faults(folder):
-    """What is against the rules, and the primitives' names."""
+    """(faults, names): violations of the rules, and the names of the primitives."""
     folder, out = pathlib.Path(folder), []
     for path in sorted(folder.glob("*.cu")):
         code = code_of(path.read_text(encoding="utf-8"))

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Runs one step of tests/gpu.sh for as long as it may: shows what it says, ends it with all that it started, and keeps how it ended.
+"""Runs one step of tests/gpu.sh within its time limit: shows its output, ends it with all processes that it started, and records how it
+ended.
 
-The command finds its seconds in STEP_SECONDS.
-Adds a line to WORK/steps.jsonl: {name, ok, code, seconds, last_line}, and for one that failed `end`, the last of what it said. The exit code is 0
-where all is well, 3 where the command said 3 (not run here: `ok` is null), else 1. Code 124 is a step that took too long, 143 one that was
-ended from outside. The standard library alone: this is what still has to work where nothing else does.
+The command gets its time limit in STEP_SECONDS. Adds a line to WORK/steps.jsonl: {name, ok, code, seconds, last_line}, and for a failed
+step also `end`, the end of its output. The exit code is 0 if the step succeeded, 3 if the command's was 3 (not run here: `ok` is null),
+else 1. Code 124 means that the step took too long, 143 that a signal ended it. Uses only the standard library, because it must work
+even where nothing else does.
 """
 
 import argparse
@@ -18,14 +19,14 @@ import subprocess
 import sys
 import time
 
-KEPT = 4096  # bytes of what a failed step said last
-GRACE = 5  # seconds from SIGTERM to SIGKILL, and from there to giving up: a driver may hold a process for good
-TOO_LITTLE = 3  # seconds with which nothing is begun
+KEPT = 4096  # bytes kept of the end of a failed step's output
+GRACE = 5  # seconds from SIGTERM to SIGKILL, and from SIGKILL to giving up: a process may hang in the driver for good
+TOO_LITTLE = 3  # a step is not started with less than this many seconds
 TOO_LONG, ENDED = 124, 143
 
 
 class Ended:
-    """Whether this program was told to end; from `listen` on, that comes to it as `told`, at any moment and as often as it likes."""
+    """Whether a signal has told this program to end. After `listen`, signals only set `told`, however often they come."""
 
     told = False
 
@@ -40,7 +41,7 @@ class Ended:
 
 
 def run(command, seconds, show, env=None):
-    """The exit code of a command; `show` gets what it says as it comes. It is the leader of a group, which ends with it."""
+    """Runs a command and returns its exit code. `show` gets its output as it comes. Its process group ends with it."""
     if Ended.told:
         return ENDED
     try:
@@ -60,7 +61,7 @@ def run(command, seconds, show, env=None):
                     break
                 show(chunk)
             elif process.poll() is not None:
-                break  # something that it left behind holds the pipe
+                break  # a process that it left behind holds the pipe
             if Ended.told and not why:
                 end, why = time.monotonic(), ENDED
             if len(sent) < 3 and time.monotonic() >= end + GRACE * len(sent):
@@ -69,7 +70,7 @@ def run(command, seconds, show, env=None):
                 if len(sent) == 3:
                     break
                 kill(process, (signal.SIGTERM, signal.SIGKILL)[len(sent) - 1])
-        # it may close its output and go on
+        # it may have closed its output and still run
         last = time.monotonic() + GRACE if sent else end
         while process.poll() is None and time.monotonic() < last and (sent or not Ended.told):
             time.sleep(0.02)
@@ -91,7 +92,7 @@ def main():
     parser.add_argument("work", metavar="WORK", type=pathlib.Path, help="the folder of this run")
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("seconds", metavar="SECONDS", type=int)
-    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="and its arguments")
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the command and its arguments")
     options = parser.parse_args()
     work, name, seconds, command = options.work, options.name, options.seconds, options.command
     said, begun = bytearray(), time.monotonic()
@@ -100,7 +101,7 @@ def main():
     def show(chunk):
         said.extend(chunk)
         del said[:-KEPT]
-        with contextlib.suppress(OSError):  # whoever looked on is gone
+        with contextlib.suppress(OSError):  # the reader of the output is gone
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()
 
@@ -110,7 +111,7 @@ def main():
     else:
         code = run(command, seconds, show, os.environ | {"STEP_SECONDS": str(seconds)})
     if code == TOO_LONG and seconds >= TOO_LITTLE:
-        show(f"\nended after {seconds} s, which is all that it may take\n".encode())
+        show(f"\nended after {seconds} s, its time limit\n".encode())
     text = said.decode(errors="replace")
     ok = {0: True, 3: None}.get(code, False)
     last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""PyTorch as the GPU benchmark's baseline: the models of seeded.py, from host memory to host memory, a fresh input each call.
+"""PyTorch as the baseline of the GPU benchmark: the models of seeded.py, from host memory to host memory, with a new input in each call.
 
-Three ways, each on the same weights and inputs:
-  eager                 the module as it stands, with scaled_dot_product_attention
-  torch.compile         mode="max-autotune", which has CUDA graphs of its own
-  torch.compile+graph   mode="max-autotune-no-cudagraphs", then input copy, model and output copy captured by hand as one CUDA
-                        graph: the best that we know how to get from it; ratios are to the better one of the two
-A call begins with numbers in pinned host memory that no call had before, and ends when the answer lies in host memory. The three
-inputs of the encoder are packed as one copy, in PyTorch's favour. Before it is timed, each way is held against double precision
-on the CPU on fresh inputs with masks; a way whose answer is off, or that does not compile here, is not timed.
+Three ways to run them, with the same weights and inputs:
+  eager                 the module itself, with scaled_dot_product_attention
+  torch.compile         mode="max-autotune", which makes its own CUDA graphs
+  torch.compile+graph   mode="max-autotune-no-cudagraphs", with input copy, model and output copy captured explicitly as one CUDA graph:
+                        the fastest way that we know. Ratios use the faster of the two compiled ways
+A call begins with an input in pinned host memory that no earlier call had, and ends when the answer is in host memory. The encoder's
+three inputs are copied as one, in PyTorch's favour. Before a way is timed, its answers to new inputs with masks are compared with
+double precision on the CPU. A way with a wrong answer, or that does not compile here, is not timed.
 
 usage: torch_baseline.py [--case MODEL:SHAPE:PRECISION …] [--by WAY …] [--seconds S] [--json FILE]
-Cases: mlp:1:fp32 and minilm:32x128:fp16 unless others are given; precisions fp32, tf32, fp16. Prints a line for each row; the JSON is
-a list of rows {model, by, precision, batch, length, samples_us, p50_us, p99_us, first_call_s, torch, cuda, device}. Exit code 1 if a
-way failed, 2 without a CUDA device.
+The default cases are mlp:1:fp32 and minilm:32x128:fp16; precisions are fp32, tf32, fp16. Prints a line for each row. The JSON is a
+list of rows {model, by, precision, batch, length, samples_us, p50_us, p99_us, first_call_s, torch, cuda, device}. Exit code 1 if a way
+failed, 2 without a CUDA device.
 """
 
 import argparse
@@ -27,7 +27,7 @@ WAYS = ("eager", "torch.compile", "torch.compile+graph")
 
 
 def command_line():
-    """The options. Read before the imports below, so that --help needs nothing but the standard library."""
+    """Parses the options, before the imports below, so that --help needs only the standard library."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", action="append", help="MODEL:SHAPE:PRECISION")
     parser.add_argument("--by", action="append", choices=WAYS)
@@ -45,7 +45,7 @@ import seeded  # noqa: E402
 
 CASES = ("mlp:1:fp32", "minilm:32x128:fp16")
 FRESH, WARM_UP, MOST_CALLS = 64, 50, 20000
-# |y - r| <= limit + limit · |r|: that the model is the same, not how exact PyTorch is
+# |y - r| <= limit + limit · |r|: checks that the models are the same, not how exact PyTorch is
 TOLERANCE = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2}
 
 try:
@@ -53,14 +53,14 @@ try:
     from torch import nn
     from torch.nn import functional as F
 except ImportError:
-    raise SystemExit("torch_baseline.py: PyTorch is not installed here: the baseline needs it, and a CUDA device") from None
+    raise SystemExit("torch_baseline.py: PyTorch is not installed; the baseline needs it and a CUDA device") from None
 
 
 # === the models
 
 
 class Mlp(nn.Module):
-    """Linear and ReLU, a sigmoid at the end."""
+    """Linear layers with ReLU in between and a sigmoid at the end."""
 
     def __init__(self):
         super().__init__()
@@ -74,7 +74,7 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """One layer of BERT: norms behind the sums."""
+    """One layer of BERT, with a norm after each residual sum."""
 
     def __init__(self, given, at):
         super().__init__()
@@ -92,7 +92,7 @@ class Layer(nn.Module):
 
 
 class MiniLm(nn.Module):
-    """The encoder, the mean over each sentence's tokens, of length one."""
+    """The encoder; its output is the mean over the tokens of each sentence, normalised to length 1."""
 
     def __init__(self):
         super().__init__()
@@ -118,7 +118,7 @@ def tensor(array):
 
 
 def linear(weight, bias):
-    """nn.Linear with these numbers; `weight` is [n][k]."""
+    """An nn.Linear with these weights; `weight` is [n][k]."""
     made = nn.Linear(weight.shape[1], weight.shape[0])
     with torch.no_grad():
         made.weight.copy_(tensor(weight))
@@ -142,7 +142,7 @@ def module(name):
 
 
 class Case:
-    """A model at one shape and precision on the device, with inputs and what they should give."""
+    """A model of one shape and precision on the device, with inputs and expected outputs."""
 
     def __init__(self, text):
         self.model, shape, self.precision = text.split(":")
@@ -156,16 +156,16 @@ class Case:
         self.input_type = torch.float16 if half and self.model == "mlp" else None
 
     def fresh(self, ragged=False):
-        """A pinned input; numbers of the type that the module takes."""
+        """A new input in pinned memory, of the type that the module takes."""
         made = tensor(seeded.feed(self.model, self.batch, self.length, self.rng, ragged))
         return made.to(self.input_type or made.dtype).pin_memory()
 
     def wanted(self, given):
-        """What double precision on the CPU makes of an input."""
+        """The output for an input, in double precision on the CPU."""
         return self.plain(given.double() if self.model == "mlp" else given).numpy()
 
     def ready(self, way):
-        """`call(input)` for a way, which gives the answer as an array of host memory, and how long the first call took."""
+        """`call(input)` for a way; it returns the answer as an array in host memory."""
         static = self.fresh().cuda()
         answer = self.on_device(static)
         out = torch.empty(answer.shape, dtype=answer.dtype, pin_memory=True)
@@ -183,7 +183,7 @@ class Case:
         return call
 
     def captured(self, static, out):
-        """One graph of copy, model and copy; a call writes its input where the graph reads it."""
+        """`call(input)` by one graph of copy, model and copy. It first copies the input to the memory that the graph reads."""
         run = torch.compile(self.on_device, mode="max-autotune-no-cudagraphs", dynamic=False)
         staged = self.fresh()
         side = torch.cuda.Stream()
@@ -204,17 +204,17 @@ class Case:
             stream.synchronize()
             return seen
 
-        call.keeps = (static, staged, out, run)  # the graph has their addresses only
+        call.keeps = (static, staged, out, run)  # keeps them alive: the graph has only their addresses
         return call
 
     def check(self, call, way):
-        """Raises unless fresh inputs, masked ones among them, give what the CPU gives."""
+        """Raises unless the answers to new inputs, some with masks, agree with the CPU's."""
         for ragged in (False, True, True):
             given = self.fresh(ragged)
             y, r = call(given).astype(np.float64), self.wanted(given).astype(np.float64)
             off = (np.abs(y - r) / (1 + np.abs(r))).max()
             if not off <= TOLERANCE[self.precision]:
-                raise ArithmeticError(f"{off:.2e} off what the CPU gives")
+                raise ArithmeticError(f"the answer differs from the CPU's by {off:.2e}")
 
     def row(self, way, seconds):
         begun = time.perf_counter()
@@ -230,7 +230,7 @@ class Case:
 
 
 def timed(call, inputs, seconds):
-    """Microseconds of each call, after some that do not count. Inputs change in place, so that each call has a fresh one."""
+    """Microseconds of each call, after a warm-up. Inputs are changed in place before each call, so that every call has a new one."""
     for at in range(WARM_UP):
         call(inputs[at % len(inputs)])
     gc.collect()
@@ -255,7 +255,7 @@ def quantile(samples, share):
 
 def main(options):
     if not torch.cuda.is_available():
-        print("torch_baseline.py: PyTorch finds no CUDA device: nothing is timed, nothing is written", file=sys.stderr)
+        print("torch_baseline.py: PyTorch finds no CUDA device; nothing is timed or written", file=sys.stderr)
         return 2
     rows, failed = [], False
     with torch.no_grad():
@@ -264,7 +264,7 @@ def main(options):
             for way in options.by or WAYS:
                 try:
                     rows.append(row := case.row(way, options.seconds))
-                except Exception as error:  # whatever a compiler of another makes of this machine: the other ways still count
+                except Exception as error:  # any error of PyTorch's compiler on this machine; the other ways are still timed
                     failed = True
                     print(f"{text} by {way}: not timed: {type(error).__name__}: {str(error)[:600]}", flush=True)
                     continue
@@ -272,7 +272,7 @@ def main(options):
                     torch.compiler.reset()
                 shown = f"{text} by {way}: p50 {row['p50_us']:.1f} us, p99 {row['p99_us']:.1f} us of {len(row['samples_us'])} calls"
                 print(f"{shown}; first call {row['first_call_s']:.1f} s", flush=True)
-                if options.json:  # after each row: what was measured stays, whatever the next one does
+                if options.json:  # after each row, so that a fault in the next one loses nothing
                     jsonfile.keep(options.json, rows)
     return int(failed)
 

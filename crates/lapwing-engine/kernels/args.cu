@@ -9,7 +9,7 @@
 enum Kind { F32 = 0, F16 = 1, I64 = 2, I32 = 3, U8 = 4, S8 = 5 };
 
 struct Mat {
-    void *data;  // null: there is none
+    void *data;  // null: there is no matrix
     int stride;
     int kind;
 };
@@ -51,8 +51,8 @@ struct GemmArgs {
     Mat x;                // [rows][k]
     Mat w;                // [n][k]
     const float *bias;    // [n], or null
-    const float *w_scale; // [n], of 8-bit weights, else null
-    const float *x_scale; // [rows], of 8-bit rows, else null
+    const float *w_scale; // [n] if weights are 8-bit, else null
+    const float *x_scale; // [rows] if rows are 8-bit, else null
     Mat residual;         // [rows][n], or null
     Mat y;                // [rows][n]
     Tail tail;
@@ -65,7 +65,7 @@ struct GemmArgs {
 /// softmax(scale · q · kᵀ + bias of the key) · v, for each head over each sequence's own tokens: attention_*.
 struct AttentionArgs {
     const int *header;
-    Mat q, k, v;   // [tokens][stride], heads side by side from the columns below on
+    Mat q, k, v;   // [tokens][stride]; the heads lie side by side, from the first columns below on
     Mat bias;      // [tokens][1] f32, or null
     Mat y;         // [tokens][heads · head_out]
     Tail tail;
@@ -110,8 +110,8 @@ struct MeanPoolArgs {
 
 struct Table {
     Mat table;     // [table_rows][width], f32 or f16
-    Mat ids;       // [rows][stride], i64, i32 or f32; data null: the place of the token in its sequence is the id
-    int from;      // the column of `ids`; without ids, what is added to the place
+    Mat ids;       // [rows][stride], i64, i32 or f32; data null: the id is the token's position in its sequence
+    int from;      // the column of `ids`; without ids, an offset that is added to the position
     int table_rows;
 };
 
@@ -119,7 +119,7 @@ struct Table {
 /// is not in the table writes {1 + node, table, row, id} to `fault` (the first such id) and reads row 0.
 struct EmbedArgs {
     Rows rows;
-    const int *header;   // offsets, where a table has no ids
+    const int *header;   // offsets, needed if a table has no ids
     Table tables[4];
     const float *scale, *shift; // of the norm, or null
     Mat y;
@@ -136,7 +136,7 @@ struct EmbedArgs {
 /// One step of a map: code[5 · step] = {opcode, slot written, a, b, c}; a, b, c are slots, the index of an argument or
 /// weight row, or a number's bits.
 enum Opcode {
-    OP_ARG, OP_WEIGHT, OP_SCALAR,                                     // a: place, place, bits
+    OP_ARG, OP_WEIGHT, OP_SCALAR,                                     // a: index, index, bits
     OP_ABS, OP_CEIL, OP_ERF, OP_EXP, OP_FLOOR, OP_LOG, OP_NEG, OP_POW /* b: the power's bits */, OP_RECIP, OP_RELU, OP_ROUND,
     OP_RSQRT, OP_SIGMOID, OP_SQRT, OP_SQUARE, OP_TANH, OP_GELU, OP_GELU_TANH, OP_SILU, OP_NOT,   // a
     OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MIN, OP_MAX, OP_EQUAL, OP_LESS, OP_LESS_OR_EQUAL, OP_GREATER, OP_GREATER_OR_EQUAL, // a, b
@@ -155,7 +155,7 @@ struct MapArg {
 /// result. Conditions are 1 and 0; MIN and MAX return b if either operand is NaN (plan::program).
 struct MapArgs {
     Rows rows;
-    const int *header; // offsets, where an argument is by_batch
+    const int *header; // offsets, needed if an argument is by_batch
     const int *code;
     MapArg args[8];
     MapArg weights[8];
@@ -192,9 +192,9 @@ struct QuantizeArgs {
 
 /// peak_*, empty.
 struct PeakArgs {
-    void *data;     // what is read
-    void *out;      // peak_copy: what is written; others: a word for each thread, what it reached, or null
-    long long count; // peak_copy: 16-byte pieces; others: how often each thread repeats
+    void *data;     // peak_copy: the source
+    void *out;      // peak_copy: the target; others: a word for each thread's result, or null
+    long long count; // peak_copy: 16-byte pieces; others: repeats of each thread
 };
 
 /// peak_read: a buffer that is read repeatedly.

@@ -1,18 +1,18 @@
 // Attention in FFMA: attention_f32, for any head sizes from 1 to 256 and any first columns; f32 or f16 in and out.
 //
-// A block has 64 queries of one head of one sequence and goes over its keys 64 at a time with a running maximum and sum. Of q
-// and k 32 columns at a time are in shared memory, then 32 columns of v in k's place; a thread has 4 x 4 scores, and 4 x 2 of
-// what 32 columns of values give. The output so far is in shared memory, where each number belongs to one thread. What binds
-// it: FFMA and the reads from shared memory that feed them, about alike (8 wavefronts for 32 FFMA of a warp).
+// A block handles 64 queries of one head of one sequence and traverses its keys 64 at a time, with a running maximum and sum.
+// Shared memory holds 32 columns of q and k at a time, and then 32 columns of v in place of k. A thread holds 4 x 4 scores, and
+// 4 x 2 sums for 32 columns of values. The output so far is in shared memory, where each number belongs to one thread. Bound
+// by FFMA and, about equally, by the reads from shared memory for it (8 wavefronts for 32 FFMA of a warp).
 //
-// Everything is in base e and in the order of ONNX: a row whose keys all have a bias of -1e9 gets the same as there.
-// 256 threads; grid: (most tiles, heads); shared memory, bytes: 35840 + 256 · (head_out rounded up to 32), at most 101376; of
-// that the last part is needed only for sequences of more than 64 tokens.
+// Exponentials have base e, and operations have the order of ONNX, so that a row whose keys all have a bias of -1e9 has the same
+// result. 256 threads; grid: (most tiles, heads); shared memory, bytes: 35840 + 256 · (head_out rounded up to 32), at most 101376.
+// The second term is needed only for sequences of more than 64 tokens.
 
 enum {
     KEYS = 64,         // of a tile
-    COLUMNS = 32,      // at a time
-    PART_STRIDE = 36,  // of q and k in shared memory; four rows that are read at once lie in different banks
+    COLUMNS = 32,      // in shared memory at a time
+    PART_STRIDE = 36,  // of q and k in shared memory: four rows that are read at once lie in different banks
     WEIGHT_STRIDE = 68,
     THREADS = 256
 };
@@ -24,9 +24,9 @@ struct alignas(8) Pair {
     float x, y;
 };
 
-/// Copies 64 rows from `row` on, 32 columns from `column` on, into shared memory; rows and columns that do not exist
-/// (`rows` and `columns` do) become 0. Four elements are loaded before the first is stored, and a missing one is loaded
-/// from the first existing place and discarded: a thread then waits for memory twice, not eight times.
+/// Copies 64 rows from `row` on, 32 columns from `column` on, into shared memory. Only `rows` and `columns` of them exist;
+/// the others become 0. Four elements are loaded before the first is stored, and a missing one is loaded from the first
+/// existing place and discarded. So a thread waits for memory twice instead of eight times.
 DEVICE void fetch(float *to, int stride, const Mat &m, int row, int rows, int column, int columns) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5; // rows warp + 8 i
     const bool is_half = m.kind == F16, there = lane < columns;
@@ -64,7 +64,7 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
     const int row = thread >> 4, column = thread & 15; // rows row + 16 i; keys column + 16 j; 16 lanes share rows
     float *const q = shared, *const k = q + 64 * PART_STRIDE, *const v = k; // [64][36], [64][36]; [64][32] in place of k
     float *const weights = k + 64 * PART_STRIDE, *const out = weights + 64 * WEIGHT_STRIDE; // [64][68], [64][round]
-    float *const biases = k + COLUMNS;                                      // one for each key, in the padding of k's rows
+    float *const biases = k + COLUMNS;                                      // one for each key, in the padding behind k's rows
     const int out_stride = (args.head_out + 31) / 32 * 32;
     const int queries = place.length - place.first;
 
@@ -72,13 +72,13 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) most[i] = lowest, sum[i] = 0;
     for (int first = 0; first < place.length; first += KEYS) {
-        const int keys = place.length - first; // or fewer than there are
+        const int keys = place.length - first; // may exceed those of the tile
         float score[4][4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) score[i][0] = score[i][1] = score[i][2] = score[i][3] = 0;
         for (int from = 0; from < args.head; from += COLUMNS) {
             const int columns = args.head - from;
-            __syncthreads(); // nobody reads what was there before
+            __syncthreads(); // all threads have read the previous contents
             if (first == 0 || args.head > COLUMNS)
                 fetch(q, PART_STRIDE, args.q, place.begin + place.first, queries, args.q_from + head * args.head + from, columns);
             fetch(k, PART_STRIDE, args.k, place.begin + first, keys, args.k_from + head * args.head + from, columns);
@@ -110,7 +110,7 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
             }
         }
 
-        // The online softmax. A row's 64 scores are held by 16 lanes of one warp.
+        // The online softmax. 16 lanes of one warp hold a row's 64 scores.
         float less[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -138,13 +138,13 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
 
         const bool is_last = keys <= KEYS;
         for (int from = 0; from < args.head_out; from += COLUMNS) {
-            __syncthreads(); // all have their scores, or are done with the columns before
+            __syncthreads(); // all threads have their scores, or have read the previous columns
             fetch(v, COLUMNS, args.v, place.begin + first, keys, args.v_from + head * args.head_out + from, args.head_out - from);
             __syncthreads();
             float part[4][2];
 #pragma unroll
             for (int i = 0; i < 4; ++i) part[i][0] = part[i][1] = 0;
-            const int there = keys < KEYS ? keys : KEYS; // weights behind them are 0, values too
+            const int there = keys < KEYS ? keys : KEYS; // behind these, weights and values are 0
 #pragma unroll 1
             for (int key = 0; key < there; key += 4) {
                 Quad a[4];

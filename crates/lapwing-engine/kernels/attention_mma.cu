@@ -1,14 +1,14 @@
 // Attention on tensor cores: attention_f16_32, attention_f16_64, attention_f16_128.
 //
-// A block has 64 queries of one head of one sequence, 16 for each of its four warps, and goes over the keys with a running
-// maximum, as FlashAttention-2 does: scores and their exponentials never leave registers, where the accumulators of the first
-// product are the left fragments of the second. Tiles of 64 keys and values come by cp.async, up to two ahead, with one barrier
-// for each; scores are worked on 32 keys at a time, which keeps the registers few. What binds it: on short sequences (MiniLM:
-// 128 tokens, heads of 32) the read of q, k, v out of L2 and the exponentials, about 2 us each on an H200, and the latency of
-// a few dependent reads; so all of its 768 blocks should be there at once (25 KB and, on sm_90, 80 registers: six on each of 132
-// multiprocessors). What is kept over the loop is counted: one more number there costs the sixth block.
+// A block handles 64 queries of one head of one sequence, 16 for each of its four warps, and traverses the keys with a running
+// maximum, like FlashAttention-2: scores and their exponentials stay in registers, where the accumulators of the first product
+// are the left fragments of the second. Tiles of 64 keys and values are copied by cp.async, up to two ahead, with one barrier
+// for each tile. Scores are computed 32 keys at a time, to need few registers. On short sequences (MiniLM: 128 tokens, heads of
+// 32) it is bound by the reads of q, k, v from L2 and by the exponentials, about 2 us each on an H200, and by the latency of a
+// few dependent reads. Therefore all of its 768 blocks should be resident at once: six on each of 132 multiprocessors, with 25 KB
+// and, on sm_90, 80 registers each. One more register that lives across the loop would leave room for only five.
 //
-// `head` and `head_out` are multiples of 8, at most the number in the name; what is missing is filled with zeros. q, k, v are
+// `head` and `head_out` are multiples of 8, at most the number in the name; missing columns are filled with zeros. q, k, v are
 // f16, their first columns multiples of 8; y is f16 or f32. 128 threads; grid: (most tiles, heads). Shared memory, bytes:
 // stages · (2 · 64 · number · 2 + 64 · 4), so 25344 (three stages), 49920 (three), 66048 (two).
 
@@ -28,10 +28,10 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
     if ((int)blockIdx.x >= args.header[HEADER_TILES]) return;
     const Place place = place_of(args.header, blockIdx.x);
     const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5, head = blockIdx.y;
-    unsigned short *const stages = reinterpret_cast<unsigned short *>(shared); // of each: keys, values
+    unsigned short *const stages = reinterpret_cast<unsigned short *>(shared); // each has keys, then values
     float *const biases = reinterpret_cast<float *>(stages + STAGES * 2 * TILE);
 
-    // What a thread loads of each tile: always the same piece, of rows 128 / PIECES apart, which have the same swizzle.
+    // A thread loads the same piece of several rows of each tile, 128 / PIECES rows apart, which have the same swizzle.
     const int piece = thread % PIECES, row = thread / PIECES, to = piece_at<HEAD>(row, piece);
     const bool k_there = piece * 8 < args.head, v_there = piece * 8 < args.head_out;
     const int k_column = head * args.head + (k_there ? piece * 8 : 0), v_column = head * args.head_out + (v_there ? piece * 8 : 0);
@@ -62,7 +62,7 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
         if (thread < KEYS) biases[stage * KEYS + thread] = bias < lowest ? bias : fmaxf(bias * log2e, lowest);
     };
 
-    // The queries are in the stage that is filled last, until they are in registers.
+    // The queries use the stage that is filled last, until they are in registers.
     unsigned short *const queries = stages + (STAGES - 1) * 2 * TILE;
     const unsigned short *const from = static_cast<const unsigned short *>(args.q.data) + (long long)place.begin * args.q.stride + args.q_from + k_column;
 #pragma unroll
@@ -100,7 +100,7 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
     int stage = 0;
     for (int tile = 0; tile < tiles; ++tile) {
         cp_async_wait<STAGES - 2>();
-        __syncthreads(); // this tile is there, and nobody reads the one before any more
+        __syncthreads(); // this tile has arrived, and all threads have read the previous one
         if (tile + STAGES - 1 < tiles) {
             const int next = stage == 0 ? STAGES - 1 : stage - 1;
             const float bias = bias_of(tile + STAGES - 1);

@@ -5,19 +5,19 @@
 //   gemm_f32_64x64        128         32768   64   64           16       4  4x8
 //   gemm_f32_32x64        128         24576   32   64           16       4  2x8
 //
-// grid = (ceil(n / BN), ceil(most rows / BM)). y and residual are f32 or f16, each its own.
+// grid = (ceil(n / BN), ceil(most rows / BM)). y and residual are f32 or f16, independently.
 //
-// Both operands have k side by side, and stay so in shared memory: a thread reads four k of a row at once, as many reads as with
-// transposed tiles and no transposing. A warp has 4 x 8 threads; which lane is where is chosen for reads of 16 bytes, which take
-// two passes instead of four where neighbours (lane ^ 1 for x, lane ^ 2 for w) read the same place. A thread has 8 columns side by
-// side. What binds: FFMA in 128x128 (32 passes of shared memory beside 64 cycles of FFMA for each four k), FFMA and shared
-// memory alike in the small ones, which are for few rows.
+// Both operands are contiguous in k, in shared memory too: a thread reads four k of a row at once. That takes as many reads as with
+// transposed tiles, but no transposing. A warp has 4 x 8 threads. Lanes are arranged for reads of 16 bytes, which take two passes
+// instead of four if neighbours (lane ^ 1 for x, lane ^ 2 for w) read the same place. A thread has 8 adjacent columns. The kernel
+// for 128x128 is bound by FFMA (32 passes of shared memory beside 64 cycles of FFMA for each four k); the others, which are for
+// few rows, are bound by FFMA and shared memory equally.
 
 namespace gemm {
 
 struct alignas(16) Four { float v[4]; };
 
-/// Whether groups of eight columns (at multiples of eight) are aligned as a whole, in each row.
+/// Whether each group of eight columns, from a multiple of eight on, is aligned in every row.
 DEVICE bool in_eights(const Mat &m) { return (reinterpret_cast<unsigned long long>(m.data) & 15) == 0 && m.stride % 8 == 0; }
 
 DEVICE float load_float(const Mat &m, int row, int column) {
@@ -51,16 +51,17 @@ DEVICE void write_eight(const Mat &m, long long at, const float (&v)[8]) {
     }
 }
 
-/// One block: WARPS_M x WARPS_N warps of 4 · TM rows and 64 columns. A stage holds BM rows of x, then BN of w, of 64 bytes, two to
-/// all banks. Of x, 16 bytes `p` of row r lie at p ^ (r / 2 % 4): two rows r, r + 1 lie in other banks. Of w, row r lies where
-/// r with bits 0 and 3 exchanged says, at p ^ (r / 16 % 4): eight rows, each eight from the next, lie in all banks once.
+/// One block: WARPS_M x WARPS_N warps of 4 · TM rows and 64 columns. A stage holds BM rows of x, then BN of w, of 64 bytes each, so
+/// that two rows span all banks. In x, the 16 bytes `p` of row r are at p ^ (r / 2 % 4): rows r and r + 1 use different banks. In w,
+/// row r is at the index r with bits 0 and 3 exchanged, and its 16 bytes `p` at p ^ (r / 16 % 4): eight rows at a distance of eight
+/// use each bank once.
 template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(const GemmArgs &args, unsigned char *const shared) {
     enum {
         BM = 4 * TM * WARPS_M,
         BN = 64 * WARPS_N,
         THREADS = 32 * WARPS_M * WARPS_N,
         KB = 64,
-        PASS = THREADS / 4, // rows that all threads copy together
+        PASS = THREADS / 4, // rows that all threads together copy at once
         STAGE = (BM + BN) * KB,
     };
     static_assert(PASS % 16 == 0 && BM % PASS == 0 && BN % PASS == 0, "tile");
@@ -73,7 +74,7 @@ template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(cons
     const int lane_n = (lane & 1) | (lane >> 1 & 6), lane_m = (lane >> 1 & 1) | (lane >> 3 & 2);
     const int warp_m = warp / WARPS_N * (4 * TM), warp_n = warp % WARPS_N * 64;
 
-    // What this thread copies: one piece of 16 bytes of rows `PASS` apart; of w, the rows in their permuted order.
+    // This thread copies one piece of 16 bytes of rows that are `PASS` apart; rows of w in their permuted order.
     const int k_bytes = args.k * 4, tiles = (k_bytes + KB - 1) / KB;
     const int piece = thread % 4, line = thread / 4, w_line = (line & ~9) | (line & 1) << 3 | (line >> 3 & 1);
     unsigned char *const to = shared + line * KB;
@@ -83,7 +84,7 @@ template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(cons
     const unsigned char *x_from = x + (long long)(m0 + line) * x_row + piece * 16;
     const unsigned char *w_from = w + (long long)(n0 + w_line) * w_row + piece * 16;
     const bool narrow = args.x.stride == 1; // k is 1, and rows are not aligned
-    const int x_lines = narrow ? 0 : rows - m0 - line, w_lines = args.n - n0 - w_line; // of them, from ours on, there are
+    const int x_lines = narrow ? 0 : rows - m0 - line, w_lines = args.n - n0 - w_line; // existing rows, from this thread's first on
     int left = k_bytes - piece * 16;
     auto copy_tile = [&](int write_at) {
         const int bytes = left < 16 ? left : 16;
@@ -104,7 +105,7 @@ template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(cons
         left -= KB;
     };
 
-    // What it reads: rows warp_m + lane_m + 4 i of x, warp_n + 8 lane_n + j of w (j: bits 0..2, of which 0 lies as 3).
+    // It reads rows warp_m + lane_m + 4 i of x and warp_n + 8 lane_n + j of w, where j are bits 0..2 and bit 0 is stored as bit 3.
     const unsigned char *const x_at = shared + (warp_m + lane_m) * KB;
     const unsigned char *const w_at = shared + (BM + warp_n + ((lane_n & 6) << 3) + (lane_n & 1)) * KB;
     const int w_swizzle = lane_n >> 1;
@@ -120,7 +121,7 @@ template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(cons
         cp_async_commit();
     }
     if (narrow) {
-        cp_async_wait<0>(); // zeros
+        cp_async_wait<0>(); // the copies wrote zeros
         __syncthreads();
         for (int r = thread; r < BM && m0 + r < rows; r += THREADS)
             *reinterpret_cast<float *>(shared + r * KB + (r >> 1 & 3) * 16) = reinterpret_cast<const float *>(x)[m0 + r];
@@ -129,7 +130,7 @@ template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(cons
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {
         cp_async_wait<STAGES - 2>();
-        __syncthreads(); // this tile is here, and the stage before it was left by all
+        __syncthreads(); // this tile has arrived, and all threads have read the previous stage
         if (tile + STAGES - 1 < tiles) copy_tile(read_at == 0 ? (STAGES - 1) * STAGE : read_at - STAGE);
         cp_async_commit();
 #pragma unroll 1
@@ -154,7 +155,7 @@ template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(cons
     }
     cp_async_wait<0>();
 
-    const int column = n0 + warp_n + lane_n * 8, width = args.n - column; // of it, eight are ours at most
+    const int column = n0 + warp_n + lane_n * 8, width = args.n - column; // this thread has at most eight of these columns
     float by[8], bias[8];
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -163,7 +164,7 @@ template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(cons
     }
     const bool residual = args.residual.data != nullptr;
     const bool whole = width >= 8 && in_eights(args.y) && (!residual || in_eights(args.residual));
-    // Not unrolled, because the activation is long: the rows of sums move up instead.
+    // Not unrolled, because the activation has much code; instead, the rows of sums move up.
 #pragma unroll 1
     for (int i = 0; i < TM; ++i) {
         const int row = m0 + warp_m + lane_m + 4 * i;
@@ -191,8 +192,8 @@ template <int TM, int WARPS_M, int WARPS_N, int STAGES> DEVICE void product(cons
 
 } // namespace gemm
 
-// From compute capability 10 on ptxas pairs products where it is given the source for it, for which 128 registers are too few in
-// the largest. What ships is compiled for 8.0, says 2, and is assembled for 10.0 without (compile.py shipped).
+// When ptxas compiles for compute capability 10 or later, it pairs products, for which 128 registers are too few in the largest
+// kernel. The shipped PTX is compiled for 8.0, with 2 blocks, and can be assembled for 10.0 without spills (compile.py shipped).
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 #define LARGE 1
 #else

@@ -6,17 +6,17 @@
 //   gemm_{f16,tf32,s8}_64x64         128         49152   64   64    128 bytes       3  32x32, 2 x 2
 //   gemm_{f16,tf32,s8}_32x64         128         49152   32   64    128 bytes       4  16x32, 2 x 2
 //
-// grid = (ceil(n / BN), ceil(most rows / BM)). x and w are of the kind in the name (tf32: both f32, w's numbers rounded before,
-// x's here), their rows at multiples of 16 bytes (s8: a stride of 16 n), but x may have stride 1; y and residual are f32 or f16,
-// each its own.
+// grid = (ceil(n / BN), ceil(most rows / BM)). x and w have the type in the name; with tf32, both are f32, the numbers of w are
+// rounded in advance and those of x here. Rows begin at multiples of 16 bytes (s8: the stride is a multiple of 16), but x may have
+// stride 1. y and residual are f32 or f16, independently.
 //
-// Bytes are all that the three kinds differ in: a step of mma takes 32 bytes of each row of x and of w (16 halves, 8 floats, 32
-// 8-bit numbers), and the fragments of all three lie in 16-byte rows, as ldmatrix gives them. So one body serves all.
+// In bytes, the three types are alike: a step of mma takes 32 bytes of each row of x and of w (16 halves, 8 floats, 32 8-bit
+// numbers), and the fragments of all three are 16-byte rows as ldmatrix loads them. So one function body serves all.
 //
-// What binds: for a large k the tensor cores, which need about 206 cycles (H100; A100: 256) for a 32-byte step of a 128x128
-// block; to write that much to shared memory and to read its fragments (each byte twice) takes 192 cycles beside them. With 8
-// warps of 64x32 it would take 256: that is why 4 warps with large tiles. For a small grid the latency of memory binds: small
-// tiles take 128 bytes of k at a time, so that fewer barriers come between.
+// For a large k, the kernels are bound by the tensor cores, which need about 206 cycles (H100; A100: 256) for a 32-byte step of a
+// 128x128 block. Writing these bytes to shared memory and reading their fragments (each byte twice) takes 192 cycles at the same
+// time; 8 warps of 64x32 would need 256, so there are 4 warps with large tiles. A small grid is bound by the latency of memory;
+// therefore small tiles take 128 bytes of k at a time, which needs fewer barriers.
 
 namespace gemm {
 
@@ -53,7 +53,7 @@ struct alignas(8) Pair { float low, high; };
 struct alignas(16) Four { float v[4]; };
 struct alignas(8) Two { unsigned x, y; };
 
-/// Whether groups of four columns (at multiples of four) are aligned as a whole, in each row.
+/// Whether each group of four columns, from a multiple of four on, is aligned in every row.
 DEVICE bool in_fours(const Mat &m) { return (reinterpret_cast<unsigned long long>(m.data) & 15) == 0 && m.stride % 4 == 0; }
 
 DEVICE float load_float(const Mat &m, int row, int column) {
@@ -85,8 +85,8 @@ DEVICE void write_four(const Mat &m, long long at, const Four &four) {
         Two{pack_halves(four.v[0], four.v[1]), pack_halves(four.v[2], four.v[3])};
 }
 
-/// A warp's finished sums, WM x WN of them in its own part of shared memory, are written. 16 bytes `p` of row `r` lie at p ^ 2 (r % 4),
-/// so that neither the fragments' layout nor rows meet a bank twice. A lane always has the same four columns.
+/// Writes a warp's WM x WN sums from its own part of shared memory to y. The 16 bytes `p` of row `r` are at p ^ 2 (r % 4), so that there
+/// are no bank conflicts, neither in the layout of fragments nor by rows. A lane always has the same four columns.
 template <int WM, int WN> struct Sums {
     enum { ACROSS = WN / 4, DOWN = 32 / ACROSS, TURNS = WM / DOWN, AHEAD = TURNS < 8 ? TURNS : 8 };
 
@@ -96,7 +96,7 @@ template <int WM, int WN> struct Sums {
         const int lane = threadIdx.x % 32, p = lane % ACROSS, down = lane / ACROSS;
         column += p * 4;
         row += down;
-        const int width = args.n - column; // of it, four are ours at most
+        const int width = args.n - column; // this lane has at most four of these columns
         float by[4], bias[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -126,7 +126,7 @@ template <int WM, int WN> struct Sums {
 #pragma unroll
                 for (int i = 0; i < AHEAD; ++i) {
                     const int at = row + (first + i) * DOWN;
-                    old[i] = Vec4{0, 0, 0, 0}; // zero in both kinds
+                    old[i] = Vec4{0, 0, 0, 0}; // zero as f32 and as f16
                     if (residual && at < rows) old[i] = read_four(args.residual, (long long)at * args.residual.stride + column);
                 }
 #pragma unroll
@@ -165,25 +165,25 @@ DEVICE void place_of_block(int row_blocks, int &row_block, int &column_block) {
     if (columns <= 16 || row_blocks <= 8) return;
     const int number = blockIdx.y * columns + blockIdx.x, first = number / (8 * columns) * 8;
     const int high = row_blocks - first < 8 ? row_blocks - first : 8, within = number - first * columns;
-    if (high <= 0) return; // behind the last row, as before: rows of blocks are kept together
+    if (high <= 0) return; // behind the last row: the block keeps its place, and has no work
     if (within >= high * columns) {
-        row_block = row_blocks; // the last group has less than 8 rows of blocks: nothing is left for this one
+        row_block = row_blocks; // the last group has less than 8 rows of blocks, and this block has no work
         return;
     }
     row_block = first + within % high;
     column_block = within / high;
 }
 
-/// One block. WM x WN is the tile of a warp, KB the bytes of k of a stage. In a stage, rows of KB bytes: first BM of x, then BN of
-/// w; 16 bytes `p` of row r lie at p ^ (r % 8), or with KB = 64 (two rows to all banks) at p ^ (r / 2 % 4): then eight rows that
-/// ldmatrix reads together, and what eight threads write together, lie in all banks once.
+/// One block. WM x WN is the tile of a warp, KB the bytes of k of a stage. A stage has rows of KB bytes: first BM of x, then BN of w.
+/// The 16 bytes `p` of row r are at p ^ (r % 8), or at p ^ (r / 2 % 4) if KB is 64 and two rows span all banks. So the eight rows
+/// that ldmatrix reads together use each bank once, and so do the pieces that eight threads write together.
 template <class Kind, int BM, int BN, int WM, int WN, int KB, int STAGES>
 DEVICE void product(const GemmArgs &args, unsigned char *const shared) {
     enum {
         ACROSS = BN / WN,                     // warps
         THREADS = 32 * ACROSS * (BM / WM),
         PIECES = KB / 16,
-        PASS = THREADS / PIECES,              // rows that all threads copy together
+        PASS = THREADS / PIECES,              // rows that all threads together copy at once
         STAGE = (BM + BN) * KB,
         STEPS = KB / 32,
         MT = WM / 16,
@@ -205,7 +205,7 @@ DEVICE void product(const GemmArgs &args, unsigned char *const shared) {
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const int warp_m = warp / ACROSS * WM, warp_n = warp % ACROSS * WN;
 
-    // What this thread copies: one piece of rows `PASS` apart.
+    // This thread copies one piece of rows that are `PASS` apart.
     const int k_bytes = args.k * Kind::BYTES, tiles = (k_bytes + KB - 1) / KB;
     const int piece = thread % PIECES, line = thread / PIECES;
     const int swizzle = KB == 128 ? line & 7 : (line >> 1) & 3;
@@ -215,7 +215,7 @@ DEVICE void product(const GemmArgs &args, unsigned char *const shared) {
     const long long x_row = (long long)args.x.stride * Kind::BYTES, w_row = (long long)args.w.stride * Kind::BYTES;
     const unsigned char *x_from = x + (m0 + line) * x_row + piece * 16, *w_from = w + (n0 + line) * w_row + piece * 16;
     const bool narrow = args.x.stride == 1; // k is 1, and rows are not aligned
-    const int x_lines = narrow ? 0 : rows - m0 - line, w_lines = args.n - n0 - line; // of them, from ours on, there are
+    const int x_lines = narrow ? 0 : rows - m0 - line, w_lines = args.n - n0 - line; // existing rows, from this thread's first on
     int left = k_bytes - piece * 16, write_at = 0;
     auto copy_tile = [&]() {
         const int bytes = left < 16 ? left : 16;
@@ -235,7 +235,7 @@ DEVICE void product(const GemmArgs &args, unsigned char *const shared) {
         write_at = write_at == (STAGES - 1) * STAGE ? 0 : write_at + STAGE;
     };
 
-    // What this lane reads: rows of fragments.
+    // The rows of fragments that this lane reads.
     const int a_line = lane % 16, b_line = lane % 8 + lane / 16 * 8;
     const int a_swizzle = KB == 128 ? a_line & 7 : (a_line >> 1) & 3, b_swizzle = KB == 128 ? b_line & 7 : (b_line >> 1) & 3;
     const int a_at = (warp_m + a_line) * KB + ((lane / 16) ^ a_swizzle) * 16;
@@ -290,7 +290,7 @@ DEVICE void product(const GemmArgs &args, unsigned char *const shared) {
                 __syncthreads();
                 read_at = read_at == (STAGES - 1) * STAGE ? 0 : read_at + STAGE;
             }
-            read_step((step + 1) % STEPS, (step + 1) % 2); // behind the last tile: not used
+            read_step((step + 1) % STEPS, (step + 1) % 2); // unused after the last tile
             if (step == 0) {
                 // Into the stage that all threads have finished reading since the last barrier.
                 if (tile + STAGES - 1 < tiles) copy_tile();

@@ -5,21 +5,21 @@
 //   gemv_{f32,f16,s8}_{4,8}      256           512          4, 8                     2
 //
 // grid = (ceil(n / (8 / split · C)), 1). `split` (1, 2, 4, 8) of the block's 8 warps share columns and take turns along k; their sums
-// are added in a fixed order. The name says the kind of w; x, y and residual are f32 or f16, each its own. With 8-bit weights x is
-// not quantized. A lane has 4 / C pieces of 16 bytes of each column under way, so the smallest split that leaves a lane no more
-// than that (k · bytes <= 16 · 32 · split · 4 / C) waits for memory once; of more than two blocks for each multiprocessor some wait.
+// are added in a fixed order. The type of w is in the name; x, y and residual are f32 or f16, independently. With 8-bit weights, x is
+// not quantised. A lane has 4 / C pieces of 16 bytes of each column in flight. So with the smallest split for which a lane has no
+// more pieces than that (k · bytes <= 16 · 32 · split · 4 / C), it waits for memory once. If the grid has more than two blocks per
+// multiprocessor, some of them wait.
 //
-// What binds: memory, w being read once, in 16-byte pieces past L1, several of a lane under way together; x comes from L1. With
-// 4 or 8 rows x is read as often as w's pieces, so two columns share what was read of it. For one row and a small w it is the
-// latency of one read, and little else must stand behind it: bias, scale and residual are read before.
+// Bound by memory: w is read once, in 16-byte pieces that bypass L1, with several pieces per lane in flight; x comes from L1. With 4
+// or 8 rows, x is read as often as w's pieces, so two columns share each read of x. With one row and a small w, the kernel is bound
+// by the latency of one read, so little may follow it: bias, scale and residual are read before.
 
 namespace gemv {
 
 DEVICE float low_half(unsigned pair) { return from_half((unsigned short)pair); }
 DEVICE float high_half(unsigned pair) { return from_half((unsigned short)(pair >> 16)); }
 
-// What 16 bytes of w hold: four numbers each of PARTS parts, taken one after the other: take() gives the first part and moves the
-// others up.
+// How 16 bytes of w are decoded: they hold PARTS parts of four numbers; take() returns the first part and moves the others up.
 struct Floats {
     enum { PARTS = 1, BYTES = 4 };
     DEVICE void take(float (&v)[4], Vec4 &raw) {
@@ -69,7 +69,7 @@ struct FromHalves {
 template <class W, class X, int M, int C>
 DEVICE void sums(const GemmArgs &args, float (&sum)[C * M], int rows, int column, int part, int lane) {
     enum {
-        AHEAD = 4 / C,                             // pieces of each column under way
+        AHEAD = 4 / C,                             // pieces of each column in flight
         EACH = W::PARTS * 4,                       // numbers of a piece
         AT_ONCE = M * W::PARTS <= 4 ? W::PARTS : 1 // parts that are unrolled
     };

@@ -56,7 +56,7 @@ DEVICE float apply(int opcode, float a, float b, float c, int bits) {
     case OP_LESS_OR_EQUAL: return truth(a <= b);
     case OP_GREATER: return truth(a > b);
     case OP_GREATER_OR_EQUAL: return truth(a >= b);
-    default: return a != 0.0f ? b : c; // OP_WHERE; what is no number counts as true
+    default: return a != 0.0f ? b : c; // OP_WHERE; NaN counts as true
     }
 }
 

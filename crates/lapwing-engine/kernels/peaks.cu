@@ -52,7 +52,7 @@ DEVICE void products(const PeakArgs &args, const unsigned (&a)[2][4], const unsi
 DEVICE uint4 read_on(const uint4 *from, unsigned &at, unsigned step, unsigned count) {
     const uint4 v = __ldcg(from + at);
     at += step;
-    at = min(at, at - count); // the latter is huge where there is nothing to take away
+    at = min(at, at - count); // if at < count, the difference wraps around and is larger
     return v;
 }
 

@@ -44,9 +44,9 @@ DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memor
 //    follow.
 template <int N> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
-// 4-6. 8x8 matrices of 16-bit numbers: lane i gives the address of row i % 8 of matrix i / 8 (16 bytes, aligned); register m
-// then holds of matrix m the row lane / 4 and its columns 2 (lane % 4) and one more, the lower one in the low half. Transposed:
-// column lane / 4 and rows 2 (lane % 4) and one more. x2 takes the addresses of lanes 0..15; the others' must be valid.
+// 4-6. Load 8x8 matrices of 16-bit numbers. Lane i passes the address of row i % 8 of matrix i / 8 (16 bytes, aligned). Register m
+// then holds row lane / 4 of matrix m, columns c = 2 (lane % 4) and c + 1, with column c in the low half; transposed: column
+// lane / 4, rows c and c + 1. x2 uses the addresses of lanes 0..15; those of the other lanes must be valid too.
 DEVICE void ldmatrix_x4(unsigned (&r)[4], const void *shared_row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(shared_row)) : "memory");
@@ -61,7 +61,7 @@ DEVICE void ldmatrix_x2(unsigned (&r)[2], const void *shared_row) {
 }
 
 // 7-9. c += a · b for a tile of 16 rows and 8 columns; with g = lane / 4 and t = lane % 4:
-//   c[0], c[1]: row g, columns 2t, 2t + 1; c[2], c[3]: row g + 8 (of all three).
+//   c[0], c[1]: row g, columns 2t, 2t + 1; c[2], c[3]: row g + 8 (in all three).
 //   f16 (k = 16), two to a register: a[0]: row g, k 2t, 2t + 1; a[1]: row g + 8; a[2]: row g, k + 8; a[3]: row g + 8, k + 8;
 //                 b[0]: column g, k 2t, 2t + 1; b[1]: k + 8.
 //   tf32 (k = 8): a[0]: row g, k t; a[1]: row g + 8; a[2]: row g, k t + 4; a[3]: row g + 8, k t + 4; b[0]: column g, k t; b[1]: k t + 4.
@@ -117,8 +117,8 @@ DEVICE float fast_exp2(float v) {
     return power;
 }
 
-// 16, 17. What this thread wrote or observed before is visible to every observer of the word (the host included; 17:
-// the device's other threads).
+// 16, 17. All that this thread wrote or observed before is visible to every thread that observes the word: 16 on the host and
+// the device, 17 only on the device.
 DEVICE void store_release_system(unsigned *p, unsigned v) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }

@@ -8,7 +8,7 @@ static_assert(int(PRELUDE_BATCH) == HEADER_BATCH && int(PRELUDE_OFFSETS) == HEAD
 static_assert(ACT_RELU == 1 && ACT_GELU == 2 && ACT_GELU_TANH == 3 && ACT_SIGMOID == 4 && ACT_TANH == 5 && ACT_SILU == 6,
               "prelude.cu's activations");
 
-/// 1-3: three groups of copies; thread t copies (t + group) % 17 bytes of each piece of 16. Each is read after its own wait.
+/// 1-3: three groups of copies; thread t copies (t + group) % 17 bytes of each piece of 16. Each group is read after its own wait.
 KERNEL(primitive_cp_async, PeakArgs, 128) {
     SHARED(Vec4, pieces);
     const Vec4 *in = static_cast<const Vec4 *>(args.data);
@@ -29,7 +29,7 @@ KERNEL(primitive_cp_async, PeakArgs, 128) {
     out[256 + t] = pieces[256 + (t + 1) % 128];
 }
 
-/// 4-6: 32 rows of 8 halves; lane i gives row 5 i % 32. Out: x4, transposed x4, x2, to each lane.
+/// 4-6: 32 rows of 8 halves; lane i passes the address of row 5 i % 32. Output of each lane: x4, transposed x4, x2.
 KERNEL(primitive_ldmatrix, PeakArgs, 32) {
     SHARED(Vec4, rows);
     const int lane = threadIdx.x;
@@ -49,7 +49,7 @@ KERNEL(primitive_ldmatrix, PeakArgs, 32) {
     out[9] = x2[1];
 }
 
-/// 7-9: each lane's registers a[4], b[2], c[4] as they are; a tile for each block. Out: c.
+/// 7-9: the input is each lane's registers a[4], b[2], c[4], with one tile for each block. Output: c.
 DEVICE void take_fragments(const PeakArgs &args, unsigned (&a)[4], unsigned (&b)[2], unsigned (&c)[4]) {
     const unsigned *in = static_cast<const unsigned *>(args.data) + (blockIdx.x * 32 + threadIdx.x) * 10;
 #pragma unroll
@@ -84,7 +84,7 @@ KERNEL(primitive_mma_s8, PeakArgs, 32) {
     for (int i = 0; i < 4; ++i) static_cast<int *>(args.out)[(blockIdx.x * 32 + threadIdx.x) * 4 + i] = sum[i];
 }
 
-/// 10-13, 15: of `count` numbers v: to_half, from_half of the lower bits, tf32, a pair of halves {v, -2 v}, 2^v.
+/// 10-13, 15: for each of `count` numbers v: to_half, from_half of v's low 16 bits, tf32, the pair of halves {v, -2 v}, 2^v.
 KERNEL(primitive_convert, PeakArgs, 128) {
     const long long i = (long long)blockIdx.x * 128 + threadIdx.x;
     if (i >= args.count) return;
@@ -97,13 +97,13 @@ KERNEL(primitive_convert, PeakArgs, 128) {
     out[4] = __float_as_uint(fast_exp2(v));
 }
 
-/// 14: pieces of 16 bytes, the other way round.
+/// 14: pieces of 16 bytes, written in reverse order.
 KERNEL(primitive_load_16, PeakArgs, 128) {
     static_cast<Vec4 *>(args.out)[127 - threadIdx.x] = load_16(static_cast<const Vec4 *>(args.data) + threadIdx.x);
 }
 
-/// 16, 17: each block takes a ticket and leaves its own number at the ticket's place; the last one writes the flag, what it
-/// then sees at all places stands behind. out: the flag, the counter, {ticket's block} for each, {what was seen} for each.
+/// 16, 17: each block writes 100 + its number to its own word and then increments the counter. The last block to do so copies all
+/// words as it sees them, and then writes the flag. Output: the flag, the counter, a word of each block, their copies.
 KERNEL(primitive_release, PeakArgs, 32) {
     unsigned *out = static_cast<unsigned *>(args.out);
     const unsigned blocks = gridDim.x * gridDim.y;
@@ -116,7 +116,7 @@ KERNEL(primitive_release, PeakArgs, 32) {
     }
 }
 
-/// 18, 19: a float and an int of each lane, with each mask.
+/// 18, 19: shuffles a float and an int of each lane, with each mask.
 KERNEL(primitive_shuffle, PeakArgs, 32) {
     const int *in = static_cast<const int *>(args.data);
     int *out = static_cast<int *>(args.out);
@@ -126,7 +126,7 @@ KERNEL(primitive_shuffle, PeakArgs, 32) {
     }
 }
 
-/// The sums and maxima: each thread's number; out: {warp_sum, warp_max, block_sum, block_max} of each thread.
+/// Sums and maxima of one number per thread. Output of each thread: {warp_sum, warp_max, block_sum, block_max}.
 KERNEL(primitive_reduce, PeakArgs, 256) {
     SHARED(float, scratch);
     const float v = static_cast<const float *>(args.data)[threadIdx.x];
@@ -145,7 +145,7 @@ KERNEL(primitive_activate, PeakArgs, 128) {
         static_cast<float *>(args.out)[i * 7 + activation] = activate(activation, static_cast<const float *>(args.data)[i]);
 }
 
-/// load, store, rows_of and finish: y = 2 x, of any kinds.
+/// load, store, rows_of and finish: y = 2 x, with any element types.
 KERNEL(primitive_elements, CopyArgs, 128) {
     const int row = blockIdx.y, column = blockIdx.x * 128 + threadIdx.x;
     if (row < rows_of(args.rows) && column < args.width) store(args.y, row, column, 2.0f * load(args.x, row, column));

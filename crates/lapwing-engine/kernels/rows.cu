@@ -6,7 +6,7 @@
 
 namespace rows {
 
-enum { WARPS = 16, COLUMNS = 128 }; // of a block that folds tokens
+enum { WARPS = 16, COLUMNS = 128 }; // per block, in kernels that fold tokens
 
 DEVICE float number(float x) { return x; }
 DEVICE float number(unsigned short half) { return from_half(half); }
@@ -17,8 +17,8 @@ DEVICE float infinity() { return __int_as_float(0x7f800000); }
 
 /// Four elements of a row, loaded at once; those behind its end are zeros.
 template <class T> struct alignas(4 * sizeof(T)) Four {
-    static constexpr int AHEAD = 4;      // loads under way
-    static constexpr bool WHOLE = true; // a row ends with four numbers
+    static constexpr int AHEAD = 4;      // loads in flight
+    static constexpr bool WHOLE = true; // the width is a multiple of four
     T v[4];
     __forceinline__ void read(const Mat &m, int row, int column, int width) {
         *this = Four{};
@@ -74,10 +74,10 @@ DEVICE void softmax_held(const RowsArgs &args, int row, int lane) {
                     most = fmaxf(most, fmaxf(fmaxf(v[i][0], v[i][1]), fmaxf(v[i][2], v[i][3])));
                     continue;
                 }
-                // rows in registers become powers in pass 1, others in both passes
+                // exponentials of rows in registers are computed in pass 1, of other rows in both passes
 #pragma unroll
                 for (int j = 0; j < 4; ++j)
-                    if (pass == 1 || reads) v[i][j] = expf(v[i][j] == most ? 0.0f : v[i][j] - most); // inf - inf is none
+                    if (pass == 1 || reads) v[i][j] = expf(v[i][j] == most ? 0.0f : v[i][j] - most); // inf - inf would be NaN
                 if (pass == 1) {
                     sum += (v[i][0] + v[i][1]) + (v[i][2] + v[i][3]);
                     continue;
@@ -254,7 +254,7 @@ KERNEL(mean_pool, MeanPoolArgs, 512) {
 #pragma unroll 1
         for (int first = from; first < to; first += 512) {
             const int count = min(512, to - first);
-            __syncthreads(); // the weights before have been used
+            __syncthreads(); // all threads have used the previous weights
             if ((int)threadIdx.x < count) weights[threadIdx.x] = load(args.weights, first + threadIdx.x, 0);
             __syncthreads();
             if (!rows::in_fours(args.x, args.width))

@@ -1,7 +1,7 @@
 //! The one place where the engine reads time: monotonic stamps.
 //!
 //! Unit: nanoseconds. A [`Stamp`] counts from the first use of the clock in this process, so it fits an atomic
-//! and never goes backwards; it means nothing in another process.
+//! and never goes backwards; it has no meaning in another process.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -37,7 +37,7 @@ impl Stamp {
         if ns == 0 { None } else { Some(Self(ns)) }
     }
 
-    /// Nanoseconds from `earlier` to `self`; zero where `earlier` is later.
+    /// Nanoseconds from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

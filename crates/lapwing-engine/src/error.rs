@@ -20,7 +20,7 @@ pub enum EngineError {
     File {
         /// Where it was looked for.
         path: String,
-        /// What the operating system said.
+        /// The operating system's error.
         reason: String,
     },
     /// A part of the model is invalid, or unknown to tract.
@@ -39,7 +39,7 @@ pub enum EngineError {
     Input {
         /// Its name, or `inputs` and `outputs` for the lists of them.
         tensor: String,
-        /// What was expected, and what came.
+        /// What was expected, and what was given.
         reason: String,
     },
     /// The device is missing, or failed and no fallback is allowed: the model cannot run any more. An error of one batch is
@@ -52,7 +52,7 @@ pub enum EngineError {
     /// The model failed while it ran.
     #[error("model: cannot run: {reason}")]
     Run {
-        /// What the executor said.
+        /// The executor's error.
         reason: String,
     },
 }

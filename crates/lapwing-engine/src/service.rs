@@ -13,7 +13,7 @@ use crate::tensor::{Tensor, TensorSpec};
 pub struct About {
     /// The name under which it is served.
     pub name: String,
-    /// Its version; a number by custom, compared as one.
+    /// Its version; usually a number, and compared as one.
     pub version: String,
     /// What runs it: `plan` (the fused plan, by this engine's kernels) or `tract` (the graph, by tract).
     pub executor: &'static str,
@@ -95,7 +95,7 @@ pub enum CallError {
     Input {
         /// The tensor's name, or `inputs` and `outputs` for the lists of them.
         tensor: String,
-        /// What was expected, and what came.
+        /// What was expected, and what was given.
         reason: String,
     },
     /// The queue is full.
@@ -125,7 +125,7 @@ pub enum CallError {
     /// The executor failed.
     #[error("model: {reason}")]
     Failed {
-        /// What the executor said.
+        /// The executor's error.
         reason: String,
     },
 }

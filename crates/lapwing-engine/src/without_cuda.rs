@@ -1,5 +1,5 @@
-//! What stands in for `gpu` in a build without the feature `cuda`: a GPU can be requested, and the answer is that this build has
-//! no support for it. The other types have no values.
+//! Replaces `gpu` in a build without the feature `cuda`: a GPU can be requested, and the answer is that this build does not
+//! support it. The other types have no values.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ impl DeviceRequest {
         match self {}
     }
 
-    /// The device's name where it is the tests' emulated one.
+    /// The device's name if it is the emulated one of the tests.
     #[must_use]
     pub const fn emulated_name(&self) -> Option<&str> {
         match *self {}

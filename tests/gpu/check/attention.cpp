@@ -1,5 +1,5 @@
-// attention_f32 and attention_f16_{32,64,128} against a plain softmax in double: ragged batches, sizes that fit no tile, q, k and v
-// in one matrix and in three, biases up to those at which every key is masked.
+// attention_f32 and attention_f16_{32,64,128} compared with a plain softmax in double precision: ragged batches, sizes that are no
+// multiples of a tile, q, k and v in one matrix and in three, and biases up to those that mask every key.
 #include <algorithm>
 #include <limits>
 
@@ -11,11 +11,11 @@ enum Bias {
     NO_BIAS,
     SOME,               // between -2 and 2
     LAST_MASKED,        // -10000 on the last third of the keys
-    ALL_10000,          // -10000 on all
-    ALL_LOWEST,         // the lowest number on all: a plain mean, for the scores are lost in rounding
-    PARTLY_LOWEST,      // on the last third
+    ALL_10000,          // -10000 on all keys
+    ALL_LOWEST,         // the lowest float on all keys: a plain mean, because rounding loses the scores
+    PARTLY_LOWEST,      // the lowest float on the last third of the keys
     PARTLY_INFINITE,    // minus infinity on the first half and the last key of each sequence of more than two keys
-    INFINITE_OR_LOWEST, // so, and the lowest number on the others
+    INFINITE_OR_LOWEST, // like PARTLY_INFINITE, with the lowest float on the other keys
 };
 
 struct Case {
@@ -24,7 +24,8 @@ struct Case {
     int kind, y_kind;
     bool merged;
     Bias bias;
-    int capacity = 0, more_tiles = 0; // of the header; of the grid
+    int capacity = 0;                 // of the header
+    int more_tiles = 0;               // added to the grid
     int gap = 0;                      // columns of NaN before each of q, k, v
 };
 
@@ -50,7 +51,7 @@ std::vector<float> biases(check::Check &t, const Case &c) {
     return all;
 }
 
-/// q, k or v: what the kernel gets and what stands there.
+/// q, k or v: the kernel's argument and its values.
 struct Input {
     Mat mat;
     int from, stride;
@@ -85,16 +86,17 @@ std::vector<float> plain(const Case &c, const Input &q, const Input &k, const In
     return want;
 }
 
-/// Runs `kernel` (attention_f32, else attention_f16_`number`) on one case.
+/// Runs one case, by attention_f32 or by attention_f16_`number`.
 void attention(check::Check &t, const Case &c, int number = 0) {
     int tokens = 0, tiles = 0;
     for (int length : c.lengths) {
         tokens += length;
         tiles += (length + ATTENTION_TILE - 1) / ATTENTION_TILE;
     }
-    const int rows = tokens + 3; // the last ones are no sequence's: NaN
+    // the last 3 rows belong to no sequence and are NaN
+    const int rows = tokens + 3;
     const std::vector<int> widths = {c.heads * c.head, c.heads * c.head, c.heads * c.head_out};
-    // Matrices of NaN with the columns that count filled in; where merged, all three in one.
+    // Matrices of NaN in which only the columns of q, k and v are filled; if `merged`, one matrix has all three.
     std::vector<check::Matrix> matrices;
     std::vector<Input> inputs(3);
     int all = 0;
@@ -153,7 +155,7 @@ void attention(check::Check &t, const Case &c, int number = 0) {
     std::string what = name + " " + std::to_string(c.heads) + "x" + std::to_string(c.head) + "/" + std::to_string(c.head_out) + " bias " +
                        std::to_string(c.bias) + " of";
     for (int length : c.lengths) what += " " + std::to_string(length);
-    // Scores at -10000 are rounded to 2^-10, in any program of 32 bits.
+    // Single precision rounds scores near -10000 to multiples of 2^-10.
     const bool halves = c.kind == F16 && number != 0;
     float tolerance = halves || c.y_kind == F16 ? 5e-3f : 1e-5f;
     if (c.bias == ALL_10000) tolerance = std::max(tolerance, 2e-3f);
@@ -169,7 +171,7 @@ CHECK(attention_f32_lengths) {
     for (int length : {1, 2, 17, 63, 64, 65, 130}) attention(t, {{length}, 2, 12, 12, F32, F32, false, NO_BIAS});
     attention(t, {RAGGED, 3, 33, 33, F32, F32, true, SOME, 40, 3});
     attention(t, {std::vector<int>(33, 3), 1, 4, 4, F32, F32, true, NO_BIAS, 64, 5}); // more than 32 sequences
-    attention(t, {{3, 0, 0, 70, 0}, 1, 8, 8, F32, F32, true, NO_BIAS, 5, 2});         // some of no token
+    attention(t, {{3, 0, 0, 70, 0}, 1, 8, 8, F32, F32, true, NO_BIAS, 5, 2});         // some without a token
 }
 
 CHECK(attention_f32_sizes) {

@@ -1,12 +1,12 @@
-// What a file of checks is written against. Each CHECK gets `t` (check::Check): a rng of its own, device memory, launches and
-// comparisons. The same checks run on a GPU and on the fake libcuda. An example, in full:
+// The interface with which checks are written. Each CHECK gets `t` (check::Check), which provides a random generator, device memory,
+// launches and comparisons. The same checks run on a GPU and on the fake libcuda. A complete example:
 //
 //     #include "check.h"
 //
 //     CHECK(relu_doubles) {
 //         const int rows = 5, width = 13;
 //         auto values = t.uniform(rows * width, -1, 1);            // std::vector<float>, the same for the same --seed
-//         auto x = t.matrix(F16, rows, width, values);             // on the device, as halves; stride 16, NaN between
+//         auto x = t.matrix(F16, rows, width, values);             // on the device, in half precision; stride 16, padded with NaN
 //         auto y = t.matrix(F32, rows, width);                     // all NaN
 //         SomeArgs args = {};                                      // of args.cu
 //         args.rows = {nullptr, 0, rows};
@@ -14,16 +14,16 @@
 //         args.y = y;
 //         auto tail = t.tail();                                    // optional: a flag and a counter
 //         args.tail = tail;
-//         t.launch("file", "kernel", grid_x, grid_y, 128, 0, args); // FILE.ptx, its kernel; waits for the end
-//         auto rounded = x.read();                                 // what the device holds, as floats, rows · width
+//         t.launch("file", "kernel", grid_x, grid_y, 128, 0, args); // a kernel of FILE.ptx; waits for its end
+//         auto rounded = x.read();                                 // the device's values as floats, rows · width
 //         std::vector<float> want(rounded.size());
 //         for (size_t i = 0; i < want.size(); ++i) want[i] = 2 * std::max(rounded[i], 0.0f);
 //         t.close("y", y.read(), want, 1e-5f, 1e-5f);              // |got - want| <= atol + rtol · |want|
 //         t.is_true(tail.is_set(), "the flag is 1, the counter 0");
 //     }
 //
-// read() throws (the check fails) where padding between width and stride, or memory around a buffer, was written to. Other
-// arrays: auto bias = t.buffer(values) of any std::vector, bias.as<float>(), t.read<float>(bias).
+// read() throws, and so fails the check, if the padding between width and stride or the memory around a buffer was written to.
+// Arrays that are no matrices: auto bias = t.buffer(values) of any std::vector, bias.as<float>(), t.read<float>(bias).
 #pragma once
 #include <cmath>
 #include <cstdio>
@@ -39,7 +39,7 @@
 
 namespace check {
 
-/// A matrix of args.cu on the device.
+/// A matrix on the device, passed to kernels as a Mat of args.cu.
 class Matrix {
   public:
     Matrix(Device &device, int kind, int rows, int width, int stride)
@@ -50,16 +50,16 @@ class Matrix {
     int stride() const { return stride_; }
     const Buffer &buffer() const { return buffer_; }
 
-    /// Puts rows · width numbers there. The padding becomes NaN (0xff bytes), or zeros.
+    /// Writes rows · width numbers. The padding becomes NaN (0xff bytes), or zeros.
     void write(const std::vector<float> &values, bool zero_padding = false) {
-        if (values.size() != size_t(rows_) * size_t(width_)) throw std::runtime_error("a matrix of another size than its values");
+        if (values.size() != size_t(rows_) * size_t(width_)) throw std::runtime_error("the number of values does not match the matrix");
         std::vector<unsigned char> bytes(buffer_.bytes(), zero_padding ? 0 : 0xff);
         for (int r = 0; r < rows_; ++r)
             for (int c = 0; c < width_; ++c) put(&bytes[at(r, c)], values[size_t(r) * size_t(width_) + size_t(c)]);
         padding_ = zero_padding ? 0 : 0xff;
         buffer_.write(bytes.data(), bytes.size());
     }
-    /// What is there, rows · width numbers. Throws where the padding is not as it was, or, with `padding_is_zero`, not 0.
+    /// Returns its rows · width numbers. Throws if the padding has changed or, with `padding_is_zero`, is not 0.
     std::vector<float> read(bool padding_is_zero = false) const {
         const std::vector<unsigned char> bytes = buffer_.read();
         const unsigned char padding = padding_is_zero ? 0 : padding_;
@@ -118,12 +118,12 @@ class Matrix {
     unsigned char padding_ = 0xff;
 };
 
-/// A Tail with its two words; they begin as 0.
+/// The two words that a Tail points to; both begin as 0.
 class TailWords {
   public:
     explicit TailWords(Device &device) : device_(&device), words_(device, 256) { device.fill(words_.at(), 0, 256); }
     operator Tail() const { return Tail{words_.as<unsigned>(), words_.as<unsigned>() + 32}; }
-    /// Whether the flag is 1 and the counter 0; makes the flag 0 again.
+    /// Returns whether the flag is 1 and the counter 0, and resets the flag to 0.
     bool is_set() {
         const std::vector<unsigned char> bytes = words_.read();
         unsigned flag, counter;
@@ -145,7 +145,7 @@ class Check {
     Device &device;
     std::mt19937_64 rng;
 
-    /// A whole number from `low` to `high`, both among them.
+    /// A random integer from `low` to `high`, inclusive.
     int whole(int low, int high) { return low + int(rng() % (unsigned long long)(high - low + 1)); }
     std::vector<float> uniform(size_t count, float low, float high) {
         std::vector<float> values(count);
@@ -158,16 +158,17 @@ class Check {
         return values;
     }
 
-    /// Rows begin at multiples of `aligned` elements (weights of products: 32), as args.cu has it; a width of 1 has stride 1.
+    /// The least stride that args.cu allows: rows begin at multiples of `aligned` elements (32 for the weights of products). A width of 1
+    /// has stride 1.
     static int stride_of(int width, int aligned = 8) { return width == 1 && aligned <= 8 ? 1 : (width + aligned - 1) / aligned * aligned; }
-    /// A matrix full of NaN (0xff). `stride` 0: the least that may be.
+    /// A matrix full of NaN (0xff bytes). A `stride` of 0 means the least that is allowed.
     Matrix matrix(int kind, int rows, int width, int stride = 0) { return Matrix(device, kind, rows, width, stride ? stride : stride_of(width)); }
     Matrix matrix(int kind, int rows, int width, const std::vector<float> &values, int stride = 0) {
         Matrix m = matrix(kind, rows, width, stride);
         m.write(values);
         return m;
     }
-    /// A product's weights: padded with zeros to a multiple of 32.
+    /// The weights of a product: the stride is a multiple of 32, and the padding is 0.
     Matrix weights(int kind, int n, int k, const std::vector<float> &values) {
         Matrix m(device, kind, n, k, stride_of(k, 32));
         m.write(values, true);
@@ -187,7 +188,7 @@ class Check {
         return values;
     }
     TailWords tail() { return TailWords(device); }
-    /// The header of a batch of sequences of these lengths, with room for `capacity` (0: just as many) of them.
+    /// The header of a batch of sequences of these lengths, with room for `capacity` sequences (0: exactly these).
     std::vector<int> header(const std::vector<int> &lengths, int capacity = 0) {
         const int batch = int(lengths.size());
         if (capacity < batch) capacity = batch;
@@ -214,7 +215,7 @@ class Check {
         device.launch(file, kernel, grid_x, grid_y, threads, shared, &args);
     }
 
-    /// Each |got - want| <= atol + rtol · |want|; two that are no numbers, or the same infinite one, agree. Says the worst.
+    /// Checks that each |got - want| <= atol + rtol · |want|; two NaN agree, and so do equal infinities. A failure names the worst element.
     bool close(const std::string &what, const std::vector<float> &got, const std::vector<float> &want, float atol, float rtol) {
         if (got.size() != want.size())
             return is_true(false, what + ": " + std::to_string(got.size()) + " numbers, not " + std::to_string(want.size()));
@@ -234,13 +235,13 @@ class Check {
         if (worst > worst_) worst_ = worst;
         if (wrong == 0) return true;
         char text[256];
-        snprintf(text, sizeof text, ": %zu of %zu are off; the worst is [%zu]: %.9g, not %.9g (%.3g times what is allowed)", wrong,
+        snprintf(text, sizeof text, ": %zu of %zu are off; the worst is [%zu]: %.9g, not %.9g (%.3g times the allowed deviation)", wrong,
                  got.size(), at, double(got[at]), double(want[at]), worst);
         return is_true(false, what + text);
     }
-    /// Bit by bit.
+    /// Checks that all elements are the same, bit by bit.
     template <class T> bool equal(const std::string &what, const std::vector<T> &got, const std::vector<T> &want) {
-        if (got.size() != want.size()) return is_true(false, what + ": another number of elements");
+        if (got.size() != want.size()) return is_true(false, what + ": the number of elements differs");
         for (size_t i = 0; i < got.size(); ++i)
             if (memcmp(&got[i], &want[i], sizeof(T)) != 0)
                 return is_true(false, what + ": [" + std::to_string(i) + "]: " + std::to_string(got[i]) + ", not " + std::to_string(want[i]));
@@ -251,7 +252,7 @@ class Check {
         return holds;
     }
     int failures() const { return failures_; }
-    /// The largest deviation of all close() so far, as a part of what was allowed.
+    /// The largest deviation in all calls of close() so far, as a fraction of the allowed one.
     double worst() const { return worst_; }
 
   private:

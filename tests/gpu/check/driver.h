@@ -1,5 +1,5 @@
-// The CUDA driver API, as far as the checks need it: opened at run time, so that one program runs kernels on a GPU and on the
-// fake libcuda of tests/fake. Everything that fails throws std::runtime_error with the call and the error's name.
+// The part of the CUDA driver API that the checks use. The library is opened at run time, so that the same program runs kernels on a
+// GPU and on the fake libcuda of tests/gpu/fake. A call that fails throws std::runtime_error with its name and the error's.
 #pragma once
 #include <dlfcn.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ using DevicePointer = unsigned long long;
 
 class Device {
   public:
-    /// `cuda`: what to dlopen. `ptx`: the folder of FILE.ptx; empty: the fake's own kernels are named without any.
+    /// `cuda`: the library to open. `ptx`: the folder of FILE.ptx; empty only on the fake, whose kernels need no PTX.
     /// `slack`: bytes of NaN before and behind each buffer.
     Device(const std::string &cuda, std::string ptx, size_t slack) : ptx_(std::move(ptx)), slack_(slack) {
         library_ = dlopen(cuda.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -40,7 +40,8 @@ class Device {
             for (const auto &module : modules_)
                 if (module.second != nullptr) call<int(void *)>("cuModuleUnload", module.second);
             call<int(int)>("cuDevicePrimaryCtxRelease_v2", 0);
-        } catch (const std::exception &) { // of a broken context
+        } catch (const std::exception &) {
+            // the context is broken: nothing can be released
         }
     }
     Device(const Device &) = delete;
@@ -58,7 +59,8 @@ class Device {
     void free(DevicePointer at) noexcept {
         try {
             call<int(DevicePointer)>("cuMemFree_v2", at);
-        } catch (const std::exception &) { // of a broken context: the check that broke it has said so
+        } catch (const std::exception &) {
+            // the context is broken: the check that broke it has reported the error
         }
     }
     void fill(DevicePointer at, unsigned char value, size_t bytes) {
@@ -71,7 +73,7 @@ class Device {
         if (bytes > 0) call<int(void *, DevicePointer, size_t)>("cuMemcpyDtoH_v2", to, at, bytes);
     }
 
-    /// Runs kernel `name` of FILE.ptx (`file` without the ending) and waits for its end.
+    /// Runs kernel `name` of the PTX file `file` (without its extension) and waits for its end.
     void launch(const std::string &file, const std::string &name, unsigned grid_x, unsigned grid_y, unsigned threads, size_t shared,
                 const void *args) {
         void *function = this->function(file, name);
@@ -125,7 +127,7 @@ class Device {
     std::map<std::string, void *> symbols_, modules_, functions_;
 };
 
-/// Device memory, at first of bytes 0xff (NaN), between two pieces of slack of the same.
+/// Device memory between two pieces of slack; all of it is filled with 0xff bytes (NaN) at first.
 class Buffer {
   public:
     Buffer(Device &device, size_t bytes) : device_(&device), bytes_(bytes) {
@@ -147,7 +149,7 @@ class Buffer {
     template <class T> T *as() const { return reinterpret_cast<T *>(at()); }
 
     void write(const void *from, size_t bytes) { device_->write(at(), from, bytes < bytes_ ? bytes : bytes_); }
-    /// All bytes; throws where the slack was written to.
+    /// Returns all bytes. Throws if the slack was written to.
     std::vector<unsigned char> read() const {
         std::vector<unsigned char> all(total());
         device_->read(all.data(), base_, all.size());

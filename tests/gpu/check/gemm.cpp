@@ -1,4 +1,4 @@
-// Products (gemv_*, gemm_*) against sums in double precision over the same rounded operands.
+// Products (gemv_*, gemm_*) compared with sums in double precision over the same rounded operands.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@ struct Kernel {
     std::string name;
     int x_kind;       // -1: F32 or F16
     int w_kind;
-    int bm, bn;       // gemv: the most rows; the columns of a warp
+    int bm, bn;       // the tile; for gemv the most rows and the columns of a warp
     unsigned threads, shared;
     bool gemv;
 };
@@ -40,7 +40,7 @@ std::vector<Kernel> on_tensor_cores() {
     return all;
 }
 
-/// As cvt.rna.tf32: to 10 bits behind the point, ties away from zero.
+/// Like cvt.rna.tf32: rounds to 10 bits behind the point, ties away from zero.
 float rounded_to_tf32(float v) {
     uint32_t bits;
     memcpy(&bits, &v, 4);
@@ -62,11 +62,13 @@ double activated(int activation, double x) {
 }
 
 struct Case {
-    int rows, room, n, k; // room: what the grid is made for; rows behind `rows` are NaN and must not be written
+    // The grid is made for `room` rows; those behind `rows` are NaN and must not be written.
+    int rows, room, n, k;
     int activation = ACT_NONE, split = 1;
     bool bias = false, residual = false, header = false, tail = false, x_scale = false, w_scale = false;
     int y_kind = F32, residual_kind = F32;
-    int wider = 0;        // elements by which the strides of y and residual are wider than they must be
+    // Elements by which the strides of y and residual exceed the least allowed ones.
+    int wider = 0;
 };
 
 std::string told(const Kernel &kernel, const Case &c) {
@@ -76,7 +78,7 @@ std::string told(const Kernel &kernel, const Case &c) {
     return text;
 }
 
-/// Rows behind `rows` become NaN (of 8-bit numbers, which have none: as they are).
+/// Random numbers; rows behind `rows` become NaN, except in 8 bits, where there is no NaN.
 std::vector<float> some(check::Check &t, int kind, int room, int rows, int width) {
     auto values = kind == S8 ? t.wholes(size_t(room) * size_t(width), -127, 127) : t.uniform(size_t(room) * size_t(width), -1, 1);
     if (kind != S8) std::fill(values.begin() + ptrdiff_t(rows) * width, values.end(), NAN);
@@ -87,7 +89,8 @@ void run(check::Check &t, const Kernel &kernel, const Case &c) {
     const int x_kind = kernel.x_kind >= 0 ? kernel.x_kind : t.whole(0, 1) ? F16 : F32;
     const bool tf32 = kernel.name.find("tf32") != std::string::npos;
     const bool x_scaled = x_kind == S8 || c.x_scale, w_scaled = kernel.w_kind == S8 || c.w_scale;
-    const int aligned = x_kind == S8 ? 16 : 8; // elements, so that rows begin at multiples of 16 bytes; but k = 1 may have stride 1
+    // In elements: rows begin at multiples of at least 16 bytes. With k = 1 the stride may also be 1.
+    const int aligned = x_kind == S8 ? 16 : 8;
     const int x_stride = c.k == 1 && t.whole(0, 1) ? 1 : (c.k + aligned - 1) / aligned * aligned + aligned * t.whole(0, 2);
     auto x = t.matrix(x_kind, c.room, c.k, some(t, x_kind, c.room, c.rows, c.k), x_stride);
     auto w_values = some(t, kernel.w_kind, c.n, c.n, c.k);
@@ -145,18 +148,18 @@ void run(check::Check &t, const Kernel &kernel, const Case &c) {
             if (c.residual) sum += rs[at];
             want[at] = float(sum);
         }
-    // Tensor cores cut the bits behind the sum's last one when they add (Fasi et al. 2021), the twin on the host rounds: by a model of
-    // theirs, 1111 products of numbers below 1 are off by up to 2e-4 where the sum is large. Sums of bytes are exact on both.
+    // When tensor cores add, they truncate the bits behind the sum's last one (Fasi et al. 2021), while the twin on the host rounds. In a
+    // model of tensor cores, a large sum of 1111 products of numbers below 1 is off by up to 2e-4. Sums of bytes are exact on both.
     const bool truncates = kernel.file == std::string("gemm_mma") && x_kind != S8;
     const float at_zero = truncates || c.y_kind == F16 ? 1e-4f : 2e-5f;
     t.close(told(kernel, c), y.read(), want, at_zero, c.y_kind == F16 ? 6e-4f : 1e-5f);
     if (c.tail) t.is_true(tail.is_set(), told(kernel, c) + ": the flag is 1, the counter 0");
 }
 
-/// Numbers of the sizes that are asked of each kernel, those at tiles' edges among them.
+/// The values of rows, n and k to check with each kernel; some are next to the edge of a tile.
 const int ODD[] = {1, 3, 17, 31, 33, 65, 130};
 
-/// A case whose options are drawn.
+/// A case with random options.
 Case drawn(check::Check &t, int rows, int n, int k, int which) {
     Case c = {rows, rows, n, k};
     c.activation = which % 7;
@@ -174,23 +177,27 @@ Case drawn(check::Check &t, int rows, int n, int k, int which) {
 void products(check::Check &t, const std::vector<Kernel> &kernels) {
     for (const Kernel &kernel : kernels) {
         int which = 0;
-        for (int i = 0; i < 7; ++i) { // each size of rows, n and k once, and each activation
+        // each size once as rows, as n and as k, and each activation
+        for (int i = 0; i < 7; ++i) {
             Case odd = drawn(t, ODD[i], ODD[(i * 3 + 2) % 7], ODD[(i * 5 + 4) % 7], which++);
             odd.x_scale = kernel.x_kind == F32 && kernel.file == std::string("gemm_f32") && i % 3 == 0;
             run(t, kernel, odd);
         }
-        Case full = drawn(t, kernel.bm, kernel.bn, 192, ACT_NONE); // no edges, and more tiles of k than stages
+        // full tiles, and more of them along k than there are stages
+        Case full = drawn(t, kernel.bm, kernel.bn, 192, ACT_NONE);
         full.y_kind = full.residual_kind = F16;
         full.bias = full.residual = true;
         run(t, kernel, full);
-        Case fewer = drawn(t, kernel.bm + 1, 40, 40, which++); // fewer rows than the grid is made for, and none at all
+        // fewer rows than the grid is made for, and then none at all
+        Case fewer = drawn(t, kernel.bm + 1, 40, 40, which++);
         fewer.room = 3 * kernel.bm;
         fewer.header = fewer.tail = true;
         run(t, kernel, fewer);
         fewer.rows = 0;
         run(t, kernel, fewer);
         run(t, kernel, drawn(t, 5, 9, 1111, ACT_NONE));
-        run(t, kernel, drawn(t, kernel.bm - 3, 9, 1, which++)); // x of width 1, with stride 1 or more
+        // x of width 1, with stride 1 or more
+        run(t, kernel, drawn(t, kernel.bm - 3, 9, 1, which++));
         run(t, kernel, drawn(t, kernel.bm + 3, 9, 1, which++));
     }
 }
@@ -201,7 +208,7 @@ CHECK(gemm_f32) { products(t, in_f32()); }
 CHECK(gemm_mma) { products(t, on_tensor_cores()); }
 
 CHECK(gemm_grouped_blocks) {
-    // More than 16 columns and 8 rows of blocks: blocks change places.
+    // With more than 16 columns and 8 rows of blocks, the kernel maps blocks to tiles in another order.
     const Kernel kernel = on_tensor_cores()[3];
     Case c = {32 * 10 - 5, 32 * 11, 64 * 17 - 3, 9};
     c.bias = c.header = c.tail = true;

@@ -1,5 +1,5 @@
-// Runs all checks of kernels: on a GPU (--ptx ../kernels/ptx) or on the fake libcuda (--cuda build/libcuda.so.1). All share one context,
-// which an illegal address ends for those that follow: --only NAME runs one of --list alone.
+// Runs all checks of kernels: on a GPU (--ptx ../kernels/ptx) or on the fake libcuda (--cuda build/libcuda.so.1). They share one context.
+// After an illegal address in one check, the context is broken and all later checks fail too; --only NAME runs a single check of --list.
 #include <time.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ int main(int count, char **words) {
         else if (word == "--seed" && more) seed = strtoull(words[++i], nullptr, 10);
         else if (word == "--slack" && more) slack = strtoull(words[++i], nullptr, 10) / 256 * 256;
         else {
-            fprintf(stderr, "check [--cuda LIBCUDA] [--ptx FOLDER] [--filter TEXT] [--only NAME] [--seed NUMBER] [--slack BYTES] [--list]\n");
+            fprintf(stderr, "usage: check [--cuda LIBCUDA] [--ptx FOLDER] [--filter TEXT] [--only NAME] [--seed NUMBER] [--slack BYTES] [--list]\n");
             return 2;
         }
     }
@@ -59,7 +59,7 @@ int main(int count, char **words) {
                 fprintf(stderr, "  %s\n", error.what());
             }
             ++(well ? passed : failed);
-            printf("%s %s (%.2f s, worst deviation %.3g of what is allowed)\n", well ? "ok    " : "FAILED", one.name, seconds() - from, t.worst());
+            printf("%s %s (%.2f s, worst deviation %.3g of the allowed one)\n", well ? "ok    " : "FAILED", one.name, seconds() - from, t.worst());
             fflush(stdout);
         }
     } catch (const std::exception &error) {

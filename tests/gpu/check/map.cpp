@@ -1,5 +1,5 @@
-// Elementwise programs: each opcode over its domain and at its edges, each fold, operands of every kind and shape, and random
-// programs, against the same programs in double precision.
+// Elementwise programs compared with the same programs in double precision: each opcode over its domain and at its edges, each fold,
+// operands of every kind and shape, and random programs.
 #include <algorithm>
 
 #include "check.h"
@@ -62,7 +62,7 @@ int bits(float v) {
     return as;
 }
 
-/// A program over a batch of ragged sequences, in a matrix with room for more rows.
+/// A program over a batch of ragged sequences, whose matrices have room for more rows.
 class Map {
   public:
     Map(check::Check &t, int width, std::vector<int> lengths)
@@ -71,7 +71,8 @@ class Map {
         tokens = int(sequences.size());
         room = tokens + t.whole(0, 4);
     }
-    /// An argument; its values are tokens · (width or 1), or those of sequences. Gives the slot.
+    /// Loads an argument and returns its slot. It has a row for each token or, if `by_batch`, for each sequence, of `width` values if
+    /// `wide`, else of 1.
     int argument(const std::vector<float> &values, int kind, bool wide, bool by_batch) {
         const int rows = by_batch ? int(lengths.size()) : tokens, columns = wide ? width : 1;
         held.push_back(t.matrix(kind, rows, columns, values));
@@ -91,7 +92,7 @@ class Map {
     int scalar(float v) {
         return step({OP_SCALAR, 0, bits(v), 0, 0}, [=](int, int) { return double(v); });
     }
-    /// Into a slot of its own, or one that is not used any more.
+    /// The result goes into a new slot, or into `slot`, whose value must not be needed any more.
     int one(int opcode, int a, float power = 0, int slot = -1) {
         return step({opcode, 0, a, opcode == OP_POW ? bits(power) : 0, 0}, [=](int r, int c) { return unary(opcode, at(a, r, c), power); }, slot);
     }
@@ -101,13 +102,13 @@ class Map {
     int where(int a, int b, int c) {
         return step({OP_WHERE, 0, a, b, c}, [=](int r, int column) { return at(at(a, r, column) == 0 ? c : b, r, column); });
     }
-    /// Into a slot of its own, or its operand's, which then must not be used any more.
+    /// The result goes into a new slot or, if `in_place`, into the operand's, which must not be needed any more.
     int folded(int how, int a, bool in_place = false) {
         const auto of = values[size_t(a)];
         folds = true;
         return step({OP_FOLD, 0, a, how, 0}, [=](int r, int) { return fold(how, &of[size_t(r * width)], width); }, in_place ? a : -1);
     }
-    /// By both kernels, where there is no fold.
+    /// Runs the program by both kernels, or only by map_rows if it has a fold.
     void run(const std::string &what, int kind = F32, float tolerance = 1e-5f) {
         for (int by_rows = folds; by_rows < 2; ++by_rows) {
             auto y = t.matrix(kind, room, width);
@@ -124,7 +125,7 @@ class Map {
             args.result = code[code.size() - 4];
             std::vector<float> want(size_t(room * width), NAN);
             for (size_t i = 0; i < size_t(tokens * width); ++i) want[i] = float(values[size_t(args.result)][i]);
-            const unsigned blocks = by_rows ? unsigned(room) : std::min(unsigned(room * width + 255) / 256, 2u); // some go round
+            const unsigned blocks = by_rows ? unsigned(room) : std::min(unsigned(room * width + 255) / 256, 2u); // at most 2, so that blocks loop
             const size_t columns = by_rows ? size_t(width + 31) / 32 * 32 : 256;
             t.launch("map", by_rows ? "map_rows" : "map_flat", blocks, 1, 256, size_t(args.slots) * columns * 4, args);
             t.close(what + (by_rows ? " by rows" : ""), y.read(), want, tolerance, kind == F16 ? 6e-4f : tolerance);
@@ -160,7 +161,7 @@ class Map {
     bool folds = false;
 };
 
-/// Numbers for two rows of 40 and their edges.
+/// 80 numbers, for two rows of 40, which begin with `edges`.
 std::vector<float> around(check::Check &t, float low, float high, std::vector<float> edges) {
     auto values = t.uniform(80, low, high);
     std::copy(edges.begin(), edges.end(), values.begin());
@@ -177,7 +178,7 @@ CHECK(map_of_one) {
                        OP_SQUARE, OP_TANH, OP_GELU, OP_GELU_TANH, OP_SILU, OP_NOT}) {
         const bool rounds = opcode == OP_CEIL || opcode == OP_FLOOR || opcode == OP_ROUND;
         const bool positive = opcode == OP_LOG || opcode == OP_SQRT || opcode == OP_RSQRT;
-        // of a product with a share of the number, or where doubles reach further than floats: no infinite edges
+        // These multiply by a fraction of the number, or doubles have a larger range than floats there: no infinite edges.
         const bool bounded = opcode == OP_GELU || opcode == OP_GELU_TANH || opcode == OP_SILU || opcode == OP_EXP;
         auto edges = rounds ? halves : bounded ? finite : large;
         if (opcode == OP_SQUARE) edges = {0.0f, -0.0f, 1e4f, -1e4f, 1e19f, INFINITY, NAN};
@@ -221,9 +222,11 @@ CHECK(map_of_folds) {
             Map map(t, width, {1, 2});
             const int x = map.argument(t.uniform(size_t(map.tokens * width), 1, 2), F32, true, false);
             const int square = map.one(OP_SQUARE, x);
-            const int folded = map.folded(how, square, t.whole(0, 1)); // the square's slot is used again, at once or by the next step
+            // the slot of the square is reused, by the fold itself or by the next step
+            const int folded = map.folded(how, square, t.whole(0, 1));
             const int less = folded == square ? map.one(OP_NEG, x) : map.one(OP_NEG, x, 0, square);
-            const int whole = map.folded(how, folded); // of what is the same for the whole row
+            // a fold of a value that is the same in the whole row
+            const int whole = map.folded(how, folded);
             map.two(OP_SUB, map.two(OP_DIV, less, folded), map.two(OP_DIV, folded, whole));
             map.run("fold " + std::to_string(how) + " of width " + std::to_string(width));
         }
@@ -257,7 +260,7 @@ CHECK(map_of_random_programs) {
         for (int step = t.whole(3, 14); step > 0; --step) {
             auto any = [&] { return slots[size_t(t.whole(0, int(slots.size()) - 1))]; };
             const int what = t.whole(0, again % 3 ? 8 : 9);
-            // the last one leads on, so that all of the program counts; its size is held down
+            // Each step uses the last result, so that every step affects the program's result; tanh bounds its magnitude.
             if (what < 4) slots.push_back(map.one(ones[t.whole(0, 7)], slots.back()));
             else if (what < 8) slots.push_back(map.one(OP_TANH, map.two(twos[t.whole(0, 4)], slots.back(), any())));
             else if (what == 8) slots.push_back(map.where(condition, slots.back(), any()));

@@ -1,4 +1,4 @@
-// Columns copied between matrices of all kinds, rows in 8 bits, and the kernels that measure the device.
+// Checks of copying columns between matrices of all kinds, of quantising rows to 8 bits, and of the kernels that measure the device.
 #include <algorithm>
 
 #include <limits>
@@ -11,7 +11,8 @@ CHECK(columns_copied) {
             for (int again = 0; again < 14; ++again) {
                 const int widths[] = {1, 3, 4, 8, 36, 129, 384};
                 const int width = widths[again / 2], rows = t.whole(1, 12), room = rows + t.whole(0, 4);
-                const int step = again % 2 ? 4 : 1; // whole fours on both sides, or not
+                // whether both offsets are multiples of 4
+                const int step = again % 2 ? 4 : 1;
                 CopyArgs args = {};
                 args.x_from = t.whole(0, 3) * step;
                 args.y_from = t.whole(0, 3) * step;
@@ -33,7 +34,7 @@ CHECK(columns_copied) {
                         const float v = values[size_t(r * x_width + args.x_from + c)];
                         want[size_t(r * y_width + args.y_from + c)] = to_kind == F16 ? from_half(to_half(v)) : v;
                     }
-                const unsigned blocks = std::min(unsigned(room * ((width + 3) / 4) + 255) / 256, 2u); // some go round
+                const unsigned blocks = std::min(unsigned(room * ((width + 3) / 4) + 255) / 256, 2u); // at most 2, so that blocks loop
                 t.launch("moves", "copy_columns", blocks, 1, 256, 0, args);
                 t.close("columns of kind " + std::to_string(from_kind), y.read(), want, 0, 0);
                 t.is_true(tail.is_set(), "the tail of copy_columns");
@@ -46,7 +47,7 @@ CHECK(rows_in_8_bits) {
             const int rows = t.whole(1, 9), room = rows + t.whole(0, 5), kind = again % 2 ? F16 : F32;
             const int stride = (width + 31) / 32 * 32;
             auto values = t.uniform(size_t(room * width), -3, 3);
-            for (int c = 0; c < width && rows > 1; ++c) values[size_t(width + c)] = 0; // its scale is 1
+            for (int c = 0; c < width && rows > 1; ++c) values[size_t(width + c)] = 0; // a row of zeros has scale 1
             auto x = t.matrix(kind, room, width, values);
             auto y = t.matrix(S8, room, width, stride);
             auto scale = t.buffer(std::vector<float>(size_t(room), NAN));
@@ -58,7 +59,8 @@ CHECK(rows_in_8_bits) {
             args.scale = scale.as<float>();
             args.tail = tail;
             args.width = width;
-            args.fixed = again >= 4 ? 0.011f : 0.0f; // some numbers are beyond 127 of these
+            // with this scale, some numbers exceed 127 steps
+            args.fixed = again >= 4 ? 0.011f : 0.0f;
             t.launch("moves", "quantize_rows", unsigned(room + 3) / 4, 1, 128, 0, args);
             const auto read = x.read(), scales = t.read<float>(scale);
             const auto bytes = t.read<signed char>(y.buffer());
@@ -98,7 +100,8 @@ CHECK(ties_in_8_bits) {
     }
 }
 
-// A row with an element that is not finite has no scale, which makes no number of all that is made of it; its neighbours have.
+// The scale of a row with an element that is not finite is NaN, so that every result computed from the row is NaN. The rows beside it
+// keep their scales.
 CHECK(rows_that_are_no_numbers) {
     const float infinity = std::numeric_limits<float>::infinity(), none = std::numeric_limits<float>::quiet_NaN();
     for (int width : {8, 13, 200})
@@ -130,8 +133,8 @@ CHECK(peaks_of_memory) {
         PeakArgs args = {from.as<void>(), to.as<void>(), count};
         t.launch("peaks", "peak_copy", 2, 1, 256, 0, args);
         t.equal("the copy", t.read<unsigned>(to), words);
-        // Whose sums these are tells that every pass reads every piece, and which warp does: numbers are random, so a piece left
-        // out, read twice or by another warp shows.
+        // The sum of each warp shows that every pass reads every piece, and that the right warp does: the numbers are random, so a piece
+        // that is left out, read twice or read by another warp changes the sums.
         for (int blocks : {1, 3})
             for (int passes : {0, 1, 2, 7, 20}) {
                 const size_t threads = size_t(blocks) * 256;
@@ -146,7 +149,7 @@ CHECK(peaks_of_memory) {
     }
 }
 
-// The same bits as in peaks.cu.
+// The same function as in peaks.cu, with the same bits.
 static unsigned scattered(unsigned seed, unsigned thread) {
     seed = (seed ^ 61u ^ thread * 0x9e3779b9u) * 0x27d4eb2du;
     return seed ^ seed >> 15;
@@ -169,13 +172,13 @@ CHECK(peaks_of_arithmetic) {
             }
         const std::string after = " after " + std::to_string(count);
         t.close("multiply-adds" + after, t.read<float>(reached("peak_ffma")), sums, 1e-3f, 1e-5f);
-        // what is added is taken away again, but for what rounding leaves, which tells that there was something
+        // The kernel adds products and subtracts them again. Only rounding errors remain, which show that it computed anything.
         for (const char *kernel : {"peak_mma_f16", "peak_mma_tf32"}) {
             const std::vector<float> got = t.read<float>(reached(kernel)), want(size_t(threads), 0.0f);
             t.close(kernel + after, got, want, 1e-2f, 0);
             t.is_true((got == want) == (count == 0), kernel + after + ": rounding");
         }
-        // x · b + (-1 - x) · b is less than nought by the sum of b's column: exact
+        // x · b + (-1 - x) · b is minus the sum of b's column, exactly
         std::vector<int> wholes(threads);
         for (int thread = 0; thread < threads; ++thread) {
             int columns = 0;
@@ -188,7 +191,7 @@ CHECK(peaks_of_arithmetic) {
         }
         t.equal("products in 8 bits" + after, t.read<int>(reached("peak_mma_s8")), wholes);
     }
-    // where no place is given, nothing is written
+    // without an output, the kernels write nothing
     const PeakArgs nowhere = {nullptr, nullptr, 2};
     for (const char *kernel : {"peak_ffma", "peak_mma_f16", "peak_mma_tf32", "peak_mma_s8"}) t.launch("peaks", kernel, 2, 1, 256, 0, nowhere);
     t.launch("peaks", "empty", 3, 1, 32, 0, nowhere);

@@ -1,5 +1,5 @@
-// The primitives: what the device does (a GPU, or the fake), what the twins do that are linked into this program, and what a
-// plain formula says must agree. On a GPU this holds the twins against hardware.
+// The primitives: the results of the device (a GPU, or the fake), of the twins that are linked into this program, and of a plain
+// formula must agree. On a GPU, this compares the twins with hardware.
 #include "check.h"
 #include "../shim/shim.h"
 
@@ -9,7 +9,7 @@ using Words = std::vector<unsigned>;
 
 struct alignas(16) Piece { unsigned words[4]; };
 
-/// Runs the kernel on the device and through the shim here; {device, twin}.
+/// The results of a kernel on the device and by the shim in this program.
 struct Both {
     Words device, twin;
 };
@@ -25,7 +25,7 @@ Both both(check::Check &t, const std::string &name, const Words &in, size_t out_
         t.launch("primitives", name, grid_x, grid_y, threads, shared, args);
         result.device = t.read<unsigned>(out);
     }
-    // Aligned as device memory is.
+    // Aligned like device memory.
     std::vector<Piece> data((in.size() + 3) / 4), out((out_words + 3) / 4);
     memcpy(static_cast<void *>(data.data()), in.data(), in.size() * 4);
     memcpy(static_cast<void *>(out.data()), before.data(), before.size() * 4);
@@ -50,18 +50,19 @@ std::vector<float> numbers(const Words &words) {
     return values;
 }
 
-/// A half by its definition, without tricks.
+/// The value of a half, directly by its definition.
 double half_value(unsigned h) {
     const int exponent = int(h >> 10 & 31), mantissa = int(h & 1023);
     const double sign = h & 0x8000 ? -1 : 1;
     if (exponent == 31) return mantissa ? double(NAN) : sign * double(INFINITY);
     return exponent == 0 ? sign * std::ldexp(mantissa, -24) : sign * std::ldexp(1024 + mantissa, exponent - 25);
 }
-/// The nearest half, of two equally near ones the even one.
+/// The nearest half, ties to even.
 unsigned nearest_half(float v) {
     if (std::isnan(v)) return 0x7fff;
     const unsigned sign = std::signbit(v) ? 0x8000 : 0;
-    unsigned low = 0, high = 0x7c00; // positive halves are in order; 0x7c00 counts as 2^16 here
+    // The bits of positive halves are in the order of their values; 0x7c00 (infinity) counts as 2^16 here.
+    unsigned low = 0, high = 0x7c00;
     const double value = std::fabs(double(v));
     const auto at = [](unsigned h) { return h == 0x7c00 ? 65536.0 : half_value(h); };
     while (high - low > 1) {
@@ -73,13 +74,14 @@ unsigned nearest_half(float v) {
     return sign | (below < above || (below == above && low % 2 == 0) ? low : high);
 }
 
-/// Numbers for conversions: all sizes, edges, what is infinite or none.
+/// Numbers for checks of conversions: of all magnitudes, at edges, infinite and NaN.
 Words hard_numbers(check::Check &t) {
     Words words = random_words(t, 3000);
     for (float v : t.uniform(3000, -130, 130)) words.push_back(bits_of(v));
     for (int e = -30; e <= 17; ++e)
         for (float v : t.uniform(20, 1, 2)) words.push_back(bits_of(std::ldexp(v, e)));
-    for (unsigned h = 0; h < 0x7c00; h += 37) { // halves, what is halfway between two, and its neighbours
+    // halves, the midpoints between two of them, and the floats next to the midpoints
+    for (unsigned h = 0; h < 0x7c00; h += 37) {
         const float middle = float((half_value(h) + half_value(h + 1)) / 2);
         for (float v : {float(half_value(h)), middle, std::nextafter(middle, 0.0f), std::nextafter(middle, INFINITY)}) {
             words.push_back(bits_of(v));
@@ -88,13 +90,14 @@ Words hard_numbers(check::Check &t) {
     }
     for (float v : {0.0f, -0.0f, 65504.0f, 65519.996f, 65520.0f, 65536.0f, INFINITY, -INFINITY, NAN, 1e-45f, -126.0f, -127.0f, 128.0f, 127.99999f})
         words.push_back(bits_of(v));
-    for (unsigned word : {0x3f801000u, 0x3f800fffu, 0x3f801001u, 0x3f803000u, 0xbf801000u, 0x7f7fffffu}) words.push_back(word); // tf32: halfway
+    for (unsigned word : {0x3f801000u, 0x3f800fffu, 0x3f801001u, 0x3f803000u, 0xbf801000u, 0x7f7fffffu}) words.push_back(word); // midpoints of tf32
     return words;
 }
 
-/// One tile's product in double; a[row][k], b[k][column] from the fragments.
+/// How the elements of a tile lie in the registers of its fragments.
 struct Layout {
-    int k, per_register; // elements in a register
+    int k;            // of the tile
+    int per_register; // elements in a register
     double (*element)(unsigned word, int which);
 };
 void tiles(check::Check &t, const std::string &kernel, const Layout &layout, const Words &in, int count, bool whole, float rtol) {
@@ -125,7 +128,7 @@ void tiles(check::Check &t, const std::string &kernel, const Layout &layout, con
         t.equal(kernel + " of the twin", got.twin, exact);
         return;
     }
-    // The error is that of the sum of absolute values: compare (got - want) / size with 0.
+    // The error is relative to the sum of absolute values: compare (got - want) / size with 0.
     std::vector<float> device, twin;
     for (size_t i = 0; i < want.size(); ++i) {
         device.push_back((number(got.device[i]) - want[i]) / sizes[i]);
@@ -144,7 +147,7 @@ CHECK(primitive_cp_async) {
     std::vector<unsigned char> bytes(in.size() * 4, 0);
     for (int group = 0; group < 3; ++group)
         for (int thread = 0; thread < 128; ++thread) {
-            const int from = (thread + 1) % 128; // what that thread copied
+            const int from = (thread + 1) % 128; // the thread whose copy this one reads
             memcpy(&bytes[size_t(group * 128 + thread) * 16], reinterpret_cast<const unsigned char *>(in.data()) + (group * 128 + from) * 16,
                    size_t((from + group) % 17));
         }
@@ -157,7 +160,8 @@ CHECK(primitive_cp_async) {
 CHECK(primitive_ldmatrix) {
     const Words in = random_words(t, 32 * 4);
     const Both got = both(t, "primitive_ldmatrix", in, 320, 1, 1, 32, 512);
-    const auto half = [&](int matrix, int row, int column) { // row i of matrix m: what lane 8 m + i points to
+    // lane 8 m + i points to row i of matrix m
+    const auto half = [&](int matrix, int row, int column) {
         const unsigned word = in[size_t((matrix * 8 + row) * 5 % 32 * 4 + column / 2)];
         return column % 2 ? word >> 16 : word & 0xffff;
     };
@@ -184,7 +188,7 @@ CHECK(primitive_mma_f16) {
 CHECK(primitive_mma_tf32) {
     const int count = 20;
     Words in(size_t(count) * 320);
-    for (unsigned &word : in) word = bits_of(t.uniform(1, -2, 2)[0]); // the lower 13 bits are not read
+    for (unsigned &word : in) word = bits_of(t.uniform(1, -2, 2)[0]); // mma ignores the lower 13 bits
     tiles(t, "primitive_mma_tf32", {8, 1, [](unsigned word, int) { return double(number(word & 0xffffe000u)); }}, in, count, false, 1e-6f);
 }
 
@@ -213,15 +217,15 @@ CHECK(primitive_convert) {
             want_floats.push_back(float(half_value(in[i] & 0xffff)));
             pairs.push_back(out[3]);
             want_pairs.push_back(nearest_half(v) | nearest_half(-2 * v) << 16);
-            // The nearest number of 10 bits behind the point, ties away from zero.
+            // The nearest number with 10 bits behind the point, ties away from zero.
             double nearest = std::isfinite(v) && v != 0 ? std::copysign(std::floor(std::ldexp(std::fabs(double(v)), 10 - std::max(std::ilogb(v), -126)) + 0.5), v) : 0;
             if (nearest != 0) nearest = std::ldexp(nearest, std::max(std::ilogb(v), -126) - 10);
-            if (std::fabs(v) < 0x1p-126f) t.is_true(std::fabs(number(out[2])) <= 0x1p-126f, who + "next to nothing, in tf32");
+            if (std::fabs(v) < 0x1p-126f) t.is_true(std::fabs(number(out[2])) <= 0x1p-126f, who + "a subnormal number in tf32");
             else if (!std::isnan(v)) {
                 tf32.push_back(out[2] & 0xffffe000u);
                 want_tf32.push_back(bits_of(std::isinf(v) ? v : nearest == 0 ? std::copysign(0.0f, v) : float(nearest)) & 0xffffe000u);
-            } else t.is_true(std::isnan(number(out[2] & 0xffffe000u)), who + "no number, in tf32");
-            if (std::isnan(v)) t.is_true(std::isnan(number(out[4])), who + "2 to what is no number");
+            } else t.is_true(std::isnan(number(out[2] & 0xffffe000u)), who + "NaN in tf32");
+            if (std::isnan(v)) t.is_true(std::isnan(number(out[4])), who + "2^NaN");
             else {
                 powers.push_back(number(out[4]));
                 want_powers.push_back(v < -126 ? 0.0f : float(std::exp2(double(v))));
@@ -284,7 +288,7 @@ CHECK(primitive_reduce) {
     }
     t.close("the device", numbers(got.device), want, 1e-5f, 0);
     t.close("the twin", numbers(got.twin), want, 1e-5f, 0);
-    t.equal("the order of the sum", got.device, got.twin); // additions in the same order: the same bits
+    t.equal("the order of the sum", got.device, got.twin); // the same order of additions gives the same bits
 }
 
 CHECK(primitive_activate) {

@@ -1,4 +1,4 @@
-// Norms, softmax, folds of rows and of tokens, running sums and embeddings against their definitions in double precision.
+// Norms, softmax, folds of rows and of tokens, running sums and embeddings compared with their definitions in double precision.
 #include <algorithm>
 #include <functional>
 
@@ -8,23 +8,23 @@ namespace {
 
 const float NONE = NAN;
 
-/// Widths that end within four numbers, fill a warp's registers just so, and do not fit them.
+/// Widths that are no multiples of four, that exactly fill a warp's registers, and that exceed them.
 const int WIDTHS[] = {1, 2, 3, 4, 7, 36, 130, 384, 1000, 1024, 1028, 2049, 2052};
 
 int any_kind(check::Check &t) { return t.whole(0, 1) ? F16 : F32; }
 
-/// A matrix with room for `room` rows, of which those behind `rows` are NaN.
+/// A random matrix of `room` rows; those behind `rows` are NaN.
 check::Matrix given(check::Check &t, int kind, int room, int rows, int width, float low, float high) {
     auto values = t.uniform(size_t(room) * size_t(width), low, high);
     std::fill(values.begin() + ptrdiff_t(rows) * width, values.end(), NONE);
     return t.matrix(kind, room, width, values);
 }
-/// The same numbers in double precision.
+/// The matrix's numbers in double precision.
 std::vector<double> numbers(const check::Matrix &m) {
     const auto values = m.read();
     return std::vector<double>(values.begin(), values.end());
 }
-/// Compares rows · width numbers; rows behind them must be NaN still.
+/// Compares the numbers with `want`; the rows behind those of `want` must still be NaN.
 void same(check::Check &t, const std::string &what, const check::Matrix &y, const std::vector<double> &want) {
     std::vector<float> whole(size_t(y.rows()) * size_t(y.width()), NONE);
     for (size_t i = 0; i < want.size(); ++i) whole[i] = float(want[i]);
@@ -62,7 +62,7 @@ void check_norm(check::Check &t, const char *kernel, bool layer, bool wide, int 
     const int rows = t.whole(1, wide ? 3 : 9), room = rows + t.whole(0, 5);
     const int kind = any_kind(t);
     const bool adds = t.whole(0, 1), likes = t.whole(0, 3);
-    const float off = layer && !adds && kind == F32 && t.whole(0, 1) ? 1000.0f : 0.0f; // a large mean costs no precision
+    const float off = layer && !adds && kind == F32 && t.whole(0, 1) ? 1000.0f : 0.0f; // a large mean must not cost precision
     auto x = given(t, kind, room, rows, width, off - 3, off + 3);
     auto residual = given(t, likes ? kind : F16 - kind, room, rows, width, -2, 2);
     auto y = t.matrix(any_kind(t), room, width);
@@ -91,7 +91,7 @@ void check_norm(check::Check &t, const char *kernel, bool layer, bool wide, int 
     t.is_true(tail.is_set(), "the tail of a norm");
 }
 
-/// Ragged sequences, some empty where they may be, in a batch with room for more.
+/// A batch of ragged sequences, with room for more. Some sequences are empty, if that is allowed.
 struct Batch {
     std::vector<int> lengths, offsets = {0};
     int room, tokens, token_room;
@@ -131,11 +131,11 @@ CHECK(softmax_of_rows) {
     for (int width : WIDTHS)
         for (int again = 0; again < 3; ++again) {
             const int rows = t.whole(1, 9), room = rows + t.whole(0, 5);
-            const float off = again == 1 ? 200.0f : 0.0f; // exp alone would be infinite
+            const float off = again == 1 ? 200.0f : 0.0f; // exp of these is infinite
             auto x = given(t, any_kind(t), room, rows, width, off - 8, off + 8);
             auto values = x.read();
             for (int c = 0; c < width; ++c) {
-                values[size_t(c)] = again == 2 ? -INFINITY : values[size_t(c)]; // only such: equal shares
+                values[size_t(c)] = again == 2 ? -INFINITY : values[size_t(c)]; // a row of minus infinity: equal shares
                 if (rows > 1 && c % 3 == 1) values[size_t(width + c)] = -INFINITY;
             }
             x.write(values);
@@ -178,7 +178,7 @@ CHECK(fold_of_rows) {
             std::vector<double> want;
             for (int r = 0; r < rows; ++r) want.push_back(folded_over(fold, from, size_t(r) * size_t(width), 1, size_t(width))[0]);
             t.launch("rows", "reduce_rows", unsigned(room + 3) / 4, 1, 128, 0, args);
-            // halves of sums are as near as halves are
+            // sums that are rounded to halves have the tolerance of halves
             same(t, "fold " + std::to_string(fold) + " of width " + std::to_string(width), y, want);
         }
 }
@@ -263,7 +263,7 @@ CHECK(running_sums) {
                 for (int token = batch.offsets[size_t(s)] + 1; token < batch.offsets[size_t(s) + 1]; ++token)
                     for (int c = 0; c < width; ++c) want[size_t(token * width + c)] += want[size_t((token - 1) * width + c)];
             if (in_place)
-                for (size_t i = want.size(); i < before.size(); ++i) want.push_back(before[i]); // as they were
+                for (size_t i = want.size(); i < before.size(); ++i) want.push_back(before[i]); // unchanged
             t.launch("rows", "cum_sum", unsigned(width + 31) / 32, unsigned(batch.room), 512, 512 * 4, args);
             same(t, "running sums of width " + std::to_string(width) + ", kind " + std::to_string(kind), in_place ? x : y, want);
         }
@@ -316,7 +316,7 @@ CHECK(embeddings) {
             auto scale_there = t.buffer(scale), shift_there = t.buffer(shift);
             if (!scale.empty()) args.scale = scale_there.as<float>();
             if (!shift.empty()) args.shift = shift_there.as<float>();
-            if (args.normed && width == 1) args.epsilon = 1e-3f; // nothing is left of one number
+            if (args.normed && width == 1) args.epsilon = 1e-3f; // one number less its mean is 0
             for (int row = 0; row < batch.tokens && args.normed; ++row)
                 norm(want, size_t(row * width), width, true, args.epsilon, scale, shift);
             auto y = t.matrix(any_kind(t), batch.token_room, width);

@@ -1,10 +1,10 @@
-// The fake libcublasLt: products on the CPU, given to the fake libcuda's streams as functions of the host. Only for tests.
+// The fake libcublasLt: computes products on the CPU, as host functions in the fake libcuda's streams. Only for tests.
 //
-// It is as strict as its callers should be: sizes of attributes, kinds, shapes, strides, alignments and workspace are checked,
-// and a kernel may be used only for the shape for which it was proposed. It proposes, in this order:
-//   21 works, takes 2 ms     22 is refused when it is used     23 works, takes 0.2 ms, splits k in 2 and wants 1 MiB of workspace
-//   24 is proposed with a state that says that it does not work
-// and none for products with k = 13. Environment: LAPWING_FAKE_LT_VERSION, 120905 where not set.
+// It is as strict as the real library may be: it checks sizes of attributes, kinds, shapes, strides, alignments and the workspace, and
+// accepts an algorithm only for the shape for which it was proposed. It proposes these algorithms, in this order:
+//   21 works, takes 2 ms     22 fails when it is used     23 works, takes 0.2 ms, splits k in 2 and needs 1 MiB of workspace
+//   24 has a state that says that it does not work
+// and none for products with k = 13. Environment variable: LAPWING_FAKE_LT_VERSION, default 120905.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ int handle_of_library;
 
 Status no(const char *why) { return fprintf(stderr, "fake libcublasLt: %s\n", why), INVALID_VALUE; }
 
-// w is `a`, kept row by row, that is: transposed; x is `b`.
+// `a` is w, stored row by row, that is, transposed; `b` is x.
 Status fits(const Operation &o, const Layout &a, const Layout &b, const Layout &c, const Layout &d) {
     const int kind = a.kind;
     if (kind != R_32F && kind != R_16F) return no("a kind that is neither fp32 nor fp16");
@@ -58,7 +58,8 @@ uint64_t shape(const Operation &o, const Layout &a, const Layout &b, const Layou
     return hash;
 }
 
-float to_tf32_value(float x) { // the nearest with 10 bits of fraction
+// The nearest number with 10 bits of fraction.
+float to_tf32_value(float x) {
     uint32_t bits;
     memcpy(&bits, &x, 4);
     bits = (bits + 0x1000u) & ~0x1fffu;
@@ -78,7 +79,8 @@ float get(const void *at, int kind, uint64_t index) {
     return kind == R_32F ? static_cast<const float *>(at)[index] : from_half(static_cast<const uint16_t *>(at)[index]);
 }
 void run(void *data) {
-    const Product &p = *static_cast<Product *>(data); // stays: a graph may run it again
+    // never freed: a graph may run it again
+    const Product &p = *static_cast<Product *>(data);
     usleep(p.microseconds);
     const bool tf32 = p.operation.compute == COMPUTE_TF32;
     for (uint64_t row = 0; row < p.d.width; ++row)
@@ -145,7 +147,7 @@ API int cublasLtMatmulAlgoGetHeuristic(void *, void *operation, void *a, void *b
     *count = 0;
     if (const Status status = fits(o, la, lb, lc, ld)) return status;
     for (const unsigned alignment : p.alignment)
-        if (alignment != 16) return no("promised is an alignment that is not kept");
+        if (alignment != 16) return no("the promised alignment is not 16 bytes");
     if (la.height == 13) return NOT_SUPPORTED;
     const uint64_t of = shape(o, la, lb, lc, ld);
     const std::vector<Proposal> all = {{{{21, of, 0, 1}}, 0, OK, 1.0f, {}}, {{{22, of, 0, 1}}, 0, OK, 1.0f, {}},
@@ -177,7 +179,7 @@ API int cublasLtMatmul(void *handle, void *operation, const float *alpha, const 
     for (const void *one : {pa, pb, pc, static_cast<const void *>(pd)})
         if (one == nullptr || reinterpret_cast<uintptr_t>(one) % 16 != 0) return no("an address");
     if (algorithm->data[0] == 22) return EXECUTION_FAILED;
-    // the process' libcuda, which has been loaded
+    // the libcuda that this process has already loaded
     void *const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (driver == nullptr) return NOT_INITIALIZED;
     using Launch = int (*)(void *, void (*)(void *), void *);

@@ -1,4 +1,4 @@
-// The fake libcuda's device, context, modules and names of errors: about an A100's answers.
+// The fake libcuda's device, context, modules and error names. The device's attributes are roughly those of an A100.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -70,7 +70,8 @@ API int cuDevicePrimaryCtxRelease_v2(int) {
     Call call(false);
     if (state().retained == 0) return INVALID_CONTEXT;
     trace("context release");
-    if (--state().retained == 0) { // the context is destroyed: an error goes with it, and what was not given back
+    // The context is destroyed, with its error and with the memory that was not freed.
+    if (--state().retained == 0) {
         run_all();
         if (!state().device.empty() || !state().host.empty())
             trace("leak device %zu host %zu", state().device.size(), state().host.size());
@@ -108,8 +109,8 @@ API int cuCtxGetApiVersion(void *, unsigned *version) { return *version = 3020, 
 API int cuProfilerStart() { return OK; }
 API int cuProfilerStop() { return OK; }
 
-// A module is what its PTX names: each `.entry NAME` must be a kernel of the shim, with a struct of the size that the PTX has.
-// The text "lapwing-fake: every kernel" stands for a module with all of them.
+// A module has the kernels that its PTX names: each `.entry NAME` must be a kernel of the shim whose argument struct has the size that
+// the PTX declares. The text "lapwing-fake: every kernel" makes a module with all kernels of the shim.
 static Error load(void **module, const char *text) {
     if (const Error error = unsafe_in_capture()) return error;
     auto made = std::make_unique<Module>();

@@ -1,16 +1,16 @@
-// The fake libcuda: what its files share. Only for tests: it runs kernels through the shim, on the CPU.
+// The fake libcuda: declarations that its files share. Only for tests: it runs kernels on the CPU, through the shim.
 //
-// Work that is given to a stream runs only when somebody waits for it (or, after LAPWING_FAKE_QUERIES queries, 2 where not set,
-// at the next one), in the stream's order and after what events ask for; so a wait that is missing shows as stale results.
-// Environment (each also as FAKE_…, for programs that refuse what begins with LAPWING_ and is no setting of theirs):
-//   LAPWING_FAKE_DRIVER_VERSION  12080 where not set      LAPWING_FAKE_CAPABILITY  8.0 where not set
-//   LAPWING_FAKE_MEMORY          bytes of device memory, 40 GiB where not set
-//   LAPWING_FAKE_DELAY_US        work begins by itself, so many microseconds after it was given; not set: never
-//   LAPWING_FAKE_QUERIES         how many queries answer NOT_READY
-//   LAPWING_FAKE_TRACE           a file for one line for each call that matters
+// Work that is submitted to a stream runs only when a caller waits for it, or at the first query after LAPWING_FAKE_QUERIES
+// unsuccessful ones. It runs in the stream's order and after the events that it waits for. So a missing wait shows as stale results.
+// Environment variables; each may also be named FAKE_…, for programs that reject unknown variables that begin with LAPWING_:
+//   LAPWING_FAKE_DRIVER_VERSION  default 12080            LAPWING_FAKE_CAPABILITY  default 8.0
+//   LAPWING_FAKE_MEMORY          bytes of device memory; default 40 GiB
+//   LAPWING_FAKE_DELAY_US        work also starts unprompted, at intervals of this many microseconds; default: never
+//   LAPWING_FAKE_QUERIES         how many queries answer NOT_READY; default 2
+//   LAPWING_FAKE_TRACE           a file that gets one line for each traced call
 //   LAPWING_FAKE_FAULT           launch:N (the N-th launch of a kernel or a graph makes an illegal access when it runs, and
-//                                from then on all calls fail), alloc:N (the N-th allocation finds no memory), sync:N (the N-th
-//                                wait fails as a launch that failed, and from then on all calls do); several with commas
+//                                all later calls fail), alloc:N (the N-th allocation reports that no memory is left), sync:N (the
+//                                N-th wait reports a failed launch, and all later calls fail); several are separated by commas
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -41,7 +41,7 @@ enum Error {
 struct Stream;
 struct Capture;
 
-/// One cuEventRecord: the event's last one is what others wait for.
+/// One cuEventRecord. A wait for an event waits for the event's last record.
 struct Record {
     std::shared_ptr<Stream> stream;
     uint64_t number = 0; // of the work
@@ -52,22 +52,22 @@ struct Record {
 struct Event {
     bool timed = true;
     std::shared_ptr<Record> last;
-    // Recorded in a capture, as a part of it only:
+    // Set if it was recorded in a capture and is not a node of the graph:
     std::weak_ptr<Capture> capture;
     Stream *captured_stream = nullptr;
-    uint64_t captured_nodes = 0; // how many nodes that stream had then
+    uint64_t captured_nodes = 0; // the stream's nodes at that time
 };
 
 enum class Kind { KERNEL, COPY, FILL, RECORD, WAIT, FREE, HOST };
 
-/// Something to do, in a stream or as a graph's node.
+/// One item of work, in a stream or as a node of a graph.
 struct Work {
     Kind kind = Kind::KERNEL;
     uint64_t number = 0;
     const shim::Kernel *kernel = nullptr;
     unsigned grid_x = 0, grid_y = 0, threads = 0;
     size_t shared = 0;
-    std::vector<unsigned char> args;      // also: what was staged from pageable memory
+    std::vector<unsigned char> args;      // for a COPY: bytes staged from pageable memory
     void *to = nullptr;
     const void *from = nullptr;
     size_t bytes = 0, width = 1;          // FILL: elements, bytes of one
@@ -79,18 +79,18 @@ struct Work {
 };
 
 struct Stream {
-    bool blocking = true; // waits for the null stream, and it for this one
+    bool blocking = true; // it and the null stream wait for each other
     std::deque<Work> work;
     int queries = 0;
     std::shared_ptr<Capture> capture;
-    uint64_t captured = 0; // its nodes
-    bool joined = true;    // the capture's first stream waits for all of its nodes
+    uint64_t captured = 0; // its nodes in the capture
+    bool joined = true;    // the capture's origin waits for all of its nodes
 };
 
 struct Graph { std::vector<Work> nodes; };
 struct Capture {
     Stream *origin = nullptr;
-    int mode = 0; // 0 global, 1 of the thread, 2 relaxed
+    int mode = 0; // 0 global, 1 thread-local, 2 relaxed
     std::thread::id thread;
     bool broken = false;
     std::vector<Stream *> streams;
@@ -99,7 +99,7 @@ struct Capture {
 
 struct Function {
     const shim::Kernel *kernel;
-    size_t shared; // most dynamic shared memory that a launch may ask for
+    size_t shared; // the most dynamic shared memory that a launch may request, bytes
 };
 struct Module { std::map<std::string, std::unique_ptr<Function>> functions; };
 
@@ -108,8 +108,8 @@ struct State {
     bool initialized = false;
     int context = 0;             // its address is the primary context's handle
     int retained = 0;
-    Error broken = OK;           // from then on, what all calls answer
-    uint64_t number = 0;         // of work given
+    Error broken = OK;           // once set, the answer of all calls
+    uint64_t number = 0;         // of the work submitted last
     std::map<uintptr_t, size_t> device, host; // allocations
     size_t used = 0;
     std::map<Stream *, std::shared_ptr<Stream>> streams;
@@ -127,20 +127,21 @@ struct Call {
 };
 
 void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/// What the environment has under this name, or under it without LAPWING_; null where nothing.
+/// The environment variable of this name, or of this name without LAPWING_; null if neither is set.
 const char *variable(const char *name);
-/// A number from the environment.
+/// A number from the environment, or `otherwise`.
 unsigned long long option(const char *name, unsigned long long otherwise);
-/// Counts one more `what` (launch, alloc, sync): whether this one is to fail.
+/// Counts one more `what` (launch, alloc, sync) and returns whether this one must fail.
 bool fault(const char *what);
 
-/// The error of a call that may not be made while somebody captures; it breaks the capture.
+/// For calls that are forbidden during a capture: returns their error and breaks the capture, if there is one.
 Error unsafe_in_capture();
 
-std::shared_ptr<Stream> stream_of(void *handle); // null: no such stream
-/// Gives work to the stream, or to its capture.
+/// The stream, or null if there is none with this handle.
+std::shared_ptr<Stream> stream_of(void *handle);
+/// Submits work to the stream, or adds it to the stream's capture.
 Error submit(Stream &stream, Work work);
-/// Runs the stream's work up to that number. The error is the context's.
+/// Runs the stream's work up to this number. Returns the context's error.
 Error run(const std::shared_ptr<Stream> &stream, uint64_t up_to);
 Error run_all();
 

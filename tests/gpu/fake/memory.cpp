@@ -1,4 +1,4 @@
-// The fake libcuda's memory: device memory is the host's, filled with NaN when handed out; copies.
+// The fake libcuda's memory and copies. Device memory is host memory, filled with NaN when it is allocated.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,7 +21,8 @@ Error release_device(uintptr_t at) {
     const auto found = state().device.find(at);
     if (found == state().device.end()) return INVALID_VALUE;
     state().used -= found->second;
-    memset(reinterpret_cast<void *>(at), 0xff, found->second); // who still reads it reads NaN
+    // a read after the release gives NaN
+    memset(reinterpret_cast<void *>(at), 0xff, found->second);
     free(reinterpret_cast<void *>(at));
     state().device.erase(found);
     return OK;
@@ -42,7 +43,8 @@ static Error allocate(Pointer *to, size_t bytes, const char *how) {
 
 enum Way { TO_DEVICE, TO_HOST, WITHIN };
 
-// A copy by a stream, or at once. From pageable memory the bytes are taken now, as CUDA does; to it the copy waits.
+// A copy in a stream, or at once. As in CUDA, a copy from pageable memory reads the bytes during the call, and a copy to pageable
+// memory waits for its end.
 static Error copy(void *to, const void *from, size_t bytes, Way way, Stream *stream) {
     if (bytes == 0) return OK;
     const uintptr_t target = reinterpret_cast<uintptr_t>(to), source = reinterpret_cast<uintptr_t>(from);
@@ -124,7 +126,7 @@ API int cuMemFree_v2(Pointer at) {
     Call call;
     if (at == 0) return OK;
     if (const Error error = unsafe_in_capture()) return error;
-    run_all(); // it waits, as CUDA's does
+    run_all(); // as in CUDA, this call waits for all work
     const Error error = release_device(at);
     trace("free");
     return call.error ? call.error : error;
@@ -193,7 +195,7 @@ API int cuMemsetD32_v2(Pointer at, unsigned value, size_t count) { return fill(a
 API int cuMemsetD8Async(Pointer at, unsigned char value, size_t count, void *stream) { return fill(at, value, count, 1, stream, true); }
 API int cuMemsetD32Async(Pointer at, unsigned value, size_t count, void *stream) { return fill(at, value, count, 4, stream, true); }
 
-// One pool, of which nothing is kept.
+// There is only one pool. It keeps no freed memory and ignores attributes.
 API int cuDeviceGetDefaultMemPool(void **pool, int) { return *pool = &state().used, OK; }
 API int cuDeviceGetMemPool(void **pool, int) { return *pool = &state().used, OK; }
 API int cuDeviceSetMemPool(int, void *) { return OK; }

@@ -1,4 +1,5 @@
-// The fake libcuda through its entry points, linked in: order, captures, faults, accounting. Kernels are those of primitives.cu.
+// Tests of the fake libcuda, linked in, through its entry points: order, captures, faults, accounting. The kernels are those of
+// primitives.cu.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,7 +8,7 @@
 #include "fake.h"
 using fake::Pointer;
 
-// As the driver's header has them.
+// Declarations as in the driver's header.
 extern "C" {
 int cuInit(unsigned);
 int cuDevicePrimaryCtxRetain(void **, int);
@@ -107,7 +108,7 @@ int main() {
     IS(cuMemcpyDtoH_v2(got, in, 2049), 1);
     for (unsigned i = 0; i < 512; ++i) words[i] = i;
     IS(cuMemcpyHtoDAsync_v2(in, host, 2048, a), 0);
-    words[3] = 33; // before the copy runs: it takes this
+    words[3] = 33; // the copy has not run yet: it reads this
     Args args = {reinterpret_cast<void *>(in), reinterpret_cast<void *>(out), 0};
     void *parameters[] = {&args};
     IS(cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, a, parameters, nullptr), 1);
@@ -124,7 +125,7 @@ int main() {
     is("ran", words[512 + 511], 33);
     is("ran", words[512 + 510], 2);
 
-    // Another stream waits for an event only if it is told to.
+    // Another stream waits for an event only after cuStreamWaitEvent.
     IS(cuMemsetD32Async(in, 5, 512, a), 0);
     IS(cuEventRecord(event, a), 0);
     IS(cuMemcpyDtoHAsync_v2(words, in, 4, b), 0);
@@ -142,7 +143,7 @@ int main() {
     IS(cuEventSynchronize(other), 0);
     IS(cuEventElapsedTime(&milliseconds, event, other), 0);
 
-    // A capture, with a second stream and an event's node; a graph of it.
+    // A capture with a second stream and an event node, and a graph made from it.
     int status;
     IS(cuStreamBeginCapture_v2(a, 1), 0);
     IS(cuStreamIsCapturing(a, &status), 0);
@@ -177,7 +178,7 @@ int main() {
     IS(cuGraphExecDestroy(exec), 1);
     IS(cuGraphDestroy(graph), 0);
 
-    // What must not be done within one.
+    // Calls that are forbidden during a capture.
     Pointer more;
     for (int way = 0; way < 4; ++way) {
         IS(cuStreamBeginCapture_v2(a, 1), 0);
@@ -192,7 +193,8 @@ int main() {
         IS(cuStreamEndCapture(a, &graph), 901);
     }
     IS(cuStreamBeginCapture_v2(a, 1), 0);
-    std::thread([&] { // another thread may, for the capture is this thread's
+    // Another thread may make them, because the capture is local to this thread.
+    std::thread([&] {
         cuCtxSetCurrent(context);
         IS(cuMemAlloc_v2(&more, 16), 0);
         IS(cuMemFree_v2(more), 0);
@@ -223,7 +225,7 @@ int main() {
     lapwing_fake_fault("");
     IS(cuCtxSynchronize(), 0);
 
-    // What is freed in a stream's order is there until then.
+    // Memory that is freed in a stream's order stays allocated until the stream gets there.
     IS(cuMemcpyDtoHAsync_v2(words, out, 4, a), 0);
     IS(cuMemFreeAsync(out, a), 0);
     IS(cuMemGetInfo_v2(&now, &total), 0);

@@ -1,4 +1,4 @@
-// The fake libcuda's work: what a stream is given and when it runs, and captures.
+// The fake libcuda's streams and events: how work is submitted, when it runs, and captures.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@ namespace fake {
 thread_local void *current_context = nullptr;
 
 State &state() {
-    static State *all = new State; // never destroyed: calls may come at the process's end
+    // never destroyed: calls may come while the process exits
+    static State *all = new State;
     return *all;
 }
 
@@ -59,7 +60,7 @@ bool fault(const char *what) {
     trace("fault %s", what);
     return true;
 }
-/// For tests in one process: new faults, counted from now on; a broken context is whole again.
+/// For several tests in one process: sets new faults, resets their counters and repairs a broken context.
 API void lapwing_fake_fault(const char *text) {
     std::lock_guard<std::recursive_mutex> lock(state().mutex);
     fault("none");
@@ -264,19 +265,21 @@ API int cuEventRecordWithFlags(void *handle, void *stream_handle, unsigned flags
     Event &event = *static_cast<Event *>(handle);
     Work work;
     work.kind = Kind::RECORD;
-    if (stream->capture != nullptr && (flags & 1) == 0) { // only a mark within the capture
+    // Without the flag for external events, it only marks a place in the capture.
+    if (stream->capture != nullptr && (flags & 1) == 0) {
         if (stream->capture->broken) return CAPTURE_INVALIDATED;
         event.capture = stream->capture;
         event.captured_stream = stream.get();
         event.captured_nodes = stream->captured;
         return OK;
     }
-    if (stream->capture != nullptr) { // a node: each launch of the graph records the event
+    // With the flag it becomes a node: each launch of the graph records the event.
+    if (stream->capture != nullptr) {
         work.event = &event;
         trace("event captured");
         return submit(*stream, std::move(work));
     }
-    if ((flags & 1) != 0) return INVALID_VALUE; // external, outside of a capture
+    if ((flags & 1) != 0) return INVALID_VALUE; // an external event outside of a capture
     event.capture.reset();
     event.last = work.record = std::make_shared<Record>();
     work.record->stream = stream;
@@ -290,7 +293,8 @@ API int cuStreamWaitEvent(void *stream_handle, void *handle, unsigned flags) {
     if (stream == nullptr || handle == nullptr) return INVALID_HANDLE;
     if (flags != 0) return NOT_SUPPORTED;
     Event &event = *static_cast<Event *>(handle);
-    if (const auto capture = event.capture.lock()) { // recorded in a capture: this stream becomes a part of it
+    // An event that was recorded in a capture: this stream joins the capture.
+    if (const auto capture = event.capture.lock()) {
         if (stream->capture != nullptr && stream->capture != capture) return CAPTURE_MERGE;
         if (stream->capture == nullptr) {
             stream->capture = capture;
@@ -301,7 +305,7 @@ API int cuStreamWaitEvent(void *stream_handle, void *handle, unsigned flags) {
         if (stream.get() == capture->origin && event.captured_stream->captured == event.captured_nodes) event.captured_stream->joined = true;
         return OK;
     }
-    if (stream->capture != nullptr) return stream->capture->broken = true, Error(905); // it depends on work outside
+    if (stream->capture != nullptr) return stream->capture->broken = true, Error(905); // it would depend on work outside of the capture
     if (event.last == nullptr) return OK;
     Work work;
     work.kind = Kind::WAIT;
@@ -333,7 +337,8 @@ API int cuEventElapsedTime(float *milliseconds, void *first, void *last) {
     *milliseconds = float((b.last->time - a.last->time) * 1e3);
     return OK;
 }
-#ifndef LAPWING_FAKE_OLD // drivers before 12.8 do not have it
+// Drivers before 12.8 do not have it.
+#ifndef LAPWING_FAKE_OLD
 API int cuEventElapsedTime_v2(float *milliseconds, void *first, void *last) {
     if (option("LAPWING_FAKE_DRIVER_VERSION", 12080) < 12080) {
         fprintf(stderr, "fake libcuda: cuEventElapsedTime_v2 does not exist before 12.8\n");

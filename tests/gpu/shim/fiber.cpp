@@ -21,7 +21,7 @@
 
 namespace shim {
 namespace {
-// AddressSanitizer's frames are several times as large.
+// Stack frames are several times larger with AddressSanitizer.
 constexpr size_t STACK = WITH_ASAN ? 512 << 10 : 128 << 10;
 constexpr size_t GUARD = 4096;
 } // namespace
@@ -67,13 +67,15 @@ void fiber_create(Fiber &fiber, unsigned which) {
 
 void fiber_reset(Fiber &fiber, void (*entry)(), unsigned which) {
 #if WITH_ASAN
-    __asan_unpoison_memory_region(fiber.bottom, fiber.size); // a failed launch leaves frames behind
+    // a failed launch leaves poisoned frames on the stack
+    __asan_unpoison_memory_region(fiber.bottom, fiber.size);
     fiber.fake_stack = nullptr;
 #endif
 #if BY_HAND
     char *top = static_cast<char *>(fiber.bottom) + fiber.size - which % 64 * 320 % 8192;
     void **stack = reinterpret_cast<void **>(top) - 2;
-    stack[0] = reinterpret_cast<void *>(entry); // where the switch returns to; above it: as if the entry were called
+    // The switch returns to `entry`. The word above it stands for the return address, so that the alignment is that of a call.
+    stack[0] = reinterpret_cast<void *>(entry);
     stack[1] = nullptr;
     stack -= 6;
     for (int i = 0; i < 6; ++i) stack[i] = nullptr;

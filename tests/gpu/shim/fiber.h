@@ -1,24 +1,28 @@
-// Fibers: stacks that a thread switches between by hand, for the threads of a block. On x86-64 a switch is six pushes and pops;
-// elsewhere ucontext does it. AddressSanitizer is told of every switch.
+// Fibers: each thread of a block has its own stack, and one host thread switches between the stacks. On x86-64 a switch is six
+// pushes and pops; other architectures use ucontext. AddressSanitizer is notified of every switch.
 #pragma once
 #include <stddef.h>
 
 namespace shim {
 
 struct Fiber {
-    void *stack_pointer = nullptr; // while it does not run; elsewhere than on x86-64: its ucontext
-    void *bottom = nullptr;        // of its stack; of the host's: known from the first switch away from it
+    // The saved stack pointer while the fiber does not run; except on x86-64, its ucontext.
+    void *stack_pointer = nullptr;
+    // The lowest address of its stack. The host's is known after the first switch away from it.
+    void *bottom = nullptr;
     size_t size = 0;
-    void *fake_stack = nullptr;    // AddressSanitizer's
+    // AddressSanitizer's handle.
+    void *fake_stack = nullptr;
 };
 
-/// Gives the fiber a stack (once); `which` shifts its top, for stacks at equal places would share few lines of the caches.
+/// Allocates the fiber's stack; called once for each fiber. `which` is the fiber's number.
 void fiber_create(Fiber &fiber, unsigned which);
-/// Lets it begin anew at `entry`, which never returns.
+/// Restarts the fiber at `entry`, which never returns. `which` shifts the top of the stack: stacks that all begin at the same offset
+/// would compete for the same cache lines.
 void fiber_reset(Fiber &fiber, void (*entry)(), unsigned which);
-/// Goes on with `to` until somebody switches back to `from`. `ends`: `from` will not go on.
+/// Runs `to` until another fiber switches back to `from`. `ends`: `from` never runs again.
 void fiber_switch(Fiber &from, Fiber &to, bool ends);
-/// The first thing that an entry calls; `from` is who switched to it.
+/// Every entry calls this first; `from` is the fiber that switched to it.
 void fiber_entered(Fiber &from);
 
 } // namespace shim

@@ -1,7 +1,7 @@
-// Runs a grid: its blocks one after the other, the threads of a block as fibers, in an order drawn from LAPWING_SHIM_SEED (1).
-// A thread runs until it waits for others: at a barrier, or at something that a warp does together. Who goes on then is drawn
-// anew, and how long a warp may stay ahead of the others is drawn for each block, so that a missing barrier shows sooner or
-// later. A block's shared memory is new, of just the size asked for, and holds NaN.
+// Runs a grid: one block after the other, with the threads of a block as fibers, in a pseudo-random order seeded by
+// LAPWING_SHIM_SEED (default 1). A thread runs until it waits for others: at a barrier, or at an operation of the whole warp. The
+// next thread is then drawn at random. How long a warp may stay ahead of the others is drawn for each block, so that a missing
+// barrier shows with some of the seeds. Each block gets new shared memory of exactly the requested size, filled with NaN.
 #include "scheduler.h"
 
 #include <signal.h>
@@ -29,7 +29,8 @@ struct Warp {
     uint32_t runnable, ended; // masks of lanes
     unsigned arrived;         // lanes at the meeting
     Meeting meeting;
-    unsigned turn;            // where the search for the next lane begins; from 32 on downwards
+    // Where the search for the next lane begins, modulo 32. Below 32 the search goes upwards, else downwards.
+    unsigned turn;
     void *operands[LANES];
 };
 
@@ -41,7 +42,8 @@ struct State {
     const void *args = nullptr;
     unsigned threads = 0, current = 0, at_barrier = 0, ended = 0;
     uint32_t ready = 0;   // warps with a lane that can run
-    unsigned patience = 0; // a warp goes on after a meeting in `patience` of 16 cases
+    // After a meeting, the same warp continues in `patience` of 16 cases.
+    unsigned patience = 0;
     Fiber *previous = nullptr;
     unsigned char *shared = nullptr;
     size_t shared_size = 0;
@@ -69,7 +71,7 @@ void go(unsigned thread) {
     fiber_switch(from, state.fibers[thread], ends);
 }
 
-// Nobody can run, yet not all have ended: says who waits where.
+// No thread can run, but not all have ended: reports which threads wait where.
 [[noreturn]] void stuck() {
     for (unsigned w = 0; w < state.threads / LANES; ++w) {
         const Warp &warp = state.warps[w];
@@ -80,7 +82,7 @@ void go(unsigned thread) {
     fail(LAUNCH_FAILED, "%u threads wait at __syncthreads, %u have ended", state.at_barrier, state.ended);
 }
 
-// The next thread: of this warp while it has one that can run, else of any.
+// The next thread: one of this warp if any of its lanes can run and `any` is false, else one of a random warp.
 unsigned next(bool any) {
     unsigned w = state.current / LANES;
     if (any || state.warps[w].runnable == 0) {
@@ -205,14 +207,16 @@ void fail(Outcome outcome, const char *format, ...) {
 
 namespace {
 
-// While a grid runs, a memory fault of its thread is the kernel's: the launch fails, as on a device. AddressSanitizer says more.
+// While a grid runs, a memory fault in the thread that runs it is the kernel's: the launch fails, as on a device. Not used with
+// AddressSanitizer, whose own report says more.
 std::thread::id launching;
 struct sigaction others[2];
 const int SIGNALS[2] = {SIGSEGV, SIGBUS};
 
 void memory_fault(int number, siginfo_t *, void *) {
     if (std::this_thread::get_id() != launching || state.kernel == nullptr) {
-        sigaction(number, &others[number == SIGBUS], nullptr); // comes again, for who is meant
+        // restores the previous handler; the access is repeated, and that handler gets the signal
+        sigaction(number, &others[number == SIGBUS], nullptr);
         return;
     }
     fail(ILLEGAL_ADDRESS, "a memory fault: nothing is there, or a 16-byte access is not aligned");

@@ -1,8 +1,8 @@
-// The host shim: what a kernel file needs to be compiled by g++ and run on the CPU. A kernel's translation unit is
-// shim.h + prelude.cu + args.cu + FILE.cu; KERNEL registers each kernel, and shim::launch runs a grid (see shim.cpp).
+// The host shim: the declarations with which g++ compiles a kernel file to run on the CPU. A kernel's translation unit is
+// shim.h + prelude.cu + args.cu + FILE.cu; KERNEL registers each kernel, and shim::launch runs a grid (scheduler.cpp).
 //
-// One launch runs at a time (the fake libcuda and the check program see to it): threadIdx and the like are plain globals that
-// the scheduler sets at every switch.
+// Only one launch runs at a time; the fake libcuda and the check program ensure it. So threadIdx and the like can be plain globals,
+// which the scheduler sets at every switch.
 #pragma once
 #include <math.h>
 #include <stddef.h>
@@ -30,16 +30,16 @@ struct Register {
     Register(const char *name, size_t args, unsigned threads, void (*body)(const void *));
 };
 
-/// What a launch can end with: numbers of CUresult.
+/// The result of a launch; the values are those of CUresult.
 enum Outcome { DONE = 0, INVALID = 1, ILLEGAL_ADDRESS = 700, MISALIGNED = 716, LAUNCH_FAILED = 719 };
 
 const std::vector<Kernel> &kernels();
 const Kernel *find(const char *name);
-/// Runs a whole grid. Where it fails, says on stderr which kernel, block and thread and why, and so does last_failure().
+/// Runs a whole grid. If it fails, stderr and last_failure() name the kernel, the block, the thread and the cause.
 Outcome launch(const Kernel &kernel, unsigned grid_x, unsigned grid_y, unsigned threads, size_t shared, const void *args);
 const char *last_failure();
 
-// What kernels call, through the macros and twins below.
+// Called by kernels through the macros and twins below.
 unsigned char *block_shared();
 [[noreturn]] void fail(Outcome outcome, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sync_threads();
@@ -68,7 +68,7 @@ extern shim::Dim threadIdx, blockIdx, blockDim, gridDim;
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-// The primitives' twins (prelude.cu says what each does; twins.cpp does it). load_16 is in prelude.cu, for it needs Vec4.
+// The twins of the primitives: prelude.cu documents each, twins.cpp implements it. load_16 is in prelude.cu because it needs Vec4.
 void cp_async_16(void *shared, const void *global, int bytes);
 void cp_async_commit();
 template <int N> static inline void cp_async_wait() { shim::cp_async_wait(N); }
@@ -88,7 +88,7 @@ static inline unsigned pack_halves(float low, float high) { return (unsigned)to_
 static inline float shuffle_xor(float v, int mask) { return shim::bits<float>(shim::shuffle(shim::bits<int>(v), mask, true)); }
 static inline int shuffle_xor_int(int v, int mask) { return shim::shuffle(v, mask, false); }
 
-// What CUDA has built in.
+// CUDA's built-in functions.
 static inline void __syncthreads() { shim::sync_threads(); }
 static inline void __syncwarp(unsigned mask = 0xffffffffu) {
     if (mask != 0xffffffffu) shim::fail(shim::LAUNCH_FAILED, "__syncwarp of a part of the warp");

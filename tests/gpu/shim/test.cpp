@@ -1,5 +1,5 @@
-// What the shim must find: kernels with one fault each, compiled as any kernel file is (shim.h, prelude.cu and args.cu come
-// before), and a main that launches them. A fault that depends on the order must show with at least one of some seeds.
+// Faults that the shim must find: kernels with one fault each, compiled like any kernel file (after shim.h, prelude.cu and args.cu),
+// and a main that launches them. Each fault that depends on the order of threads must show with a minimum number of 40 seeds.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,17 +11,20 @@ KERNEL(right, PeakArgs, 64) {
     __syncthreads();
     static_cast<int *>(args.out)[threadIdx.x] = words[(threadIdx.x + 40) % 64];
 }
-KERNEL(no_barrier, PeakArgs, 64) { // reads what another warp writes
+// Reads what another warp writes.
+KERNEL(no_barrier, PeakArgs, 64) {
     SHARED(int, words);
     words[threadIdx.x] = (int)threadIdx.x;
     static_cast<int *>(args.out)[threadIdx.x] = words[(threadIdx.x + 40) % 64];
 }
-KERNEL(no_warp_barrier, PeakArgs, 32) { // reads what another lane writes
+// Reads what another lane writes.
+KERNEL(no_warp_barrier, PeakArgs, 32) {
     SHARED(int, words);
     words[threadIdx.x] = (int)threadIdx.x;
     static_cast<int *>(args.out)[threadIdx.x] = words[(threadIdx.x + 1) % 32];
 }
-KERNEL(no_second_barrier, PeakArgs, 64) { // writes again before all have read
+// Writes again before all threads have read.
+KERNEL(no_second_barrier, PeakArgs, 64) {
     SHARED(int, words);
     for (int i = 0; i < 2; ++i) {
         words[threadIdx.x] = (int)threadIdx.x + i;
@@ -29,7 +32,8 @@ KERNEL(no_second_barrier, PeakArgs, 64) { // writes again before all have read
         static_cast<int *>(args.out)[threadIdx.x + 64 * i] = words[(threadIdx.x + 40) % 64] - i;
     }
 }
-KERNEL(no_wait, PeakArgs, 32) { // reads a copy's place before the wait
+// Reads the target of a copy before waiting for it.
+KERNEL(no_wait, PeakArgs, 32) {
     SHARED(int, words);
     cp_async_16(words + 4 * threadIdx.x, args.data, 16);
     cp_async_commit();
@@ -37,6 +41,7 @@ KERNEL(no_wait, PeakArgs, 32) { // reads a copy's place before the wait
     static_cast<int *>(args.out)[threadIdx.x] = words[threadIdx.x];
     cp_async_wait<0>();
 }
+// Waits for a copy that was never committed.
 KERNEL(no_commit, PeakArgs, 32) {
     SHARED(int, words);
     cp_async_16(words + 4 * threadIdx.x, args.data, 16);
@@ -91,7 +96,8 @@ static void expect(const char *name, size_t shared, int outcome, const char *mes
     if (!well) printf("FAILED %s: outcome %d, not %d; message: %s\n", name, got, outcome, shim::last_failure()), ++failed;
 }
 
-/// In how many of 40 seeds out[i] is not as it ought to be.
+/// The number of seeds, of 40, with which an element of `out` is wrong; -1 if a launch fails. out[i] should be 5 if `turned` is
+/// negative, else (i + turned) mod `modulus`.
 static int wrong(const char *name, size_t shared, int count, int turned, int modulus) {
     int seeds = 0;
     for (int seed = 1; seed <= 40; ++seed) {
@@ -128,7 +134,8 @@ int main() {
     expect("mixed", 0, shim::LAUNCH_FAILED, "__syncwarp");
     expect("ldmatrix_behind", 256, shim::ILLEGAL_ADDRESS, "ldmatrix_x4");
     expect("crooked", 256, shim::MISALIGNED, "cp_async_16");
-#if !defined(__SANITIZE_ADDRESS__) // which ends the program there
+// AddressSanitizer ends the program at these
+#if !defined(__SANITIZE_ADDRESS__)
     expect("behind_shared", 128, shim::ILLEGAL_ADDRESS, "behind");
     expect("nowhere", 0, shim::ILLEGAL_ADDRESS, "memory fault");
     expect("crooked_vector", 0, shim::ILLEGAL_ADDRESS, "memory fault");
@@ -136,7 +143,8 @@ int main() {
     expect("right", 300 << 10, shim::INVALID, "shared");
     PeakArgs args = {in, out, 0};
     if (shim::launch(*shim::find("right"), 1, 1, 128, 256, &args) != shim::INVALID) printf("FAILED block size\n"), ++failed;
-    expect("right", 256, shim::DONE, ""); // and all works again
+    // launches work again after a failed one
+    expect("right", 256, shim::DONE, "");
     printf(failed ? "shim: %d failed\n" : "shim: all faults are found\n", failed);
     return failed != 0;
 }

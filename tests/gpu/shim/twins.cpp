@@ -1,4 +1,5 @@
-// The twins of the primitives of prelude.cu: what PTX says they do, in plain C++. The layouts of fragments stand there.
+// The twins of the primitives of prelude.cu: their behaviour as the PTX manual defines it, in plain C++. prelude.cu documents the
+// layouts of fragments.
 #include <vector>
 
 #include "scheduler.h"
@@ -7,8 +8,8 @@
 namespace shim {
 namespace {
 
-// A thread's copies to shared memory arrive at its wait, no sooner; until then the place holds NaN. So a read or a second use
-// that comes too early shows.
+// A thread's copies to shared memory arrive when it waits for them and not before; until then their target holds NaN. So a read
+// that comes too early is noticed, and so is a target that is reused too early.
 struct Copy {
     void *to;
     const void *from;
@@ -16,9 +17,9 @@ struct Copy {
     unsigned group;
 };
 struct Copies {
-    std::vector<Copy> under_way; // in their order
-    size_t first = 0;            // of them that has not arrived
-    unsigned groups = 0;         // committed
+    std::vector<Copy> under_way; // in the order of their start
+    size_t first = 0;            // index of the first that has not arrived
+    unsigned groups = 0;         // committed groups
 };
 Copies copies[1024];
 
@@ -46,7 +47,7 @@ template <int MATRICES, bool TRANS> void ldmatrix(void *const *operands) {
     }
 }
 
-// One product of a tile, from a and b in full: c[row][column] += sum over k. A row's 8 columns are computed side by side.
+// Multiplies one tile, given all of a and b: c[row][column] += sum over k. The 8 columns of a row are computed as two vectors.
 template <int K, class T> void product(void *const *operands, const T (&a)[16][K], const T (&b)[K][8]) {
     typedef T Four __attribute__((vector_size(16)));
     Four left[K], right[K];
@@ -136,7 +137,7 @@ void cp_async_wait(int newest) {
     Copies &mine = copies[current_thread()];
     while (mine.first < mine.under_way.size()) {
         const Copy &copy = mine.under_way[mine.first];
-        if (copy.group + (unsigned)newest >= mine.groups) break; // not committed, or one of the newest groups
+        if (copy.group + (unsigned)newest >= mine.groups) break; // not committed, or in one of the `newest` groups
         memset(copy.to, 0, 16);
         if (copy.bytes > 0) memcpy(copy.to, copy.from, (size_t)copy.bytes);
         ++mine.first;
@@ -206,7 +207,7 @@ float fast_exp2(float v) {
     return exp2f(v);
 }
 
-// Blocks run one after the other and nothing is reordered: plain reads and writes do. The host's thread that polls the flag is
-// another one, so the store is a real release.
+// Blocks run one after the other, so plain reads and writes are enough between them. A different host thread polls the flag, so this
+// store is a real release.
 void store_release_system(unsigned *p, unsigned v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 unsigned add_acq_rel(unsigned *p, unsigned v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }

@@ -1,4 +1,4 @@
-// A driver without a device: cuInit says CUDA_ERROR_NO_DEVICE.
+// A driver without a device: cuInit returns CUDA_ERROR_NO_DEVICE.
 #define START 100
 #define VERSION 12080
 #define DEVICES 0

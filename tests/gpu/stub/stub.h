@@ -1,4 +1,4 @@
-// What the stub libraries share: a libcuda.so.1 that can be loaded and whose start goes wrong in one way. Only for tests.
+// Shared by the stub libraries: a libcuda.so.1 that can be loaded and whose initialisation fails in one way. Only for tests.
 #define API __attribute__((visibility("default")))
 static const char *name_of(int error) {
     switch (error) {

@@ -20,7 +20,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The expected forward of so many units, in nanoseconds.
+    /// The expected time of a forward of `units`, in nanoseconds.
     #[must_use]
     pub fn at(&self, units: f64) -> f64 {
         self.fixed_ns + self.unit_ns * units
@@ -46,7 +46,7 @@ impl Fit {
         self.line
     }
 
-    /// The expected time of a forward pass of so many units, in nanoseconds; zero before the first one. Without a line, the time of
+    /// The expected time of a forward pass of `units`, in nanoseconds; zero before the first one. Without a line, the time of
     /// the batches seen, scaled in proportion for a larger one.
     #[must_use]
     pub fn forward_ns(&self, units: usize) -> f64 {

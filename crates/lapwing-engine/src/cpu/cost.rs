@@ -1,12 +1,12 @@
-//! What a plan costs on the CPU: weights of 8-bit products have one byte for each number, and a scale and a sum of four bytes
-//! for each column.
+//! The cost of a plan on the CPU. Weights of 8-bit products take one byte for each number, and for each column a scale and a sum
+//! of four bytes each.
 
 use super::executor::CpuExecutor;
 use super::prepare::PreparedNode;
 use crate::exec::{ExecutionCost, Precision};
 use crate::plan::{Arena, BatchSize, Node, Op, Plan, ValueId, WeightId, Widths};
 
-/// The widths at which an executor holds its numbers.
+/// The bytes of each number of a plan in an executor.
 struct Packed<'a> {
     plan: &'a Plan,
     /// Outputs of the nodes that run in 8 bits.
@@ -27,7 +27,7 @@ impl Widths for Packed<'_> {
 }
 
 impl CpuExecutor {
-    /// What the plan costs for batches of this size.
+    /// The cost of the plan for batches of this size.
     #[must_use]
     pub fn execution_cost(&self, size: BatchSize) -> ExecutionCost {
         let int8 = self.plan.nodes.iter().zip(&self.ready).filter(|(_, ready)| matches!(ready, PreparedNode::GemmI8(..)));
@@ -39,7 +39,7 @@ impl CpuExecutor {
         }
     }
 
-    /// The number format of the products of the node at this place; single precision where it has none, or there is no node.
+    /// The number format of the products of the node with this index; single precision if it has none, or does not exist.
     #[must_use]
     pub fn product_precision(&self, place: usize) -> Precision {
         if matches!(self.ready.get(place), Some(PreparedNode::GemmI8(..))) { Precision::Int8 } else { Precision::Fp32 }
@@ -51,7 +51,7 @@ impl CpuExecutor {
         self.ready.iter().filter(|ready| matches!(ready, PreparedNode::GemmI8(_, Some(_)))).count()
     }
 
-    /// Bytes of all weights as they are held: packed (padding included) for products, else four bytes for each number.
+    /// Bytes of all weights in memory: packed (padding included) for products, else four bytes for each number.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
         let packed = self.ready.iter().map(|ready| match ready {

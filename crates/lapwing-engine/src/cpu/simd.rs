@@ -74,7 +74,7 @@ pub(crate) unsafe trait Simd: Copy {
     unsafe fn floor(a: Self::V) -> Self::V;
     /// `yes` where a == b, else `no` (also where either is NaN).
     unsafe fn select_eq(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
-    /// `to[c * stride + r] = rows[r][c]` for r and c in 0..8; so many values must be readable and writable.
+    /// `to[c * stride + r] = rows[r][c]` for r and c in 0..8; all of these must be readable and writable.
     unsafe fn transpose8(rows: [*const f32; 8], to: *mut f32, stride: usize);
 
     /// The smallest lane; no lane may be NaN.

@@ -43,8 +43,8 @@ impl Threads {
         Self { pool: None, count: 1 }
     }
 
-    /// A pool of so many threads (at least one), the first of them pinned to `cpus[0]`, and so on; not pinned if `cpus`
-    /// is empty. A single thread is the caller's: it is not pinned here, see [`pin`].
+    /// A pool of `count` threads (at least one). The first is pinned to `cpus[0]`, and so on; none is pinned if `cpus` is
+    /// empty. A single thread is the caller's: it is not pinned here, see [`pin`].
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ pub enum Backend {
     /// The model's plan where it has one, else tract.
     #[default]
     Auto,
-    /// Tract, even where the model has a plan: to compare with.
+    /// Tract, even if the model has a plan; for comparisons.
     Tract,
 }
 
@@ -20,7 +20,7 @@ pub enum Backend {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Device {
-    /// The first GPU that takes the model, else the CPU.
+    /// The first GPU that can run the model, else the CPU.
     #[default]
     Auto,
     /// The CPU.

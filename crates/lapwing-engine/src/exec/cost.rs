@@ -1,9 +1,9 @@
-//! What a plan costs where it runs, counted from its nodes at the widths at which the device holds numbers.
+//! The cost of a plan on the device that runs it, counted from its nodes with the device's number formats.
 
 use super::Precision;
 use crate::plan::{BatchSize, Cost, Node, Plan, Total, Widths};
 
-/// What a plan costs on a device for one size of a batch. Padding and copies that a kernel needs for itself are not counted as
+/// The cost of a plan on a device for one batch size. Padding and copies that a kernel needs for itself are not counted as
 /// operations or as bytes of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExecutionCost {
@@ -20,8 +20,8 @@ pub struct ExecutionCost {
 }
 
 impl ExecutionCost {
-    /// Counts the operations and bytes of `plan` for batches of `size`; `precision` gives the number format of each node, by its
-    /// place in the plan.
+    /// Counts the operations and bytes of `plan` for batches of `size`; `precision` returns the number format of each node, by
+    /// its index in the plan.
     pub(crate) fn count(
         plan: &Plan,
         size: BatchSize,

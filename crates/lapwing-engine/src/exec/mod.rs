@@ -1,5 +1,5 @@
-//! What executors of plans share, on the CPU and on GPUs: the batch that they run, its errors, number formats, what runs a
-//! model and where, and what a plan costs there. It runs nothing itself.
+//! Shared by the executors of plans on the CPU and on GPUs: batches and their errors, number formats, the choice of executor and
+//! device, and the cost of a plan on it. It runs nothing itself.
 
 mod backend;
 mod batch;

@@ -12,21 +12,21 @@ pub struct Placement {
     pub device_name: Option<String>,
     /// The number format of its products there: `fp32`, `tf32`, `fp16` or `int8`.
     pub precision: &'static str,
-    /// Why it runs on the CPU although a GPU was looked for; `None` where it runs on one, or none was looked for.
+    /// Why it runs on the CPU although a GPU was requested; `None` if it runs on a GPU, or none was requested.
     pub fallback: Option<Fallback>,
     /// The device error that ended the model: it cannot run any more. `None` while it can.
     pub fault: Option<String>,
 }
 
 impl Placement {
-    /// The CPU, where nothing else was asked for.
+    /// The CPU, with no GPU requested.
     #[must_use]
     pub fn cpu(precision: &'static str) -> Arc<Self> {
         Arc::new(Self { device: "cpu".into(), device_name: None, precision, fallback: None, fault: None })
     }
 }
 
-/// Why a model runs on the CPU although a GPU was looked for.
+/// Why a model runs on the CPU although a GPU was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     /// The cause, as metrics count it.

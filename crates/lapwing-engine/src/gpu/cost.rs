@@ -1,6 +1,6 @@
-//! What a plan's nodes cost at the widths at which a device holds their numbers: as the plan's accounting has it, but with half
-//! precision at two bytes, and the weights of products in 8 bits at one, with a scale of four for each column. What rows and
-//! columns are padded with does not count, nor do copies that a kernel needs for itself: they are no part of the work.
+//! The cost of a plan's nodes with the number formats of a device. The counts are those of the plan's accounting, with two bytes
+//! for each number in half precision, and one byte for each weight of an 8-bit product plus four for the scale of each column.
+//! Padding of rows and columns and copies that a kernel needs for itself are not counted, because they are not part of the work.
 
 use super::executor::CudaExecutor;
 use super::layout::Kind;
@@ -10,7 +10,7 @@ use crate::UnsupportedNode;
 use crate::exec::{ExecutionCost, GpuPrecision, Precision};
 use crate::plan::{BatchSize, Node, Op, Plan, ValueId, WeightId, Widths};
 
-/// The widths at which a device holds a plan's numbers.
+/// The bytes of each number of a plan on a device.
 struct Stored<'a> {
     plan: &'a Plan,
     prepared: &'a PreparedPlan,
@@ -36,7 +36,7 @@ impl Widths for Stored<'_> {
     }
 }
 
-/// What a plan costs whose program for batches of `size` is known.
+/// The cost of a plan, given its program for batches of `size`.
 fn execution_cost(
     plan: &Plan,
     prepared: &PreparedPlan,
@@ -54,7 +54,7 @@ fn execution_cost(
     }
 }
 
-/// The number format of a node's products; single precision where it has none.
+/// The number format of a node's products; single precision for a node without products.
 fn product_precision(
     node: &Node,
     at: usize,
@@ -63,14 +63,14 @@ fn product_precision(
     precision: &GpuPrecision,
 ) -> Precision {
     match &node.op {
-        // by what its numbers are: that a few rows are multiplied without tensor cores is the kernel's own choice
+        // by the format of its numbers, although the kernel for few rows multiplies without tensor cores
         Op::Gemm { weight, .. } => match prepared.weights.product(*weight) {
             Some(Kind::S8) => Precision::Int8,
             Some(Kind::F16) => Precision::Fp16,
             _ if precision.is_tf32() => Precision::Tf32,
             _ => Precision::Fp32,
         },
-        // heads of odd sizes are multiplied in single precision, whatever they are stored in
+        // heads of odd sizes are multiplied in single precision, whatever format they are stored in
         Op::Attention { .. } => {
             let is_half = |step: &Step| matches!(step, Step::Launch(launch) if launch.node == at && launch.kernel.module == "attention_mma");
             if program.steps.iter().any(is_half) { Precision::Fp16 } else { Precision::Fp32 }
@@ -80,11 +80,11 @@ fn product_precision(
 }
 
 impl CudaExecutor {
-    /// What the plan costs for batches of this size, all outputs wanted.
+    /// The cost of the plan for batches of this size, with all outputs.
     ///
     /// # Errors
     ///
-    /// [`UnsupportedNode`] with a node that no kernel does at this size.
+    /// [`UnsupportedNode`] names a node that no kernel supports at this size.
     pub fn execution_cost(&self, size: BatchSize) -> Result<ExecutionCost, UnsupportedNode> {
         let program = self.program(size, &vec![true; self.plan().outputs.len()])?;
         Ok(execution_cost(self.plan(), self.prepared(), &program, self.precision(), size))

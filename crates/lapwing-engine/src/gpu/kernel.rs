@@ -176,7 +176,7 @@ pub const fn tiles(kind: Kind, is_tf32: bool) -> &'static [Tile] {
     }
 }
 
-/// The fp16 attention kernel for heads of so many columns; `None` above 128.
+/// The fp16 attention kernel for heads of `head` columns; `None` above 128.
 #[must_use]
 pub fn attention_f16(head: usize) -> Option<&'static Kernel> {
     ATTENTION_F16.iter().find(|(most, _)| head <= *most).map(|(_, kernel)| kernel)

@@ -68,7 +68,7 @@ pub struct StoredValue {
 }
 
 impl StoredValue {
-    /// Size in bytes of so many rows, rounded up to a multiple of 256.
+    /// Size in bytes of `rows` rows, rounded up to a multiple of 256.
     #[must_use]
     pub const fn bytes(&self, rows: usize) -> usize {
         (rows * self.stride * self.kind.bytes()).next_multiple_of(256)

@@ -29,14 +29,14 @@ impl DeviceRequest {
         let gemm = found.as_ref().map_or(GemmPolicy::Own, |found| GemmPolicy::Quicker(found.clone()));
         let device = found.map_err(|error| fallback(&error)).and_then(|found| {
             let mut tried = found.devices.iter().map(|info| {
-                // the tests' device is used only where it is named
+                // the emulated device of the tests is used only if it is named
                 if info.is_emulated() {
                     let detail = format!("cuda:{} is {}, which runs kernels on the processor", info.ordinal, info.name);
                     return Err(Fallback { cause: FallbackCause::Emulated, detail });
                 }
                 CudaDevice::open(&found, info.ordinal).map_err(|error| fallback(&error))
             });
-            // why not the first one, where none can be used
+            // if none can be used, reports why the first one cannot
             let first = tried.next().unwrap_or_else(|| Err(fallback(&DeviceError::NoDevice)));
             first.or_else(|why| tried.find_map(Result::ok).ok_or(why))
         });
@@ -47,7 +47,7 @@ impl DeviceRequest {
     ///
     /// # Errors
     ///
-    /// [`DeviceError`] with what stands in the way.
+    /// [`DeviceError`] says why it cannot be used.
     pub fn device(directory: Option<&Path>, ordinal: usize, precision: GpuPrecision) -> Result<Self, DeviceError> {
         let found = Driver::find(directory)?;
         let device = Ok(CudaDevice::open(&found, ordinal)?);
@@ -68,7 +68,7 @@ impl DeviceRequest {
         Self { gemm: GemmPolicy::Own, ..self }
     }
 
-    /// The device's name where it is the tests' emulated one.
+    /// The device's name if it is the emulated one of the tests.
     #[must_use]
     pub fn emulated_name(&self) -> Option<&str> {
         self.device.as_ref().ok().filter(|device| device.is_emulated()).map(|device| device.info().name.as_str())

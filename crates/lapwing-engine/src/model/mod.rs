@@ -120,11 +120,11 @@ impl Model {
         Self::new(Graph::parse(bytes, None)?, options)
     }
 
-    /// Makes a graph ready: lowered to a plan and fused, or where that is refused, optimised by tract.
+    /// Prepares a graph: lowers it to a plan and fuses the plan or, if it cannot be lowered, lets tract optimise it.
     ///
     /// # Errors
     ///
-    /// [`EngineError::Model`] where neither can be done; [`EngineError::NoPlan`] where only a plan would do.
+    /// [`EngineError::Model`] if neither is possible; [`EngineError::NoPlan`] if a plan is required and there is none.
     pub fn new(graph: Graph, options: &ModelOptions) -> Result<Self, EngineError> {
         let (inputs, outputs) = (ports::inputs(&graph)?, ports::outputs(&graph)?);
         let (runner, unsupported, fallback) = match plan(&graph, options.backend) {
@@ -186,7 +186,7 @@ impl Model {
         self.placement().precision
     }
 
-    /// Where it runs now. It may change with a run, and with nothing else.
+    /// Where it runs now. Only a run may change it.
     #[must_use]
     pub fn placement(&self) -> Arc<Placement> {
         let mut placement = self.placement.lock();
@@ -198,13 +198,13 @@ impl Model {
         Arc::clone(&placement)
     }
 
-    /// Which node has no plan, and why; `None` where the model has one.
+    /// The node that prevents a plan, and why; `None` if the model has a plan.
     #[must_use]
     pub const fn unsupported(&self) -> Option<&UnsupportedNode> {
         self.unsupported.as_ref()
     }
 
-    /// The plan, if it is run by one.
+    /// The plan, if it has one.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         match &self.runner {
@@ -213,7 +213,7 @@ impl Model {
         }
     }
 
-    /// The executor of its plan on the processor, if that is what runs it.
+    /// The executor on the CPU, if that runs its plan now.
     #[must_use]
     pub fn plan_executor(&self) -> Option<&crate::cpu::CpuExecutor> {
         match &self.runner {
@@ -222,7 +222,7 @@ impl Model {
         }
     }
 
-    /// The executor of its plan on a GPU, if that is what runs it.
+    /// The executor on a GPU, if that runs its plan now.
     #[must_use]
     pub fn gpu_executor(&self) -> Option<&crate::gpu::CudaExecutor> {
         match &self.runner {
@@ -231,11 +231,11 @@ impl Model {
         }
     }
 
-    /// How long the parts of `runs` runs of calls take on a GPU; `None` where the model is run by none.
+    /// Measures the times of the parts of `runs` runs on a GPU; `None` if no GPU runs the model.
     ///
     /// # Errors
     ///
-    /// [`EngineError::Run`] with what is wrong about the calls or the device.
+    /// [`EngineError::Run`] says what is wrong with the calls or the device.
     pub fn gpu_timings(
         &self,
         workspace: &mut Workspace,
@@ -248,11 +248,11 @@ impl Model {
         }
     }
 
-    /// Looks whether a call fits the model, puts its inputs in the model's order, and says what it brings.
+    /// Checks that a call fits the model, puts its inputs in the model's order, and returns its size.
     ///
     /// # Errors
     ///
-    /// [`EngineError::Input`] with the tensor that does not fit, what was expected and what came.
+    /// [`EngineError::Input`] names the tensor that does not fit, what was expected and what was given.
     pub fn accept(&self, inputs: &mut [Tensor]) -> Result<CallWork, EngineError> {
         ports::order(&self.inputs, inputs)?;
         match &self.runner {
@@ -261,7 +261,7 @@ impl Model {
         }
     }
 
-    /// Whether several calls may be run as one batch: only where their rows are known not to touch one another.
+    /// Whether several calls may run as one batch: only if their rows are known to be independent, which a plan guarantees.
     #[must_use]
     pub fn batches(&self) -> bool {
         self.plan().is_some()
@@ -273,35 +273,35 @@ impl Model {
         self.plan().is_some_and(Plan::has_tokens)
     }
 
-    /// How many tokens a sequence may have; `None` where there is no end, or it is not known.
+    /// The most tokens of a sequence; `None` if there is no limit, or it is not known.
     #[must_use]
     pub fn longest(&self) -> Option<usize> {
         self.plan().and_then(Plan::longest)
     }
 
-    /// A call of so many rows, of so many tokens where the model has them, that means nothing: every number is one, every id
-    /// nought, and the mask leaves all tokens in.
+    /// A synthetic call of `rows` rows, each with `length` tokens if the model has tokens: every floating-point number is 1,
+    /// every integer 0, and the mask includes all tokens.
     #[must_use]
     pub fn synthetic_call(&self, rows: usize, length: usize) -> Vec<Tensor> {
         ports::synthetic_call(&self.inputs, self.plan().and_then(Plan::mask), rows, length)
     }
 
-    /// Runs calls that were accepted. Where the model has no plan, one after the other.
+    /// Runs accepted calls: as one batch if the model has a plan, else one after the other.
     ///
     /// # Errors
     ///
-    /// [`EngineError::Input`] where a value of theirs has no meaning to the model (an id that a table does not have),
-    /// [`EngineError::Run`] where the executor fails. With several calls, either may be the fault of any of them.
-    /// [`EngineError::Device`] where the device fails for good.
+    /// [`EngineError::Input`] if a value is invalid for the model (an id that is not in its table), [`EngineError::Run`] if the
+    /// executor fails. With several calls, any of them may have caused either. [`EngineError::Device`] if the device fails for
+    /// good.
     pub fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]]) -> Result<BatchResult, EngineError> {
         self.run_for(workspace, calls, &smallvec::smallvec![true; self.outputs.len()])
     }
 
-    /// As [`Self::run`], where only some outputs are wanted; the others may come without elements.
+    /// Like [`Self::run`], for the `wanted` outputs; the others may have no elements.
     ///
     /// # Errors
     ///
-    /// As [`Self::run`].
+    /// Like [`Self::run`].
     pub fn run_for(
         &self,
         workspace: &mut Workspace,
@@ -318,10 +318,10 @@ impl Model {
     }
 }
 
-/// A graph's plan, fused.
+/// The fused plan of a graph.
 fn plan(graph: &Graph, backend: Backend) -> Result<Plan, UnsupportedNode> {
     if backend == Backend::Tract {
-        return Err(unsupported_model("tract was asked for"));
+        return Err(unsupported_model("tract was requested"));
     }
     if let Some(open) = &graph.open {
         let reason = format!("its shapes are not the same for all lengths: {}", open.reason);
@@ -332,7 +332,7 @@ fn plan(graph: &Graph, backend: Backend) -> Result<Plan, UnsupportedNode> {
     Ok(plan)
 }
 
-/// The model as a whole.
+/// An error that concerns the model as a whole.
 fn unsupported_model(reason: &str) -> UnsupportedNode {
     UnsupportedNode { node: "model".into(), operator: "graph".into(), reason: reason.into() }
 }

@@ -1,4 +1,4 @@
-//! What a model says about its inputs and outputs, and whether a call's tensors are those.
+//! The descriptions of a model's inputs and outputs, and the check of a call's tensors against them.
 
 use tract_onnx::prelude::{DatumType, OutletId, TractError, TypedFact};
 
@@ -24,7 +24,7 @@ pub(super) fn inputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
 /// The outputs, in the model's order.
 pub(super) fn outputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
     let model = &graph.typed;
-    // a model may take one length only: then its outputs have those of that
+    // a model may support a single length only; the outputs then have the shapes for that length
     let open = graph.open.as_ref().and_then(|open| open.outputs().ok());
     let port = |(at, outlet): (usize, &OutletId)| {
         let name = model.outlet_label(*outlet).unwrap_or(&model.node(outlet.node).name).to_owned();
@@ -39,12 +39,12 @@ pub(super) fn outputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
 
 fn port(part: String, name: String, fact: &TypedFact) -> Result<TensorSpec, EngineError> {
     let datatype = datatype(fact.datum_type)
-        .ok_or_else(|| EngineError::part(part, format!("its element type, {:?}, is not taken", fact.datum_type)))?;
+        .ok_or_else(|| EngineError::part(part, format!("its element type, {:?}, is not supported", fact.datum_type)))?;
     let shape = fact.shape.iter().map(|dim| dim.to_i64().ok().and_then(|length| usize::try_from(length).ok())).collect();
     Ok(TensorSpec { name, datatype, shape })
 }
 
-/// The protocol's type for tract's, if there is one.
+/// The protocol's type for one of tract's; `None` if there is none.
 pub(super) fn datatype(kind: DatumType) -> Option<Datatype> {
     Some(match kind {
         DatumType::Bool => Datatype::Bool,
@@ -63,14 +63,14 @@ pub(super) fn datatype(kind: DatumType) -> Option<Datatype> {
     })
 }
 
-/// Puts a call's tensors in the order of the ports, and holds each against its port.
+/// Puts a call's tensors in the order of the ports, and checks each against its port.
 pub(super) fn order(ports: &[TensorSpec], tensors: &mut [Tensor]) -> Result<(), EngineError> {
     for (at, port) in ports.iter().enumerate() {
         let Some(found) = tensors.iter().skip(at).position(|tensor| tensor.name == port.name) else {
             let got: Vec<_> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
             return Err(EngineError::input(
                 &port.name,
-                format!("is an input of the model, and not among those that came: {got:?}"),
+                format!("is an input of the model, but is missing; the call has {got:?}"),
             ));
         };
         tensors.swap(at, at + found);
@@ -78,7 +78,10 @@ pub(super) fn order(ports: &[TensorSpec], tensors: &mut [Tensor]) -> Result<(), 
     }
     if let Some(more) = tensors.get(ports.len()) {
         let known: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
-        return Err(EngineError::input(&more.name, format!("is no input of the model, or came twice; its inputs are {known:?}")));
+        return Err(EngineError::input(
+            &more.name,
+            format!("is no input of the model, or is repeated; its inputs are {known:?}"),
+        ));
     }
     Ok(())
 }
@@ -107,14 +110,14 @@ fn shown(shape: &[Option<usize>]) -> String {
     format!("[{}]", lengths.join(", "))
 }
 
-/// What a call brings to a model of which nothing is known: rows by its first tensor.
+/// The size of a call to a model without a plan: the rows of its first tensor.
 pub(super) fn rows(tensors: &[Tensor]) -> CallWork {
     let rows = tensors.first().and_then(|tensor| tensor.shape.first().copied()).unwrap_or(1);
     CallWork { rows, executed: rows, useful: rows, flops: None }
 }
 
-/// A call of ones and, where numbers are whole, of noughts, but for the mask: the first open axis has `rows` of them, others
-/// `length`.
+/// A synthetic call: floating-point numbers are 1, integers are 0, and the elements of the mask are 1. An open first axis has
+/// length `rows`, other open axes have `length`.
 pub(super) fn synthetic_call(ports: &[TensorSpec], mask: Option<usize>, rows: usize, length: usize) -> Vec<Tensor> {
     let tensor = |(at, port): (usize, &TensorSpec)| {
         let open = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or(if axis == 0 { rows } else { length });

@@ -68,9 +68,9 @@ fn tensors_that_do_not_fit_are_named() {
         let huge = Tensor { shape: vec![usize::MAX / 2, 64], ..none };
         assert_eq!(refused(vec![huge]), format!("x: shape [{}, 64] asks for more bytes than can be, got 0", usize::MAX / 2));
         assert_eq!(refused(vec![Tensor::i64("x", &[1, 64], &[0; 64])]), "x: expected FP32, got INT64");
-        assert_eq!(refused(vec![]), "x: is an input of the model, and not among those that came: []");
+        assert_eq!(refused(vec![]), "x: is an input of the model, but is missing; the call has []");
         let twice = vec![Tensor::f32("x", &[1, 64], &[0.0; 64]); 2];
-        assert_eq!(refused(twice), "x: is no input of the model, or came twice; its inputs are [\"x\"]");
+        assert_eq!(refused(twice), "x: is no input of the model, or is repeated; its inputs are [\"x\"]");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::clock::Stamp;
 use crate::onnx::{DynamicGraph, Graph};
 use crate::tensor::{Tensor, TensorSpec};
 
-/// How many shapes of a graph with open dimensions are kept ready.
+/// How many optimised graphs are kept, one for each set of lengths of open dimensions.
 const SHAPES: usize = 16;
 
 /// A graph that tract has optimised.
@@ -25,9 +25,9 @@ pub(super) struct Traced {
 
 #[derive(Debug)]
 enum Ready {
-    /// For all lengths.
+    /// One graph for all lengths.
     Whole(Arc<TypedRunnableModel>),
-    /// For each shape its own, the latest used last.
+    /// One graph for each set of input shapes, the most recently used last.
     Shaped(Box<DynamicGraph>, Mutex<Vec<Shaped>>),
 }
 
@@ -94,7 +94,7 @@ impl Traced {
 }
 
 fn read(tensor: &Tensor, kind: DatumType) -> TractResult<TValue> {
-    // the graph's symbols for lengths are whole numbers of tract's own
+    // tract has its own integer type for values computed from symbolic lengths
     let mut made =
         tract_onnx::prelude::Tensor::zero_dt(if kind == DatumType::TDim { DatumType::I64 } else { kind }, &tensor.shape)?;
     made.as_bytes_mut().copy_from_slice(&tensor.data);

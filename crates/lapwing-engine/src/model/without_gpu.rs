@@ -1,4 +1,4 @@
-//! What stands in for `on_gpu` in a build without the feature `cuda`: no plan runs on a GPU.
+//! Replaces `on_gpu` in a build without the feature `cuda`: no plan runs on a GPU.
 
 use super::ModelOptions;
 use super::executor::{Fault, Memory, Placing};

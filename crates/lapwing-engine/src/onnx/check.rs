@@ -56,7 +56,7 @@ fn initializer(tensor: &TensorProto, folder: Option<&Path>) -> Checked {
         Err(reason) => return fails(reason),
     };
     let Some(bytes) = DataType::try_from(tensor.data_type).ok().and_then(bytes) else {
-        return fails(format!("its element type, {} in ONNX, is not taken", tensor.data_type));
+        return fails(format!("its element type, {} in ONNX, is not supported", tensor.data_type));
     };
     if tensor.data_location == Some(1) {
         return match folder {

@@ -78,7 +78,7 @@ fn sizes_are_those_of_the_data() {
     assert_eq!(with(tensor(&huge, 0)), format!("initializer w: its shape {huge:?} has more than 4294967296 elements"));
     assert_eq!(with(tensor(&[-1], 0)), "initializer w: has an axis of length -1 in [-1]");
     let text = TensorProto { data_type: DataType::String as i32, ..tensor(&[1], 0) };
-    assert_eq!(with(text), "initializer w: its element type, 8 in ONNX, is not taken");
+    assert_eq!(with(text), "initializer w: its element type, 8 in ONNX, is not supported");
     let mut filled = node("fill", &["w"], "y");
     filled.op_type = "ConstantOfShape".into();
     let shape = TensorProto { data_type: DataType::Int64 as i32, int64_data: huge.to_vec(), ..tensor(&[2], 0) };

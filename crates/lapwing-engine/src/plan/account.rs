@@ -122,7 +122,7 @@ impl Plan {
         (size.rows(value.rows) * value.width * widths.value(id)) as u64
     }
 
-    /// Bytes of a weight that a node with so many output rows reads.
+    /// Bytes of a weight that a node with `rows` output rows reads.
     fn weight_bytes(&self, node: &Node, id: WeightId, rows: usize, widths: &impl Widths) -> u64 {
         let weight = self.weight(id);
         let touched = if matches!(&node.op, Op::Embed { tables, .. } if tables.iter().any(|(table, _)| *table == id)) {

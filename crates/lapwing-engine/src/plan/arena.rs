@@ -81,7 +81,7 @@ impl Arena {
     }
 }
 
-/// The lowest offset at which so many bytes are free between the occupied ranges, which are sorted.
+/// The lowest offset at which `bytes` are free between the occupied ranges, which are sorted.
 fn first_gap(busy: &[(usize, usize)], bytes: usize) -> usize {
     let mut at = 0;
     for (offset, taken) in busy {

@@ -1,13 +1,13 @@
-//! NumPy's `.npy` files, versions 1 and 2: C order, float32, int64, int32 or bool, little-endian. Anything else is refused by name.
-//! The crate `npyz` parses the header and decodes the elements. Before it does, this module checks what that crate trusts a file
-//! with: the header's length and how deep its brackets nest, and whether the shape and the bytes fit one another.
+//! NumPy's `.npy` files, versions 1 and 2: C order, float32, int64, int32 or bool, little-endian. Any other file is rejected, and
+//! the error names the reason. The crate `npyz` parses the header and decodes the elements. Before that, this module checks what
+//! the crate does not: the length of the header, the nesting of its brackets, and that the shape matches the number of bytes.
 
 use npyz::{DType, NpyFile, NpyHeader, Order};
 
 /// Longest text of a header, in bytes; as long as version 1 can state.
 const TEXT_MAX: usize = 64 * 1024;
-/// Deepest brackets in a header's text: a dictionary with a list of fields, each a tuple that has a shape. The parser reads what is in a
-/// bracket up to three times, so that its time grows by that factor with each level.
+/// The deepest nesting of brackets in a header's text: a dictionary with a list of fields, each a tuple with a shape. The parser
+/// reads the contents of a bracket up to three times, so its time triples with each level.
 const NESTING_MAX: usize = 4;
 
 /// An array.
@@ -51,51 +51,51 @@ impl Values {
     }
 }
 
-/// Why a file is not read.
+/// Why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NpyError {
-    /// It does not start as such a file does.
+    /// It does not start with the magic bytes.
     #[error("header: not a .npy file")]
     Magic,
-    /// A later version.
+    /// Its version is not supported.
     #[error("header: version {major}.{minor} is not read, only 1.0 and 2.0 are")]
     Version {
-        /// Its first number.
+        /// The major version.
         major: u8,
-        /// Its second.
+        /// The minor version.
         minor: u8,
     },
-    /// The text that says what is in it is not as NumPy writes it.
+    /// The header is not as NumPy writes it.
     #[error("header: {what}")]
     Header {
         /// What is wrong.
         what: String,
     },
-    /// Elements of another type.
+    /// The element type is not supported.
     #[error("dtype: {descr} is not read, only <f4, <i8, <i4 and |b1 are")]
     Dtype {
         /// The type by NumPy's name.
         descr: String,
     },
-    /// Columns first.
+    /// The elements are in Fortran order.
     #[error("fortran_order: only arrays in C order are read")]
     Order,
-    /// The shape and the bytes do not fit one another.
+    /// The shape does not match the number of bytes.
     #[error("shape: {shape:?} takes {needed} bytes of elements, but there are {given}")]
     Length {
         /// The shape.
         shape: Vec<usize>,
-        /// Bytes that it takes, as many as fit a number.
+        /// The bytes that it needs; `usize::MAX` if they are more than that.
         needed: usize,
-        /// Bytes that there are.
+        /// The bytes in the file.
         given: usize,
     },
     /// A bool that is neither 0 nor 1.
     #[error("element {element}: {byte} is no bool")]
     Bool {
-        /// Its place.
+        /// The element's index.
         element: usize,
-        /// What stands there.
+        /// The byte.
         byte: u8,
     },
 }
@@ -103,7 +103,7 @@ pub enum NpyError {
 /// Reads a whole file.
 ///
 /// # Errors
-/// It is not such a file, or of a type, order or shape that is not read.
+/// The file is not a `.npy` file, or its type, order or shape is not supported.
 pub fn read(file: &[u8]) -> Result<Npy, NpyError> {
     let (head, body) = split(file)?;
     let header = NpyHeader::from_reader(head).map_err(|e| unparsed(&e))?;
@@ -115,12 +115,12 @@ pub fn read(file: &[u8]) -> Result<Npy, NpyError> {
         "|b1" => 1,
         _ => return Err(NpyError::Dtype { descr }),
     };
-    // One axis is in both orders at once.
+    // With one axis, both orders are the same.
     if header.order() == Order::Fortran && header.shape().len() > 1 {
         return Err(NpyError::Order);
     }
     let shape: Vec<usize> = header.shape().iter().map(|axis| usize::try_from(*axis).unwrap_or(usize::MAX)).collect();
-    // The header's own product of the lengths wraps around.
+    // `npyz` would multiply the lengths without a check for overflow.
     let needed = shape.iter().try_fold(width, |bytes: usize, axis| bytes.checked_mul(*axis)).unwrap_or(usize::MAX);
     if needed != body.len() {
         return Err(NpyError::Length { shape, needed, given: body.len() });
@@ -140,7 +140,7 @@ pub fn read(file: &[u8]) -> Result<Npy, NpyError> {
     Ok(Npy { shape, values })
 }
 
-/// The header, which is safe to parse, and the elements behind it.
+/// Splits a file into its header, which is safe to parse, and the elements behind it.
 fn split(file: &[u8]) -> Result<(&[u8], &[u8]), NpyError> {
     let rest = file.strip_prefix(b"\x93NUMPY").ok_or(NpyError::Magic)?;
     let cut = || header("the file ends in it");
@@ -161,7 +161,7 @@ fn split(file: &[u8]) -> Result<(&[u8], &[u8]), NpyError> {
     Ok((&file[..file.len() - body.len()], body))
 }
 
-/// How deep the brackets outside of quotes nest.
+/// The nesting depth of the brackets outside of quotes.
 fn nesting(text: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     let (mut quote, mut escaped) = (None, false);
@@ -187,8 +187,8 @@ fn header(what: &str) -> NpyError {
     NpyError::Header { what: what.to_owned() }
 }
 
-/// An error of `npyz`. One about the header's grammar shows the whole text, in several lines: the first says where, the last what is
-/// missing.
+/// Converts an error of `npyz`. A syntax error in the header has several lines with the whole text; the first line has the
+/// position, and the last says what is missing.
 fn unparsed(error: &std::io::Error) -> NpyError {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim);
@@ -199,7 +199,7 @@ fn unparsed(error: &std::io::Error) -> NpyError {
     }
 }
 
-/// The `count` elements of an array; its bytes are known to be as many as they take.
+/// The `count` elements of an array, whose number of bytes has been checked.
 fn elements<T: npyz::Deserialize>(array: NpyFile<&[u8]>, count: usize) -> Result<Vec<T>, NpyError> {
     let mut values = Vec::with_capacity(count);
     for value in array.data().map_err(|e| header(&e.to_string()))? {
@@ -270,7 +270,7 @@ pub(crate) mod tests {
         assert_eq!(tell(&keyless), "header: dict is missing key 'descr'");
     }
 
-    /// A file that is all header.
+    /// A file with only a header.
     fn bare(text: &[u8]) -> Vec<u8> {
         [b"\x93NUMPY\x02\x00", u32::try_from(text.len()).unwrap().to_le_bytes().as_slice(), text].concat()
     }
@@ -282,10 +282,10 @@ pub(crate) mod tests {
             assert_eq!(tell(&[open; TEXT_MAX]), "header: its brackets nest 65536 deep, and at most 4 are read");
             assert_eq!(tell(&[open; TEXT_MAX + 1]), "header: its text has 65537 bytes, and at most 65536 are read");
         }
-        // Brackets in quotes are none, and close none.
+        // Brackets in quotes do not count.
         assert_eq!(tell(br#"['\']', [")", [')', [[['"#), "header: its brackets nest 6 deep, and at most 4 are read");
         assert!(tell(b"{'((((((('").starts_with("header: could not parse"));
-        // The longest text at the deepest nesting that is parsed.
+        // The longest header with the deepest nesting that is accepted.
         let long = [b"{{{{'".as_slice(), &[b'a'; TEXT_MAX - 6], b"'"].concat();
         assert!(tell(&long).starts_with("header: could not parse"));
     }

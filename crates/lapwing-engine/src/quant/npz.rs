@@ -8,7 +8,7 @@ use zip::{CompressionMethod, ZipArchive};
 
 use super::npy::{self, Npy, NpyError};
 
-/// Why an archive is not read.
+/// Why an archive cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NpzError {
     /// Its directory is missing, cut off, or points outside of the file.
@@ -23,7 +23,7 @@ pub enum NpzError {
         /// Its name.
         name: String,
     },
-    /// A member is cut off, encrypted, or does not fit its checksum.
+    /// A member is cut off, is encrypted, or does not match its checksum.
     #[error("array {name}: {what}")]
     Member {
         /// Its name.
@@ -31,7 +31,7 @@ pub enum NpzError {
         /// What is wrong.
         what: String,
     },
-    /// A member is no array that is read.
+    /// A member is not a supported array.
     #[error("array {name}: {source}")]
     Array {
         /// Its name.
@@ -41,17 +41,17 @@ pub enum NpzError {
     },
 }
 
-/// Reads all arrays of a file, in their order in it, by their names without `.npy`.
+/// Reads all arrays of a file, in the file's order, with their names without `.npy`.
 ///
 /// # Errors
-/// It is no such archive, or an array in it is not read.
+/// The file is not such an archive, or an array in it cannot be read.
 pub fn read(file: &[u8]) -> Result<Vec<(String, Npy)>, NpzError> {
     let config = Config { archive_offset: ArchiveOffset::Known(0) };
     let mut archive = ZipArchive::with_config(config, Cursor::new(file)).map_err(bad)?;
     if archive.has_duplicate_names() {
         return Err(bad("two members have the same name"));
     }
-    // Members that share bytes could take many times what the file has.
+    // Members that share bytes could need many times the size of the file in memory.
     let mut left = file.len();
     let mut arrays = Vec::new();
     for index in 0..archive.len() {

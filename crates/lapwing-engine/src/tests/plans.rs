@@ -129,7 +129,7 @@ fn run(executor: &CpuExecutor, state: &mut CpuState, lengths: &[usize], inputs: 
 }
 
 #[test]
-fn plans_say_what_onnx_runtime_says() {
+fn plans_agree_with_onnx_runtime() {
     for fixture in fixtures() {
         let (raw, fused) = plans(&fixture.name);
         assert!(fused.nodes.len() < raw.nodes.len() || raw.nodes.len() < 3, "{}: {} nodes", fixture.name, fused.nodes.len());

@@ -1,4 +1,4 @@
-//! What holds for every sequence of calls, whatever the limits: checked on random ones.
+//! Properties that hold for every sequence of calls and all limits, checked on random ones.
 
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ fn configs() -> impl Strategy<Value = Config> {
         })
 }
 
-/// What the test knows of a waiting call, kept apart from the code under test.
+/// The test's own record of a waiting call, independent of the code under test.
 #[derive(Clone, Debug)]
 struct Known {
     number: usize,
@@ -67,7 +67,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Asks for a batch and checks what comes; runs it, in simulated time.
+    /// Asks for a batch, checks it, and runs it in simulated time.
     fn ask(&mut self, closing: bool) -> Result<Next, TestCaseError> {
         let (mut into, mut expired) = (Vec::new(), Vec::new());
         let next = self.waiting.poll(self.now, closing, &mut into, &mut expired);
@@ -182,7 +182,7 @@ proptest! {
                 bench.push(CallCost { rows, tokens }, patience_ns)?;
             }
         }
-        // nobody calls any more, and yet all are served, without the queue being closed
+        // no more calls come, and all are served although the queue is not closed
         for _ in 0..10_000 {
             match bench.ask(false)? {
                 Next::Idle => return Ok(()),

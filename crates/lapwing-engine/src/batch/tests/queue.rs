@@ -55,8 +55,8 @@ fn two_producers_and_an_executor_lose_and_double_nothing() {
 }
 
 #[test]
-fn closing_gives_out_what_waits_and_then_says_so() {
-    // a batch of 100 that would be waited for as good as for ever
+fn a_closed_queue_returns_the_waiting_calls_and_then_closed() {
+    // without the close, it would wait practically forever for a batch of 100
     let policy = Policy::Fixed { calls: 100 };
     let queue = Queue::new(Config { policy, max_wait_ns: u64::MAX / 4, ..Config::default() });
     for i in 0..3 {
@@ -86,7 +86,7 @@ fn a_sleeping_executor_is_woken_by_a_call_by_its_batch_and_by_a_deadline() {
         assert_eq!(executor.join().unwrap(), Taken::Calls);
     });
     assert_eq!(into.iter().map(|item| item.payload).collect::<Vec<_>>(), ["a", "b"]);
-    // nothing is known of the forward yet, so it may start until the deadline; the batch of two never comes
+    // the forward time is not known yet, so it may start until the deadline; the batch of two never fills
     queue.push(item("late", Some(Stamp::now().plus(2_000_000)))).unwrap();
     assert_eq!(queue.take(&mut into, &mut expired), Taken::Calls);
     assert_eq!(into.len() + expired.len(), 1);

@@ -1,10 +1,10 @@
-//! The batcher under simulated traffic: nothing lost, nobody starved, and better than fixed batches.
+//! The batcher under simulated traffic: it loses and starves no call, and is better than fixed batches.
 
 use super::super::{CallCost, Config, Item, Next, Tuning, Waiting};
 use super::simulator::{Gaps, Lengths, Outcome, Scenario, Server, fixed};
 use crate::clock::Stamp;
 
-/// MiniLM on one core, about: 0.125 ms a token.
+/// Roughly MiniLM on one core: 0.125 ms per token.
 const CORE: Server = Server { fixed_ns: 1e6, unit_ns: 125e3, padded: false };
 /// The same on a device where a launch costs as much as 600 tokens.
 const DEVICE: Server = Server { fixed_ns: 1.2e6, unit_ns: 2e3, padded: false };
@@ -72,7 +72,7 @@ fn a_call_past_its_deadline_is_given_back_and_never_run() {
     let out = run(hurried, adaptive());
     assert!(out.calls.iter().all(|call| call.given == 1));
     let expired = out.calls.iter().filter(|call| call.ran.is_none()).count();
-    assert!(expired > 10, "{expired}: the scenario is meant to be too much");
+    assert!(expired > 10, "{expired}: the scenario must overload the server");
     assert!(
         out.calls.iter().all(|call| call.ran.is_none_or(|(start, _)| call.deadline.is_some_and(|deadline| start < deadline)))
     );
@@ -101,7 +101,7 @@ fn a_long_call_in_a_flood_of_short_ones_is_passed_by_few_batches() {
         youngest[..call.batch].iter().filter(there).count()
     };
     let most = out.calls.iter().map(passed).max().unwrap();
-    assert_eq!(most, tuning.overtakes as usize, "as often as may be, and no oftener");
+    assert_eq!(most, tuning.overtakes as usize, "exactly as often as allowed");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_wrong_belief_that_batches_save_nothing_is_given_up() {
     assert!(waiting.is_empty() && batches < 100, "{batches}");
 }
 
-/// Asks a queue in which nothing is waited for, until it is empty: what ran, batch by batch.
+/// Empties a queue that does not wait for more calls; returns the calls of each batch.
 fn drained(tuning: Tuning, calls: &[(usize, u64, Option<u64>)]) -> Vec<Vec<usize>> {
     let mut waiting = Waiting::new(adaptive(), tuning);
     for units in (1..100).cycle().take(200) {
@@ -173,7 +173,7 @@ fn drained(tuning: Tuning, calls: &[(usize, u64, Option<u64>)]) -> Vec<Vec<usize
 
 #[test]
 fn a_short_call_passes_a_long_one_that_came_a_little_earlier_but_not_one_that_waited_in_proportion() {
-    // 512 tokens take 65 ms and are due 130 ms after they came, 16 take 3 ms and are due after 6 ms
+    // 512 tokens take 65 ms and are due 130 ms after their arrival, 16 take 3 ms and are due after 6 ms
     assert_eq!(drained(Tuning::default(), &[(512, 0, None), (16, 100_000_000, None)]), [[1], [0]]);
     assert_eq!(drained(Tuning::default(), &[(512, 0, None), (16, 126_000_000, None)]), [[0], [1]]);
     assert_eq!(drained(Tuning { stretch: 0.0, ..Tuning::default() }, &[(512, 0, None), (16, 0, None)]), [[0], [1]]);
@@ -182,7 +182,7 @@ fn a_short_call_passes_a_long_one_that_came_a_little_earlier_but_not_one_that_wa
 #[test]
 fn a_deadline_puts_a_call_forward() {
     assert_eq!(drained(Tuning::default(), &[(16, 0, None), (512, 0, Some(70_000_000))]), [[1], [0]]);
-    // the short ones fill a batch together: 152 tokens, from which on the fixed millisecond is a twentieth
+    // the short ones fill a batch together: with 152 tokens or more, the fixed millisecond is at most a twentieth
     let short = [(16, 0, None); 12];
     assert_eq!(drained(Tuning::default(), &short).iter().map(Vec::len).collect::<Vec<_>>(), [9, 3]);
 }

@@ -1,13 +1,14 @@
-//! A simulated executor and simulated callers: virtual time, seeded arrivals, a forward of a fixed part and a part per token.
+//! A simulated executor and simulated callers: virtual time, seeded arrivals, and forwards with a fixed cost and a cost per
+//! token.
 //!
-//! It drives [`Waiting`] alone.
+//! It drives [`Waiting`] directly, without threads.
 
 use std::collections::BTreeSet;
 
 use super::super::{CallCost, Config, Item, Next, Policy, Tuning, Waiting};
 use crate::clock::Stamp;
 
-/// Numbers that look random, the same for the same seed (splitmix64).
+/// A pseudo-random generator (splitmix64).
 #[derive(Clone, Debug)]
 pub(super) struct Random(pub(super) u64);
 
@@ -31,19 +32,19 @@ impl Random {
     }
 }
 
-/// What lengths calls have.
+/// The distribution of the calls' lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lengths {
-    /// 16 tokens nine times in ten, else 512.
+    /// 16 tokens with probability 0.9, else 512.
     Bimodal,
-    /// 1 to 512, each as likely.
+    /// Uniform from 1 to 512.
     Uniform,
     /// One row, no tokens.
     Row,
 }
 
 impl Lengths {
-    /// The length of one call, in units.
+    /// Draws the length of one call, in units.
     pub(super) fn draw(self, random: &mut Random) -> usize {
         match self {
             Self::Bimodal => [512, 16][usize::from(!random.next().is_multiple_of(10))],
@@ -52,7 +53,7 @@ impl Lengths {
         }
     }
 
-    /// Its mean.
+    /// The mean length.
     pub(super) fn mean(self) -> f64 {
         match self {
             Self::Bimodal => 0.9 * 16.0 + 0.1 * 512.0,
@@ -62,23 +63,23 @@ impl Lengths {
     }
 }
 
-/// When calls come.
+/// The arrivals of calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Gaps {
-    /// One by one, independent of each other.
+    /// Single calls, independent of each other.
     Poisson,
-    /// Bursts of so many, independent of each other; within one, a call each so many nanoseconds.
+    /// Independent bursts: the number of calls in each, and the nanoseconds between two of them.
     Bursts(usize, u64),
-    /// So many clients, each of which calls again some time (exponential, with this mean in nanoseconds) after its answer.
+    /// A number of clients, each of which calls again some time after its answer (exponential, with this mean in nanoseconds).
     Clients(usize, f64),
 }
 
 /// The model that is served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Server {
-    /// A forward's fixed part, in nanoseconds.
+    /// The fixed cost of a forward, in nanoseconds.
     pub(super) fixed_ns: f64,
-    /// A forward's part for each unit, in nanoseconds.
+    /// The cost of each unit of a forward, in nanoseconds.
     pub(super) unit_ns: f64,
     /// Whether each call of a batch is padded to the longest.
     pub(super) padded: bool,
@@ -90,25 +91,25 @@ pub(super) struct Scenario {
     pub(super) server: Server,
     pub(super) lengths: Lengths,
     pub(super) gaps: Gaps,
-    /// Useful work offered, as a part of what the server does without padding and without a fixed part.
+    /// Offered work, as a fraction of the server's capacity without padding and without a fixed cost.
     pub(super) load: f64,
     pub(super) calls: usize,
-    /// Each call's deadline after its arrival, in multiples of its own forward.
+    /// The time from a call's arrival to its deadline, as a multiple of its own forward time.
     pub(super) patience: Option<f64>,
     pub(super) seed: u64,
 }
 
-/// What became of one call.
+/// The fate of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) units: usize,
     pub(super) arrived: Stamp,
     pub(super) deadline: Option<Stamp>,
-    /// When its batch started and ended; `None` where it expired or was refused.
+    /// When its batch started and ended; `None` if it expired or was refused.
     pub(super) ran: Option<(Stamp, Stamp)>,
-    /// Which batch, by number.
+    /// The index of its batch.
     pub(super) batch: usize,
-    /// How often it was given out, run or expired.
+    /// How often it was returned, to run or as expired.
     pub(super) given: u32,
 }
 
@@ -118,12 +119,12 @@ pub(super) struct Ran {
     pub(super) calls: usize,
     pub(super) useful: usize,
     pub(super) executed: usize,
-    /// When it could have started: the executor was free and its oldest call there.
+    /// When it could have started: the executor was free and its oldest call had arrived.
     pub(super) could: Stamp,
     pub(super) start: Stamp,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) calls: Vec<Call>,
@@ -141,7 +142,7 @@ impl Scenario {
         Call { units, arrived, deadline, ran: None, batch: usize::MAX, given: 0 }
     }
 
-    /// All calls, or the clients' first ones.
+    /// All calls; with clients, the first call of each.
     fn arrivals(&self, random: &mut Random) -> Vec<Call> {
         let gap = self.lengths.mean() * self.server.unit_ns / self.load;
         let (mut at, mut calls) = (1.0, Vec::new());
@@ -158,7 +159,7 @@ impl Scenario {
         calls
     }
 
-    /// Runs it to the end.
+    /// Runs the scenario to its end.
     pub(super) fn run(&self, config: Config, tuning: Tuning) -> Outcome {
         let mut random = Random(self.seed);
         let mut waiting = Waiting::new(config, tuning);
@@ -167,7 +168,7 @@ impl Scenario {
         let (mut into, mut expired) = (Vec::new(), Vec::new());
         let (mut now, mut free) = (Stamp::default(), Stamp::default());
         loop {
-            // all that has come until now is in the queue before the executor, free now, asks
+            // calls that arrived until now enter the queue before the free executor asks
             while let Some((_, payload)) = coming.first().copied().filter(|(at, _)| *at <= now) {
                 coming.pop_first();
                 let Call { units, arrived, deadline, .. } = out.calls[payload];
@@ -206,7 +207,7 @@ impl Scenario {
         CallCost { rows, tokens: if self.lengths == Lengths::Row { 0 } else { units } }
     }
 
-    /// The model runs: how long it took.
+    /// Runs a batch; returns how long it took.
     fn forward(
         &self,
         batch: &[Item<usize>],
@@ -233,7 +234,7 @@ impl Scenario {
 }
 
 impl Outcome {
-    /// The latency at this rank (0.5 is the median) of the calls with these lengths, in milliseconds; zero where none ran.
+    /// The latency at this rank (0.5 is the median) of the calls with these lengths, in milliseconds; zero if none ran.
     pub(super) fn latency_ms(&self, rank: f64, which: impl Fn(usize) -> bool) -> f64 {
         let done = self.calls.iter().filter(|call| which(call.units));
         let mut all: Vec<u64> = done.filter_map(|call| call.ran.map(|(_, end)| end.since(call.arrived))).collect();
@@ -255,7 +256,7 @@ impl Outcome {
         ran as f64 / (self.end.since(from).max(1) as f64 / 1e9)
     }
 
-    /// What part of the executed tokens was padding.
+    /// The share of executed tokens that were padding.
     pub(super) fn waste(&self) -> f64 {
         let executed: usize = self.batches.iter().map(|batch| batch.executed).sum();
         let useful: usize = self.batches.iter().map(|batch| batch.useful).sum();
@@ -268,7 +269,7 @@ impl Outcome {
     }
 }
 
-/// Fixed batching as servers do it today: eight calls, or what came within 5 ms.
+/// Fixed batching as in common servers: eight calls, or those that came within 5 ms.
 pub(super) fn fixed(queue_calls: usize) -> Config {
     Config { policy: Policy::Fixed { calls: 8 }, queue_calls, ..Config::default() }
 }

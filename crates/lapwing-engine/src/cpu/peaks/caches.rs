@@ -43,13 +43,13 @@ impl Caches {
         Some(Self { l2_bytes: l2.1, llc_bytes: llc.1.max(l2.1), llc_cpus: llc.2.max(1) })
     }
 
-    /// Total second-level cache of so many cores, in bytes.
+    /// Total second-level cache of the cores of `threads` threads, in bytes.
     #[must_use]
     pub fn l2_of(&self, threads: usize) -> usize {
         self.l2_bytes.saturating_mul(threads.max(1))
     }
 
-    /// Total last-level cache, in bytes, of the fewest caches that so many threads can be spread over. One thread can
+    /// Total last-level cache, in bytes, of the fewest caches that `threads` threads can be spread over. One thread can
     /// fill all of a cache; other processes may take a part of it, so the result is an upper bound.
     #[must_use]
     pub fn llc_of(&self, threads: usize) -> usize {

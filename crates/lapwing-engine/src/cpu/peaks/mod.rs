@@ -22,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub use caches::Caches;
 pub use window::Runner;
-use window::{BestRate, ThreadPool};
+use window::{BestRate, WorkerGroup};
 
 use super::gemm::int8::{LevelI8, int8_chains};
 use super::level::Level;
@@ -157,18 +157,18 @@ impl Peaks {
 /// The runner does not run `setup.threads` threads at the same time.
 pub fn calibrate(setup: &PeakSetup, run: Runner<'_>) -> Result<Peaks, PeaksError> {
     let (level, caches, threads) = (setup.level, setup.caches, setup.threads);
-    let crew = ThreadPool { threads, run };
-    let fp32 = crew.best(WINDOWS, WINDOW_NS, &|_| chains::fp32(level, 4096))?;
-    let int8 = crew.best(WINDOWS, WINDOW_NS, &|_| int8_chains(setup.level_i8, 4096))?;
+    let workers = WorkerGroup { threads, run };
+    let fp32 = workers.best(WINDOWS, WINDOW_NS, &|_| chains::fp32(level, 4096))?;
+    let int8 = workers.best(WINDOWS, WINDOW_NS, &|_| int8_chains(setup.level_i8, 4096))?;
     let half = caches.l2_bytes / 2;
-    let l2 = read(crew, level, &Parts::new(crew, half), WINDOW_NS)?;
-    let copied = copy(crew, level, half)?;
+    let l2 = read(workers, level, &Parts::new(workers, half), WINDOW_NS)?;
+    let copied = copy(workers, level, half)?;
     let (llc_bytes, l2_bytes) = (caches.llc_of(threads), caches.l2_of(threads));
     // Eight second-level caches, so that almost nothing stays in them, but at most half of the last level.
     let each = (8 * caches.l2_bytes).min(llc_bytes / 2 / threads.max(1));
-    let llc = if each >= 2 * caches.l2_bytes { read(crew, level, &Parts::new(crew, each), WINDOW_NS)? } else { l2 };
+    let llc = if each >= 2 * caches.l2_bytes { read(workers, level, &Parts::new(workers, each), WINDOW_NS)? } else { l2 };
     let dram_buffer_bytes = dram_buffer(llc_bytes, caches::free_bytes());
-    let dram = read(crew, level, &Parts::new(crew, dram_buffer_bytes / threads.max(1)), DRAM_WINDOW_NS)?;
+    let dram = read(workers, level, &Parts::new(workers, dram_buffer_bytes / threads.max(1)), DRAM_WINDOW_NS)?;
     Ok(Peaks {
         flops_per_s: fp32.per_s,
         int8_ops_per_s: int8.per_s,
@@ -196,11 +196,11 @@ fn dram_buffer(llc_bytes: usize, free: Option<usize>) -> usize {
 struct Parts(Vec<Mutex<(Vec<f32>, usize)>>);
 
 impl Parts {
-    /// A buffer of so many bytes for each thread, written by the thread that will read it (first-touch NUMA placement).
-    fn new(crew: ThreadPool<'_>, bytes: usize) -> Self {
-        let parts: Vec<_> = (0..crew.threads).map(|_| Mutex::new((Vec::new(), 0))).collect();
+    /// A buffer of `bytes` for each thread, written by the thread that will read it (first-touch NUMA placement).
+    fn new(workers: WorkerGroup<'_>, bytes: usize) -> Self {
+        let parts: Vec<_> = (0..workers.threads).map(|_| Mutex::new((Vec::new(), 0))).collect();
         // Pages that were never written would all map to the zero page; writing one element allocates a page.
-        (crew.run)(&|thread| {
+        (workers.run)(&|thread| {
             if let Some(part) = parts.get(thread) {
                 let mut values = vec![0.0; bytes / 4];
                 values.iter_mut().step_by(PAGE_BYTES / 4).for_each(|value| *value = 1.0);
@@ -212,8 +212,8 @@ impl Parts {
 }
 
 /// Reads the parts from end to end, repeatedly.
-fn read(crew: ThreadPool<'_>, level: Level, parts: &Parts, window_ns: u64) -> Result<BestRate, PeaksError> {
-    crew.best(WINDOWS, window_ns, &|thread| {
+fn read(workers: WorkerGroup<'_>, level: Level, parts: &Parts, window_ns: u64) -> Result<BestRate, PeaksError> {
+    workers.best(WINDOWS, window_ns, &|thread| {
         let Some(part) = parts.0.get(thread) else { return 0 };
         // Uncontended: about 20 ns a piece.
         let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,10 +227,10 @@ fn read(crew: ThreadPool<'_>, level: Level, parts: &Parts, window_ns: u64) -> Re
     })
 }
 
-/// Copies one half of a buffer of so many bytes to the other.
-fn copy(crew: ThreadPool<'_>, level: Level, bytes: usize) -> Result<BestRate, PeaksError> {
-    let parts = Parts::new(crew, bytes);
-    crew.best(WINDOWS, WINDOW_NS, &|thread| {
+/// Copies one half of a buffer of `bytes` to the other.
+fn copy(workers: WorkerGroup<'_>, level: Level, bytes: usize) -> Result<BestRate, PeaksError> {
+    let parts = Parts::new(workers, bytes);
+    workers.best(WINDOWS, WINDOW_NS, &|thread| {
         let Some(part) = parts.0.get(thread) else { return 0 };
         let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
         let middle = part.0.len() / 2;

@@ -71,9 +71,9 @@ fn the_dram_buffer_is_four_caches_within_bounds_and_never_what_is_not_there() {
 
 #[test]
 fn parts_are_read_to_the_end_and_from_the_start_again() {
-    let crew = ThreadPool { threads: 1, run: &|work| work(0) };
-    let parts = Parts::new(crew, PIECE_BYTES + 4096);
-    read(crew, Level::best(), &parts, 1_000_000).unwrap();
+    let workers = WorkerGroup { threads: 1, run: &|work| work(0) };
+    let parts = Parts::new(workers, PIECE_BYTES + 4096);
+    read(workers, Level::best(), &parts, 1_000_000).unwrap();
     let at = parts.0[0].lock().unwrap().1;
     assert!(at == PIECE_BYTES / 4 || at == PIECE_BYTES / 4 + 1024, "{at}");
 }

@@ -15,7 +15,7 @@ const PATIENCE_NS: u64 = 5_000_000;
 
 /// The threads, and the function that runs work on them.
 #[derive(Clone, Copy)]
-pub(super) struct ThreadPool<'a> {
+pub(super) struct WorkerGroup<'a> {
     pub(super) threads: usize,
     pub(super) run: Runner<'a>,
 }
@@ -38,7 +38,7 @@ impl BestRate {
     }
 }
 
-impl ThreadPool<'_> {
+impl WorkerGroup<'_> {
     /// The best of `windows` windows of `window_ns`. `work` does a small piece of work on the thread of that index and
     /// returns its number of units.
     pub(super) fn best(
@@ -106,7 +106,7 @@ mod tests {
     fn each_thread_works_and_its_units_count() {
         let seen = [AtomicUsize::new(0), AtomicUsize::new(0)];
         let run = threads(2);
-        let best = ThreadPool { threads: 2, run: &run }.best(3, 100_000, &|thread| {
+        let best = WorkerGroup { threads: 2, run: &run }.best(3, 100_000, &|thread| {
             seen[thread].fetch_add(1, Ordering::SeqCst);
             std::thread::yield_now();
             1
@@ -121,7 +121,7 @@ mod tests {
     fn a_thread_too_few_or_too_many_is_told() {
         for came in [1, 3] {
             let run = threads(came);
-            let refused = ThreadPool { threads: 2, run: &run }.best(1, 1_000, &|_| 1);
+            let refused = WorkerGroup { threads: 2, run: &run }.best(1, 1_000, &|_| 1);
             assert_eq!(refused.unwrap_err(), PeaksError::Threads { wanted: 2, ran: came });
         }
     }

@@ -54,7 +54,7 @@ impl MapCode {
             made.words.push(word(slot));
             made.words.extend(operands);
             if last_use[at] == 0 {
-                free.push(slot); // nobody needs it at all
+                free.push(slot); // its value is never read
             }
             made.result = slot;
         }

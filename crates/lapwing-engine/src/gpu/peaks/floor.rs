@@ -29,7 +29,7 @@ impl LaunchFloors {
         Ok(Self { stream: Stream::new(device)?, empty: function(&modules, &EMPTY)?, known: BTreeMap::new() })
     }
 
-    /// The time of so many empty kernels, one after the other.
+    /// The time of `kernels` empty kernels, one after the other.
     ///
     /// # Errors
     ///

@@ -252,7 +252,7 @@ impl Bench {
         (0..self.setup.windows.max(1)).map(|_| Ok(each * repeats as f64 / run(repeats)?.as_secs_f64())).collect()
     }
 
-    /// The next number of repeats, if so many repeats took less than a window.
+    /// The next number of repeats, if `repeats` of them took less than a window.
     fn more(&self, repeats: u64, time: Duration) -> Option<u64> {
         (time < self.setup.window && 2 * repeats <= MOST_REPEATS).then_some(2 * repeats)
     }
