@@ -63,7 +63,8 @@ pub enum Command {
 ///
 /// # Errors
 ///
-/// If the arguments are not a valid command. `--help` and `--version` are errors too: print them to standard output and exit with 0.
+/// If the arguments are not a valid command. Also for `--help` and `--version`, whose text belongs on standard output, with exit
+/// code 0.
 pub fn parse(
     args: impl IntoIterator<Item = OsString>,
     env: impl IntoIterator<Item = (OsString, OsString)>,

@@ -45,8 +45,8 @@ tritonserver … \\
 rate=0: only requests that Lapwing marks are traced. The delay is in ms; without it spans come 5 s late.",
     reported: "\
 queue, preprocessing (input copies), forward, postprocessing (output copies), over HTTP and gRPC, also for
-streams. In an ensemble, if a step's model is called `preprocess`, `tokenizer`, `postprocess` or the like, its
-forward time counts as that stage. For other names add a rule:
+streams. In an ensemble, if a step's model is called `preprocess`, `tokenizer`, `postprocess` or the like,
+its forward time counts as that stage. For other names add a rule:
   attribution.spans: [{attribute: triton.model_name, value: my_features, stage: hydration}]
 Batch sizes come from /v2/models/stats; an ensemble's are those of the step that is its forward.",
     missing: "\

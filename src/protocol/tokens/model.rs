@@ -14,7 +14,7 @@ pub enum ModelError {
     Read(std::io::Error),
     /// The file is something else.
     #[cfg(feature = "tokenizers")]
-    #[error("is no tokenizer.json: {0}")]
+    #[error("is not a tokenizer.json: {0}")]
     Parse(String),
     /// This build has no tokenizers.
     #[cfg(not(feature = "tokenizers"))]
