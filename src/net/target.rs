@@ -14,7 +14,7 @@ use crate::settings::Upstream;
 /// The address of a server that Lapwing asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// `host:port`. The host is resolved anew for each connection.
+    /// `host:port`. The host is resolved again for each connection.
     Tcp(String),
     /// The path of a Unix socket.
     Unix(PathBuf),

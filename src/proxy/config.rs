@@ -22,7 +22,7 @@ pub enum UpstreamProtocol {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceSampling {
-    /// The client's sampling decision is kept; where there is none, the request is sampled.
+    /// The client's sampling decision is kept; if there is none, the request is sampled.
     #[default]
     Auto,
     /// Every request is sampled, whatever the client decided.

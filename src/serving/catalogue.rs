@@ -117,7 +117,7 @@ impl Catalogue {
         })
     }
 
-    /// The versions of a model, in ascending order; empty where there is no such model.
+    /// The versions of a model, in ascending order; empty if the model does not exist.
     pub(super) fn versions(&self, name: &str) -> Vec<String> {
         let versions = self.models.get(name).map(Vec::as_slice).unwrap_or_default();
         versions.iter().map(|entry| entry.model.about().version.clone()).collect()

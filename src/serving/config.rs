@@ -217,7 +217,7 @@ impl Section for Config {
 }
 
 impl Config {
-    /// Reports combinations of device, executor and precision that exclude one another.
+    /// Reports combinations of device, executor and precision that exclude each other.
     fn check_where(&self, checks: &mut Checks) {
         let (device, executor) = (self.device, self.executor);
         let precision = self.precision.name();

@@ -1,5 +1,6 @@
 //! Where a model runs, as metrics: one sample for where it is now, none for where it was, and how often it fell back. A model
-//! tells nobody when it moves, so the placement is read before metrics are shown; no move is missed, because a model never moves back.
+//! does not report when it moves, so the placement is read before metrics are shown. No move is missed, because a model never moves
+//! back.
 
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;

@@ -1,4 +1,4 @@
-//! Every metric family of `/metrics`, defined once: families with values of their own here, the profiler's own counters and
+//! Every metric family of `/metrics`, defined once: families with their own values here, the profiler's own counters and
 //! gauges in the table of [`Counter`]. A test checks docs/METRICS.md against both.
 
 use super::counters::{Counter, CounterKind};

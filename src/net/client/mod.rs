@@ -37,7 +37,7 @@ pub struct ClientLimits {
     pub max_body: usize,
     /// How long an unused connection is kept. Default: 90 s.
     pub idle_timeout: Duration,
-    /// Unused connections that are kept; with 0 every request has a connection of its own. Default: 32.
+    /// Unused connections that are kept; with 0 every request opens its own connection. Default: 32.
     pub max_idle: usize,
     /// HTTP/2: how often the server of an open request is asked whether it is still there; it must answer within 20 s.
     /// Default: never.

@@ -117,7 +117,7 @@ fn read<M: Message + Default>(body: Bytes) -> Result<M, RequestError> {
     M::decode(body).map_err(|error| RequestError::Input(format!("the message cannot be read: {error}")))
 }
 
-/// Every method but the one that runs a model.
+/// Every method except the one that runs a model.
 fn answer_metadata(shared: &ServerState, method: Method, body: Bytes) -> Result<Vec<u8>, RequestError> {
     let catalogue = &shared.catalogue;
     let find = |name: &str, version: &str| catalogue.find(name, Some(version).filter(|version| !version.is_empty()));

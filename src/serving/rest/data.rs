@@ -65,7 +65,7 @@ pub(super) fn flatten(json: &str, datatype: Datatype, shape: &[usize], wanted: u
     Ok(out.freeze())
 }
 
-/// Where the walk stands in the arrays.
+/// The position of the walk in the arrays.
 #[derive(Debug, Default)]
 struct Nest {
     /// Items so far of each open array.
@@ -74,7 +74,7 @@ struct Nest {
     leaves: Option<usize>,
 }
 
-/// Hands each element's token to `take`, which gives `None` for what is none of the datatype.
+/// Passes each element's token to `take`, which returns `None` if it is not of the datatype.
 fn walk(
     json: &str,
     datatype: Datatype,
@@ -143,7 +143,7 @@ impl Nest {
         }
     }
 
-    /// Elements stand in the outermost array, or in the innermost that the shape has; all at one depth.
+    /// Elements are in the outermost array, or in the innermost that the shape has; all at one depth.
     fn element(&mut self, shape: &[usize]) -> Result<(), DataError> {
         let depth = self.open.len();
         let Some(items) = self.open.last_mut() else { return Err(DataError::NoArray) };

@@ -1,4 +1,4 @@
-//! Models that do as they are told: `x` plus one comes out as `y`, and `ids` and `flags` come back as they are.
+//! Fake models: `y` is `x` plus one, and `ids` and `flags` are returned unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -97,7 +97,7 @@ fn what_serves_and_forwards_can_be_spawned() {
 
 #[tokio::test]
 async fn every_signal_is_passed_on_as_it_came() {
-    // a field that nobody knows yet is kept
+    // an unknown field is kept
     let unknown = [&traces(&[(THEIRS, 1)])[..], &[0xf8, 0x7f, 1]].concat();
     let (sink, counters) = to_http(&[], |setup| {
         setup.inbox.take(Signal::Traces, Encoding::Protobuf, unknown.clone().into()).unwrap();

@@ -1,4 +1,4 @@
-//! The rows of a benchmark: their fields, and that what is said of a time comes from the roofline.
+//! The rows of a benchmark: their fields, and that bounds and utilisation come from the roofline.
 
 use std::path::PathBuf;
 
