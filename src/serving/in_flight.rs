@@ -14,7 +14,7 @@ use lapwing_engine::clock;
 use lapwing_engine::service::{About, Answer, Call, Servable};
 use lapwing_engine::tensor::Tensor;
 
-/// What a request asks of a model, decoded.
+/// A decoded request to a model.
 #[derive(Debug)]
 pub(super) struct InferenceRequest {
     pub(super) inputs: Vec<Tensor>,

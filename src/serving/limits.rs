@@ -11,7 +11,7 @@ pub struct Limits {
     pub max_in_flight: usize,
     /// The timeout of a request that sends none itself, counted from its arrival. Default: none.
     pub timeout: Option<Period>,
-    /// A body must have come within this. Default 60 s.
+    /// The time for a body to arrive. Default 60 s.
     pub body_timeout: Period,
     /// How long a stop waits for requests in flight. Default 10 s.
     pub grace: Period,

@@ -92,7 +92,7 @@ async fn call(shared: ServerState, method: Method, request: Request) -> Response
         response = grpc.unary(service, request) => response.map(Body::new),
         () = too_slow => RequestError::Slow { ms: body_timeout.as_millis() }.to_grpc().into_http(),
     };
-    // tonic says OUT_OF_RANGE of a message that is too large; the protocol's word is RESOURCE_EXHAUSTED
+    // tonic answers OUT_OF_RANGE to a message that is too large; the usual code is RESOURCE_EXHAUSTED
     if let Some(status) = response.headers_mut().get_mut(STATUS).filter(|status| *status == "11") {
         *status = HeaderValue::from(Code::ResourceExhausted as i32);
     }

@@ -29,7 +29,7 @@ const SHOWN: usize = 40;
 
 /// The bytes of the elements in `json`, which are `wanted` by the shape; nested as the shape is, or flat.
 pub(super) fn flatten(json: &str, datatype: Datatype, shape: &[usize], wanted: usize) -> Result<Bytes, DataError> {
-    // each element takes two characters at least, so the room is bounded by what came, not by what the shape claims
+    // each element takes at least two characters, so the allocation is bounded by the received bytes, not by the shape
     let mut out = BytesMut::with_capacity(wanted.min(json.len() / 2 + 1).saturating_mul(datatype.bytes()));
     macro_rules! numbers {
         ($type:ty, $put:ident) => {
@@ -39,7 +39,7 @@ pub(super) fn flatten(json: &str, datatype: Datatype, shape: &[usize], wanted: u
     macro_rules! floats {
         ($type:ty, $put:ident) => {
             walk(json, datatype, shape, wanted, |token| {
-                // Rust would parse `inf` and `nan`, which are no JSON numbers
+                // Rust would parse `inf` and `nan`, which are not JSON numbers
                 let number = token.parse::<$type>().ok().filter(|value| value.is_finite());
                 number.map(|value| out.$put(value))
             })
@@ -70,7 +70,7 @@ pub(super) fn flatten(json: &str, datatype: Datatype, shape: &[usize], wanted: u
 struct Nest {
     /// Items so far of each open array.
     open: Vec<usize>,
-    /// The depth at which elements stand.
+    /// The depth of the elements.
     leaves: Option<usize>,
 }
 

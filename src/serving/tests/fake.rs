@@ -73,12 +73,12 @@ pub(super) fn placement(device: &str, name: Option<&str>, fallback: Option<Fallb
     }
 }
 
-/// One that adds.
+/// A model that adds one.
 pub(super) fn adder() -> Vec<Arc<dyn Servable>> {
     vec![fake("m", "1", Does::Add)]
 }
 
-/// One that does something else.
+/// A model that does something else.
 pub(super) fn only(does: Does) -> Vec<Arc<dyn Servable>> {
     vec![fake("m", "1", does)]
 }

@@ -1,4 +1,4 @@
-//! What bounds the client keeps, and which error it names.
+//! The client's bounds, and its errors.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
