@@ -1,4 +1,4 @@
-//! The aggregator: exchanges come out merged, once each, whatever comes in and in whatever order.
+//! The aggregator returns each exchange merged and exactly once, whatever its input and in whatever order.
 
 use std::collections::HashMap;
 

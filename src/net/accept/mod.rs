@@ -1,4 +1,4 @@
-//! The accept loop: it bounds the connections, pauses when the system has no file descriptors left, and is stopped by a token.
+//! The accept loop: bounds connections, pauses when the system has no file descriptors left, and ends when a token is cancelled.
 
 use std::io;
 use std::net::SocketAddr;

@@ -61,7 +61,7 @@ pub(super) fn fake(name: &str, version: &str, does: Does) -> Arc<Fake> {
     Arc::new(Fake { about, does, ready, placement, calls, timeout_ns })
 }
 
-/// Somewhere else than on the processor, or there against its will.
+/// A placement on a GPU, or on the processor as a fallback.
 pub(super) fn placement(device: &str, name: Option<&str>, fallback: Option<FallbackCause>) -> Placement {
     let detail = "libcuda.so.1: is not there".to_owned();
     Placement {

@@ -1,4 +1,4 @@
-//! From the inbox to collectors that take, refuse, stumble, or are not there.
+//! From the inbox to collectors that accept, refuse, fail for a while, or do not exist.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Any document, written in any way and cut anywhere, gives what a walk through its tree gives; any bytes give no panic.
+//! Any document, written in any way and cut anywhere, gives the same values as a walk through its tree; no bytes cause a panic.
 
 use std::sync::Arc;
 
