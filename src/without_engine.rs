@@ -1,5 +1,5 @@
-//! What stands in for the engine in a build without the feature `engine`: the configuration's section `engine`, the commands
-//! `lapwing engine` and `lapwing demo` are known, and each answers that this build has no engine.
+//! Replaces the engine in a build without the feature `engine`. The configuration's section `engine` and the commands
+//! `lapwing engine` and `lapwing demo` still exist, and each reports that this build has no engine.
 
 use std::ffi::OsString;
 use std::fmt;

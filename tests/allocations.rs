@@ -1,7 +1,7 @@
-//! A forward pass allocates nothing once its state has held a batch as large: counted by the allocator itself.
+//! A forward pass allocates nothing once its state has held an equally large batch. The allocator itself counts allocations.
 
 #![cfg(feature = "engine")]
-#![allow(unsafe_code, reason = "an allocator can be written in no other way")]
+#![allow(unsafe_code, reason = "an allocator needs unsafe code")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -19,19 +19,19 @@ thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The system's, with this thread's allocations counted.
+/// The system's allocator; counts this thread's allocations.
 struct Counting;
 
-// SAFETY: everything is done by the system's allocator; counting touches nothing but a number of the thread's own.
+// SAFETY: the system's allocator does all the work; counting only changes a thread-local number.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantees are those that the system's allocator needs.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantees are those that the system's allocator needs.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What a fixture's plan is given: ids and masks of ones, rows of halves.
+/// Counts the allocations of each run of a fixture's plan. The inputs are ids and masks of ones, and rows of halves.
 fn allocations(fixture: &str, precision: CpuPrecision, lengths: &[usize]) -> Result<Vec<usize>, Box<dyn Error>> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans");
     let graph = Graph::read(&folder.join(format!("{fixture}.onnx")))?;

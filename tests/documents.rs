@@ -1,13 +1,13 @@
-//! Paths and links that the documents name exist, so that a newcomer who follows them arrives.
+//! Checks that the paths and links in the documents exist.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The documents, and how many paths each names at least: a reader of paths that finds none would pass everything.
+/// The documents, and the least number of paths in each: without it, a parser that finds no paths would pass.
 const DOCUMENTS: [(&str, usize); 3] = [("ARCHITECTURE.md", 40), ("CONTRIBUTING.md", 30), ("README.md", 5)];
-/// A path begins with one of these.
+/// The beginnings of paths.
 const FOLDERS: [&str; 10] =
     ["src/", "crates/", "tests/", "docs/", "benches/", "bench/", "examples/", "dashboards/", "fuzz/", ".ci/"];
 
@@ -31,7 +31,7 @@ fn named(document: &str) -> Vec<String> {
     found
 }
 
-/// The path that a text is, if it is one: without an anchor, an argument or a pattern.
+/// Returns the path in `text`, without its anchor; `None` if the text is not a path, or has an argument or a pattern.
 fn path_of(text: &str) -> Option<PathBuf> {
     let text = text.split('#').next()?.trim_end_matches([',', '.', ':', ';']);
     let is_path = FOLDERS.iter().any(|folder| text.starts_with(folder)) || text.ends_with(".md");

@@ -1,5 +1,5 @@
-//! The laws of time from the outside: a ledger as the request path closes it, reports, and spans as an upstream sends
-//! them go through the aggregator; what comes out is checked to the nanosecond. Units: nanoseconds.
+//! The laws of time, checked from outside: ledgers as the request path closes them, reports, and spans as an upstream sends
+//! them go through the aggregator, and its results are checked to the nanosecond. Units: nanoseconds.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn any_stage() -> impl Strategy<Value = Stage> {
     (0..Stage::COUNT).prop_map(|i| Stage::ALL[i])
 }
 
-/// A ledger as stamps make it: spans may overlap, nest, go beyond the end, or be too many; so may reports.
+/// A ledger made from stamps. Its spans and reports may overlap, nest, exceed the end, or be too many.
 fn any_ledger() -> impl Strategy<Value = Ledger> {
     let end = || 0..3_000_u64;
     let spans = proptest::collection::vec((any_stage(), 0..EVENTS.len(), end(), end()), 0..Ledger::SPANS + 4);
@@ -48,7 +48,7 @@ fn any_ledger() -> impl Strategy<Value = Ledger> {
     })
 }
 
-/// Spans of the request's trace: below it, below one another, in cycles, of nobody, from other clocks and services.
+/// Spans of the request's trace: below it, below each other, in cycles, without a known parent, from other clocks and services.
 fn any_spans() -> impl Strategy<Value = Vec<IncomingSpan>> {
     let at = || prop_oneof![20 => WALL - 500..WALL + 3_000, 1 => Just(0), 1 => Just(u64::MAX)];
     let kind = proptest::sample::select(vec![SpanKind::Internal, SpanKind::Server, SpanKind::Client, SpanKind::Unspecified]);
@@ -71,7 +71,7 @@ fn any_spans() -> impl Strategy<Value = Vec<IncomingSpan>> {
     proptest::collection::vec(span, 0..40)
 }
 
-/// The exchange that comes of a ledger and spans, some of which come before it; and the counters.
+/// The exchange that results from a ledger and spans, `early` of which arrive before it; and the counters.
 fn exchange(ledger: Ledger, mut spans: Vec<IncomingSpan>, early: usize) -> (Exchange, Arc<Counters>) {
     let counters = Arc::new(Counters::default());
     let mut aggregator =
@@ -160,7 +160,7 @@ proptest! {
         prop_assert_eq!(counters.get(Counter::LedgerOverflowed), u64::from(e.ledger.overflowed));
     }
 
-    /// A pipeline as servers report it, by each way of reporting: the same figures, exactly.
+    /// A pipeline as servers report it: every way of reporting gives exactly the same figures.
     #[test]
     fn a_truthful_upstream_is_reported_truthfully(
         steps in proptest::collection::vec((1..200_u64, 0..50_u64), 4),

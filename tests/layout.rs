@@ -1,5 +1,5 @@
-//! The shape of the repository, enforced: floors, module heads and forms, file sizes, the names at the top, and where `unsafe`
-//! may be.
+//! Checks the layout of the repository: floors, module heads and forms, file sizes, the names at the top, and where `unsafe` is
+//! allowed.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -8,13 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A crate whose modules stand on floors: a module uses lower floors only.
+/// A crate whose modules have floors: a module uses only modules of lower floors.
 struct Tree {
     /// The folder of its sources.
     folder: &'static str,
     /// Each module's floor.
     floors: &'static [(&'static str, u8)],
-    /// Uses within one floor: who may use whom.
+    /// The allowed uses within one floor: user and used.
     within: &'static [(&'static str, &'static str)],
     /// Modules that may use `unsafe`.
     may_be_unsafe: &'static [&'static str],
@@ -34,7 +34,7 @@ const ROOT: Tree = Tree {
         ("serving", 4),
         ("config", 5),
         ("app", 6),
-        // stands for parts of `serving` and `app` in a build without the engine
+        // replaces parts of `serving` and `app` in a build without the engine
         ("without_engine", 6),
     ],
     within: &[
@@ -72,9 +72,9 @@ const ENGINE: Tree = Tree {
 };
 const TREES: [&Tree; 2] = [&ROOT, &ENGINE];
 const MAX_LINES: usize = 400;
-/// Folders whose Rust files are held to a head and a length.
+/// Folders whose Rust files must have a head and a limited length.
 const SOURCES: &[&str] = &["src", "crates", "tests", "benches", "fuzz"];
-/// What may stand at the top of the repository.
+/// The names that are allowed at the top of the repository.
 const TOP: &[&str] = &[
     ".ci",
     ".dockerignore",
@@ -102,19 +102,19 @@ const TOP: &[&str] = &[
     "src",
     "tests",
 ];
-/// No tracked file is larger, in bytes, but those of `LARGE`.
+/// The largest size of a tracked file, in bytes, except for those in `LARGE`.
 const MAX_BYTES: u64 = 512 << 10;
-/// Tracked files that may be larger, each with a limit of its own.
+/// Tracked files that may be larger, each with its own limit.
 const LARGE: &[(&str, u64)] = &[
-    // unrolled products of matrices for every tile and type
+    // unrolled matrix products for every tile and type
     ("crates/lapwing-engine/kernels/ptx/gemm_mma.ptx", 2 << 20),
     ("crates/lapwing-engine/kernels/ptx/gemv.ptx", 1 << 20),
 ];
 
-/// Public types that may share a name. Every other name of a public type has one meaning in the whole workspace.
+/// Names that several public types may share. Every other name of a public type has one meaning in the whole workspace.
 const SHARED_NAMES: &[&str] = &[
-    // one for each section of the configuration, and one for each operation that can fail
-    "Config", "Error", // the engine has a clock of its own
+    // one per section of the configuration, and one per operation that can fail
+    "Config", "Error", // the engine has its own clock
     "Stamp",
 ];
 
@@ -150,7 +150,7 @@ impl Tree {
     }
 }
 
-/// Whether a file holds only tests, which may use every module.
+/// Whether a file contains only tests, which may use every module.
 fn is_of_tests(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
@@ -176,7 +176,7 @@ fn a_module_uses_lower_floors_only() {
         for (path, text) in sources(tree.folder) {
             let module = tree.module_of(&path);
             let Some(own) = tree.floor(&module) else { continue };
-            // the engine's tests compare executors with one another; the root's hold to the floors
+            // the engine's tests compare executors with each other, so only the root's tests obey the floors
             if tree.folder == ENGINE.folder && is_of_tests(&path) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What ships beside the code agrees with it: the image's toolchain and its context, and the examples' versions.
+//! Checks that what ships with the code agrees with it: the image's toolchain and context, and the versions in the examples.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -9,7 +9,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// The folders of code that is built into the binary.
+/// The folders whose code is built into the binary.
 const SOURCES: [&str; 2] = ["src", "crates/lapwing-engine/src"];
 
 /// `path` without its `..`.

@@ -1,12 +1,12 @@
-//! Every script of the repository explains itself when asked by `--help`, and does nothing else then: no file is written, and
-//! nothing is needed that is not in Python's standard library.
+//! Checks that every script of the repository answers `--help` and does nothing else then: it writes no file, and needs nothing
+//! beyond Python's standard library.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::Path;
 use std::process::Command;
 
-/// The tracked files that can be run: those with an interpreter's line, and Python files with a main part.
+/// The tracked files that can be run: those with a shebang, and Python files with a main part.
 fn scripts(root: &Path) -> Vec<String> {
     let Ok(listed) = Command::new("git").arg("-C").arg(root).args(["ls-files", "-z"]).output() else { return Vec::new() };
     let is_script = |name: &str| {
@@ -21,7 +21,7 @@ fn scripts(root: &Path) -> Vec<String> {
 fn every_script_answers_help_and_does_nothing_else() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("there is no python3: the scripts are not asked");
+        eprintln!("skipped: there is no python3");
         return;
     }
     let mut faults = Vec::new();
@@ -30,7 +30,7 @@ fn every_script_answers_help_and_does_nothing_else() {
         let path = root.join(&script);
         let mut command = if script.ends_with(".py") { Command::new("python3") } else { Command::new("bash") };
         if script.ends_with(".py") {
-            command.args(["-S", "-B"]); // without what is installed, and without writing bytecode
+            command.args(["-S", "-B"]); // without installed packages, and without writing bytecode
         }
         let asked = command.arg(&path).arg("--help").current_dir(folder.path()).env("TMPDIR", folder.path()).output().unwrap();
         let said = String::from_utf8_lossy(&asked.stdout);

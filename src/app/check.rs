@@ -1,21 +1,22 @@
-//! `lapwing check`: every fault of a configuration at once, or what is in force and where each value came from. Binds nothing.
+//! `lapwing check`: prints every fault of a configuration at once, or the configuration in force with the origin of each value. It
+//! opens no port.
 
 use std::io::{self, Write};
 
 use crate::config::{Sources, load};
 use crate::settings::Fault;
 
-/// The exit code of a command that cannot be carried out as it was written (`EX_USAGE`).
+/// The exit code for a wrong command line or configuration (`EX_USAGE`).
 pub(super) const USAGE: i32 = 64;
 
-/// Checks `sources`: the effective configuration on standard output and 0, or the faults on standard error and
-/// [`USAGE`]. Warnings are on standard error too.
+/// Checks `sources`. Prints the effective configuration to standard output and returns 0, or prints the faults to standard
+/// error and returns [`USAGE`]. Warnings go to standard error too.
 pub(super) fn check(sources: &Sources) -> i32 {
     // a write fails only if nothing reads the output; then there is nothing to report to
     report(sources, &mut io::stdout().lock(), &mut io::stderr().lock()).unwrap_or(USAGE)
 }
 
-/// Every fault on a line of its own, below a line that counts them.
+/// Writes the number of faults, then one line per fault.
 pub(super) fn write_faults(faults: &[Fault], err: &mut impl Write) -> io::Result<()> {
     let count = if faults.len() == 1 { "1 fault".to_owned() } else { format!("{} faults", faults.len()) };
     writeln!(err, "lapwing: {count} in the configuration")?;

@@ -27,17 +27,17 @@ use crate::net::Target;
 use crate::protocol::Tokenizers;
 use crate::settings::ConfigHandle;
 
-/// How long the last telemetry may take to be passed on at the end.
+/// How long forwarding the last telemetry may take at shutdown.
 const FORWARD_DRAIN: Duration = Duration::from_secs(5);
-/// `/readyz` waits this long for the upstream to accept.
+/// How long `/readyz` waits for the upstream to accept a connection.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// What ends when.
+/// The phases of shutdown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phases {
     /// Cancelled first: no more connections, no more requests.
     pub(super) accepting: CancellationToken,
-    /// Cancelled when the last request has ended: merge what waits, pass on what is queued, end.
+    /// Cancelled when the last request has ended: the aggregator merges what waits, the forwarder sends what is queued, both end.
     pub(super) profiling: CancellationToken,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// The ports that they listen on, and the data plane's besides.
+    /// The ports that they and the data plane listen on.
     fn ports(&self, listen: u16) -> io::Result<Vec<u16>> {
         let receivers = self.otlp_grpc.iter().chain(&self.otlp_http);
         let mut ports = vec![listen];
@@ -60,7 +60,7 @@ impl Listeners {
     }
 }
 
-/// What the control plane is made of.
+/// The parts of the control plane.
 pub(super) struct Control {
     pub(super) config: ConfigHandle<Loaded>,
     pub(super) listeners: Listeners,
@@ -70,7 +70,7 @@ pub(super) struct Control {
     pub(super) queue: Arc<ArrayQueue<Ledger>>,
     pub(super) target: Target,
     pub(super) tokenizers: Tokenizers,
-    /// The engine's, where it serves any.
+    /// The engine's models, if it serves any.
     pub(super) models: Option<Models>,
     pub(super) phases: Phases,
 }
@@ -118,7 +118,7 @@ impl Control {
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         let handler = ExportHandler::new(rules, counters.clone(), sender, forward);
         let max_body = config.attribution.otlp_max_body.get();
-        // the surfaces and the receiver outlive the last request: a scrape or a span may still come while requests drain
+        // the admin server and the receiver outlive the last request: a scrape or a span may still arrive while requests drain
         let stop = phases.profiling.clone();
 
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
@@ -144,7 +144,7 @@ impl Control {
         let admin = export::serve(listeners.admin, surfaces, stop.clone());
         let grpc = listeners.otlp_grpc.map(|l| otlp::serve_grpc(l, handler.clone(), max_body, stop.clone()));
         let http = listeners.otlp_http.map(|l| otlp::serve_http(l, handler.clone(), max_body, stop.clone()));
-        drop(handler); // the servers hold the only ones: when they end, the forwarder does
+        drop(handler); // now only the servers hold senders: when they end, the forwarder ends
 
         let forwarding = async {
             let Some(worker) = worker else { return };

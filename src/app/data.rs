@@ -1,4 +1,4 @@
-//! The data plane's threads: one current-thread runtime for each worker, which does nothing but carry requests.
+//! The data plane's threads: one current-thread runtime per worker, which only proxies requests.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -25,7 +25,7 @@ pub(super) struct Observing {
     pub(super) counters: Arc<Counters>,
     pub(super) labels: Arc<Labels>,
     pub(super) ours: Arc<OwnTraces>,
-    /// Whether a receiver of spans listens. Without one no span can come, so requests keep the fields that they have.
+    /// Whether a receiver of spans listens. Without one no span can arrive, so requests keep their trace fields unchanged.
     pub(super) receives_spans: bool,
 }
 
@@ -59,7 +59,7 @@ impl Observing {
     }
 }
 
-/// The stages of names, as `config` maps them.
+/// The mapping of names to stages by `config`.
 pub(super) fn rules(config: &Config) -> Rules {
     let attribution = &config.attribution;
     let names = attribution.server_timing.iter().map(|(name, stage)| (name.as_str(), *stage));
@@ -77,7 +77,7 @@ pub(super) fn bind(address: SocketAddr, workers: usize, backlog: u32) -> io::Res
     Ok((address, listeners))
 }
 
-/// Starts the workers. They stop accepting at `stop`, and end when their requests have, or after the `drain` then in force.
+/// Starts the workers. They stop accepting at `stop`, and end when their requests have ended, or after the `drain` in force then.
 pub(super) fn spawn(
     listeners: Vec<TcpListener>,
     parts: &DataPlane,

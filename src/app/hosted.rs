@@ -1,4 +1,4 @@
-//! The engine inside this process: it loads the models, runs each on a thread of its own, and serves them all on one more thread.
+//! The engine inside this process: it loads the models, runs each on its own thread, and serves them all on one more thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -234,11 +234,11 @@ fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<ModelOpti
     Ok(ModelOptions { backend: config.executor, plan, gpu: device_request(config)? })
 }
 
-/// The request for a GPU; `None` where models run on the CPU.
+/// The request for a GPU; `None` if models run on the CPU.
 ///
 /// # Errors
 ///
-/// [`HostError::Device`] where the configuration names a device that cannot be used: nothing runs elsewhere then.
+/// [`HostError::Device`] if the configuration names a device that cannot be used: nothing runs elsewhere then.
 fn device_request(config: &Config) -> Result<Option<DeviceRequest>, HostError> {
     let directory = config.cuda_lib_dir.on().map(crate::settings::Folder::path);
     let precision = config.precision.into();

@@ -1,4 +1,4 @@
-//! From the command line to an exit code.
+//! Runs the command of the command line and returns the exit code.
 
 use std::process::ExitCode;
 

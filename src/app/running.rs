@@ -1,4 +1,4 @@
-//! A running Lapwing: everything bound and started in order, and stopped in order without losing what is in flight.
+//! A running Lapwing: starts everything in order, and stops it in order without losing requests in flight.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -19,9 +19,9 @@ use crate::protocol::{TokenizerError, Tokenizers};
 use crate::proxy::DataPlane;
 use crate::settings::{Bind, ConfigCell, Switch};
 
-/// Closed ledgers that may wait for the aggregator, which looks every 20 ms: enough for 200,000 requests a second.
+/// Closed ledgers that may wait for the aggregator, which reads them every 20 ms: enough for 200,000 requests per second.
 const QUEUE: usize = 4096;
-/// Upstreams told apart; there is one so far.
+/// The number of upstreams; there is one so far.
 const UPSTREAMS: usize = 16;
 
 /// Why Lapwing could not start.
@@ -34,12 +34,12 @@ pub enum StartError {
         key: &'static str,
         /// Its value.
         address: SocketAddr,
-        /// What the system says.
+        /// The operating system's error.
         cause: io::Error,
-        /// What the user may do about it.
+        /// What the user can do about it.
         hint: &'static str,
     },
-    /// The collector to pass telemetry on to cannot be used.
+    /// The collector for forwarded telemetry cannot be used.
     #[error("otlp_forward: {0}")]
     Forward(#[from] crate::attribution::otlp::Error),
     /// A tokenizer cannot be read any more.
@@ -53,7 +53,7 @@ pub enum StartError {
     Thread(io::Error),
 }
 
-/// Where a running Lapwing listens.
+/// The addresses on which a running Lapwing listens.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
     /// Requests.
@@ -64,7 +64,7 @@ pub struct Addresses {
     pub otlp_grpc: Option<SocketAddr>,
     /// OTLP over HTTP, unless off.
     pub otlp_http: Option<SocketAddr>,
-    /// The engine's models, where there are any.
+    /// The engine's models, if there are any.
     pub engine: Option<SocketAddr>,
 }
 
@@ -144,15 +144,15 @@ impl Addresses {
 }
 
 impl Running {
-    /// Where it listens.
+    /// The addresses on which it listens.
     #[must_use]
     pub const fn addresses(&self) -> Addresses {
         self.addresses
     }
 
-    /// Puts another configuration in force, whole: connections that are accepted from now on go by it, those that stand keep
-    /// what they began with. What is fixed at the start (addresses, the upstream, the number of workers, bounds on memory)
-    /// stays; docs/CONFIGURATION.md lists it.
+    /// Replaces the whole configuration. New connections use it; existing ones keep the settings that they began with. Settings
+    /// that are fixed at the start (addresses, the upstream, the number of workers, bounds on memory) stay as they are;
+    /// docs/CONFIGURATION.md lists them.
     pub fn replace_config(&self, loaded: Loaded) {
         self.config.replace(loaded);
     }
@@ -163,23 +163,23 @@ impl Running {
         self.config.load()
     }
 
-    /// Stops accepting, drains requests in flight up to `drain_timeout`, merges and passes on what waits, and ends.
-    /// Blocks the calling thread until then.
+    /// Stops accepting, drains requests in flight for up to `drain_timeout`, merges waiting exchanges, forwards queued telemetry,
+    /// and ends. Blocks the calling thread until then.
     ///
     /// # Errors
     ///
-    /// What a thread ended with.
+    /// The error with which a thread ended.
     pub fn stop(self) -> io::Result<()> {
         self.phases.accepting.cancel();
-        // every thread is waited for, also after one has failed
+        // wait for every thread, also after one has failed
         let data = self.data.into_iter().map(join).fold(Ok(()), io::Result::and);
-        // requests that were drained may have gone to it
+        // drained requests may have used it
         let data = self.engine.map_or(Ok(()), Hosted::stop).and(data);
         self.phases.profiling.cancel();
         join(self.control).and(data)
     }
 
-    /// Whether a thread has ended on its own, which none should.
+    /// Whether a thread has ended unexpectedly.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.control.is_finished()

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: the first begins an orderly end, the second ends at once.
+//! SIGTERM and SIGINT: the first signal starts an orderly shutdown, the second ends the process at once.
 
 use std::io;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How often the threads are looked after while nothing happens.
+/// How often `has_failed` is checked while no signal arrives.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The signals that end the process, listened to from when this is made.
+/// The signals that end the process, received from the creation of this value on.
 pub(super) struct Signals {
     runtime: Runtime,
     term: Signal,
@@ -17,11 +17,11 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen. Called before anything is served, so that every later signal leads to an orderly end.
+    /// Starts to listen. Called before anything is served, so that every later signal leads to an orderly shutdown.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The operating system's error.
     pub(super) fn listen() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
@@ -31,8 +31,8 @@ impl Signals {
     }
 }
 
-/// Blocks until the process is asked to end, or `has_failed`; says which. From then on a further signal ends the
-/// process at once, with the status that a shell gives to one so ended.
+/// Blocks until a signal arrives or `has_failed` returns true, and returns which. From then on a further signal ends the
+/// process at once, with the exit status that a shell reports for that signal.
 pub(super) fn wait(signals: Signals, has_failed: impl Fn() -> bool) -> &'static str {
     let Signals { runtime, mut term, mut interrupt } = signals;
     let by = runtime.block_on(first(&mut term, &mut interrupt, has_failed));
@@ -48,7 +48,7 @@ pub(super) fn wait(signals: Signals, has_failed: impl Fn() -> bool) -> &'static 
         std::process::exit(code)
     };
     if let Err(error) = std::thread::Builder::new().name("lapwing-signal".to_owned()).spawn(second) {
-        tracing::warn!(%error, "a second signal will not be heard");
+        tracing::warn!(%error, "a second signal will have no effect");
     }
     by
 }

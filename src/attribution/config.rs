@@ -125,7 +125,7 @@ impl SpanRule {
         text("name", &self.name, checks);
         text("attribute", &self.attribute, checks);
         match (&self.name, &self.attribute, &self.value) {
-            (None, None, None) => checks.fault(path, "", "needs a name or an attribute to go by"),
+            (None, None, None) => checks.fault(path, "", "needs a name or an attribute to match"),
             (_, None, Some(value)) => {
                 checks.fault(&format!("{path}.value"), value, "needs the attribute that it is the value of")
             }

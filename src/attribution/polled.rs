@@ -11,7 +11,7 @@ use crate::ledger::{BatchStatistics, LabelId, Ledger, Report, Server, Stamp};
 /// The latest statistics of one model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Polled {
-    /// Mean durations per request, in the order in which they follow one another.
+    /// Mean durations per request, in chronological order.
     pub reports: Vec<Report>,
     /// Batch statistics.
     pub batch: Option<BatchStatistics>,
@@ -37,7 +37,7 @@ impl Statistics {
         self.known.store(true, Relaxed);
     }
 
-    /// Stores the result of a poll for the server as a whole, which applies to models without statistics of their own.
+    /// Stores the result of a poll for the server as a whole, which applies to models without their own statistics.
     pub fn put_whole(&self, polled: Polled) {
         *self.whole.lock() = Some(polled);
         self.known.store(true, Relaxed);
@@ -71,7 +71,7 @@ impl Statistics {
         self.known.fetch_or(server.is_some(), Relaxed);
     }
 
-    /// Records that a request was received: a server that nobody uses is not polled.
+    /// Records that a request was received: a server without clients is not polled.
     pub fn note_request(&self) {
         self.requested.store(true, Relaxed);
     }

@@ -45,7 +45,7 @@ pub fn waterfall_bars(exchange: &Exchange) -> Vec<WaterfallBar> {
     bars
 }
 
-/// The name of a claim without a name of its own.
+/// The name of a claim that has no name itself.
 fn said(claim: &Claim) -> &'static str {
     match (claim.source, claim.phase) {
         (Source::Opaque, _) => "upstream",

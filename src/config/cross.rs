@@ -12,7 +12,7 @@ const HEADERS: &str = "otlp_forward_headers";
 const OWN_HEADERS: [&str; 7] =
     ["connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding"];
 
-/// Reports contradictions. Of two settings the one that the user gave is at fault, as `is_given` tells.
+/// Reports contradictions. Of two settings, the one that the user gave is at fault; `is_given` tells whether a key was given.
 pub(super) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str) -> bool) {
     let binds = binds(config);
     for (at, (key, bind)) in binds.iter().enumerate() {
@@ -50,7 +50,7 @@ fn headers(config: &Config, checks: &mut Checks) {
     for (name, value) in &config.otlp_forward_headers {
         let key = format!("{HEADERS}.{name}");
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-            checks.fault(&key, &mask, "is no name of a header");
+            checks.fault(&key, &mask, "is not a header name");
         } else if OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
             checks.fault(&key, &mask, "is a header that Lapwing sets itself");
         } else if !value.expose().bytes().all(|b| matches!(b, b' '..=b'~')) {
@@ -58,11 +58,11 @@ fn headers(config: &Config, checks: &mut Checks) {
         }
     }
     if !config.otlp_forward_headers.is_empty() && !config.otlp_forward.is_on() && checks.is_sound("otlp_forward") {
-        checks.fault(HEADERS, &mask, "is of no use while otlp_forward is off");
+        checks.fault(HEADERS, &mask, "has no effect while otlp_forward is off");
     }
 }
 
-/// What is allowed and yet worth a word.
+/// Warnings about settings that are allowed but probably a mistake.
 pub(super) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let receivers = [("otlp_grpc", config.otlp_grpc), ("otlp_http", config.otlp_http)];
@@ -70,17 +70,18 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         if let Switch::On(bind) = receiver
             && !bind.get().ip().to_canonical().is_loopback()
         {
-            warnings
-                .push(format!("{key}: {bind}: anyone who reaches this address can make up stages; 127.0.0.1 is enough in a pod"));
+            warnings.push(format!(
+                "{key}: {bind}: anyone who can reach this address can report false stages; 127.0.0.1 is enough within a pod"
+            ));
         }
     }
     if receivers.iter().all(|(_, receiver)| !receiver.is_on()) {
         if let Switch::On(collector) = &config.otlp_forward {
-            warnings.push(format!("otlp_forward: {collector}: nothing is received to pass on: otlp_grpc and otlp_http are off"));
+            warnings.push(format!("otlp_forward: {collector}: there is nothing to forward: otlp_grpc and otlp_http are off"));
         }
         if config.attribution.expect_spans == SpanExpectation::Always {
             warnings.push(format!(
-                "attribution.expect_spans: always: every request waits {} for spans that nobody receives: otlp_grpc and otlp_http are off",
+                "attribution.expect_spans: always: every request waits {} for spans that cannot arrive: otlp_grpc and otlp_http are off",
                 config.attribution.grace
             ));
         }

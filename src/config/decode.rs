@@ -9,11 +9,11 @@ use super::path::{Path, Step};
 use super::schema::Schema;
 use crate::settings::{Fault, Secret, Section};
 
-/// The faults found so far, and what is needed to say where their values came from.
+/// The faults found so far, and the sources from which the origins of their values are derived.
 pub(super) struct Faults<'s> {
     schema: &'s Schema,
     figment: Figment,
-    /// As it was given, before any value was removed.
+    /// Starts with the tree as it was given, before any value is removed.
     given: Value,
     pub(super) found: Vec<Fault>,
 }
@@ -25,7 +25,7 @@ impl<'s> Faults<'s> {
 
     /// The origin of the value at `path`, or of the section around it; empty if no source gave it.
     pub(super) fn origin(&self, path: &Path) -> String {
-        // the root is a section of many origins
+        // the root has values of many origins
         let value = path.nearest(&self.given);
         let metadata = if std::ptr::eq(value, &raw const self.given) { None } else { self.figment.get_metadata(value.tag()) };
         metadata.map_or_else(String::new, |metadata| metadata.name.to_string())

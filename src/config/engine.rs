@@ -1,4 +1,4 @@
-//! What `lapwing engine serve` reads: the section `engine`, and what every process has.
+//! The settings of `lapwing engine serve`: the section `engine`, and those that every process has.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct EngineConfig {
     pub drain_timeout: Period,
     /// What is logged, as a filter of `tracing-subscriber`. Default `info`.
     pub log: String,
-    /// What lines of the log look like. Default `text`.
+    /// The format of log lines. Default `text`.
     pub log_format: LogFormat,
     /// The models, and how they run.
     pub engine: serving::Config,
@@ -46,7 +46,7 @@ impl Root for EngineConfig {
     fn check_together(&self, checks: &mut Checks, is_given: &dyn Fn(&str) -> bool) {
         let is_given = is_given("engine.model") || is_given("engine.models");
         if is_given && !self.engine.is_on() && checks.is_sound("engine.model") && checks.is_sound("engine.models") {
-            checks.fault("engine.model", &self.engine.model, "names no model, and nor does engine.models");
+            checks.fault("engine.model", &self.engine.model, "names no model, and neither does engine.models");
         }
     }
 }

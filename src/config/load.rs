@@ -1,4 +1,4 @@
-//! From sources to a checked configuration, or to every fault at once. Nothing here knows a section by name.
+//! Loads a checked configuration from its sources, or reports every fault at once. Nothing here knows a section by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +15,16 @@ use super::sources::{Layer, Sources, yaml};
 use super::{Config, render, suggest};
 use crate::settings::{Checks, Fault, Section};
 
-/// The settings that a command reads: all of them, or those that it uses.
+/// The settings that a command reads: all, or only those that it uses.
 pub trait Root: Section {
-    /// Fills in what follows from other settings, and returns the keys that must be given and are not, each with what to do.
-    /// `is_given` tells whether somebody gave a value for a key.
+    /// Fills in settings that follow from others, and returns the required keys that are missing, each with what to do.
+    /// `is_given` tells whether a source gave a value for a key.
     fn complete(&mut self, is_given: &dyn Fn(&str) -> bool) -> Vec<(&'static str, &'static str)>;
 
-    /// Reports settings of different sections that contradict one another. Of two, the one that was given is at fault.
+    /// Reports settings of different sections that contradict each other. Of two, the one that was given is at fault.
     fn check_together(&self, _checks: &mut Checks, _is_given: &dyn Fn(&str) -> bool) {}
 
-    /// What is allowed and yet worth a line in the log.
+    /// Warnings to log: settings that are allowed but probably a mistake.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
@@ -33,24 +33,24 @@ pub trait Root: Section {
 /// A configuration without faults.
 #[derive(Clone, Debug)]
 pub struct Loaded<T = Config> {
-    /// What is in force.
+    /// The configuration in force.
     pub config: T,
-    /// What is allowed and yet worth a line in the log.
+    /// Warnings to log: settings that are allowed but probably a mistake.
     pub warnings: Vec<String>,
     /// The origin of each value that is not a default, by path.
     origins: BTreeMap<String, String>,
 }
 
 impl<T: Section> Loaded<T> {
-    /// The effective configuration as a YAML file that has the same effect, with a comment on where each value came from.
-    /// Secrets are masked: they must be put back by hand.
+    /// The effective configuration as a YAML file that has the same effect, with the origin of each value as a comment.
+    /// Secrets are masked and must be put back by hand.
     #[must_use]
     pub fn render(&self) -> String {
         render::yaml(&self.config, &self.origins)
     }
 
-    /// The effective configuration under `values`, under `origins` where each came from (`default`, `file …`, `env …` or
-    /// `flag …`), by path, and the `warnings`. Secrets are masked.
+    /// A JSON object with the effective configuration (`values`), the origin of each value by path (`origins`: `default`,
+    /// `file …`, `env …` or `flag …`), and the `warnings`. Secrets are masked.
     #[must_use]
     pub fn masked_json(&self) -> Json {
         let values = serde_json::to_value(&self.config).unwrap_or_default();
@@ -64,20 +64,20 @@ impl<T: Section> Loaded<T> {
     }
 }
 
-/// Loads everything that can be set: defaults, then the file, the environment, the flags; what is later wins.
+/// Loads all settings from the defaults, the file, the environment and the flags. A later source overrides an earlier one.
 ///
 /// # Errors
 ///
-/// Every fault there is, by path: the file as a whole first.
+/// All faults, sorted by path. A fault of the file as a whole comes first.
 pub fn load(sources: &Sources) -> Result<Loaded, Vec<Fault>> {
     load_as(sources)
 }
 
-/// Loads what `T` reads of the same sources. Keys that only other commands read are passed over.
+/// Loads the settings that `T` reads from the same sources. Keys that only other commands read are ignored.
 ///
 /// # Errors
 ///
-/// Every fault there is in what `T` reads, and every unknown key.
+/// All faults of the settings that `T` reads, and all unknown keys.
 pub fn load_as<T: Root>(sources: &Sources) -> Result<Loaded<T>, Vec<Fault>> {
     let schema = Schema::of::<T>();
     let mut found = Vec::new();
@@ -114,7 +114,7 @@ pub fn load_as<T: Root>(sources: &Sources) -> Result<Loaded<T>, Vec<Fault>> {
     Ok(Loaded { warnings: config.warnings(), config, origins })
 }
 
-/// Takes the keys out of `tree` that are not in `schema`, though they are settings.
+/// Removes the keys from `tree` that are settings but not in `schema`.
 fn pass_over(tree: &mut Value, schema: &Schema) {
     let whole = Schema::of::<Config>();
     if let Value::Dict(_, dict) = tree {
@@ -123,7 +123,7 @@ fn pass_over(tree: &mut Value, schema: &Schema) {
     }
 }
 
-/// Adds what only the read values show; values that stand in for faulty ones are passed over.
+/// Adds the faults that only the decoded values show. Stand-ins for faulty values are skipped.
 fn check<T: Root>(config: &T, schema: &Schema, faults: &mut Faults<'_>) {
     let faulty: BTreeSet<String> = faults.found.iter().map(|fault| fault.path.clone()).collect();
     let mut checks = Checks::new(faulty);
@@ -145,7 +145,7 @@ fn origins(config: &impl Section, faults: &Faults<'_>) -> BTreeMap<String, Strin
     origins
 }
 
-/// Whether `text` reads as just this value where it stands alone after `key: `.
+/// Whether `line` reads as a section with only `key`, whose value is the text `value`.
 pub(super) fn reads_as(line: &str, key: &str, value: &str) -> bool {
     match yaml(line) {
         Ok(Value::Dict(_, dict)) => dict.len() == 1 && dict.get(key).and_then(Value::as_str) == Some(value),

@@ -1,5 +1,5 @@
-//! The whole configuration: every module's own section put together, loaded from file, environment and flags, checked, and
-//! shown with where each value came from.
+//! The whole configuration: it combines the modules' sections, loads them from file, environment and flags, checks them, and
+//! shows the origin of each value.
 //!
 //! Each module owns its section: the type, the defaults, the ranges, and what its lists and names hold
 //! ([`crate::settings::Section`]). The loader knows none of them by name. Nothing here shows a secret.
@@ -28,36 +28,36 @@ pub use sources::{Flag, Sources};
 use crate::settings::{Bind, Checks, Collector, Form, Period, Secret, Section, Switch, Upstream};
 use crate::{attribution, metrics, protocol, proxy, serving};
 
-/// What lines of the log look like.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Everything that can be set. [`load`] makes a checked one.
+/// All settings. [`load`] returns a checked configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// The model server. No default: loading demands it, [`Config::default`] has `http://127.0.0.1:8000` in its place.
+    /// The model server. Loading requires it; [`Config::default`] has `http://127.0.0.1:8000` instead.
     pub upstream: Upstream,
-    /// Where clients connect. Default `127.0.0.1:8080`.
+    /// The address that clients connect to. Default `127.0.0.1:8080`.
     pub listen: Bind,
-    /// Where `/stats`, `/metrics` and their like are served. Default `127.0.0.1:9464`.
+    /// The address of `/stats`, `/metrics` and the other admin paths. Default `127.0.0.1:9464`.
     pub admin: Bind,
-    /// Where spans are received over gRPC. Default `127.0.0.1:4317`.
+    /// The address that receives spans over gRPC. Default `127.0.0.1:4317`.
     pub otlp_grpc: Switch<Bind>,
-    /// Where spans are received over HTTP. Default `127.0.0.1:4318`.
+    /// The address that receives spans over HTTP. Default `127.0.0.1:4318`.
     pub otlp_http: Switch<Bind>,
-    /// Where received telemetry is passed on to. Default off.
+    /// The collector that received telemetry is forwarded to. Default off.
     pub otlp_forward: Switch<Collector>,
     /// Headers (gRPC: metadata) sent with it, by name in lower case.
     pub otlp_forward_headers: BTreeMap<String, Secret>,
-    /// How spans are asked for. Default `auto`.
+    /// Which requests are traced. Default `auto`.
     pub trace_sampling: proxy::TraceSampling,
     /// Whether responses carry `Server-Timing`. Default `false`.
     pub respond_server_timing: bool,
@@ -65,7 +65,7 @@ pub struct Config {
     pub drain_timeout: Period,
     /// What is logged, as a filter of `tracing-subscriber`. Default `info`.
     pub log: String,
-    /// What lines of the log look like. Default `text`.
+    /// The format of log lines. Default `text`.
     pub log_format: LogFormat,
     /// The data plane.
     pub proxy: proxy::Config,
@@ -145,11 +145,11 @@ impl Root for Config {
     }
 }
 
-/// Reports faults of what every process of Lapwing's has: how it ends, and what it logs.
+/// Reports faults of the settings that every process has: `drain_timeout` and `log`.
 fn check_process(drain_timeout: Period, log: &str, checks: &mut Checks) {
     checks.range("drain_timeout", &drain_timeout, Period::from_secs(0)..=Period::from_secs(3600));
     if let Err(error) = tracing_subscriber::EnvFilter::try_new(log) {
-        checks.fault("log", log, format!("is no log filter, as in info or lapwing=debug,warn: {error}"));
+        checks.fault("log", log, format!("is not a log filter, as in info or lapwing=debug,warn: {error}"));
     }
 }
 

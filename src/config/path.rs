@@ -45,7 +45,7 @@ impl Path {
         at
     }
 
-    /// The value at this path, to be changed.
+    /// The value at this path, mutably.
     pub(super) fn get_mut<'v>(&self, tree: &'v mut Value) -> Option<&'v mut Value> {
         self.0.iter().try_fold(tree, |at, step| match (at, step) {
             (Value::Dict(_, dict), Step::Key(key)) => dict.get_mut(key),

@@ -1,4 +1,4 @@
-//! The effective configuration as text: YAML with a comment behind each value. It is given masked values and masks nothing.
+//! The effective configuration as text: YAML with a comment after each value. Callers pass masked values; nothing is masked here.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,10 +10,10 @@ use super::load::reads_as;
 use super::ordered::Ordered;
 use super::path::Path;
 
-/// Comments stand in one column where the values leave room for it.
+/// The column at which comments begin, unless a value is too long for it.
 const COMMENTS_AT: usize = 44;
 
-/// Where the value at `path` came from.
+/// The origin of the value at `path`.
 pub(super) fn origin<'o>(origins: &'o BTreeMap<String, String>, path: &str) -> &'o str {
     origins.get(path).map_or("default", String::as_str)
 }
@@ -35,7 +35,7 @@ struct Writer<'o> {
 }
 
 impl Writer<'_> {
-    /// `indent` is what stands before the key: spaces, and a dash where the entry opens an element.
+    /// Writes an entry. `indent` precedes the key: spaces, and a dash if the entry is the first of a list's element.
     fn entry(&mut self, key: &str, value: &Ordered, path: &Path, indent: &str) {
         let key = key_text(key);
         let deeper = format!("{}  ", indent.replace('-', " "));

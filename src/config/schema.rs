@@ -1,11 +1,11 @@
-//! Which keys there are and what each holds: put together from the defaults and from what the sections say of themselves.
+//! The keys of the configuration and what each holds, derived from the sections' defaults and [`Section::FORMS`].
 
 use serde_json::Value as Json;
 
 use super::path::{Path, Step};
 use crate::settings::{Form, Record, Section};
 
-/// What stands at a place of the configuration.
+/// What a place in the configuration holds.
 #[derive(Debug)]
 pub(super) enum Schema {
     /// Text; a number counts as its text.
@@ -15,7 +15,7 @@ pub(super) enum Schema {
     Number,
     Flag,
     Secret,
-    /// Keys that are known. `what` says in a message what is expected.
+    /// A section of known keys. `what` describes in a message what is expected.
     Section {
         keys: Vec<(String, Schema)>,
         what: &'static str,
@@ -25,7 +25,7 @@ pub(super) enum Schema {
         element: Box<Schema>,
         stand_in: &'static [(&'static str, &'static str)],
     },
-    /// Names that the user chooses; `is_header` where they are names of headers.
+    /// Names that the user chooses; `is_header` if they are names of headers.
     Named {
         value: Box<Schema>,
         is_header: bool,
@@ -77,13 +77,13 @@ impl Schema {
         Self::Section { keys, what: record.what }
     }
 
-    /// The keys that are known here; none where the user chooses the names.
+    /// The keys that are known here; none if the user chooses the names.
     pub(super) fn keys(&self) -> impl Iterator<Item = (&str, &Self)> {
         let keys = if let Self::Section { keys, .. } = self { keys.as_slice() } else { &[] };
         keys.iter().map(|(key, node)| (key.as_str(), node))
     }
 
-    /// What stands one step further.
+    /// The schema one step further.
     pub(super) fn step(&self, step: &Step) -> Option<&Self> {
         match (self, step) {
             (Self::Section { .. }, Step::Key(key)) => self.keys().find(|(name, _)| name == key).map(|(_, node)| node),
@@ -93,12 +93,12 @@ impl Schema {
         }
     }
 
-    /// What stands at `path`.
+    /// The schema at `path`.
     pub(super) fn at(&self, path: &[Step]) -> Option<&Self> {
         path.iter().try_fold(self, Self::step)
     }
 
-    /// Whether what stands at `path`, or any part of it, is never shown.
+    /// Whether the value at `path`, or any part of it, is secret.
     pub(super) fn is_secret(&self, path: &Path) -> bool {
         let hides = |node: &Self| match node {
             Self::Secret => true,
@@ -108,7 +108,7 @@ impl Schema {
         (0..=path.0.len()).any(|end| self.at(&path.0[..end]).is_some_and(hides))
     }
 
-    /// The path that `text` writes: `a.b`, `a[2].b`, and below names that the user chooses whatever the name is.
+    /// Parses a path: `a.b` or `a[2].b`. Names that the user chooses may contain any characters.
     pub(super) fn path(&self, text: &str) -> Path {
         let (mut path, mut at, mut rest) = (Path::default(), Some(self), text);
         loop {
@@ -133,7 +133,7 @@ impl Schema {
         }
     }
 
-    /// The path that a variable's name writes, in lower case and without the prefix: `a__b`.
+    /// Parses the path in a variable's name, given in lower case and without the prefix: `a__b`.
     pub(super) fn variable_path(&self, name: &str) -> Path {
         let (mut path, mut at, mut rest) = (Path::default(), Some(self), name);
         loop {

@@ -1,4 +1,4 @@
-//! Where settings come from: a file, the environment, flags. Each becomes a layer whose values know their origin.
+//! The sources of settings: a file, the environment, flags. Each becomes a layer, whose values know their origin.
 //!
 //! This file never reads the process's environment: the caller passes it in.
 
@@ -11,9 +11,9 @@ use super::path::{Path, Step};
 use super::schema::Schema;
 use crate::settings::Fault;
 
-/// What every environment variable of Lapwing begins with.
+/// The prefix of Lapwing's environment variables.
 const PREFIX: &str = "LAPWING_";
-/// Names the file; not a setting.
+/// The variable that names the file. It is not a setting.
 const FILE_VARIABLE: &str = "LAPWING_CONFIG";
 
 /// A flag of the command line that sets a setting.
@@ -27,19 +27,19 @@ pub struct Flag {
     pub text: String,
 }
 
-/// Everything that is loaded from. What is later wins: defaults, file, environment, flags.
+/// The sources of a configuration. A later one overrides an earlier one: defaults, file, environment, flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// The configuration file, YAML.
     pub file: Option<PathBuf>,
-    /// Environment variables; those that do not begin with `LAPWING_` are passed over.
+    /// Environment variables; those that do not begin with `LAPWING_` are ignored.
     pub env: Vec<(String, String)>,
     /// Flags, in the order given.
     pub flags: Vec<Flag>,
 }
 
 impl Sources {
-    /// These flags, these variables, and `file`, or else the file that the variable `LAPWING_CONFIG` names.
+    /// Combines the sources. Without `file`, the variable `LAPWING_CONFIG` names the file.
     #[must_use]
     pub fn new(file: Option<PathBuf>, env: Vec<(String, String)>, flags: Vec<Flag>) -> Self {
         let named = || env.iter().find(|(name, file)| name == FILE_VARIABLE && !file.is_empty()).map(|(_, file)| file.into());
@@ -64,11 +64,11 @@ impl Provider for Layer {
 }
 
 impl Layer {
-    /// The file's, or what is wrong with it as a whole.
+    /// Reads the file's layer. The error is a fault of the file as a whole.
     pub(super) fn file(path: &FilePath) -> Result<Self, Fault> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Fault::new(&name, "", format!("cannot be read: {}", said(&error.to_string()))))?;
+            .map_err(|error| Fault::new(&name, "", format!("cannot be read: {}", in_house_style(&error.to_string()))))?;
         let root = yaml(&text).map_err(|reason| Fault::new(&name, "", reason))?;
         let dict = match root {
             Value::Dict(_, dict) => dict,
@@ -115,8 +115,8 @@ pub(super) fn variable(path: &str) -> String {
     format!("{PREFIX}{}", path.replace('.', "__").to_uppercase())
 }
 
-/// Whether a variable is meant for Lapwing. Kubernetes sets others of that prefix in every pod beside a service whose name
-/// begins with `lapwing`: `LAPWING_SERVICE_HOST`, `LAPWING_PORT=tcp://…`, `LAPWING_PORT_8080_TCP_ADDR`.
+/// Whether a variable is meant for Lapwing. If a service's name begins with `lapwing`, Kubernetes sets variables with this
+/// prefix in the pods of its namespace: `LAPWING_SERVICE_HOST`, `LAPWING_PORT=tcp://…`, `LAPWING_PORT_8080_TCP_ADDR`.
 fn is_setting(name: &str, value: &str) -> bool {
     let Some(key) = name.strip_prefix(PREFIX).filter(|_| name != FILE_VARIABLE) else { return false };
     let linked = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
@@ -130,7 +130,7 @@ fn is_setting(name: &str, value: &str) -> bool {
     !is_link
 }
 
-/// `text` as the kind of value that `schema` wants: what is no such value stays text, and is refused where it is read.
+/// `text` as the kind of value that `schema` expects. Text that is not such a value stays text, and decoding refuses it.
 fn typed(text: &str, schema: Option<&Schema>) -> Value {
     let trimmed = text.trim();
     let value = match schema {
@@ -145,24 +145,24 @@ fn typed(text: &str, schema: Option<&Schema>) -> Value {
     value.unwrap_or_else(|| Value::from(text))
 }
 
-/// One YAML document; a reason with line and column where it is none. Only `true` and `false` are booleans, so that `off`
-/// stays the text that it is.
+/// Parses one YAML document. The error is the reason, with line and column. Only `true` and `false` are booleans; `off` stays
+/// text.
 pub(super) fn yaml(text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| said(&error.without_snippet().to_string()))
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| in_house_style(&error.without_snippet().to_string()))
 }
 
 /// The message in house style: one line, no capital, no full stop.
-fn said(message: &str) -> String {
+fn in_house_style(message: &str) -> String {
     let line = message.lines().next().unwrap_or("").trim_end_matches('.');
     let mut letters = line.chars();
     letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_lowercase(), letters.as_str()))
 }
 
-/// A key without a value is one that is not given.
+/// Removes keys without a value, which count as not given.
 fn without_nulls(dict: Dict) -> Dict {
     let kept = dict.into_iter().filter(|(_, value)| !matches!(value, Value::Empty(..)));
     kept.map(|(key, value)| match value {

@@ -1,4 +1,4 @@
-//! What an unknown key was probably meant to be.
+//! Suggestions: which known key an unknown key was probably meant to be.
 
 use super::path::{Path, Step};
 use super::schema::Schema;
@@ -6,10 +6,10 @@ use super::sources::variable;
 
 /// Below this likeness a suggestion would only confuse.
 const LIKE: f64 = 0.7;
-/// The likeness of a key that stands in another section under this very name.
+/// The likeness of a key that exists under exactly this name in another section.
 const MOVED: f64 = 0.95;
 
-/// Why the key at `path` is refused; a variable's key is suggested as the variable.
+/// The reason why the key at `path` is refused. If a variable set it, the suggestion is a variable too.
 pub(super) fn unknown(path: &Path, origin: &str, schema: &Schema) -> String {
     let Some((Step::Key(key), parent)) = path.0.split_last() else { return "unknown key".to_owned() };
     let parent = Path(parent.to_vec());
@@ -18,7 +18,7 @@ pub(super) fn unknown(path: &Path, origin: &str, schema: &Schema) -> String {
         (likeness, parent.key(other).to_string())
     });
     let mut candidates: Vec<(f64, String)> = beside.collect();
-    // in the wrong section, in none, or with a section's name that is written wrong; never out of a list or a user's name
+    // keys in a wrong section, in none, or with a misspelt section; never keys inside a list or below a user's name
     if parent.0.iter().all(|step| matches!(step, Step::Key(_))) && !is_chosen(&parent, schema) {
         elsewhere(schema, &Path::default(), &mut |other, name| {
             let whole = strsim::normalized_damerau_levenshtein(&fold(&path.to_string()), &fold(&other.to_string()));

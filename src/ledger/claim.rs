@@ -1,7 +1,7 @@
 //! The law of time: every instant of a request has exactly one owner.
 //!
 //! Where claims overlap or nest, the innermost claim owns the instant: the one that started last, then the deeper one, then the
-//! one that ends first. An observation of the proxy outranks every other claim on the same instant. Time that nobody claims is
+//! one that ends first. An observation of the proxy outranks every other claim on the same instant. Time that nothing claims is
 //! `unattributed`. Units: nanoseconds from the request's start.
 
 use smallvec::SmallVec;

@@ -44,7 +44,7 @@ impl PromptBody {
     }
 
     /// Appends a piece. Returns false and appends nothing if the body would exceed [`Self::MAX`] or the budget; the body is then
-    /// incomplete and of no use.
+    /// incomplete and useless.
     #[must_use]
     pub fn push(&mut self, piece: &[u8]) -> bool {
         let fits = self.bytes.len() + piece.len() <= Self::MAX && self.room.take(piece.len());

@@ -61,23 +61,23 @@ rows! {
     LedgerOverflowed: Counter "lapwing_ledger_overflowed" &[], "Observed spans and in-band reports for which a ledger had no room.";
     ReportsMalformed: Counter "lapwing_reports_malformed" &[], "Server-Timing entries and servers' own time fields that could not be read.";
     SpansReceived: Counter "lapwing_spans_received" &[], "Spans that the OTLP receiver took.";
-    SpansJoined: Counter "lapwing_spans" &[("result", "joined")], "Spans received, by what became of them: joined to an exchange.";
-    SpansAmbiguous: Counter "lapwing_spans" &[("result", "ambiguous")], "Spans received, by what became of them: their exchange could not be told.";
-    SpansUnmatched: Counter "lapwing_spans" &[("result", "unmatched")], "Spans received, by what became of them: of no request of ours.";
-    SpansLate: Counter "lapwing_spans" &[("result", "late")], "Spans received, by what became of them: came after their exchange was merged.";
-    SpansShed: Counter "lapwing_spans" &[("result", "shed")], "Spans received, by what became of them: dropped because a table or channel was full.";
+    SpansJoined: Counter "lapwing_spans" &[("result", "joined")], "Spans received, by result: joined to an exchange.";
+    SpansAmbiguous: Counter "lapwing_spans" &[("result", "ambiguous")], "Spans received, by result: their exchange could not be determined.";
+    SpansUnmatched: Counter "lapwing_spans" &[("result", "unmatched")], "Spans received, by result: of no request of Lapwing's.";
+    SpansLate: Counter "lapwing_spans" &[("result", "late")], "Spans received, by result: came after their exchange was merged.";
+    SpansShed: Counter "lapwing_spans" &[("result", "shed")], "Spans received, by result: dropped because a table or channel was full.";
     SpansInvalid: Counter "lapwing_spans_invalid" &[], "Spans without a valid trace or span id, which the OTLP receiver skipped.";
     OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that were refused: not decodable, too large, too slow.";
     OtlpForwarded: Counter "lapwing_otlp_forwarded" &[], "OTLP requests passed on to the collector.";
     OtlpForwardLost: Counter "lapwing_otlp_forward_lost" &[], "OTLP requests that could not be passed on to the collector.";
-    PollsOk: Counter "lapwing_polls" &[("result", "ok")], "Polls of the model server's own statistics, by what came of them: read.";
-    PollsFailed: Counter "lapwing_polls" &[("result", "failed")], "Polls of the model server's own statistics, by what came of them: no answer, or none that could be read.";
+    PollsOk: Counter "lapwing_polls" &[("result", "ok")], "Polls of the model server's own statistics, by result: read.";
+    PollsFailed: Counter "lapwing_polls" &[("result", "failed")], "Polls of the model server's own statistics, by result: no answer, or none that could be read.";
     UpstreamRetried: Counter "lapwing_upstream_retried" &[], "Requests sent again on a fresh connection because the reused one had closed before anything was written.";
     UpstreamConnected: Counter "lapwing_upstream_connections" &[], "Connections opened to the upstream.";
     ConnectionsAccepted: Counter "lapwing_client_connections" &[], "Connections accepted from clients.";
     ConnectionsFailed: Counter "lapwing_client_connections_failed" &[], "Client connections that ended in a protocol error.";
     Amended: Counter "lapwing_requests_amended" &[], "Requests that were changed on their way to the upstream (proxy.amend).";
-    AmendFailed: Counter "lapwing_amend_failed" &[], "Responses to changed requests in which the change could not be undone, or not to the end: what was left passed as it came.";
+    AmendFailed: Counter "lapwing_amend_failed" &[], "Responses to changed requests in which the change could not be undone, or not completely; the rest passed unchanged.";
     InFlight: Gauge "lapwing_requests_in_flight" &[], "Requests in flight.";
 }
 

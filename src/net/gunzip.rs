@@ -11,7 +11,7 @@ pub enum GunzipError {
     /// It is larger than the limit, in bytes.
     #[error("larger than {0} bytes")]
     TooLarge(usize),
-    /// It is not what it was said to be, or broken off.
+    /// It is not in the named encoding, or it is truncated.
     #[error("{0}")]
     Corrupt(#[from] io::Error),
 }

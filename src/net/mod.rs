@@ -1,16 +1,16 @@
-//! The network edge: how connections are accepted, bounded and drained, and how Lapwing asks other servers.
+//! The network edge: it accepts, bounds and drains connections, and sends Lapwing's own requests to other servers.
 //!
 //! - [`accept`] is the accept loop of every listener. It hands each connection over as an [`Accepted`]: a [`Socket`] and its peer.
 //!   The data plane serves the connection with its own stack.
-//! - [`serve`] is the server of all others: the admin surfaces, the OTLP receivers, the model server.
-//! - [`Client`] asks one [`Target`]: for statistics, to pass on telemetry, to send copies of requests.
+//! - [`serve`] is the server for everything else: the admin surfaces, the OTLP receivers, the model server.
+//! - [`Client`] sends to one [`Target`]: it polls statistics, forwards telemetry, and sends copies of requests.
 //! - [`gunzip`] decompresses with a limit.
 //!
-//! # Where TLS would stand
+//! # Where TLS would be added
 //!
 //! In one file, `net/tls.rs`: a third variant of [`Socket`], and a [`Listener`] that makes it around an accepted TCP stream. The
 //! handshake belongs in the socket's first read or write, which happen in the connection's own task; in [`Listener::accept`] a
-//! slow client would hold up every client that connects after it. A client's TLS stands in [`Target::connect`] in the same way.
+//! slow client would hold up every client that connects after it. A client's TLS would be in [`Target::connect`] in the same way.
 //!
 //! Nothing here knows of ledgers, stages or model servers.
 

@@ -1,4 +1,4 @@
-//! The byte stream of a connection, accepted or made.
+//! The byte stream of a connection, accepted or opened.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use super::socket::Socket;
 use crate::settings::Upstream;
 
-/// The address of a server that Lapwing asks.
+/// The address of a server that Lapwing sends requests to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// `host:port`. The host is resolved anew for each connection.
+    /// `host:port`. The host is resolved again for each connection.
     Tcp(String),
     /// The path of a Unix socket.
     Unix(PathBuf),
@@ -23,7 +23,7 @@ pub enum Target {
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The system refused.
+    /// The system returned an error.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The limit passed first.
@@ -50,7 +50,7 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// The authority for `Host` and `:authority` where the request names none: `localhost` for a Unix socket.
+    /// The authority for `Host` and `:authority` if the request names none: `localhost` for a Unix socket.
     #[must_use]
     pub fn authority(&self) -> &str {
         match self {

@@ -27,14 +27,14 @@ const RULE: Record = Record {
     stand_in: &[("route", "/")],
 };
 
-/// Where a name stands.
+/// The location of a name.
 const NAME: Record = Record {
     what: "a section with one of json, header and fixed",
     keys: &[("json", Form::Text), ("header", Form::Text), ("fixed", Form::Literal), ("from", Form::Text)],
     stand_in: &[],
 };
 
-/// Where an amount stands.
+/// The location of an amount.
 const AMOUNT: Record = Record {
     what: "a section with one of json, header, length and fixed",
     keys: &[("json", Form::Text), ("header", Form::Text), ("length", Form::Text), ("fixed", Form::Number), ("from", Form::Text)],
@@ -232,7 +232,7 @@ impl Section for Config {
             }
         }
         if !self.tokenizers.is_empty() && !self.read_bodies {
-            checks.fault("tokenizers", "", "is of no use while read_bodies is false");
+            checks.fault("tokenizers", "", "has no effect while read_bodies is false");
         }
     }
 }
@@ -253,11 +253,11 @@ impl Custom {
                     let reason = "must be a JSON pointer with at most six numbers, as in /inputs/0/data";
                     checks.fault(&at(&format!("{key}.json")), pointer, reason);
                 } else if !places.insert((from as u8, pointer.clone())) {
-                    checks.fault(&at(&format!("{key}.json")), pointer, "is read for something else already");
+                    checks.fault(&at(&format!("{key}.json")), pointer, "is already read for something else");
                 }
             }
             if let Some(name) = header.as_ref().filter(|name| name.parse::<http::HeaderName>().is_err()) {
-                checks.fault(&at(&format!("{key}.header")), name, "is no name of a header");
+                checks.fault(&at(&format!("{key}.header")), name, "is not a header name");
             }
         };
         if let Some(name) = &self.model {
@@ -287,7 +287,7 @@ impl Custom {
         }
         let known = |unit: Unit| unit == Unit::Byte || self.amounts().any(|(_, own, _)| own == unit);
         if let Some(primary) = self.primary.filter(|unit| !known(*unit)) {
-            checks.fault(&at("primary"), primary.name(), "is no unit that this rule reads");
+            checks.fault(&at("primary"), primary.name(), "is not a unit that this rule reads");
         }
     }
 }

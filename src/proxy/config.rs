@@ -22,12 +22,12 @@ pub enum UpstreamProtocol {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceSampling {
-    /// The client's sampling decision is kept; where there is none, the request is sampled.
+    /// The client's sampling decision is kept; if there is none, the request is sampled.
     #[default]
     Auto,
     /// Every request is sampled, whatever the client decided.
     Force,
-    /// `traceparent` is left alone, and no spans are joined.
+    /// `traceparent` passes unchanged, and no spans are joined.
     Off,
 }
 
@@ -56,11 +56,11 @@ pub struct Config {
     pub max_header_bytes: Size,
     /// The largest request body, in bytes; larger ones get 413. Default off; else at least 1 B.
     pub max_request_bytes: Switch<Size>,
-    /// How many threads carry requests, each with its own listener. Default 1; 1 to 64.
+    /// How many threads proxy requests, each with its own listener. Default 1; 1 to 64.
     pub workers: usize,
     /// How many connections may wait to be accepted, per worker. Default 1024; 1 to 65,535.
     pub tcp_backlog: u32,
-    /// Which reports may be asked of the server in the client's name. Default: none.
+    /// The reports that Lapwing requests from the server in addition to what the client asks for. Default: none.
     pub amend: AmendOptions,
 }
 

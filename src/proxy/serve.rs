@@ -26,7 +26,7 @@ use crate::settings::ConfigHandle;
 /// The pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
 
-/// What a data plane is made of.
+/// The parts of a data plane.
 #[derive(Clone)]
 pub struct DataPlane {
     /// Loaded once for each connection, when it is accepted: a connection keeps its settings.

@@ -60,7 +60,7 @@ where
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
         .layer(extra) // answers or copies; after admission, before the span: what it answers itself has no span
-        .layer(trace::layer(context.tracing.clone())) // creates the span, the key of late attribution; after admission, for only what goes on needs one
-        .layer(amend::layer(upstream.traits.clone())) // asks for more, if configured; last, for only what goes on is worth reading first
+        .layer(trace::layer(context.tracing.clone())) // creates the span, the key of late attribution; after admission: only admitted requests need one
+        .layer(amend::layer(upstream.traits.clone())) // asks for more, if configured; last: only admitted requests are worth reading
         .service(Upstream::new(upstream)) // the upstream window; reads reports off head and trailers
 }

@@ -49,7 +49,7 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// [`CatalogueError`] where two models have the same name and version, or one lacks either.
+    /// [`CatalogueError`] if two models have the same name and version, or one lacks either.
     pub fn new(models: Vec<Arc<dyn Servable>>) -> Result<Self, CatalogueError> {
         let metrics = Metrics::default();
         let mut named: BTreeMap<String, Vec<Arc<CatalogueEntry>>> = BTreeMap::new();
@@ -117,7 +117,7 @@ impl Catalogue {
         })
     }
 
-    /// The versions of a model, in ascending order; empty where there is no such model.
+    /// The versions of a model, in ascending order; empty if the model does not exist.
     pub(super) fn versions(&self, name: &str) -> Vec<String> {
         let versions = self.models.get(name).map(Vec::as_slice).unwrap_or_default();
         versions.iter().map(|entry| entry.model.about().version.clone()).collect()
@@ -127,7 +127,7 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// [`RequestError::Unknown`] with the names or versions that there are.
+    /// [`RequestError::Unknown`] with the existing names or versions.
     pub(super) fn find(&self, name: &str, version: Option<&str>) -> Result<&Arc<CatalogueEntry>, RequestError> {
         let Some(versions) = self.models.get(name) else {
             return Err(RequestError::Unknown(format!(
@@ -152,7 +152,7 @@ fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Compares versions as numbers; a version that is no number is below every number.
+/// Compares versions as numbers; a version that is not a number is below every number.
 fn compare(a: &str, b: &str) -> Ordering {
     let number = |text: &str| text.parse::<u64>().ok();
     number(a).cmp(&number(b)).then_with(|| a.cmp(b))

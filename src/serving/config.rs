@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, Size, Switch};
 use lapwing_engine::{Backend, Device, Precision, batch};
 
-/// The version of a model without one.
+/// The version of a model that names none.
 const VERSION: &str = "1";
 
 /// The section `engine`.
@@ -20,7 +20,7 @@ pub struct Config {
     pub model: Switch<File>,
     /// More ONNX files, each under a name, or a name and a version: `fraud`, `fraud@2`.
     pub models: BTreeMap<String, PathBuf>,
-    /// Where models are served: the Open Inference Protocol by REST and gRPC. Default `127.0.0.1:8081`.
+    /// The address on which models are served: the Open Inference Protocol by REST and gRPC. Default `127.0.0.1:8081`.
     pub listen: Bind,
     /// The device that models run on. Default `auto`.
     pub device: Device,
@@ -38,9 +38,9 @@ pub struct Config {
     pub cpus: Cpus,
     /// How batches are formed. Default `adaptive`.
     pub policy: BatchPolicy,
-    /// How long a call waits for others in any case. Default 0 s; 0 to 1 min.
+    /// The minimum time that a call waits for others. Default 0 s; 0 to 1 min.
     pub min_wait: Period,
-    /// How long it waits for others at most. Default 5 ms; 0 to 1 min.
+    /// The maximum time that a call waits for others. Default 5 ms; 0 to 1 min.
     pub max_wait: Period,
     /// The most tokens of a batch (rows, if the model has no tokens); a larger call runs alone. Default 16,384; 1 to 16,777,216.
     pub max_batch_tokens: usize,
@@ -119,7 +119,7 @@ impl Default for Config {
     }
 }
 
-/// A model that is to be served.
+/// A model to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelToServe<'a> {
     /// Its name.
@@ -191,10 +191,10 @@ impl Section for Config {
         }
         self.check_where(checks);
         if self.calibration.is_on() && self.precision != Precision::Int8 {
-            checks.fault("calibration", &self.calibration, "is of no use unless precision is int8");
+            checks.fault("calibration", &self.calibration, "has no effect unless precision is int8");
         }
         if self.calibration.is_on() && self.wanted().count() > 1 {
-            checks.fault("calibration", &self.calibration, "is of one model, and there are several");
+            checks.fault("calibration", &self.calibration, "is for one model, and there are several");
         }
         for (key, path) in &self.models {
             let (name, version) = versioned(key);
@@ -218,7 +218,7 @@ impl Section for Config {
 }
 
 impl Config {
-    /// Reports combinations of device, executor and precision that exclude one another.
+    /// Reports combinations of device, executor and precision that exclude each other.
     fn check_where(&self, checks: &mut Checks) {
         let (device, executor) = (self.device, self.executor);
         let precision = self.precision.name();
@@ -226,22 +226,22 @@ impl Config {
             checks.fault("device", device, "is not in this build, which was made without the feature cuda");
         }
         if matches!(device, Device::Cuda(_)) && executor == Backend::Tract {
-            checks.fault("device", device, "is for plans alone, and executor is tract");
+            checks.fault("device", device, "needs a plan, but executor is tract");
         }
         if executor == Backend::Tract && self.precision != Precision::Fp32 {
-            checks.fault("precision", precision, "is for plans alone, and executor is tract");
+            checks.fault("precision", precision, "needs a plan, but executor is tract");
         }
         if self.precision.is_gpus() && !lapwing_engine::HAS_CUDA {
-            checks.fault("precision", precision, "is for a GPU alone, and this build was made without the feature cuda");
+            checks.fault("precision", precision, "needs a GPU, and this build was made without the feature cuda");
         }
         if device == Device::Cpu && self.precision.is_gpus() {
-            checks.fault("precision", precision, "is for a GPU alone, and device is cpu");
+            checks.fault("precision", precision, "needs a GPU, but device is cpu");
         }
         if let Switch::On(folder) = &self.cuda_lib_dir {
             if device == Device::Cpu {
-                checks.fault("cuda_lib_dir", folder, "is of no use while device is cpu");
+                checks.fault("cuda_lib_dir", folder, "has no effect while device is cpu");
             } else if !folder.path().is_dir() {
-                checks.fault("cuda_lib_dir", folder, "is no folder that can be read");
+                checks.fault("cuda_lib_dir", folder, "is not a readable folder");
             }
         }
     }

@@ -8,7 +8,7 @@ use super::error::RequestError;
 use crate::ledger::Stamp;
 use crate::settings::Period;
 
-/// The timeout that a client asks for, in nanoseconds from the request's arrival; `None` where it asks for none.
+/// The timeout that a client asks for, in nanoseconds from the request's arrival; `None` if it asks for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestTimeout(Option<u64>);
 
@@ -22,7 +22,7 @@ impl RequestTimeout {
     ///
     /// # Errors
     ///
-    /// [`RequestError::Input`] where the header has another form.
+    /// [`RequestError::Input`] if the header has another form.
     pub(super) fn from_grpc_header(headers: &HeaderMap) -> Result<Self, RequestError> {
         let Some(value) = headers.get("grpc-timeout") else { return Ok(Self(None)) };
         let read = value.to_str().ok().and_then(grpc_timeout_ns);
@@ -36,7 +36,7 @@ impl RequestTimeout {
         Self(self.0.into_iter().chain(other.0).min())
     }
 
-    /// The deadline of a request that arrived at `arrival`; `default` applies where the client asks for no timeout.
+    /// The deadline of a request that arrived at `arrival`; `default` applies if the client asks for no timeout.
     pub(super) fn deadline(self, arrival: Stamp, default: Option<Period>) -> Option<Stamp> {
         self.0.or_else(|| default.map(Period::as_nanos)).map(|ns| arrival.plus(ns))
     }

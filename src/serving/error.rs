@@ -1,4 +1,4 @@
-//! Why a request failed, and what each protocol calls it: an HTTP status, a gRPC code, an outcome in the metrics.
+//! Why a request failed, and how each protocol reports it: an HTTP status, a gRPC code, an outcome in the metrics.
 
 use http::StatusCode;
 use tonic::Code;
@@ -12,10 +12,10 @@ pub(super) const RETRY_AFTER: &str = "1";
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RequestError {
-    /// The request is not as it must be: the field, its value and the reason.
+    /// The request is invalid: the field, its value and the reason.
     #[error("{0}")]
     Input(String),
-    /// No such model, version or path: what was asked for, and what there is.
+    /// The model, version or path does not exist: the requested name, and the existing ones.
     #[error("{0}")]
     Unknown(String),
     #[error("{0}")]
@@ -33,7 +33,7 @@ pub(super) enum RequestError {
     /// The deadline passed before an answer came.
     #[error("deadline: passed before the model answered")]
     Late,
-    /// An output cannot be said in the form asked for.
+    /// An output cannot be represented in the requested form.
     #[error("{0}")]
     Output(String),
 }

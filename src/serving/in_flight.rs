@@ -14,7 +14,7 @@ use lapwing_engine::clock;
 use lapwing_engine::service::{About, Answer, Call, Servable};
 use lapwing_engine::tensor::Tensor;
 
-/// What a request asks of a model, decoded.
+/// A decoded request to a model.
 #[derive(Debug)]
 pub(super) struct InferenceRequest {
     pub(super) inputs: Vec<Tensor>,
@@ -68,7 +68,7 @@ impl InFlightInference {
     /// Calls the model, and waits for its answer until the request's deadline.
     pub(super) async fn call(&self, asked: InferenceRequest, limits: &Limits) -> Result<Answer, RequestError> {
         let deadline = asked.timeout.deadline(self.arrival, limits.timeout);
-        // the engine reads a clock of its own: the deadline is passed on as the time that is left
+        // the engine has its own clock, so the deadline is passed as the remaining time
         let left = deadline.map(|deadline| clock::Stamp::now().plus(deadline.since(Stamp::now())));
         let call = Call { inputs: asked.inputs, outputs: asked.outputs, deadline: left };
         Ok(before(deadline, self.entry.model.infer(call)).await??)

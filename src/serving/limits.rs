@@ -9,9 +9,9 @@ pub struct Limits {
     pub max_body: Size,
     /// Inference requests at once, from the first byte of the body to the answer; further ones get 429. Default 1024.
     pub max_in_flight: usize,
-    /// The timeout of a request that sends none of its own, from its arrival. Default: none.
+    /// The timeout of a request that sends none itself, counted from its arrival. Default: none.
     pub timeout: Option<Period>,
-    /// A body must have come within this. Default 60 s.
+    /// The time for a body to arrive. Default 60 s.
     pub body_timeout: Period,
     /// How long a stop waits for requests in flight. Default 10 s.
     pub grace: Period,

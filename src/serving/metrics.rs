@@ -16,7 +16,7 @@ use crate::metrics::REQUEST_BOUNDS_NS;
 use crate::metrics::defs::{MetricFamily, MetricKind};
 use lapwing_engine::service::{Answer, Batched, Servable};
 
-/// `Content-Type` of what [`Metrics::text`] gives.
+/// `Content-Type` of the text of [`Metrics::text`].
 pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 const NS_PER_S: f64 = 1e9;

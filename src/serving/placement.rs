@@ -1,5 +1,6 @@
-//! Where a model runs, as metrics: one sample for where it is now, none for where it was, and how often it fell back. A model
-//! tells nobody when it moves, so the placement is read before metrics are shown; no move is missed, because a model never moves back.
+//! Where a model runs, as metrics: one sample for its present placement, none for earlier ones, and a count of its fallbacks. A model
+//! does not report when it moves, so the placement is read before metrics are shown. No move is missed, because a model never moves
+//! back.
 
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
@@ -26,14 +27,14 @@ struct Last {
 }
 
 impl PlacementMetrics {
-    /// Of a model that was just loaded.
+    /// The placement of a model that was just loaded.
     pub(super) fn new(device: Samples<LabelSet, Gauge>, fallback: Samples<LabelSet, Counter>, served: &dyn Servable) -> Self {
         let seen = Self { device, fallback, last: Mutex::default() };
         seen.look(served);
         seen
     }
 
-    /// Shows where the model is, and counts a fallback that is new.
+    /// Shows the model's placement, and counts a new fallback.
     pub(super) fn look(&self, served: &dyn Servable) {
         let placement = served.placement();
         let Placement { device, device_name, precision, fallback, .. } = &*placement;

@@ -15,11 +15,11 @@ use crate::net::{self, AcceptLimits, ServerLimits};
 
 /// The pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
-/// HTTP/1.1: the next request's head must have come within this.
+/// HTTP/1.1: the time for the next request's head to arrive.
 const IDLE: Duration = Duration::from_secs(300);
-/// HTTP/2: a peer is asked this often whether it is there, and must answer within 20 s.
+/// HTTP/2: how often a peer is pinged; it must answer within 20 s.
 const PING: Duration = Duration::from_secs(60);
-/// HTTP/2: bytes of a stream, and of a connection, that may come before they are read. Tensors are large.
+/// HTTP/2: bytes of a stream, and of a connection, that may arrive before they are read. Tensors are large.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
 
@@ -28,12 +28,12 @@ const CONNECTION_WINDOW: u32 = 8 << 20;
 ///
 /// # Errors
 ///
-/// None after the start: a connection's failure is its own, and one that cannot be accepted is waited for.
+/// None after the start: a failed connection affects no other, and a failed accept is tried again.
 pub async fn serve(listener: TcpListener, catalogue: Arc<Catalogue>, limits: Limits, stop: CancellationToken) -> io::Result<()> {
     serve_router(listener, router(catalogue, limits), limits, "engine", stop).await
 }
 
-/// As [`serve`], with a router that may have layers of the caller's own; `name` is what log lines call the listener.
+/// As [`serve`], with a router that may have additional layers; `name` is what log lines call the listener.
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@ use super::metrics::StageTimes;
 
 /// The field of HTTP, and the key of gRPC's metadata.
 pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-/// Who ran the model: `plan` or `tract`.
+/// What ran the model: `plan` or `tract`.
 pub(super) const EXECUTOR: HeaderName = HeaderName::from_static("lapwing-executor");
 
 /// `preprocessing;dur=0.012345, queue;dur=…, forward;dur=…, postprocessing;dur=…`

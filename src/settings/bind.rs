@@ -36,7 +36,7 @@ impl Bind {
         (self.0.port() != 0).then(|| SocketAddr::new(ip, self.0.port()))
     }
 
-    /// Whether both cannot be listened on at once: one port, and one address or an address that means every interface.
+    /// Whether the two exclude each other: they have the same port, and the same address or one that means every interface.
     #[must_use]
     pub fn collides(self, other: Self) -> bool {
         let (a, b) = (self.0, other.0);

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use super::Fault;
 
-/// Where a module's `check` reports what is wrong. Paths are relative to the section that is being checked.
+/// Collects the faults that a module's `check` reports. Paths are relative to the section that is being checked.
 #[derive(Debug, Default)]
 pub struct Checks {
     section: String,
@@ -15,7 +15,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Starts with the paths of faults that are known already. Their values are stand-ins, so nothing more is reported of them.
+    /// Starts with the paths of known faults. Their values are stand-ins, so no further fault is reported for them.
     #[must_use]
     pub fn new(faulty: BTreeSet<String>) -> Self {
         Self { section: String::new(), faulty, faults: Vec::new() }
@@ -37,7 +37,7 @@ impl Checks {
         !self.faulty.iter().any(|faulty| within(faulty, &path) || within(&path, faulty))
     }
 
-    /// Reports `key`, once.
+    /// Reports a fault of `key`, unless one is known already.
     pub fn fault(&mut self, key: &str, value: impl Display, reason: impl Into<String>) {
         if self.is_sound(key) {
             let path = self.path(key);
@@ -46,14 +46,14 @@ impl Checks {
         }
     }
 
-    /// Reports `key` where its value is outside `range`.
+    /// Reports a fault of `key` if its value is outside `range`.
     pub fn range<T: PartialOrd + Display>(&mut self, key: &str, value: &T, range: RangeInclusive<T>) {
         if !range.contains(value) {
             self.fault(key, value, format!("must be between {} and {}", range.start(), range.end()));
         }
     }
 
-    /// What was reported.
+    /// Returns the reported faults.
     #[must_use]
     pub fn into_faults(self) -> Vec<Fault> {
         self.faults

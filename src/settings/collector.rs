@@ -1,4 +1,4 @@
-//! Where received telemetry is passed on to: `http://host:4318` or `grpc://host:4317`.
+//! The address of the OTLP collector that received telemetry is forwarded to: `http://host:4318` or `grpc://host:4317`.
 
 use std::fmt;
 use std::str::FromStr;

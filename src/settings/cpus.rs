@@ -8,7 +8,7 @@ use super::{Invalid, text::text_serde};
 /// The highest number that is accepted.
 const MOST: usize = 4095;
 
-/// Which processors a thread may be held to.
+/// The processors that threads may be pinned to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cpus {
     /// The code that starts the thread chooses, possibly none. Text: `auto`.
@@ -21,7 +21,7 @@ pub enum Cpus {
 text_serde!(Cpus, "auto, or processors by number, as in 0-3,6");
 
 impl Cpus {
-    /// The numbers; none where it is left open.
+    /// The numbers; none for `auto`.
     #[must_use]
     pub fn numbers(&self) -> &[usize] {
         match self {

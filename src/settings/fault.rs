@@ -4,39 +4,39 @@
 
 use std::fmt;
 
-/// A text that is no such quantity.
+/// A text that is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{value}: {reason}")]
 pub struct Invalid {
-    /// The text as it was given.
+    /// The text, with user information masked.
     pub value: String,
-    /// Why it will not do, in words that fit after a colon.
+    /// Why it is not valid, in words that fit after a colon.
     pub reason: String,
 }
 
 impl Invalid {
-    /// `value` will not do, because of `reason`.
+    /// An error for `value`, with the reason.
     #[must_use]
     pub fn new(value: &str, reason: impl Into<String>) -> Self {
         Self { value: masked(value), reason: reason.into() }
     }
 }
 
-/// One thing wrong with a configuration.
+/// One fault of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Fault {
     /// The setting, as in `proxy.workers` or `attribution.spans[2].stage`; a file or variable where no setting is at fault.
     pub path: String,
     /// The text of its value; empty where there is none.
     pub value: String,
-    /// Why it will not do.
+    /// Why it is not valid.
     pub reason: String,
     /// The origin of the value, as in `file lapwing.yaml`; empty if no source gave it.
     pub origin: String,
 }
 
 impl Fault {
-    /// A fault of the setting at `path`, of no known origin.
+    /// A fault of the setting at `path`, without an origin.
     #[must_use]
     pub fn new(path: impl Into<String>, value: impl AsRef<str>, reason: impl Into<String>) -> Self {
         Self { path: path.into(), value: masked(value.as_ref()), reason: reason.into(), origin: String::new() }

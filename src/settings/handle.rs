@@ -1,7 +1,7 @@
 //! Values that are replaced whole while the process runs: one side replaces, any number of readers load.
 //!
 //! A reader never sees half of an old and half of a new value: it loads an `Arc` and keeps it as long as it needs it.
-//! Loading takes no lock. What is derived from a value ([`ConfigHandle::map`]) is derived again once the value was replaced.
+//! Loading takes no lock. A projection of a value ([`ConfigHandle::map`]) is computed again after the value is replaced.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl<T: Send + Sync + 'static> ConfigCell<T> {
         self.0.load_full()
     }
 
-    /// Reads what this cell holds, now and later.
+    /// A handle that reads the value in force at each load.
     #[must_use]
     pub fn handle(&self) -> ConfigHandle<T> {
         let cell = self.0.clone();
@@ -61,14 +61,14 @@ impl<T: Send + Sync + 'static> ConfigHandle<T> {
         (self.load)()
     }
 
-    /// What `project` makes of the value in force. It runs once for each value, at the first load after a replacement (more than
+    /// A handle to `project` of the value in force. `project` runs once for each value, at the first load after a replacement (more than
     /// once if several threads are the first); all further loads return the same `Arc`.
     #[must_use]
     pub fn map<U: Send + Sync + 'static>(&self, project: impl Fn(&T) -> U + Send + Sync + 'static) -> ConfigHandle<U> {
         let source = self.clone();
         let first = source.load();
         let projected = Arc::new(project(&first));
-        // the source is kept beside what was made of it: while it is, no other value can have its address
+        // the source is kept beside its projection: while it is alive, no other value can have its address
         let cached = ArcSwap::from_pointee((first, projected));
         let load = move || {
             let current = source.load();

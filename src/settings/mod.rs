@@ -1,7 +1,7 @@
-//! Text to quantity and back: durations, sizes, shares, addresses; and faults that name path, value and reason.
+//! Quantities as text: durations, sizes, shares and addresses. Also faults, which name path, value and reason.
 //!
-//! Every type parses from text (or, in a configuration file, a number), prints its canonical text, and reads that back
-//! as the same value. Nothing here does I/O or knows any module's settings.
+//! Every type parses from text (or, in a configuration file, from a number) and prints its canonical text, which parses to
+//! the same value. Nothing here does I/O or knows any module's settings.
 
 mod bind;
 mod checks;

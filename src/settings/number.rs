@@ -1,6 +1,6 @@
-//! Decimal numbers times a unit, exactly: no floating point, so that what is printed is what was meant.
+//! Exact products of a decimal number and a unit, without floating point, so that the printed value is the one that was written.
 
-/// `number` (digits, at most one point) times `unit`; a reason where it is not a number, not whole, or too large.
+/// `number` (digits, at most one point) times `unit`. The error is the reason: not a number, not whole, or too large.
 pub(super) fn scaled(number: &str, unit: u128) -> Result<u128, &'static str> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -15,7 +15,7 @@ pub(super) fn scaled(number: &str, unit: u128) -> Result<u128, &'static str> {
     let scale = 10_u128.pow(u32::try_from(part.len()).unwrap_or(18));
     let fraction = parse(part).checked_mul(unit).ok_or("is too large")?;
     if fraction % scale != 0 {
-        return Err("is finer than can be kept");
+        return Err("is finer than the smallest unit");
     }
     parse(whole).checked_mul(unit).and_then(|n| n.checked_add(fraction / scale)).ok_or("is too large")
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::number::{scaled, shortest};
 use super::{Invalid, text::text_serde};
 
-/// Largest first, as canonical text prefers it.
+/// The units, in the order in which canonical text prefers them: largest first.
 const UNITS: [(&str, u128); 6] =
     [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 

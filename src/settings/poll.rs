@@ -1,4 +1,4 @@
-//! Where the model server's own statistics are asked for: `auto`, `off`, or an address.
+//! Where the model server's own statistics are polled: `auto`, `off`, or an address.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,16 +9,16 @@ use super::{Invalid, text::text_serde};
 /// Whether and where statistics are polled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Poll {
-    /// At the upstream itself, and on the ports on which servers of its kind usually tell. Text: `auto`.
+    /// At the upstream itself, and on the ports on which servers of its kind usually serve statistics. Text: `auto`.
     #[default]
     Auto,
     /// Nowhere. Text: `off` (in a file also `false`).
     Off,
-    /// There.
+    /// At this address.
     At {
         /// `host:port`; the port defaults to 80.
         authority: String,
-        /// The path of the metrics, from its slash on; empty where it is to be found out.
+        /// The path of the metrics, from its slash on; empty if it has to be detected.
         path: String,
     },
 }
@@ -38,10 +38,10 @@ impl FromStr for Poll {
             };
         };
         if scheme.eq_ignore_ascii_case("https") {
-            return Err(invalid("TLS is not supported; statistics are asked for in the same pod"));
+            return Err(invalid("TLS is not supported; statistics are polled within the pod"));
         }
         if !scheme.eq_ignore_ascii_case("http") {
-            return Err(invalid("has an unknown scheme; statistics are asked for by http"));
+            return Err(invalid("has an unknown scheme; statistics are polled over http"));
         }
         let (authority, path) = split(rest);
         if !path.bytes().all(|b| b.is_ascii_graphic()) || path.contains('#') {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_auto_off_or_an_address() {
+    fn poll_is_auto_off_or_an_address() {
         let at = |authority: &str, path: &str| Poll::At { authority: authority.to_owned(), path: path.to_owned() };
         let read = |text: &str| text.parse::<Poll>().unwrap();
         assert_eq!([read("auto"), read(" off ")], [Poll::Auto, Poll::Off]);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn other_texts_are_refused() {
         for text in [
             "",
             "on",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Invalid;
 
-/// What stands in a secret's place wherever it would be shown.
+/// The text that is shown instead of a secret.
 pub(crate) const MASK: &str = "***";
 
 /// A text that `Debug`, `Display` and `Serialize` show as `***`.
@@ -16,13 +16,13 @@ pub(crate) const MASK: &str = "***";
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps `text`.
+    /// Wraps `text`.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself: for the wire only.
+    /// The text itself. Only for sending it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for Secret {
 
 struct Hidden;
 
-/// Serde's own "invalid type" would show the value, so every scalar is refused in words of our own.
+/// Serde's own "invalid type" would show the value, so every scalar other than text is refused with a message of ours.
 impl Visitor<'_> for Hidden {
     type Value = Secret;
 

@@ -1,8 +1,8 @@
-//! What a section of the configuration says about itself, so that it can be read, checked and its faults named by code that
-//! knows no section by name.
+//! The description that each section of the configuration gives of itself. With it, code that knows no section by name can read
+//! and check a section, and name its faults.
 //!
-//! A section's default already shows which keys it has, and which of them are numbers, switches or sections. What it cannot
-//! show stands in [`Section::FORMS`]: lists, names that the user chooses, and secrets.
+//! A section's default already shows which keys it has, and which of them are numbers, switches or sections.
+//! [`Section::FORMS`] describes what a default cannot show: lists, names that the user chooses, and secrets.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,8 +11,8 @@ use super::Checks;
 
 /// A section of the configuration.
 pub trait Section: Default + Serialize + DeserializeOwned {
-    /// The keys whose default does not show what they hold. All others are read as what their default is: a section, a
-    /// number, `true` or `false`, or text.
+    /// The keys whose default does not show what they hold. All other keys hold what their default is: a section, a number,
+    /// `true` or `false`, or text.
     const FORMS: &'static [(&'static str, Form)] = &[];
 
     /// Reports values that are out of range, and values of this section that contradict one another.
@@ -24,35 +24,35 @@ pub trait Section: Default + Serialize + DeserializeOwned {
 pub enum Form {
     /// Text. A number counts as its text.
     Text,
-    /// Text that stands for a value of something else (a span's attribute): a number, `true` and `false` count as their text.
+    /// Text that is compared with a value (a span's attribute): a number, `true` and `false` count as their text.
     Literal,
     /// A number.
     Number,
-    /// A section with forms of its own.
+    /// A section with its own forms.
     Section(&'static [(&'static str, Form)]),
-    /// A few keys that belong together, none of which need be given.
+    /// A few keys that belong together, all of them optional.
     Record(&'static Record),
     /// A list of records.
     List(&'static Record),
     /// Values of this form under names that the user chooses. A name may have dots in it.
     Named(&'static Form),
-    /// Secrets under names of headers. They are never shown; in names of variables `_` stands for `-`.
+    /// Secrets under names of headers. They are never shown. In the names of environment variables `_` stands for `-`.
     SecretHeaders,
 }
 
 /// A few keys that belong together: an element of a list, or the value of a name.
 #[derive(Debug)]
 pub struct Record {
-    /// What one is, in words that fit behind "must be".
+    /// What such a record is, in words that fit after "must be".
     pub what: &'static str,
-    /// Every key, with what it holds.
+    /// Every key, and what it holds.
     pub keys: &'static [(&'static str, Form)],
-    /// The least that can be read, as text by key. It takes the place of an element that cannot be read, and its values the
-    /// places of required keys that are missing or wrong, so that the faults behind them are found too.
+    /// The smallest record that can be read, as text by key. It replaces an element that cannot be read, and its values replace
+    /// those of required keys that are missing or wrong, so that later faults are found too.
     pub stand_in: &'static [(&'static str, &'static str)],
 }
 
-/// The fields of the struct that `T` is read from, as serde's derive names them: tests hold [`Record::keys`] against them.
+/// The fields of the struct that `T` is read from, as serde's derive names them. Tests compare [`Record::keys`] with them.
 #[cfg(test)]
 pub(crate) fn fields_of<T: DeserializeOwned>() -> Vec<&'static str> {
     use serde::de::value::Error;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::number::{scaled, shortest};
 use super::{Invalid, text::text_serde};
 
-/// As canonical text prefers them: binary before decimal, large before small.
+/// The units, in the order in which canonical text prefers them: binary before decimal, large before small.
 const UNITS: [(&str, u128); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -69,7 +69,7 @@ impl FromStr for Size {
             None => return Err(invalid("has an unknown unit; the units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB")),
         };
         let bytes = scaled(number, factor).map_err(|reason| match reason {
-            "is finer than can be kept" => invalid("is not a whole number of bytes"),
+            "is finer than the smallest unit" => invalid("is not a whole number of bytes"),
             other => invalid(other),
         })?;
         u64::try_from(bytes).map(Self).map_err(|_| invalid("is too large"))

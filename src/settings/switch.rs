@@ -11,10 +11,10 @@ use super::Invalid;
 /// `off`, or a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Switch<T> {
-    /// Not at all. Text: `off` (in a file also `false`).
+    /// Off. Text: `off` (in a file also `false`).
     #[default]
     Off,
-    /// As the value says.
+    /// On, with this value.
     On(T),
 }
 

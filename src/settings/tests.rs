@@ -1,4 +1,4 @@
-//! Round trips, and what is refused in which words.
+//! Round trips, and the reasons for refused values.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};

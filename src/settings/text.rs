@@ -9,7 +9,7 @@ use serde::de::{Error, Visitor};
 
 use super::Invalid;
 
-/// Reads a `T` from text, or from a number by way of its text. The error is the reason alone: the caller that reports it knows
+/// Reads a `T` from text, or from the text of a number. The error is the reason alone, because the caller that reports it knows
 /// path and value.
 pub(super) fn deserialize<'de, T, D>(deserializer: D, expecting: &'static str) -> Result<T, D::Error>
 where

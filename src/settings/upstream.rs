@@ -1,4 +1,4 @@
-//! Where the model server is: `http://host:port`, `h2c://host:port`, `unix:/path`. Also what an authority may look like.
+//! The address of the model server: `http://host:port`, `h2c://host:port`, `unix:/path`. Also the parser of authorities.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -7,14 +7,14 @@ use std::str::FromStr;
 
 use super::{Invalid, text::text_serde};
 
-/// The model server that requests are carried to.
+/// The model server that requests are forwarded to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Upstream {
-    /// Over TCP. Text: `http://host:port`, or `h2c://host:port` where it must be HTTP/2; the port defaults to 80.
+    /// Over TCP. Text: `http://host:port`, or `h2c://host:port` for HTTP/2 only; the port defaults to 80.
     Http {
         /// `host:port`; an IPv6 address stands in brackets.
         authority: String,
-        /// Whether HTTP/2 is spoken whatever the client speaks.
+        /// Whether HTTP/2 is used regardless of the client's version.
         h2: bool,
     },
     /// Over a Unix socket. Text: `unix:/path`.
@@ -72,7 +72,7 @@ pub(super) fn split(rest: &str) -> (&str, &str) {
     rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
 }
 
-/// `host:port` of `authority`, in lower case; a reason where it is none. Without a `default` the port must be given.
+/// `host:port` of `authority`, in lower case. The error is the reason why it is invalid. Without a `default`, a port is required.
 pub(super) fn authority_of(authority: &str, default: Option<u16>) -> Result<String, &'static str> {
     const PORT: &str = "needs a port from 1 to 65535, as in http://127.0.0.1:8000";
     if authority.contains('@') {

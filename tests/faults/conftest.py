@@ -1,4 +1,4 @@
-"""Every test has a time limit (nothing may hang), and is skipped with a reason where there is no binary."""
+"""Gives every test a time limit, so that none hangs, and skips it with a reason if there is no binary."""
 
 import pathlib
 import signal

@@ -1,7 +1,7 @@
-"""A fake upstream whose behaviour is scripted connection by connection, and which counts what reaches it.
+"""A fake upstream whose behaviour is scripted per connection, and which counts the requests that reach it.
 
-A script is a function of a `Peer`. The first connection that carries a byte gets the first script, and so on; past the
-scripts every connection is served by `plain`. Connections that carry nothing (readiness probes) are neither scripted nor counted.
+A script is a function of a `Peer`. The first connection that carries a byte gets the first script, and so on; connections
+beyond the last script are served by `plain`. Connections that carry nothing (readiness probes) are neither scripted nor counted.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ class Upstream:
         self.requests, self.faults, self.connections = [], [], 0
         self.lock, self.live = threading.Lock(), set()
         self.released = threading.Event()
-        """Set by the test to let scripts that wait for it go on; set at the end in any case."""
+        """Set by the test to let waiting scripts continue; always set at the end."""
 
     def __enter__(self):
         family = socket.AF_UNIX if self.path else socket.AF_INET
@@ -79,7 +79,7 @@ class Upstream:
             peer.head = lambda: self._note(read())
             script(peer)
         except (Closed, OSError):
-            pass  # the proxy let go: scripts that mind look for themselves
+            pass  # the proxy closed the connection: scripts for which that matters check it themselves
         except Exception:
             self.faults.append(traceback.format_exc())
         finally:
@@ -92,12 +92,12 @@ class Upstream:
         return message
 
     def seen(self, target):
-        """How many requests for `target` came."""
+        """The number of requests for `target` that arrived."""
         return sum(r.target == target for r in self.requests)
 
 
 def await_true(what, within=LIMIT / 2):
-    """Waits until `what()` is true; False if it never was."""
+    """Waits until `what()` is true; returns False if the time is up before."""
     end = time.monotonic() + within
     while time.monotonic() < end:
         if what():
@@ -136,7 +136,7 @@ def breaks_after(sent, how="reset"):
         peer.request()
         if sent:
             peer.send(sent)
-            time.sleep(0.05)  # so that it is read before the end comes
+            time.sleep(0.05)  # so that it is read before the connection ends
         if how == "reset":
             peer.reset()
         elif how == "stall":
@@ -146,7 +146,7 @@ def breaks_after(sent, how="reset"):
 
 
 def chunked(*parts, trailers=b"", every=0.0, fields=b""):
-    """A chunked 200 with the given parts and trailers, a part each `every` seconds."""
+    """A chunked 200 with the given parts and trailers, one part per `every` seconds."""
 
     def script(peer):
         peer.request()

@@ -1,4 +1,4 @@
-"""Lapwing under test: one process per test, told where its upstream is, asked afterwards what it counted.
+"""Lapwing under test: one process per test, with the address of its upstream. Its counts are read at the end of the test.
 
 The binary is `LAPWING_BIN`, or the newest of target/release and target/debug.
 """
@@ -23,11 +23,11 @@ OUTCOMES = ("ok", "client_error", "server_error", "rejected", "shed", "unreachab
 
 BINARY = os.environ.get("LAPWING_BIN")
 for name in [n for n in os.environ if n.startswith("LAPWING_")]:
-    os.environ.pop(name)  # every other one is a setting, and none of the user's shell may reach the Lapwing under test
+    os.environ.pop(name)  # all others are settings; those of the user's shell must not reach the Lapwing under test
 
 
 def binary():
-    """The binary's path; None if there is none."""
+    """The path of the binary, or None."""
     if BINARY:
         return BINARY
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -36,7 +36,7 @@ def binary():
 
 
 class Sidecar:
-    """A running Lapwing. `settings` are those under `proxy:`, but for `drain_timeout` and `grace`; values are YAML scalars.
+    """A running Lapwing. `settings` are those under `proxy:`, except `drain_timeout` and `grace`; values are YAML scalars.
 
     With `otlp` it listens for spans too, and requests wait for theirs up to `grace`.
     """
@@ -47,7 +47,7 @@ class Sidecar:
         self.url, self.otlp, self.settings = upstream_url, otlp, settings
 
     def __enter__(self):
-        for _ in range(5):  # a port that was free may be taken by now: several suites may run at once
+        for _ in range(5):  # a port that was free may be taken by now, because several suites may run at once
             self._start(dict(self.settings))
             if await_true(lambda: self.process.poll() is not None or self._is_up(), 15) and self.process.poll() is None:
                 return self
@@ -103,7 +103,7 @@ class Sidecar:
         return connect(("127.0.0.1", self.port), **options)
 
     def ask(self, raw, method=None):
-        """One request on a connection of its own; the whole response."""
+        """Sends one request on its own connection and returns the whole response."""
         raw = raw.encode("latin-1") if isinstance(raw, str) else raw
         with self.client() as client:
             client.send(raw)
@@ -126,7 +126,7 @@ class Sidecar:
         return json.loads(self.get("/stats?window=all"))
 
     def outcomes(self):
-        """Requests counted so far, by outcome; zeros left out."""
+        """Requests counted so far, by outcome, without zeros."""
         sums = dict.fromkeys(OUTCOMES, 0)
         for series in self.stats()["series"]:
             for name, n in series["outcomes"].items():
@@ -149,10 +149,10 @@ class Sidecar:
         with open(f"/proc/{self.process.pid}/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
 
-    # === the verdict every test ends with ===
+    # === the checks at the end of every test ===
 
     def settled(self, quiet=0.15, plain=True, **expected):
-        """Each request is counted once, in the outcome expected; stages sum to totals; a plain request is still served."""
+        """Checks that each request is counted once with the expected outcome, stages sum to totals, and a plain request is still served."""
         assert await_true(lambda: self.outcomes() == expected), f"counted {self.outcomes()}, expected {expected}"
         time.sleep(quiet)
         assert self.outcomes() == expected, f"counted again: {self.outcomes()}, expected {expected}"

@@ -1,4 +1,5 @@
-"""Clients that leave, dawdle or talk nonsense: the upstream is let go of, nobody else suffers, each request counts once."""
+"""Clients that disconnect, stall or violate the protocol: the upstream connection is closed, other clients are not affected, and each
+request is counted once."""
 
 import time
 
@@ -11,7 +12,7 @@ GET = "GET /x HTTP/1.1\r\nHost: m\r\n\r\n"
 
 
 def watches_for_the_end(first=b"", ended=None, every=None):
-    """A script that answers `first` (then a chunk each `every` seconds) and notes how long until its connection was closed."""
+    """A script that answers `first` (then one chunk per `every` seconds) and records how long its connection stayed open."""
 
     def script(peer):
         peer.head()
@@ -32,7 +33,7 @@ def watches_for_the_end(first=b"", ended=None, every=None):
     return script
 
 
-# === leave ===
+# === disconnecting ===
 
 
 @pytest.mark.parametrize("leave", ["close", "reset"])
@@ -43,7 +44,7 @@ def test_leaving_before_the_head_is_whole(leave):
         getattr(client, leave)()
         time.sleep(0.3)
         assert up.requests == []
-        counted = proxy.outcomes()  # no request was made; one that is counted all the same is the client's doing
+        counted = proxy.outcomes()  # no whole request was sent; if one is counted, the client caused its end
         assert counted in ({}, {"cancelled": 1}, {"rejected": 1})
         proxy.settled(**counted)
 
@@ -58,7 +59,7 @@ def test_leaving_mid_request_body(framing, leave):
         assert await_true(lambda: up.seen("/x"))
         time.sleep(0.05)
         getattr(client, leave)()
-        assert await_true(lambda: ended) and ended[0] < 2, "the upstream was not let go of"
+        assert await_true(lambda: ended) and ended[0] < 2, "the upstream connection was not closed"
         proxy.settled(cancelled=1)
 
 
@@ -69,7 +70,7 @@ def test_leaving_while_waiting_for_the_response(leave):
         client = proxy.client().send("POST /x HTTP/1.1\r\nHost: m\r\nContent-Length: 2\r\n\r\nhi")
         assert await_true(lambda: up.seen("/x"))
         getattr(client, leave)()
-        assert await_true(lambda: ended) and ended[0] < 1, "the upstream was not let go of"
+        assert await_true(lambda: ended) and ended[0] < 1, "the upstream connection was not closed"
         proxy.settled(cancelled=1)
 
 
@@ -82,7 +83,7 @@ def test_leaving_mid_response(leave):
         client.head()
         time.sleep(0.1)
         getattr(client, leave)()
-        assert await_true(lambda: ended) and ended[0] < 1.5, "the upstream was not let go of"
+        assert await_true(lambda: ended) and ended[0] < 1.5, "the upstream connection was not closed"
         proxy.settled(cancelled=1)
 
 
@@ -95,7 +96,7 @@ def test_leaving_a_response_that_stands_still(leave):
         client.head()
         time.sleep(0.1)
         getattr(client, leave)()
-        assert await_true(lambda: ended) and ended[0] < 1.5, "the upstream was not let go of"
+        assert await_true(lambda: ended) and ended[0] < 1.5, "the upstream connection was not closed"
         proxy.settled(cancelled=1)
 
 
@@ -114,15 +115,15 @@ def test_a_storm_of_leavers():
         proxy.settled(cancelled=count)
 
 
-# === dawdle ===
+# === stalling ===
 
 
-def test_a_slow_head_is_let_go_of():
+def test_a_slow_head_is_disconnected():
     with Upstream() as up, Sidecar(up.url, client_header_timeout="400ms") as proxy, proxy.client() as client:
         began = time.monotonic()
         client.send("GET /x HTTP/1.1\r\n")
         ended = None
-        while ended is None and time.monotonic() - began < 4:  # a byte now and then buys no time
+        while ended is None and time.monotonic() - began < 4:  # single bytes do not extend the limit
             try:
                 client.send("X")
             except OSError:
@@ -135,7 +136,7 @@ def test_a_slow_head_is_let_go_of():
         proxy.settled(**counted)
 
 
-def test_an_idle_client_is_let_go_of():
+def test_an_idle_client_is_disconnected():
     with Upstream() as up, Sidecar(up.url, client_idle_timeout="400ms") as proxy, proxy.client() as client:
         assert client.send(GET).response().status == 200
         ended = client.closed_within(3)
@@ -143,7 +144,7 @@ def test_an_idle_client_is_let_go_of():
         proxy.settled(ok=1)
 
 
-def test_a_client_that_never_says_a_word_is_let_go_of():
+def test_a_client_that_sends_nothing_is_disconnected():
     with Upstream() as up, Sidecar(up.url, client_idle_timeout="400ms") as proxy, proxy.client() as client:
         ended = client.closed_within(3)
         assert ended and 0.3 < ended < 2
@@ -222,7 +223,7 @@ def test_a_slow_writer_is_ingress_and_is_not_buffered():
         proxy.settled(ok=1)
 
 
-# === old and odd, but right ===
+# === old or unusual, but valid ===
 
 
 def test_pipelined_requests_are_answered_in_order():
@@ -287,7 +288,7 @@ def test_a_client_that_says_close():
         proxy.settled(ok=1)
 
 
-# === nonsense ===
+# === protocol violations ===
 
 MALFORMED = {
     "request line": "GET\r\n\r\n",
@@ -328,8 +329,8 @@ def test_length_and_chunks_smuggle_nothing(order):
             assert up.requests == []
         assert await_true(proxy.outcomes)
         counted = proxy.outcomes()
-        # by the letter of RFC 9112, 6.1 the length may be ignored, but then the connection ends behind the answer
-        assert up.seen("/smuggled") == 0, f"the bytes behind an ambiguous request were served as one: {counted}"
+        # RFC 9112, 6.1 allows ignoring the length, but then the connection must end after the answer
+        assert up.seen("/smuggled") == 0, f"the bytes after an ambiguous request were served as another request: {counted}"
         proxy.settled(**counted)
 
 

@@ -1,4 +1,4 @@
-"""HTTP/2 without TLS on the same port: the same faults, seen by a client that shares its connection."""
+"""HTTP/2 without TLS on the same port: the same faults, as seen by a client whose requests share a connection."""
 
 import socket
 import time
@@ -16,7 +16,7 @@ from wire import LIMIT  # noqa: E402
 
 
 class Stream:
-    """What came of one request."""
+    """The result of one request."""
 
     def __init__(self):
         self.fields, self.body, self.trailers, self.reset, self.ended = {}, b"", {}, None, False
@@ -51,7 +51,7 @@ class Client:
         self.sock.sendall(self.h2.data_to_send())
 
     def ask(self, path, method="GET", body=None, end=True, extra=()):
-        """Opens a stream; the body, if any, and the end are sent with it."""
+        """Opens a stream and sends the request with its body, if any, and the end."""
         number = self.h2.get_next_available_stream_id()
         fields = [(":method", method), (":path", path), (":scheme", "http"), (":authority", "m"), ("te", "trailers"), *extra]
         self.h2.send_headers(number, fields, end_stream=end and body is None)
@@ -84,7 +84,7 @@ class Client:
         self.flush()
 
     def get(self, *args, **options):
-        """A whole exchange."""
+        """Sends a request and returns its whole result."""
         return self.await_(self.ask(*args, **options))
 
     def await_(self, number):
@@ -115,7 +115,7 @@ def test_faults_of_one_stream_leave_the_others():
             got = client.get("/reset")
             assert (got.status, got.fields["x-lapwing-error"], got.ended) == (502, "upstream_reset", True)
             got = client.get("/cut")
-            assert got.status == 200 and got.reset is not None, "a whole body would be a lie"
+            assert got.status == 200 and got.reset is not None, "a body that looks complete would be wrong"
             got = client.get("/garbage")
             assert (got.status, got.fields["x-lapwing-error"]) == (502, "upstream_garbage")
             assert client.get("/fine").body == b"ok"
@@ -167,7 +167,7 @@ def test_an_upstream_that_refuses_http2():
 
 def test_an_upstream_that_does_not_speak_http2():
     with Upstream(breaks_after(b"", "close")) as up, Sidecar(up.url) as proxy, Client(proxy) as client:
-        got = client.get("/x")  # answered in HTTP/1.1, or closed: either way it is the upstream's doing
+        got = client.get("/x")  # it answers in HTTP/1.1 or closes; in both cases the upstream is at fault
         assert got.status == 502 and got.fields["x-lapwing-error"] in ("upstream_garbage", "upstream_reset")
         assert await_true(lambda: proxy.outcomes() == {"broken": 1})
 
@@ -208,7 +208,7 @@ def test_an_idle_connection_is_held_to_its_own_limit():
     with Upstream() as up, over_h1(up, client_header_timeout="300ms", client_idle_timeout="1500ms") as proxy:
         with Client(proxy) as client:
             assert client.get("/x").body == b"ok"
-            client.h2.ping(b"12345678")  # bytes, but no head that begins
+            client.h2.ping(b"12345678")  # bytes, but not the start of a head
             client.flush()
             time.sleep(0.7)
             assert client.get("/x").body == b"ok"

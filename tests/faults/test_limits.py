@@ -1,4 +1,4 @@
-"""Limits: what is too much is refused with the right words, and passes nothing on."""
+"""Limits: a request beyond one is refused with the right message, and nothing of it is forwarded."""
 
 import time
 
@@ -90,7 +90,7 @@ def test_a_head_too_large(size):
         try:
             client.send("GET /x HTTP/1.1\r\nHost: m\r\n" + f"X-Large: {'v' * 1000}\r\n" * (size // 1000) + "\r\n")
         except OSError:
-            pass  # refused before it was all said
+            pass  # refused before all of it was sent
         assert is_own(client.response(), 431, "header_too_large")
         assert up.requests == []
         proxy.settled(rejected=1)

@@ -1,4 +1,4 @@
-"""Responses of every shape pass as they are: framing, timing, trailers, interim heads, names and order."""
+"""Responses of every form pass unchanged: framing, timing, trailers, interim heads, names and order."""
 
 import time
 
@@ -62,7 +62,7 @@ def test_bodiless_statuses(status):
     etag = b"" if "204" in status else b'etag: "a"\r\n'
     response = b"HTTP/1.1 %s\r\n%sx-a: 1\r\n\r\n" % (status.encode(), etag)
     with Upstream(answers(response)) as up, Sidecar(up.url) as proxy, proxy.client() as client:
-        for _ in range(2):  # the connection is in step afterwards
+        for _ in range(2):  # the connection is still usable afterwards
             got = client.send(GET).response()
         assert got.body == b"ok"
         proxy.settled(ok=2)
@@ -71,7 +71,7 @@ def test_bodiless_statuses(status):
 def test_a_304_may_tell_a_length():
     with Upstream(answers(b"HTTP/1.1 304 Not Modified\r\ncontent-length: 500\r\n\r\n")) as up, Sidecar(up.url) as proxy, proxy.client() as client:
         got = client.send(GET).response()
-        # hyper leaves the length out of a 304, which RFC 9110, 8.6 allows; another one would be a lie
+        # hyper leaves the length out of a 304, which RFC 9110, 8.6 allows; any other length would be wrong
         assert got.status == 304 and got.one("content-length") in (None, "500")
         assert client.send(GET).response().body == b"ok"
         proxy.settled(ok=2)
@@ -111,7 +111,7 @@ def test_continue_is_the_upstreams_word():
         head = peer.head()
         assert head.one("expect").lower() == "100-continue"
         time.sleep(0.3)
-        assert peer.buf == b"", "the body came before it was asked for"
+        assert peer.buf == b"", "the body arrived before the upstream asked for it"
         peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         assert peer.body(head).body == b"hi"
         peer.send(OK)
@@ -120,7 +120,7 @@ def test_continue_is_the_upstreams_word():
     with Upstream(script) as up, Sidecar(up.url) as proxy, proxy.client() as client:
         began = time.monotonic()
         interim = client.send("POST /x HTTP/1.1\r\nHost: m\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n").head()
-        assert interim.status == 100 and interim.at - began > 0.25, "the proxy spoke for the upstream"
+        assert interim.status == 100 and interim.at - began > 0.25, "the proxy answered 100 in place of the upstream"
         client.send("hi")
         assert client.response().body == b"ok"
         proxy.settled(ok=1)
@@ -166,14 +166,14 @@ def test_an_early_refusal_of_a_large_body():
         proxy.settled(client_error=1)
 
 
-def test_an_early_refusal_by_an_upstream_that_slams_the_door():
+def test_an_early_refusal_by_an_upstream_that_resets_at_once():
     def script(peer):
         peer.head()
         peer.send(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nbig")
 
     with Upstream(script) as up, Sidecar(up.url) as proxy, proxy.client() as client:
         client.send(f"POST /x HTTP/1.1\r\nHost: m\r\nContent-Length: {1 << 20}\r\n\r\n").send(bytes(200_000))
-        got = client.response()  # the reset may swallow the answer: then it is a 502, and is counted as that
+        got = client.response()  # the reset may discard the answer; then the client gets a 502, which is counted as such
         assert got.status == 413 or got.one("x-lapwing-error") == "upstream_reset"
         proxy.settled(**{"client_error" if got.status == 413 else "broken": 1})
 

@@ -1,4 +1,4 @@
-"""The end: what is in flight is finished, nothing new is taken, every request is counted, and nobody waits for ever."""
+"""Shutdown: requests in flight are finished, no new ones are accepted, every request is counted, and nothing waits forever."""
 
 import contextlib
 import http.client
@@ -13,7 +13,7 @@ from wire import LIMIT, Closed, chunk
 
 GET = "GET /x HTTP/1.1\r\nHost: m\r\n\r\n"
 SLOW = 15
-"""Seconds that an end may take on a busy machine where nothing has to be waited for."""
+"""Seconds that a shutdown with nothing to wait for may take on a busy machine."""
 
 
 def waits(peer):
@@ -25,7 +25,7 @@ def waits(peer):
 
 @contextlib.contextmanager
 def ending(upstream, **settings):
-    """A sidecar that the test ends itself."""
+    """A sidecar that the test itself shuts down."""
     with Sidecar(upstream.url, **settings) as proxy:
         process = proxy.process
         yield proxy
@@ -106,7 +106,7 @@ def test_a_stream_in_flight_is_finished():
 
 
 def test_pending_counts_are_there_to_the_end():
-    """While the last request drains, the admin surface still tells of all that ended before."""
+    """While the last request drains, the admin address still reports all requests that ended before."""
     with Upstream(waits) as up, ending(up) as proxy, proxy.client() as client:
         client.send(GET)
         assert await_true(lambda: up.seen("/x"))
@@ -164,13 +164,13 @@ def test_a_second_signal_ends_at_once():
 def test_readers_of_the_admin_surface_do_not_keep_it():
     with Upstream() as up, ending(up) as proxy:
         with socket.create_connection(("127.0.0.1", proxy.admin), 5) as dawdler:
-            dawdler.sendall(b"GET /stats HTTP/1.1\r\nHost: m\r\n")  # and never ends its head
+            dawdler.sendall(b"GET /stats HTTP/1.1\r\nHost: m\r\n")  # and never completes its head
             term(proxy)
             assert proxy.process.wait(SLOW) == 0
 
 
 def test_requests_that_wait_for_spans_do_not_keep_it():
-    """A route that is new waits for spans (here for a minute); the end merges what waits instead."""
+    """Requests on a new route wait for spans, here for a minute; the shutdown merges them without waiting."""
     with Upstream() as up, ending(up, otlp=True, grace="60s") as proxy:
         for _ in range(5):
             assert proxy.get_path("/x").status == 200

@@ -1,4 +1,4 @@
-"""Upgrades: bytes right behind the 101 arrive, both sides are spliced untouched, and a refusal is an ordinary response."""
+"""Upgrades: bytes sent right after the 101 arrive, both directions pass unchanged, and a refusal is an ordinary response."""
 
 import time
 
@@ -48,7 +48,7 @@ def test_bytes_sent_along_with_the_request():
         assert client.exactly(12) == b"\x81\x05helloearly"
         client.send(b"quit")
         assert client.closed_within(2) is not None
-        client.close()  # what is spliced may be half closed: it lasts until both sides have ended
+        client.close()  # an upgraded connection may be half closed: it lasts until both sides have ended
         proxy.settled(ok=1)
 
 
@@ -123,7 +123,7 @@ def test_switching_unasked_is_no_upgrade():
         proxy.settled(**counted)
 
 
-def test_a_stream_that_stands_still_is_let_go_of():
+def test_a_stream_that_stands_still_is_closed():
     def script(peer):
         peer.head()
         peer.send(SWITCH)

@@ -1,4 +1,4 @@
-"""The upstream refuses, breaks, stalls or talks nonsense: the client is told what is so, and each request counts once."""
+"""The upstream refuses, breaks, stalls or violates the protocol: the client gets the right error, and each request counts once."""
 
 import random
 import select
@@ -22,7 +22,7 @@ CUT = {
 
 
 def is_own(response, status, token):
-    """Whether Lapwing made the response, and says why in plain text."""
+    """Whether the response is Lapwing's own, with the reason in plain text."""
     assert (response.status, response.one("x-lapwing-error")) == (status, token), (response, response.body)
     assert response.one("content-type").startswith("text/plain") and len(response.body.strip()) > 10, response
     return True
@@ -83,7 +83,7 @@ def test_broken_in_the_body_is_a_cut(how, where):
     with Upstream(breaks_after(CUT[where], how)) as up, Sidecar(up.url) as proxy, proxy.client() as client:
         response = client.send(GET).head()
         assert response.status == 200
-        with pytest.raises(Closed):  # a whole body would be a lie
+        with pytest.raises(Closed):  # a body that looks complete would be wrong
             client.body(response)
         assert up.seen("/x") == 1
         proxy.settled(broken=1)
@@ -91,7 +91,7 @@ def test_broken_in_the_body_is_a_cut(how, where):
 
 @pytest.mark.parametrize("where", ["length", "chunked", "inside a chunk"])
 def test_what_came_just_before_a_break_arrives(where):
-    def script(peer):  # the last bytes and the end come at once
+    def script(peer):  # the last bytes and the end arrive together
         peer.request()
         peer.send(CUT[where])
         peer.close()
@@ -145,7 +145,7 @@ def test_a_slow_body_that_moves_is_not_stalled():
         proxy.settled(ok=1)
 
 
-def test_stalled_upstream_is_let_go_of():
+def test_stalled_upstream_is_closed():
     closed = []
 
     def script(peer):
@@ -196,7 +196,7 @@ def test_closed_just_as_a_request_is_written():
     def script(peer):
         peer.request()
         peer.send(OK)
-        time.sleep(random_.uniform(0, 0.004))  # and closes: no `Connection: close` warned of it
+        time.sleep(random_.uniform(0, 0.004))  # and closes, without a `Connection: close` before
 
     with Upstream(*[script] * (rounds + 1)) as up, Sidecar(up.url) as proxy, proxy.client() as client:
         statuses = []
@@ -214,7 +214,7 @@ def test_closed_just_as_a_request_is_written():
         proxy.settled(**{k: n for k, n in (("ok", rounds - failed), ("broken", failed)) if n})
 
 
-# === talks nonsense ===
+# === violates the protocol ===
 
 NONSENSE = {
     "ssh": b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
@@ -251,12 +251,12 @@ def test_an_endless_head_is_a_502():
 def test_a_nonsense_chunk_is_a_cut(size):
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n"
     with Upstream(breaks_after(head + size, "close")) as up, Sidecar(up.url) as proxy, proxy.client() as client:
-        with pytest.raises(Closed):  # whether the head still got out or not, nothing that looks whole did
+        with pytest.raises(Closed):  # the head may have been forwarded, but nothing that looks complete
             client.send(GET).response()
         proxy.settled(broken=1)
 
 
-def test_an_answer_nobody_asked_for_poisons_nobody():
+def test_an_unrequested_answer_reaches_no_client():
     evil = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"
     with Upstream(answers(OK + evil)) as up, Sidecar(up.url) as proxy, proxy.client() as client:
         assert client.send(GET).response().body == b"ok"
@@ -265,7 +265,7 @@ def test_an_answer_nobody_asked_for_poisons_nobody():
         proxy.settled(ok=2)
 
 
-# === takes nothing ===
+# === reads nothing ===
 
 
 def test_an_upstream_that_takes_nothing_is_at_fault():
@@ -285,7 +285,7 @@ def test_an_upstream_that_takes_nothing_is_at_fault():
         proxy.settled(timed_out=1)
 
 
-# === a client as slow as that is no fault of the upstream's ===
+# === a slow client is not the upstream's fault ===
 
 
 def test_a_pause_of_the_clients_is_not_the_upstreams():
@@ -301,7 +301,7 @@ def test_a_pause_of_the_clients_is_not_the_upstreams():
 
     with Upstream(script) as up, Sidecar(up.url, idle_timeout="2s") as proxy, proxy.client(rcvbuf=65536) as client:
         head = client.send(GET).head()
-        step = 3 << 19  # more than the third of a socket's buffer that must be free before it takes bytes again
+        step = 3 << 19  # more than the third of a socket's buffer that must be free before it accepts bytes again
         for _ in range(4):  # each pause shorter than the limit, all of them longer
             time.sleep(0.6)
             client.exactly(step)
@@ -312,7 +312,7 @@ def test_a_pause_of_the_clients_is_not_the_upstreams():
         proxy.settled(ok=1)
 
 
-def test_a_client_that_takes_nothing_is_let_go_of():
+def test_a_client_that_takes_nothing_is_closed():
     ended = []
 
     def script(peer):
@@ -326,5 +326,5 @@ def test_a_client_that_takes_nothing_is_let_go_of():
 
     with Upstream(script) as up, Sidecar(up.url, idle_timeout="500ms") as proxy, proxy.client(rcvbuf=65536) as client:
         client.send(GET)
-        assert await_true(lambda: ended), "the upstream was not let go of"
+        assert await_true(lambda: ended), "the upstream connection was not closed"
         proxy.settled(cancelled=1)

@@ -1,4 +1,4 @@
-"""The fakes on their own: a test that fails must not be their fault."""
+"""Tests of the fakes themselves, so that a failing test is not their fault."""
 
 import time
 

@@ -1,7 +1,7 @@
-"""HTTP/1.1 by hand, for both ends of the wire: what was sent is what the test wrote, what was received is kept raw.
+"""HTTP/1.1 by hand, for both ends of a connection: tests write exactly what is sent, and what is received is kept raw.
 
 Times are `time.monotonic()` seconds. Nothing here corrects, merges or normalises: header names keep their case, order and
-duplicates; chunks keep their boundaries and the moment they came.
+duplicates; chunks keep their boundaries and arrival times.
 """
 
 import socket
@@ -10,11 +10,11 @@ import time
 from dataclasses import dataclass, field
 
 LIMIT = 8.0
-"""How long any read may take, in seconds: nothing hangs."""
+"""The longest time that a read may take, in seconds, so that nothing hangs."""
 
 
 class Closed(Exception):
-    """The peer closed or reset the connection where more was due."""
+    """The peer closed or reset the connection before it had sent everything."""
 
     def __init__(self, got=b"", was_reset=False):
         super().__init__(f"closed after {len(got)} bytes: {got[-80:]!r} (reset: {was_reset})")
@@ -23,7 +23,7 @@ class Closed(Exception):
 
 @dataclass
 class Message:
-    """A request or response as it came: head first, body once it was read."""
+    """A request or response as it arrived: the head first, the body once it was read."""
 
     start: str
     fields: list
@@ -69,7 +69,7 @@ def chunk(data):
 
 
 class Peer:
-    """One end of a connection, read exactly and never beyond what was asked for."""
+    """One end of a connection. Reads never consume more than was asked for."""
 
     def __init__(self, sock):
         self.sock, self.buf = sock, b""
@@ -139,7 +139,7 @@ class Peer:
         return parse(self.until(b"\r\n\r\n"), at)
 
     def chunks(self, message):
-        """Yields the chunks of a chunked body as they come; ends when the trailers were read."""
+        """Yields the chunks of a chunked body as they arrive; ends after the trailers were read."""
         while True:
             size = int(self.until(b"\r\n").split(b";")[0], 16)
             if size == 0:
@@ -155,7 +155,7 @@ class Peer:
             message.trailers.append((name, value.strip(" ")))
 
     def body(self, message, bodiless=False, to_end=False):
-        """Reads the body of `message` by its framing. `to_end`: it lasts until the connection closes."""
+        """Reads the body of `message` by its framing. With `to_end`, it lasts until the connection closes."""
         if bodiless:
             return message
         if message.chunked:
@@ -183,7 +183,7 @@ class Peer:
             return self.body(message, bodiless=none, to_end=True)
 
     def closed_within(self, seconds):
-        """How long it took, in seconds, until the peer closed or reset; None if it did not. What comes before is dropped."""
+        """The seconds until the peer closed or reset the connection; None if it did not. Bytes before that are dropped."""
         began = time.monotonic()
         try:
             while (left := began + seconds - time.monotonic()) > 0:

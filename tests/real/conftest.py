@@ -27,9 +27,9 @@ BINARY = os.environ.get("LAPWING_BIN") or str(HERE.parents[1] / "target/debug/la
 
 
 def pytest_configure():
-    # requests and its kin must not ask a proxy of the environment for loopback addresses
+    # requests and similar clients must not use the environment's proxy for loopback addresses
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"
-    # every other LAPWING_ variable is a setting, and no setting of the user's shell may reach the Lapwings under test
+    # all other LAPWING_ variables are settings; those of the user's shell must not reach the Lapwings under test
     for name in [n for n in os.environ if n.startswith("LAPWING_")]:
         os.environ.pop(name)
 
@@ -81,7 +81,7 @@ def binary():
 
 @pytest.fixture(scope="session")
 def start_lapwing(binary, logs):
-    """Starts Lapwing before an upstream address (its own engine where there is none); ends with the session."""
+    """Starts Lapwing in front of an upstream address (its own engine if there is none); it ends with the session."""
     started = []
 
     def start(upstream, *args, **kw):
@@ -126,7 +126,7 @@ def otlp_sink():
 
 @pytest.fixture(scope="session")
 def raw_server():
-    """An upstream that answers with exactly the bytes it is told to."""
+    """An upstream that answers with exactly the bytes that the test chose."""
     with RawServer() as server:
         yield server
 
@@ -165,16 +165,16 @@ def by_grpc(start_lapwing, start_model_server):
 
 @pytest.fixture(scope="session")
 def plain(by_http, start_lapwing):
-    """The same model server behind a Lapwing that awaits no spans: what is asked there is counted at once."""
+    """The same model server behind a Lapwing that waits for no spans, so that requests are counted at once."""
     lapwing = start_lapwing(by_http.direct, env=NO_SPANS)
     wait_for(lapwing.is_ready, 20, "lapwing is ready")
     return Served(by_http.port, lapwing)
 
 
-# --- model servers of others
+# --- other model servers
 
 class Behind:
-    """A real model server behind a Lapwing of its own, which gets its spans."""
+    """A real model server behind its own Lapwing, which receives its spans."""
 
     def __init__(self, server, lapwing):
         self.server, self.lapwing = server, lapwing
@@ -186,7 +186,7 @@ def behind(start_lapwing, processes, tmp_path_factory):
 
     def start(kind, upstream="url", otlp=None, **kw):
         server = kind()
-        # all waterfalls of a run; a gRPC port has no statistics, and free ports are not where Lapwing would look for them
+        # keeps all waterfalls of a run. A gRPC port has no statistics, and Lapwing does not look for them on the random ports used here
         env = {"LAPWING_METRICS__RECENT_EXCHANGES": "4096", "LAPWING_ATTRIBUTION__POLL": server.url, **kw.pop("env", {})}
         lapwing = start_lapwing(getattr(server, upstream), env=env, **kw)
         spans = [getattr(lapwing, otlp)] if otlp else []
@@ -227,7 +227,7 @@ def llama(behind):
 
 @pytest.fixture(scope="session")
 def start_engine(binary, logs):
-    """Starts an engine with models; ends with the session. `wait=False` where it is not to become ready."""
+    """Starts an engine with models; it ends with the session. `wait=False` if it is not expected to become ready."""
     started = []
 
     def start(models, *args, wait=True, **kw):
@@ -259,7 +259,7 @@ def sentences():
 
 @pytest.fixture(scope="session")
 def known(models_folder, minilm, start_engine):
-    """What ONNX Runtime says of MiniLM in two spellings, the MLP and scikit-learn's digits, and one engine with all of them."""
+    """ONNX Runtime's references for MiniLM in two spellings, the MLP and scikit-learn's digits, and one engine that serves all of them."""
     paths = {
         "minilm": minilm,
         "minilm_decomposed": fixtures.minilm(models_folder / "minilm_decomposed.onnx", norm_as_op=False),
@@ -271,6 +271,6 @@ def known(models_folder, minilm, start_engine):
 
 @pytest.fixture(scope="session")
 def magika(start_engine):
-    """The same of magika, for which there is no plan."""
+    """The same for magika, which has no plan."""
     path = fixtures.magika()
     return Reference(path), start_engine([("magika", path)])

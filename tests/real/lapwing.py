@@ -1,4 +1,4 @@
-"""Lapwing as a child process, and its admin surfaces as a client sees them."""
+"""Lapwing as a child process, and a client of its admin address."""
 
 import json
 import os
@@ -15,7 +15,7 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Lapwing:
-    """One Lapwing with ports of its own."""
+    """One Lapwing with its own ports."""
 
     def __init__(self, binary, logs, upstream, *args, otlp_forward=None, config=None, env=None):
         self.port, self.admin, self.otlp_grpc, self.otlp_http = (free_port() for _ in range(4))
@@ -78,7 +78,7 @@ class Lapwing:
         return sums
 
     def is_settled(self):
-        """Whether all that happened is counted: nothing runs, and no exchange waits for its spans."""
+        """Whether everything is counted: nothing runs, and no exchange waits for its spans."""
         profiler = self.stats()["profiler"]
         return profiler["in_flight"] == profiler["queue_depth"] == profiler["pending"] == 0
 
@@ -91,7 +91,7 @@ class Lapwing:
         return found["exchanges"] if isinstance(found, dict) else found
 
     def exchange_of(self, trace_id, seconds=15):
-        """The one exchange of that trace."""
+        """The only exchange of that trace."""
         return self.exchanges_of([trace_id], seconds)[trace_id]
 
     def exchanges_of(self, trace_ids, seconds=15):
@@ -111,14 +111,14 @@ class Lapwing:
 
 
 class Counted:
-    """Within it, exactly `n` requests are counted, each once; `outcomes` holds how they ended."""
+    """Checks that exactly `n` requests are counted within the block, each once; `outcomes` holds how they ended."""
 
     def __init__(self, lapwing, n, settle=0.3):
         self.lapwing, self.n, self.settle = lapwing, n, settle
 
     def __enter__(self):
         wait_for(self.lapwing.is_settled, 20, "earlier requests are counted", 0.1)
-        time.sleep(0.3)  # what has just left a client may be between two of the gauges
+        time.sleep(0.3)  # a request that a client has just sent may be in none of the gauges yet
         wait_for(self.lapwing.is_settled, 20, "earlier requests are counted", 0.1)
         self.before = self.lapwing.outcomes()
         return self
@@ -128,7 +128,7 @@ class Counted:
             return
         total = sum(self.before.values()) + self.n
         try:
-            # spans may be awaited for the whole grace period before an exchange counts
+            # an exchange may wait for spans for the whole grace period before it counts
             wait_for(lambda: self.lapwing.count() >= total, 12, f"{self.n} more requests are counted", 0.1)
         except AssertionError as e:
             raise AssertionError(f"{e}; before: {self.before}, now: {self.lapwing.outcomes()}") from None

@@ -43,7 +43,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 FEATURES = 30
 
-# --- telemetry, as the documentation of opentelemetry-sdk has it
+# --- telemetry, set up as in the documentation of opentelemetry-sdk
 
 if os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") == "grpc":
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
@@ -84,7 +84,7 @@ pool = ThreadPoolExecutor(8)
 # --- ground truth
 
 class Truth:
-    """Who owned which time, by this process's own clock: a second opinion, with the same law as Lapwing's."""
+    """Which stage owned which time, by this process's own clock and the same rules as Lapwing's: a reference for its figures."""
 
     def __init__(self):
         self.intervals = []  # (stage, start, end, depth), perf_counter_ns
@@ -110,7 +110,7 @@ class Truth:
 
 
 def last(start_ns, ms=0.0, how="sleep"):
-    """Makes a stage last `ms` from its start, asleep or awake."""
+    """Makes a stage last `ms` from its start, sleeping or computing."""
     end = start_ns + int(ms * 1e6)
     if how == "sleep":
         time.sleep(max(0.0, (end - time.perf_counter_ns()) / 1e9))
@@ -154,7 +154,7 @@ def predict(body, headers):
             rows = np.asarray(body["rows"], np.float32) - features
         with truth.stage("model_forward", **of("model_forward")):
             if shape == "nested":
-                # features that only the model asks for: hydration within the forward pass
+                # features that the model itself looks up: hydration within the forward pass
                 hydrate(truth, body["key"] + ":late", of("late_hydration"), depth=2)
             with tracer.start_as_current_span("onnxruntime.run"):  # maps to no stage, so it stays forward's
                 (logits,) = session.run(None, {"x": rows})
@@ -192,7 +192,7 @@ async def predict_route(request: Request, report: str = "none"):
     return response
 
 
-# --- everything else that passes a proxy
+# --- other kinds of traffic through a proxy
 
 @app.get("/tokens")
 async def tokens(n: int = 20, every_ms: float = 10):
@@ -209,12 +209,12 @@ async def tokens(n: int = 20, every_ms: float = 10):
 
 
 class Echo:
-    """The body back as it comes. Plain ASGI: FastAPI reads a body before the response that would stream it begins."""
+    """Echoes the body as it arrives. Plain ASGI, because FastAPI reads the whole body before a response can begin."""
 
     async def __call__(self, scope, receive, send):
         kind = dict(scope["headers"]).get(b"content-type")
         headers = [(b"content-type", kind)] if kind else []
-        message = await receive()  # before the head: uvicorn says "100 Continue" when the body is asked for
+        message = await receive()  # before the head, because uvicorn sends "100 Continue" when the body is first read
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         while True:
             more = message.get("more_body", False)
@@ -229,7 +229,7 @@ app.add_route("/echo", Echo(), methods=["POST"])
 
 @app.post("/length")
 async def length(request: Request):
-    """How many bytes came."""
+    """The number of bytes received."""
     n = 0
     async for chunk in request.stream():
         n += len(chunk)

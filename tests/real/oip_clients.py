@@ -1,4 +1,4 @@
-"""tritonclient, as its users have it: HTTP with JSON or binary tensors, and gRPC; rows of 30 floats in, floats out."""
+"""tritonclient as its users use it: HTTP with JSON or binary tensors, and gRPC. Rows of 30 floats in, floats out."""
 
 import random
 import threading
@@ -12,7 +12,7 @@ KINDS = ("json", "binary", "grpc")
 
 
 class Client:
-    """One client with a connection of its own."""
+    """One client with its own connection."""
 
     def __init__(self, kind, port):
         self.kind = kind
@@ -38,7 +38,7 @@ class Client:
 
 
 def rows_of(n, seed=0):
-    """Rows that any client and server must bring back the same."""
+    """Rows that every client and server must transfer unchanged."""
     return np.random.default_rng(seed).normal(size=(n, FEATURES)).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""A collector: takes OTLP over HTTP (protobuf, JSON, gzip) and gRPC on one set of lists, and keeps what came."""
+"""A collector: takes OTLP over HTTP (protobuf, JSON, gzip) and gRPC into one set of lists, and keeps what arrives."""
 
 import gzip
 import threading
@@ -19,7 +19,7 @@ REQUESTS = {
 
 
 class OtlpSink:
-    """What came, by signal; `requests[signal]` are decoded messages in order of arrival."""
+    """The received messages by signal; `requests[signal]` are decoded messages in order of arrival."""
 
     def __enter__(self):
         self.requests = {signal: [] for signal in REQUESTS}
@@ -72,7 +72,7 @@ class OtlpSink:
             self.requests[signal].append(message)
 
     def spans(self):
-        """Every span that came: (trace id in hex, name)."""
+        """Every received span: (trace id in hex, name)."""
         with self.lock:
             messages = list(self.requests["traces"])
         return [

@@ -1,4 +1,4 @@
-"""Child processes with captured output, and waiting for what must come."""
+"""Child processes with captured output, and functions that wait for a condition."""
 
 import pathlib
 import signal
@@ -8,7 +8,7 @@ import time
 
 
 def wait_for(condition, seconds, what, every=0.05):
-    """What `condition` returns once it is true; fails after `seconds`."""
+    """Waits until `condition()` is true and returns its value; fails after `seconds`."""
     end = time.monotonic() + seconds
     while True:
         if value := condition():

@@ -1,4 +1,4 @@
-"""An upstream below HTTP: it records the very bytes of each request and answers with canned bytes.
+"""An upstream without an HTTP library: it records the exact bytes of each request and answers with fixed bytes.
 
 `/head` answers with the request's head as body; `/canned/NAME` with `canned[NAME]` as it stands. `?ms=N` waits so long
 before it answers. It listens on a loopback port, or on a Unix socket.
@@ -74,7 +74,7 @@ class RawServer:
                 pass
 
     def answer(self, connection, stream, head):
-        """Whether the connection lives on."""
+        """Whether the connection stays open."""
         path, _, query = head.split(b" ", 2)[1].decode("latin-1").partition("?")
         if re.search(rb"(?im)^expect: *100-continue", head):
             if path == "/refuse":
@@ -95,7 +95,7 @@ class RawServer:
 
 
 def read_head(stream):
-    """A head up to its empty line, the very bytes; empty at the end of the connection."""
+    """The exact bytes of a head up to its empty line; empty at the end of the connection."""
     head = b""
     while line := stream.readline():
         head += line
@@ -105,7 +105,7 @@ def read_head(stream):
 
 
 def read_body(stream, head):
-    """The body's very bytes: chunks with their framing, if chunked."""
+    """The exact bytes of the body, with the chunks' framing if it is chunked."""
     if re.search(rb"(?im)^transfer-encoding: *chunked", head):
         body = b""
         while True:

@@ -23,15 +23,15 @@ MIB = 1 << 20
 # --- curl
 
 def curl(port, path, *args, show_head=True):
-    """What curl prints, head and all; the host it names is the same whatever the port."""
+    """Runs curl and returns its output, with the head; the Host field is the same for every port."""
     command = ["curl", "-sS", "--noproxy", "*", "--max-time", "30", "--connect-to", f"model.test:80:127.0.0.1:{port}"]
     command += (["-i"] if show_head else []) + [*args, f"http://model.test{path}"]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, (command, done.stderr)
     out = re.sub(rb"(?im)^date: .*\r\n", b"", done.stdout)
-    # each hop states its own version (RFC 9110, 2.5): hyper answers HTTP/1.0 in kind, uvicorn does not
+    # each hop states its own version (RFC 9110, 2.5): hyper answers HTTP/1.0 with HTTP/1.0, uvicorn does not
     out = out.replace(b"HTTP/1.0 ", b"HTTP/1.1 ", 1)
-    # and hyper writes a length of 0 behind all other fields
+    # and hyper writes a length of 0 after all other fields
     return re.sub(rb"(?i)(content-length: 0\r\n)((?:[^\r\n]+\r\n)*)\r\n", rb"\2\1\r\n", out)
 
 
@@ -61,7 +61,7 @@ FROM_MODEL_SERVER = {
     "query": ("/bytes?n=5&x=%20%2F&y=a+b",),
     "large_response": (f"/bytes?n={9 * MIB + 1}",),
 }
-COUNTED_TWICE = {"redirect_followed"}  # as two requests, which they are
+COUNTED_TWICE = {"redirect_followed"}  # because each is two requests
 
 
 @pytest.mark.parametrize("name", FROM_MODEL_SERVER)
@@ -88,14 +88,14 @@ def test_curl_uploads(plain, payload, framing, expect):
 
 @pytest.fixture(scope="module")
 def before_raw(start_lapwing, raw_server):
-    # what it asks of its own accord must not be taken for what clients sent
+    # its own polls must not be taken for requests of clients
     lapwing = start_lapwing(raw_server.url, env={**NO_SPANS, "LAPWING_ATTRIBUTION__POLL": "off"})
     wait_for(lapwing.is_ready, 20, "lapwing is ready")
     return lapwing
 
 
 def raw(port, request, shut=False):
-    """All bytes that come back until the server closes."""
+    """Sends `request` and returns all bytes until the server closes."""
     with socket.create_connection(("127.0.0.1", port), 10) as s:
         s.settimeout(10)
         s.sendall(request)
@@ -108,7 +108,7 @@ def raw(port, request, shut=False):
 
 
 def fields(head):
-    """(first line, [(name, value)]): names as they were spelt, in their order."""
+    """(first line, [(name, value)]): names as they are spelt, in order."""
     first, *rest = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     return first, [(n, v.strip()) for n, v in (line.split(":", 1) for line in rest)]
 
@@ -118,7 +118,7 @@ def without(named, *names):
 
 
 def by_name(named):
-    """Per name (as a peer compares them), what was spelt and said, in order."""
+    """By name in lower case: the spellings and values, in order."""
     out = {}
     for name, value in named:
         out.setdefault(name.lower(), []).append((name, value))
@@ -150,7 +150,7 @@ def test_the_upstream_sees_the_request_as_it_was_sent(before_raw, raw_server, na
     assert body == sent_body
     (first, seen), (sent_first, sent) = fields(head), fields(sent_head)
     assert first == sent_first
-    # the connection is each hop's own affair, and traceparent carries our span
+    # connection fields belong to each hop, and traceparent carries Lapwing's span
     own = ("connection", "traceparent")
     assert by_name(without(seen, *own)) == by_name(without(sent, *own))
     assert list(by_name(without(seen, *own))) == list(by_name(without(sent, *own))), "in the order they were sent"
@@ -214,7 +214,7 @@ def test_early_hints_do_not_hide_the_answer(before_raw):
 
 
 def test_a_refused_expectation_costs_no_body(before_raw, raw_server):
-    """The upstream says 417 to Expect: 100-continue, so the client is never told to send its body."""
+    """The upstream answers Expect: 100-continue with 417, so the client never sends its body."""
     raw_server.seen.clear()
     request = b"POST /refuse HTTP/1.1\r\nHost: model.test\r\nContent-Length: 9\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
     with Counted(before_raw, 1, settle=0) as counted:
@@ -378,7 +378,7 @@ def test_large_bodies_stream_with_memory_flat(plain):
 # --- WebSocket
 
 def converse(port):
-    """Everything that a conversation brings."""
+    """Runs a conversation and returns everything received."""
     seen = []
     with connect(
         f"ws://127.0.0.1:{port}/ws", subprotocols=["v1.test"], compression=None, max_size=None, proxy=None, additional_headers={"X-A": "1"}

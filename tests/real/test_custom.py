@@ -1,4 +1,4 @@
-"""A FastAPI server of one's own, which no table can know: a custom rule names its model and its rows."""
+"""A FastAPI server with its own protocol: a custom rule locates its model and its rows."""
 
 import http.client
 import json

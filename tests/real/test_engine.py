@@ -1,6 +1,6 @@
-"""The engine's answers held against ONNX Runtime's, over its own protocol: random models of every spelling, and those known by name.
+"""The engine's answers compared with ONNX Runtime's, over the engine's protocol: random models in every spelling, and named models.
 
-30 random models: most are always the same, the last ones are new in each run. ENGINE_SEED=N brings the new ones of a run back.
+30 random models: most are always the same, the last ones are new in each run. ENGINE_SEED=N repeats the new ones of a run.
 """
 
 import os
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def long(value):
-    """A parameter for tests/run --long only: more of what has a short test."""
+    """A parameter for tests/run --long only: a further case of a test that also has short ones."""
     return pytest.param(value, marks=pytest.mark.long)
 
 
@@ -44,7 +44,7 @@ def drawn(models_folder, start_engine):
 
 
 def shapes_of(model, rng):
-    """(batch, length) of six requests, of which each is little enough work for a test."""
+    """(batch, length) of six requests, each small enough for a test."""
     tokens = max(1, int(GFLOP / 2 / (len(model.onnx) / 4)))
     lengths = [257, 1, 2, *(int(np.exp(rng.uniform(0, np.log(257.9)))) for _ in range(3))]
     batches = [1, 33, 17, *(rng.randrange(1, 34) for _ in range(3))]
@@ -73,11 +73,11 @@ def test_a_random_model_answers_as_onnx_runtime_does(name, drawn, models_folder)
             given.check(feed, got, f"{about} {form}")
 
 
-# --- models known by name
+# --- named models
 
 
 def tokens_of(feeds):
-    """Of the hidden state, what is not padding: behind a text of few words that is ill-conditioned, and ONNX Runtime itself off."""
+    """The hidden state without padding: after a short text, padded tokens are ill-conditioned, and ONNX Runtime itself is inexact."""
     return {"last_hidden_state": feeds["attention_mask"].astype(bool)}
 
 
@@ -92,7 +92,7 @@ def test_minilm_on_real_sentences(form, name, known, sentences):
     assert (said["executor"], said["batch_rows"]) == ("plan", len(sentences))
     given.check(feeds, got, kept=tokens_of(feeds))
     assert cosines(got["last_hidden_state"], given(feeds)["last_hidden_state"]).min() > 1 - 1e-6
-    # what a sentence means: the same alone as padded among others, and near to its paraphrase
+    # a sentence's embedding is the same alone as padded among others, and close to that of its paraphrase
     means = got["sentence_embedding"]
     assert cosines(np.concatenate([a["sentence_embedding"] for a in alone]), means).min() > 1 - 1e-6
     assert means[0] @ means[1] > 0.7 > 0.2 > means[0] @ means[2]
@@ -111,7 +111,7 @@ def test_sentences_asked_at_once_are_batched_and_answered_as_if_alone(known, sen
 
 
 def test_no_sequence_is_padded_to_the_length_of_another(known):
-    """Short and long ones at once: what is executed is what was sent."""
+    """Short and long sequences at once: only the tokens that were sent are executed."""
     engine = known[1]
     feeds = [fixtures.padded([np.full(length, 2000)]) for length in (10, 400) * 8]
 
@@ -151,7 +151,7 @@ def test_a_model_without_a_plan_is_served_by_tract_and_says_so(form, magika):
     assert [port["shape"] for port in about["inputs"] + about["outputs"]] == [[-1, 2048], [-1, 214]]
     about = about["parameters"]
     assert about["executor"] == "tract"
-    # the node for which there is no plan has a name that stands in the file
+    # the node that has no plan is reported by its name in the file
     names = {node.name for node in onnx.load(given.model).graph.node}
     assert any(name and name in about["refused"] for name in names), about
 
@@ -170,7 +170,7 @@ def test_only_the_outputs_that_are_asked_for(name, known):
 
 
 def test_a_node_may_have_the_name_of_a_tensor(models_folder, start_engine):
-    """In ONNX, nodes and tensors have names of their own."""
+    """In ONNX, nodes and tensors have separate names."""
     product, bias = (h.make_node(op, inputs, [out], name=name) for op, inputs, out, name in (
         ("MatMul", ["x", "weight"], "product", "weight"), ("Add", ["product", "bias"], "y", "bias")))  # fmt: skip
     weights = {"weight": np.eye(4, dtype=np.float32) * 3, "bias": np.arange(4, dtype=np.float32)}
@@ -184,7 +184,7 @@ def test_a_node_may_have_the_name_of_a_tensor(models_folder, start_engine):
 
 
 def in_8_bits(path):
-    """ONNX Runtime's own, by its defaults."""
+    """ONNX Runtime's own 8-bit version of a model, by its defaults."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     made = path.with_suffix(".int8.onnx")
@@ -194,7 +194,7 @@ def in_8_bits(path):
 
 @pytest.fixture(scope="module")
 def int8(minilm, models_folder, start_engine):
-    """(an engine in 8 bits, what ONNX Runtime's own 8 bits say by model)."""
+    """(an engine in 8 bits, ONNX Runtime's own 8-bit sessions by model)."""
     paths = {"minilm": minilm, "mlp": fixtures.mlp(models_folder / "mlp.onnx")}
     return start_engine(list(paths.items()), "--precision", "int8"), {name: in_8_bits(path) for name, path in paths.items()}
 
@@ -223,7 +223,7 @@ def a_token_each(output):
 
 
 def test_ranges_from_a_calibration_are_served(binary, known, minilm, models_folder, sentences, start_engine):
-    """`engine quantize` writes them, from texts that are not those which are asked for."""
+    """`engine quantize` writes the ranges, from other texts than those of the requests."""
     given, ranges, rows = known[0]["minilm"], models_folder / "ranges.json", models_folder / "rows.npz"
     texts = [" ".join(text.split()[::-1]) for text in fixtures.SENTENCES if len(text) > 20]
     np.savez(rows, **fixtures.padded(fixtures.encoded(texts, 48)))
@@ -270,7 +270,7 @@ def test_a_random_encoder_in_8_bits(number, drawn_in_8_bits, models_folder):
         about = f"seed {SEEDS[name]} {model.what} {output}: cosine at least {mine.min():.5f}, ONNX Runtime's {his.min():.5f}"
         print(about)
         assert mine.min() >= 0.98, about
-        if got[output].shape[-1] >= 32:  # a cosine of few numbers is chance
+        if got[output].shape[-1] >= 32:  # the cosine of a few numbers says nothing
             assert mine.min() >= his.min(), about
 
 

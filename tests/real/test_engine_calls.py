@@ -1,4 +1,4 @@
-"""How the engine takes calls: versions, tensors that do not fit, deadlines, clients that go away, readiness, its end, and Lapwing before it."""
+"""How the engine handles calls: versions, invalid tensors, deadlines, disconnecting clients, readiness, shutdown, and Lapwing in front."""
 
 import concurrent.futures
 import json
@@ -46,7 +46,7 @@ def rest(engine):
 
 @pytest.fixture(scope="module")
 def versions(models_folder, start_engine):
-    """Versions 2, 9 and 10 of a model, of different weights: (what each answers, the engine)."""
+    """Versions 2, 9 and 10 of a model, with different weights: (the answer of each, the engine)."""
     paths = {v: fixtures.mlp(models_folder / f"v{v}.onnx", (8, 16, 3), seed=v) for v in (2, 9, 10)}
     named = [(f"small@{v}", path) for v, path in paths.items()]
     return {v: Reference(path) for v, path in paths.items()}, start_engine([*named, fixtures.DIGITS])
@@ -95,7 +95,7 @@ def test_one_name_and_version_twice_is_refused(start_engine):
     assert "a" in engine.process.output() and "twice" in engine.process.output(), engine.process.output()
 
 
-# --- tensors that do not fit
+# --- invalid tensors
 
 
 def without(feeds, name):
@@ -185,11 +185,11 @@ def test_negative_ids_count_from_the_end_or_are_refused(known):
         given.check(feeds, reply.outputs)
 
 
-# --- one among others
+# --- invalid calls in a batch
 
 
 def test_bad_calls_among_good_ones_harm_nobody(known):
-    """All at once, so that they wait together: an id out of range, and a row that is not a number, are their own senders' trouble."""
+    """All at once, so that they wait together: an id out of range or a NaN in a row is an error for its sender only."""
     references, engine = known
     good = [ids(1 + n % 3, 5 + 7 * n, seed=n) for n in range(12)]
     wanted = [references["minilm"](feeds) for feeds in good]
@@ -227,7 +227,7 @@ def test_an_output_that_json_cannot_say_is_a_failure_that_names_it(rest):
 
 
 def busy(engine, seconds=10):
-    """Has the engine work for a while, from another thread; ends by itself, or by the event."""
+    """Keeps the engine busy from another thread; ends by itself or when the event is set."""
     over, feeds = threading.Event(), ids(32, 128)
 
     def run():
@@ -294,7 +294,7 @@ def test_a_full_queue_says_when_to_come_again(minilm, start_engine):
     assert engine.metric("lapwing_engine_requests_total", outcome="full") == statuses.count(429)
 
 
-# --- beginning and end
+# --- start and shutdown
 
 
 def test_it_is_not_ready_before_it_is_warm_and_takes_calls_then(minilm, start_engine):
@@ -307,7 +307,7 @@ def test_it_is_not_ready_before_it_is_warm_and_takes_calls_then(minilm, start_en
             status = engine.get("/v2/health/ready")[0]
             seen.add(status)
             if status == 503:
-                # whoever asks before gets no answer, or a right one
+                # a call before that gets no answer, or a correct one
                 seen.add(("infer", rest.infer("minilm", ids(1, 4)).status))
             return status == 200
 
@@ -343,7 +343,7 @@ def test_it_answers_what_it_has_taken_before_it_ends(number, known, minilm, star
         given.check(feeds, replies[n].outputs, wanted=wanted[n])
 
 
-# --- what it says of itself
+# --- metadata of answers
 
 
 @pytest.mark.parametrize("executor", ["plan", "tract"])
@@ -367,14 +367,14 @@ def test_padding_is_counted(rest):
     feeds["attention_mask"][1, 10:] = 0
     reply = rest.infer("minilm", feeds)
     assert reply.parameters["padding_waste"] == pytest.approx(30 / 80, abs=1e-6)
-    # six layers: products of 384 × (4 × 384 + 2 × 1536) a token, attention of 4 × 384 a pair of tokens
+    # six layers: products of 384 × (4 × 384 + 2 × 1536) per token, attention of 4 × 384 per pair of tokens
     flops = lambda lengths: sum(6 * (2 * n * 384 * 12 * 384 + 4 * 384 * n * n) for n in lengths)  # noqa: E731
     assert (reply.parameters["batch_flops"], reply.parameters["batch_useful_flops"]) == (flops([40, 40]), flops([40, 10]))
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_lapwing_before_the_engine_shows_its_stages(form, known, start_lapwing):
-    """By Server-Timing alone: no spans, no polling."""
+    """Through Server-Timing alone, without spans or polling."""
     given, engine = known[0]["minilm"], known[1]
     lapwing = start_lapwing(f"{'h2c' if form == 'grpc' else 'http'}://127.0.0.1:{engine.port}", env=NO_SPANS)
     wait_for(lapwing.is_ready, 20, "lapwing is ready")

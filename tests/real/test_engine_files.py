@@ -1,4 +1,4 @@
-"""Files that are no models, or bad ones: `engine serve` and `engine inspect` end at once and name the part that is at fault."""
+"""Files that are not models, or broken ones: `engine serve` and `engine inspect` end at once and name the faulty part."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from engine.served import Rest
 from ports import free_port
 
 MEMORY = 4 << 30
-"""What a process may ask for: a file of a few hundred bytes must not make it ask for more."""
+"""The memory that a process may allocate: a file of a few hundred bytes must not make it allocate more."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def files(tmp_path_factory):
 
 def run(binary, *args, seconds=60):
     """(exit code, output, seconds)."""
-    # not by a preexec_fn, whose fork would run gRPC's handlers beside the threads that other tests left: the child may abort in them
+    # no preexec_fn: its fork would run gRPC's fork handlers while threads of other tests are alive, and the child may abort in them
     limited = ["prlimit", f"--data={MEMORY}", str(binary), "engine", *map(str, args)]
     begun = time.monotonic()
     done = subprocess.run(limited, capture_output=True, text=True, timeout=seconds)
@@ -111,7 +111,7 @@ def test_inspect_says_who_takes_a_model(binary, minilm, models_folder):
 
 
 def numbers(tree):
-    """(key, number) of all that is in JSON."""
+    """(key, number) of every number in a JSON value."""
     if isinstance(tree, list):
         for one in tree:
             yield from numbers(one)

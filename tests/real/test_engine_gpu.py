@@ -1,4 +1,4 @@
-"""Models on a GPU without one: drivers that are not there or do not start, and the emulated device against ONNX Runtime.
+"""GPU settings on a machine without a GPU: missing or failing drivers, and the emulated device compared with ONNX Runtime.
 
 The emulated device runs the kernels' own sources on the processor (tests/gpu); all in front of it is what a GPU gets.
 """
@@ -22,7 +22,7 @@ from process import wait_for
 PLANS = gpu.ROOT / "tests/fixtures/plans"
 CONV, NODE = PLANS / "refused-conv.onnx", "the_conv (Conv): the plan has no such operator"
 EMULATED = "lapwing-emulated"
-# of each: the folder, what is said, the reason that is counted
+# for each: the folder, the message, the counted reason
 DRIVERS = {
     "none": (None, "no driver: libcuda.so.1 was not found", "no_driver"),
     "cuInit fails": ("stub-mismatch", "driver: cuInit failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "device"),
@@ -35,13 +35,13 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def drivers(binary, tmp_path_factory):
-    """All of them, and the emulated device's cublasLt."""
+    """All stub drivers, and the emulated device's cublasLt."""
     return gpu.built(binary, tmp_path_factory.mktemp("drivers"))
 
 
 @pytest.fixture(scope="module")
 def fakes(drivers, tmp_path_factory):
-    """The emulated device alone, on which only our own kernels run."""
+    """The emulated device alone, on which only Lapwing's own kernels run."""
     folder = tmp_path_factory.mktemp("fakes")
     shutil.copy(drivers / "libcuda.so.1", folder)
     return folder
@@ -54,13 +54,13 @@ def mlp(models_folder):
 
 @pytest.fixture(scope="module")
 def encoder(models_folder):
-    """Of MiniLM's size, but for its vocabulary."""
+    """An encoder of MiniLM's size, except for its vocabulary."""
     return fixtures.encoder(models_folder / "encoder_gpu.onnx", fixtures.random_weights(384, 6), 32)
 
 
 @pytest.fixture(params=DRIVERS)
 def driver(request, drivers):
-    """(arguments, what is said, the reason)."""
+    """(arguments, the message, the reason)."""
     folder, said, reason = DRIVERS[request.param]
     if folder is None and gpu.has_driver():
         pytest.skip("this machine has a driver")
@@ -86,7 +86,7 @@ def tokens(*lengths):
     return fixtures.padded([rng.integers(1, 1000, length) for length in lengths])
 
 
-# --- drivers that are none
+# --- missing and failing drivers
 
 
 def test_cuda_fails_at_the_start_and_says_why(driver, binary, mlp):
@@ -107,7 +107,7 @@ def test_auto_serves_on_the_processor_and_says_why(driver, start_engine, mlp):
         assert counted == [1, 1]
         assert engine.metric("lapwing_engine_device_info", model=name, device="cpu", precision="fp32") == 1
     lines = [line for line in engine.process.output().splitlines() if said in line and f'reason="{reason}"' in line]
-    # that there is no driver is what most machines are like
+    # most machines have no driver
     assert len(lines) == (1 if reason == "no_driver" else 2), engine.process.output()
     assert all(("INFO" if reason == "no_driver" else "WARN") in line for line in lines)
     assert "panicked" not in engine.process.output()
@@ -159,7 +159,7 @@ def on(fakes):
 
 @pytest.fixture(scope="module", params=PRECISIONS)
 def on_device(request, fakes, mlp, encoder, binary, logs):
-    """(precision, an engine on the emulated device with what is known of its models)."""
+    """(precision, an engine on the emulated device with the references of its models)."""
     models = [("mlp", mlp), ("encoder", encoder)]
     engine = Engine(binary, logs, models, *on(fakes), "--precision", request.param)
     yield request.param, engine.wait_ready(), {name: Reference(path) for name, path in models}
@@ -179,14 +179,14 @@ def test_answers_are_those_of_onnx_runtime(model, feeds, on_device):
     wanted = given[model](feeds)
     assert reply.outputs.keys() == wanted.keys()
     for name, y in reply.outputs.items():
-        # behind six layers in tf32, single elements of the hidden state are a little further off than they are large
+        # after six layers in tf32, the error of single elements of the hidden state slightly exceeds their size
         by_greatest = name == "last_hidden_state" and precision == "tf32"
         share = gpu.share(kept(y, name, feeds), kept(wanted[name], name, feeds), precision, by_greatest)
         assert share <= 1, f"{name}: {share:.2f} times what is allowed"
 
 
 def kept(array, name, feeds):
-    """What counts of an output: of hidden states, those of tokens that are not padding."""
+    """The part of an output that is compared: hidden states without padding."""
     return array[feeds["attention_mask"].astype(bool)] if name == "last_hidden_state" else array
 
 
@@ -213,7 +213,7 @@ def test_minilm_on_real_sentences(fakes, minilm, sentences, start_engine):
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
 def test_products_by_cublaslt_are_right_too(precision, drivers, models_folder, start_engine):
-    """Where the library is, either may have done a product: whichever was quicker when its size was first seen."""
+    """With the library, each product is computed by whichever was faster when its size was first used."""
     path = fixtures.small_encoder(models_folder / "small_gpu.onnx", layers=1)
     engine = start_engine([("small", path)], *on(drivers), "--precision", precision, "--log", "info,lapwing=debug")
     feeds = tokens(16, 9)
@@ -242,7 +242,7 @@ def test_without_cublaslt_our_own_kernels_do_all_products(drivers, mlp, tmp_path
 
 @pytest.mark.parametrize("model", ["mlp", "encoder"])
 def test_a_request_is_one_launch_of_a_graph(model, fakes, models_folder, tmp_path, start_engine, mlp):
-    """By the emulated driver's record of what it was asked for: nothing is allocated, loaded or captured while requests are answered."""
+    """By the emulated driver's log of calls: nothing is allocated, loaded or captured while requests are answered."""
     path = mlp if model == "mlp" else fixtures.small_encoder(models_folder / "small_gpu.onnx")
     trace = tmp_path / "trace"
     engine = start_engine([(model, path)], *on(fakes), env=os.environ | {"FAKE_TRACE": str(trace)})
@@ -254,7 +254,7 @@ def test_a_request_is_one_launch_of_a_graph(model, fakes, models_folder, tmp_pat
             again = client.infer(model, feeds).outputs
             assert all((again[name] == first[name]).all() for name in first)
     engine.process.stop()
-    # what the end of the process does is not a request's
+    # calls at the end of the process belong to no request
     lines = trace.read_text().splitlines()[before:]
     launches = [at for at, line in enumerate(lines) if line.startswith("graph launch ")]
     asked = lines[: launches[-1] + 1]
@@ -289,7 +289,7 @@ def test_a_device_that_is_not_there_by_its_number(fakes, binary, mlp):
 
 
 def test_a_device_that_fails_ends_its_model(fakes, mlp, start_lapwing):
-    """By name only; with `auto` the model would move, but `auto` never chooses this device: tests/gpu/faults.rs."""
+    """Only with `cuda:N`. With `auto` the model would move, but `auto` never chooses this device: tests/gpu/faults.rs."""
     env = {"LAPWING_ENGINE__MODEL": str(mlp), "LAPWING_ENGINE__LISTEN": f"127.0.0.1:{free_port()}", "LAPWING_ENGINE__DEVICE": "cuda"}
     env |= {"LAPWING_ENGINE__CUDA_LIB_DIR": str(fakes), "FAKE_FAULT": "launch:100"}
     lapwing = start_lapwing(None, env=NO_SPANS | env)
@@ -316,7 +316,7 @@ def planned(binary, model, precision, *shape):
     assert done.returncode == 0, done.stderr
     about = json.loads(done.stdout)
     assert (about["device"], about["precision"], about["graph_launches"]) == ("cuda", precision, 1)
-    # every node has a kernel, and they stand in the plan's order
+    # every node has a kernel, in the plan's order
     nodes = [launch["node"] for launch in about["launches"]]
     assert nodes == sorted(nodes) and set(nodes) == set(range(len(about["nodes"])))
     return about["launches"]
@@ -327,7 +327,7 @@ def planned(binary, model, precision, *shape):
 def test_the_mlp_is_three_kernels(batch, precision, binary, mlp):
     launches = planned(binary, mlp, precision, "--batch", batch)
     kernels = [launch["kernel"] for launch in launches]
-    # in 8 bits, each product of many rows has its rows made bytes before; the last one, of one column, is done in halves
+    # in 8 bits, the rows of each product of many rows are quantised before; the last one, of one column, is computed in half precision
     bytes_made = 2 if precision == "int8" and batch > 8 else 0
     assert kernels.count("quantize_rows") == bytes_made and len(kernels) - bytes_made == 3, kernels
 
@@ -342,7 +342,7 @@ def test_minilm_is_46_kernels(file, shape, precision, binary, minilm, models_fol
     launches = planned(binary, path, precision, "--batch", shape[0], "--length", shape[1])
     kernels = [launch["kernel"] for launch in launches]
     assert len(kernels) <= 46, kernels
-    # a layer: from its attention to that of the next
+    # a layer: from its attention to the next layer's
     begins = [at for at, name in enumerate(kernels) if name.startswith("attention")]
     assert len(begins) == 6 and max(np.diff(begins)) <= 7, kernels
 

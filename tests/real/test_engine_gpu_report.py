@@ -1,4 +1,4 @@
-"""Figures of devices in the documentation come from files that tests/gpu.sh wrote, and from a device: tests/gpu/report.py."""
+"""tests/gpu/report.py: figures of devices in the documentation come only from files that tests/gpu.sh wrote on a device."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def test_the_documentation_has_what_the_files_give_and_no_other_figure_of_a_devi
 
 
 def made_up(seconds=19e-6, name="NVIDIA H200", by=None):
-    """A run as tests/gpu.sh writes it, in which every bound is met if `seconds` are few."""
+    """A run as tests/gpu.sh writes it, in which every bound is met if `seconds` is small."""
     fast, slow = [seconds * 1e6] * 50, [seconds * 20e6] * 50
     row = {"flops": 3148000, "utilisation": 0.5, "bound": "memory", "calls": 50}
     rows = [
@@ -102,7 +102,7 @@ def test_no_section_is_made_of_the_emulated_device(place):
 
 
 def made_into(place, run):
-    """The section that is made of a run."""
+    """The section that is written for a run."""
     docs, runs, where = place
     (runs / "gpu-0123456789.json").write_text(json.dumps(run))
     (runs / "gpu-0123456789.md").write_text("A bound was missed.")
@@ -143,7 +143,7 @@ def test_the_library_that_did_products_is_named(place):
 def test_what_lies_over_something_else_is_no_negative_time(place):
     run = made_up()
     parts = {"stage_us": 4.0, "launch_us": 9.0, "device_us": {"all": 12.0, "to_device": 1.0, "kernels": 11.0, "to_host": 0.0}}
-    run["rows"][0] |= parts  # 19 µs of which 25 are told
+    run["rows"][0] |= parts  # 19 µs in total, but the parts sum to 25
     text = made_into(place, run)
     assert "overlap of 6.0" in text and "-6.0" not in text and "An overlap: " in text, text
     assert "overlap" not in made_into(place, made_up(25e-6))
@@ -155,7 +155,7 @@ def test_beside_pytorch_it_is_said_what_is_in_each_time(place):
     assert "In PyTorch's: " not in made_into(place, made_up() | {"torch": []})
 
 
-# --- tests/gpu.sh where there is no device
+# --- tests/gpu.sh without a device
 
 
 @pytest.fixture(scope="module")

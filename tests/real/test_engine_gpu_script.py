@@ -1,4 +1,4 @@
-"""tests/gpu.sh from its first line to its last, rehearsed on the emulated device with programs that stand for Lapwing, its checks and nvidia-smi.
+"""tests/gpu.sh as a whole, run on the emulated device with programs that replace Lapwing, its checks and nvidia-smi.
 
 A machine with a GPU sees the script once. What must not be lost then is tried here: steps that fail, hang or lack something, and an end
 from outside.
@@ -82,7 +82,7 @@ class Rehearsal:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=given, start_new_session=True)
 
     def run(self, only="", **env):
-        """(exit code, what was said)."""
+        """(exit code, output)."""
         process = self.start(only, **env)
         said = process.communicate(timeout=110)[0]
         return process.returncode, said
@@ -136,7 +136,7 @@ def test_a_rehearsal_is_of_the_emulated_device_and_nothing_is_made_of_it(rehears
     assert code == 2 and "no figure comes from it" in said, said
 
 
-# --- what is kept
+# --- results that are kept
 
 
 def test_all_is_well(rehearsal):
@@ -198,7 +198,7 @@ def test_a_run_that_is_ended_writes_what_it_has(deaf, rehearsal):
     while not (rehearsal.folder / "begun").exists():
         assert time.monotonic() < end and process.poll() is None
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGTERM)  # as timeout does, which began it
+    os.killpg(process.pid, signal.SIGTERM)  # as timeout does, which started it
     said = process.communicate(timeout=60)[0]
     run, steps = rehearsal.written(), rehearsal.steps()
     assert steps["each primitive against its twin"]["ok"] and steps["every kernel"]["code"] == 143, said
@@ -245,7 +245,7 @@ def test_cublaslt_of_a_python_package_is_found_and_named(rehearsal, fakes):
     assert rehearsal.run(only="seeded|bench MLP 1 fp32", PYTHONPATH=str(folder.parents[2]))[0] == 0
     found = rehearsal.written()["device"]["cublaslt"]
     assert found["path"] == str(library) and found["version"].startswith("12."), found
-    # before what was there
+    # before the existing entries
     assert (rehearsal.folder / "path").read_text().strip() == f"{folder}:{rehearsal.env['LD_LIBRARY_PATH']}"
     both = f"{folder}:{rehearsal.env['LD_LIBRARY_PATH']}"
     assert rehearsal.run(only="nothing", LD_LIBRARY_PATH=both)[0] == 0
@@ -278,7 +278,7 @@ def test_a_sanitizer_that_needs_longer_says_how_far_it_came(rehearsal):
     assert step["ok"] is None and step["last_line"] == "no error in the first 1 checks; there was no time for more", step
 
 
-# --- files and answers that are cut off
+# --- truncated files and answers
 
 
 def test_a_precision_that_fails_leaves_the_others_theirs(tmp_path):

@@ -1,4 +1,4 @@
-"""grpcio through Lapwing: every kind of call, statuses with details, deadlines; the same transcript as directly."""
+"""grpcio through Lapwing: every kind of call, statuses with details, deadlines. The transcript must be that of a direct call."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ def rich_status():
 
 
 class Service(grpc.GenericRpcHandler):
-    """Bytes in, bytes out; `aborted` is set when a slow call's client went away."""
+    """Bytes in, bytes out; `aborted` is set when the client of a slow call disconnects."""
 
     def __init__(self):
         self.aborted = threading.Event()
@@ -96,7 +96,7 @@ def served(start_lapwing):
 
 
 def same(served, call, n=1):
-    """Runs `call` directly and through Lapwing; what it returns is the same, and is counted `n` times."""
+    """Runs `call` directly and through Lapwing; both must return the same, and Lapwing must count `n` requests."""
     direct = call(served.direct)
     with Counted(served.lapwing, n) as counted:
         proxied = call(served.proxied)
@@ -149,7 +149,7 @@ def test_client_stream(served, n):
 
 
 def test_bidirectional_stream_takes_turns(served):
-    """Each answer comes before the next question is asked: nothing is held back."""
+    """Each answer arrives before the next message is sent, so nothing is held back."""
 
     def call(channel):
         turn = threading.Semaphore(1)

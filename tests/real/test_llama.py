@@ -1,4 +1,4 @@
-"""A real llama.cpp server, through Lapwing, by the openai client: tokens, time to first token, and the gaps between tokens.
+"""A real llama.cpp server through Lapwing, used by the openai client: tokens, time to first token, and the gaps between tokens.
 
 The model's weights are random, so the text is noise; the counts and the times are real.
 """
@@ -19,7 +19,7 @@ REQUESTS = 30
 
 
 class Client(openai.OpenAI):
-    """The client through Lapwing; `sent_ns` is when it began to write the latest request to its socket."""
+    """The client through Lapwing; `sent_ns` is the time at which it began to write the latest request to its socket."""
 
     def __init__(self, served):
         hooks = {"request": [self.sends]}
@@ -27,10 +27,10 @@ class Client(openai.OpenAI):
         super().__init__(base_url=f"{served.lapwing.url}/v1", api_key="none", max_retries=0, timeout=60, http_client=http_client)
 
     def sends(self, request):
-        # llama.cpp closes a connection a moment after a stream, without having said so; who asks within that moment, directly
+        # llama.cpp closes a connection a moment after a stream, without `Connection: close`; a request within that moment, direct
         # or through any proxy, gets no answer
         time.sleep(0.018)
-        awake = time.perf_counter_ns() + 2_000_000  # who has slept is slow for a while, and that would count as the answer's
+        awake = time.perf_counter_ns() + 2_000_000  # a thread is slow just after it slept, which would count as the answer's time
         while time.perf_counter_ns() < awake:
             pass
         request.extensions["trace"] = self.traced
@@ -50,7 +50,7 @@ def usage_of(usage):
 
 
 class Asked:
-    """One request, streamed or not: what the server said in its answer, and when things came."""
+    """One request, streamed or not: what the server reported in its answer, and when its parts arrived."""
 
     def __init__(self, api, i, stream, chat, usage):
         n = self.wanted = 4 + i % 24
@@ -66,7 +66,7 @@ class Asked:
             return
         if usage:
             what["stream_options"] = {"include_usage": True}
-        # line by line as they come: to make objects of a chunk takes the client longer than the proxy may be off
+        # line by line as they arrive: parsing a chunk takes the client longer than the allowed deviation
         lines = (api.chat.completions if chat else api.completions).with_streaming_response.create(stream=True, **what)
         with lines as response:
             came = [(time.perf_counter_ns(), line) for line in response.iter_lines() if line.startswith("data: {")]
@@ -75,12 +75,12 @@ class Asked:
         self.first, self.last = self.content[0] - api.sent_ns, self.content[-1] - api.sent_ns
 
     def read(self, at, chunk, chat):
-        """One chunk, and when it came."""
+        """One chunk, and when it arrived."""
         if chunk.get("usage"):
             self.said = usage_of(chunk["usage"])
         self.timings = chunk.get("timings", self.timings)
         for choice in chunk["choices"]:
-            # neither the chunk that names a role nor the one that names the end is content
+            # the chunk with the role and the one with the end are not content
             if choice["delta"].get("content") if chat else choice["text"]:
                 self.content.append(at)
 
@@ -130,7 +130,7 @@ def streamed(llama, mode):
 
 
 def test_output_tokens_are_the_servers(run):
-    """In each of the requests; and in sum as the server's own counter has it."""
+    """In each request, and in total as in the server's own counter."""
     assert run.outcomes == {"ok": REQUESTS}
     for asked, exchange in run.pairs:
         assert asked.predicted == asked.wanted
@@ -140,7 +140,7 @@ def test_output_tokens_are_the_servers(run):
 
 
 def test_input_tokens_are_the_servers(run):
-    """All tokens of the prompt, those from the cache too, where the answer says so."""
+    """All tokens of the prompt, including cached ones if the answer reports them."""
     for asked, exchange in run.pairs:
         timings = asked.timings
         wanted = asked.said[0] if asked.said else timings["prompt_n"] + timings["cache_n"]
@@ -164,7 +164,7 @@ def test_prefill_and_decode_are_the_servers(run):
 
 
 def offs(streamed):
-    """(first token, mean gap): what Lapwing says less what the client measured, in nanoseconds, for each request."""
+    """(first token, mean gap): Lapwing's figure minus the client's, in nanoseconds, for each request."""
     first = [e["generation"]["first_token_ns"] - a.first for a, e in streamed.pairs]
     gaps = [e["generation"]["per_output_token_ns"] - (a.last - a.first) / (a.predicted - 1) for a, e in streamed.pairs]
     return first, gaps
@@ -191,8 +191,8 @@ def test_chunks_are_what_the_client_saw(streamed):
 
 
 def test_statistics_of_the_series(llama, streamed):
-    """Its histograms hold what the exchanges hold."""
-    # what was not streamed has no first token
+    """Its histograms agree with the exchanges."""
+    # answers that were not streamed have no first token
     (series,) = [s for s in llama.lapwing.series() if s["route"] == streamed.pairs[0][1]["route"]]
     mine = [e for e in llama.lapwing.exchanges(limit=65536) if e["route"] == series["route"] and e["outcome"] == "ok"]
     seen = [e for e in mine if e["generation"]["streamed"]]
@@ -202,13 +202,13 @@ def test_statistics_of_the_series(llama, streamed):
     assert series["generation"]["inter_token"]["count"] == sum(e["generation"]["chunks"] - 1 for e in seen)
     assert series["units"]["output_token"] == sum(e["work"]["output_token"]["amount"] for e in mine)
     decode = series["per_unit"]["decode"]
-    # the first token is prefill's
+    # the first token belongs to prefill
     assert decode["unit"] == "output_token" and decode["units"] == series["units"]["output_token"] - len(mine)
     assert series["per_unit"]["prefill"]["unit"] == "input_token"
 
 
 def test_streams_end_as_users_read_them(llama):
-    """The client leaves at `[DONE]`, before the body's own end has come: the answer was whole all the same."""
+    """The client disconnects at `[DONE]`, before the end of the body: the answer still counts as complete."""
     n = 100
     with Counted(llama.lapwing, n) as counted, Client(llama) as api:
         for i in range(n):
@@ -233,7 +233,7 @@ def test_the_native_route(llama):
 
 
 def test_a_stream_broken_off_by_the_client(llama):
-    """The tokens that came are counted; nobody reported them."""
+    """The received tokens are counted, although nobody reported them."""
     with Counted(llama.lapwing, 1) as counted, Client(llama) as api:
         messages = [{"role": "user", "content": prompt(5)}]
         stream = api.chat.completions.create(

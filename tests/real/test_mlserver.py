@@ -1,6 +1,6 @@
-"""MLServer itself, through Lapwing: the Open Inference Protocol by REST and gRPC, asked by tritonclient.
+"""A real MLServer through Lapwing: the Open Inference Protocol by REST and gRPC, used by tritonclient.
 
-It sends one server span a request and no stage within it, so Lapwing must know the model and the rows, and claim nothing more.
+It sends one server span per request without stages, so Lapwing must find the model and the rows, and claim nothing more.
 """
 
 import collections
@@ -22,7 +22,7 @@ def ask(client, rows):
 
 
 class Run:
-    """A load, and the exchanges that Lapwing made of it."""
+    """A load, and Lapwing's exchanges of it."""
 
     def __init__(self, kind, served):
         self.kind, self.served = kind, served
@@ -52,7 +52,7 @@ def test_model_and_rows_are_named(run):
 
 
 def test_the_server_is_named(run):
-    """By its metadata, which Lapwing asks for when requests come; those before it was told have no name."""
+    """By its metadata, which Lapwing requests once requests arrive; exchanges before that have no server name."""
     lapwing = run.served.lapwing
 
     def named():
@@ -65,7 +65,7 @@ def test_the_server_is_named(run):
 
 
 def test_a_span_without_stages_claims_nothing(run):
-    """The model's 5 ms lie within the window, and nobody said which stage they are: it stays opaque, as forward."""
+    """The model's 5 ms are within the window, but no report names their stage, so the window is opaque and counts as forward."""
     spans = run.served.lapwing.stats()["profiler"]["spans"]
     assert spans["joined"] >= len(run.exchanges) and spans["ambiguous"] == spans["unmatched"] == 0, spans
     for exchange in run.exchanges:

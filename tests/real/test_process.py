@@ -1,4 +1,4 @@
-"""Lapwing as a process: its end, its configuration from outside, and the demo."""
+"""Lapwing as a process: its shutdown, its configuration from outside, and the demo."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from process import wait_for
 
 
 def ask(port, ms, answers):
-    """A slow request; notes what came, or why nothing did."""
+    """Sends a slow request; records the answer, or the error."""
     try:
         with OPENER.open(f"http://127.0.0.1:{port}/head?ms={ms}", timeout=20) as r:
             answers.append((r.status, len(r.read()) > 0))
@@ -36,7 +36,7 @@ def started(start_lapwing, raw_server):
 
 
 def in_flight(lapwing, ms):
-    """A request that has reached the upstream, and will be there for a while."""
+    """A request that has reached the upstream and takes `ms` there."""
     answers = []
     thread = threading.Thread(target=ask, args=(lapwing.port, ms, answers))
     thread.start()

@@ -1,4 +1,4 @@
-"""The OTLP receiver and the forwarder behind it: every encoding, every way to be wrong, floods, and a dead collector."""
+"""The OTLP receiver and its forwarder: every encoding, every kind of invalid message, floods, and a dead collector."""
 
 import http.client
 import json
@@ -30,7 +30,7 @@ def stages_of(exchange):
 
 
 def assert_joined(exchange, forward_ms=20, hydration_ms=5):
-    """To the nanosecond: spans that fit are neither stretched nor clipped."""
+    """Checks to the nanosecond that spans inside the window are neither stretched nor clipped."""
     stages = stages_of(exchange)
     assert (stages["forward"]["ns"], stages["forward"]["source"]) == (forward_ms * 1_000_000, "traced"), exchange
     assert stages["hydration"]["ns"] == hydration_ms * 1_000_000
@@ -65,7 +65,7 @@ def test_over_grpc(joined, raw_server, compression):
 
 
 def test_children_before_their_parents(joined, raw_server):
-    """The stages come in one batch, the server span that ties them to the request in a later one."""
+    """The stages arrive in one batch, and the server span that links them to the request in a later one."""
     asked = Asked(joined, raw_server)
     server = secrets.token_hex(8)
     children = [s | {"parentSpanId": server} for s in asked.spans(*STAGES)]
@@ -111,7 +111,7 @@ def test_what_claims_to_be_gzip_and_is_not(joined):
 
 
 def test_a_flood_of_unrelated_spans_stays_bounded(joined, raw_server):
-    """A hundred thousand spans of nobody's requests: memory stays, and the next request is joined all the same."""
+    """100,000 spans of unknown requests: memory stays bounded, and the next request is still joined."""
 
     def resident_kib():
         with open(f"/proc/{joined.process.pid}/status") as status:
@@ -137,7 +137,7 @@ def test_a_flood_of_unrelated_spans_stays_bounded(joined, raw_server):
 
 
 def test_a_collector_over_grpc_gets_what_came(joined, raw_server, otlp_sink):
-    """With the client's own sampling decision, so that it is theirs to collect."""
+    """With the client's own sampling decision, so the collector gets the client's trace."""
     trace = secrets.token_hex(16)
     now = time.time_ns()
     message = request([spans.span(trace, secrets.token_hex(8), "elsewhere", now, now + 5)])
@@ -146,11 +146,11 @@ def test_a_collector_over_grpc_gets_what_came(joined, raw_server, otlp_sink):
 
 
 def test_a_dead_collector_costs_nobody_anything(start_lapwing, raw_server):
-    """The exporter is answered, the request joined, the loss counted."""
+    """The exporter gets its answer, the request is joined, and the loss is counted."""
     lapwing = start_lapwing(raw_server.url, otlp_forward=f"http://127.0.0.1:{free_port()}")
     wait_for(lapwing.is_ready, 20, "lapwing is ready")
     asked = Asked(lapwing, raw_server)
-    # spans that the client's collector should have: of a trace that is not ours
+    # spans of the client's own trace, which its collector should get
     now = time.time_ns()
     theirs = spans.span(secrets.token_hex(16), secrets.token_hex(8), "elsewhere", now, now + 5)
     start = time.monotonic()

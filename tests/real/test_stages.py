@@ -1,4 +1,4 @@
-"""What Lapwing says of each stage, against what the model server's own clock says."""
+"""Lapwing's figures of each stage, compared with the model server's own clock."""
 
 import http.client
 import json
@@ -65,7 +65,7 @@ def assert_sums(exchange):
 
 
 def differences(answers, exchanges):
-    """Per stage: for each answer (what Lapwing says, the truth), in nanoseconds."""
+    """By stage: for each answer (Lapwing's figure, the true one), in nanoseconds."""
     pairs = {stage: [] for stage in STAGES.values()}
     for answer in answers:
         stages = stages_of(exchanges[answer["trace_id"]])
@@ -75,7 +75,7 @@ def differences(answers, exchanges):
 
 
 def assert_true(pairs, relative=0.03, absolute_ns=300_000, share=0.9):
-    """Nearly all figures are the truth; a shared machine may stop a process between two readings of a clock."""
+    """Checks that nearly all figures are true; a shared machine may stop a process between two readings of a clock."""
     for stage, figures in pairs.items():
         wrong = [(said, truth) for said, truth in figures if abs(said - truth) > max(relative * truth, absolute_ns)]
         assert len(wrong) <= (1 - share) * len(figures), (stage, wrong)
@@ -104,7 +104,7 @@ def test_traced_stages_are_true(server, request):
 
 
 def test_reported_stages_are_exact(by_http):
-    """Server-Timing carries the very figures, so nothing may be lost but the sixth decimal of a millisecond."""
+    """Server-Timing carries the same figures, so at most the sixth decimal of a millisecond may be lost."""
     rng = random.Random(2)
     answers = [predict(by_http, "header", stages=knobs(rng)) for _ in range(20)]
     exchanges = by_http.lapwing.exchanges_of(a["trace_id"] for a in answers)
@@ -145,7 +145,7 @@ def test_a_cache_miss_and_a_hit_are_both_hydration(by_grpc):
 
 @pytest.mark.parametrize("server", ["by_http", "by_grpc"])
 def test_nested_spans_own_their_time_alone(server, request):
-    """Hydration within the forward pass is taken off the forward pass."""
+    """Hydration within the forward pass is subtracted from it."""
     served = request.getfixturevalue(server)
     stages = {"feature_hydration": {"ms": 3}, "late_hydration": {"ms": 15}, "model_forward": {"ms": 40}}
     answers = [predict(served, shape="nested", stages=stages) for _ in range(10)]
@@ -172,14 +172,14 @@ def test_concurrent_spans_of_a_stage_count_once(server, request):
     assert_true(differences(answers, exchanges), share=0.8)
 
 
-# --- sampling is the user's
+# --- sampling decisions of the user
 
 def test_an_unsampled_trace_stays_unsampled(by_http):
     theirs = traceparent("00")
     answer = predict(by_http, traceparent=theirs, stages={"model_forward": {"ms": 2}})
     assert answer["traceparent"].endswith("-00") and not answer["sampled"]
     assert answer["trace_id"] == theirs.split("-")[1]
-    # nothing will come, so nothing is waited for
+    # no spans will arrive, so Lapwing waits for none
     exchange = by_http.lapwing.exchange_of(answer["trace_id"], seconds=3)
     assert_sums(exchange)
     forward = stages_of(exchange)["forward"]
@@ -222,7 +222,7 @@ def test_several_requests_of_one_trace_are_told_apart(by_http):
         assert_true({"forward": [(stages_of(exchange)["forward"]["ns"], answer["truth_ns"]["model_forward"])]}, absolute_ns=3_000_000)
 
 
-# --- what the upstream's exporter sends goes on to the collector
+# --- forwarding of the upstream's telemetry to the collector
 
 def test_only_the_clients_traces_reach_the_collector(by_http, otlp_sink):
     theirs = [predict(by_http, traceparent=traceparent("01"))["trace_id"] for _ in range(5)]
@@ -239,7 +239,7 @@ def test_only_the_clients_traces_reach_the_collector(by_http, otlp_sink):
     assert [t for t, _ in spans if t in ours] == []
     for trace in theirs:
         came = [n for t, n in spans if t == trace]
-        # FastAPI has a server span of its own beside the handler's
+        # FastAPI creates its own server span beside the handler's
         assert all(came.count(name) == 1 for name in names - {"POST /predict"}), f"each span is passed on once: {came}"
 
 

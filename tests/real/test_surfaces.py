@@ -1,4 +1,4 @@
-"""The admin surfaces as their own tools read them: Prometheus' parser, HdrHistogram's log reader, a kubelet's probes."""
+"""The admin paths as common tools read them: Prometheus' parser, HdrHistogram's log reader, a kubelet's probes."""
 
 import http.client
 import re
@@ -23,7 +23,7 @@ HOUR_NS = 3_600_000_000_000
 
 @pytest.fixture(scope="module")
 def lapwing(start_lapwing, raw_server, tmp_path_factory):
-    """Set up by a file: own names of stages, and a secret."""
+    """Configured by a file, with custom names of stages and a secret."""
     path = tmp_path_factory.mktemp("config") / "lapwing.yaml"
     path.write_text(
         """\
@@ -61,7 +61,7 @@ def stages_of(exchange):
     return {s["stage"]: s for s in exchange["stages"]}
 
 
-# --- own names
+# --- custom names
 
 def test_a_configured_name_of_server_timing(lapwing, raw_server):
     asked = Asked(lapwing, raw_server, ms=20, path="/canned/own_name")
@@ -87,7 +87,7 @@ def test_configured_rules_for_spans(lapwing, raw_server):
 
 
 def test_the_client_is_told_when_it_is_asked_for(lapwing, raw_server):
-    """Beside what the upstream says itself."""
+    """In addition to the upstream's own entries."""
     asked = Asked(lapwing, raw_server, ms=20, path="/canned/own_name")
     said = asked.headers.get_all("server-timing")
     assert "gpu;dur=7.25, cache;desc=hit" in said
@@ -132,7 +132,7 @@ def test_buckets_agree_with_the_exact_sums(busy):
 # --- /hdr
 
 def test_hdr_logs_merge_without_loss(busy, tmp_path):
-    """Read by HdrHistogram's own reader; each quantile is that of /stats."""
+    """Read by HdrHistogram's own reader; each quantile equals that of /stats."""
     status, _, body = busy.get("/hdr?window=all")
     assert status == 200
     path = tmp_path / "log.hlog"
@@ -152,7 +152,7 @@ def test_hdr_logs_merge_without_loss(busy, tmp_path):
             histogram = found[measure, series["route"]]
             assert histogram.get_total_count() == said["count"]
             for q, key in ((50, "p50_ns"), (90, "p90_ns"), (99, "p99_ns")):
-                # /stats never says more than the longest
+                # /stats never exceeds the maximum
                 assert min(histogram.get_value_at_percentile(q), said["max_ns"]) == pytest.approx(said[key], rel=0.002, abs=1024)
 
 

@@ -1,6 +1,6 @@
-"""Triton Inference Server itself, through Lapwing: an ensemble with dynamic batching, asked by tritonclient.
+"""A real Triton Inference Server through Lapwing: an ensemble with dynamic batching, used by tritonclient.
 
-Every request is profiled from Triton's own spans; over a run the sums must agree with what Triton counts itself.
+Every request is profiled from Triton's own spans; over a run the sums must agree with Triton's own statistics.
 """
 
 import collections
@@ -39,21 +39,21 @@ def stages_of(exchange):
 
 
 class Run:
-    """A load through Lapwing: its exchanges, and what Triton counted meanwhile."""
+    """A load through Lapwing: its exchanges, and Triton's own counts for the same time."""
 
     def __init__(self, kind, served, **kw):
         self.kind, self.served = kind, served
         lapwing, triton = served.lapwing, served.server
         with Client(kind, lapwing.port) as client:
-            ask(client, rows_of(1))  # the first request of a model is not like the others
+            ask(client, rows_of(1))  # the first request of a model is slower than the others
         wait_for(lambda: lapwing.count() >= 1, 20, "it is counted", 0.1)
         with Counted(lapwing, kw["clients"] * kw["each"]):
             known = {e["span_id"] for e in lapwing.exchanges()}
             before, spans = triton.statistics(), lapwing.stats()["profiler"]["spans"]
             self.rows = load(kind, lapwing.port, ask, **kw)
         self.exchanges = [e for e in lapwing.exchanges() if e["span_id"] not in known]
-        # Triton forgets to trace some requests that come by gRPC, whoever asks: it reads `traceparent` as a text that ends with
-        # a zero byte, which gRPC's metadata do not
+        # Triton does not trace some gRPC requests of any client, because it reads `traceparent` as a zero-terminated text, which
+        # gRPC's metadata are not
         has_spans = [e for e in self.exchanges if any(s["source"] == "traced" for s in e["spans"])]
         self.traced = has_spans if kind == "grpc" else self.exchanges
         assert len(self.traced) >= 0.7 * len(self.exchanges)
@@ -62,11 +62,11 @@ class Run:
         self.counted = {m: Statistics(before[m], after[m]) for m in (*STEPS, "pipe")}
 
     def sum_of(self, stage):
-        """Over all; those that Triton did not trace are taken for like the others."""
+        """Sums over all requests; those that Triton did not trace are assumed to be like the others."""
         return sum(stages_of(e).get(stage, {"ns": 0})["ns"] for e in self.traced) * len(self.exchanges) / len(self.traced)
 
     def said_by_triton(self):
-        """The same sums, from Triton's statistics. A step's own work counts where its role is; its copies before and after."""
+        """The same sums, from Triton's statistics. A step's work counts as the stage of its role, its copies as pre- and postprocessing."""
         ns = {step: self.counted[step].ns for step in STEPS}
         return {
             "queue": sum(ns[s]["queue"] for s in STEPS),
@@ -77,7 +77,7 @@ class Run:
 
 
 class Statistics:
-    """What a model's statistics grew by."""
+    """The increase of a model's statistics."""
 
     def __init__(self, before, after):
         self.inferences = after["inference_count"] - before["inference_count"]
@@ -135,10 +135,10 @@ def test_each_is_named(run):
 
 @pytest.mark.parametrize("stage", ONLY_TRACED)
 def test_sums_agree_with_tritons_own(run, stage):
-    """Not to the nanosecond: Triton closes a step some tenths of a millisecond after it has begun the next one, or has answered,
-    and counts that time twice, or beyond the request; Lapwing once, or not."""
+    """Not to the nanosecond: Triton closes a step some tenths of a millisecond after it has begun the next one or has answered.
+    Triton counts that time twice or beyond the request; Lapwing counts it once or not at all."""
     assert all(run.counted[m].requests == len(run.rows) for m in STEPS), "only this run was counted"
-    # the last step's end is what comes too late, the more so on a busy machine
+    # the last step's end is late, especially on a busy machine
     near = 0.1 if run.kind == "grpc" else 0.05 if stage == "postprocessing" else 0.02
     assert run.sum_of(stage) == pytest.approx(run.said_by_triton()[stage], rel=near)
 
@@ -154,7 +154,7 @@ def test_nearly_all_of_the_window_is_explained(run):
 
 
 def test_only_what_lapwing_marked_is_traced(run):
-    """A span for the request, and two for each of three steps, and one for the ensemble: none too many, none lost."""
+    """One span for the request, two for each of the three steps and one for the ensemble: none in excess, none missing."""
     assert run.spans["received"] == run.spans["joined"] == 8 * len(run.traced), run.spans
 
 
@@ -167,7 +167,7 @@ def test_work_is_counted_in_rows(run):
 
 
 def test_statistics_are_per_row(run):
-    """Over all that this Lapwing saw, its series of the ensemble has the rows that its exchanges have."""
+    """Over all requests of this Lapwing, the ensemble's series has the same rows as the exchanges."""
     found = [s for s in run.served.lapwing.series() if s["model"] == "pipe" and s["total"]["count"]]
     assert len(found) == 1, [(s["route"], s["outcomes"]) for s in found]
     (series,) = found
@@ -185,7 +185,7 @@ def test_statistics_are_per_row(run):
     assert by_class == collections.Counter(e["class"] for e in mine)
 
 
-# --- other ways to ask
+# --- other kinds of requests
 
 def test_a_stream_of_words_by_http(triton_http):
     """`generate_stream` of a decoupled model: server-sent events, one each 10 ms."""
@@ -230,7 +230,7 @@ def test_a_stream_of_words_by_grpc(triton_grpc):
 
 
 def test_batches_are_tritons(triton_http):
-    """256 rows in one request are one batch of the model; the class says so."""
+    """256 rows in one request are one batch of the model, and count in that class."""
     with Counted(triton_http.lapwing, 1), Client("binary", triton_http.lapwing.port) as client:
         rows = rows_of(256)
         np.testing.assert_allclose(client.infer("rowsum", "X", rows, "Y"), rows.sum(axis=1, keepdims=True), atol=1e-4)

@@ -1,5 +1,5 @@
-//! The aggregator's loop: looks into the queue of closed ledgers every 20 ms, takes spans as they come, and records
-//! merged exchanges. The request path never wakes it.
+//! The aggregator's loop: it reads the queue of closed ledgers every 20 ms, takes spans as they arrive, and records merged
+//! exchanges. The request path never wakes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,22 +18,22 @@ use crate::metrics::{Counter, Counters, Registry};
 use crate::protocol::Tokenizers;
 use crate::settings::ConfigHandle;
 
-/// How often the queue is looked into.
+/// How often the queue is read.
 const LOOK: Duration = Duration::from_millis(20);
 /// How many ledgers' series are looked up together.
 const BATCH: usize = 16;
 /// How often the registry's windows advance.
 const ROTATE_NS: u64 = 2_000_000_000;
 
-/// How long prompts may be tokenized in one look: the admin server and the receiver wait meanwhile.
+/// How long prompts may be tokenized in one round, because the admin server and the receiver wait meanwhile.
 const TOKENIZE_NS: u64 = 100_000_000;
-/// While more than this part of the queue waits, nothing is tokenized.
+/// While the queue is fuller than this share, nothing is tokenized.
 const BUSY: usize = 4;
 
-/// Means of the server's statistics are used for so many intervals.
+/// For how many intervals the means of the server's statistics are used.
 const POLLS_KEPT: u64 = 3;
 
-/// The merge, with what the upstream's statistics say.
+/// The merge, with the upstream's statistics.
 type Merge = Box<dyn Fn(Ledger, Vec<TracedSpan>) -> Exchange + Send>;
 
 fn max_age_ns(config: &Config) -> u64 {
@@ -50,14 +50,14 @@ pub(super) struct Aggregation {
     tokenizers: Option<Tokenizers>,
     rotated: Stamp,
     config: ConfigHandle<Config>,
-    /// The configuration that the aggregator joins by.
+    /// The configuration by which the aggregator joins.
     applied: Arc<Config>,
     /// Statistics older than this are not used.
     max_age_ns: Arc<AtomicU64>,
 }
 
 impl Aggregation {
-    /// Joins as `config` says, which is looked at every 20 ms.
+    /// Joins by `config`, which is read every 20 ms.
     pub(super) fn new(
         config: ConfigHandle<Config>,
         queue: Arc<ArrayQueue<Ledger>>,
@@ -78,7 +78,7 @@ impl Aggregation {
         Self { aggregator, statistics, queue, registry, counters, tokenizers, rotated, config, applied, max_age_ns }
     }
 
-    /// Goes by the configuration in force, if another one is than before.
+    /// Applies the configuration in force if it has changed.
     fn apply_config(&mut self) {
         let config = self.config.load();
         if !Arc::ptr_eq(&config, &self.applied) {
@@ -88,12 +88,12 @@ impl Aggregation {
         }
     }
 
-    /// Counts the tokens of prompts by these.
+    /// Counts the tokens of prompts with these tokenizers.
     pub(super) fn tokenizing(self, tokenizers: Tokenizers) -> Self {
         Self { tokenizers: Some(tokenizers), ..self }
     }
 
-    /// Runs until `stop`, then merges and records whatever waits.
+    /// Runs until `stop`, then merges and records everything that waits.
     pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Vec<IncomingSpan>>, stop: CancellationToken) {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -133,7 +133,7 @@ impl Aggregation {
         }
     }
 
-    /// Takes what waits, at most as much as waits now, so that the admin server gets its turn.
+    /// Takes the waiting ledgers, but none that arrive meanwhile, so that the admin server gets its turn.
     fn look(&mut self) {
         self.apply_config();
         let depth = self.queue.len();

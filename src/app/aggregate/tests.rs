@@ -1,4 +1,4 @@
-//! Prompts on their way to the aggregator: counted where there is time, estimated where there is none.
+//! Prompts at the aggregator: their tokens are counted if there is time, otherwise estimated.
 
 use http::{HeaderMap, Method};
 

@@ -24,8 +24,8 @@ const ABOUT: &str = "\
 Lapwing is a proxy for a model server that shows where the time of each request goes.
 
 Clients connect to Lapwing, and Lapwing passes their requests and the responses on unchanged. It measures the
-time in the network itself. The stages inside the server (queue, features, preprocessing, model, postprocessing)
-it learns from Server-Timing fields in the responses and from the OpenTelemetry spans that the server sends to it.";
+time in the network itself. It learns the stages inside the server (queue, features, preprocessing, model,
+postprocessing) from Server-Timing fields in the responses and from the OpenTelemetry spans that the server sends.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,22 +38,23 @@ Examples:
   lapwing engine serve --model model.onnx            serve an ONNX model with the built-in engine
   lapwing engine bench model.onnx                    time a model, and compare with what this machine can do
 
-Each setting can come from the file, from an environment variable or, if it is listed above, from a flag. A later one
-of these overrides an earlier one. `proxy.workers` is the variable LAPWING_PROXY__WORKERS, `listen` is LAPWING_LISTEN.
+Each setting can come from the file, from an environment variable or, if it is listed above, from a flag. Variables
+override the file, and flags override both. `proxy.workers` is the variable LAPWING_PROXY__WORKERS, `listen` is
+LAPWING_LISTEN.
 docs/CONFIGURATION.md lists all settings.";
 
-/// What to do.
+/// A parsed command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Carry requests, as these sources say.
+    /// Proxy requests, configured by these sources.
     Serve(Sources),
-    /// Say what is wrong with these sources, or what is in force.
+    /// Print the faults of these sources, or the resulting configuration.
     Check(Sources),
     /// Run the demonstration.
     Demo(DemoArgs),
-    /// Tell how a model server is made to report.
+    /// Print how to make a model server report its stages.
     UpstreamFlags(UpstreamFlags),
-    /// Serve, look into or time a model, with the environment's variables.
+    /// Serve, inspect, time or quantize a model. The variables are those of the environment.
     Engine(EngineSub, Vec<(String, String)>),
 }
 
@@ -62,7 +63,8 @@ pub enum Command {
 ///
 /// # Errors
 ///
-/// Where the arguments make no command; also for `--help` and `--version`, which are for standard output and exit code 0.
+/// If the arguments are not a valid command. Also for `--help` and `--version`, whose text belongs on standard output, with exit
+/// code 0.
 pub fn parse(
     args: impl IntoIterator<Item = OsString>,
     env: impl IntoIterator<Item = (OsString, OsString)>,
@@ -108,11 +110,11 @@ enum Sub {
     /// Run a small model server, Lapwing in front of it and a load, and show where the time goes
     #[command(after_help = "Ends with a summary, after --seconds or on Ctrl-C.")]
     Demo(DemoArgs),
-    /// Print how to make a model server report its stages, what comes of it, and what stays unseen
-    #[command(after_help = "Without SERVER: the servers that are known, and what each reports.\n\n\
+    /// Print how to make a model server report its stages, what it then reports, and what it does not
+    #[command(after_help = "Without SERVER: lists the known servers and what each reports.\n\n\
         Examples:\n  lapwing upstream-flags triton\n  lapwing upstream-flags vllm --otlp-grpc 10.0.0.5:4317")]
     UpstreamFlags(UpstreamFlagsFlags),
-    /// Serve ONNX models on the embedded engine, tell what one is and costs, time it, see what it loses in 8 bits
+    /// Serve ONNX models on the built-in engine; inspect, time or quantize one
     #[command(after_help = "`lapwing engine COMMAND --help` has examples.")]
     Engine {
         #[command(subcommand)]
@@ -125,41 +127,41 @@ struct Settings {
     /// YAML file with any setting [env: LAPWING_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The model server: http://HOST:PORT, h2c://HOST:PORT or unix:/PATH [required, here, in the file or in the environment]
+    /// The model server: http://HOST:PORT, h2c://HOST:PORT or unix:/PATH [required: here, in the file or in the environment]
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
 
-    /// Where clients connect [default: 127.0.0.1:8080]
+    /// Address that clients connect to [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS", help_heading = "Addresses")]
     listen: Option<String>,
-    /// Where /stats, /exchanges and /metrics are [default: 127.0.0.1:9464]
+    /// Address of /stats, /exchanges and /metrics [default: 127.0.0.1:9464]
     #[arg(long, value_name = "ADDRESS", help_heading = "Addresses")]
     admin: Option<String>,
 
-    /// Where OpenTelemetry spans are received over gRPC, or off [default: 127.0.0.1:4317]
+    /// Address that receives OpenTelemetry spans over gRPC, or off [default: 127.0.0.1:4317]
     #[arg(long, value_name = "ADDRESS", help_heading = "Spans")]
     otlp_grpc: Option<String>,
-    /// Where OpenTelemetry spans are received over HTTP, or off [default: 127.0.0.1:4318]
+    /// Address that receives OpenTelemetry spans over HTTP, or off [default: 127.0.0.1:4318]
     #[arg(long, value_name = "ADDRESS", help_heading = "Spans")]
     otlp_http: Option<String>,
-    /// Where everything received is passed on: http://HOST:4318, grpc://HOST:4317 or off [default: off]
+    /// Forward all received telemetry to this collector: http://HOST:4318, grpc://HOST:4317 or off [default: off]
     #[arg(long, value_name = "URL", help_heading = "Spans")]
     otlp_forward: Option<String>,
-    /// auto: keep the client's sampling decision, else sample; force: always sample; off: no tracing [default: auto]
+    /// auto: keep the client's sampling decision, sample if there is none; force: always sample; off: no tracing [default: auto]
     #[arg(long, value_name = "HOW", help_heading = "Spans")]
     trace_sampling: Option<String>,
 
-    /// Tell clients the stages in a Server-Timing field [default: false]
+    /// Add a Server-Timing field with the stages to responses [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(help_heading = "Behaviour")]
     respond_server_timing: Option<String>,
     /// How long requests in flight may take to end after SIGTERM [default: 30s]
     #[arg(long, value_name = "PERIOD", help_heading = "Behaviour")]
     drain_timeout: Option<String>,
-    /// What is logged: error, warn, info, debug, trace, or by module as in info,lapwing::proxy=debug [default: info]
+    /// Log level: error, warn, info, debug or trace; per module as in info,lapwing::proxy=debug [default: info]
     #[arg(long, value_name = "FILTER", help_heading = "Behaviour")]
     log: Option<String>,
-    /// text or json [default: text]
+    /// Format of log lines: text or json [default: text]
     #[arg(long, value_name = "FORMAT", help_heading = "Behaviour")]
     log_format: Option<String>,
 }
@@ -191,10 +193,10 @@ struct UpstreamFlagsFlags {
     /// The model server: triton, vllm, sglang, tei, tgi, llama.cpp, ollama …
     #[arg(value_name = "SERVER", value_parser = upstream_flags::server)]
     server: Option<Server>,
-    /// Where Lapwing receives spans over gRPC, as the server reaches it
+    /// Address under which the server reaches Lapwing's OTLP receiver over gRPC
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4317", value_parser = upstream_flags::address)]
     otlp_grpc: String,
-    /// Where Lapwing receives spans over HTTP, as the server reaches it
+    /// Address under which the server reaches Lapwing's OTLP receiver over HTTP
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4318", value_parser = upstream_flags::address)]
     otlp_http: String,
 }

@@ -86,15 +86,15 @@ fn help_and_version_are_no_mistakes_and_the_rest_is() {
 }
 
 #[test]
-fn help_tells_every_default() {
+fn help_states_every_default() {
     let config = serde_json::to_value(crate::config::Config::default()).unwrap();
     let help = Cli::command().render_help().to_string();
     for argument in Cli::command().get_arguments() {
         let path = argument.get_id().as_str();
         let Some(default) = config.get(path).filter(|_| path != "upstream") else { continue };
-        let told = argument.get_help().unwrap().to_string();
+        let text = argument.get_help().unwrap().to_string();
         let default = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
-        assert!(told.ends_with(&format!("[default: {default}]")), "{path}: {told}");
+        assert!(text.ends_with(&format!("[default: {default}]")), "{path}: {text}");
         assert!(help.contains(&format!("--{}", path.replace('_', "-"))), "{path}");
     }
 }

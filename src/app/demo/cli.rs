@@ -7,22 +7,22 @@ use clap::Args;
 use super::{Demo, Places, run};
 use crate::settings::Bind;
 
-/// How to run the demonstration.
+/// The arguments of `lapwing demo`.
 #[derive(Args, Clone, Copy, Debug, PartialEq)]
 pub struct DemoArgs {
     /// End after this many seconds [default: on Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: Option<u64>,
-    /// Requests a second, all clients together
+    /// Requests per second, of all clients together
     #[arg(long, value_name = "R", default_value_t = Demo::default().rate, value_parser = rate)]
     pub rate: f64,
-    /// Clients, each on a connection of its own
+    /// Number of clients, each with its own connection
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub clients: u16,
-    /// Where Lapwing listens [default: 127.0.0.1, any free port]
+    /// Address that Lapwing listens on [default: 127.0.0.1, any free port]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<Bind>,
-    /// Where Lapwing's /stats, /exchanges and /metrics are [default: 127.0.0.1, any free port]
+    /// Address of Lapwing's /stats, /exchanges and /metrics [default: 127.0.0.1, any free port]
     #[arg(long, value_name = "ADDRESS")]
     pub admin: Option<Bind>,
 }

@@ -1,4 +1,4 @@
-//! How the demo asks the proxy and the admin address: by `net`'s client, one request at a time on a kept connection.
+//! The demo's HTTP client for the proxy and the admin address: `net`'s client, one request at a time on a kept connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use http_body_util::Full;
 
 use crate::net::{Client, ClientLimits, Target};
 
-/// For one request, connecting included.
+/// The time limit of one request, including the connection.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client of one server.
@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct HttpClient(Client);
 
 impl HttpClient {
-    /// Connects at the first request.
+    /// Creates a client, which connects at the first request.
     pub(super) fn new(to: SocketAddr) -> Self {
         let limits = ClientLimits { connect_timeout: TIMEOUT, timeout: TIMEOUT, max_idle: 1, ..ClientLimits::default() };
         Self(Client::new(Target::Tcp(to.to_string()), limits))

@@ -2,10 +2,9 @@
 //!
 //! Some tickets are asked for more often than others, as in real traffic, so the feature cache fills quickly at first and slowly later.
 //!
-//! Requests fall due by a Poisson process, whether or not earlier ones were answered; a client that is still busy when its
-//! next request falls due sends it late, and its latency counts from when it fell due (no coordinated omission). Where a
-//! client was idle, latency counts from the write, so that the timer's granularity of a millisecond is not blamed on the
-//! server.
+//! Requests are due by a Poisson process, whether or not earlier ones were answered. If a client is still busy when its next
+//! request is due, it sends it late, and the latency counts from the due time (no coordinated omission). If the client was
+//! idle, the latency counts from the write, so that the timer's granularity of a millisecond is not blamed on the server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,16 +24,16 @@ use super::spans::ROUTE;
 use super::tickets::{self, TOP};
 use crate::ledger::Stamp;
 
-/// Rows per request and how often, in percent, the smallest first. Most of the rows come in large batches, so that the
+/// Rows per request and their frequency in percent, the smallest first. Most of the rows are in large batches, so that the
 /// server's own work shows beside the cost of HTTP.
 const BATCHES: [(usize, u32); 4] = [(1, 30), (8, 30), (32, 25), (128, 15)];
 /// The fewest and the most rows of a request.
 pub(super) const ROWS: (usize, usize) = (BATCHES[0].0, BATCHES[BATCHES.len() - 1].0);
-/// How long requests in flight at the end are waited for, so that what the clients count is what the proxy counts.
+/// How long the end waits for requests in flight, so that clients and proxy count the same requests.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// Sends `rate` requests a second (all clients together, at least 0.1) to `proxy` over `clients` kept-alive connections (at
-/// least one) until `stop`; returns what came back. Requests in flight at `stop` have a second to end; one given up then is
+/// Sends `rate` requests per second (all clients together, at least 0.1) to `proxy` over `clients` kept-alive connections (at
+/// least one) until `stop`; returns the results. Requests in flight at `stop` have a second to end; those abandoned then are
 /// not counted.
 pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: CancellationToken) -> LoadReport {
     let teams: Arc<[usize]> = tickets::teams().into();
@@ -149,7 +148,7 @@ struct Output {
     data: Vec<f64>,
 }
 
-/// How many rows were classified right; the reason where the response is not one label list per row.
+/// How many rows were classified correctly; an error if the response is not one label list per row.
 fn right(body: &[u8], labels: &[usize]) -> Result<usize, String> {
     let answer: Answer = serde_json::from_slice(body).map_err(|e| format!("response: {e}"))?;
     let output = answer.outputs.iter().find(|o| o.name == "label").ok_or("response: no output named `label`")?;

@@ -1,7 +1,7 @@
-//! `lapwing demo`: a model server with features, a tokenizer, a model and calibration; a load on it; and a live table of where the time
-//! goes.
+//! `lapwing demo`: a model server with features, a tokenizer, a model and calibration, a load on it, and a live table that shows
+//! where the time goes.
 //!
-//! The model is served by `serving/` and run by the engine. The parts know one another by socket addresses only: [`run`] starts the
+//! The model is served by `serving/` and run by the engine. The parts know only each other's socket addresses: [`run`] starts the
 //! server ([`start_server`]), puts Lapwing in front of it, and lets `Demo::drive` send the load and draw the table.
 
 mod cli;
@@ -33,7 +33,7 @@ use self::view::live::{self, show};
 use self::view::stats::Stats;
 use self::view::{table, words};
 
-/// What a user chooses.
+/// The user's choices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demo {
     /// How long to run; `None` until stopped.
@@ -42,7 +42,7 @@ pub struct Demo {
     pub rate: f64,
     /// Clients, each with one kept-alive connection; at least 1.
     pub clients: usize,
-    /// Where the model server itself listens, to be told at the start.
+    /// The address of the model server itself, which is printed at the start.
     pub server: Option<SocketAddr>,
 }
 
@@ -53,15 +53,15 @@ impl Default for Demo {
 }
 
 impl Demo {
-    /// Tells what runs, sends the load to `proxy` and draws the table from `admin` until `stop` or the chosen seconds have
-    /// passed; then prints the summary, and returns the load's report. `cache` counts the lookups of the server's feature cache. All of
-    /// it goes to standard output.
+    /// Prints what runs, sends the load to `proxy` and draws the table from `admin` until `stop` or until the chosen seconds have
+    /// passed. Then prints the summary and returns the load's report. `cache` counts the lookups of the server's feature cache. All
+    /// output goes to standard output.
     ///
-    /// It needs a runtime, best one of its own: the load's work then delays neither the proxy nor the figures.
+    /// Call it in a runtime that is used for nothing else, so that the load delays neither the proxy nor the figures.
     ///
     /// # Errors
     ///
-    /// Where standard output cannot be written.
+    /// If standard output cannot be written.
     async fn drive(
         &self,
         proxy: SocketAddr,

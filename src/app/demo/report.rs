@@ -7,23 +7,23 @@ use hdrhistogram::Histogram;
 use super::view::units::duration;
 use super::view::words::errors;
 
-/// The longest latency told apart, in nanoseconds; longer ones count as this.
+/// The highest latency that is recorded, in nanoseconds; higher ones count as this.
 const MAX_NS: u64 = 60_000_000_000;
 
-/// The load's account.
+/// The results of the load.
 #[derive(Clone, Debug)]
 pub struct LoadReport {
     /// Requests that ended, well or not.
     pub requests: u64,
-    /// Those without a right-shaped answer of status 200.
+    /// Those without a well-formed answer of status 200.
     pub errors: u64,
-    /// What the first error was.
+    /// The first error.
     pub first_error: Option<String>,
     /// Rows answered.
     pub rows: u64,
     /// Rows whose best label is the true one.
     pub rows_right: u64,
-    /// From due (or sent, where the client was idle) to answered, in nanoseconds, two digits; errors are not in it.
+    /// From the due time (or the write, if the client was idle) to the answer, in nanoseconds with two digits, without errors.
     pub latency: Histogram<u64>,
     /// From the first client's start to the last one's end.
     pub elapsed_ns: u64,

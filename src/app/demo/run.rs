@@ -1,4 +1,4 @@
-//! `lapwing demo`, wired: the model server, Lapwing in front of it as a user would start it, and the load.
+//! The wiring of `lapwing demo`: the model server, Lapwing in front of it as a user would start it, and the load.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -11,7 +11,7 @@ use crate::app::running::{self, StartError};
 use crate::config::{self, Flag, Sources};
 use crate::settings::Fault;
 
-/// Where Lapwing shall listen; any free port where there is none.
+/// The addresses on which Lapwing listens; `None` is any free port.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Places {
     /// Requests.
@@ -23,13 +23,13 @@ pub struct Places {
 /// Why the demo could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// The server, the load or the table.
+    /// The server, the load or the table failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Lapwing itself.
+    /// Lapwing itself failed.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// What the demo sets is at fault: a bug, or addresses that collide.
+    /// The demo's configuration is invalid: a bug, or addresses that collide.
     #[error("{0}")]
     Faults(String),
 }

@@ -13,7 +13,7 @@ use crate::ledger::Stamp;
 /// A step of the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Features were looked up: so many rows, so many of them in the cache.
+    /// Features were looked up: the number of rows, and how many of them were in the cache.
     Hydration { rows: usize, hits: usize },
     /// Texts were tokenized; padding counts as tokens.
     Preprocessing { tokens: usize },
@@ -34,7 +34,7 @@ pub(super) struct TimedStep {
 /// The steps of one request, in order.
 pub(super) type Steps = ArrayVec<TimedStep, 4>;
 
-/// Takes down the steps of one request.
+/// Records the steps of one request.
 #[derive(Debug, Default)]
 pub(super) struct StepRecorder(Mutex<Steps>);
 
@@ -43,7 +43,7 @@ tokio::task_local! {
 }
 
 impl StepRecorder {
-    /// Adds a step; a fifth is left out.
+    /// Adds a step; a fifth is ignored.
     pub(super) fn record(&self, step: Step, start: Stamp, end: Stamp) {
         let _ = self.0.lock().try_push(TimedStep { step, start, end });
     }
@@ -58,7 +58,7 @@ impl StepRecorder {
         RECORDER.scope(self, request).await
     }
 
-    /// The recorder of the request in whose task this is called; `None` where nobody records it.
+    /// The recorder of the request in whose task this is called; `None` if it is not recorded.
     pub(super) fn current() -> Option<Arc<Self>> {
         RECORDER.try_with(Arc::clone).ok()
     }

@@ -1,4 +1,4 @@
-//! What may be asked of `lapwing engine`: the arguments of its commands, and how lists and processors are written.
+//! The arguments of the `lapwing engine` commands, and the parsers of lists and processors.
 
 use std::path::PathBuf;
 
@@ -9,162 +9,162 @@ use super::serve::{EXAMPLES, ServeArgs};
 use lapwing_engine::{Backend, Device, Precision};
 
 const INSPECT: &str = "\
-FLOPs count a multiply-add as two. Bytes are those of each matrix that a node reads or writes, once; `min bytes` are those that
-any execution must touch: weights, inputs and outputs.
+FLOPs count a multiply-add as two. Bytes count each matrix that a node reads or writes once; `min bytes` count only what any
+execution must access: weights, inputs and outputs.
 
 Examples:
-  lapwing engine inspect model.onnx                             what it is, what runs it, what it costs
-  lapwing engine inspect model.onnx --batch 1,8 --length 256    at these sizes
-  lapwing engine inspect model.onnx --plan                      also its nodes, after fusion
-  lapwing engine inspect model.onnx --plan --json               the plan as JSON
-  lapwing engine inspect model.onnx --plan --device cuda        the kernels that a GPU would run for it; none need be there
+  lapwing engine inspect model.onnx                             print its operators, what runs it, and its cost
+  lapwing engine inspect model.onnx --batch 1,8 --length 256    print the cost at these sizes
+  lapwing engine inspect model.onnx --plan                      also print its nodes, after fusion
+  lapwing engine inspect model.onnx --plan --json               print the plan as JSON
+  lapwing engine inspect model.onnx --plan --device cuda        print the kernels that a GPU would run; no GPU is needed
 
-A model that has no plan is run by tract; the node that stands in the way is named.";
+A model that has no plan is run by tract; the node that is not supported is named.";
 
 const BENCH: &str = "\
-Each case is warmed up; then forward passes are timed one by one, without a queue, on inputs that are made up. `util` is the rate
-over the peak of what binds the model (compute, memory or launch); peaks are measured first, on the same threads.
+Each case is warmed up; then forward passes are timed one by one, without a queue, on synthetic inputs. `util` is the measured rate
+over the peak of what limits the model (compute, memory or launch); peaks are measured first, on the same threads.
 
 Examples:
-  lapwing engine bench model.onnx                                    one row and 32, on one thread
+  lapwing engine bench model.onnx                                    1 row and 32 rows, on one thread
   lapwing engine bench model.onnx --batch 1,8,32 --length 64,128     six cases
-  lapwing engine bench model.onnx --threads 1,2 --cpus 0-1           each thread on a processor of its own
-  lapwing engine bench model.onnx --precision int8                   in 8 bits, rows with ranges of their own
-  lapwing engine bench model.onnx --device cuda --precision fp16     on the first GPU, or not at all
-  lapwing engine bench model.onnx --executor tract                   by tract, to compare with
-  lapwing engine bench model.onnx --json                             an object a line, for scripts";
+  lapwing engine bench model.onnx --threads 1,2 --cpus 0-1           each thread on its own processor
+  lapwing engine bench model.onnx --precision int8                   in 8 bits, with a range for each row
+  lapwing engine bench model.onnx --device cuda --precision fp16     on the first GPU; an error if there is none
+  lapwing engine bench model.onnx --executor tract                   by tract, for comparison
+  lapwing engine bench model.onnx --json                             one JSON object per line, for scripts";
 
 const QUANTIZE: &str = "\
-Runs the model in single precision over the rows, looks at what goes into each product, and compares: weights, speed, and how far
-each output is from single precision. Tokens that are masked out do not count.
+Runs the model over the rows in single precision and in 8 bits, records the range of each product's inputs, and reports the size of
+the weights, the speed, and how far each output is from single precision. Masked tokens are left out.
 
-Rows are a .npy file for models of one input, else a .npz file (numpy.savez) with an array for each input, by its name.
+Rows are a .npy file for models with one input, else a .npz file (numpy.savez) with an array for each input, by its name.
 
 Examples:
-  lapwing engine quantize model.onnx --calibrate rows.npy                        what 8 bits would cost and gain
-  lapwing engine quantize model.onnx --calibrate rows.npz --against other.npz    judged by rows that were not seen
-  lapwing engine quantize model.onnx --calibrate rows.npz --output ranges.json   keep the ranges
+  lapwing engine quantize model.onnx --calibrate rows.npy                        report what 8 bits would cost and gain
+  lapwing engine quantize model.onnx --calibrate rows.npz --against other.npz    evaluate on rows not used for the ranges
+  lapwing engine quantize model.onnx --calibrate rows.npz --output ranges.json   store the ranges
 
-8 bits are never chosen by themselves: `--precision int8 --calibration ranges.json` asks for them.";
+8 bits are used only if you select them: `--precision int8 --calibration ranges.json`.";
 
-/// What to do with a model.
+/// A command of `lapwing engine`.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
 pub enum EngineSub {
-    /// Serve models: the Open Inference Protocol by REST and gRPC, on this engine
+    /// Serve models with the Open Inference Protocol, by REST and gRPC
     #[command(after_help = EXAMPLES)]
     Serve(Box<ServeArgs>),
-    /// Tell what a model is, what runs it, and what it costs by shape
+    /// Describe a model: its operators, what runs it, and its cost by shape
     #[command(after_help = INSPECT)]
     Inspect(InspectArgs),
-    /// Time a model's forward passes, and compare them with what this machine could do at best
+    /// Time a model's forward passes, and compare them with the best that this machine can do
     #[command(after_help = BENCH)]
     Bench(BenchArgs),
-    /// Tell what a model loses and gains in 8 bits, and write the ranges that its products' inputs have
+    /// Report what a model loses and gains in 8 bits, and write the ranges of its products' inputs
     #[command(after_help = QUANTIZE)]
     Quantize(QuantizeArgs),
 }
 
-/// What `inspect` is asked.
+/// The arguments of `inspect`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct InspectArgs {
     /// The model, an ONNX file
     #[arg(value_name = "MODEL.onnx")]
     pub model: PathBuf,
-    /// Rows (sequences) of a batch, several by commas [default: 1,32]
+    /// Rows (sequences) per batch, as a comma-separated list [default: 1,32]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count(4096))]
     pub batch: Vec<u64>,
-    /// Tokens of a sequence, several by commas [default: 16,128]
+    /// Tokens per sequence, as a comma-separated list [default: 16,128]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count(65_536))]
     pub length: Vec<u64>,
-    /// The plan too, a node a line; what nodes cost is that of the first shape
+    /// Also print the plan, one node per line, with the cost of each node at the first shape
     #[arg(long)]
     pub plan: bool,
-    /// With --plan: cuda, for the kernels that a GPU would run (none need be there)
+    /// With --plan: cuda prints the kernels that a GPU would run (no GPU is needed)
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub device: Device,
-    /// With --device cuda: in what numbers products are done there
+    /// With --device cuda: number format of products
     #[arg(long, value_parser = precision(), default_value = "fp32")]
     pub precision: Precision,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `bench` is asked.
+/// The arguments of `bench`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct BenchArgs {
     /// The model, an ONNX file
     #[arg(value_name = "MODEL.onnx")]
     pub model: PathBuf,
-    /// Rows (sequences) of a batch, several by commas [default: 1,32]
+    /// Rows (sequences) per batch, as a comma-separated list [default: 1,32]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count(4096))]
     pub batch: Vec<u64>,
-    /// Tokens of a sequence, several by commas [default: 64]
+    /// Tokens per sequence, as a comma-separated list [default: 64]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count(65_536))]
     pub length: Vec<u64>,
-    /// Threads that share a forward pass, several by commas
+    /// Threads that share a forward pass, as a comma-separated list
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = count(1024))]
     pub threads: Vec<u64>,
-    /// How long each case is timed, at least five forward passes
+    /// Seconds for which each case is timed, with at least five forward passes
     #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Where it runs: auto, cpu, cuda or cuda:N
+    /// Device that the model runs on: auto, cpu, cuda or cuda:N
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub device: Device,
-    /// Where libcuda.so.1 and cublasLt are looked for first [default: where the system has them]
+    /// Folder in which libcuda.so.1 and cublasLt are looked for first [default: where the system has them]
     #[arg(long, value_name = "DIR")]
     pub cuda_lib_dir: Option<PathBuf>,
-    /// In what numbers products are done
+    /// Number format of products
     #[arg(long, value_parser = precision(), default_value = "fp32")]
     pub precision: Precision,
-    /// Ranges that `quantize` wrote, for int8 [default: each row its own]
+    /// Ranges for int8, a file that `quantize` wrote [default: a range for each row]
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
-    /// What runs it: its plan where it has one, or tract
+    /// What runs the model: its plan if it has one, or tract
     #[arg(long, value_parser = backend(), default_value = "auto")]
     pub executor: Backend,
-    /// Processors that threads are held to, as in 0-1 or 0,2 [default: any]
+    /// Processors to which threads are pinned, as in 0-1 or 0,2 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub cpus: Option<CpuList>,
-    /// Whose kernels do products on a GPU
+    /// Whose kernels compute products on a GPU
     #[arg(long, value_enum, default_value_t = Products::Auto)]
     pub gemm: Products,
-    /// With --json: every time too, and on a GPU that of every kernel
+    /// With --json: also print the time of every pass, and on a GPU that of every kernel
     #[arg(long, requires = "json")]
     pub samples: bool,
-    /// A JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `quantize` is asked.
+/// The arguments of `quantize`.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct QuantizeArgs {
     /// The model, an ONNX file
     #[arg(value_name = "MODEL.onnx")]
     pub model: PathBuf,
-    /// Rows that ranges are found on
+    /// Rows from which the ranges are determined
     #[arg(long, value_name = "ROWS.npy|npz")]
     pub calibrate: PathBuf,
-    /// Rows that accuracy and speed are judged by [default: those of --calibrate]
+    /// Rows on which accuracy and speed are evaluated [default: those of --calibrate]
     #[arg(long, value_name = "ROWS.npy|npz")]
     pub against: Option<PathBuf>,
-    /// Rows of a batch
+    /// Rows per batch
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = count(4096))]
     pub batch: u64,
-    /// How long speed is measured, all precisions in turn
+    /// Seconds for which the speed is measured, with all precisions in turn
     #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = seconds)]
     pub seconds: f64,
     /// Threads that share a forward pass
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1024))]
     pub threads: u64,
-    /// Processors that threads are held to, as in 0-1 or 0,2 [default: any]
+    /// Processors to which threads are pinned, as in 0-1 or 0,2 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub cpus: Option<CpuList>,
-    /// Where the ranges are written, as JSON [default: nowhere]
+    /// File to which the ranges are written, as JSON [default: none]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// A JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -173,9 +173,9 @@ pub struct QuantizeArgs {
 fn precision() -> impl TypedValueParser<Value = Precision> {
     let help = |precision| match precision {
         Precision::Fp32 => "Single precision",
-        Precision::Tf32 => "Single precision, what is multiplied cut to 10 bits of fraction; on a GPU",
-        Precision::Fp16 => "Half precision, summed in single; on a GPU",
-        Precision::Int8 => "8-bit whole numbers, where a product is fit for them",
+        Precision::Tf32 => "Single precision with factors of 10 fraction bits; GPU only",
+        Precision::Fp16 => "Half precision, summed in single precision; GPU only",
+        Precision::Int8 => "8-bit integers where a product is suited to them",
     };
     let values = Precision::ALL.map(|precision| PossibleValue::new(precision.name()).help(help(precision)));
     PossibleValuesParser::new(values)
@@ -184,17 +184,17 @@ fn precision() -> impl TypedValueParser<Value = Precision> {
 
 /// Reads a backend by its name; `--help` explains each.
 fn backend() -> impl TypedValueParser<Value = Backend> {
-    let auto = PossibleValue::new("auto").help("Its plan where it has one, else tract");
+    let auto = PossibleValue::new("auto").help("Its plan if it has one, else tract");
     PossibleValuesParser::new([auto, PossibleValue::new("tract").help("Tract")])
         .map(|name| if name == "tract" { Backend::Tract } else { Backend::Auto })
 }
 
-/// Whose kernels do products on a GPU.
+/// Whose kernels compute products on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Products {
-    /// The quickest that is found
+    /// The fastest available
     Auto,
-    /// Lapwing's own alone
+    /// Only Lapwing's own
     Own,
 }
 

@@ -35,7 +35,7 @@ impl ToolError {
         Self::Told(error.to_string())
     }
 
-    /// Whether the reader of the output closed its end, which is no error.
+    /// Whether the reader of the output closed its end, which is not an error.
     pub(super) fn is_nobody_listening(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

@@ -19,7 +19,7 @@ pub(super) fn threads(count: usize, cpus: Option<&CpuList>) -> Result<Arc<Thread
     Ok(Arc::new(Threads::new(count, cpus).map_err(ToolError::told)?))
 }
 
-/// Runs `work` on a thread of its own. If `threads` is a single thread, this thread does its work and is pinned to the list's first
+/// Runs `work` on a new thread. If `threads` is a single thread, this thread does its work and is pinned to the list's first
 /// processor; several threads are pinned already.
 pub(super) fn apart<T: Send>(
     threads: &Threads,

@@ -13,16 +13,16 @@ use crate::serving::config::{stem, versioned};
 /// Shown below the flags.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  lapwing engine serve --model model.onnx                          the Open Inference Protocol on 127.0.0.1:8081
+  lapwing engine serve --model model.onnx                          serve the Open Inference Protocol on 127.0.0.1:8081
   lapwing engine serve --model fraud@2=new.onnx --model fraud=old.onnx   two versions; the highest is the default
   lapwing engine serve --model model.onnx --precision int8         in 8 bits
-  lapwing engine serve --model model.onnx --device cuda:1          on the second GPU, or not at all
-  curl 127.0.0.1:8081/v2/models/model                              what the model takes and gives
+  lapwing engine serve --model model.onnx --device cuda:1          on the second GPU; an error if it cannot run the model
+  curl 127.0.0.1:8081/v2/models/model                              print the model's inputs and outputs
 
-REST (JSON, and tensors as bytes) and gRPC on one port, /metrics beside them. /v2/health/ready is 200 once every model is warm.
+REST (JSON, or tensors as bytes), gRPC and /metrics share one port. /v2/health/ready is 200 once every model is warm.
 Every setting of the section `engine` may also come from --config or the environment: LAPWING_ENGINE__MAX_WAIT=2ms.";
 
-/// What is served, and how. Values stay text here, as the whole configuration's do.
+/// The arguments of `serve`. Settings stay text here: `config::load_as` reads them.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct ServeArgs {
     /// An ONNX file, as FILE, NAME=FILE or NAME@VERSION=FILE; may be given several times
@@ -31,52 +31,52 @@ pub struct ServeArgs {
     /// YAML file with any setting [env: LAPWING_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
-    /// Where models are served [default: 127.0.0.1:8081]
+    /// Address on which models are served [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// auto: a GPU that takes the model, else the processor; cpu; cuda or cuda:N: that GPU and nothing else [default: auto]
+    /// auto: the first GPU if it supports the model, else the processor; cpu; cuda or cuda:N: only that GPU [default: auto]
     #[arg(long, value_name = "DEVICE", help_heading = "Device")]
     device: Option<String>,
-    /// Where libcuda.so.1 and cublasLt are looked for first [default: off, where the system has them]
+    /// Folder in which libcuda.so.1 and cublasLt are looked for first [default: off, where the system has them]
     #[arg(long, value_name = "DIR", help_heading = "Device")]
     cuda_lib_dir: Option<String>,
-    /// auto: the model's plan where it has one, else tract; tract: always tract [default: auto]
+    /// auto: the model's plan if it has one, else tract; tract: always tract [default: auto]
     #[arg(long, value_name = "HOW")]
     executor: Option<String>,
     /// fp32 or int8; on a GPU also tf32 and fp16 [default: fp32]
     #[arg(long, value_name = "PRECISION", help_heading = "Precision")]
     precision: Option<String>,
-    /// Ranges for int8, as `lapwing engine quantize` writes them [default: off, each row its own range]
+    /// Ranges for int8, a file that `lapwing engine quantize` wrote [default: off, a range for each row]
     #[arg(long, value_name = "FILE", help_heading = "Precision")]
     calibration: Option<String>,
-    /// Threads of a forward pass [default: 0, one for each processor]
+    /// Number of threads of a forward pass [default: 0, one for each processor]
     #[arg(long, value_name = "N", help_heading = "Processors")]
     threads: Option<String>,
-    /// To which processors they are held, as in 0-3,6 [default: auto, any]
+    /// Processors to which the threads are pinned, as in 0-3,6 [default: auto, any]
     #[arg(long, value_name = "CPUS", help_heading = "Processors")]
     cpus: Option<String>,
-    /// adaptive: by what calls cost, waiting only as long as it pays; fixed:N: in order of arrival, N at a time [default: adaptive]
+    /// adaptive: by the cost of calls, waiting only as long as it pays; fixed:N: in order of arrival, N at a time [default: adaptive]
     #[arg(long, value_name = "HOW", help_heading = "Batches")]
     policy: Option<String>,
-    /// How long a call waits for others in any case [default: 0s]
+    /// Minimum time that a call waits for others [default: 0s]
     #[arg(long, value_name = "PERIOD", help_heading = "Batches")]
     min_wait: Option<String>,
-    /// How long it waits for others at most [default: 5ms]
+    /// Maximum time that a call waits for others [default: 5ms]
     #[arg(long, value_name = "PERIOD", help_heading = "Batches")]
     max_wait: Option<String>,
-    /// Tokens of a batch, or rows of a model without; a larger call runs alone [default: 16384]
+    /// Maximum number of tokens per batch (rows, if the model has no tokens); a larger call runs alone [default: 16384]
     #[arg(long, value_name = "N", help_heading = "Batches")]
     max_batch_tokens: Option<String>,
-    /// Calls of a batch [default: 256]
+    /// Maximum number of calls per batch [default: 256]
     #[arg(long, value_name = "N", help_heading = "Batches")]
     max_batch_calls: Option<String>,
-    /// Calls that may wait; more are refused [default: 1024]
+    /// Maximum number of waiting calls; further ones are refused [default: 1024]
     #[arg(long, value_name = "N", help_heading = "Batches")]
     queue: Option<String>,
-    /// When a request that names no time of its own is given up [default: off]
+    /// Timeout of requests that set none of their own [default: off]
     #[arg(long, value_name = "PERIOD", help_heading = "Batches")]
     timeout: Option<String>,
-    /// What is logged: error, warn, info, debug, trace [default: info]
+    /// Log level: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
 }
@@ -90,7 +90,7 @@ impl ServeArgs {
         })
     }
 
-    /// Where the configuration is loaded from, with the process's environment.
+    /// The sources from which the configuration is loaded, with the process's environment `env`.
     fn sources(&self, env: Vec<(String, String)>) -> Sources {
         let models = self.named().map(|(name, file)| (format!("engine.models.{name}"), "--model", file));
         let settings = [
@@ -128,7 +128,7 @@ pub(super) fn run(args: &ServeArgs, env: Vec<(String, String)>) -> ExitCode {
     let loaded = match config::load_as::<EngineConfig>(&args.sources(env)) {
         Ok(loaded) => loaded,
         Err(faults) => {
-            // nobody may listen
+            // standard error may be closed
             drop(check::write_faults(&faults, &mut std::io::stderr().lock()));
             return ExitCode::from(check::USAGE as u8);
         }

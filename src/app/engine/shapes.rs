@@ -1,4 +1,4 @@
-//! The batch sizes and lengths that a command looks at, checked against what the model takes.
+//! The batch sizes and lengths that a command uses, checked against the model's inputs.
 
 use super::error::ToolError;
 use lapwing_engine::Model;

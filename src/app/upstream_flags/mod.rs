@@ -1,4 +1,4 @@
-//! `lapwing upstream-flags`: how a model server is told to report its stages, what comes of it, and what stays unseen.
+//! `lapwing upstream-flags`: prints how to make a model server report its stages, what it then reports, and what it does not.
 
 use std::io::{self, Write};
 
@@ -10,10 +10,10 @@ mod texts;
 /// Below this likeness a suggestion would only confuse.
 const LIKE: f64 = 0.5;
 
-/// What to tell of which server.
+/// What to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamFlags {
-    /// The server; all by name where there is none.
+    /// The server; `None` lists all servers.
     pub server: Option<Server>,
     /// Where Lapwing receives spans over gRPC, host and port.
     pub otlp_grpc: String,
@@ -21,11 +21,11 @@ pub struct UpstreamFlags {
     pub otlp_http: String,
 }
 
-/// The server that a user means by `name`: case, `-`, `_`, `.` and spaces mean nothing, and short names are known.
+/// Returns the server that `name` names. Case, `-`, `_`, `.` and spaces are ignored, and short names are known.
 ///
 /// # Errors
 ///
-/// Says which is meant probably, and which are known.
+/// For an unknown name: the most similar name, if there is one, and all known names.
 pub(super) fn server(name: &str) -> Result<Server, String> {
     let wanted = folded(name);
     let known = || Server::ALL.iter().flat_map(|server| spellings(*server).map(move |spelling| (spelling, *server)));
@@ -37,14 +37,14 @@ pub(super) fn server(name: &str) -> Result<Server, String> {
     let meant = best.filter(|(likeness, _)| *likeness >= LIKE);
     let meant = meant.map_or_else(String::new, |(_, server)| format!(" did you mean `{}`?", server.name()));
     let names: Vec<&str> = Server::ALL.iter().map(|server| server.name()).collect();
-    Err(format!("no such server is known;{meant} known are {}", names.join(", ")))
+    Err(format!("unknown server;{meant} known are {}", names.join(", ")))
 }
 
-/// A host and a port, as another machine may know Lapwing.
+/// Checks that `text` is a host and a port at which another machine may reach Lapwing.
 ///
 /// # Errors
 ///
-/// Where it is not that.
+/// If it is not.
 pub(super) fn address(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').unwrap_or_default();
     let is_host = !host.is_empty() && !host.contains(['/', ' ']);
@@ -52,7 +52,7 @@ pub(super) fn address(text: &str) -> Result<String, String> {
     if is_host && is_port { Ok(text.to_owned()) } else { Err("needs host:port, as in 127.0.0.1:4317".to_owned()) }
 }
 
-/// How a server's name may be spelt.
+/// Returns the accepted spellings of a server's name.
 fn spellings(server: Server) -> impl Iterator<Item = String> {
     let short: &[&str] = match server {
         Server::LlamaCpp => &["llama", "llamaserver"],
@@ -70,9 +70,9 @@ fn folded(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Prints what `args` ask for on standard output and gives the exit code.
+/// Prints what `args` ask for to standard output and returns the exit code.
 pub(super) fn print(args: &UpstreamFlags) -> i32 {
-    // there is nobody to tell that nobody listens
+    // standard output cannot be written: there is nowhere to report that
     write(args, &mut io::stdout().lock()).map_or(USAGE, |()| 0)
 }
 
@@ -82,23 +82,23 @@ fn write(args: &UpstreamFlags, out: &mut impl Write) -> io::Result<()> {
         return out.flush();
     }
     for server in Server::ALL {
-        writeln!(out, "{:<20} {}", server.name(), texts::of(*server).gives)?;
+        writeln!(out, "{:<20} {}", server.name(), texts::of(*server).summary)?;
     }
-    writeln!(out, "\nlapwing upstream-flags SERVER    tells how to turn it on")?;
+    writeln!(out, "\nlapwing upstream-flags SERVER    prints how to turn it on")?;
     out.flush()
 }
 
-/// All there is to say of a server.
+/// Returns the whole description of a server.
 fn about(server: Server, args: &UpstreamFlags) -> String {
-    let texts::Text { gives, on, comes, unseen } = texts::of(server);
+    let texts::Text { summary, setup, reported, missing } = texts::of(server);
     let indented = |text: &str| text.lines().map(|line| format!("  {line}\n")).collect::<String>();
-    let on = on.replace("{grpc}", &args.otlp_grpc).replace("{http}", &args.otlp_http);
+    let setup = setup.replace("{grpc}", &args.otlp_grpc).replace("{http}", &args.otlp_http);
     format!(
-        "{}: {gives}\n\nTurn it on:\n{}\nWhat comes of it:\n{}\nWhat stays unseen:\n{}",
+        "{}: {summary}\n\nTurn it on:\n{}\nWhat it reports then:\n{}\nWhat it does not report:\n{}",
         server.title(),
-        indented(&on),
-        indented(comes),
-        indented(unseen)
+        indented(&setup),
+        indented(reported),
+        indented(missing)
     )
 }
 
@@ -117,13 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn every_server_is_listed_and_told_of() {
+    fn every_server_is_listed_and_described() {
         let list = printed(None);
         for server in Server::ALL {
             assert!(list.contains(&format!("{:<20} ", server.name())), "{server:?}");
             let text = printed(Some(*server));
             assert!(text.starts_with(server.title()), "{text}");
-            for part in ["\nTurn it on:\n  ", "\nWhat comes of it:\n  ", "\nWhat stays unseen:\n  "] {
+            for part in ["\nTurn it on:\n  ", "\nWhat it reports then:\n  ", "\nWhat it does not report:\n  "] {
                 assert!(text.contains(part), "{server:?}: {part}");
             }
             assert!(text.lines().all(|line| line.chars().count() <= 110), "{server:?} has long lines:\n{text}");
@@ -168,10 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_what_is_known() {
+    fn an_unknown_name_is_answered_with_the_known_names() {
         let error = server("vlm").unwrap_err();
-        assert!(error.starts_with("no such server is known; did you mean `vllm`? known are triton, vllm, "), "{error}");
+        assert!(error.starts_with("unknown server; did you mean `vllm`? known are triton, vllm, "), "{error}");
         let error = server("apache").unwrap_err();
-        assert!(error.starts_with("no such server is known; known are triton, "), "{error}");
+        assert!(error.starts_with("unknown server; known are triton, "), "{error}");
     }
 }

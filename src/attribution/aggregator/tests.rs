@@ -1,4 +1,4 @@
-//! The aggregator: exchanges come out merged, once each, whatever comes in and in whatever order.
+//! The aggregator returns each exchange merged and exactly once, whatever its input and in whatever order.
 
 use std::collections::HashMap;
 
@@ -75,7 +75,7 @@ fn an_exchange_comes_out_with_the_time_its_spans_claim() {
     assert_eq!((aggregator.fill(), counters.get(Counter::Pending)), ((0, 0), 0));
 }
 
-/// What comes of sums over so many prompts: queue, forward, clipped.
+/// The result for sums over `prompts` prompts: queue, forward, clipped.
 fn of_sums(prompts: Option<u64>) -> (u64, u64, u32) {
     let mut sums = ledger(1, 1);
     sums.traced = false;

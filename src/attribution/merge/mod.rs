@@ -5,7 +5,7 @@
 //! - observations of the proxy are used unchanged and outrank everything;
 //! - a traced span claims its part of the upstream window, if it has a stage that no in-band report names;
 //! - in-band reports have no start. They are placed end to end, in the order given, ending at the response head, into the time
-//!   of the window that no observation and no traced span owns, so that they take nobody's time; one report may so become
+//!   of the window that no observation and no traced span owns, so that they take no other claim's time; one report may thus become
 //!   several claims. Reports in trailers and bodies end at the head if all reports fit before it, else at the window's end. If
 //!   several places of the response report the same stage, the body wins over the trailer, and the trailer over the head. If one
 //!   place reports a stage twice, the durations are added;

@@ -1,7 +1,7 @@
-//! OTLP/JSON as exporters really write it, made into the protobuf messages.
+//! Converts OTLP/JSON, as exporters really write it, into the protobuf messages.
 //!
-//! By the specification: camelCase keys, hexadecimal ids, enums as numbers, 64-bit numbers as text. In the wild: snake_case
-//! keys too, enums by name, numbers bare, `null` for what is not set. All are read; an id that is not hexadecimal becomes
+//! By the specification: camelCase keys, hexadecimal ids, enums as numbers, 64-bit numbers as text. In practice also: snake_case
+//! keys, enums by name, bare numbers, `null` for unset fields. All are read; an id that is not hexadecimal becomes
 //! empty, so that it costs its span and not the whole message.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -87,7 +87,7 @@ fn camel(key: String) -> String {
     out
 }
 
-/// What a text stands for where the message has an enum, a 32-bit number, a float or an id; `None` to leave it as it is.
+/// Converts a text for which the message has an enum, a 32-bit number, a float or an id; `None` leaves it unchanged.
 fn typed(key: &str, text: &str) -> Option<Value> {
     let number = |n: i32| Some(Value::from(n));
     let by_name = |named: Option<i32>| number(named.or_else(|| text.parse().ok()).unwrap_or(0));

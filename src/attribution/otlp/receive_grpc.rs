@@ -1,4 +1,4 @@
-//! OTLP over gRPC: the three collector services, plain or gzip. Messages stay bytes until somebody needs what they say.
+//! OTLP over gRPC: the three collector services, plain or gzip. Messages stay bytes until their content is needed.
 
 use std::io;
 

@@ -26,7 +26,7 @@ pub(super) struct Pending {
     join: JoinSettings,
     counters: Arc<Counters>,
     waiting: BTreeMap<u64, Waiting>,
-    /// When each one is to be looked at next.
+    /// When each one is examined next.
     due: BTreeSet<(Stamp, u64)>,
     traces: FxHashMap<TraceId, Trace>,
     orphans: Orphans,
@@ -214,7 +214,7 @@ impl Pending {
         [self.waiting.len(), self.due.len(), self.traces.len(), owners, len, traces, order, parents, spans]
     }
 
-    /// When an exchange is to be finished or looked at again.
+    /// When an exchange is finished or examined again.
     fn until(&self, seq: u64, waiting: &Waiting, now: Stamp) -> Stamp {
         let quiet_at = waiting.last.plus(self.join.quiet_ns);
         // spans that can only be its own lack a parent that tells where they belong and may still arrive

@@ -1,4 +1,5 @@
-//! The pending join, event by event: who gets which span, when it ends, what is counted, and that nothing grows.
+//! The pending join, event by event: which exchange gets which span, when the wait ends, what is counted, and that no table
+//! grows without bound.
 
 use super::*;
 use crate::ledger::{LabelTable, SeriesKey, UpstreamWindow};

@@ -1,4 +1,4 @@
-//! One small `GET` of the user's server: on a connection of its own, closed afterwards, within a time and a size.
+//! One small `GET` to the user's server, on its own connection, with limits on time and size. The connection is closed afterwards.
 
 use std::time::Duration;
 

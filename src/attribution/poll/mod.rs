@@ -1,6 +1,6 @@
 //! The poller: reads the model server's own statistics at intervals, and computes means per request from them.
 //!
-//! These requests do not come from a client, so they are few: one at a time, at most one per interval, none while nobody uses the
+//! These requests do not come from a client, so they are few: one at a time, at most one per interval, none while no client uses the
 //! server. They bypass the data plane, so they appear in no metric but their own counter.
 
 mod detect;

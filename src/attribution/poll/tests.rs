@@ -197,7 +197,7 @@ async fn a_server_that_tells_nothing_is_asked_ever_more_rarely() {
     }
     assert_eq!(pauses, [60, 120, 240, 480, 960, 960, 960]);
     assert_eq!(server.requests()[..4], ["/v2", "/metrics", "/monitoring/prometheus/metrics", "/prometheus/metrics"]);
-    drop(serving); // nobody listens: no answer either, and no harm
+    drop(serving); // nothing listens: there is no answer, and no harm
     tokio::task::yield_now().await;
     polling.step().await;
     assert_eq!((polling.poller.statistics.server(), polling.counted()), (None, (0, 0)));

@@ -64,7 +64,7 @@ fn only_mapped_names_with_a_duration_reach_the_ledger() {
 
 #[test]
 fn quotes_that_never_close_cost_no_more_than_their_length() {
-    // read anew from every quote, this would take hours
+    // if every quote restarted the reading, this would take hours
     let value = format!("\"{}", "\\\",".repeat(4 << 20));
     assert_eq!(parse(value.as_bytes(), |_, _| panic!("no entry is well formed")), 4 << 20);
     let (entries, malformed) = read("a\"\\\", b;dur=1");

@@ -1,4 +1,4 @@
-//! The section `engine`: models, and where they stand in for an upstream.
+//! The section `engine`: models, and when they replace an upstream.
 
 use super::{case, faults};
 use crate::config::{EngineConfig, load, load_as};
@@ -7,7 +7,7 @@ use crate::config::{EngineConfig, load, load_as};
 fn the_engine_is_a_model_server_like_any_other() {
     let given = |yaml: &str| load(&case(yaml, &[], &[]).sources).map(|loaded| loaded.config);
     let config = given("engine: {model: /m/fraud-2.onnx, models: {embed@3: /m/e.onnx}, listen: \":9001\"}").unwrap();
-    assert_eq!(config.upstream.to_string(), "http://127.0.0.1:9001", "where nobody names another");
+    assert_eq!(config.upstream.to_string(), "http://127.0.0.1:9001", "if no upstream is given");
     let wanted: Vec<_> = config.engine.wanted().map(|wanted| format!("{} {}", wanted.name, wanted.version)).collect();
     assert_eq!(wanted, ["fraud-2 1", "embed 3"]);
     let flag = case("upstream: http://m:1", &[], &[("engine.models.all.in@3", "m.onnx")]).loaded().config;
@@ -33,9 +33,9 @@ fn faults_of_the_engine_are_named() {
     assert!(told("{min_wait: 6ms}").contains("must be at most max_wait, which is 5ms"));
     assert!(
         told("{models: {a: a.onnx, b: b.onnx}, precision: int8, calibration: r.json}")
-            .contains("is of one model, and there are several")
+            .contains("is for one model, and there are several")
     );
-    assert!(told("{calibration: r.json}").contains("is of no use unless precision is int8"));
+    assert!(told("{calibration: r.json}").contains("has no effect unless precision is int8"));
 }
 
 #[test]
@@ -84,25 +84,25 @@ fn what_only_a_gpu_does_is_not_asked_of_a_processor() {
     let given = |section: &str| load(&case(&format!("upstream: http://m:1\nengine: {section}"), &[], &[]).sources);
     for precision in ["tf32", "fp16"] {
         let fault = told(&format!("{{device: cpu, precision: {precision}}}"));
-        assert_eq!(fault, format!("engine.precision: {precision}: is for a GPU alone, and device is cpu (file l.yaml)"));
+        assert_eq!(fault, format!("engine.precision: {precision}: needs a GPU, but device is cpu (file l.yaml)"));
         for device in ["auto", "cuda", "cuda:3"] {
             assert!(given(&format!("{{device: \"{device}\", precision: {precision}}}")).is_ok(), "{device}");
         }
     }
     for precision in ["tf32", "fp16", "int8"] {
         let fault = told(&format!("{{executor: tract, precision: {precision}}}"));
-        assert_eq!(fault, format!("engine.precision: {precision}: is for plans alone, and executor is tract (file l.yaml)"));
+        assert_eq!(fault, format!("engine.precision: {precision}: needs a plan, but executor is tract (file l.yaml)"));
     }
     let fault = told("{executor: tract, device: \"cuda:1\"}");
-    assert_eq!(fault, "engine.device: cuda:1: is for plans alone, and executor is tract (file l.yaml)");
+    assert_eq!(fault, "engine.device: cuda:1: needs a plan, but executor is tract (file l.yaml)");
     assert!(given("{executor: tract, device: auto}").is_ok());
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().display();
     assert!(given(&format!("{{cuda_lib_dir: {there}}}")).is_ok());
     let fault = told(&format!("{{cuda_lib_dir: {there}/none}}"));
-    assert_eq!(fault, format!("engine.cuda_lib_dir: {there}/none: is no folder that can be read (file l.yaml)"));
+    assert_eq!(fault, format!("engine.cuda_lib_dir: {there}/none: is not a readable folder (file l.yaml)"));
     let fault = told(&format!("{{cuda_lib_dir: {there}, device: cpu}}"));
-    assert_eq!(fault, format!("engine.cuda_lib_dir: {there}: is of no use while device is cpu (file l.yaml)"));
+    assert_eq!(fault, format!("engine.cuda_lib_dir: {there}: has no effect while device is cpu (file l.yaml)"));
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -1,4 +1,4 @@
-//! Lists, and names that the user chooses: what is said of a bad element, an unknown key and a misspelt one.
+//! Lists, and names that the user chooses: the messages for a bad element, an unknown key and a misspelt one.
 
 use super::{case, faults};
 use crate::config::schema::Schema;
@@ -79,7 +79,7 @@ fn unknown_keys_of_elements_are_met_with_keys_of_elements() {
     assert_eq!(told, "proxy_workers: unknown key; did you mean `LAPWING_PROXY__WORKERS`? (env LAPWING_PROXY_WORKERS)");
 }
 
-/// Keys that hold a list or names have a default that shows nothing of them: their section must say what they hold.
+/// The default of a key that holds a list or names is empty, so its section must declare what it holds.
 #[test]
 fn every_list_and_every_section_of_names_has_a_form() {
     fn look(defaults: &serde_json::Value, schema: &Schema, path: &str) {

@@ -1,4 +1,4 @@
-//! Loading as a user meets it: what wins, what is refused in which words, and that no secret is ever shown.
+//! Loading as a user sees it: precedence, the messages for refused values, and that no secret is ever shown.
 
 mod docs;
 #[cfg(feature = "engine")]
@@ -44,7 +44,7 @@ impl Case {
         load(&self.sources).unwrap_or_else(|faults| panic!("{}", self.text(&faults)))
     }
 
-    /// The faults, one a line, with the file's name made short.
+    /// The faults, one per line, with the file's name shortened.
     fn faults(&self) -> String {
         self.text(&load(&self.sources).unwrap_err())
     }
@@ -72,7 +72,7 @@ fn an_upstream_is_enough() {
 }
 
 #[test]
-fn what_is_later_wins_and_the_rest_stays() {
+fn a_later_source_overrides_an_earlier_one() {
     let yaml =
         "upstream: http://file:1\nlisten: 127.0.0.1:1\nadmin: 127.0.0.1:2\nproxy: {workers: 2, max_in_flight: 7}\nmetrics:\n";
     let env = [("LAPWING_ADMIN", ":3"), ("LAPWING_LISTEN", "127.0.0.1:4"), ("LAPWING_PROXY__WORKERS", " 3 ")];
@@ -95,7 +95,7 @@ fn what_is_later_wins_and_the_rest_stays() {
 }
 
 #[test]
-fn variables_are_read_as_what_the_setting_is() {
+fn variables_are_read_as_the_type_of_the_setting() {
     let env = [
         ("LAPWING_UPSTREAM", "h2c://m:1"),
         ("LAPWING_RESPOND_SERVER_TIMING", "true"),
@@ -136,7 +136,7 @@ fn a_file_may_leave_things_out_and_say_them_plainly() {
 }
 
 #[test]
-fn every_fault_is_told_at_once() {
+fn every_fault_is_reported_at_once() {
     let yaml = "listen: 8080\n\
                 otlp_grpc: true\n\
                 drain_timeout: 5\n\
@@ -162,7 +162,7 @@ attribution.spans[4].stage: egress: is measured by Lapwing itself and cannot be 
 attribution.spans[4].value: 1: needs the attribute that it is the value of (file l.yaml)
 drain_timeout: 5: needs a unit, as in 250us, 5s or 1m (file l.yaml)
 listen: 8080: needs host:port, as in 127.0.0.1:8080 or :8080 (file l.yaml)
-log: lapwing=loud: is no log filter, as in info or lapwing=debug,warn: error parsing level filter: expected one of \"off\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", or a number 0-5 (file l.yaml)
+log: lapwing=loud: is not a log filter, as in info or lapwing=debug,warn: error parsing level filter: expected one of \"off\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", or a number 0-5 (file l.yaml)
 log_format: xml: must be text or json (file l.yaml)
 metrics: a list: must be a section of keys (file l.yaml)
 metrix: unknown key; did you mean `LAPWING_METRICS`? (env LAPWING_METRIX__MAX_SERIES)
@@ -178,7 +178,7 @@ upstream: is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in t
 }
 
 #[test]
-fn unknown_keys_are_met_with_what_was_meant() {
+fn unknown_keys_are_reported_with_a_suggestion() {
     let suggested = |yaml: &str| {
         let fault = faults(yaml);
         fault.split_once("did you mean ").map_or(fault.clone(), |(_, rest)| rest.split('?').next().unwrap().to_owned())
@@ -211,7 +211,7 @@ fn kubernetes_variables_of_a_service_named_lapwing_are_not_settings() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_with_place_and_does_not_hide_the_rest() {
+fn a_file_that_cannot_be_read_is_reported_with_its_place_and_does_not_hide_the_rest() {
     let case_of = |yaml: &str| case(yaml, &[], &[("listen", "x")]).faults();
     let lines = |yaml: &str| case_of(yaml).lines().map(str::to_owned).collect::<Vec<_>>();
     let broken = lines("listen: a\nproxy: [1, 2\n");
@@ -227,7 +227,7 @@ fn a_file_that_cannot_be_read_is_told_with_place_and_does_not_hide_the_rest() {
     let faults = load(&missing).unwrap_err();
     assert_eq!(faults.len(), 1);
     assert!(faults[0].to_string().starts_with("no/such/lapwing.yaml: cannot be read: no such file"), "{}", faults[0]);
-    // what is empty is a file nonetheless
+    // an empty file is valid
     assert!(case("# nothing\n", &[], &[("upstream", "http://m:1")]).loaded().warnings.is_empty());
 }
 
@@ -252,7 +252,7 @@ fn settings_that_contradict_one_another_are_faults() {
     let any_port =
         "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\notlp_grpc: 127.0.0.1:0\notlp_http: 127.0.0.1:0\nupstream: http://m:1";
     assert!(case(any_port, &[], &[]).loaded().warnings.is_empty());
-    // nothing is said of what depends on a faulty value
+    // settings that depend on a faulty value are not reported
     assert_eq!(faults("otlp_forward: nowhere\notlp_forward_headers: {a: b}").lines().count(), 1);
     assert_eq!(
         faults("attribution: {poll: 'http://localhost:9464/metrics'}\n"),
@@ -261,7 +261,7 @@ fn settings_that_contradict_one_another_are_faults() {
 }
 
 #[test]
-fn what_is_unwise_is_a_warning() {
+fn settings_that_are_probably_a_mistake_cause_warnings() {
     let warnings = |yaml: &str| case(&format!("upstream: http://m:1\n{yaml}"), &[], &[]).loaded().warnings;
     assert!(warnings("otlp_grpc: ':4317'\nadmin: ':9464'\nlisten: ':8080'")[0].starts_with("otlp_grpc: 0.0.0.0:4317: "));
     assert!(warnings("otlp_grpc: '[::1]:4317'").is_empty());
@@ -308,7 +308,7 @@ fn faults_of_secrets_do_not_show_them() {
 }
 
 #[test]
-fn what_is_in_force_is_shown_without_secrets() {
+fn the_effective_configuration_is_shown_without_secrets() {
     let env = [("LAPWING_OTLP_FORWARD_HEADERS__AUTHORIZATION", SECRET)];
     let case = case("upstream: http://m:1\notlp_forward: http://o:1\notlp_forward_headers: {x.y: hunter2}", &env, &[]);
     let loaded = case.loaded();
@@ -319,7 +319,7 @@ fn what_is_in_force_is_shown_without_secrets() {
 
 proptest! {
     #[test]
-    fn what_is_shown_has_the_same_effect(
+    fn the_rendered_configuration_has_the_same_effect(
         name in r"[ -~]{1,12}|\PC{1,6}|[:#&*!%@`'\x22{}\[\], -]{1,4}|true|~|1.0|0x1",
         value in proptest::option::of(r"[ -~]{1,12}|\PC{1,6}|on|null|12|- a|a: b|a # b"),
         log in "(info|off|true|lapwing=debug|1)",
@@ -369,7 +369,7 @@ fn a_tokenizer_that_cannot_be_used_is_a_fault_of_its_key() {
         let missing =
             "protocol.tokenizers.org/m-1.5: /no/such.json: cannot be read: No such file or directory (os error 2) (file l.yaml)";
         assert_eq!(lines[0], missing);
-        let plain = format!("protocol.tokenizers.plain: {root}/Cargo.toml: is no tokenizer.json: ");
+        let plain = format!("protocol.tokenizers.plain: {root}/Cargo.toml: is not a tokenizer.json: ");
         assert!(lines[1].starts_with(&plain) && lines[1].ends_with("(file l.yaml)"), "{told}");
     } else {
         assert_eq!(lines.len(), 3, "{told}");

@@ -1,4 +1,4 @@
-//! The exposition is checked by the grammar of OpenMetrics, and its figures against the fixture.
+//! Checks the exposition with the grammar of OpenMetrics, and its figures with the fixture.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What a chat and rows cost, on every surface, against figures worked out by hand from the fixture.
+//! The cost of a chat and of rows on every admin path, compared with figures calculated by hand from the fixture.
 
 use serde_json::{Value, json};
 

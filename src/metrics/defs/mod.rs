@@ -1,4 +1,4 @@
-//! Every metric family of `/metrics`, defined once: families with values of their own here, the profiler's own counters and
+//! Every metric family of `/metrics`, defined once: families with their own values here, the profiler's own counters and
 //! gauges in the table of [`Counter`]. A test checks docs/METRICS.md against both.
 
 use super::counters::{Counter, CounterKind};
@@ -59,9 +59,9 @@ families! {
     REQUEST_DURATION: Histogram "lapwing_request_duration_seconds" Some("seconds"), ["route", "model", "upstream", "result"],
         "From the first byte of a request to the last byte of its response handed to the socket; result is answered, cancelled (by the client) or failed (no full answer).";
     STAGE_DURATION: Histogram "lapwing_stage_duration_seconds" Some("seconds"), ["route", "model", "upstream", "stage"],
-        "What a stage owned of the answered requests that have it; the sums over all stages add up to the sum of the answered requests.";
+        "Time that a stage owned in the answered requests that have it; the sums over all stages add up to the sum of the answered requests.";
     STAGE_SOURCE: Counter "lapwing_stage_source" None, ["route", "model", "upstream", "stage", "source"],
-        "Answered requests that have the stage, by who speaks for most of it.";
+        "Answered requests that have the stage, by the source of most of it.";
     COVERAGE: Gauge "lapwing_attribution_coverage_ratio" Some("ratio"), ["route", "model", "upstream"],
         "Share of the upstream windows that reports and spans claim, since start; claimed over window seconds gives it over any time.";
     WINDOW: Counter "lapwing_upstream_window_seconds" Some("seconds"), ["route", "model", "upstream"],
@@ -81,9 +81,9 @@ families! {
     CLASS_DURATION: Histogram "lapwing_class_duration_seconds" Some("seconds"), ["route", "model", "upstream", "class", "unit"],
         "Durations of answered requests by cost class: class is the lowest amount of the unit in it, and the next class has twice that.";
     PHASE_DURATION: Histogram "lapwing_phase_duration_seconds" Some("seconds"), ["route", "model", "upstream", "phase"],
-        "What a phase (prefill, decode) owned of the forward stage of answered requests.";
+        "Time that a phase (prefill, decode) owned in the forward stage of answered requests.";
     FIRST_TOKEN: Histogram "lapwing_time_to_first_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],
-        "From the first byte of a request to the first content of its streamed answer (observer proxy), or by the server's word from the request's arrival there (observer server).";
+        "From the first byte of a request to the first content of its streamed answer (observer proxy), or as the server reports it, from the request's arrival there (observer server).";
     PER_OUTPUT_TOKEN: Histogram "lapwing_time_per_output_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],
         "Time from the first content to the last over the output tokens after the first, each answer once; observer is proxy or server.";
     INTER_TOKEN: Histogram "lapwing_inter_token_seconds" Some("seconds"), ["route", "model", "upstream"],
@@ -97,15 +97,15 @@ families! {
     WAITING: Gauge "lapwing_upstream_requests_waiting" None, ["route", "model", "upstream"],
         "Requests that waited in the upstream, likewise.";
     UPSTREAM_INFO: Gauge "lapwing_upstream_info" None, ["upstream", "server"],
-        "Always 1; the server that an upstream was recognised as runs as a label.";
+        "Always 1; the recognised server of an upstream is a label.";
     SERIES: Gauge "lapwing_series" None, [],
-        "Series (route, model and upstream) told apart.";
+        "Series (route, model and upstream) in use.";
     SERIES_LIMIT: Gauge "lapwing_series_limit" None, [],
-        "How many series are told apart at most; what is more is counted under other.";
+        "The most series that there may be; further ones are counted under other.";
     SERIES_OVERFLOWED: Counter "lapwing_series_overflowed" None, [],
         "Requests counted under other because the limit of series was reached.";
     BUILD_INFO: Gauge "lapwing_build_info" None, ["version"],
-        "Always 1; the version runs as a label.";
+        "Always 1; the version is a label.";
     UPTIME: Gauge "lapwing_uptime_seconds" Some("seconds"), [],
         "Time since the process started.";
     PROCESS_START: Gauge "process_start_time_seconds" Some("seconds"), [],

@@ -99,7 +99,7 @@ impl Registry {
     }
 
     /// Loads a series into the processor's caches, if it exists. Called for a batch before its exchanges are recorded, so that
-    /// the misses of the batch overlap instead of following one another; with thousands of series that is half of the cost.
+    /// the misses of the batch overlap instead of happening one by one; with thousands of series that is half of the cost.
     pub fn warm(&self, key: SeriesKey) {
         if let Some(place) = self.places.get(&key) {
             self.series[*place as usize].warm();

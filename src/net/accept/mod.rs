@@ -1,4 +1,4 @@
-//! The accept loop: bounded in connections, patient when the system has no file descriptors left, and stopped by a token.
+//! The accept loop: bounds connections, pauses when the system has no file descriptors left, and ends when a token is cancelled.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ mod tests;
 pub struct AcceptLimits {
     /// Connections at once; further ones wait in the listener's backlog. Default: no bound.
     pub max_connections: Option<usize>,
-    /// The pause after a failed accept. Nearly always the process is out of file descriptors, and connections that end give
-    /// some back. Default: 50 ms.
+    /// The pause after a failed accept. Nearly always the process is out of file descriptors, and ending connections free
+    /// some. Default: 50 ms.
     pub backoff: Duration,
 }
 
@@ -44,7 +44,7 @@ pub struct Accepted {
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Gives accepted sockets, one after the other.
+/// Yields accepted sockets, one after the other.
 pub trait Listener {
     /// Waits for the next connection. It must be cancel safe, and must not wait for anything that the peer sends.
     fn accept(&mut self) -> impl Future<Output = io::Result<(Socket, SocketAddr)>> + Send;
@@ -108,7 +108,7 @@ async fn next(listener: &mut impl Listener, room: Option<&Arc<Semaphore>>) -> io
     Ok(Accepted { socket, peer, permit })
 }
 
-/// Whether one connection failed before it was accepted, which says nothing about the next.
+/// Whether a single connection failed before it was accepted, so the next accept may succeed.
 fn is_of_the_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)

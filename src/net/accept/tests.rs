@@ -1,4 +1,4 @@
-//! The accept loop over a listener that does as the test says.
+//! The accept loop with a scripted listener.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -13,7 +13,7 @@ use super::*;
 
 const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 
-/// Gives what it was scripted to give, then nothing more.
+/// Yields the scripted results, then nothing more.
 struct Scripted(VecDeque<io::Result<UnixStream>>);
 
 impl Listener for Scripted {

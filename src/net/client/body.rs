@@ -12,12 +12,12 @@ use tokio::time::Sleep;
 use super::ClientLimits;
 use super::error::ClientError;
 
-/// The body of a response that a [`Client`](super::Client) got: data as it comes, then trailers. It ends with an error when it
+/// The body of a response that a [`Client`](super::Client) got: data as it arrives, then trailers. It ends with an error when it
 /// grows larger than [`ClientLimits::max_body`] or when [`ClientLimits::timeout`] passes.
 #[derive(Debug)]
 pub struct Body {
     incoming: Incoming,
-    /// Bytes that may still come.
+    /// Bytes that may still arrive.
     left: usize,
     max_body: usize,
     deadline: Pin<Box<Sleep>>,

@@ -1,4 +1,4 @@
-//! What connects hyper's pooled client to a target, whatever the request's URI says.
+//! The connector that connects hyper's pooled client to its target, whatever the request's URI.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! Why an exchange of the client came to nothing.
+//! The errors of the client's exchanges.
 
 use std::error::Error;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use hyper_util::client::legacy;
 
 use crate::net::target::Target;
 
-/// Why there is no response, or no more of it.
+/// Why there is no response, or why it is incomplete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -16,14 +16,14 @@ pub enum ClientError {
     Connect {
         /// The server.
         target: Target,
-        /// What the connector ended with.
+        /// The connector's error.
         #[source]
         cause: legacy::Error,
     },
-    /// The target's address or the request's path makes no request.
+    /// The target's address or the request's path is invalid.
     #[error("cannot be requested: {0}")]
     Request(#[source] http::Error),
-    /// The connection broke, or what came is not HTTP.
+    /// The connection broke, or the answer is not HTTP.
     #[error("{}", causes(.0))]
     Exchange(#[source] legacy::Error),
     /// The exchange as a whole took too long.

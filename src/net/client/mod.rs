@@ -1,8 +1,8 @@
-//! The client for everything that Lapwing asks of other servers by itself: statistics, telemetry passed on, copies of requests.
+//! The client for Lapwing's own requests to other servers: statistics, forwarded telemetry, copies of requests.
 //!
-//! One client asks one [`Target`] over HTTP/1.1, or over HTTP/2 without TLS, on connections that it keeps for the next request.
-//! Every exchange is bounded: in the time to connect, in its time as a whole, and in the bytes of the response's body. It keeps
-//! no ledger; the path of clients' requests to the upstream is `proxy/upstream`.
+//! One client sends to one [`Target`] over HTTP/1.1, or over HTTP/2 without TLS, on connections that it keeps for the next request.
+//! The time to connect, the total time and the size of the response's body are bounded. It keeps no
+//! ledger; clients' requests to the upstream go through `proxy/upstream`.
 
 mod body;
 mod connect;
@@ -29,17 +29,17 @@ use super::target::Target;
 /// The bounds of a client's exchanges.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientLimits {
-    /// For one connection, name resolution included. Default: 5 s.
+    /// The time to connect, including name resolution. Default: 5 s.
     pub connect_timeout: Duration,
-    /// From sending a request to the last byte of the response, connecting included. Default: 30 s.
+    /// The time from sending a request to the last byte of the response, including connecting. Default: 30 s.
     pub timeout: Duration,
-    /// Bytes of a response's body. Default: 8 MiB.
+    /// The largest body of a response, in bytes. Default: 8 MiB.
     pub max_body: usize,
     /// How long an unused connection is kept. Default: 90 s.
     pub idle_timeout: Duration,
-    /// Unused connections that are kept; with 0 every request has a connection of its own. Default: 32.
+    /// Unused connections that are kept; with 0 every request opens its own connection. Default: 32.
     pub max_idle: usize,
-    /// HTTP/2: how often the server of an open request is asked whether it is still there; it must answer within 20 s.
+    /// HTTP/2: how often a connection with an open request is pinged; the server must answer within 20 s.
     /// Default: never.
     pub keep_alive: Option<Duration>,
 }
@@ -57,7 +57,7 @@ impl Default for ClientLimits {
     }
 }
 
-/// Asks one server. Clones share its connections; the last one that is dropped closes those that are idle.
+/// A client of one server. Clones share its connections; the last one that is dropped closes those that are idle.
 ///
 /// It is a [`tower::Service`] too, so that `tonic`'s client runs on it.
 ///
@@ -112,7 +112,7 @@ where
         Self { inner, target, version, limits }
     }
 
-    /// Where it asks.
+    /// The server that it sends to.
     #[must_use]
     pub const fn target(&self) -> &Target {
         &self.target
@@ -124,7 +124,7 @@ where
     ///
     /// # Errors
     ///
-    /// Every [`ClientError`] but [`ClientError::BodyTooLarge`] and [`ClientError::BodyCut`], which reading the body may end with.
+    /// Every [`ClientError`] except [`ClientError::BodyTooLarge`] and [`ClientError::BodyCut`], which reading the body may end with.
     pub async fn send(&self, mut request: Request<B>) -> Result<Response<Body>, ClientError> {
         self.address(&mut request).map_err(ClientError::Request)?;
         let mut deadline = Box::pin(sleep(self.limits.timeout));

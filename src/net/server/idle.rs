@@ -1,4 +1,4 @@
-//! Closes a connection from which nothing comes.
+//! Closes a connection from which no bytes arrive.
 
 use std::io;
 use std::pin::Pin;
@@ -8,17 +8,17 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream whose reads fail once nothing has come for a while.
+/// A stream whose reads fail once no bytes have arrived for `limit`.
 #[derive(Debug)]
 pub(super) struct IdleTimeout<S> {
     stream: S,
     limit: Option<Duration>,
-    /// Runs while nothing comes.
+    /// Runs while no bytes arrive.
     idle: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> IdleTimeout<S> {
-    /// Over `stream`; without a limit, reads wait for as long as it takes.
+    /// Wraps `stream`. Without a limit, reads wait forever.
     pub(super) const fn new(stream: S, limit: Option<Duration>) -> Self {
         Self { stream, limit, idle: None }
     }

@@ -13,17 +13,17 @@ use crate::net::tasks::Tasks;
 pub struct ServerLimits {
     /// The server's name in the log.
     pub name: &'static str,
-    /// Of the accept loop.
+    /// The limits of the accept loop.
     pub accept: AcceptLimits,
     /// How long connections may stay open after the stop. Default: 2 s.
     pub grace: Duration,
-    /// A connection from which nothing comes for this long is closed, whether a request is open or not. Default: never.
+    /// A connection from which no bytes arrive for this long is closed, whether a request is open or not. Default: never.
     pub idle_timeout: Option<Duration>,
     /// Whether only HTTP/2 is spoken, without TLS and upgrade. Default: HTTP/1.1 too.
     pub http2_only: bool,
-    /// HTTP/1.1: a request's head must have come within this, from the end of the request before it. Default: no limit.
+    /// HTTP/1.1: the time for a request's head to arrive, from the end of the request before it. Default: no limit.
     pub header_timeout: Option<Duration>,
-    /// HTTP/1.1: a request's head. Default: hyper's, about 400 KiB.
+    /// HTTP/1.1: the largest head of a request. Default: hyper's, about 400 KiB.
     pub max_header_bytes: Option<usize>,
     /// HTTP/2: what a stream may send before it is read. Default: hyper's, 1 MiB.
     pub stream_window: Option<u32>,
@@ -31,7 +31,7 @@ pub struct ServerLimits {
     pub connection_window: Option<u32>,
     /// HTTP/2: requests at once on one connection. Default: hyper's, 200.
     pub max_streams: Option<u32>,
-    /// HTTP/2: how often a client is asked whether it is still there; it must answer within 20 s. Default: never.
+    /// HTTP/2: how often a client is pinged; it must answer within 20 s. Default: never.
     pub keep_alive: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! A server of HTTP/1.1 and HTTP/2 on one listener: the admin surfaces, the OTLP receivers and the model server stand on it.
+//! A server of HTTP/1.1 and HTTP/2 on one listener: the admin surfaces, the OTLP receivers and the model server use it.
 //!
 //! The data plane does not: its connections meter their sockets and carry upgrades, so it takes them from [`accept`] itself.
 

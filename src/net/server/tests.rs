@@ -1,4 +1,4 @@
-//! Both protocols, the limits, and the end of a server.
+//! Both protocols, the limits, and the shutdown of a server.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

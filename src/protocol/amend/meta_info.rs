@@ -13,17 +13,17 @@ use super::object::{MemberLookup, Object, within};
 /// Why the body cannot be changed: it cannot be read, or it names a member twice.
 pub fn without_meta_info(body: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
     let text = std::str::from_utf8(body).map_err(|_| "is not UTF-8")?;
-    let response = Object::read(text).ok_or("is no JSON object")?;
+    let response = Object::read(text).ok_or("is not a JSON object")?;
     let choices = match response.find("choices") {
         MemberLookup::No => return Ok(None),
         MemberLookup::At(_) => response.value("choices").unwrap_or_default(),
         MemberLookup::Often => return Err("has choices twice"),
     };
-    let choices: Vec<&RawValue> = serde_json::from_str(choices).map_err(|_| "has choices that are no list")?;
+    let choices: Vec<&RawValue> = serde_json::from_str(choices).map_err(|_| "has choices that are not a list")?;
     let mut cuts: Vec<Range<usize>> = Vec::new();
     for choice in choices {
         let at = within(text, choice.get()).start;
-        let choice = Object::read(choice.get()).ok_or("has a choice that is no object")?;
+        let choice = Object::read(choice.get()).ok_or("has a choice that is not an object")?;
         match choice.find("meta_info") {
             MemberLookup::No => {}
             MemberLookup::At(member) => cuts.extend(choice.cut(member).map(|cut| at + cut.start..at + cut.end)),

@@ -281,10 +281,10 @@ fn rules_that_say_nothing_or_contradict_themselves_are_faults() {
         ),
         (
             json!({"route": "/a", "rows": {"json": "/a"}, "model": {"json": "/a"}}),
-            "custom[0].rows.json is read for something else already",
+            "custom[0].rows.json is already read for something else",
         ),
-        (json!({"route": "/a", "model": {"header": "a b"}}), "custom[0].model.header is no name of a header"),
-        (json!({"route": "/a", "rows": {"fixed": 1}, "primary": "flop"}), "custom[0].primary is no unit that this rule reads"),
+        (json!({"route": "/a", "model": {"header": "a b"}}), "custom[0].model.header is not a header name"),
+        (json!({"route": "/a", "rows": {"fixed": 1}, "primary": "flop"}), "custom[0].primary is not a unit that this rule reads"),
     ] {
         assert_eq!(rule(given), [expected]);
     }

@@ -36,7 +36,7 @@ pub(super) const RERANK: ProtocolSpec = ProtocolSpec {
     ..EMBED
 };
 
-/// `POST /similarity`: the source is a row of its own
+/// `POST /similarity`: the source is a separate row
 pub(super) const SIMILARITY: ProtocolSpec = ProtocolSpec {
     request: WatchSpec::Json(&[
         ("inputs.source_sentence", Tag::Rows),

@@ -11,7 +11,7 @@ pub enum ModelError {
     #[error("cannot be read: {0}")]
     Read(std::io::Error),
     /// The file is something else.
-    #[error("is no tokenizer.json: {0}")]
+    #[error("is not a tokenizer.json: {0}")]
     Parse(String),
 }
 

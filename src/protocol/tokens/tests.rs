@@ -141,8 +141,8 @@ mod counted {
     fn files_that_are_no_tokenizers_say_why() {
         let error = |name: &str| Tokenizers::load(&config(&[("m", name)])).unwrap_err().to_string();
         assert!(error("none.json").contains("none.json: cannot be read: No such file"), "{}", error("none.json"));
-        assert!(error("../README.md").contains("README.md: is no tokenizer.json: "), "{}", error("../README.md"));
-        assert!(error("../custom/off.exchange.json").contains("is no tokenizer.json: "));
+        assert!(error("../README.md").contains("README.md: is not a tokenizer.json: "), "{}", error("../README.md"));
+        assert!(error("../custom/off.exchange.json").contains("is not a tokenizer.json: "));
     }
 
     proptest! {

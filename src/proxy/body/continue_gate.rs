@@ -1,5 +1,5 @@
-//! Holds a request body back where the client asked for that (`Expect: 100-continue`): until the upstream says "continue",
-//! or a second has passed (RFC 9110, 10.1.1: a client must not wait indefinitely).
+//! Holds a request body back if the client asked for that (`Expect: 100-continue`), until the upstream answers 100 or
+//! a second has passed (RFC 9110, 10.1.1: a client must not wait indefinitely).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -25,7 +25,7 @@ const SCHEDULING_NS: u64 = 50_000;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a response broke off. Hyper is told when what came before is on its way, for hyper would throw that away.
+/// Why a response broke off. The error reaches hyper only after the earlier bytes are written, because hyper would discard them.
 #[derive(Debug)]
 struct Break {
     cause: Cause,

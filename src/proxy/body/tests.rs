@@ -1,5 +1,5 @@
-//! Captures change nothing: with and without one, a body gives the same frames at the same polls, and says the same of
-//! itself. Both bodies hang on hyper's own connections, which are given the same bytes in the same portions.
+//! Captures change nothing: with and without one, a body returns the same frames at the same polls, and the same size hints.
+//! Both bodies come from real hyper connections that receive the same bytes in the same portions.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -31,7 +31,7 @@ fn budget() -> Arc<CaptureBudget> {
     CaptureBudget::new(CaptureLimits { total: 1 << 20, body: 1 << 20, read_buffer: 1 << 20 })
 }
 
-/// What a poll gave, and what the body says of itself after it.
+/// The result of a poll, and the body's size hint and end after it.
 type Step = (Seen, bool, (u64, Option<u64>));
 
 #[derive(Debug, PartialEq)]

@@ -125,7 +125,7 @@ impl SocketMeter {
         self.first_read().or_else(|| self.last_read()).unwrap_or_else(Stamp::now)
     }
 
-    /// `response` has ended but for its last bytes, which the connection is about to write.
+    /// `response` has ended, except for its last bytes, which the connection is about to write.
     pub(crate) fn close_at_flush(&self, response: Arc<dyn OnFlush>) {
         self.closing.lock().push(response);
         self.has_closing.store(true, Relaxed);
@@ -155,7 +155,7 @@ impl SocketMeter {
         }
     }
 
-    /// Hyper has let go of the bytes that held a finished response back: the next flush closes it.
+    /// Hyper has released the bytes that held a finished response back: the next flush closes it.
     pub(crate) fn close_released(&self) {
         self.has_closing.store(true, Relaxed);
     }

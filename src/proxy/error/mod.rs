@@ -5,7 +5,7 @@ pub(crate) mod response;
 use std::io;
 use std::time::Duration;
 
-/// Why Lapwing could not carry a request.
+/// Why Lapwing could not proxy a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,7 +14,7 @@ pub enum Error {
     Connect {
         /// The upstream's address.
         upstream: String,
-        /// What the system said.
+        /// The operating system's error.
         cause: io::Error,
     },
     /// Connecting took too long.
@@ -58,7 +58,7 @@ pub enum Error {
     /// The upstream answered 101 to a request that asked for no upgrade.
     #[error("the upstream switched protocols unasked")]
     SwitchedUnasked,
-    /// The client went away, or ended its side, in the middle of the request body.
+    /// The client disconnected, or ended its side, in the middle of the request body.
     #[error("the request body broke off: {0}")]
     RequestCut(String),
     /// The client's request body is malformed.

@@ -1,6 +1,6 @@
 //! The responses that Lapwing itself gives for errors. No other file chooses a status.
 //!
-//! Each carries `x-lapwing-error: <token>` and a plain-text reason, so that nobody takes it for the upstream's.
+//! Each carries `x-lapwing-error: <token>` and a plain-text reason, so that it cannot be mistaken for the upstream's.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};

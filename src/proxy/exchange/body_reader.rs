@@ -79,7 +79,7 @@ impl BodyReader {
         self.bytes = 0;
     }
 
-    /// Reads the rest. Returns whether the response is complete by a mark of its own.
+    /// Reads the rest. Returns whether the response is complete by its own end mark.
     pub(crate) fn is_complete(&mut self) -> bool {
         self.read();
         self.reader.is_complete()

@@ -1,4 +1,4 @@
-//! Requests in flight for tests: nobody observes them, and no connection stands behind their meter.
+//! Requests in flight for tests, without an observer or a connection behind their meter.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use super::in_flight::InFlight;
 use crate::ledger::Stamp;
 
 /// Closes the ledger if it is dropped before [`InFlight::finish`] was called: as cancelled, unless the response was
-/// complete by a mark of its own (such as `data: [DONE]`).
+/// complete by its own end mark (such as `data: [DONE]`).
 #[derive(Debug)]
 pub(crate) struct ExchangeGuard(pub(crate) Arc<InFlight>);
 

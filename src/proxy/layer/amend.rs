@@ -1,6 +1,6 @@
 //! Asks the server for more than the client did (`proxy.amend`), and cuts it out of the response again.
 //!
-//! Stage: none of its own; reading a request's body ahead counts as ingress. It reads only requests that may be changed,
+//! Stage: none; reading a request's body ahead counts as ingress. It reads only requests that may be changed,
 //! at most [`MAX_BODY_BYTES`] of each, and passes every other request unchanged.
 
 use std::future::Future;

@@ -102,7 +102,7 @@ where
         if response.status() == http::StatusCode::SWITCHING_PROTOCOLS
             && guard.0.with(|ledger| ledger.kind) == ExchangeKind::Stream
         {
-            guard.0.detach(); // the splice has a guard of its own
+            guard.0.detach(); // the splice has its own guard
             return Poll::Ready(Ok(response));
         }
         let mut response = response;

@@ -54,7 +54,7 @@ where
 }
 
 pin_project! {
-    /// The upstream's response, or the one that stands for an error.
+    /// The upstream's response, or the one that reports an error.
     pub(crate) struct ResponseFuture<F> {
         #[pin]
         answer: F,

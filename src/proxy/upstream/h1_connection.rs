@@ -1,7 +1,7 @@
-//! One HTTP/1.1 connection to the upstream. It has no task of its own: its holder drives it.
+//! One HTTP/1.1 connection to the upstream. It has no task; its holder drives it.
 //!
 //! The exchange that holds the connection polls it in the task of the client's connection, so a request costs no switch
-//! between tasks and no wake-up of another. Nobody drives an idle connection: whether it is still alive is checked when it
+//! between tasks and no wake-up of another. Nothing drives an idle connection: whether it is still alive is checked when it
 //! is taken from the pool, just before a request is written.
 
 use std::future::Future;

@@ -1,5 +1,5 @@
 //! HTTP/2 (h2c) to the upstream: one connection for each client's connection, so that one client's flow control never holds
-//! another's up. A task of its own drives it, because several streams share it.
+//! another's up. A separate task drives it, because several streams share it.
 
 use std::future::poll_fn;
 use std::pin::pin;

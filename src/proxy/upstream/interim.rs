@@ -9,7 +9,7 @@ use http::{Request, StatusCode};
 use crate::proxy::body::{ContinueGate, RequestBody};
 use crate::proxy::exchange::InFlight;
 
-/// Has the interim responses to `request` passed on, and `gate` opened.
+/// Makes hyper pass on the interim responses to `request`, and open `gate`.
 pub(super) fn pass_on(request: &mut Request<RequestBody>, in_flight: &InFlight, gate: Option<Arc<ContinueGate>>) {
     if in_flight.is_multiplexed && gate.is_none() {
         return;

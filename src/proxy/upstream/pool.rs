@@ -1,7 +1,7 @@
 //! The idle HTTP/1.1 connections of one worker, the latest used first.
 //!
 //! Servers close idle connections after a few seconds (uvicorn: five), so a connection is dropped before that. A connection
-//! that is taken is checked once more, so that a request is written only where the upstream still listens.
+//! that is taken is checked once more, so that a request is written only to a connection that the upstream has not closed.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

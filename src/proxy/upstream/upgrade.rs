@@ -28,7 +28,7 @@ impl Drop for SpliceGuard {
     }
 }
 
-/// Splices client and upstream in a task of its own. The task closes the ledger when the stream ends.
+/// Splices client and upstream in a separate task. The task closes the ledger when the stream ends.
 pub(crate) fn splice(
     context: &UpstreamContext,
     client: OnUpgrade,

@@ -44,7 +44,7 @@ pub(super) fn bytes(contents: &InferTensorContents, datatype: Datatype) -> Resul
     Ok(out.freeze())
 }
 
-/// The field in which elements of a datatype come; none for the two that the protocol has none for.
+/// The field that holds elements of a datatype; `None` for the two that have no field in the protocol.
 const fn field(datatype: Datatype) -> Option<&'static str> {
     match datatype {
         Datatype::Bool => Some("bool_contents"),

@@ -1,4 +1,4 @@
-//! `ModelInfer`: from the message to the answer. Outputs go raw, as Triton sends them.
+//! `ModelInfer`: from the message to the answer. Outputs are sent raw, as by Triton.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::serving::in_flight::InferenceRequest;
 use lapwing_engine::service::{About, Answer};
 use lapwing_engine::tensor::{Datatype, Tensor};
 
-/// Decodes the message into what the model is asked; raw tensors share the message's memory.
+/// Decodes the message into a request to the model; raw tensors share the message's memory.
 pub(super) fn decode(message: ModelInferRequest, timeout: RequestTimeout) -> Result<InferenceRequest, RequestError> {
     let raw = message.raw_input_contents;
     if !raw.is_empty() && raw.len() != message.inputs.len() {

@@ -92,7 +92,7 @@ async fn call(shared: ServerState, method: Method, request: Request) -> Response
         response = grpc.unary(service, request) => response.map(Body::new),
         () = too_slow => RequestError::Slow { ms: body_timeout.as_millis() }.to_grpc().into_http(),
     };
-    // tonic says OUT_OF_RANGE of a message that is too large; the protocol's word is RESOURCE_EXHAUSTED
+    // tonic answers OUT_OF_RANGE to a message that is too large; the usual code is RESOURCE_EXHAUSTED
     if let Some(status) = response.headers_mut().get_mut(STATUS).filter(|status| *status == "11") {
         *status = HeaderValue::from(Code::ResourceExhausted as i32);
     }
@@ -117,7 +117,7 @@ fn read<M: Message + Default>(body: Bytes) -> Result<M, RequestError> {
     M::decode(body).map_err(|error| RequestError::Input(format!("the message cannot be read: {error}")))
 }
 
-/// Every method but the one that runs a model.
+/// Every method except the one that runs a model.
 fn answer_metadata(shared: &ServerState, method: Method, body: Bytes) -> Result<Vec<u8>, RequestError> {
     let catalogue = &shared.catalogue;
     let find = |name: &str, version: &str| catalogue.find(name, Some(version).filter(|version| !version.is_empty()));

@@ -29,7 +29,7 @@ const SHOWN: usize = 40;
 
 /// The bytes of the elements in `json`, which are `wanted` by the shape; nested as the shape is, or flat.
 pub(super) fn flatten(json: &str, datatype: Datatype, shape: &[usize], wanted: usize) -> Result<Bytes, DataError> {
-    // each element takes two characters at least, so the room is bounded by what came, not by what the shape claims
+    // each element takes at least two characters, so the allocation is bounded by the received bytes, not by the shape
     let mut out = BytesMut::with_capacity(wanted.min(json.len() / 2 + 1).saturating_mul(datatype.bytes()));
     macro_rules! numbers {
         ($type:ty, $put:ident) => {
@@ -39,7 +39,7 @@ pub(super) fn flatten(json: &str, datatype: Datatype, shape: &[usize], wanted: u
     macro_rules! floats {
         ($type:ty, $put:ident) => {
             walk(json, datatype, shape, wanted, |token| {
-                // Rust would parse `inf` and `nan`, which are no JSON numbers
+                // Rust would parse `inf` and `nan`, which are not JSON numbers
                 let number = token.parse::<$type>().ok().filter(|value| value.is_finite());
                 number.map(|value| out.$put(value))
             })
@@ -65,16 +65,16 @@ pub(super) fn flatten(json: &str, datatype: Datatype, shape: &[usize], wanted: u
     Ok(out.freeze())
 }
 
-/// Where the walk stands in the arrays.
+/// The position of the walk in the arrays.
 #[derive(Debug, Default)]
 struct Nest {
     /// Items so far of each open array.
     open: Vec<usize>,
-    /// The depth at which elements stand.
+    /// The depth of the elements.
     leaves: Option<usize>,
 }
 
-/// Hands each element's token to `take`, which gives `None` for what is none of the datatype.
+/// Passes each element's token to `take`, which returns `None` if it is not of the datatype.
 fn walk(
     json: &str,
     datatype: Datatype,
@@ -143,7 +143,7 @@ impl Nest {
         }
     }
 
-    /// Elements stand in the outermost array, or in the innermost that the shape has; all at one depth.
+    /// Elements are in the outermost array, or in the innermost that the shape has; all at one depth.
     fn element(&mut self, shape: &[usize]) -> Result<(), DataError> {
         let depth = self.open.len();
         let Some(items) = self.open.last_mut() else { return Err(DataError::NoArray) };

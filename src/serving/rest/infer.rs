@@ -103,7 +103,7 @@ async fn encode(
     offload_if(size > LARGE, move || write(model.about(), id.as_deref(), &answer, &form)).await
 }
 
-/// Runs `work` here, or on a blocking thread where it is long.
+/// Runs `work` here, or on a blocking thread if it takes long.
 async fn offload_if<T: Send + 'static>(
     is_long: bool,
     work: impl FnOnce() -> Result<T, RequestError> + Send + 'static,

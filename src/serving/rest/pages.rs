@@ -112,7 +112,7 @@ struct Parameters<'a> {
     fault: Option<&'a str>,
 }
 
-/// The lengths of the axes, as the protocol says them: -1 where a request chooses.
+/// The lengths of the axes, as in the protocol: -1 if a request chooses the length.
 pub(in crate::serving) fn axes(port: &TensorSpec) -> Vec<i64> {
     port.shape.iter().map(|axis| axis.and_then(|length| i64::try_from(length).ok()).unwrap_or(-1)).collect()
 }

@@ -83,7 +83,7 @@ fn input_fault(text: impl Into<String>) -> RequestError {
     RequestError::Input(text.into())
 }
 
-/// Reads a body of which the first `json_length` bytes are JSON; all where that is not said.
+/// Reads a body of which the first `json_length` bytes are JSON; all of it if that is `None`.
 pub(super) fn read(body: &Bytes, json_length: Option<usize>, about: &About) -> Result<DecodedRequest, RequestError> {
     let length = json_length.unwrap_or(body.len());
     if length > body.len() {
@@ -141,7 +141,7 @@ fn tensor(input: Input<'_>, binary: &mut Bytes) -> Result<Tensor, String> {
     Ok(Tensor { name: input.name, datatype, shape: input.shape, data })
 }
 
-/// The outputs' names, and their form; an output that cannot be said in its form is refused before the model runs.
+/// The outputs' names, and their form; an output that cannot be represented in its form is refused before the model runs.
 fn wanted(outputs: Vec<Output>, default: Option<bool>, about: &About) -> Result<(Vec<String>, OutputFormat), RequestError> {
     let (mut names, mut form) =
         (Vec::with_capacity(outputs.len()), OutputFormat { rest: default.unwrap_or(false), named: Vec::new() });

@@ -13,7 +13,7 @@ use lapwing_engine::tensor::Tensor;
 #[derive(Debug)]
 pub(super) struct EncodedResponse {
     pub(super) body: Bytes,
-    /// Bytes of JSON before binary data, where there is any.
+    /// Bytes of JSON before binary data, if there is any.
     pub(super) json_length: Option<usize>,
 }
 
@@ -59,7 +59,7 @@ struct Binary {
     binary_data_size: usize,
 }
 
-/// Writes an answer in the form asked for.
+/// Writes an answer in the requested form.
 pub(super) fn write(
     about: &About,
     id: Option<&str>,

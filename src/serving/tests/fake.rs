@@ -1,4 +1,4 @@
-//! Models that do as they are told: `x` plus one comes out as `y`, and `ids` and `flags` come back as they are.
+//! Fake models: `y` is `x` plus one, and `ids` and `flags` are returned unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -61,7 +61,7 @@ pub(super) fn fake(name: &str, version: &str, does: Does) -> Arc<Fake> {
     Arc::new(Fake { about, does, ready, placement, calls, timeout_ns })
 }
 
-/// Somewhere else than on the processor, or there against its will.
+/// A placement on a GPU, or on the processor as a fallback.
 pub(super) fn placement(device: &str, name: Option<&str>, fallback: Option<FallbackCause>) -> Placement {
     let detail = "libcuda.so.1: is not there".to_owned();
     Placement {
@@ -73,12 +73,12 @@ pub(super) fn placement(device: &str, name: Option<&str>, fallback: Option<Fallb
     }
 }
 
-/// One that adds.
+/// A model that adds one.
 pub(super) fn adder() -> Vec<Arc<dyn Servable>> {
     vec![fake("m", "1", Does::Add)]
 }
 
-/// One that does something else.
+/// A model that does something else.
 pub(super) fn only(does: Does) -> Vec<Arc<dyn Servable>> {
     vec![fake("m", "1", does)]
 }

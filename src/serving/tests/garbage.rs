@@ -1,4 +1,4 @@
-//! Any bytes: refused with 400, or answered, and never a panic.
+//! Random bytes are refused with 400 or answered, and never cause a panic.
 
 use std::sync::{Arc, OnceLock};
 

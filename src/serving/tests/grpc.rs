@@ -1,4 +1,4 @@
-//! gRPC, by a client that knows the messages only.
+//! gRPC, by a client that knows only the messages.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Inference over REST: JSON and binary tensors both ways, what the answer says of itself.
+//! Inference over REST: JSON and binary tensors both ways, and the metadata of answers.
 
 use serde_json::json;
 

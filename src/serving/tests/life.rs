@@ -1,4 +1,4 @@
-//! Connections: both protocols on one port, many at once, clients that go away, and the stop.
+//! Connections: both protocols on one port, many at once, clients that disconnect, and the shutdown.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `/metrics`: what is counted, and that the documentation has each family.
+//! `/metrics`: the counts, and that the documentation has each family.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The server over a real socket, with made-up models behind it.
+//! The server over a real socket, with fake models behind it.
 
 mod fake;
 mod faults;

@@ -1,4 +1,4 @@
-//! What the server tells of itself and its models.
+//! The server's metadata of itself and its models.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! The demo's model server: `serving/` with the ticket model plugged in, on a loopback port and a thread of its own.
+//! The demo's model server: `serving/` with the ticket model plugged in, on a loopback port and its own thread.
 //!
 //! It reports as real servers do: `Server-Timing` for preprocessing, queue, forward and postprocessing, and OTLP spans (hydration among
 //! them) for requests whose `traceparent` is sampled. It knows nothing of the proxy.
@@ -27,7 +27,7 @@ use crate::settings::{Period, Size};
 
 /// Threads for hydration, tokenizing and calibration, besides those of the server and the model.
 const HANDLER_THREADS: usize = 2;
-/// The longest request body: 256 ticket numbers need a thousandth.
+/// The largest request body; 256 ticket numbers need a thousandth of it.
 const MAX_BODY: Size = Size::mib(4);
 /// How long a stop waits for requests in flight.
 const DRAIN: Period = Period::from_secs(1);
@@ -50,14 +50,14 @@ impl ServerHandle {
         self.spans_dropped.load(Ordering::Relaxed)
     }
 
-    /// How often the feature cache had what was asked for.
+    /// The counts of the feature cache.
     pub(super) const fn cache_counts(&self) -> &Arc<CacheCounts> {
         &self.cache_counts
     }
 
     /// Stops accepting, waits up to a second for requests in flight, exports the last spans, and joins the thread.
     ///
-    /// Blocks the calling thread: at most a second, plus two where the OTLP receiver does not answer.
+    /// Blocks the calling thread: at most a second, plus two if the OTLP receiver does not answer.
     pub fn stop(mut self) {
         self.end();
     }
@@ -78,11 +78,11 @@ impl Drop for ServerHandle {
     }
 }
 
-/// Starts the server on an ephemeral loopback port, with a warm model; spans go to `otlp_grpc`, which need not listen yet, or at all.
+/// Starts the server on an ephemeral loopback port, with a warm model; spans go to `otlp_grpc`, which need not listen.
 ///
 /// # Errors
 ///
-/// Where no port can be bound, the model cannot be made or warmed up, or no thread can be started.
+/// If no port can be bound, the model cannot be built or warmed up, or no thread can be started.
 pub fn start_server(otlp_grpc: SocketAddr) -> io::Result<(SocketAddr, ServerHandle)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
@@ -127,7 +127,7 @@ fn serve(
     })
 }
 
-/// Makes spans of the sampled requests that `router` answers.
+/// Creates spans for the sampled requests that `router` answers.
 fn traced(router: Router, spans: SpanQueue) -> Router {
     router.layer(middleware::from_fn_with_state(spans, trace))
 }

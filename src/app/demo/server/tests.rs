@@ -16,7 +16,7 @@ use serde_json::json;
 use super::super::tickets::{id, teams};
 use super::*;
 
-/// A port where nobody listens: OTLP stays unanswered, and the server must not mind.
+/// A port where nothing listens, so OTLP gets no answer; the server must work all the same.
 fn nobody() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 1))
 }
@@ -99,7 +99,7 @@ async fn faults_are_answered_with_400_and_the_reason() {
         assert!(answer["error"].as_str().unwrap().starts_with(reason), "{answer}");
         assert!(!headers.contains_key("server-timing"));
     }
-    // the length alone is enough: the server answers before a byte of the body has come
+    // the length alone is enough: the server answers before a byte of the body has arrived
     let mut stream = tokio::net::TcpStream::connect(to).await.unwrap();
     let head = format!("POST {ROUTE} HTTP/1.1\r\nhost: demo\r\ncontent-length: {}\r\n\r\n", (4 << 20) + 1);
     stream.write_all(head.as_bytes()).await.unwrap();

@@ -1,7 +1,6 @@
 //! Sends the demo server's spans by OTLP/gRPC, in batches every 200 ms, as SDK exporters do.
 //!
-//! The request never waits for it: the queue is bounded, and what does not fit, or cannot be delivered, is dropped and
-//! counted.
+//! Requests never wait for it: the queue is bounded, and spans that do not fit or cannot be sent are dropped and counted.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,13 +18,13 @@ use tonic::body::Body;
 use super::resource_spans;
 use crate::net::{Client, ClientLimits, Target};
 
-/// Requests whose spans may wait for the next batch: ten times what the demo's default load makes in 200 ms, and more.
+/// Requests whose spans may wait for the next batch: more than ten times those of the demo's default load in 200 ms.
 const QUEUE: usize = 4096;
-/// Between batches.
+/// The interval between batches.
 const EVERY: Duration = Duration::from_millis(200);
 /// Requests per message, about five spans each: well below gRPC's limit of 4 MiB.
 const PER_MESSAGE: usize = 1024;
-/// For one message.
+/// The time limit of one message.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The handler's end of the queue.
@@ -36,7 +35,7 @@ pub(in crate::app::demo) struct SpanQueue {
 }
 
 impl SpanQueue {
-    /// Hands over one request's spans, or drops them where the queue is full.
+    /// Queues one request's spans, or drops them if the queue is full.
     pub(in crate::app::demo) fn offer(&self, spans: Vec<Span>) {
         if let Err(mpsc::error::TrySendError::Full(spans) | mpsc::error::TrySendError::Closed(spans)) =
             self.sender.try_send(spans)
@@ -63,7 +62,7 @@ pub(in crate::app::demo) fn pair(to: SocketAddr, dropped: Arc<AtomicU64>) -> (Sp
 }
 
 impl Exporter {
-    /// Exports until `stop`, then once more what is left.
+    /// Exports until `stop`, then once more for the remaining spans.
     pub(in crate::app::demo) async fn run(mut self, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

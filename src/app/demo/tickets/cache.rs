@@ -1,4 +1,4 @@
-//! A bounded cache of rows in front of the demo's feature table, and how often it had what was asked for.
+//! A bounded cache of rows in front of the demo's feature table, with its hit rate.
 //!
 //! It is empty at the start, so hydration is slow at first and becomes fast while the demo runs. Memory: at most `capacity` texts of
 //! about 250 bytes.
@@ -22,16 +22,16 @@ pub(in crate::app::demo) struct CacheCounts {
 /// [`CacheCounts`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::app::demo) struct CacheReading {
-    /// Rows that the cache had.
+    /// Rows found in the cache.
     pub(in crate::app::demo) hits: u64,
-    /// Rows that were asked for.
+    /// Rows looked up.
     pub(in crate::app::demo) lookups: u64,
 }
 
 impl CacheCounts {
-    /// What was counted so far.
+    /// The counts so far.
     pub(in crate::app::demo) fn read(&self) -> CacheReading {
-        // hits first: they never exceed the lookups that are read after them
+        // hits first, so that they never exceed the lookups read after them
         let hits = self.hits.load(Ordering::Acquire);
         CacheReading { hits, lookups: self.lookups.load(Ordering::Acquire) }
     }
@@ -43,7 +43,7 @@ impl CacheCounts {
 }
 
 impl CacheReading {
-    /// The share of lookups since `earlier` that the cache answered, `0.0..=1.0`; `None` where there was no lookup.
+    /// The share of lookups since `earlier` that the cache answered, `0.0..=1.0`; `None` if there was no lookup.
     pub(in crate::app::demo) fn hit_rate_since(self, earlier: Self) -> Option<f64> {
         let lookups = self.lookups.saturating_sub(earlier.lookups);
         let hits = self.hits.saturating_sub(earlier.hits);
@@ -72,7 +72,7 @@ impl CachedFeatures {
         Self { table, capacity: capacity.max(1), cache: Mutex::default(), counts: Arc::default() }
     }
 
-    /// How often the cache had what was asked for.
+    /// The counts of the cache.
     pub(super) const fn counts(&self) -> &Arc<CacheCounts> {
         &self.counts
     }

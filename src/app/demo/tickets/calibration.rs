@@ -1,13 +1,13 @@
-//! Calibration: what share of texts with such a score really are of that class, by a kernel regression over scored examples.
+//! Calibration: estimates what share of texts with a given score really belongs to the class, by kernel regression over examples.
 //!
-//! A model's softmax is a score, no probability. For each class, the examples' answers (is it this class?) are averaged, each weighted
-//! by how near its score is: `rows × classes × examples` kernels, about 2000 a row.
+//! A model's softmax is a score, not a probability. For each class, the examples' answers (is it this class?) are averaged, each
+//! weighted by how near its score is: `rows × classes × examples` kernels, about 2000 a row.
 
 use super::corpus::CLASSES;
 
-/// How near counts as near, as a difference of scores.
+/// The kernel's width, as a difference of scores.
 const BANDWIDTH: f32 = 0.05;
-/// Weight of an example that says nothing, so that the mean exists where no score is near.
+/// Weight of a neutral example, so that the mean exists if no score is near.
 const PRIOR: f32 = 1e-3;
 
 /// One class's examples.

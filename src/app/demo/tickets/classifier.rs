@@ -19,10 +19,10 @@ const CALIBRATION_TICKETS: usize = 256;
 /// Bytes of stack to run the model with: some of the engine's kernels need 2 MiB in a build without optimisations.
 const STACK: usize = 32 << 20;
 
-/// Why there is no classifier: a fault in the demo.
+/// Why the classifier could not be built: a bug in the demo.
 pub(super) type FitError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What classifies tickets.
+/// Classifies tickets.
 #[derive(Debug)]
 pub(super) struct Classifier {
     pub(super) tokenizer: Tokenizer,
@@ -32,11 +32,11 @@ pub(super) struct Classifier {
 }
 
 impl Classifier {
-    /// Builds and fits all of it, on a thread of its own for the sake of its stack.
+    /// Builds and fits everything, on its own thread with a large enough stack.
     ///
     /// # Errors
     ///
-    /// What the tokenizer or the engine says of it.
+    /// An error of the tokenizer or the engine.
     pub(super) fn fit() -> Result<Self, FitError> {
         on_large_stack(Self::fit_here)?
     }
@@ -97,7 +97,7 @@ fn head(embeddings: &[f32], tickets: &[Ticket]) -> Head {
 }
 
 impl Head {
-    /// What the model's last layer computes.
+    /// The outputs of the model's last layer.
     fn logits(&self, embedding: &[f32]) -> [f32; CLASSES] {
         let mut logits = self.biases;
         for (logit, weights) in logits.iter_mut().zip(self.weights.chunks_exact(WIDTH)) {

@@ -1,9 +1,9 @@
-//! Made-up support tickets, each with the team that should get it. A seed gives the same tickets on every machine.
+//! Synthetic support tickets, each with the team that should get it. A seed gives the same tickets on every machine.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// Teams, each with the words that its tickets are full of.
+/// Teams, each with the typical words of its tickets.
 const TEAMS: [(&str, &str); CLASSES] = [
     ("billing", "invoice charge refund payment receipt subscription discount card amount overcharged renewal tax"),
     ("shipping", "parcel courier delivery tracking warehouse address delayed shipment package customs label arrived"),
@@ -20,7 +20,7 @@ const COMMON: &str = "hello please the a my our your we you they it this that wh
     should cannot does not work working problem issue question about with from into over under for and but because while \
     customer order number item product office company colleague phone computer website page button message error shows says \
     says nothing happened already checked attached picture details below urgent soon possible regards kind best thank";
-/// Of 100 words of a ticket: how many are its team's, and how many another team's. The rest are common words.
+/// How many of 100 words of a ticket are its team's, and how many another team's. The rest are common words.
 const OWN: u32 = 34;
 const STRAY: u32 = 7;
 /// Words of a ticket, the fewest and the most.
@@ -37,12 +37,12 @@ pub(super) struct Ticket {
     pub(super) text: String,
 }
 
-/// Every word that a ticket may hold but for its numbers; some come twice.
+/// Every word of any ticket except numbers; some occur twice.
 pub(super) fn words() -> impl Iterator<Item = &'static str> {
     TEAMS.iter().flat_map(|(_, words)| words.split_whitespace()).chain(COMMON.split_whitespace())
 }
 
-/// So many tickets.
+/// Generates `count` tickets.
 pub(super) fn tickets(seed: u64, count: usize) -> Vec<Ticket> {
     let mut writer = Writer::new(seed);
     (0..count).map(|_| writer.ticket()).collect()

@@ -1,6 +1,6 @@
 //! The demo's model: a small transformer encoder over token ids, one vector for each text, and a linear head, as an ONNX file.
 //!
-//! Its weights are drawn from a seed: a random encoder keeps apart what has different words, and only the head is fitted
+//! Its weights are drawn from a seed: even a random encoder separates texts with different words, so only the head is fitted
 //! (`classifier.rs`). Computation: about 0.07 MFLOP for each token and layer; weights of about 0.2 MB.
 
 use rand::rngs::StdRng;
@@ -17,11 +17,11 @@ const INNER: usize = 128;
 const LAYERS: usize = 1;
 const SEED: u64 = 7;
 
-/// The inputs: token ids, and 1 for each token that is no padding.
+/// The inputs: token ids, and 1 for each token that is not padding.
 pub(super) const IDS: &str = "input_ids";
 pub(super) const MASK: &str = "attention_mask";
 
-/// What turns a text's vector into a logit for each team.
+/// The layer that turns a text's vector into a logit for each team.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Head {
     /// `CLASSES` rows of [`WIDTH`].
@@ -94,7 +94,7 @@ impl Encoder {
         self.graph.node_with_integer("LayerNormalization", &[x, &scale, &shift], "axis", -1)
     }
 
-    /// What is added to the scores: 0 for tokens, so much less for padding that nothing attends to it.
+    /// The bias of the scores: 0 for tokens, and so low for padding that nothing attends to it.
     fn mask_bias(&mut self) -> String {
         let (first, second) = (self.graph.integers(&[1]), self.graph.integers(&[2]));
         let mask = self.graph.node("Unsqueeze", &[MASK, &first]);
@@ -128,7 +128,7 @@ impl Encoder {
         self.graph.node_with_integers("Transpose", &[&parts], "perm", order)
     }
 
-    /// The mean over a text's tokens, padding left out.
+    /// The mean over a text's tokens, without padding.
     fn masked_mean(&mut self, x: &str) -> String {
         let (last, first) = (self.graph.integers(&[-1]), self.graph.integers(&[1]));
         let mask = self.graph.node("Unsqueeze", &[MASK, &last]);

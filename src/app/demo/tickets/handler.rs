@@ -1,7 +1,7 @@
-//! The handler: hydrate, tokenize, forward, calibrate; each step on the clock.
+//! The handler: hydrates, tokenizes, runs the model and calibrates, and times each step.
 //!
-//! Hydration, tokenizing and calibrating are work of milliseconds, so they run on the runtime's blocking threads; the wait for one of
-//! them counts as queue, as the wait in the model's own queue does. The answer's stages have no place for hydration: only the spans
+//! Hydration, tokenizing and calibration take milliseconds, so they run on the runtime's blocking threads. The wait for a thread
+//! counts as queue, like the wait in the model's own queue. The answer's `Server-Timing` cannot name hydration, so only the spans
 //! report it.
 
 use std::io;
@@ -29,7 +29,7 @@ pub(in crate::app::demo) const TOP: usize = 3;
 /// The most rows that one request may hold.
 const MAX_ROWS: usize = 256;
 const INPUT: &str = "ticket_ids";
-/// The engine warms up with batches of up to so many tokens; larger calls run alone.
+/// The most tokens of a batch with which the engine warms up; larger calls run alone.
 const MAX_TOKENS: usize = 4096;
 /// How long the start waits for the model's warm-up, which takes some 100 ms.
 const WARM_UP: Duration = Duration::from_secs(30);
@@ -50,20 +50,20 @@ struct Parts {
     calibrator: Calibrator,
 }
 
-/// A request up to the model.
+/// A request before it reaches the model.
 struct Prepared {
     inputs: Vec<Tensor>,
-    /// For a thread, hydrating excluded.
+    /// The wait for a thread, without hydration.
     waited_ns: u64,
     preprocessing_ns: u64,
 }
 
 impl TicketModel {
-    /// Makes the table and the model, and starts its thread.
+    /// Builds the table and the model, and starts its thread.
     ///
     /// # Errors
     ///
-    /// Where a part cannot be made, or the operating system gives no thread.
+    /// If a part cannot be built, or no thread can be started.
     pub(in crate::app::demo) fn start() -> io::Result<Self> {
         let table = FeatureTable::pack(&corpus::tickets(SEED, ROWS))?;
         let features = CachedFeatures::new(table, ROWS);
@@ -83,7 +83,7 @@ impl TicketModel {
         Ok(Self { about, model, parts: Arc::new(Parts { features, tokenizer, calibrator }) })
     }
 
-    /// How often the feature cache had what was asked for.
+    /// The counts of the feature cache.
     pub(in crate::app::demo) fn cache_counts(&self) -> &Arc<CacheCounts> {
         self.parts.features.counts()
     }
@@ -92,7 +92,7 @@ impl TicketModel {
     ///
     /// # Errors
     ///
-    /// Where it is not within 30 s.
+    /// If it is not warm within 30 s.
     pub(in crate::app::demo) fn wait_until_ready(&self) -> io::Result<()> {
         let began = Stamp::now();
         while !self.model.is_ready() {
@@ -149,7 +149,7 @@ impl Servable for TicketModel {
 }
 
 impl TicketModel {
-    /// The outputs that are asked for; all where none is named.
+    /// The requested outputs; all if the request names none.
     fn wanted(&self, names: Vec<String>) -> Result<Vec<String>, CallError> {
         let known = || self.about.outputs.iter().map(|output| output.name.clone());
         match names.iter().find(|name| !known().any(|output| output == **name)) {

@@ -1,6 +1,6 @@
 //! The demo's feature table: tickets by their number, in gzip pages. To read one row, its page is unpacked, checked and searched.
 //!
-//! It stands for the store that a real handler asks over the network. Unpacking a page of [`ROWS_PER_PAGE`] rows (about 32 KiB)
+//! It replaces the store that a real handler queries over the network. Unpacking a page of [`ROWS_PER_PAGE`] rows (about 32 KiB)
 //! takes some tens of microseconds to a few hundred; the checksum is gzip's CRC-32.
 
 use std::io::{self, Read, Write};
@@ -15,13 +15,13 @@ use super::corpus::Ticket;
 pub(super) const FIRST_ID: i64 = 10_000;
 /// Rows of a page; the last page may have fewer.
 const ROWS_PER_PAGE: usize = 128;
-/// No page is unpacked to more bytes than this.
+/// The most bytes that a page may have when unpacked.
 const MAX_PAGE: u64 = 1 << 20;
 
 /// Why a row cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LookupError {
-    /// There is no such ticket.
+    /// The ticket does not exist.
     #[error("{0} is not in the feature table")]
     Unknown(i64),
     /// The page is broken.
@@ -41,7 +41,7 @@ impl FeatureTable {
     ///
     /// # Errors
     ///
-    /// What packing says, which does not happen in memory.
+    /// An error of the compressor, which does not occur in memory.
     pub(super) fn pack(tickets: &[Ticket]) -> io::Result<Self> {
         let page = |(at, rows): (usize, &[Ticket])| {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());

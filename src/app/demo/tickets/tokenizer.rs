@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::corpus;
 
-/// Fills rows up to the longest; the mask leaves it out.
+/// The id that pads rows to the longest; the mask excludes it.
 const PADDING: i64 = 0;
 const UNKNOWN: &str = "[UNK]";
-/// Words with more letters are split after as many as this.
+/// Words with more letters are split after this many.
 const PREFIX: usize = 6;
-/// Tokens of a row; what is longer is cut.
+/// The most tokens of a row; longer texts are cut.
 pub(super) const MAX_TOKENS: usize = 64;
 
 /// Token ids of several texts, each row filled up to the longest.
@@ -19,13 +19,13 @@ pub(super) const MAX_TOKENS: usize = 64;
 pub(super) struct Tokens {
     /// Row by row, `rows × length` ids.
     pub(super) ids: Vec<i64>,
-    /// As many: 1 for a token, 0 for padding.
+    /// The mask, of the same size: 1 for a token, 0 for padding.
     pub(super) mask: Vec<i64>,
     pub(super) rows: usize,
     pub(super) length: usize,
 }
 
-/// A text's way to token ids.
+/// Turns texts into token ids.
 #[derive(Debug)]
 pub(super) struct Tokenizer {
     tokenizer: tokenizers::Tokenizer,
@@ -33,11 +33,11 @@ pub(super) struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// With a vocabulary of the words that tickets hold.
+    /// A tokenizer with the vocabulary of the tickets.
     ///
     /// # Errors
     ///
-    /// What the crate says of the vocabulary.
+    /// The crate's error for the vocabulary.
     pub(super) fn new() -> tokenizers::Result<Self> {
         let mut pieces: Vec<String> = vec!["[PAD]".to_owned(), UNKNOWN.to_owned(), "#".to_owned(), ".".to_owned()];
         pieces.extend((0..10).flat_map(|digit| [digit.to_string(), format!("##{digit}")]));
@@ -85,7 +85,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// What the crate says of a text.
+    /// The crate's error for a text.
     pub(super) fn tokenize<T: AsRef<str>>(&self, texts: &[T]) -> tokenizers::Result<Tokens> {
         let mut rows = Vec::with_capacity(texts.len());
         for text in texts {

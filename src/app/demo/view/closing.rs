@@ -6,22 +6,22 @@ use super::stats::{Series, Stats};
 use super::units::{duration, percent};
 use crate::ledger::Stage;
 
-/// Two moments of a run, and what the feature cache did.
+/// Two moments of a run, and the feature cache's hit rate.
 #[derive(Debug, Default)]
 pub(in crate::app::demo) struct Course {
-    /// The first seconds, where they were seen.
+    /// The first seconds, if they were recorded.
     pub(in crate::app::demo) first: Option<First>,
-    /// The last statistics, and what they are of: `in the last 10 s`.
+    /// The last statistics, and their period in words: `in the last 10 s`.
     pub(in crate::app::demo) last: Stats,
     pub(in crate::app::demo) window: &'static str,
-    /// The feature cache's hit rate at the end; `None` where nothing was looked up.
+    /// The feature cache's hit rate at the end; `None` if nothing was looked up.
     pub(in crate::app::demo) hit_rate: Option<f64>,
 }
 
-/// What was seen early in a run.
+/// The figures early in a run.
 #[derive(Debug, Default)]
 pub(in crate::app::demo) struct First {
-    /// How long the run was old, in seconds.
+    /// The age of the run, in seconds.
     pub(in crate::app::demo) seconds: f64,
     pub(in crate::app::demo) stats: Stats,
     pub(in crate::app::demo) hit_rate: Option<f64>,
@@ -44,7 +44,7 @@ pub(in crate::app::demo) fn sentence(course: &Course) -> String {
     )
 }
 
-/// What is different from the first seconds.
+/// The change since the first seconds.
 fn change(course: &Course, stage: &str, series: &Series) -> String {
     let Some(first) = &course.first else {
         return course
@@ -93,7 +93,7 @@ pub(super) fn by_share(series: &Series) -> Vec<(&str, f64)> {
     shares
 }
 
-/// What a stage is, and what makes it shorter.
+/// What a stage does, and how to make it shorter.
 const fn about(stage: Stage) -> (&'static str, &'static str) {
     match stage {
         Stage::Ingress => ("receiving requests from the clients", "let clients send binary tensors instead of JSON"),

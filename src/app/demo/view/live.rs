@@ -1,7 +1,7 @@
 //! The demo's live view of `/stats`: a table redrawn in place on a terminal, a line every five seconds elsewhere.
 //!
-//! It asks the admin address as any user would; one that does not answer is shown, and asked again. What it saw is kept for the
-//! closing sentence.
+//! It reads the admin address as any user would. If that does not answer, it shows the error and tries again. It keeps the figures
+//! for the closing sentence.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -19,26 +19,26 @@ use crate::app::demo::client::HttpClient;
 use crate::app::demo::tickets::{CacheCounts, CacheReading};
 use crate::ledger::Stamp;
 
-/// Between looks, and between redraws on a terminal.
+/// The interval between readings, and between redraws on a terminal.
 const EVERY: Duration = Duration::from_secs(1);
-/// Looks between lines where the output is no terminal.
+/// Readings between lines if the output is not a terminal.
 const LOOKS_PER_LINE: usize = 5;
 /// When the first seconds are over, in seconds.
 const FIRST: f64 = 2.0;
-/// Looks in the window that the closing sentence is about, which is ten seconds.
+/// Readings in the window of the closing sentence, which is ten seconds.
 const RECENT: usize = 10;
-/// A run of fewer seconds is told as a whole: its first and its last seconds are too near to each other.
+/// A run of fewer seconds is described as a whole, because its first and last seconds are too close to each other.
 const LONG_RUN: f64 = 12.0;
-/// Between looks whether every request is in the statistics.
+/// The interval between checks whether every request is in the statistics.
 const POLL: Duration = Duration::from_millis(100);
-/// How often to look: spans come up to 200 ms after their request, and a request is settled soon after them.
+/// The number of checks: spans arrive up to 200 ms after their request, and a request is complete soon after them.
 const POLLS: u32 = 30;
 
-/// What was seen while the demo ran.
+/// The figures recorded while the demo ran.
 #[derive(Debug, Default)]
 pub(in crate::app::demo) struct Watched {
     first: Option<First>,
-    /// The cache's counts at the last looks, the newest last.
+    /// The cache's counts at the last readings, the newest last.
     readings: VecDeque<CacheReading>,
     /// How long the demo ran, in seconds.
     seconds: f64,
@@ -48,7 +48,7 @@ pub(in crate::app::demo) struct Watched {
 ///
 /// # Errors
 ///
-/// Where standard output cannot be written. An admin address that does not answer is shown, and asked again.
+/// If standard output cannot be written. If the admin address does not answer, the error is shown, and it is asked again.
 pub(in crate::app::demo) async fn show(admin: SocketAddr, cache: &CacheCounts, stop: CancellationToken) -> io::Result<Watched> {
     let is_terminal = io::stdout().is_terminal();
     let (client, mut screen, mut watched) = (HttpClient::new(admin), Screen::default(), Watched::default());
@@ -84,7 +84,7 @@ pub(in crate::app::demo) async fn show(admin: SocketAddr, cache: &CacheCounts, s
 }
 
 impl Watched {
-    /// Reads the cache and the statistics of the last ten seconds; keeps the first that there are.
+    /// Reads the cache and the statistics of the last ten seconds; keeps the first ones.
     async fn look(&mut self, client: &HttpClient, cache: &CacheCounts, began: Stamp) -> Result<Stats, String> {
         self.seconds = began.elapsed() as f64 / 1e9;
         let reading = cache.read();
@@ -102,14 +102,14 @@ impl Watched {
         recent
     }
 
-    /// The cache's hit rate between the last two looks.
+    /// The cache's hit rate between the last two readings.
     fn hit_rate(&self) -> Option<f64> {
         let last = self.readings.back()?;
         let before = self.readings.iter().rev().nth(1).copied().unwrap_or_default();
         last.hit_rate_since(before)
     }
 
-    /// What the closing sentence is about; `all` are the statistics since the start.
+    /// The content of the closing sentence; `all` are the statistics since the start.
     pub(in crate::app::demo) async fn course(self, admin: SocketAddr, cache: &CacheCounts, all: Stats) -> Course {
         let reading = cache.read();
         let recent = if self.seconds < LONG_RUN { None } else { fetch(&HttpClient::new(admin), "/stats?window=10s").await.ok() };
@@ -126,8 +126,8 @@ impl Watched {
     }
 }
 
-/// The statistics since the start, as soon as they hold `requests` requests, or after three seconds without; the reason
-/// where the admin address does not give them.
+/// The statistics since the start, as soon as they hold `requests` requests, or else after three seconds. The error is the
+/// reason why the admin address does not return them.
 pub(in crate::app::demo) async fn since_start(admin: SocketAddr, requests: u64) -> Result<Stats, String> {
     let client = HttpClient::new(admin);
     for _ in 1..POLLS {

@@ -1,4 +1,4 @@
-//! What the demo shows: a live table or lines, a summary, and the closing sentence. All of it is read from `/stats`, as a user would.
+//! The output of the demo: a live table or lines, a summary, and the closing sentence. All figures come from `/stats`.
 
 pub(super) mod closing;
 pub(super) mod live;

@@ -1,6 +1,6 @@
-//! What the demo reads of `/stats`, as any user of the admin address would: JSON, integers in nanoseconds.
+//! The parts of `/stats` that the demo reads, as any user of the admin address would: JSON, integers in nanoseconds.
 //!
-//! Every member may be absent, so that the table goes on where the server says less.
+//! Every member may be absent, so that the table works if the server reports less.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::app::demo) struct Stats {
-    /// How long the window really is.
+    /// The real length of the window.
     covered_ns: Option<f64>,
     pub(in crate::app::demo) series: Vec<Series>,
 }
@@ -41,12 +41,12 @@ pub(in crate::app::demo) struct Figures {
 }
 
 impl Stats {
-    /// Requests of all series, whatever became of them.
+    /// Requests of all series, with any outcome.
     pub(in crate::app::demo) fn count(&self) -> u64 {
         self.series.iter().map(|s| s.count).sum()
     }
 
-    /// Whether it is known of a stage of the busiest series how much time it took.
+    /// Whether the time of a stage of the busiest series is known.
     pub(in crate::app::demo) fn has_stages(&self) -> bool {
         self.busiest().is_some_and(|series| series.stages.values().any(|figures| figures.share.is_some_and(|share| share > 0.0)))
     }
@@ -57,14 +57,14 @@ impl Stats {
         series.count as f64 / covered.min(seconds).max(1e-3)
     }
 
-    /// The series with the most requests; quantiles of several cannot be put together.
+    /// The series with the most requests, because quantiles of several series cannot be combined.
     pub(in crate::app::demo) fn busiest(&self) -> Option<&Series> {
         self.series.iter().max_by_key(|s| s.count).filter(|s| s.count > 0)
     }
 }
 
 impl Figures {
-    /// The source with the largest count, and its part in percent where it is not the only one.
+    /// The source with the largest count, and its share in percent if it is not the only one.
     pub(in crate::app::demo) fn source(&self) -> String {
         let all: f64 = self.sources.values().sum();
         match self.sources.iter().max_by(|a, b| a.1.total_cmp(b.1)) {

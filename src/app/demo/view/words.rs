@@ -1,6 +1,6 @@
 //! The demo's lines: what runs and what to try at the start, and one line at a time without a terminal.
 //!
-//! Figures are taken from `/stats` as they stand there.
+//! Figures are those of `/stats`.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::app::demo::tickets::MODEL;
 /// How many stages a line names, the largest shares first.
 const STAGES_IN_A_LINE: usize = 4;
 
-/// What runs where, how to ask it, and when it ends.
+/// What runs on which address, how to send a request, and when it ends.
 pub(in crate::app::demo) fn opening(demo: &Demo, proxy: SocketAddr, admin: SocketAddr) -> String {
     let server = demo.server.map_or_else(|| "on a loopback port".to_owned(), |at| format!("http://{at}"));
     let (clients, rate) = (demo.clients.max(1), demo.rate);

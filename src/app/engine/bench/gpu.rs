@@ -1,4 +1,4 @@
-//! A benchmark on a GPU: which one, its peaks, and how long the parts of a case take there.
+//! A benchmark on a GPU: the GPU, its peaks, and how long the parts of a case take there.
 
 use std::time::Duration;
 

@@ -87,16 +87,16 @@ fn check(args: &BenchArgs) -> Result<(), ToolError> {
             Err(ToolError::argument("device", format!("{} {reason}", args.device)))
         }
         Device::Cuda(_) if args.executor == Backend::Tract => {
-            Err(ToolError::argument("device", format!("{} is for plans alone, and executor is tract", args.device)))
+            Err(ToolError::argument("device", format!("{} needs a plan, but executor is tract", args.device)))
         }
         Device::Cuda(_) if counts(args) != [1] => {
             Err(ToolError::argument("threads", format!("{:?}: one thread launches the work of {}", args.threads, args.device)))
         }
         Device::Cpu if matches!(args.precision, Precision::Tf32 | Precision::Fp16) => {
-            Err(ToolError::argument("precision", format!("{} is for a GPU alone, and device is cpu", args.precision.name())))
+            Err(ToolError::argument("precision", format!("{} needs a GPU, but device is cpu", args.precision.name())))
         }
         Device::Cpu if args.cuda_lib_dir.is_some() => {
-            Err(ToolError::argument("cuda-lib-dir", "is of no use while device is cpu"))
+            Err(ToolError::argument("cuda-lib-dir", "has no effect while device is cpu"))
         }
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! What stands in for `gpu` in a build without the feature `cuda`: no GPU is measured.
+//! Replaces `gpu` in a build without the feature `cuda`: no GPU is measured.
 
 use super::rows::{Case, GpuPeaksRow, Run};
 use super::{Shape, ToolError};

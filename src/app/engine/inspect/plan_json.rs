@@ -9,7 +9,7 @@ use super::super::shapes::Shape;
 use super::{About, size};
 use lapwing_engine::plan::{Arena, Columns, ElementType, Instruction, Lookup, Op, Plan, PlanPort, Program, Rows};
 
-/// Writes the plan with what its nodes cost at one shape, and `more` fields behind them.
+/// Writes the plan with the cost of its nodes at one shape, and then the fields of `more`.
 pub(super) fn write(
     about: &About,
     plan: &Plan,
@@ -134,7 +134,7 @@ fn attributes(op: &Op) -> Value {
     }
 }
 
-/// A program, a step a text: `%2` is what step 2 made, `arg 0` the first of `reads`, `weight 3` the weight at place 3.
+/// A program, one text per step: `%2` is the result of step 2, `arg 0` the first of `reads`, `weight 3` the weight at place 3.
 fn steps(program: &Program) -> Vec<String> {
     let step = |step: &Instruction| match step {
         Instruction::Arg(place) => format!("arg {place}"),

@@ -1,4 +1,4 @@
-//! What `inspect` says of the fixtures, of a model that has no plan, of files that are none, and of shapes counted by hand.
+//! The output of `inspect` for the fixtures, a model without a plan, files that are not models, and shapes counted by hand.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What stands in for `launches` in a build without the feature `cuda`: it has no kernels for a GPU.
+//! Replaces `launches` in a build without the feature `cuda`: it has no kernels for a GPU.
 
 use std::io::Write;
 

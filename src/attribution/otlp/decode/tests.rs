@@ -1,4 +1,4 @@
-//! Requests as exporters write them, and the spans that come of them.
+//! Requests as exporters write them, and the spans decoded from them.
 
 use proptest::prelude::*;
 use serde_json::json;

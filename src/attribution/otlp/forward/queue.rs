@@ -1,4 +1,4 @@
-//! The queue to the collector: bounded in messages and in bytes; nobody waits for room in it. Lapwing's own spans are removed first.
+//! The queue to the collector, bounded in messages and in bytes; no sender waits for room. Lapwing's own spans are removed first.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! From the handler to collectors that take, refuse, stumble, or are not there.
+//! From the export handler to collectors that accept, refuse, fail for a while, or do not exist.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ fn what_serves_and_forwards_can_be_spawned() {
 
 #[tokio::test]
 async fn every_signal_is_passed_on_as_it_came() {
-    // a field that nobody knows yet is kept
+    // an unknown field is kept
     let unknown = [&traces(&[(THEIRS, 1)])[..], &[0xf8, 0x7f, 1]].concat();
     let (sink, counters) = to_http(&[], |setup| {
         setup.handler.take(Signal::Traces, Encoding::Protobuf, unknown.clone().into()).unwrap();

@@ -1,4 +1,4 @@
-//! The receivers and what they make of spans; here: what their tests send, and what they receive with.
+//! The receivers and the spans that they pass on. This file has the requests that the tests send, and the receivers under test.
 
 mod grpc;
 mod http;

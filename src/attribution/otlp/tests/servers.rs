@@ -228,7 +228,7 @@ fn what_has_a_span_of_its_own_is_not_laid_again() {
 
 #[test]
 fn ray_serve_waits_for_a_replica() {
-    // on the way 4–12, in the replica 12–48 but for the user's own span 13–18
+    // on the way 4–12, in the replica 12–48 except for the user's own span 13–18
     let found = of("ray-serve/request.json", 55);
     let expected = [(Stage::Preprocessing, 5 * MS), (Stage::Queue, 8 * MS), (Stage::Forward, 31 * MS)];
     assert_eq!((traced(&found), found.ledger.server), (expected.to_vec(), Some(Server::RayServe)));

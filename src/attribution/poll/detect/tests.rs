@@ -1,4 +1,4 @@
-//! Who answers, and where is asked.
+//! Which servers are recognised, and which addresses are asked.
 
 use super::*;
 

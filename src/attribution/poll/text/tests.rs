@@ -1,4 +1,4 @@
-//! Prometheus text: what is a sample, what is not, and that nothing panics.
+//! Prometheus text: which lines are samples and which are not, and that no input causes a panic.
 
 use proptest::prelude::*;
 

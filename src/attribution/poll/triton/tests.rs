@@ -1,4 +1,4 @@
-//! Triton's statistics, real and made up.
+//! Triton's statistics, real and synthetic.
 
 use super::super::means::between;
 use super::*;

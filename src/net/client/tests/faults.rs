@@ -1,4 +1,4 @@
-//! What bounds the client keeps, and which error it names.
+//! The client's bounds, and its errors.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -77,7 +77,7 @@ async fn a_server_that_is_not_there_is_named() {
     assert!(error.starts_with(&format!("cannot connect to {authority}: ")) && error.contains("refused"), "{error}");
     let error = failure(Target::Unix("/no/such/socket".into()), ClientLimits::default()).await.to_string();
     assert!(error.starts_with("cannot connect to unix:/no/such/socket: No such file"), "{error}");
-    // a full backlog answers nobody
+    // a full backlog answers no connection attempt
     let listener = crate::net::bind("127.0.0.1:0".parse().unwrap(), 0, false).unwrap();
     let target = Target::Tcp(listener.local_addr().unwrap().to_string());
     let _backlog = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The client against servers that answer, answer late, too much, half, or not at all.
+//! The client with servers that answer, answer late, send too much or too little, or do not answer.
 
 mod faults;
 

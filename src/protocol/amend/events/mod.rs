@@ -17,7 +17,7 @@ const DONE: &str = "[DONE]";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventStreamError {
     /// A chunk is not a JSON object.
-    #[error("a chunk is no JSON object")]
+    #[error("a chunk is not a JSON object")]
     NotJson,
     /// An event is too large.
     #[error("an event is larger than {MAX_EVENT_BYTES} bytes")]

@@ -1,4 +1,4 @@
-//! What the cutter leaves is what the server would have sent without the option, however the stream is split.
+//! The cutter's output is what the server would have sent without the option, however the stream is split.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

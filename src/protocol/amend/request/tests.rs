@@ -1,4 +1,4 @@
-//! Requests with what they become, written by hand; and any request, changed once, needs no second change.
+//! Requests and their changed forms, written by hand. Any changed request needs no second change.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

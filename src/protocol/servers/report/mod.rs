@@ -42,7 +42,7 @@ pub struct ReportPart {
 pub struct ServerReport {
     /// The server that reported it.
     pub server: Option<Server>,
-    /// The parts, in the order in which they follow one another; they do not overlap.
+    /// The parts, in chronological order; they do not overlap.
     pub parts: ArrayVec<ReportPart, 8>,
     /// Time to first token, from arrival.
     pub first_token_ns: Option<u64>,

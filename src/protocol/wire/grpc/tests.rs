@@ -1,4 +1,4 @@
-//! gRPC bodies with what must come out of them, written by hand; and any messages put into frames come out again.
+//! gRPC bodies and the expected events, written by hand. Any messages put into frames are read back unchanged.
 
 use proptest::prelude::*;
 

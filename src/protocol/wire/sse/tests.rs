@@ -1,4 +1,4 @@
-//! Event streams with what must come out of them, written by hand; and any stream against a plain reading of the standard.
+//! Event streams and the expected events, written by hand. Random streams are compared with a simple reader of the standard.
 
 use proptest::prelude::*;
 

@@ -21,7 +21,7 @@ impl AttachedCaptures {
         self.0.as_ref().map_or(0, |writers| writers.len())
     }
 
-    /// Gives a frame to all but the first `skipped`.
+    /// Passes a frame to all except the first `skipped`.
     #[inline]
     pub(in crate::proxy::body) fn push(&mut self, frame: &Frame<Bytes>, skipped: usize) {
         if let Some(writers) = &mut self.0 {

@@ -1,4 +1,4 @@
-//! How many bytes captures may keep alive: each by itself, and all of the process together.
+//! The budget of captures: how many bytes each may keep alive, and all of the process together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -16,7 +16,7 @@ use super::*;
 const READ_BUFFER: usize = 4096;
 const ROOMY: CaptureLimits = CaptureLimits { total: 1 << 20, body: 1 << 20, read_buffer: READ_BUFFER };
 
-/// An allocation that tells when it is freed.
+/// An allocation that records when it is freed.
 struct Counted {
     bytes: Vec<u8>,
     alive: Arc<AtomicUsize>,
@@ -39,7 +39,7 @@ fn counted(bytes: Vec<u8>, alive: &Arc<AtomicUsize>) -> Bytes {
     Bytes::from_owner(Counted { bytes, alive: alive.clone() })
 }
 
-/// A read buffer, and where it is cut into pieces; or an allocation of its own, which is one piece.
+/// A read buffer, and where it is cut into pieces; or a separate allocation, which is one piece.
 fn any_buffer() -> impl Strategy<Value = (Vec<u8>, Vec<prop::sample::Index>)> {
     let bytes = |size| prop::collection::vec(any::<u8>(), size);
     let cuts = prop::collection::vec(any::<prop::sample::Index>(), 0..6);

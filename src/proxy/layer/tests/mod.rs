@@ -1,5 +1,5 @@
-//! Proof of the seam: a mirror and a map of answers are one file and one line in the stack each. Both run in a listening
-//! proxy, between clients and servers on real sockets.
+//! Checks that a layer is easy to add: a mirror and a map of answers are one file and one line in the stack each. Both run
+//! in a listening proxy, between clients and servers on real sockets.
 
 mod answers;
 mod mirror;

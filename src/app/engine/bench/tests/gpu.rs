@@ -1,4 +1,4 @@
-//! A GPU's rows: measured on the emulated device past the refusal, so that their fields are seen; and what is refused.
+//! A GPU's rows, measured on the emulated device with the refusal bypassed, to check their fields; and the refusals.
 
 use serde_json::Value as Json;
 
@@ -11,7 +11,7 @@ use lapwing_engine::gpu::DeviceRequest;
 use lapwing_engine::{Backend, Device, Precision};
 use lapwing_testing::{alone, fakes, test_name};
 
-/// The fields that a GPU's rows have besides those of all.
+/// The fields that only a GPU's rows have.
 const FIELDS: [&str; 9] =
     ["device_name", "gemm", "kernels", "device_us", "stage_us", "launch_us", "launch_floor_us", "mark_us", "nodes_us"];
 
@@ -27,7 +27,7 @@ fn no_row_of_a_processor_stands_for_a_gpu() {
     alone(test_name!(), || {
         let cuda = BenchArgs { device: Device::Cuda(0), ..args("mlp-3") };
         let tract = BenchArgs { executor: Backend::Tract, ..cuda.clone() };
-        assert_eq!(refused(&tract), "device: cuda:0 is for plans alone, and executor is tract");
+        assert_eq!(refused(&tract), "device: cuda:0 needs a plan, but executor is tract");
         let threads = BenchArgs { threads: vec![1, 2], ..cuda.clone() };
         assert_eq!(refused(&threads), "threads: [1, 2]: one thread launches the work of cuda:0");
         // the first driver that is found stays the process'
@@ -36,7 +36,7 @@ fn no_row_of_a_processor_stands_for_a_gpu() {
         assert_eq!(refused(&found), "device: cuda:0 is lapwing-emulated, which is never measured");
         let second = BenchArgs { device: Device::Cuda(7), ..found };
         assert!(refused(&second).starts_with("device: cuda:7: "), "{}", refused(&second));
-        // what is not told by name goes to the processor, and says so; but in no other numbers than were asked for
+        // `auto` runs on the processor and reports it, but never in another precision than requested
         let auto = BenchArgs { device: Device::Auto, cuda_lib_dir: folder, batch: vec![1], ..args("mlp-3") };
         assert!(super::lines(&auto).iter().all(|line| line["device"] == "cpu"));
         let table = super::told(&BenchArgs { json: false, ..auto.clone() }).unwrap();

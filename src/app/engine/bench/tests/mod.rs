@@ -1,4 +1,4 @@
-//! The rows of a benchmark: their fields, and that what is said of a time comes from the roofline.
+//! The rows of a benchmark: their fields, and that bounds and utilisation come from the roofline.
 
 use std::path::PathBuf;
 
@@ -184,13 +184,13 @@ fn eight_bits_are_fewer_bytes() {
 fn what_cannot_be_measured_is_refused() {
     let refused = |args: &BenchArgs| told(args).unwrap_err();
     for (precision, name) in [(Precision::Tf32, "tf32"), (Precision::Fp16, "fp16")] {
-        let fault = format!("precision: {name} is for a GPU alone, and device is cpu");
+        let fault = format!("precision: {name} needs a GPU, but device is cpu");
         assert_eq!(refused(&BenchArgs { precision, ..args("0000") }), fault);
         let tract = BenchArgs { precision, device: Device::Auto, executor: Backend::Tract, ..args("0000") };
         assert_eq!(refused(&tract), format!("precision: {name} needs a plan; tract runs models in fp32 alone"));
     }
     let folder = BenchArgs { cuda_lib_dir: Some("/l".into()), ..args("0000") };
-    assert_eq!(refused(&folder), "cuda-lib-dir: is of no use while device is cpu");
+    assert_eq!(refused(&folder), "cuda-lib-dir: has no effect while device is cpu");
     let few = BenchArgs { threads: vec![2], cpus: Some(CpuList(vec![0])), ..args("0000") };
     assert_eq!(refused(&few), "cpus: [0] are too few for 2 threads");
     let tract = BenchArgs { precision: Precision::Int8, executor: Backend::Tract, ..args("0000") };

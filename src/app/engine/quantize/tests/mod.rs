@@ -1,4 +1,4 @@
-//! What `quantize` says of the fixtures, on rows that are made here, and of rows that do not fit.
+//! The output of `quantize` for the fixtures, on synthetic rows, and its errors for rows that do not fit.
 
 mod numpy;
 

@@ -1,4 +1,4 @@
-//! Retry, on paused time and without a wire.
+//! Retries, with paused time and without a network.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

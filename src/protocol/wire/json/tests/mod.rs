@@ -1,4 +1,4 @@
-//! JSON documents with what must come out of them, written by hand.
+//! JSON documents and the expected values, written by hand.
 
 mod properties;
 

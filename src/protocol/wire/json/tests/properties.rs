@@ -1,4 +1,4 @@
-//! Any document, written in any way and cut anywhere, gives what a walk through its tree gives; any bytes give no panic.
+//! Any document, written in any way and cut anywhere, gives the same values as a walk through its tree; no bytes cause a panic.
 
 use std::sync::Arc;
 
@@ -224,7 +224,7 @@ proptest! {
         writer.write(&tree);
         let paths = JsonPaths::new(["", "[]", "[][]", "a", "a[]", "a[].b"].map(|p| (p, p)));
         let counting = Arc::new(paths.clone().with_elements(|_| ElementMode::Counted));
-        // a number stands for itself: other elements must be returned between the same numbers
+        // numbers are unchanged: other elements must be returned between the same numbers
         let read = |paths: &Arc<JsonPaths<&'static str>>, lengths: &[usize]| {
             let (mut seen, mut reader) = (Vec::new(), JsonReader::new(paths.clone()));
             let mut on = |tag: &str, value: JsonValue<'_>| match value {

@@ -1,4 +1,4 @@
-//! Protobuf messages with what must come out of them, written by hand, byte by byte.
+//! Protobuf messages and the expected values, written by hand, byte by byte.
 
 mod properties;
 
