@@ -1,4 +1,4 @@
-//! The poller: reads the model server's own statistics at intervals, and computes means per request from them.
+//! The poller: reads the model server's own statistics at intervals, and hands on what was counted between two polls.
 //!
 //! These requests do not come from a client, so they are few: one at a time, at most one per interval, none while no client uses the
 //! server. They bypass the data plane, so they appear in no metric but their own counter.
@@ -10,6 +10,7 @@ mod means;
 mod reading;
 mod text;
 mod triton;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +46,7 @@ pub struct Poller {
     pub upstream: Upstream,
     /// The ports on which Lapwing itself listens, which are never asked.
     pub own_ports: Vec<u16>,
-    /// Where the means are stored.
+    /// Where the results are stored.
     pub statistics: Arc<Statistics>,
     /// The interned model names. Statistics of models that no client asked for are not kept.
     pub labels: Arc<Labels>,
@@ -64,6 +65,10 @@ enum State {
 
 impl State {
     const START: Self = Self::Looking { next: 0, server: None, again: AGAIN };
+
+    fn is_waiting(&self) -> bool {
+        matches!(self, Self::Polling { feed, .. } if feed.is_waiting())
+    }
 }
 
 impl Poller {
@@ -78,7 +83,8 @@ impl Poller {
             let mut pause = START;
             loop {
                 sleep(pause).await;
-                (state, pause) = if self.is_used() { self.step(state, &candidates).await } else { (state, START) };
+                (state, pause) =
+                    if self.is_used() || state.is_waiting() { self.step(state, &candidates).await } else { (state, START) };
             }
         };
         tokio::select! {

@@ -6,7 +6,8 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::ledger::{LabelId, Phase, Stage, Stamp};
+use crate::ledger::{LabelId, Phase, Stage};
+use crate::metrics::{PolledInterval, PolledKey};
 use crate::net::ClientError;
 
 const TEXT: &str = include_str!("../../../tests/fixtures/vllm/metrics.txt");
@@ -57,6 +58,7 @@ struct Polling {
     poller: Poller,
     candidates: Vec<Candidate>,
     state: Option<State>,
+    results: HashMap<PolledKey, PolledInterval>,
 }
 
 impl Polling {
@@ -72,7 +74,7 @@ impl Polling {
             counters: Arc::default(),
         };
         let candidates = detect::candidates(&poller.poll, &poller.upstream, &[]);
-        Self { poller, candidates, state: Some(State::START) }
+        Self { poller, candidates, state: Some(State::START), results: HashMap::new() }
     }
 
     async fn step(&mut self) -> Duration {
@@ -85,9 +87,12 @@ impl Polling {
         self.poller.labels.models.intern(name)
     }
 
-    fn polled(&self, model: LabelId) -> Option<Vec<(Stage, Option<Phase>, u64)>> {
-        let polled = self.poller.statistics.get(model, Stamp::now(), u64::MAX)?;
-        Some(polled.reports.iter().map(|r| (r.stage, r.phase, r.duration_ns)).collect())
+    /// The means of what was found of the model since the last call.
+    fn polled(&mut self, model: LabelId) -> Option<Vec<(Stage, Option<Phase>, u64)>> {
+        let upstream = self.poller.labels.upstreams.intern(&self.poller.upstream.to_string());
+        self.results.extend(self.poller.statistics.take());
+        let interval = self.results.remove(&PolledKey { model, upstream })?;
+        Some(interval.stages.iter().map(|time| (time.stage, time.phase, time.sum.mean_ns())).collect())
     }
 
     fn counted(&self) -> (u64, u64) {
@@ -105,17 +110,17 @@ async fn a_server_is_found_by_its_metrics_and_polled() {
     assert_eq!(server.requests(), ["/v2", "/metrics"]);
     assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
     server.answer("/metrics", second);
-    let model = polling.model("org/m");
+    let (model, whole) = (polling.model("org/m"), polling.model(""));
     assert_eq!(polling.polled(model), None, "one poll makes no mean");
     polling.step().await;
     let means = polling.polled(model).unwrap();
     assert_eq!(means[0], (Stage::Queue, None, 10_000_000));
     assert_eq!(means[1], (Stage::Forward, Some(Phase::Prefill), 50_000_000));
-    assert_eq!(polling.polled(LabelId::OTHER).unwrap(), means, "the only model stands for requests that name none");
+    assert_eq!(polling.polled(whole), None, "counted once");
     assert_eq!((server.requests(), polling.counted()), (vec!["/metrics".to_owned()], (1, 0)));
-    // nothing came in between: what is known stays
+    // nothing came in between
     polling.step().await;
-    assert_eq!(polling.polled(model), Some(means));
+    assert_eq!(polling.polled(model), None);
 }
 
 #[tokio::test]
@@ -153,35 +158,77 @@ async fn a_restarted_server_is_left_out_for_one_poll() {
     for (ms, count) in [(3, 1), (9, 3), (29, 4)] {
         server.answer("/metrics", &poll(ms, count));
         polling.step().await;
-        means.push(polling.polled(LabelId::OTHER).map(|reports| reports[0].2));
+        let whole = polling.model("");
+        means.push(polling.polled(whole).map(|stages| stages[0].2));
     }
     assert_eq!(means, [None, Some(3_000_000), Some(20_000_000)]);
 }
 
 #[tokio::test]
-async fn triton_is_asked_for_its_statistics_and_once_for_the_steps_of_models_in_use() {
+async fn a_lone_model_that_clients_call_otherwise_is_the_server_as_a_whole() {
     let (server, upstream, _serving) = serve().await;
+    let mut polling = Polling::of(upstream);
+    let (first, second) = TEXT.split_once("# --- second poll\n").unwrap();
+    for text in [first, first, second] {
+        server.answer("/metrics", text);
+        polling.step().await;
+    }
+    let whole = polling.model("");
+    assert_eq!(polling.polled(whole).unwrap()[0], (Stage::Queue, None, 10_000_000));
+    assert_eq!(polling.poller.labels.models.find("org/m"), None, "no label for a name that no client uses");
+}
+
+const PIPE: &str = r#"{"platform":"ensemble","ensemble_scheduling":{"step":[{"model_name":"pre"},{"model_name":"fwd"}]}}"#;
+
+/// A Triton that was recognised, whose first poll found no model; and the label of its ensemble.
+async fn triton() -> (FakeServer, Polling, LabelId, JoinSet<()>) {
+    let (server, upstream, serving) = serve().await;
     let mut polling = Polling::of(upstream);
     server.answer("/v2", r#"{"name":"triton","version":"2.51.0","extensions":["statistics"]}"#);
     server.answer(triton::STATS, r#"{"model_stats":[]}"#);
-    let config = r#"{"platform":"ensemble","ensemble_scheduling":{"step":[{"model_name":"pre"},{"model_name":"fwd"}]}}"#;
-    server.answer("/v2/models/pipe/config", config);
     let pipe = polling.model("pipe");
     polling.step().await;
     polling.step().await;
     server.answer(triton::STATS, STATS);
+    assert_eq!(server.requests(), ["/v2", triton::STATS]);
+    (server, polling, pipe, serving)
+}
+
+/// What the real server counted for its ensemble `pipe` since its start: its own queue and that of its steps `pre` and `fwd`, each
+/// rounded to its own nanosecond.
+const PIPE_QUEUE_NS: u64 = 4_852 + 58_887 + 2_357_359;
+
+#[tokio::test]
+async fn an_ensembles_statistics_wait_for_its_configuration_and_lose_nothing() {
+    let (server, mut polling, pipe, _serving) = triton().await;
+    server.answer("/v2/models/pipe/config", PIPE);
     polling.step().await;
-    assert_eq!(server.requests(), ["/v2", triton::STATS, triton::STATS]);
-    assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 4_852), "its own");
+    assert_eq!(polling.polled(pipe), None, "its own queue is not the whole of it");
+    assert!(polling.state.as_ref().unwrap().is_waiting());
     polling.step().await;
+    assert_eq!(polling.polled(pipe), None);
+    polling.step().await;
+    assert_eq!(server.requests(), [triton::STATS, "/v2/models/pipe/config", triton::STATS], "once, and of no other model");
+    assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, PIPE_QUEUE_NS), "since the poll before it waited");
+    assert!(!polling.state.as_ref().unwrap().is_waiting());
     server.answer(triton::STATS, &STATS.replace(r#""count":2,"ns":9703"#, r#""count":3,"ns":10703"#));
     polling.step().await;
-    polling.step().await;
-    assert_eq!(server.requests(), ["/v2/models/pipe/config", triton::STATS, triton::STATS], "once, and of no other model");
     assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 1_000));
     assert_eq!(polling.poller.labels.models.find("fwd"), None, "no label for a model that no client asks for");
-    assert_eq!(polling.polled(LabelId::OTHER), None);
-    assert_eq!(polling.counted(), (4, 0));
+    let whole = polling.model("");
+    assert_eq!((polling.polled(whole), polling.counted()), (None, (4, 0)));
+}
+
+#[tokio::test]
+async fn a_configuration_that_cannot_be_read_is_asked_for_a_few_times_and_never_guessed() {
+    let (server, mut polling, pipe, _serving) = triton().await;
+    let other = polling.model("rowsum");
+    for _ in 0..10 {
+        polling.step().await;
+    }
+    let asked = server.requests().iter().filter(|path| *path == "/v2/models/pipe/config").count();
+    assert_eq!((asked, polling.polled(pipe), polling.polled(other)), (4, None, None));
+    assert!(!polling.state.as_ref().unwrap().is_waiting());
 }
 
 #[tokio::test]
