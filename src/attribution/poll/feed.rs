@@ -16,7 +16,10 @@ use crate::metrics::{Labels, PolledInterval, PolledKey, PolledStage};
 use crate::protocol::servers::{ReportedField, table};
 use crate::settings::Upstream;
 
-/// Where the statistics are, how they are read, and the previous poll.
+/// How many processes of a server are told apart.
+const MAX_PROCESSES: usize = 64;
+
+/// Where the statistics are, how they are read, and the previous polls.
 #[derive(Debug)]
 pub(super) struct Feed {
     server: Server,
@@ -24,7 +27,8 @@ pub(super) struct Feed {
     path: String,
     form: FeedFormat,
     rows: Vec<&'static ReportedField>,
-    last: Option<Reading>,
+    /// The previous poll of each process that answers.
+    last: BTreeMap<Option<u64>, Reading>,
 }
 
 #[derive(Debug)]
@@ -55,7 +59,9 @@ pub(super) fn found(candidate: &Candidate, body: &Bytes) -> (Option<Server>, Opt
     let text = text_of(body);
     let Some(server) = detect::by_metrics(&text) else { return (None, None) };
     let mut feed = Feed::text(server, candidate);
-    feed.last = feed.read(body).ok().map(|metrics| Reading { metrics: Arc::new(metrics), at: Stamp::now() });
+    if let Ok(metrics) = feed.read(body) {
+        feed.keep(&Reading { metrics: Arc::new(metrics), at: Stamp::now() });
+    }
     (Some(server), Some(feed))
 }
 
@@ -63,13 +69,13 @@ impl Feed {
     fn triton(at: Upstream) -> Self {
         let rows = table::statistics(Server::Triton).map(|(_, row)| row).collect();
         let form = FeedFormat::Triton { steps: EnsembleSteps::new(), waiting: WaitingModels::default() };
-        Self { server: Server::Triton, at, path: triton::STATS.to_owned(), form, rows, last: None }
+        Self { server: Server::Triton, at, path: triton::STATS.to_owned(), form, rows, last: BTreeMap::new() }
     }
 
     fn text(server: Server, candidate: &Candidate) -> Self {
         let rows: Vec<&'static ReportedField> = table::metrics(server).map(|(_, row)| row).collect();
         let form = FeedFormat::Text(WantedSamples::of(server, &rows));
-        Self { server, at: candidate.at.clone(), path: candidate.path.clone(), form, rows, last: None }
+        Self { server, at: candidate.at.clone(), path: candidate.path.clone(), form, rows, last: BTreeMap::new() }
     }
 
     pub(super) const fn server(&self) -> Server {
@@ -128,10 +134,22 @@ impl Feed {
         }
     }
 
+    /// Keeps a poll and returns the previous one of the same process. Of too many processes the one that was polled least recently
+    /// is forgotten.
+    fn keep(&mut self, now: &Reading) -> Option<Reading> {
+        let last = self.last.insert(now.metrics.process, now.clone());
+        if self.last.len() > MAX_PROCESSES
+            && let Some(oldest) = self.last.iter().min_by_key(|(_, reading)| reading.at).map(|(process, _)| *process)
+        {
+            self.last.remove(&oldest);
+        }
+        last
+    }
+
     /// Hands on what the server counted since the previous poll.
     fn take(&mut self, metrics: PolledMetrics, poller: &Poller) {
         let now = Reading { metrics: Arc::new(metrics), at: Stamp::now() };
-        let Some(last) = self.last.replace(now.clone()) else { return };
+        let Some(last) = self.keep(&now) else { return };
         let mut means = means::between(&last.metrics, &now.metrics, &self.rows);
         match &mut self.form {
             FeedFormat::Triton { steps, waiting } => {

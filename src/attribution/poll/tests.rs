@@ -165,6 +165,26 @@ async fn a_restarted_server_is_left_out_for_one_poll() {
 }
 
 #[tokio::test]
+async fn processes_behind_one_port_have_counters_of_their_own() {
+    let (server, upstream, _serving) = serve().await;
+    let mut polling = Polling::of(upstream);
+    let poll = |process: u32, count: u32| {
+        let (name, ms) = ("te_request_queue_duration", count * 2);
+        format!("process_start_time_seconds 170000000{process}\n{name}_sum {}\n{name}_count {count}\n", f64::from(ms) / 1e3)
+    };
+    let mut requests = 0;
+    for (process, count) in [(1, 90), (1, 90), (2, 5), (1, 94), (2, 8), (2, 9), (1, 94)] {
+        server.answer("/metrics", &poll(process, count));
+        polling.step().await;
+        for (_, interval) in polling.poller.statistics.take() {
+            requests += interval.requests();
+            assert_eq!(interval.stages[0].sum.mean_ns(), 2_000_000);
+        }
+    }
+    assert_eq!(requests, 4 + 4, "what each added to its own counters, and none for less than the other has");
+}
+
+#[tokio::test]
 async fn a_lone_model_that_clients_call_otherwise_is_the_server_as_a_whole() {
     let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
