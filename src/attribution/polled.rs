@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use super::poll::UpstreamEvidence;
 use crate::ledger::Server;
 use crate::metrics::{PolledInterval, PolledKey};
 
@@ -18,6 +19,8 @@ pub struct Statistics {
     has_found: AtomicBool,
     server: Mutex<Option<Server>>,
     requested: AtomicBool,
+    /// What the traffic shows of the server, before anything is polled.
+    pub evidence: UpstreamEvidence,
     /// Whether the server was ever known. Every request looks here.
     known: AtomicBool,
 }

@@ -64,6 +64,7 @@ impl Aggregation {
     ) -> Self {
         let (polled, applied) = (statistics.clone(), config.load());
         let merge = move |mut ledger: Ledger, traced| {
+            polled.evidence.note(&ledger);
             ledger.server = ledger.server.or_else(|| polled.server());
             merge(ledger, traced)
         };

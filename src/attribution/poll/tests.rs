@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::ledger::{LabelId, Phase, Stage};
+use crate::ledger::{LabelId, Ledger, Phase, ServerEvidence, Stage, Stamp};
 use crate::metrics::{PolledInterval, PolledKey};
 use crate::net::ClientError;
 
@@ -56,7 +56,6 @@ async fn serve() -> (FakeServer, Upstream, JoinSet<()>) {
 /// A poller, and its state.
 struct Polling {
     poller: Poller,
-    candidates: Vec<Candidate>,
     state: Option<State>,
     results: HashMap<PolledKey, PolledInterval>,
 }
@@ -67,18 +66,32 @@ impl Polling {
             poll: Poll::Auto,
             interval: ConfigHandle::fixed(Duration::from_secs(5)),
             upstream,
-            own_ports: Vec::new(),
             statistics: Arc::default(),
             labels: Arc::new(Labels::new(8, 8, 8)),
             rules: ConfigHandle::fixed(Rules::default()),
             counters: Arc::default(),
         };
-        let candidates = detect::candidates(&poller.poll, &poller.upstream, &[]);
-        Self { poller, candidates, state: Some(State::START), results: HashMap::new() }
+        Self { state: poller.start(), poller, results: HashMap::new() }
+    }
+
+    /// The same for an address of the configuration, without a path.
+    fn at(upstream: &Upstream) -> Self {
+        let Upstream::Http { authority, .. } = upstream else { panic!("{upstream}") };
+        let elsewhere = Upstream::Http { authority: "127.0.0.1:1".to_owned(), h2: false };
+        let polling = Self::of(elsewhere);
+        let poller = Poller { poll: Poll::At { authority: authority.clone(), path: String::new() }, ..polling.poller };
+        Self { state: poller.start(), poller, results: HashMap::new() }
+    }
+
+    /// A client's exchange shows this server.
+    fn show(&self, server: Server, evidence: ServerEvidence) {
+        let mut ledger = Ledger::open(Stamp::default(), 0);
+        (ledger.server, ledger.server_evidence) = (Some(server), Some(evidence));
+        self.poller.statistics.evidence.note(&ledger);
     }
 
     async fn step(&mut self) -> Duration {
-        let (state, pause) = self.poller.step(self.state.take().unwrap(), &self.candidates).await;
+        let (state, pause) = self.poller.step(self.state.take().unwrap()).await;
         self.state = Some(state);
         pause
     }
@@ -101,13 +114,18 @@ impl Polling {
 }
 
 #[tokio::test]
-async fn a_server_is_found_by_its_metrics_and_polled() {
+async fn nothing_is_asked_until_the_traffic_shows_the_server_and_then_only_its_own_path() {
     let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
     let (first, second) = TEXT.split_once("# --- second poll\n").unwrap();
     server.answer("/metrics", first);
-    assert_eq!([polling.step().await, polling.step().await], [*polling.poller.interval.load(); 2]);
-    assert_eq!(server.requests(), ["/v2", "/metrics"]);
+    for _ in 0..5 {
+        assert_eq!(polling.step().await, START);
+    }
+    assert_eq!(server.requests(), [""; 0]);
+    polling.show(Server::Vllm, ServerEvidence::Body);
+    assert_eq!(polling.step().await, *polling.poller.interval.load());
+    assert_eq!(server.requests(), ["/metrics"]);
     assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
     server.answer("/metrics", second);
     let (model, whole) = (polling.model("org/m"), polling.model(""));
@@ -124,24 +142,90 @@ async fn a_server_is_found_by_its_metrics_and_polled() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_and_comes_back_as_another_is_found_anew() {
+async fn a_refusal_ends_it() {
+    for answer in [None, Some("<html>a user's page</html>")] {
+        let (server, upstream, _serving) = serve().await;
+        let mut polling = Polling::of(upstream);
+        if let Some(answer) = answer {
+            server.answer("/metrics", answer);
+        }
+        for _ in 0..5 {
+            polling.show(Server::Vllm, ServerEvidence::Body);
+            polling.step().await;
+        }
+        assert_eq!((server.requests(), polling.counted()), (vec!["/metrics".to_owned()], (0, 1)), "{answer:?}");
+        assert_eq!(polling.poller.statistics.server(), None);
+        polling.show(Server::Tei, ServerEvidence::Head);
+        polling.step().await;
+        assert_eq!(server.requests(), ["/metrics"], "another server may be asked");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_after_good_answers_ends_it_too() {
     let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
     server.answer("/metrics", TEXT);
-    polling.step().await;
+    polling.show(Server::Vllm, ServerEvidence::Body);
     polling.step().await;
     server.forget();
+    for _ in 0..3 {
+        polling.show(Server::Vllm, ServerEvidence::Body);
+        polling.step().await;
+    }
+    assert_eq!((server.requests().len(), polling.counted()), (2, (0, 1)));
+}
+
+#[tokio::test]
+async fn a_path_that_clients_use_is_not_asked() {
+    for is_used_from_the_start in [true, false] {
+        let (server, upstream, _serving) = serve().await;
+        let mut polling = Polling::of(upstream);
+        server.answer("/metrics", TEXT);
+        polling.show(Server::Vllm, ServerEvidence::Body);
+        if !is_used_from_the_start {
+            polling.step().await;
+            assert_eq!(server.requests(), ["/metrics"]);
+        }
+        polling.poller.labels.routes.intern("POST /metrics");
+        for _ in 0..3 {
+            polling.show(Server::Vllm, ServerEvidence::Body);
+            polling.step().await;
+        }
+        assert_eq!(server.requests(), [""; 0]);
+    }
+}
+
+#[test]
+fn what_is_never_asked() {
+    let poller = |poll, upstream| Poller { poll, ..Polling::of(upstream).poller };
+    let h1 = Upstream::Http { authority: "127.0.0.1:1".to_owned(), h2: false };
+    let h2 = Upstream::Http { authority: "127.0.0.1:1".to_owned(), h2: true };
+    assert!(poller(Poll::Off, h1.clone()).start().is_none());
+    assert!(poller(Poll::Auto, h2).start().is_none(), "it speaks no other protocol");
+    let polling = Polling::of(h1);
+    for server in Server::ALL.iter().filter(|server| detect::own_path(**server).is_none()) {
+        polling.show(*server, ServerEvidence::Span);
+        assert!(polling.poller.recognise().is_none(), "{server:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_goes_and_comes_back_as_another_is_recognised_anew() {
+    let (server, upstream, serving) = serve().await;
+    let mut polling = Polling::of(upstream);
+    server.answer("/metrics", TEXT);
+    polling.show(Server::Vllm, ServerEvidence::Body);
+    polling.step().await;
+    drop(serving); // nobody listens: no answer, which is no refusal
+    tokio::task::yield_now().await;
     for _ in 0..PATIENCE - 1 {
         polling.step().await;
         assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
     }
-    server.answer("/metrics", "<html>who is there?</html>");
     polling.step().await;
     assert_eq!((polling.poller.statistics.server(), polling.counted()), (None, (0, 3)));
-    server.answer("/metrics", "# TYPE te_queue_size gauge\n");
-    polling.step().await;
-    polling.step().await;
-    assert_eq!(polling.poller.statistics.server(), Some(Server::Tei));
+    assert_eq!(polling.step().await, START, "until the traffic shows a server again");
 }
 
 #[tokio::test]
@@ -152,7 +236,7 @@ async fn a_restarted_server_is_left_out_for_one_poll() {
         format!("te_request_queue_duration_sum {}\nte_request_queue_duration_count {count}\n", f64::from(ms) / 1e3)
     };
     server.answer("/metrics", &poll(900, 9));
-    polling.step().await;
+    polling.show(Server::Tei, ServerEvidence::Head);
     polling.step().await;
     let mut means = Vec::new();
     for (ms, count) in [(3, 1), (9, 3), (29, 4)] {
@@ -172,6 +256,7 @@ async fn processes_behind_one_port_have_counters_of_their_own() {
         let (name, ms) = ("te_request_queue_duration", count * 2);
         format!("process_start_time_seconds 170000000{process}\n{name}_sum {}\n{name}_count {count}\n", f64::from(ms) / 1e3)
     };
+    polling.show(Server::Tei, ServerEvidence::Head);
     let mut requests = 0;
     for (process, count) in [(1, 90), (1, 90), (2, 5), (1, 94), (2, 8), (2, 9), (1, 94)] {
         server.answer("/metrics", &poll(process, count));
@@ -189,6 +274,7 @@ async fn a_lone_model_that_clients_call_otherwise_is_the_server_as_a_whole() {
     let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
     let (first, second) = TEXT.split_once("# --- second poll\n").unwrap();
+    polling.show(Server::Vllm, ServerEvidence::Body);
     for text in [first, first, second] {
         server.answer("/metrics", text);
         polling.step().await;
@@ -204,13 +290,12 @@ const PIPE: &str = r#"{"platform":"ensemble","ensemble_scheduling":{"step":[{"mo
 async fn triton() -> (FakeServer, Polling, LabelId, JoinSet<()>) {
     let (server, upstream, serving) = serve().await;
     let mut polling = Polling::of(upstream);
-    server.answer("/v2", r#"{"name":"triton","version":"2.51.0","extensions":["statistics"]}"#);
     server.answer(triton::STATS, r#"{"model_stats":[]}"#);
     let pipe = polling.model("pipe");
-    polling.step().await;
+    polling.show(Server::Triton, ServerEvidence::Span);
     polling.step().await;
     server.answer(triton::STATS, STATS);
-    assert_eq!(server.requests(), ["/v2", triton::STATS]);
+    assert_eq!(server.requests(), [triton::STATS]);
     (server, polling, pipe, serving)
 }
 
@@ -236,7 +321,7 @@ async fn an_ensembles_statistics_wait_for_its_configuration_and_lose_nothing() {
     assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 1_000));
     assert_eq!(polling.poller.labels.models.find("fwd"), None, "no label for a model that no client asks for");
     let whole = polling.model("");
-    assert_eq!((polling.polled(whole), polling.counted()), (None, (4, 0)));
+    assert_eq!((polling.polled(whole), polling.counted()), (None, (3, 0)));
 }
 
 #[tokio::test]
@@ -252,9 +337,9 @@ async fn a_configuration_that_cannot_be_read_is_asked_for_a_few_times_and_never_
 }
 
 #[tokio::test]
-async fn a_server_that_tells_nothing_is_asked_ever_more_rarely() {
+async fn a_configured_server_without_statistics_is_asked_ever_more_rarely() {
     let (server, upstream, serving) = serve().await;
-    let mut polling = Polling::of(upstream);
+    let mut polling = Polling::at(&upstream);
     let mut pauses = Vec::new();
     for _ in 0..7 {
         for _ in 0..4 {
