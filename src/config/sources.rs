@@ -35,7 +35,8 @@ pub struct Flag {
 pub struct Sources {
     /// The configuration file, YAML.
     pub file: Option<PathBuf>,
-    /// Environment variables; those that do not begin with `LAPWING_` are ignored.
+    /// Environment variables. Those that do not begin with `LAPWING_` are ignored, but for OpenTelemetry's `OTEL_TRACES_SAMPLER` and
+    /// `OTEL_TRACES_SAMPLER_ARG`.
     pub env: Vec<(String, String)>,
     /// Flags, in the order given.
     pub flags: Vec<Flag>,

@@ -8,11 +8,14 @@ import json
 
 import pytest
 
+from lapwing import NO_SPANS
 from ports import free_port
+from process import wait_for
 from replayers.hugging_face import Tei, Tgi, debug
 from replayers.replayer import Ports
 from replayers.sglang import Sglang
 from replayers.tensorrt_llm import TensorRtLlm
+from replayers.tf_serving import TfServing
 from replayers.vllm import Vllm
 
 REQUESTS = 8
@@ -88,3 +91,31 @@ def test_stages_are_those_of_the_server(case, start_lapwing):
 
 def test_durations_are_printed_as_rust_prints_them():
     assert [debug(ns) for ns in (5, 686_200, 11_230_000, 1_200_000_000, 3_000_000)] == ["5ns", "686.2µs", "11.23ms", "1.2s", "3ms"]
+
+
+def total(lapwing, name):
+    """A counter's value, over all labels."""
+    lines = [line for line in lapwing.metrics().splitlines() if line.startswith(name)]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+PAGES = {
+    "vllm": (Vllm, "/v1/chat/completions", CHAT),
+    "sglang": (Sglang, "/generate", IDS),
+    "tensorflow-serving": (TfServing, "/v1/models/half_plus_two:predict", {"instances": [1.0, 2.0]}),
+}
+
+
+@pytest.mark.parametrize("server", PAGES)
+def test_pages_of_metrics_are_found_and_read(server, start_lapwing):
+    """In the text that the server's own exporter writes; found by itself once requests come."""
+    make, path, body = PAGES[server]
+    lapwing, replayer = started(start_lapwing, make, env={**NO_SPANS, "LAPWING_ATTRIBUTION__POLL_INTERVAL": "1s"})
+
+    def polled():
+        post(lapwing, path, body)
+        return total(lapwing, 'lapwing_polls_total{result="ok"}') >= 3
+
+    with replayer:
+        wait_for(polled, 40, "its page is read", 0.3)
+    assert server in {exchange["server"] for exchange in lapwing.exchanges()}
