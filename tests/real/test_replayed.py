@@ -15,7 +15,7 @@ from replayers.hugging_face import Tei, Tgi, debug
 from replayers.replayer import Ports
 from replayers.sglang import Sglang
 from replayers.tensorrt_llm import TensorRtLlm
-from replayers.tf_serving import TfServing
+from replayers.tf_serving import PAGE, TfServing
 from replayers.vllm import Vllm
 
 REQUESTS = 8
@@ -53,9 +53,8 @@ def post(lapwing, path, body):
     assert response.status == 200, answer
 
 
-def started(start_lapwing, make, **kw):
-    """Lapwing, and the replayer behind it, which is yet to be entered."""
-    port = free_port()
+def started(start_lapwing, make, port, **kw):
+    """Lapwing, and the replayer behind it on `port`, which is yet to be entered."""
     lapwing = start_lapwing(f"http://127.0.0.1:{port}", **kw)
     return lapwing, make(Ports(port, lapwing.otlp_grpc))
 
@@ -71,7 +70,7 @@ def figures(exchange):
 @pytest.mark.parametrize("case", CASES)
 def test_stages_are_those_of_the_server(case, start_lapwing):
     make, path, body, source = CASES[case]
-    lapwing, replayer = started(start_lapwing, make)
+    lapwing, replayer = started(start_lapwing, make, free_port())
     with replayer:
         for _ in range(REQUESTS):
             post(lapwing, path, body)
@@ -108,9 +107,13 @@ PAGES = {
 
 @pytest.mark.parametrize("server", PAGES)
 def test_pages_of_metrics_are_found_and_read(server, start_lapwing):
-    """In the text that the server's own exporter writes; found by itself once requests come."""
+    """In the text that the server's own exporter writes; vLLM and SGLang are recognised by their answers."""
     make, path, body = PAGES[server]
-    lapwing, replayer = started(start_lapwing, make, env={**NO_SPANS, "LAPWING_ATTRIBUTION__POLL_INTERVAL": "1s"})
+    port = free_port()
+    env = {**NO_SPANS, "LAPWING_ATTRIBUTION__POLL_INTERVAL": "1s"}
+    if server == "tensorflow-serving":  # which says nowhere who it is
+        env["LAPWING_ATTRIBUTION__POLL"] = f"http://127.0.0.1:{port}{PAGE}"
+    lapwing, replayer = started(start_lapwing, make, port, env=env)
 
     def polled():
         post(lapwing, path, body)
