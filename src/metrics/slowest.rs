@@ -84,15 +84,7 @@ mod tests {
     fn exchange(total_ns: u64) -> Arc<Exchange> {
         let mut ledger = Ledger::open(Stamp::default(), 0);
         ledger.total_ns = total_ns;
-        Arc::new(Exchange {
-            ledger,
-            account: Account::default(),
-            traced: Vec::new(),
-            claimed_ns: 0,
-            clipped: 0,
-            polled: Vec::new(),
-            batch: None,
-        })
+        Arc::new(Exchange { ledger, account: Account::default(), traced: Vec::new(), claimed_ns: 0, clipped: 0 })
     }
 
     fn totals(slowest: &Slowest, now: Stamp) -> Vec<u64> {

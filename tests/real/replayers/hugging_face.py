@@ -25,6 +25,8 @@ def debug(ns):
 
 
 class Router(Replayer):
+    banner = ""
+
     def __init__(self, ports, service):
         super().__init__(ports)
         resource = {"service.name": service, "telemetry.sdk.language": "rust", "telemetry.sdk.name": "opentelemetry"}

@@ -24,7 +24,9 @@ class Ports(NamedTuple):
 
 
 class Replayer:
-    """A server of another's making."""
+    """A server of another's making; `banner` is its `Server` field."""
+
+    banner = "uvicorn"
 
     def __init__(self, ports, seed=7):
         self.endpoint = f"http://127.0.0.1:{ports.otlp}"
@@ -42,6 +44,9 @@ class Replayer:
             def do_GET(self):
                 text = replayer.metrics_page(self.path)
                 Exchange(self).send(text or "", status=200 if text else 404, kind="text/plain; version=0.0.4")
+
+            def version_string(self):
+                return replayer.banner
 
             def log_message(self, *_):
                 pass

@@ -39,6 +39,8 @@ class Histogram:
 class TfServing(Replayer):
     """With --monitoring_config_file and batching."""
 
+    banner = ""
+
     def __init__(self, ports):
         super().__init__(ports)
         model = {"model_name": "half_plus_two", "API": "Predict"}

@@ -7,7 +7,9 @@ use super as sample;
 use crate::attribution::otlp::decode::{Decoded, spans, traces};
 use crate::attribution::otlp::signal::Encoding;
 use crate::attribution::{Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation, SpanRule};
-use crate::ledger::{Basis, Exchange, Ledger, Phase, Server, Source, SpanId, Stage, Stamp, TraceId, Unit, UpstreamWindow};
+use crate::ledger::{
+    Basis, Exchange, Ledger, Phase, Server, ServerEvidence, Source, SpanId, Stage, Stamp, TraceId, Unit, UpstreamWindow,
+};
 use crate::metrics::Counters;
 
 const US: u64 = 1_000;
@@ -288,9 +290,23 @@ fn ray_serve_waits_for_a_replica_at_every_level() {
 }
 
 #[test]
+fn a_server_behind_the_upstream_is_not_the_upstream() {
+    let mut spans = decoded(&fixture("vllm/llm_request.json"), &rules([]));
+    let gateway = SpanId::from_slice(&id("00000000000000aa"));
+    let above = IncomingSpan { span: gateway.unwrap(), name: "POST /".into(), stage: None, server: None, ..spans[0].clone() };
+    spans.iter_mut().for_each(|span| span.parent = gateway);
+    spans.push(above);
+    let found = exchange(130, ANCHOR_UNIX_NS, OWN, spans);
+    assert_eq!(traced(&found), [(Stage::Queue, 4 * MS), (Stage::Forward, 115 * MS)], "its times count");
+    assert_eq!((found.ledger.server, found.ledger.server_evidence), (None, None));
+    let direct = of("vllm/llm_request.json", 130).ledger;
+    assert_eq!((direct.server, direct.server_evidence), (Some(Server::Vllm), Some(ServerEvidence::Span)));
+}
+
+#[test]
 fn a_servers_one_span_claims_nothing() {
     let found = of("mlserver/infer.json", 35);
-    assert_eq!((traced(&found), found.account.by_source_ns(Stage::Forward, Source::Opaque)), (vec![], 35 * MS));
+    assert_eq!((traced(&found), found.stage(Stage::Upstream)), (vec![], Some((35 * MS, Source::Observed))));
 }
 
 #[test]

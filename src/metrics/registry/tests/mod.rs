@@ -28,7 +28,7 @@ fn exchange(series: SeriesKey, total_ns: u64) -> Exchange {
     let mut account = Account::default();
     account.add(Stage::Forward, Source::Reported, total_ns / 4);
     account.add(Stage::Unattributed, Source::Observed, total_ns - total_ns / 4);
-    Exchange { ledger, account, traced: Vec::new(), claimed_ns: total_ns / 4, clipped: 0, polled: Vec::new(), batch: None }
+    Exchange { ledger, account, traced: Vec::new(), claimed_ns: total_ns / 4, clipped: 0 }
 }
 
 fn with_outcome(outcome: Outcome, total_ns: u64) -> Exchange {
