@@ -67,7 +67,9 @@ rows! {
     SpansLate: Counter "lapwing_spans" &[("result", "late")], "Spans received, by result: came after their exchange was merged.";
     SpansShed: Counter "lapwing_spans" &[("result", "shed")], "Spans received, by result: dropped because a table or channel was full.";
     SpansInvalid: Counter "lapwing_spans_invalid" &[], "Spans without a valid trace or span id, which the OTLP receiver skipped.";
+    SpansSkipped: Counter "lapwing_spans_skipped" &[], "Spans that were not joined because the span above them has their time: SGLang's one for each token.";
     OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that were refused: not decodable, too large, too slow.";
+    SpansWithheld: Counter "lapwing_otlp_spans_withheld" &[], "Spans not passed on to the collector, because they were sampled for Lapwing only.";
     OtlpForwarded: Counter "lapwing_otlp_forwarded" &[], "OTLP requests passed on to the collector.";
     OtlpForwardLost: Counter "lapwing_otlp_forward_lost" &[], "OTLP requests that could not be passed on to the collector.";
     PollsOk: Counter "lapwing_polls" &[("result", "ok")], "Polls of the model server's own statistics, by result: read.";
