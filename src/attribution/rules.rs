@@ -64,8 +64,8 @@ impl Rules {
             .iter()
             .flat_map(|(stage, names)| names.iter().map(|name| (Box::from(name.as_bytes()), *stage)))
             .chain(Stage::ALL.into_iter().map(|stage| (Box::from(stage.name().as_bytes()), stage)))
-            // a proxy's metric of that name divides nothing
-            .filter(|(_, stage)| *stage != Stage::Upstream)
+            // Lapwing alone measures them: another proxy's metrics, and Envoy's spans `ingress` and `egress`, divide nothing
+            .filter(|(_, stage)| !matches!(stage, Stage::Ingress | Stage::Egress | Stage::Upstream))
             .collect();
         let mut metrics = defaults.clone();
         for (name, stage) in server_timing {
@@ -119,12 +119,14 @@ impl Rules {
         self.spans.iter().find(|rule| fits(rule)).map(|rule| rule.stage)
     }
 
-    /// The stage by the whole name, else by its last part (`pipeline.tokenize`); never by the end of a route or a sentence.
+    /// The stage by the whole name, else by its last part (`pipeline.tokenize`); never by the end of a route or a sentence, nor by
+    /// the method that HTTP clients and servers name their spans after, which is no postprocessing.
     pub(super) fn by_default(&self, name: &str) -> Option<Stage> {
-        look_up(&self.defaults, name).or_else(|| {
+        let known = |word: &str| if word == "POST" { None } else { look_up(&self.defaults, word) };
+        known(name).or_else(|| {
             let (_, last) = name.rsplit_once(['.', ':'])?;
             let is_identifier = !name.contains(|c: char| c == '/' || c.is_whitespace());
-            is_identifier.then(|| look_up(&self.defaults, last)).flatten()
+            is_identifier.then(|| known(last)).flatten()
         })
     }
 }
@@ -233,6 +235,19 @@ mod tests {
         assert_eq!(rules.span("torch::forward", none), Some(Stage::Forward));
         assert_eq!(rules.span("POST /v1/predict", none), None);
         assert_eq!(rules.span("svc.Model/v1.predict", none), None);
+    }
+
+    #[test]
+    fn a_method_is_no_stage_and_no_other_proxy_says_what_ingress_is() {
+        let rules = Rules::default();
+        for name in ["POST", "http.POST", "ingress", "egress", "upstream", "envoy.ingress"] {
+            assert_eq!(rules.span(name, none), None, "{name}");
+        }
+        assert_eq!(rules.span("request", |_| Some(Cow::Borrowed("ingress"))), None);
+        assert_eq!(rules.span("post", none), Some(Stage::Postprocessing));
+        assert_eq!(rules.server_timing("POST"), Some(Stage::Postprocessing));
+        assert_eq!(rules.server_timing("ingress"), None);
+        assert_eq!(rules.server_timing("egress"), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use super::super::span::ServerSpan;
 use super::*;
 use crate::ledger::TraceId;
 
@@ -62,16 +63,67 @@ fn depth_counts_from_our_own_span_and_offsets_from_the_anchor() {
 }
 
 #[test]
-fn another_services_server_is_left_out_with_all_below_it() {
+fn what_a_called_service_reports_is_inside_the_call() {
     let spans = vec![
         server("app/1", span(1, OWN, 0, 100)),
         call(span(2, 1, 10, 50)),
         server("other/1", span(3, 2, 12, 48)),
-        staged(Stage::Forward, span(4, 3, 13, 47)),
-        server("app/1", span(5, 2, 12, 48)),
+        staged(Stage::Forward, span(4, 3, 13, 40)),
+        IncomingSpan { is_store_call: true, ..call(span(5, 3, 41, 44)) },
+        server("app/1", span(6, 2, 12, 48)),
+        call(span(7, 3, 44, 47)),
+        server("third/1", span(8, 7, 45, 46)),
+        staged(Stage::Queue, span(9, 8, 45, 46)),
     ];
-    let expected = [at(1, None, 0, 100, 1), at(2, Some(Stage::Downstream), 10, 50, 2), at(5, None, 12, 48, 3)];
+    let expected = [
+        at(1, None, 0, 100, 1),
+        at(2, Some(Stage::Downstream), 10, 50, 2),
+        at(3, None, 12, 48, 3),
+        at(4, Some(Stage::Forward), 13, 40, 4),
+        at(5, Some(Stage::Hydration), 41, 44, 4),
+        at(6, None, 12, 48, 3),
+        at(7, Some(Stage::Downstream), 44, 47, 4),
+        at(8, None, 45, 46, 5),
+        at(9, Some(Stage::Queue), 45, 46, 6),
+    ];
     assert_eq!(place(spans), expected);
+}
+
+#[test]
+fn a_relays_call_hides_nothing_of_the_server_behind_it() {
+    let spans = vec![
+        server("relay/1", span(1, OWN, 0, 100)),
+        call(IncomingSpan { service: "relay/1".into(), ..span(2, 1, 1, 99) }),
+        server("app/1", span(3, 2, 2, 98)),
+        staged(Stage::Forward, span(4, 3, 10, 90)),
+    ];
+    let stages: Vec<_> = place(spans).into_iter().map(|s| s.1).collect();
+    assert_eq!(stages, [None, Some(Stage::Downstream), None, Some(Stage::Forward)]);
+}
+
+#[test]
+fn a_called_server_reports_nothing_about_the_request_as_a_whole() {
+    let telling = |s: IncomingSpan| {
+        let report = ServerReport { first_token_ns: Some(5), ..ServerReport::default() };
+        IncomingSpan { server: Some(Box::new(ServerSpan { report, ..ServerSpan::default() })), ..s }
+    };
+    let called = [call(span(1, OWN, 0, 100)), telling(server("other/1", span(2, 1, 10, 90)))];
+    assert_eq!(below(id(OWN), 1_000, &called).1.first_token_ns, None);
+    assert_eq!(below(id(OWN), 1_000, &[telling(span(1, OWN, 0, 100))]).1.first_token_ns, Some(5));
+}
+
+#[test]
+fn below_a_call_whose_stage_is_given_another_service_is_left_out() {
+    let below_the_call = |call: IncomingSpan| {
+        let called = [server("other/1", span(3, 2, 12, 48)), staged(Stage::Queue, span(4, 3, 13, 47))];
+        let outer = staged(Stage::Forward, span(1, OWN, 0, 100));
+        place([outer, call].into_iter().chain(called).collect()).len()
+    };
+    assert_eq!(below_the_call(call(span(2, 1, 10, 50))), 2, "the span above the call says what it is");
+    assert_eq!(below_the_call(staged(Stage::Downstream, call(span(2, OWN, 10, 50)))), 2, "the call itself does");
+    assert_eq!(below_the_call(call(span(2, OWN, 10, 50))), 4);
+    let store = IncomingSpan { is_store_call: true, ..call(span(2, OWN, 10, 50)) };
+    assert_eq!(below_the_call(store), 2, "a store's own spans divide nothing");
 }
 
 #[test]

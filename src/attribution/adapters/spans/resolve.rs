@@ -23,6 +23,8 @@ struct Entry {
     depth: u32,
     /// The start of the nearest ancestor with a stage.
     staged_ns: Option<i64>,
+    /// Whether its server is behind the upstream, so that it knows nothing about the request as a whole.
+    is_called: bool,
     /// Whether it waits for something below it to begin.
     waits: bool,
     /// The end of its wait.
@@ -40,6 +42,7 @@ impl Resolver {
         above: Option<usize>,
         depth: u32,
         staged_ns: Option<i64>,
+        is_called: bool,
     ) -> Option<usize> {
         if let Some(stage) = span.stage {
             self.named(above, stage, span.phase);
@@ -50,7 +53,16 @@ impl Resolver {
             self.begins(above, begins);
         }
         let (waits, waits_until_unix_ns) = (server.waits_from_unix_ns.is_some(), None);
-        self.entries.push(Entry { span: i, above, depth, staged_ns, waits, waits_until_unix_ns, below: SmallVec::new() });
+        self.entries.push(Entry {
+            span: i,
+            above,
+            depth,
+            staged_ns,
+            is_called,
+            waits,
+            waits_until_unix_ns,
+            below: SmallVec::new(),
+        });
         Some(self.entries.len() - 1)
     }
 
@@ -107,6 +119,9 @@ impl Resolver {
                     let stage = role().filter(|_| piece.takes_role).unwrap_or(piece.stage);
                     place(piece.name, stage, piece.phase, piece.start_unix_ns, piece.end_unix_ns);
                 }
+            }
+            if entry.is_called {
+                continue;
             }
             report.first_token_ns = [report.first_token_ns, found.report.first_token_ns].into_iter().flatten().min();
             report.per_output_token_ns = report.per_output_token_ns.or(found.report.per_output_token_ns);
