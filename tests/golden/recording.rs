@@ -124,6 +124,7 @@ impl Recording {
     fn spans(&mut self, spans: Vec<IncomingSpan>) {
         let (mut registry, now) = (self.registry.lock(), at(self.now_ms.load(Relaxed)));
         self.aggregator.spans(spans, now, &mut |exchange| registry.keep(exchange, now, 0));
+        self.aggregator.mend(&mut |exchange| registry.mend(exchange));
     }
 
     fn polled(&self, model: Option<&str>, polled: Polled) {

@@ -125,6 +125,7 @@ impl Collector for Scrape {
         self.requests(&mut encoder)?;
         self.stages(&mut encoder)?;
         self.coverage(&mut encoder)?;
+        self.completeness(&mut encoder)?;
         self.streams(&mut encoder)?;
         self.per_unit(&mut encoder)?;
         self.generation(&mut encoder)?;

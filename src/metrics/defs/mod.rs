@@ -68,6 +68,12 @@ families! {
         "Time from the last request byte handed to the upstream to its last response byte, of answered requests.";
     WINDOW_CLAIMED: Counter "lapwing_upstream_window_claimed_seconds" Some("seconds"), ["route", "model", "upstream"],
         "The part of the upstream windows that reports and spans claim.";
+    INCOMPLETE: Counter "lapwing_exchanges_incomplete" None, ["route", "model", "upstream"],
+        "Requests that were recorded without spans that requests like them have.";
+    MENDED: Counter "lapwing_exchanges_mended" None, ["route", "model", "upstream"],
+        "Recorded requests that spans mended which came late, while the requests stood in /exchanges.";
+    MENDED_SECONDS: Counter "lapwing_exchanges_mended_seconds" Some("seconds"), ["route", "model", "upstream"],
+        "Time that moved from one stage to another in mended requests; the histograms keep it where it was recorded.";
     STREAM_DURATION: Histogram "lapwing_stream_duration_seconds" Some("seconds"), ["route", "model", "upstream"],
         "Durations of long-lived streams, however they ended; they are in no other histogram.";
     STREAM_BYTES: Counter "lapwing_stream_bytes" Some("bytes"), ["route", "model", "upstream", "direction"],

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::super::*;
 use crate::ledger::{
-    Account, Basis, BatchStatistics, Generation, Ledger, Outcome, PerUnit, Phase, Report, ReportPlace, Server, Source, Stage,
-    Unit, Work,
+    Account, Basis, BatchStatistics, ClippedReports, Generation, Ledger, Outcome, PerUnit, Phase, Report, ReportPlace, Server,
+    Source, Stage, Unit, Work,
 };
 use crate::metrics::measure::Measure;
 use crate::metrics::snapshot::{HistogramScratch, UnitDistribution, Units};
@@ -27,7 +27,16 @@ fn exchange(primary: Option<Unit>, amounts: &[(Unit, u64)], forward_ns: u64) -> 
     amounts.iter().for_each(|(unit, amount)| ledger.work.set(*unit, *amount, Basis::Counted));
     let mut account = Account::default();
     account.add(Stage::Forward, Source::Reported, forward_ns);
-    Exchange { ledger, account, traced: Vec::new(), claimed_ns: 0, clipped: 0, polled: Vec::new(), batch: None }
+    Exchange {
+        ledger,
+        account,
+        traced: Vec::new(),
+        claimed_ns: 0,
+        clipped: ClippedReports::default(),
+        is_incomplete: false,
+        polled: Vec::new(),
+        batch: None,
+    }
 }
 
 fn rows(rows: u64, forward_ns: u64) -> Exchange {
