@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A bimodal load: a single latency hides its two populations, and latency per unit of work shows them.
 
-The client sends requests of 1 row or of 256 rows, at random and one after the other, to the demo's model server (`lapwing demo`: a
-classifier of support tickets, Open Inference Protocol), through a separate Lapwing. A p95 over all requests describes neither
+The client sends requests of 1 row or of 256 rows, at random and one after the other, to a server of a small classifier of digits
+(`lapwing engine serve`, Open Inference Protocol), through a Lapwing in front of it. A call of that model costs more than a row, so
+that a row of a large request is cheaper than that of a small one. A p95 over all requests describes neither
 population. Lapwing's cost classes (powers of two of the rows) and its histograms of time per row separate them; both are compared
 with the requests themselves, whose sizes the client knows.
 
@@ -19,41 +20,23 @@ import sys
 import time
 from http.client import HTTPConnection
 
-from parts import Child, Lapwing, arguments, finish, free_port, quantile, table
+from parts import ROOT, Child, Lapwing, arguments, finish, free_port, quantile, table
 
 SMALL, LARGE = 1, 256
-MODEL = "tickets"
+MODEL = "digits"
 ROUTE = f"/v2/models/{MODEL}/infer"
-# the server reports its stages in Server-Timing; its spans go to the demo's Lapwing, not to this one
+FILE = ROOT / "tests/fixtures/digits/digits.onnx"
+# the server reports its stages in Server-Timing
 CONFIG = "attribution:\n  expect_spans: never\nmetrics:\n  recent_exchanges: 65536\n"
 OFF = 0.01
-
-
-class Demo(Child):
-    """`lapwing demo`, for its model server. Its own load has the lowest rate, and passes the demo's Lapwing."""
-
-    def __init__(self, binary):
-        command = [binary, "demo", "--rate", "0.1", "--clients", "1", "--admin", f"127.0.0.1:{free_port()}"]
-        port = free_port()
-        super().__init__([*command, "--listen", f"127.0.0.1:{port}"], port)
-
-    def server(self):
-        """The port of the model server, read from the demo's output."""
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            self.log.seek(0)
-            if found := re.search(r"model server\s+http://127\.0\.0\.1:(\d+)", self.log.read()):
-                return int(found[1])
-            time.sleep(0.1)
-        raise SystemExit("the demo did not print the address of its model server")
 
 
 def bodies(rows, n, rng):
     """`n` different HTTP requests of `rows` rows each."""
     out = []
     for _ in range(n):
-        tickets = [10_000 + rng.randrange(4096) for _ in range(rows)]
-        tensor = {"name": "ticket_ids", "datatype": "INT64", "shape": [rows], "data": tickets}
+        pixels = [rng.randrange(17) for _ in range(64 * rows)]
+        tensor = {"name": "x", "datatype": "FP32", "shape": [rows, 64], "data": pixels}
         body = json.dumps({"inputs": [tensor]}).encode()
         head = f"POST {ROUTE} HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         out.append(head.encode() + body)
@@ -169,8 +152,9 @@ def main():
     parser.add_argument("--requests", type=int, default=4000, help="(default: 4000; at most 65536)")
     parser.add_argument("--large", type=float, default=0.3, help="share of the requests with 256 rows (default: 0.3)")
     options = parser.parse_args()
-    with Demo(options.lapwing) as demo:
-        figures, verdicts = measure(options, demo.server())
+    port = free_port()
+    with Child([options.lapwing, "engine", "serve", "--model", f"{MODEL}={FILE}", "--listen", f"127.0.0.1:{port}"], port):
+        figures, verdicts = measure(options, port)
     return finish(options, figures, verdicts)
 
 

@@ -39,11 +39,11 @@ impl Receiver {
         let rule = SpanRule { name: Some("vector_*".to_owned()), attribute: None, value: None, stage: Stage::Hydration };
         let rules = Rules::new(std::iter::empty::<(&str, Stage)>(), [rule]);
         let (sender, spans) = mpsc::channel(64);
-        let inbox = ExportHandler::new(Arc::new(rules), counters.clone(), sender, None);
+        let handler = ExportHandler::new(Arc::new(rules), counters.clone(), sender, None);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut serving = JoinSet::new();
-        serving.spawn(serve_http(listener, inbox, 1 << 20, CancellationToken::new()));
+        serving.spawn(serve_http(listener, handler, 1 << 20, CancellationToken::new()));
         Self { address, counters, spans: Mutex::new(spans), _serving: serving }
     }
 

@@ -58,7 +58,7 @@ fn a_running_lapwing_takes_another_configuration_whole() {
     };
     let admin = |path: &str| {
         let mut client = connect(running.addresses().admin);
-        let got = client.send(&format!("GET {path} HTTP/1.1\r\nHost: m\r\n\r\n")).message().unwrap();
+        let got = client.send(format!("GET {path} HTTP/1.1\r\nHost: m\r\n\r\n")).message().unwrap();
         serde_json::from_slice::<serde_json::Value>(&got.body).unwrap()
     };
     let mut old = connect(running.addresses().listen);
