@@ -1,6 +1,7 @@
 """Services of several processes, each with an exporter of its own at the SDK's defaults: no stage is lost, and nothing waits longer
 than its spans take to come."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -11,6 +12,7 @@ import statistics
 import sys
 import threading
 import time
+import urllib.request
 
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
@@ -20,6 +22,7 @@ from ports import free_port
 from process import wait_for, wait_listening
 
 SERVER = pathlib.Path(__file__).parent / "worker_server.py"
+WORKERS = 4
 CLIENTS = 8
 MS = {"feature_hydration": 2, "preprocessing": 4, "model_forward": 12, "postprocessing": 3}
 OUTER = {"feature_hydration": "hydration", "postprocessing": "postprocessing"}
@@ -107,6 +110,15 @@ def start_workers(processes):
         command = [sys.executable, str(SERVER), str(port), *([str(inner)] if inner else [])]
         processes(f"workers_{service}", command, env=env)
         wait_listening(port, 60)
+        pids = set()
+
+        def all_answer():
+            with contextlib.suppress(OSError):
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as response:
+                    pids.add(json.load(response)["pid"])
+            return len(pids) == WORKERS
+
+        wait_for(all_answer, 60, "every worker answers", 0.01)
 
     return start
 
@@ -167,7 +179,7 @@ def series_of(lapwing):
 def test_no_stage_of_four_workers_is_lost(start_watched, sink):
     lapwing = start_watched(has_gateway=False)
     watched = Watched(lapwing, sink).run(1_200, pause=0.06)
-    assert len(watched.pids) == 4, "every worker was asked"
+    assert len(watched.pids) == WORKERS, "every worker was asked"
     complete = [e for e in watched.exchanges.values() if has_all(e, INNER.values())]
     print(f"complete: {len(complete)} of {len(watched.exchanges)}")
     assert len(complete) >= 0.999 * len(watched.exchanges)
@@ -194,6 +206,11 @@ def test_no_stage_behind_a_gateway_is_lost(start_watched, sink):
     watched = Watched(lapwing, sink).run(1_200, pause=0.1)
     complete = [e for e in watched.exchanges.values() if has_all(e, BOTH.values())]
     print(f"complete: {len(complete)} of {len(watched.exchanges)}; mended at first: {series['mended']} of {len(first.exchanges)}")
+    for e in watched.exchanges.values():
+        if not has_all(e, BOTH.values()):
+            t = e["trace_id"]
+            print(f"lacks: {sorted(stages_of(e))} incomplete={e['incomplete']} settled={watched.merged[t] - watched.ended[t]:.2f}", end=" ")
+            print(f"last span={watched.sink.last_came.get(t, 0) - watched.ended[t]:.2f}")
     assert len(complete) >= 0.999 * len(watched.exchanges)
     assert_settles_in_time(watched)
     assert_true(watched, BOTH)

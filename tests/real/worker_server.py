@@ -8,10 +8,13 @@ import argparse
 import http.client
 import json
 import os
+import random
 import threading
 import time
 
 WORKERS = 4
+CLOSES = 0.1
+"""The share of answers that end their connection, so that connections spread over the workers."""
 
 
 def command_line():
@@ -26,16 +29,17 @@ if __name__ == "__main__":
     OPTIONS = command_line()
 
 import uvicorn  # noqa: E402
-from fastapi import FastAPI, Request  # noqa: E402
+from fastapi import FastAPI, Request, Response  # noqa: E402
 from opentelemetry import propagate, trace  # noqa: E402
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: E402
 from opentelemetry.sdk.resources import Resource  # noqa: E402
 from opentelemetry.sdk.trace import TracerProvider  # noqa: E402
 from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: E402
 
-provider = TracerProvider(resource=Resource.create({"service.name": os.environ.get("SERVICE", "service")}))
-provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-trace.set_tracer_provider(provider)
+if __name__ == "worker_server":  # the workers, not their parent, and each of them once
+    provider = TracerProvider(resource=Resource.create({"service.name": os.environ["SERVICE"]}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
 tracer = trace.get_tracer("worker_server")
 app = FastAPI()
 connections = threading.local()
@@ -77,7 +81,9 @@ def health():
 
 
 @app.post("/predict")
-def predict(body: dict, request: Request):
+def predict(body: dict, request: Request, response: Response):
+    if random.random() < CLOSES:
+        response.headers["connection"] = "close"
     stages = Stages()
     ms = body["ms"]
     with tracer.start_as_current_span("predict", propagate.extract(dict(request.headers)), kind=trace.SpanKind.SERVER):

@@ -112,13 +112,24 @@ impl SpanShape {
         let service = span.service.split('/').next().unwrap_or_default();
         let mut hasher = FxHasher::default();
         hasher.write(service.as_bytes());
-        for word in span.name.split(|c: char| !c.is_alphanumeric()) {
-            let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
-            hasher.write(if has_digit { b"#" } else { word.as_bytes() });
-            hasher.write_u8(b' ');
+        let (mut shape, mut word, mut has_digit) = (hasher.finish(), 0_u64, false);
+        // the end of the name ends its last word
+        for byte in span.name.bytes().chain([b' ']) {
+            if byte.is_ascii_alphanumeric() || !byte.is_ascii() {
+                word = mix(word, byte);
+                has_digit |= byte.is_ascii_digit();
+            } else {
+                shape = mix(shape ^ if has_digit { 1 } else { word }, byte);
+                (word, has_digit) = (0, false);
+            }
         }
-        Self(hasher.finish().max(1))
+        Self(shape.max(1))
     }
+}
+
+/// A step of a hash over few bytes.
+const fn mix(hash: u64, byte: u8) -> u64 {
+    (hash.rotate_left(5) ^ byte as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl<'a> SpanSet<'a> {

@@ -50,6 +50,12 @@ fn missing(shapes: &Shapes, marks: &[SpanMark]) -> MissingSpans {
     shapes.missing(set(marks), |_| false)
 }
 
+fn learn(shapes: &mut Shapes, times: usize, marks: &[SpanMark]) {
+    for _ in 0..times {
+        shapes.learn(set(marks));
+    }
+}
+
 #[test]
 fn names_with_ids_and_instances_of_a_service_are_one_shape() {
     assert_eq!(shape("app/1", "unified Req 3f2a9c01"), shape("app/2", "unified Req 77be0d12"));
@@ -63,7 +69,7 @@ fn a_child_of_another_process_is_expected_once_half_of_a_few_had_one() {
     let proxy = [mark(2, OWN, "proxy", 1, 900), mark(3, 2, "call replica", 1, 900)];
     let whole = [proxy[0], proxy[1], mark(4, 3, "replica", 2, 4_000)];
     assert!(missing(&shapes, &proxy).is_unknown && !missing(&shapes, &whole).is_unknown);
-    (0..4).for_each(|_| drop(shapes.learn(set(&whole))));
+    learn(&mut shapes, 4, &whole);
     let lacks = missing(&shapes, &proxy);
     assert!(lacks.is_incomplete && !lacks.is_unknown);
     assert_eq!(lacks.until, Some(at(900 + 16_000)), "four times 4 s, from the arrival of the call");
@@ -72,7 +78,7 @@ fn a_child_of_another_process_is_expected_once_half_of_a_few_had_one() {
     let twice = [whole[0], whole[1], whole[2], mark(5, 2, "call replica", 1, 900)];
     assert!(missing(&shapes, &twice).is_incomplete);
     // the callee reports no more
-    (0..64).for_each(|_| drop(shapes.learn(set(&proxy))));
+    learn(&mut shapes, 64, &proxy);
     let lacks = missing(&shapes, &proxy);
     assert!(!lacks.is_incomplete && !lacks.is_unknown, "{lacks:?}");
 }
@@ -93,7 +99,7 @@ fn a_branch_of_one_process_is_not_waited_for_and_counts_only_where_nearly_all_ha
         shapes.learn(set(if n % 4 == 0 { &hit } else { &miss }));
     }
     assert!(!missing(&shapes, &hit).is_incomplete, "a quarter are cache hits");
-    (0..400).for_each(|_| drop(shapes.learn(set(&miss))));
+    learn(&mut shapes, 400, &miss);
     let lacks = missing(&shapes, &hit);
     assert_eq!((lacks.is_incomplete, lacks.until, lacks.knows_tops), (true, Some(at(5)), true), "it came with its parent");
     assert!(missing(&shapes, &[]).is_incomplete);
@@ -109,7 +115,7 @@ fn an_exchange_without_any_span_is_incomplete_where_half_have_some() {
         shapes.learn(set(if n % 2 == 0 { &some } else { &[] }));
     }
     assert!(missing(&shapes, &[]).is_incomplete);
-    (0..64).for_each(|_| drop(shapes.learn(set(&[]))));
+    learn(&mut shapes, 64, &[]);
     assert!(!missing(&shapes, &[]).is_incomplete);
 }
 

@@ -137,7 +137,7 @@ fn spans_are_clipped_to_the_window_and_counted_by_cause() {
         ms(Stage::Forward, 20, 70),
     ];
     let e = merge(l, spans);
-    assert_eq!((e.account.stage_ns(Stage::Preprocessing), e.account.stage_ns(Stage::Postprocessing)), (0, 10 * MS));
+    assert_eq!((e.account.stage_ns(Stage::Preprocessing), e.account.stage_ns(Stage::Postprocessing)), (10 * MS, 10 * MS));
     assert_eq!((e.account.stage_ns(Stage::Queue), e.account.stage_ns(Stage::Forward)), (0, 50 * MS));
     assert_eq!(e.clipped, ClippedReports { too_long: 1, before: 1, after: 2 });
 }
@@ -218,7 +218,8 @@ fn any_traced() -> impl Strategy<Value = Vec<TracedSpan>> {
 fn in_milliseconds(mut l: Ledger, mut spans: Vec<TracedSpan>) -> (Ledger, Vec<TracedSpan>) {
     l.total_ns *= MS;
     if let Some(window) = &mut l.window {
-        [&mut window.start_ns, &mut window.head_ns, &mut window.end_ns].map(|at| *at *= MS);
+        let UpstreamWindow { start_ns, head_ns, end_ns } = *window;
+        *window = UpstreamWindow { start_ns: start_ns * MS, head_ns: head_ns * MS, end_ns: end_ns * MS };
     }
     for span in &mut l.spans {
         (span.start_ns, span.end_ns) = (span.start_ns * MS, span.end_ns * MS);
