@@ -48,18 +48,6 @@ pub(super) struct Listeners {
     pub(super) otlp_http: Option<TcpListener>,
 }
 
-impl Listeners {
-    /// The ports that they and the data plane listen on.
-    fn ports(&self, listen: u16) -> io::Result<Vec<u16>> {
-        let receivers = self.otlp_grpc.iter().chain(&self.otlp_http);
-        let mut ports = vec![listen];
-        for listener in receivers.chain([&self.admin]) {
-            ports.push(listener.local_addr()?.port());
-        }
-        Ok(ports)
-    }
-}
-
 /// The parts of the control plane.
 pub(super) struct Control {
     pub(super) config: ConfigHandle<Loaded>,
@@ -107,7 +95,6 @@ impl Control {
             poll: config.attribution.poll.clone(),
             interval: whole.map(|loaded| loaded.config.attribution.poll_interval.get()),
             upstream: config.upstream.clone(),
-            own_ports: listeners.ports(config.listen.get().port())?,
             statistics: statistics.clone(),
             labels: labels.clone(),
             rules: rules.clone(),

@@ -12,8 +12,14 @@ use crate::settings::{Checks, Form, Period, Poll, Record, Section, Size};
 
 /// A span rule.
 const SPAN_RULE: Record = Record {
-    what: "a rule: name and/or attribute (and value), and stage",
-    keys: &[("name", Form::Literal), ("attribute", Form::Literal), ("value", Form::Literal), ("stage", Form::Text)],
+    what: "a rule: name, attribute (and value) and/or deployment, and stage",
+    keys: &[
+        ("name", Form::Literal),
+        ("attribute", Form::Literal),
+        ("value", Form::Literal),
+        ("deployment", Form::Literal),
+        ("stage", Form::Text),
+    ],
     stand_in: &[("stage", "forward")],
 };
 
@@ -124,8 +130,11 @@ impl SpanRule {
         };
         text("name", &self.name, checks);
         text("attribute", &self.attribute, checks);
+        text("deployment", &self.deployment, checks);
         match (&self.name, &self.attribute, &self.value) {
-            (None, None, None) => checks.fault(path, "", "needs a name or an attribute to match"),
+            (None, None, None) if self.deployment.is_none() => {
+                checks.fault(path, "", "needs a name, an attribute or a deployment to match");
+            }
             (_, None, Some(value)) => {
                 checks.fault(&format!("{path}.value"), value, "needs the attribute that it is the value of")
             }

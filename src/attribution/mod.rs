@@ -24,7 +24,7 @@ pub use aggregator::{Aggregator, JoinSettings, MergeFn};
 pub use config::Config;
 pub use expect::SpanExpectation;
 pub use merge::{Claims, merge, merge_polled, placed};
-pub use poll::Poller;
+pub use poll::{Poller, UpstreamEvidence};
 pub use polled::{Polled, Statistics};
 pub use rules::{Rules, STAGE_ATTRIBUTE, SpanRule};
 pub use span::{IncomingSpan, ProcessId, ServerSpan, SpanKind, SpanPiece};

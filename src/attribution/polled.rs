@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use super::poll::UpstreamEvidence;
 use crate::ledger::{BatchStatistics, LabelId, Ledger, Report, Server, Stamp};
 
 /// The latest statistics of one model.
@@ -26,6 +27,8 @@ pub struct Statistics {
     whole: Mutex<Option<Polled>>,
     server: Mutex<Option<Server>>,
     requested: AtomicBool,
+    /// What the traffic shows of the server, before anything is polled.
+    pub evidence: UpstreamEvidence,
     /// Whether anything was ever found. Most upstreams have no statistics, and every request looks here, so this avoids the lock.
     known: AtomicBool,
 }

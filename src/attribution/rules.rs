@@ -18,7 +18,7 @@ pub const STAGE_ATTRIBUTE: &str = "lapwing.stage";
 /// Longer names are folded on the heap.
 const NAME_BYTES: usize = 64;
 
-/// Maps spans to a stage. All given parts must match; a rule with neither name nor attribute matches nothing.
+/// Maps spans to a stage. All given parts must match; a rule with neither name nor attribute nor deployment matches nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpanRule {
     /// The span's name, ignoring case; `*` stands for any text.
@@ -30,6 +30,9 @@ pub struct SpanRule {
     /// The value of that attribute, as text; `*` stands for any text. Any value if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
+    /// A deployment of Ray Serve; `*` stands for any text. Only the spans of its replicas match, never the wait for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<String>,
     /// The stage of spans that match.
     pub stage: Stage,
 }
@@ -83,12 +86,35 @@ impl Rules {
 
     /// The stage that the span itself or the user's rules assign.
     pub(super) fn own<'a>(&self, name: &str, attribute: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<Stage> {
+        self.first(&attribute, |rule| rule.deployment.is_none() && rule.matches(name, &attribute))
+    }
+
+    /// The same for the span of a replica of `deployment`.
+    pub(super) fn of_replica<'a>(
+        &self,
+        name: &str,
+        deployment: Option<&str>,
+        attribute: impl Fn(&str) -> Option<Cow<'a, str>>,
+    ) -> Option<Stage> {
+        let fits = |rule: &SpanRule| rule.deployment.as_ref().is_none_or(|p| deployment.is_some_and(|found| matches(p, found)));
+        self.first(&attribute, |rule| fits(rule) && rule.matches(name, &attribute))
+    }
+
+    /// The same for a span that only leads to other spans and has their attributes: only a rule for spans whose name begins like
+    /// this one's applies, because a rule by attribute, or for any name, means the spans below.
+    pub(super) fn of_route<'a>(&self, name: &str, attribute: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<Stage> {
+        let is_for_it = |rule: &SpanRule| rule.name.as_ref().is_some_and(|name| !name.starts_with('*'));
+        self.first(&attribute, |rule| rule.deployment.is_none() && is_for_it(rule) && rule.matches(name, &attribute))
+    }
+
+    /// The stage of the span's own attribute, else of the first rule that `fits`.
+    fn first<'a>(&self, attribute: impl Fn(&str) -> Option<Cow<'a, str>>, fits: impl Fn(&SpanRule) -> bool) -> Option<Stage> {
         if let Some(own) = attribute(STAGE_ATTRIBUTE)
             && let Some(stage) = look_up(&self.defaults, &own)
         {
             return Some(stage);
         }
-        self.spans.iter().find(|rule| rule.matches(name, &attribute)).map(|rule| rule.stage)
+        self.spans.iter().find(|rule| fits(rule)).map(|rule| rule.stage)
     }
 
     /// The stage by the whole name, else by its last part (`pipeline.tokenize`); never by the end of a route or a sentence.
@@ -102,8 +128,9 @@ impl Rules {
 }
 
 impl SpanRule {
+    /// Whether name and attribute match.
     fn matches<'a>(&self, name: &str, attribute: impl Fn(&str) -> Option<Cow<'a, str>>) -> bool {
-        if self.name.is_none() && self.attribute.is_none() {
+        if self.name.is_none() && self.attribute.is_none() && self.deployment.is_none() {
             return false;
         }
         let name_fits = self.name.as_ref().is_none_or(|pattern| matches(pattern, name));
@@ -159,7 +186,8 @@ mod tests {
     }
 
     fn rule(name: Option<&str>, attribute: Option<&str>, value: Option<&str>, stage: Stage) -> SpanRule {
-        SpanRule { name: name.map(Into::into), attribute: attribute.map(Into::into), value: value.map(Into::into), stage }
+        let [name, attribute, value] = [name, attribute, value].map(|part| part.map(str::to_owned));
+        SpanRule { name, attribute, value, deployment: None, stage }
     }
 
     #[test]
@@ -224,6 +252,33 @@ mod tests {
         assert_eq!(rules.span("forward", none), Some(Stage::Forward));
         assert_eq!(rules.span("vectorlookup", with(STAGE_ATTRIBUTE, "Postprocessing")), Some(Stage::Postprocessing));
         assert_eq!(rules.span("forward", with(STAGE_ATTRIBUTE, "nonsense")), Some(Stage::Forward));
+    }
+
+    #[test]
+    fn a_rule_for_a_deployment_is_for_its_replicas_alone() {
+        let deployment = |pattern: &str, stage| SpanRule { deployment: Some(pattern.into()), ..rule(None, None, None, stage) };
+        let rules = Rules::new(
+            std::iter::empty::<(&str, Stage)>(),
+            [
+                deployment("Tok*", Stage::Preprocessing),
+                rule(None, Some("deployment"), Some("Old"), Stage::Hydration),
+                rule(Some("route_to_replica Slow*"), None, None, Stage::Downstream),
+                rule(Some("*Any*"), None, None, Stage::Postprocessing),
+            ],
+        );
+        let with = |value: &'static str| move |k: &str| (k == "deployment").then_some(Cow::Borrowed(value));
+        assert_eq!(rules.of_replica("replica", Some("Tokenise"), with("Tokenise")), Some(Stage::Preprocessing));
+        assert_eq!(rules.of_replica("replica", Some("Old"), with("Old")), Some(Stage::Hydration));
+        assert_eq!(rules.of_replica("replica", None, none), None);
+        assert_eq!(rules.own("replica", with("Tokenise")), None);
+        for (name, deployment, stage) in [
+            ("route_to_replica Tokenise", "Tokenise", None),
+            ("route_to_replica Old", "Old", None),
+            ("route_to_replica Any", "Any", None),
+            ("route_to_replica Slow", "Slow", Some(Stage::Downstream)),
+        ] {
+            assert_eq!(rules.of_route(name, with(deployment)), stage, "{name}");
+        }
     }
 
     #[test]

@@ -27,6 +27,6 @@ pub use names::{LabelId, LabelTable};
 pub use outcome::{ExchangeKind, Outcome};
 pub use prompt::{Prompt, PromptBody, PromptBudget};
 pub use record::{Ledger, ObservedEvent, Report, ReportPlace, SeriesKey, Span, UpstreamWindow};
-pub use server::Server;
+pub use server::{Server, ServerEvidence, ServerField};
 pub use stage::{Phase, Source, Stage};
 pub use work::{Basis, PerUnit, Unit, Work};

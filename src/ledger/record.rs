@@ -13,7 +13,7 @@ use super::identity::{SpanId, TraceId};
 use super::names::LabelId;
 use super::outcome::{ExchangeKind, Outcome};
 use super::prompt::Prompt;
-use super::server::Server;
+use super::server::{Server, ServerEvidence, ServerField};
 use super::stage::{Phase, Source, Stage};
 use super::work::Work;
 
@@ -182,6 +182,10 @@ pub struct Ledger {
     pub prompt: Option<Arc<Prompt>>,
     /// The server that answered, if it is known.
     pub server: Option<Server>,
+    /// What showed that it is this server; `None` if the exchange itself did not.
+    pub server_evidence: Option<ServerEvidence>,
+    /// The `Server` field of the response's head.
+    pub server_field: ServerField,
     /// Body bytes from the client.
     pub request_bytes: u64,
     /// Body bytes to the client.
@@ -218,6 +222,8 @@ impl Ledger {
             generation: None,
             prompt: None,
             server: None,
+            server_evidence: None,
+            server_field: ServerField::default(),
             request_bytes: 0,
             response_bytes: 0,
         }
@@ -264,6 +270,6 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 760);
+        assert_eq!(size_of::<Ledger>(), 768);
     }
 }

@@ -2,6 +2,43 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Where an exchange showed which server answered it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerEvidence {
+    /// A field of the response's head or trailers.
+    Head,
+    /// Fields of the response's body. They may be those of a server behind the one that answered.
+    Body,
+    /// A span of the server, directly below Lapwing's own.
+    Span,
+}
+
+impl ServerEvidence {
+    /// The evidence in prose, as in "recognised by …".
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Head => "a field of its responses' heads",
+            Self::Body => "fields of its responses' bodies",
+            Self::Span => "its spans",
+        }
+    }
+}
+
+/// What the `Server` field of a response's head names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServerField {
+    /// There is no such field.
+    #[default]
+    Absent,
+    /// uvicorn, which carries most servers written in Python.
+    Uvicorn,
+    /// The model server that `Ledger::server` is.
+    ModelServer,
+    /// Something else, such as a proxy.
+    Other,
+}
+
 macro_rules! servers {
     ($($variant:ident $name:literal $title:literal;)*) => {
         /// A model server, recognised by what it reports.

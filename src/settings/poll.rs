@@ -9,7 +9,8 @@ use super::{Invalid, text::text_serde};
 /// Whether and where statistics are polled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Poll {
-    /// At the upstream itself, and on the ports on which servers of its kind usually serve statistics. Text: `auto`.
+    /// At the upstream itself, once the traffic shows which server it is, and only where this server is known to serve statistics.
+    /// Text: `auto`.
     #[default]
     Auto,
     /// Nowhere. Text: `off` (in a file also `false`).

@@ -36,7 +36,13 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn start(counters: Arc<Counters>) -> Self {
-        let rule = SpanRule { name: Some("vector_*".to_owned()), attribute: None, value: None, stage: Stage::Hydration };
+        let rule = SpanRule {
+            name: Some("vector_*".to_owned()),
+            attribute: None,
+            value: None,
+            deployment: None,
+            stage: Stage::Hydration,
+        };
         let rules = Rules::new(std::iter::empty::<(&str, Stage)>(), [rule]);
         let (sender, spans) = mpsc::channel(64);
         let handler = ExportHandler::new(Arc::new(rules), counters.clone(), sender, None);

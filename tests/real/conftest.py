@@ -15,12 +15,12 @@ sys.path[:0] = map(str, pathlib.Path(__file__).parents[:2])  # this folder, and 
 from engine import fixtures  # noqa: E402
 from engine.reference import Reference  # noqa: E402
 from engine.served import Engine  # noqa: E402
-from lapwing import NO_SPANS, Lapwing  # noqa: E402
+from lapwing import AUTO, NO_SPANS, Lapwing  # noqa: E402
 from otlp_sink import OtlpSink  # noqa: E402
 from ports import free_port  # noqa: E402
 from process import Process, wait_for, wait_listening  # noqa: E402
 from raw_server import RawServer  # noqa: E402
-from servers.parts import Llama, MlServer, Triton  # noqa: E402
+from servers.parts import Llama, MlServer, RayServe, Triton  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 BINARY = os.environ.get("LAPWING_BIN") or str(HERE.parents[1] / "target/debug/lapwing")
@@ -215,6 +215,13 @@ def mlserver_http(behind):
 @pytest.fixture(scope="session")
 def mlserver_grpc(behind):
     return behind(MlServer, "grpc_url", "otlp_grpc")
+
+
+@pytest.fixture(scope="session")
+def ray(behind):
+    """With the default settings for polling; `Tok` is what its users call preprocessing."""
+    rule = "[{deployment: Tok, stage: preprocessing}]"
+    return behind(RayServe, "url", "otlp_grpc", env={**AUTO, "LAPWING_ATTRIBUTION__SPANS": rule, "LAPWING_ATTRIBUTION__QUIET": "2s"})
 
 
 @pytest.fixture(scope="session")

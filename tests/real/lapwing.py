@@ -11,6 +11,8 @@ from process import Process, wait_for
 
 NO_SPANS = {"LAPWING_ATTRIBUTION__EXPECT_SPANS": "never"}
 """For upstreams without an exporter, so that requests are counted at once; Lapwing would learn it in one grace period."""
+AUTO = {"LAPWING_ATTRIBUTION__POLL": "auto"}
+"""Polling as by default, where a fixture names an address otherwise."""
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 

@@ -76,6 +76,16 @@ def test_a_span_without_stages_claims_nothing(run):
         assert exchange["coverage"] == 0
 
 
+def test_spans_of_a_runtime_come_if_it_installs_the_tracer_provider(mlserver_http):
+    lapwing = mlserver_http.lapwing
+    with Client("json", lapwing.port) as client:
+        client.infer("staged", "x", rows_of(2), "y")
+    exchange = lambda: next((e for e in lapwing.exchanges() if e["model"] == "staged"), None)
+    stages = {s["stage"]: s for s in wait_for(exchange, 15, "the exchange is merged", 0.2)["stages"]}
+    assert {stages[name]["source"] for name in ("preprocessing", "forward")} == {"traced"}, stages
+    assert stages["preprocessing"]["ns"] >= 3e6 and stages["forward"]["ns"] >= 8e6
+
+
 def test_answers_are_those_of_mlserver(run):
     port = run.served.server.grpc if run.kind == "grpc" else run.served.server.http
     rows = rows_of(64)

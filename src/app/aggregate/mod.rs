@@ -69,6 +69,7 @@ impl Aggregation {
         let max_age_ns = Arc::new(AtomicU64::new(max_age_ns(&applied)));
         let max_age = max_age_ns.clone();
         let merge = move |mut ledger: Ledger, traced| {
+            polled.evidence.note(&ledger);
             ledger.server = ledger.server.or_else(|| polled.server());
             let polled = polled.of(&ledger, Stamp::now(), max_age.load(Relaxed)).unwrap_or_default();
             merge_polled(ledger, traced, polled)

@@ -135,7 +135,8 @@ const TF_SERVING: Text = Text {
     setup: "\
 tensorflow_model_server … --rest_api_port=8501 --monitoring_config_file=monitoring.config
 monitoring.config:
-  prometheus_config { enable: true path: \"/monitoring/prometheus/metrics\" }",
+  prometheus_config { enable: true path: \"/monitoring/prometheus/metrics\" }
+Lapwing's configuration: attribution.poll: http://127.0.0.1:8501/monitoring/prometheus/metrics",
     reported: "\
 Means between two polls, source `polled`: queue (batching; without batching there is none), forward
 (runtime, minus the queue), batch sizes and padding.",
@@ -147,6 +148,7 @@ const TORCH_SERVE: Text = Text {
     setup: "\
 config.properties:
   metrics_mode=prometheus
+Lapwing's configuration: attribution.poll: http://127.0.0.1:8082/metrics
 A handler that times its steps can report them itself:
   context.set_response_header(0, \"Server-Timing\", f\"preprocessing;dur={a}, forward;dur={b}\")",
     reported: "\
@@ -156,24 +158,27 @@ the stages of each request.",
 };
 
 const ML_SERVER: Text = Text {
-    summary: "nothing per request unless the runtime reports it; the number of waiting requests, polled",
+    summary: "nothing per request unless the runtime reports it",
     setup: "\
 settings.json:
-  \"tracing_server\": \"{grpc}\"
-Its one span per request has no stages; turn it on for the spans that your runtime creates inside it.
+  \"tracing_server\": \"{grpc}\", \"parallel_workers\": 0
+Its one span per request has no stages. Spans that your runtime creates inside it have, but are sent only if
+the runtime installs the tracer provider that MLServer made, in `load`:
+  opentelemetry.trace.set_tracer_provider(mlserver.tracing.get_tracer_provider(None))
 A custom runtime can also set a header:
   response.parameters = Parameters(headers={\"Server-Timing\": \"preprocessing;dur=1.2, forward;dur=9.8\"})",
-    reported: "\
-What your runtime reports. Polled from port 8082: how many requests wait. Its mean times include its queue,
-which it does not report separately, so they are not used as stages.",
-    missing: "Its own queues (adaptive batching, workers). Headers are not sent with event streams.",
+    reported: "What your runtime reports.",
+    missing: "\
+Its own queues (adaptive batching, workers): MLServer 1.7 has no metric of them, and its mean times include
+them, so nothing is polled. Headers are not sent with event streams. Spans of worker processes are lost.",
 };
 
 const KSERVE: Text = Text {
     summary: "nothing per request unless the model reports it; means per step, polled",
     setup: "\
 Model(name, return_response_headers=True), and in predict:
-  response_headers[\"Server-Timing\"] = \"preprocessing;dur=1.2, forward;dur=9.8\"",
+  response_headers[\"Server-Timing\"] = \"preprocessing;dur=1.2, forward;dur=9.8\"
+For the means, Lapwing's configuration: attribution.poll: http://127.0.0.1:8080/metrics",
     reported: "\
 What your model reports. Means between two polls, source `polled`: preprocessing, forward, postprocessing.",
     missing: "\
@@ -183,27 +188,34 @@ Waiting for a worker. Spans behind a transformer: it does not pass `traceparent`
 const RAY_SERVE: Text = Text {
     summary: "waiting for a replica and time in it, by spans",
     setup: "\
-RAY_SERVE_TRACING_EXPORTER_IMPORT_PATH=lapwing_tracing:processors RAY_SERVE_TRACING_SAMPLING_RATIO=1.0
+pip install opentelemetry-exporter-otlp-proto-grpc      (it is not in ray[serve])
+RAY_SERVE_TRACING_EXPORTER_IMPORT_PATH=lapwing_tracing:processors
 lapwing_tracing.py, importable by every replica:
   from opentelemetry.sdk.trace.export import BatchSpanProcessor
   from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
   def processors():
-      return [BatchSpanProcessor(OTLPSpanExporter(\"{grpc}\", insecure=True))]",
+      return [BatchSpanProcessor(OTLPSpanExporter(\"{grpc}\", insecure=True))]
+Ray samples as Lapwing's `traceparent` says: RAY_SERVE_TRACING_SAMPLING_RATIO does not matter.",
     reported: "\
-queue (on the way to a replica), forward (all of the replica's own code). If a deployment is named after a
-stage (`Preprocess`, `Tokenizer`), its time counts as that stage. Your own spans inside a replica own their
-time.",
-    missing: "Waiting for a batch inside a replica (`@serve.batch`), except for its mean, which is polled.",
+queue (from the routing to the replica, before every deployment), forward (all of the replicas' own code).
+If a deployment is named after a stage (`Preprocess`, `Tokenizer`), its time is that stage; for others:
+  attribution.spans: [{deployment: Tok, stage: preprocessing}]
+Your own spans inside a replica own their time.",
+    missing: "\
+Waiting for a batch inside a replica (`@serve.batch`), unless the handler makes a span `batch_wait` of it:
+docs/UPSTREAMS.md shows how. Polling needs the address of the node's metrics (attribution.poll).",
 };
 
 const BENTO_ML: Text = Text {
-    summary: "no stages of its own; batch sizes, polled",
+    summary: "no stages of its own; running requests, polled",
     setup: "\
 BentoML itself reports no stages. Report them from the service, by a Server-Timing header:
   ctx.response.headers[\"Server-Timing\"] = \"preprocessing;dur=1.2, forward;dur=9.8\"
 or by spans of OpenTelemetry's SDK to http://{http} or {grpc} (docs/REPORTING.md).",
-    reported: "What your service reports. Running requests and batch sizes, polled.",
-    missing: "Its queue, which it does not time. Its one span per request has no stages.",
+    reported: "What your service reports. Running requests, polled.",
+    missing: "\
+Its queue, which it does not time. Its one span per request has no stages. Its batch size counts requests,
+not rows, so it is not read.",
 };
 
 const TENSORRT_LLM: Text = Text {

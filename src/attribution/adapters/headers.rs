@@ -6,7 +6,7 @@
 use http::header::SERVER;
 use http::{HeaderMap, HeaderName};
 
-use crate::ledger::{Ledger, ReportPlace, Server};
+use crate::ledger::{Ledger, ReportPlace, Server, ServerEvidence, ServerField};
 use crate::protocol::servers::{ReportedValues, table};
 
 /// TEI and TGI send this field with every answer; no other server does.
@@ -20,16 +20,22 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 /// Records what `headers` report in the ledger: stages, work and the server. Returns the number of fields whose value is not what
 /// the server writes there. Costs two look-ups if nothing is reported.
 pub fn report(headers: &HeaderMap, place: ReportPlace, ledger: &mut Ledger) -> usize {
-    if !headers.contains_key(COMPUTE_TYPE) {
-        if ledger.server.is_none()
-            && let Some(value) = headers.get(SERVER)
-        {
-            ledger.server = by_server_field(value.as_bytes());
+    if place == ReportPlace::Head
+        && let Some(value) = headers.get(SERVER)
+    {
+        let server;
+        (ledger.server_field, server) = by_server_field(value.as_bytes());
+        if server.is_some() {
+            (ledger.server, ledger.server_evidence) = (server, Some(ServerEvidence::Head));
         }
+    }
+    if !headers.contains_key(COMPUTE_TYPE) {
         return 0;
     }
     let Some(server) = text_server(headers) else { return 0 };
-    ledger.server = ledger.server.or(Some(server));
+    if ledger.server.is_none() {
+        (ledger.server, ledger.server_evidence) = (Some(server), Some(ServerEvidence::Head));
+    }
     let mut values = ReportedValues::default();
     for (name, row) in table::headers(server) {
         if let Some(value) = headers.get(name) {
@@ -55,14 +61,17 @@ fn text_server(headers: &HeaderMap) -> Option<Server> {
     (is_tgi || is_seconds()).then_some(Server::Tgi)
 }
 
-fn by_server_field(value: &[u8]) -> Option<Server> {
+/// What the `Server` field names, and the model server, if it is one.
+fn by_server_field(value: &[u8]) -> (ServerField, Option<Server>) {
     let starts = |with: &[u8]| value.len() >= with.len() && value[..with.len()].eq_ignore_ascii_case(with);
-    if starts(b"BentoML Service/") {
-        Some(Server::BentoMl)
+    if starts(b"uvicorn") {
+        (ServerField::Uvicorn, None)
+    } else if starts(b"BentoML Service/") {
+        (ServerField::ModelServer, Some(Server::BentoMl))
     } else if starts(b"llama.cpp") {
-        Some(Server::LlamaCpp)
+        (ServerField::ModelServer, Some(Server::LlamaCpp))
     } else {
-        None
+        (ServerField::Other, None)
     }
 }
 
@@ -138,7 +147,12 @@ mod tests {
 
     #[test]
     fn servers_without_times_are_known_by_their_server_field() {
-        let server = |text: &str| read(&head(text)).0.server;
+        let server = |text: &str| {
+            let ledger = read(&head(text)).0;
+            assert_eq!(ledger.server.is_some(), ledger.server_evidence == Some(ServerEvidence::Head));
+            assert_eq!(ledger.server.is_some(), ledger.server_field == ServerField::ModelServer);
+            ledger.server
+        };
         assert_eq!(server("Server: BentoML Service/iris"), Some(Server::BentoMl));
         assert_eq!(server("server: llama.cpp"), Some(Server::LlamaCpp));
         assert_eq!(server("server: uvicorn"), None);

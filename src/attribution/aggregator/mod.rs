@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::ledger::{ClippedReports, Exchange, Ledger, Stamp, TracedSpan, Unit, Work};
+use crate::ledger::{ClippedReports, Exchange, Ledger, ServerEvidence, Stamp, TracedSpan, Unit, Work};
 use crate::metrics::{Counter, Counters};
 
 use super::expect::SpanExpectation;
@@ -143,7 +143,11 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Finish<M> {
     fn again(&self, mut ledger: Ledger, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
         let finished = catch_unwind(AssertUnwindSafe(|| {
             let (traced, report) = tree::below(ledger.span, ledger.anchor_unix_ns, spans);
-            report.note(&mut ledger);
+            if report.server.is_some() {
+                // the upstream's own span; what a body reports may be of a server behind the upstream
+                (ledger.server, ledger.server_evidence) = (report.server, Some(ServerEvidence::Span));
+            }
+            report.note(&mut ledger, ServerEvidence::Span);
             divide_sums(&mut ledger);
             if !report.work.is_empty() {
                 choose_primary(&mut ledger.work);

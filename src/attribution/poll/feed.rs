@@ -40,22 +40,32 @@ pub(super) enum PollOutcome {
     Read,
     /// Something else was queried this time.
     Besides,
-    /// No statistics.
+    /// No answer, or none that can be read.
     Failed(String),
+    /// The server answered that it has none.
+    Refused(String),
 }
 
-/// The server that the answer to a candidate reveals, and its statistics if they were found with it.
+/// The server that the answer to a configured candidate reveals, and its statistics if they were found with it.
 pub(super) fn found(candidate: &Candidate, body: &Bytes) -> (Option<Server>, Option<Feed>) {
     if candidate.path == detect::METADATA {
         let Some((server, has_statistics)) = detect::by_metadata(body) else { return (None, None) };
         let is_triton = has_statistics && server == Server::Triton;
         return (Some(server), is_triton.then(|| Feed::triton(candidate.at.clone())));
     }
-    let text = text_of(body);
-    let Some(server) = detect::by_metrics(&text) else { return (None, None) };
-    let mut feed = Feed::text(server, candidate);
-    feed.last = feed.read(body).ok();
-    (Some(server), Some(feed))
+    let Some(server) = detect::by_metrics(&text_of(body)) else { return (None, None) };
+    (Some(server), of(server, candidate, body))
+}
+
+/// The statistics of `server`, if this is an answer with them.
+pub(super) fn of(server: Server, candidate: &Candidate, body: &Bytes) -> Option<Feed> {
+    let mut feed = match server {
+        Server::Triton if candidate.path == triton::STATS => Feed::triton(candidate.at.clone()),
+        _ if detect::by_metrics(&text_of(body)) == Some(server) => Feed::text(server, candidate),
+        _ => return None,
+    };
+    feed.last = Some(feed.read(body).ok()?);
+    Some(feed)
 }
 
 impl Feed {
@@ -93,6 +103,7 @@ impl Feed {
         }
         let reading = match http::get(&self.at, &self.path).await {
             Ok(body) => self.read(&body),
+            Err(error) if error.is_refusal() => return PollOutcome::Refused(error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match reading {

@@ -31,6 +31,13 @@ pub(super) enum Error {
     Status(StatusCode),
 }
 
+impl Error {
+    /// Whether the server answered that it has no such thing, rather than not at all.
+    pub(super) const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Status(_) | Self::Exchange(ClientError::BodyTooLarge(_)))
+    }
+}
+
 /// Asks `from` for `path` over HTTP/1.1; returns the body of a 200.
 pub(super) async fn get(from: &Upstream, path: &str) -> Result<Bytes, Error> {
     let request = Request::get(path)

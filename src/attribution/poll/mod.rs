@@ -2,8 +2,13 @@
 //!
 //! These requests do not come from a client, so they are few: one at a time, at most one per interval, none while no client uses the
 //! server. They bypass the data plane, so they appear in no metric but their own counter.
+//!
+//! They must not run the user's code. Unless the configuration names an address, nothing is asked until the traffic shows which
+//! server the upstream is; then only the path that this server is known to own, unless clients use that path themselves. A refusal
+//! ends it.
 
 mod detect;
+mod evidence;
 mod feed;
 mod http;
 mod means;
@@ -18,6 +23,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::detect::Candidate;
+pub use self::evidence::UpstreamEvidence;
 use self::feed::{Feed, PollOutcome};
 use super::polled::Statistics;
 use super::rules::Rules;
@@ -43,11 +49,10 @@ pub struct Poller {
     pub interval: ConfigHandle<Duration>,
     /// The model server.
     pub upstream: Upstream,
-    /// The ports on which Lapwing itself listens, which are never asked.
-    pub own_ports: Vec<u16>,
     /// Where the means are stored.
     pub statistics: Arc<Statistics>,
-    /// The interned model names. Statistics of models that no client asked for are not kept.
+    /// The interned names of models and routes. Statistics of models that no client asked for are not kept, and a path that clients
+    /// use is not asked.
     pub labels: Arc<Labels>,
     /// The rules that map the names of an ensemble's steps to stages.
     pub rules: ConfigHandle<Rules>,
@@ -55,35 +60,62 @@ pub struct Poller {
     pub counters: Arc<Counters>,
 }
 
+/// The methods of the routes that may show that clients use a path.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
 enum State {
-    /// Detection: the next candidate, the server found so far, and the delay once all were asked.
-    Looking { next: usize, server: Option<Server>, again: Duration },
+    /// Until the traffic shows which server the upstream is.
+    Waiting,
+    /// Until one of the candidates answers with statistics.
+    Looking(Search),
     /// Polling: the feed, and the number of failed polls in a row.
     Polling { feed: Box<Feed>, failed: u32 },
 }
 
-impl State {
-    const START: Self = Self::Looking { next: 0, server: None, again: AGAIN };
+/// A search for statistics.
+struct Search {
+    candidates: Vec<Candidate>,
+    /// The server that the traffic showed; `None` if the configuration names the candidates.
+    recognised: Option<Server>,
+    /// The candidate to ask next.
+    next: usize,
+    /// The server found so far.
+    server: Option<Server>,
+    /// The delay once all were asked.
+    again: Duration,
+}
+
+impl Search {
+    const fn new(candidates: Vec<Candidate>, recognised: Option<Server>) -> Self {
+        Self { candidates, recognised, next: 0, server: recognised, again: AGAIN }
+    }
 }
 
 impl Poller {
     /// Polls until `stop`. Must run in a tokio runtime with time and network enabled.
     pub async fn run(self, stop: CancellationToken) {
-        let candidates = detect::candidates(&self.poll, &self.upstream, &self.own_ports);
-        if candidates.is_empty() {
-            return;
-        }
+        let Some(mut state) = self.start() else { return };
         let polling = async {
-            let mut state = State::START;
             let mut pause = START;
             loop {
                 sleep(pause).await;
-                (state, pause) = if self.is_used() { self.step(state, &candidates).await } else { (state, START) };
+                (state, pause) = if self.is_used() { self.step(state).await } else { (state, START) };
             }
         };
         tokio::select! {
             () = stop.cancelled() => {}
             () = polling => {}
+        }
+    }
+
+    /// The first state; `None` if nothing may be asked.
+    fn start(&self) -> Option<State> {
+        match (&self.poll, &self.upstream) {
+            (Poll::Off, _) => None,
+            (Poll::At { authority, path }, _) => Some(State::Looking(Search::new(detect::configured(authority, path), None))),
+            // an upstream with HTTP/2 prior knowledge is queried by no other protocol
+            (Poll::Auto, Upstream::Http { h2: true, .. }) => None,
+            (Poll::Auto, _) => Some(State::Waiting),
         }
     }
 
@@ -93,45 +125,83 @@ impl Poller {
     }
 
     /// Sends at most one query; returns the next state and the delay before the next step.
-    async fn step(&self, state: State, candidates: &[Candidate]) -> (State, Duration) {
+    async fn step(&self, state: State) -> (State, Duration) {
         match state {
-            State::Looking { next, server, again } => match candidates.get(next) {
-                Some(candidate) => (self.look(candidate, next, server, again).await, *self.interval.load()),
-                None => (State::Looking { next: 0, server: None, again: (again * 2).min(AGAIN_MAX) }, again),
+            State::Waiting => match self.recognise() {
+                Some(search) => (self.look(search).await, *self.interval.load()),
+                None => (State::Waiting, START),
             },
-            State::Polling { mut feed, failed } => {
-                let failed = match feed.ask(self).await {
-                    PollOutcome::Read => {
-                        self.counters.bump(Counter::PollsOk);
-                        0
-                    }
-                    PollOutcome::Besides => failed,
-                    PollOutcome::Failed(reason) => {
-                        self.counters.bump(Counter::PollsFailed);
-                        tracing::debug!(server = feed.server().name(), reason, "the server's statistics could not be read");
-                        failed + 1
-                    }
-                };
-                if failed < PATIENCE {
-                    return (State::Polling { feed, failed }, *self.interval.load());
-                }
-                tracing::info!(server = feed.server().name(), "the server's statistics are gone; looking for them anew");
-                self.statistics.set_server(None);
-                (State::START, *self.interval.load())
+            State::Looking(search) if search.next < search.candidates.len() => (self.look(search).await, *self.interval.load()),
+            State::Looking(search) => {
+                let again = search.again;
+                (
+                    State::Looking(Search { next: 0, server: search.recognised, again: (again * 2).min(AGAIN_MAX), ..search }),
+                    again,
+                )
             }
+            State::Polling { feed, failed } => (self.poll(feed, failed).await, *self.interval.load()),
         }
     }
 
-    async fn look(&self, at: &Candidate, next: usize, known: Option<Server>, again: Duration) -> State {
+    /// What to ask the server that the traffic shows.
+    fn recognise(&self) -> Option<Search> {
+        let (server, evidence) = self.statistics.evidence.recognised()?;
+        let path = detect::own_path(server)?;
+        if !self.may_ask(server, path) {
+            return None;
+        }
+        tracing::info!(
+            server = server.name(),
+            recognised_by = evidence.title(),
+            address = %self.upstream,
+            path,
+            "asking the server for its own statistics; set attribution.poll to off to ask nothing"
+        );
+        let candidate = Candidate { at: self.upstream.clone(), path: path.to_owned() };
+        Some(Search::new(vec![candidate], Some(server)))
+    }
+
+    /// Whether no client uses the path through Lapwing. If one does, the server is not asked again.
+    fn may_ask(&self, server: Server, path: &str) -> bool {
+        let is_used = METHODS.iter().any(|method| self.labels.routes.find(&format!("{method} {path}")).is_some());
+        if is_used {
+            let reason = "clients use this path; set attribution.poll to its address if it is the server's";
+            self.refuse(server, path, reason);
+        }
+        !is_used
+    }
+
+    /// Ends the polling of a server that the traffic showed.
+    fn refuse(&self, server: Server, path: &str, reason: &str) {
+        tracing::info!(server = server.name(), path, reason, "the server's statistics are not polled");
+        self.statistics.evidence.refuse(server);
+        self.statistics.set_server(None);
+    }
+
+    async fn look(&self, search: Search) -> State {
+        let Some(at) = search.candidates.get(search.next) else { return State::Looking(search) };
         let answer = http::get(&at.at, &at.path).await;
-        let (server, feed) = match &answer {
-            Ok(body) => feed::found(at, body),
-            Err(error) => {
-                tracing::debug!(address = %at.at, path = at.path, %error, "no statistics there");
-                (None, None)
+        let (found, feed, refusal) = match (&answer, search.recognised) {
+            (Ok(body), Some(server)) => {
+                let feed = feed::of(server, at, body);
+                let refusal = feed.is_none().then(|| format!("the answer is not that of {}", server.title()));
+                (feed.is_some().then_some(server), feed, refusal)
+            }
+            (Ok(body), None) => {
+                let (found, feed) = feed::found(at, body);
+                (found, feed, None)
+            }
+            (Err(error), _) => {
+                tracing::debug!(address = %at.at, path = at.path, %error, "no statistics at this address");
+                (None, None, Some(error.to_string()).filter(|_| error.is_refusal()))
             }
         };
-        let server = known.or(server);
+        if let (Some(server), Some(reason)) = (search.recognised, refusal) {
+            self.counters.bump(Counter::PollsFailed);
+            self.refuse(server, &at.path, &reason);
+            return State::Waiting;
+        }
+        let server = search.server.or(found);
         if server.is_some() {
             self.statistics.set_server(server);
         }
@@ -140,8 +210,37 @@ impl Poller {
                 tracing::info!(server = feed.server().name(), address = %at.at, path = feed.path(), "polling the server's statistics");
                 State::Polling { feed: Box::new(feed), failed: 0 }
             }
-            None => State::Looking { next: next + 1, server, again },
+            None => State::Looking(Search { next: search.next + 1, server, ..search }),
         }
+    }
+
+    async fn poll(&self, mut feed: Box<Feed>, failed: u32) -> State {
+        let (server, is_configured) = (feed.server(), matches!(self.poll, Poll::At { .. }));
+        if !is_configured && !self.may_ask(server, feed.path()) {
+            return State::Waiting;
+        }
+        let reason = match feed.ask(self).await {
+            PollOutcome::Read => {
+                self.counters.bump(Counter::PollsOk);
+                return State::Polling { feed, failed: 0 };
+            }
+            PollOutcome::Besides => return State::Polling { feed, failed },
+            PollOutcome::Refused(reason) if !is_configured => {
+                self.counters.bump(Counter::PollsFailed);
+                self.refuse(server, feed.path(), &reason);
+                return State::Waiting;
+            }
+            PollOutcome::Refused(reason) | PollOutcome::Failed(reason) => reason,
+        };
+        self.counters.bump(Counter::PollsFailed);
+        tracing::debug!(server = server.name(), reason, "the server's statistics could not be read");
+        if failed + 1 < PATIENCE {
+            return State::Polling { feed, failed: failed + 1 };
+        }
+        tracing::info!(server = server.name(), "the server's statistics are gone; looking for them anew");
+        self.statistics.set_server(None);
+        self.statistics.evidence.forget();
+        self.start().unwrap_or(State::Waiting)
     }
 }
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::ledger::{LabelId, Phase, Stage, Stamp};
+use crate::ledger::{LabelId, Ledger, Phase, ServerEvidence, Stage, Stamp};
 use crate::net::ClientError;
 
 const TEXT: &str = include_str!("../../../tests/fixtures/vllm/metrics.txt");
@@ -55,7 +55,6 @@ async fn serve() -> (FakeServer, Upstream, JoinSet<()>) {
 /// A poller, and its state.
 struct Polling {
     poller: Poller,
-    candidates: Vec<Candidate>,
     state: Option<State>,
 }
 
@@ -65,18 +64,32 @@ impl Polling {
             poll: Poll::Auto,
             interval: ConfigHandle::fixed(Duration::from_secs(5)),
             upstream,
-            own_ports: Vec::new(),
             statistics: Arc::default(),
             labels: Arc::new(Labels::new(8, 8, 8)),
             rules: ConfigHandle::fixed(Rules::default()),
             counters: Arc::default(),
         };
-        let candidates = detect::candidates(&poller.poll, &poller.upstream, &[]);
-        Self { poller, candidates, state: Some(State::START) }
+        Self { state: poller.start(), poller }
+    }
+
+    /// The same for an address of the configuration, without a path.
+    fn at(upstream: &Upstream) -> Self {
+        let Upstream::Http { authority, .. } = upstream else { panic!("{upstream}") };
+        let elsewhere = Upstream::Http { authority: "127.0.0.1:1".to_owned(), h2: false };
+        let polling = Self::of(elsewhere);
+        let poller = Poller { poll: Poll::At { authority: authority.clone(), path: String::new() }, ..polling.poller };
+        Self { state: poller.start(), poller }
+    }
+
+    /// A client's exchange shows this server.
+    fn show(&self, server: Server, evidence: ServerEvidence) {
+        let mut ledger = Ledger::open(Stamp::default(), 0);
+        (ledger.server, ledger.server_evidence) = (Some(server), Some(evidence));
+        self.poller.statistics.evidence.note(&ledger);
     }
 
     async fn step(&mut self) -> Duration {
-        let (state, pause) = self.poller.step(self.state.take().unwrap(), &self.candidates).await;
+        let (state, pause) = self.poller.step(self.state.take().unwrap()).await;
         self.state = Some(state);
         pause
     }
@@ -96,13 +109,18 @@ impl Polling {
 }
 
 #[tokio::test]
-async fn a_server_is_found_by_its_metrics_and_polled() {
+async fn nothing_is_asked_until_the_traffic_shows_the_server_and_then_only_its_own_path() {
     let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
     let (first, second) = TEXT.split_once("# --- second poll\n").unwrap();
     server.answer("/metrics", first);
-    assert_eq!([polling.step().await, polling.step().await], [*polling.poller.interval.load(); 2]);
-    assert_eq!(server.requests(), ["/v2", "/metrics"]);
+    for _ in 0..5 {
+        assert_eq!(polling.step().await, START);
+    }
+    assert_eq!(server.requests(), [""; 0]);
+    polling.show(Server::Vllm, ServerEvidence::Body);
+    assert_eq!(polling.step().await, *polling.poller.interval.load());
+    assert_eq!(server.requests(), ["/metrics"]);
     assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
     server.answer("/metrics", second);
     let model = polling.model("org/m");
@@ -119,24 +137,90 @@ async fn a_server_is_found_by_its_metrics_and_polled() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_and_comes_back_as_another_is_found_anew() {
+async fn a_refusal_ends_it() {
+    for answer in [None, Some("<html>a user's page</html>")] {
+        let (server, upstream, _serving) = serve().await;
+        let mut polling = Polling::of(upstream);
+        if let Some(answer) = answer {
+            server.answer("/metrics", answer);
+        }
+        for _ in 0..5 {
+            polling.show(Server::Vllm, ServerEvidence::Body);
+            polling.step().await;
+        }
+        assert_eq!((server.requests(), polling.counted()), (vec!["/metrics".to_owned()], (0, 1)), "{answer:?}");
+        assert_eq!(polling.poller.statistics.server(), None);
+        polling.show(Server::Tei, ServerEvidence::Head);
+        polling.step().await;
+        assert_eq!(server.requests(), ["/metrics"], "another server may be asked");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_after_good_answers_ends_it_too() {
     let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
     server.answer("/metrics", TEXT);
-    polling.step().await;
+    polling.show(Server::Vllm, ServerEvidence::Body);
     polling.step().await;
     server.forget();
+    for _ in 0..3 {
+        polling.show(Server::Vllm, ServerEvidence::Body);
+        polling.step().await;
+    }
+    assert_eq!((server.requests().len(), polling.counted()), (2, (0, 1)));
+}
+
+#[tokio::test]
+async fn a_path_that_clients_use_is_not_asked() {
+    for is_used_from_the_start in [true, false] {
+        let (server, upstream, _serving) = serve().await;
+        let mut polling = Polling::of(upstream);
+        server.answer("/metrics", TEXT);
+        polling.show(Server::Vllm, ServerEvidence::Body);
+        if !is_used_from_the_start {
+            polling.step().await;
+            assert_eq!(server.requests(), ["/metrics"]);
+        }
+        polling.poller.labels.routes.intern("POST /metrics");
+        for _ in 0..3 {
+            polling.show(Server::Vllm, ServerEvidence::Body);
+            polling.step().await;
+        }
+        assert_eq!(server.requests(), [""; 0]);
+    }
+}
+
+#[test]
+fn what_is_never_asked() {
+    let poller = |poll, upstream| Poller { poll, ..Polling::of(upstream).poller };
+    let h1 = Upstream::Http { authority: "127.0.0.1:1".to_owned(), h2: false };
+    let h2 = Upstream::Http { authority: "127.0.0.1:1".to_owned(), h2: true };
+    assert!(poller(Poll::Off, h1.clone()).start().is_none());
+    assert!(poller(Poll::Auto, h2).start().is_none(), "it speaks no other protocol");
+    let polling = Polling::of(h1);
+    for server in Server::ALL.iter().filter(|server| detect::own_path(**server).is_none()) {
+        polling.show(*server, ServerEvidence::Span);
+        assert!(polling.poller.recognise().is_none(), "{server:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_goes_and_comes_back_as_another_is_recognised_anew() {
+    let (server, upstream, serving) = serve().await;
+    let mut polling = Polling::of(upstream);
+    server.answer("/metrics", TEXT);
+    polling.show(Server::Vllm, ServerEvidence::Body);
+    polling.step().await;
+    drop(serving); // nobody listens: no answer, which is no refusal
+    tokio::task::yield_now().await;
     for _ in 0..PATIENCE - 1 {
         polling.step().await;
         assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
     }
-    server.answer("/metrics", "<html>who is there?</html>");
     polling.step().await;
     assert_eq!((polling.poller.statistics.server(), polling.counted()), (None, (0, 3)));
-    server.answer("/metrics", "# TYPE te_queue_size gauge\n");
-    polling.step().await;
-    polling.step().await;
-    assert_eq!(polling.poller.statistics.server(), Some(Server::Tei));
+    assert_eq!(polling.step().await, START, "until the traffic shows a server again");
 }
 
 #[tokio::test]
@@ -147,7 +231,7 @@ async fn a_restarted_server_is_left_out_for_one_poll() {
         format!("te_request_queue_duration_sum {}\nte_request_queue_duration_count {count}\n", f64::from(ms) / 1e3)
     };
     server.answer("/metrics", &poll(900, 9));
-    polling.step().await;
+    polling.show(Server::Tei, ServerEvidence::Head);
     polling.step().await;
     let mut means = Vec::new();
     for (ms, count) in [(3, 1), (9, 3), (29, 4)] {
@@ -162,16 +246,15 @@ async fn a_restarted_server_is_left_out_for_one_poll() {
 async fn triton_is_asked_for_its_statistics_and_once_for_the_steps_of_models_in_use() {
     let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
-    server.answer("/v2", r#"{"name":"triton","version":"2.51.0","extensions":["statistics"]}"#);
     server.answer(triton::STATS, r#"{"model_stats":[]}"#);
     let config = r#"{"platform":"ensemble","ensemble_scheduling":{"step":[{"model_name":"pre"},{"model_name":"fwd"}]}}"#;
     server.answer("/v2/models/pipe/config", config);
     let pipe = polling.model("pipe");
-    polling.step().await;
+    polling.show(Server::Triton, ServerEvidence::Span);
     polling.step().await;
     server.answer(triton::STATS, STATS);
     polling.step().await;
-    assert_eq!(server.requests(), ["/v2", triton::STATS, triton::STATS]);
+    assert_eq!(server.requests(), [triton::STATS, triton::STATS]);
     assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 4_852), "its own");
     polling.step().await;
     server.answer(triton::STATS, &STATS.replace(r#""count":2,"ns":9703"#, r#""count":3,"ns":10703"#));
@@ -181,13 +264,13 @@ async fn triton_is_asked_for_its_statistics_and_once_for_the_steps_of_models_in_
     assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 1_000));
     assert_eq!(polling.poller.labels.models.find("fwd"), None, "no label for a model that no client asks for");
     assert_eq!(polling.polled(LabelId::OTHER), None);
-    assert_eq!(polling.counted(), (4, 0));
+    assert_eq!(polling.counted(), (3, 0));
 }
 
 #[tokio::test]
-async fn a_server_that_tells_nothing_is_asked_ever_more_rarely() {
+async fn a_configured_server_without_statistics_is_asked_ever_more_rarely() {
     let (server, upstream, serving) = serve().await;
-    let mut polling = Polling::of(upstream);
+    let mut polling = Polling::at(&upstream);
     let mut pauses = Vec::new();
     for _ in 0..7 {
         for _ in 0..4 {

@@ -29,7 +29,7 @@ struct Above {
 /// A span keeps the stage that it came with. A `CLIENT` or `PRODUCER` without a stage, below no span that has one, is hydration
 /// if it calls a store, else downstream. A span that starts before the nearest ancestor with a stage is moved to that ancestor's
 /// start, so that it stays the inner one. The pieces of model servers' spans follow at the end. Also returns what those servers
-/// report about the request as a whole.
+/// report about the request as a whole, and which server the upstream is if its span continues `own`.
 #[must_use]
 pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) -> (Vec<TracedSpan>, ServerReport) {
     let mut resolver = Resolver::default();
@@ -66,7 +66,10 @@ pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) ->
         let under = Above { parent: Some(i), depth: above.depth.saturating_add(1), staged_ns, server };
         todo.extend(children(span.span).rev().map(|child| (child, under)));
     }
-    let report = resolver.finish(spans, |at| offset(at, anchor_unix_ns), &mut placed);
+    let mut report = resolver.finish(spans, |at| offset(at, anchor_unix_ns), &mut placed);
+    // a server whose span lies further below is behind the upstream
+    let mut topmost = spans.iter().filter(|span| span.parent == Some(own));
+    report.server = topmost.find_map(|span| span.server.as_ref()?.report.server);
     (placed, report)
 }
 

@@ -14,7 +14,7 @@ fn told(section: &str, value: &str) -> Vec<String> {
 }
 
 const RULE: &str = "must be a rule: route, and at least one of model, rows, entities, input_tokens, output_tokens and elements";
-const SPAN_RULE: &str = "must be a rule: name and/or attribute (and value), and stage";
+const SPAN_RULE: &str = "must be a rule: name, attribute (and value) and/or deployment, and stage";
 const AMOUNT: &str = "must be a section with one of json, header, length and fixed";
 const FLOPS: &str = "must be a section of FLOPs by unit, as in {per_row: 2.4e6}";
 

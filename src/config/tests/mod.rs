@@ -155,7 +155,7 @@ attribution.server_timing.gpu: fwd: must be ingress, validation, hydration, prep
 attribution.server_timing.parse: ingress: is measured by Lapwing itself and cannot be reported (file l.yaml)
 attribution.spans[0].stage: is required (file l.yaml)
 attribution.spans[1].stage: model: must be ingress, validation, hydration, preprocessing, queue, forward, postprocessing, downstream, egress or unattributed (file l.yaml)
-attribution.spans[2]: just text: must be a rule: name and/or attribute (and value), and stage (file l.yaml)
+attribution.spans[2]: just text: must be a rule: name, attribute (and value) and/or deployment, and stage (file l.yaml)
 attribution.spans[3].name: a list: must be text (file l.yaml)
 attribution.spans[3].nmae: unknown key; did you mean `attribution.spans[3].name`? (file l.yaml)
 attribution.spans[4].stage: egress: is measured by Lapwing itself and cannot be reported (file l.yaml)
@@ -331,11 +331,13 @@ proptest! {
         given.proxy.workers = workers;
         given.proxy.max_request_bytes = body.map_or(Switch::Off, |body| Switch::On(Size(body)));
         given.attribution.server_timing.insert(metric, Stage::Queue);
-        for (name, attribute) in [(Some(name.clone()), value.clone()), (None, Some(name))] {
+        for (name, attribute) in [(Some(name.clone()), value.clone()), (None, Some(name.clone()))] {
             let value = attribute.is_some().then(|| value.clone()).flatten();
             let attribute = attribute.filter(|text| !text.is_empty());
-            given.attribution.spans.push(attribution::SpanRule { name, attribute, value, stage: Stage::Hydration });
+            given.attribution.spans.push(attribution::SpanRule { name, attribute, value, deployment: None, stage: Stage::Hydration });
         }
+        let of_replica = attribution::SpanRule { name: None, attribute: None, value: None, deployment: Some(name), stage: Stage::Queue };
+        given.attribution.spans.push(of_replica);
         prop_assume!(tracing_subscriber::EnvFilter::try_new(&given.log).is_ok());
         let text = render::yaml(&given, &BTreeMap::from([("log".to_owned(), "file a\nb: c".to_owned())]));
         let loaded = match load(&case(&text, &[], &[]).sources) {

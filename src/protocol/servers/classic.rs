@@ -105,28 +105,27 @@ pub(super) const KSERVE: &[ReportedField] = &[
     row(KServe, Metric("request_postprocess_seconds"), POSTPROCESSING, S),
 ];
 
-/// Ray Serve: spans of its proxy and its replicas, histograms in milliseconds.
+/// Ray Serve: spans of its proxy and its replicas; histograms in milliseconds.
+///
+/// Its metrics count every call of a deployment, and deployments call one another: a mean over them is no time of a request, and
+/// the wait for a batch is counted per batch. No stage is made of them. Its batch size counts requests, not rows.
 pub(super) const RAY_SERVE: &[ReportedField] = &[
-    // queue time until the replica's span below it starts; likewise the proxy's span, if no routing span comes between
+    // until the replica's span below it starts, at every level; the second name is that of older versions
+    row(RayServe, Span("route_to_replica *"), QUEUE, Ns),
     row(RayServe, Span("proxy_route_to_replica *"), QUEUE, Ns),
+    // what the proxy does before the routing span is no queue
     row(RayServe, Span("proxy_http_request *"), Total, Ns),
     row(RayServe, Span("proxy_grpc_request *"), Total, Ns),
     // all of the deployment's code; spans inside it take their own time out
     row(RayServe, Span("replica_handle_request *"), FORWARD, Ns),
-    // waiting for a replica, then in the replica for a batch
-    row(RayServe, Metric("ray_serve_request_router_fulfillment_time_ms"), QUEUE, Ms),
-    row(RayServe, Metric("ray_serve_batch_wait_time_ms"), QUEUE, Ms).adds_up(),
-    row(RayServe, Metric("ray_serve_batch_execution_time_ms"), FORWARD, Ms),
-    row(RayServe, Metric("ray_serve_deployment_processing_latency_ms"), FORWARD, Ms).includes_queue(),
     row(RayServe, Metric("ray_serve_http_request_latency_ms"), Total, Ms),
-    row(RayServe, Metric("ray_serve_actual_batch_size"), BatchSize, Count),
     row(RayServe, Metric("ray_serve_replica_processing_queries"), Running, Count),
     row(RayServe, Metric("ray_serve_deployment_queued_queries"), Waiting, Count),
 ];
 
-/// BentoML: histograms; its one span per request has no stages, and it does not time its queue.
+/// BentoML: histograms; its one span per request has no stages, and it does not time its queue. Its batch size counts requests,
+/// not rows, so it is not read.
 pub(super) const BENTO_ML: &[ReportedField] = &[
     row(BentoMl, Metric("bentoml_service_request_duration_seconds"), Total, S),
-    row(BentoMl, Metric("bentoml_service_adaptive_batch_size"), BatchSize, Count),
     row(BentoMl, Metric("bentoml_service_request_in_progress"), Running, Count),
 ];

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 import urllib.request
 
 from ports import free_port
@@ -128,6 +129,35 @@ class MlServer(Server):
         env = dict(os.environ, OTEL_BSP_SCHEDULE_DELAY=str(EXPORT_EVERY_MS))
         self.process = start("mlserver", [str(python.parent / "mlserver"), "start", str(where)], env=env)
         await_ready(self.process, lambda: is_ready(f"{self.url}/v2/health/ready") and is_listening(self.grpc), 60)
+
+
+class RayServe(Server):
+    """Ray Serve with the application of models/ray, whose processes each send their spans over OTLP/gRPC."""
+
+    export_every_ms = EXPORT_EVERY_MS
+    """`None` leaves the exporter at its default."""
+
+    def start(self, start, folder, otlp_port):
+        python = python_of("ray")
+        env = dict(
+            os.environ,
+            PYTHONPATH=str(MODELS / "ray"),
+            RAY_SERVE_TRACING_EXPORTER_IMPORT_PATH="lapwing_tracing:processors",
+            OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{otlp_port}",
+            RAY_USAGE_STATS_ENABLED="0",
+            RAY_AUTH_MODE="disabled",  # else it writes a token into the user's home
+            RAY_raylet_start_wait_time_s="120",
+        )
+        if self.export_every_ms:
+            env["OTEL_BSP_SCHEDULE_DELAY"] = str(self.export_every_ms)
+        short = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # Ray puts sockets below it, whose paths have 107 bytes
+        command = [python, HERE / "ray_serve.py", self.http, self.metrics, short]
+        self.process = start("ray", [str(part) for part in command], env=env)
+        await_ready(self.process, lambda: "ready" in self.process.output().splitlines(), 240)
+
+    def asked(self):
+        """What reached the application's handler: (method, path, user agent)."""
+        return [tuple(one) for one in get_json(f"{self.url}/asked")]
 
 
 class Llama(Server):

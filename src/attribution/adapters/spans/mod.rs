@@ -101,10 +101,11 @@ pub(in crate::attribution) fn read<'a>(
     rules: &Rules,
     attribute: impl Fn(&str) -> Option<Cow<'a, str>> + Copy,
 ) -> MappedSpan {
+    if let Some(reading) = ray::read(span, rules, attribute) {
+        return reading;
+    }
     let own = rules.own(&span.name, attribute);
-    let found = triton::read(span, sender, rules, own)
-        .or_else(|| generation::read(span, sender))
-        .or_else(|| ray::read(span, rules, attribute));
+    let found = triton::read(span, sender, rules, own).or_else(|| generation::read(span, sender));
     match (found, own) {
         (Some(reading), None) => reading,
         (Some(reading), Some(stage)) => by_word(reading, stage),

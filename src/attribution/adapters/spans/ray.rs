@@ -1,5 +1,6 @@
-//! Ray Serve's spans: its proxy, the routing to a replica, and the replica. All code of a replica counts as forward (or as the
-//! stage that the deployment's name says); spans inside it take their own time out. Routing counts as queueing.
+//! Ray Serve's spans: its proxy, the routing to a replica, and the replica. All code of a replica counts as forward, or as the
+//! stage that a rule or the deployment's name says; spans inside it take their own time out. From the start of a routing span to
+//! the start of its replica is queue, at every level, whatever deployment calls another. The proxy's own span claims nothing.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use super::{MappedSpan, Rules, ServerSpan, text};
 use crate::ledger::{Server, Stage};
 use crate::protocol::servers::{FieldLocation, Quantity, ServerReport, table};
 
-/// Interprets a span of Ray Serve; `None` for other spans.
+/// Interprets a span of Ray Serve, the user's rules included; `None` for other spans.
 pub(super) fn read<'a>(
     span: &'a Span,
     rules: &Rules,
@@ -17,18 +18,22 @@ pub(super) fn read<'a>(
 ) -> Option<MappedSpan> {
     let report = ServerReport { server: Some(Server::RayServe), ..ServerReport::default() };
     let mut words = span.name.split(' ');
-    match quantity_of(words.next()?)? {
-        // these claim nothing unless a replica's span is below them
-        Quantity::Stage(Stage::Queue) | Quantity::Total => {
-            let waits_from_unix_ns = Some(span.start_time_unix_nano);
-            Some(MappedSpan::of(ServerSpan { report, waits_from_unix_ns, ..ServerSpan::default() }))
+    let quantity = quantity_of(words.next()?)?;
+    let start_unix_ns = Some(span.start_time_unix_nano);
+    let mapped = |stage, server: ServerSpan| MappedSpan { stage, phase: None, server: Some(Box::new(server)) };
+    match quantity {
+        Quantity::Total => Some(mapped(rules.of_route(&span.name, attribute), ServerSpan { report, ..ServerSpan::default() })),
+        Quantity::Stage(Stage::Queue) => {
+            let stage = rules.of_route(&span.name, attribute);
+            let waits_from_unix_ns = start_unix_ns.filter(|_| stage.is_none());
+            Some(mapped(stage, ServerSpan { report, waits_from_unix_ns, ..ServerSpan::default() }))
         }
         Quantity::Stage(stage) if text(&span.attributes, "replica_id").is_some() => {
             let deployment = attribute("deployment").or_else(|| words.next().map(Cow::Borrowed));
-            let stage = deployment.and_then(|name| rules.by_default(&name)).unwrap_or(stage);
-            let begins_unix_ns = Some(span.start_time_unix_nano);
-            let server = Some(Box::new(ServerSpan { report, begins_unix_ns, ..ServerSpan::default() }));
-            Some(MappedSpan { stage: Some(stage), phase: None, server })
+            let own = rules.of_replica(&span.name, deployment.as_deref(), attribute);
+            let by_name = || deployment.as_deref().and_then(|name| rules.by_default(name));
+            let stage = own.or_else(by_name).unwrap_or(stage);
+            Some(mapped(Some(stage), ServerSpan { report, begins_unix_ns: start_unix_ns, ..ServerSpan::default() }))
         }
         _ => None,
     }

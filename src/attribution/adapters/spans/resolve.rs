@@ -76,7 +76,7 @@ impl Resolver {
     }
 
     /// Adds the pieces of servers' spans to `placed`; `offset` converts a time to the request's clock. Returns what the servers
-    /// report about the request as a whole: the topmost server, the earliest first token, and the sum of the work.
+    /// report about the request as a whole: the earliest first token, and the sum of the work.
     pub(in crate::attribution) fn finish(
         self,
         spans: &[IncomingSpan],
@@ -85,7 +85,6 @@ impl Resolver {
     ) -> ServerReport {
         let server = |entry: &Entry| spans.get(entry.span).and_then(|span| span.server.as_deref());
         let mut report = ServerReport::default();
-        let mut topmost = u32::MAX;
         for entry in &self.entries {
             let Some(found) = server(entry) else { continue };
             let mut place = |name: &str, stage, phase, start_unix_ns, end_unix_ns| {
@@ -108,9 +107,6 @@ impl Resolver {
                     let stage = role().filter(|_| piece.takes_role).unwrap_or(piece.stage);
                     place(piece.name, stage, piece.phase, piece.start_unix_ns, piece.end_unix_ns);
                 }
-            }
-            if entry.depth < topmost {
-                (topmost, report.server) = (entry.depth, found.report.server);
             }
             report.first_token_ns = [report.first_token_ns, found.report.first_token_ns].into_iter().flatten().min();
             report.per_output_token_ns = report.per_output_token_ns.or(found.report.per_output_token_ns);

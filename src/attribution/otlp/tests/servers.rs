@@ -154,6 +154,7 @@ fn the_users_rules_say_what_a_model_is() {
         name: None,
         attribute: Some("triton.model_name".to_owned()),
         value: Some(value.to_owned()),
+        deployment: None,
         stage,
     };
     let own = rules([rule("pre", Stage::Hydration), rule("post", Stage::Forward)]);
@@ -166,7 +167,8 @@ fn the_users_rules_say_what_a_model_is() {
         (Stage::Postprocessing, 250_457 + 200_209 + 341_198),
     ];
     assert_eq!(traced(&found), expected);
-    let whole = SpanRule { name: Some("compute".to_owned()), attribute: None, value: None, stage: Stage::Queue };
+    let whole =
+        SpanRule { name: Some("compute".to_owned()), attribute: None, value: None, deployment: None, stage: Stage::Queue };
     let found = exchange(430, TRITON_ANCHOR_UNIX_NS, OWN, triton(0, 450, &rules([whole])));
     assert!(traced(&found).iter().all(|(stage, _)| *stage == Stage::Queue), "a rule for a span is about all of it");
 }
@@ -234,6 +236,33 @@ fn ray_serve_waits_for_a_replica() {
     assert_eq!((traced(&found), found.ledger.server), (expected.to_vec(), Some(Server::RayServe)));
 }
 
+/// Waits: 1,089,264–14,620,482 before the gateway, 58,023,723–88,461,750 before `Tok`, 124,740,831–174,157,562 before `Score`. The
+/// gateway's replica takes 205,501,698 in all, `Tok`'s 18,143,656.
+#[test]
+fn ray_serve_waits_for_a_replica_at_every_level() {
+    let found = of("ray-serve/nested.json", 235);
+    let queue_ns = 13_531_218 + 30_438_027 + 49_416_731;
+    let forward_ns = 205_501_698 - 30_438_027 - 49_416_731;
+    assert_eq!(traced(&found), [(Stage::Queue, queue_ns), (Stage::Forward, forward_ns)]);
+    let rule = |deployment: Option<&str>, value: Option<&str>, stage| SpanRule {
+        name: None,
+        attribute: value.map(|_| "deployment".to_owned()),
+        value: value.map(str::to_owned),
+        deployment: deployment.map(str::to_owned),
+        stage,
+    };
+    let tok_ns = 18_143_656;
+    let expected = [(Stage::Preprocessing, tok_ns), (Stage::Queue, queue_ns), (Stage::Forward, forward_ns - tok_ns)];
+    for own in [rule(Some("Tok"), None, Stage::Preprocessing), rule(None, Some("Tok"), Stage::Preprocessing)] {
+        let spans = decoded(&fixture("ray-serve/nested.json"), &rules([own]));
+        assert_eq!(traced(&exchange(235, ANCHOR_UNIX_NS, OWN, spans)), expected, "a rule leaves the wait alone");
+    }
+    let whole = SpanRule { name: Some("route_to_replica Score*".to_owned()), ..rule(None, None, Stage::Downstream) };
+    let spans = decoded(&fixture("ray-serve/nested.json"), &rules([whole]));
+    let found = traced(&exchange(235, ANCHOR_UNIX_NS, OWN, spans));
+    assert!(found.contains(&(Stage::Queue, queue_ns - 49_416_731)), "unless it names the routing span: {found:?}");
+}
+
 #[test]
 fn a_servers_one_span_claims_nothing() {
     let found = of("mlserver/infer.json", 35);
@@ -263,7 +292,7 @@ fn a_users_spans_of_the_same_names_are_the_users() {
     assert_eq!(found, [forward(None), nothing, nothing, nothing, nothing, forward(Some(Phase::Prefill))]);
 }
 
-const FIXTURES: [&str; 9] = [
+const FIXTURES: [&str; 10] = [
     "triton/bls_grpc.json",
     "vllm/llm_request.json",
     "sglang/request.json",
@@ -272,6 +301,7 @@ const FIXTURES: [&str; 9] = [
     "tei/embed.json",
     "tgi/generate.json",
     "ray-serve/request.json",
+    "ray-serve/nested.json",
     "mlserver/infer.json",
 ];
 

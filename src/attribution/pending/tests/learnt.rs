@@ -94,9 +94,8 @@ fn a_late_tree_mends_the_exchange_it_belongs_to_and_no_other() {
 #[test]
 fn siblings_without_a_server_span_end_the_wait_once_it_is_known_which_come() {
     let mut b = Bench::new(|_| {});
-    let step = |n: u8, s: u64, name: &str| {
-        IncomingSpan { kind: SpanKind::Internal, name: name.into(), ..span(n, 10_000 + s, n.into()) }
-    };
+    let step =
+        |n: u8, s: u64, name: &str| IncomingSpan { kind: SpanKind::Internal, name: name.into(), ..span(n, 10_000 + s, n.into()) };
     for n in 1..=21 {
         let n = if n < 10 { n } else { n + 90 };
         let ms = 10_000 * u64::from(n);

@@ -1,26 +1,22 @@
-//! Finds out which server the upstream is and where its statistics are, by asking one address after the other: the upstream
-//! itself, and the ports where known servers usually serve their metrics.
+//! Where statistics are: the one address that a recognised server is known to own, or what the configuration names; and which
+//! server gave an answer.
 
 use serde::Deserialize;
 
 use super::reading::family;
 use super::text::MetricLine;
+use super::triton;
 use crate::ledger::Server;
 use crate::protocol::servers::table;
-use crate::settings::{Poll, Upstream};
+use crate::settings::Upstream;
 
-/// Ports of servers that serve their statistics on another port: the port to ask instead, and the path.
-const SIBLINGS: [(u16, u16, &str); 4] = [
-    (8001, 8000, METADATA),   // Triton's gRPC
-    (8080, 8082, "/metrics"), // TorchServe and MLServer
-    (8081, 8082, "/metrics"), // MLServer's gRPC
-    (8500, 8501, TF_SERVING), // TensorFlow Serving's gRPC
-];
 /// Where a server of the Open Inference Protocol describes itself.
 pub(super) const METADATA: &str = "/v2";
-const TF_SERVING: &str = "/monitoring/prometheus/metrics";
-/// Where metrics are served, the usual path first; the others belong to TensorFlow Serving and TensorRT-LLM.
-const METRICS: [&str; 3] = ["/metrics", TF_SERVING, "/prometheus/metrics"];
+/// Where most servers serve their metrics.
+const METRICS: &str = "/metrics";
+const TENSORRT_LLM: &str = "/prometheus/metrics";
+/// Where a server that the configuration names without a path is asked, in order.
+const USUAL: [&str; 4] = [METADATA, METRICS, "/monitoring/prometheus/metrics", TENSORRT_LLM];
 
 /// An address that may serve statistics.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,40 +25,29 @@ pub(super) struct Candidate {
     pub(super) path: String,
 }
 
-/// The addresses to ask, in order. Ports in `own` are Lapwing's own and are never asked.
-pub(super) fn candidates(poll: &Poll, upstream: &Upstream, own: &[u16]) -> Vec<Candidate> {
-    let usual = || std::iter::once(METADATA).chain(METRICS);
-    let base = |at: &Upstream| usual().map(|path| Candidate { at: at.clone(), path: path.to_owned() }).collect::<Vec<_>>();
-    match poll {
-        Poll::Off => Vec::new(),
-        Poll::At { authority, path } => {
-            let at = Upstream::Http { authority: authority.clone(), h2: false };
-            if path.is_empty() { base(&at) } else { vec![Candidate { at, path: path.clone() }] }
-        }
-        Poll::Auto => {
-            let mut candidates = match upstream {
-                // an upstream with HTTP/2 prior knowledge is asked by no other protocol
-                Upstream::Http { h2: true, .. } => Vec::new(),
-                _ => base(upstream),
-            };
-            candidates.extend(siblings(upstream, own));
-            candidates
-        }
+/// The path at which this server itself serves its statistics, on the port on which it serves requests; `None` if it serves none
+/// there.
+pub(super) const fn own_path(server: Server) -> Option<&'static str> {
+    match server {
+        Server::Triton => Some(triton::STATS),
+        Server::Vllm | Server::Sglang | Server::Tei | Server::Tgi | Server::LlamaCpp | Server::BentoMl => Some(METRICS),
+        Server::TensorRtLlm => Some(TENSORRT_LLM),
+        // nothing in their traffic shows who they are, or their statistics are on another port, or they have none
+        Server::TfServing
+        | Server::TorchServe
+        | Server::MlServer
+        | Server::KServe
+        | Server::RayServe
+        | Server::Ollama
+        | Server::FastApi => None,
     }
 }
 
-fn siblings(upstream: &Upstream, own: &[u16]) -> impl Iterator<Item = Candidate> {
-    let authority = match upstream {
-        Upstream::Http { authority, .. } => authority.rsplit_once(':'),
-        Upstream::Unix { .. } => None,
-    };
-    let (host, port) = authority.map_or((String::new(), 0), |(host, port)| (host.to_owned(), port.parse().unwrap_or(0)));
-    let of_port = SIBLINGS.iter().filter(move |(from, ..)| *from == port);
-    let others = of_port.filter(|(_, to, _)| !own.contains(to));
-    others.map(move |(_, to, path)| Candidate {
-        at: Upstream::Http { authority: format!("{host}:{to}"), h2: false },
-        path: (*path).to_owned(),
-    })
+/// The addresses to ask where the configuration names one, in order.
+pub(super) fn configured(authority: &str, path: &str) -> Vec<Candidate> {
+    let at = Upstream::Http { authority: authority.to_owned(), h2: false };
+    let candidate = |path: &str| Candidate { at: at.clone(), path: path.to_owned() };
+    if path.is_empty() { USUAL.map(candidate).to_vec() } else { vec![candidate(path)] }
 }
 
 #[derive(Deserialize)]

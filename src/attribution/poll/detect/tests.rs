@@ -1,37 +1,20 @@
-//! Which servers are recognised, and which addresses are asked.
+//! Who answers, and where is asked.
 
 use super::*;
 
-fn http(authority: &str) -> Upstream {
-    Upstream::Http { authority: authority.to_owned(), h2: false }
-}
-
-fn asked(poll: &Poll, upstream: &Upstream, own: &[u16]) -> Vec<String> {
-    candidates(poll, upstream, own).iter().map(|c| format!("{}{}", c.at, c.path)).collect()
-}
-
-const PATHS: [&str; 4] = ["/v2", "/metrics", "/monitoring/prometheus/metrics", "/prometheus/metrics"];
-
 #[test]
-fn the_upstream_is_asked_then_the_usual_other_port() {
-    let base = |at: &str| PATHS.map(|path| format!("{at}{path}")).to_vec();
-    assert_eq!(asked(&Poll::Auto, &http("m:8000"), &[]), base("http://m:8000"));
-    let mut both = base("http://m:8080");
-    both.push("http://m:8082/metrics".to_owned());
-    assert_eq!(asked(&Poll::Auto, &http("m:8080"), &[8081]), both);
-    assert_eq!(asked(&Poll::Auto, &http("m:8080"), &[8082]), base("http://m:8080"), "never Lapwing itself");
-    assert_eq!(asked(&Poll::Auto, &http("[::1]:8500"), &[]).last().unwrap(), "http://[::1]:8501/monitoring/prometheus/metrics");
-    assert_eq!(asked(&Poll::Auto, &Upstream::Unix { path: "/s".into() }, &[]), base("unix:/s"));
-    let grpc = Upstream::Http { authority: "m:8001".to_owned(), h2: true };
-    assert_eq!(asked(&Poll::Auto, &grpc, &[]), ["http://m:8000/v2"]);
+fn a_configured_address_is_asked_alone_and_a_server_at_its_usual_paths() {
+    let asked = |path: &str| configured("n:9", path).iter().map(|c| format!("{}{}", c.at, c.path)).collect::<Vec<_>>();
+    assert_eq!(asked("/m"), ["http://n:9/m"]);
+    let usual = ["/v2", "/metrics", "/monitoring/prometheus/metrics", "/prometheus/metrics"];
+    assert_eq!(asked(""), usual.map(|path| format!("http://n:9{path}")));
 }
 
 #[test]
-fn an_address_is_asked_alone() {
-    let at = |path: &str| Poll::At { authority: "n:9".to_owned(), path: path.to_owned() };
-    assert_eq!(asked(&at("/m"), &http("m:8080"), &[]), ["http://n:9/m"]);
-    assert_eq!(asked(&at(""), &http("m:8080"), &[]), PATHS.map(|path| format!("http://n:9{path}")));
-    assert_eq!(asked(&Poll::Off, &http("m:8080"), &[]), [""; 0]);
+fn only_servers_that_say_who_they_are_own_a_path() {
+    let owning: Vec<&str> =
+        Server::ALL.iter().filter(|server| own_path(**server).is_some()).map(|server| server.name()).collect();
+    assert_eq!(owning, ["triton", "vllm", "sglang", "tei", "tgi", "llama.cpp", "bentoml", "tensorrt-llm"]);
 }
 
 #[test]

@@ -92,6 +92,7 @@ fn a_users_rule_by_model_decides_a_steps_role() {
         name: None,
         attribute: Some("triton.model_name".to_owned()),
         value: Some("fwd".to_owned()),
+        deployment: None,
         stage: Stage::Hydration,
     };
     let mut means = real();

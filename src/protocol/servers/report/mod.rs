@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 
 use super::debug_duration::parse;
 use super::field::{Flags, Quantity, ReportedField, Scale};
-use crate::ledger::{Basis, Ledger, Phase, Report, ReportPlace, Server, Stage, Unit};
+use crate::ledger::{Basis, Ledger, Phase, Report, ReportPlace, Server, ServerEvidence, Stage, Unit};
 
 /// Most values kept of one response; further values are ignored.
 const VALUES: usize = 16;
@@ -207,15 +207,17 @@ impl ReportedValues {
         for ReportPart { stage, phase, duration_ns, resolution_ns, is_sum } in report.parts.iter().copied() {
             ledger.report(Report { stage, phase, duration_ns, resolution_ns, place, is_sum });
         }
-        report.note(ledger);
+        report.note(ledger, if place == ReportPlace::Body { ServerEvidence::Body } else { ServerEvidence::Head });
         self.malformed
     }
 }
 
 impl ServerReport {
     /// Writes everything but the parts into the ledger, unless the ledger knows better: the server, work and token timing.
-    pub fn note(&self, ledger: &mut Ledger) {
-        ledger.server = ledger.server.or(self.server);
+    pub fn note(&self, ledger: &mut Ledger, evidence: ServerEvidence) {
+        if let (None, Some(server)) = (ledger.server, self.server) {
+            (ledger.server, ledger.server_evidence) = (Some(server), Some(evidence));
+        }
         for (unit, amount) in &self.work {
             // the usage in a body has the same basis, but covers the whole answer
             if ledger.work.get(*unit).is_none_or(|(_, basis)| basis < Basis::Reported) {

@@ -1,0 +1,121 @@
+"""Ray Serve itself, through Lapwing: a gateway that calls two deployments, each of which takes one request at a time.
+
+Every answer has the handlers' own times. From a call until the replica that it reaches takes it is waiting, at every level.
+"""
+
+import json
+import secrets
+import threading
+import urllib.request
+
+import pytest
+
+from lapwing import OPENER
+
+pytestmark = pytest.mark.timeout(400)  # Ray starts eight processes
+CLIENTS, EACH = 5, 12
+STEPS = ("tok", "score")
+
+
+def ask(lapwing, path="/x"):
+    """(what the handlers say, the trace's id)."""
+    trace_id = secrets.token_hex(16)
+    headers = {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01", "user-agent": "client"}
+    request = urllib.request.Request(lapwing.url + path, data=b"a text", headers=headers)
+    with OPENER.open(request, timeout=30) as response:
+        return json.load(response), trace_id
+
+
+def load(lapwing, path="/x", clients=CLIENTS, each=EACH):
+    answers, failures = {}, []
+
+    def client():
+        try:
+            for _ in range(each):
+                told, trace_id = ask(lapwing, path)
+                answers[trace_id] = told
+        except Exception as e:  # noqa: BLE001: the test shows it
+            failures.append(e)
+
+    threads = [threading.Thread(target=client) for _ in range(clients)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not failures, failures[0]
+    return answers
+
+
+def stages_of(exchange):
+    return {s["stage"]: s["ns"] for s in exchange["stages"]}
+
+
+@pytest.fixture(scope="module")
+def run(ray):
+    """The handlers' times and the exchange, by trace; the first requests only warm it up."""
+    load(ray.lapwing, clients=2, each=3)
+    answers = load(ray.lapwing)
+    exchanges = ray.lapwing.exchanges_of(answers, 30)
+    return [(told, exchanges[trace_id]) for trace_id, told in answers.items()]
+
+
+def waits_of(told):
+    return sum(told[step]["taken"] - told[step]["asked"] for step in STEPS)
+
+
+def hand_overs_of(told):
+    """What Ray takes from there to the handler: part of the replica's time."""
+    return sum(told[step]["began"] - told[step]["taken"] for step in STEPS)
+
+
+def inner_waits_of(exchange):
+    """What lies within the gateway's replica; the wait before the gateway itself is in no handler's answer."""
+    (gateway,) = [s for s in exchange["spans"] if s["name"].startswith("replica_handle_request Gateway")]
+    return sum(s["end_ns"] - s["start_ns"] for s in exchange["spans"] if s["name"] == "queue" and s["start_ns"] > gateway["start_ns"])
+
+
+def test_waiting_is_queue_at_every_level(run):
+    """Within 3 % of what the handlers say, and most of the time."""
+    told = sum(waits_of(told) for told, _ in run)
+    inner = sum(inner_waits_of(exchange) for _, exchange in run)
+    queue = sum(stages_of(exchange)["queue"] for _, exchange in run)
+    total = sum(exchange["total_ns"] for _, exchange in run)
+    assert abs(inner - told) <= 0.03 * told, (inner / told, len(run))
+    assert sum(hand_overs_of(told) for told, _ in run) < 0.15 * told
+    outer = queue - inner
+    assert 0 <= outer < 0.2 * total, (outer, total)
+    assert queue > 0.5 * total, "five clients of a deployment that takes one request at a time"
+
+
+def test_each_exchange_has_its_stages(run):
+    for told, exchange in run:
+        stages = stages_of(exchange)
+        assert sum(stages.values()) == exchange["total_ns"]
+        assert exchange["server"] == "ray-serve"
+        assert {s["source"] for s in exchange["stages"] if s["stage"] in ("queue", "forward", "preprocessing")} == {"traced"}, exchange
+        assert stages["queue"] >= 0.8 * waits_of(told)
+
+
+def test_a_rule_for_a_deployment_leaves_the_wait_alone(run):
+    """`Tok` counts as preprocessing: its replica's own time, which the handler's 10 ms are within."""
+    told = sum(told["tok"]["ended"] - told["tok"]["began"] for told, _ in run)
+    waited = sum(told["tok"]["taken"] - told["tok"]["asked"] for told, _ in run)
+    preprocessing = sum(stages_of(exchange)["preprocessing"] for _, exchange in run)
+    assert told <= preprocessing < told + 0.5 * waited, (told, preprocessing, waited)
+
+
+def test_the_wait_for_a_batch_is_queue_if_the_handler_tells_it(ray):
+    answers = load(ray.lapwing, "/embed", clients=3, each=2)
+    exchanges = ray.lapwing.exchanges_of(answers, 30)
+    told = sum(answer["waited_ns"] for answer in answers.values())
+    for trace_id, answer in answers.items():
+        (wait,) = [s for s in exchanges[trace_id]["spans"] if s["name"] == "batch_wait"]
+        assert wait["stage"] == "queue" and abs(wait["end_ns"] - wait["start_ns"] - answer["waited_ns"]) <= 1_000
+    assert sum(stages_of(exchange)["queue"] for exchange in exchanges.values()) >= told
+
+
+def test_no_request_of_lapwings_own_reached_the_handler(ray, run):
+    """With the default settings, after minutes of traffic: it answers every path, so any poll would have reached it."""
+    asked = ray.server.asked()
+    assert len(asked) >= len(run)
+    assert {agent for _, _, agent in asked} == {"client"}, [one for one in asked if one[2] != "client"]
+    assert {path for _, path, _ in asked} <= {"/x", "/embed"}
+    assert 'lapwing_polls_total{result="ok"} 0' in ray.lapwing.metrics()
