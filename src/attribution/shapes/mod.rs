@@ -99,7 +99,7 @@ struct KnownChild {
     seen: u16,
     /// How many had one of another process.
     seen_elsewhere: u16,
-    /// How long after the parent it came.
+    /// How late it came: after its exchange closed, if another process sends it, else after its parent.
     delays: Delays,
     last: u64,
 }
@@ -124,6 +124,13 @@ impl SpanShape {
             }
         }
         Self(shape.max(1))
+    }
+}
+
+impl SpanMark {
+    /// Whether it stands for Lapwing's own span.
+    fn is_own(&self) -> bool {
+        self.shape == SpanShape::OWN
     }
 }
 
@@ -159,8 +166,8 @@ impl Shapes {
                 if children.clone().take(i).all(|other| other.shape != child.shape) {
                     let alike = children.clone().filter(|other| other.shape == child.shape);
                     let came = alike.clone().map(|other| other.came).max().unwrap_or(child.came);
-                    let is_elsewhere = alike.clone().any(|other| other.process != parent.process);
-                    evicted += u64::from(route.see_child(&parent, child.shape, came, is_elsewhere));
+                    let is_elsewhere = parent.is_own() || alike.clone().any(|other| other.process != parent.process);
+                    evicted += u64::from(route.see_child(set.closed, &parent, child.shape, came, is_elsewhere));
                 }
             }
         }
@@ -174,7 +181,13 @@ impl Shapes {
         let parent = set.parents().find(|parent| parent.id == late.parent);
         let alike = |mark: &&SpanMark| mark.shape == late.shape && mark.id != late.id;
         if let Some(parent) = parent.filter(|parent| set.children(parent.id).find(alike).is_none()) {
-            evicted += u64::from(route.see_child(&parent, late.shape, late.came, late.process != parent.process));
+            evicted += u64::from(route.see_child(
+                set.closed,
+                &parent,
+                late.shape,
+                late.came,
+                parent.is_own() || late.process != parent.process,
+            ));
         }
         evicted
     }
@@ -191,14 +204,14 @@ impl Shapes {
                 missing.is_unknown = true;
             }
             let Some(known) = known else { continue };
-            let is_own = parent.shape == SpanShape::OWN;
+            let is_own = parent.is_own();
             for child in known.children.iter().filter(|child| known.expects(child)) {
                 missing.knows_tops |= is_own;
                 if set.children(parent.id).any(|mark| mark.shape == child.shape) {
                     continue;
                 }
                 missing.is_incomplete = true;
-                missing.until = missing.until.max(Some(parent.came.plus(child.delays.longest_ns())));
+                missing.until = missing.until.max(Some(known.awaits(child, set.closed, parent.came)));
             }
             if is_own {
                 missing.is_incomplete |= set.marks.is_empty() && known.usually_has_children();
@@ -233,7 +246,7 @@ impl RouteShapes {
     }
 
     /// Counts a child of a span that was counted. Returns whether another child's shape gave way.
-    fn see_child(&mut self, parent: &SpanMark, shape: SpanShape, came: Stamp, is_elsewhere: bool) -> bool {
+    fn see_child(&mut self, closed: Stamp, parent: &SpanMark, shape: SpanShape, came: Stamp, is_elsewhere: bool) -> bool {
         let clock = self.clock;
         let Some(known) = self.shapes.iter_mut().find(|known| known.shape == parent.shape) else { return false };
         let most = known.seen;
@@ -242,7 +255,7 @@ impl RouteShapes {
         child.last = clock;
         child.seen = (child.seen + 1).min(most);
         child.seen_elsewhere = (child.seen_elsewhere + u16::from(is_elsewhere)).min(child.seen);
-        child.delays.add(came.since(parent.came));
+        child.delays.add(came, came.since(if is_elsewhere { closed } else { parent.came }));
         is_evicted
     }
 }
@@ -271,7 +284,6 @@ impl KnownShape {
         self.seen /= 2;
         for child in &mut self.children {
             (child.seen, child.seen_elsewhere) = (child.seen / 2, child.seen_elsewhere / 2);
-            child.delays.halve();
         }
         self.children.retain(|child| child.seen > 0);
     }
@@ -279,17 +291,32 @@ impl KnownShape {
     /// Whether a span of this shape usually has the child: another process's in at least half of them, the same process's in 19 of
     /// 20. What the own process omits, a cache hit or a branch, is no loss; a process that sends nothing is.
     fn expects(&self, child: &KnownChild) -> bool {
-        let is_elsewhere = self.shape != SpanShape::OWN && child.seen_elsewhere * 2 >= child.seen;
-        if is_elsewhere {
+        if self.shape != SpanShape::OWN && child.is_elsewhere() {
             self.seen >= FEW && child.seen * 2 >= self.seen
         } else {
             self.seen >= MANY && child.seen * 20 >= self.seen * 19
         }
     }
 
+    /// When a child that is missing has usually come.
+    fn awaits(&self, child: &KnownChild, closed: Stamp, parent_came: Stamp) -> Stamp {
+        match child.is_elsewhere() {
+            true => closed.plus(child.delays.longest_ns()),
+            false if child.delays.is_none() => parent_came,
+            false => parent_came.plus(child.delays.longest_ns()),
+        }
+    }
+
     /// Whether at least half of these spans have a child of the most frequent shape.
     fn usually_has_children(&self) -> bool {
         self.seen >= FEW && self.children.iter().any(|child| child.seen * 2 >= self.seen)
+    }
+}
+
+impl KnownChild {
+    /// Whether another process sends it, mostly. All spans below Lapwing's own are of another process.
+    const fn is_elsewhere(&self) -> bool {
+        self.seen_elsewhere * 2 >= self.seen
     }
 }
 

@@ -72,7 +72,11 @@ fn a_child_of_another_process_is_expected_once_half_of_a_few_had_one() {
     learn(&mut shapes, 4, &whole);
     let lacks = missing(&shapes, &proxy);
     assert!(lacks.is_incomplete && !lacks.is_unknown);
-    assert_eq!(lacks.until, Some(at(900 + 16_000)), "four times 4 s, from the arrival of the call");
+    assert_eq!(lacks.until, Some(at(0).plus(u64::MAX)), "one batch tells nothing about the next");
+    for ms in 3_985..4_000 {
+        shapes.learn(set(&[proxy[0], proxy[1], mark(4, 3, "replica", 2, ms)]));
+    }
+    assert_eq!(missing(&shapes, &proxy).until, Some(at(16_000)), "four times 4 s, from when the exchange closed");
     assert_eq!(missing(&shapes, &whole), MissingSpans::default());
     // each call has a child of its own
     let twice = [whole[0], whole[1], whole[2], mark(5, 2, "call replica", 1, 900)];
@@ -129,7 +133,7 @@ fn a_late_span_teaches_that_more_is_coming() {
         shapes.learn_late(set(&whole), whole[1]);
     }
     let lacks = missing(&shapes, &early);
-    assert_eq!((lacks.is_incomplete, lacks.until), (true, Some(at(5 + 12_000))));
+    assert_eq!((lacks.is_incomplete, lacks.until > Some(at(60_000))), (true, true));
 }
 
 #[test]
