@@ -31,6 +31,20 @@ CONFIG = "attribution:\n  expect_spans: never\nmetrics:\n  recent_exchanges: 655
 OFF = 0.01
 
 
+def await_ready(port):
+    """Waits until the model is warm: before that, the server answers with 503."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        connection = HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/v2/health/ready")
+        status = connection.getresponse().status
+        connection.close()
+        if status == 200:
+            return
+        time.sleep(0.05)
+    raise SystemExit("the server was not ready after 30 s")
+
+
 def bodies(rows, n, rng):
     """`n` different HTTP requests of `rows` rows each."""
     out = []
@@ -154,6 +168,7 @@ def main():
     options = parser.parse_args()
     port = free_port()
     with Child([options.lapwing, "engine", "serve", "--model", f"{MODEL}={FILE}", "--listen", f"127.0.0.1:{port}"], port):
+        await_ready(port)
         figures, verdicts = measure(options, port)
     return finish(options, figures, verdicts)
 

@@ -122,7 +122,10 @@ fn files(dir: &Path, out: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            files(&path, out);
+            // of a crate with a workspace of its own, what it built
+            if !path.ends_with("target") {
+                files(&path, out);
+            }
         } else if path.extension().is_some_and(|e| e == "rs") {
             out.push(path);
         }

@@ -6,22 +6,25 @@ Every answer has the handlers' own times. From a call until the replica that it 
 import json
 import secrets
 import threading
+import time
 import urllib.request
 
 import pytest
 
-from lapwing import OPENER
+from lapwing import AUTO, OPENER
+from process import wait_for
+from servers.parts import RayServeByDefault
 
 pytestmark = pytest.mark.timeout(400)  # Ray starts eight processes
 CLIENTS, EACH = 5, 12
 STEPS = ("tok", "score")
 
 
-def ask(lapwing, path="/x"):
+def ask(lapwing, path="/x", text=b"a text"):
     """(what the handlers say, the trace's id)."""
     trace_id = secrets.token_hex(16)
     headers = {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01", "user-agent": "client"}
-    request = urllib.request.Request(lapwing.url + path, data=b"a text", headers=headers)
+    request = urllib.request.Request(lapwing.url + path, data=text, headers=headers)
     with OPENER.open(request, timeout=30) as response:
         return json.load(response), trace_id
 
@@ -119,3 +122,33 @@ def test_no_request_of_lapwings_own_reached_the_handler(ray, run):
     assert {agent for _, _, agent in asked} == {"client"}, [one for one in asked if one[2] != "client"]
     assert {path for _, path, _ in asked} <= {"/x", "/embed"}
     assert 'lapwing_polls_total{result="ok"} 0' in ray.lapwing.metrics()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_processes_that_export_on_phases_of_their_own_lose_nothing(behind):
+    """2,000 requests by exporters at their defaults; between the halves `Score`'s only replica ends and another one begins."""
+    ray = behind(RayServeByDefault, "url", "otlp_grpc", env=AUTO)
+    lapwing = ray.lapwing
+    load(lapwing, clients=2, each=3)
+    answers = load(lapwing, each=200)
+    ask(lapwing, text=b"exit")
+    time.sleep(12)
+
+    def is_back():
+        try:
+            return ask(lapwing)
+        except OSError:
+            return None
+
+    wait_for(is_back, 60, "another replica of Score answers", 1)
+    answers |= load(lapwing, each=200)
+    time.sleep(6)  # the exporter's period: what comes late is there
+    wait_for(lapwing.is_settled, 60, "no exchange waits for its spans", 1)
+    exchanges = {e["trace_id"]: e for e in lapwing.exchanges(limit=4096)}
+    lacking = {id for id in answers if sum(s["name"] == "queue" for s in exchanges[id]["spans"]) < 1 + len(STEPS)}
+    explained = sum(one.get("incomplete", 0) for one in lapwing.series()) + lapwing.stats()["profiler"]["spans"]["late"]
+    assert len(lacking) <= 0.001 * len(answers) and len(lacking) <= explained, (len(lacking), explained, len(answers))
+    told = sum(waits_of(answers[id]) for id in answers.keys() - lacking)
+    inner = sum(inner_waits_of(exchanges[id]) for id in answers.keys() - lacking)
+    assert abs(inner - told) <= 0.03 * told, inner / told

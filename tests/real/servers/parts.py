@@ -160,6 +160,12 @@ class RayServe(Server):
         return [tuple(one) for one in get_json(f"{self.url}/asked")]
 
 
+class RayServeByDefault(RayServe):
+    """With the exporter's own delay: each process sends every 5 s, on a phase of its own."""
+
+    export_every_ms = None
+
+
 class Llama(Server):
     """llama.cpp's server with a model of random weights, made on the spot."""
 

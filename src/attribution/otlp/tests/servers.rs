@@ -7,7 +7,9 @@ use super as sample;
 use crate::attribution::otlp::decode::{Decoded, spans, traces};
 use crate::attribution::otlp::signal::Encoding;
 use crate::attribution::{Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation, SpanRule};
-use crate::ledger::{Basis, Exchange, Ledger, Phase, Server, Source, SpanId, Stage, Stamp, TraceId, Unit, UpstreamWindow};
+use crate::ledger::{
+    Basis, Exchange, Ledger, Phase, Server, ServerEvidence, Source, SpanId, Stage, Stamp, TraceId, Unit, UpstreamWindow,
+};
 use crate::metrics::Counters;
 
 const US: u64 = 1_000;
@@ -261,6 +263,20 @@ fn ray_serve_waits_for_a_replica_at_every_level() {
     let spans = decoded(&fixture("ray-serve/nested.json"), &rules([whole]));
     let found = traced(&exchange(235, ANCHOR_UNIX_NS, OWN, spans));
     assert!(found.contains(&(Stage::Queue, queue_ns - 49_416_731)), "unless it names the routing span: {found:?}");
+}
+
+#[test]
+fn a_server_behind_the_upstream_is_not_the_upstream() {
+    let mut spans = decoded(&fixture("vllm/llm_request.json"), &rules([]));
+    let gateway = SpanId::from_slice(&id("00000000000000aa"));
+    let above = IncomingSpan { span: gateway.unwrap(), name: "POST /".into(), stage: None, server: None, ..spans[0].clone() };
+    spans.iter_mut().for_each(|span| span.parent = gateway);
+    spans.push(above);
+    let found = exchange(130, ANCHOR_UNIX_NS, OWN, spans);
+    assert_eq!(traced(&found), [(Stage::Queue, 4 * MS), (Stage::Forward, 115 * MS)], "its times count");
+    assert_eq!((found.ledger.server, found.ledger.server_evidence), (None, None));
+    let direct = of("vllm/llm_request.json", 130).ledger;
+    assert_eq!((direct.server, direct.server_evidence), (Some(Server::Vllm), Some(ServerEvidence::Span)));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 in nanoseconds of the wall clock."""
 
 import asyncio
+import os
 import time
 
 from opentelemetry import trace
@@ -32,6 +33,8 @@ class Score:
     """30 ms of work."""
 
     async def __call__(self, text):
+        if text == "exit":  # once its answer and its spans are out
+            asyncio.get_running_loop().call_later(8, os._exit, 1)
         began = time.time_ns()
         await asyncio.sleep(0.030)
         return {"taken": taken_ns(), "began": began, "ended": time.time_ns()}
