@@ -144,7 +144,7 @@ impl SpanRule {
 }
 
 fn reportable(checks: &mut Checks, path: &str, stage: Stage) {
-    if matches!(stage, Stage::Ingress | Stage::Egress) {
+    if stage.is_observed_only() {
         checks.fault(path, stage.name(), "is measured by Lapwing itself and cannot be reported");
     }
 }

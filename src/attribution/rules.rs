@@ -64,6 +64,8 @@ impl Rules {
             .iter()
             .flat_map(|(stage, names)| names.iter().map(|name| (Box::from(name.as_bytes()), *stage)))
             .chain(Stage::ALL.into_iter().map(|stage| (Box::from(stage.name().as_bytes()), stage)))
+            // a proxy's metric of that name divides nothing
+            .filter(|(_, stage)| *stage != Stage::Upstream)
             .collect();
         let mut metrics = defaults.clone();
         for (name, stage) in server_timing {

@@ -7,7 +7,8 @@ use super::merge::Placing;
 /// One bar of a waterfall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaterfallBar {
-    /// Its name: an observed or traced span's own name, a report's stage or phase, or `upstream` for the opaque window.
+    /// Its name: an observed or traced span's own name, a report's stage or phase, or `upstream` for a window of
+    /// which nothing was reported.
     pub name: String,
     /// The stage that the time belongs to.
     pub stage: Stage,
@@ -26,7 +27,7 @@ pub struct WaterfallBar {
 #[must_use]
 pub fn waterfall_bars(exchange: &Exchange) -> Vec<WaterfallBar> {
     let ledger = &exchange.ledger;
-    let Placing { claims, accepted, .. } = Placing::of(ledger, &exchange.traced, &exchange.polled);
+    let Placing { claims, accepted, .. } = Placing::of(ledger, &exchange.traced);
     let observed = ledger.spans.iter().map(|s| Some(s.event.name()));
     let traced = accepted.iter().map(|i| exchange.traced.get(*i).map(|s| &*s.name));
     let mut bars: Vec<WaterfallBar> = claims
@@ -47,11 +48,7 @@ pub fn waterfall_bars(exchange: &Exchange) -> Vec<WaterfallBar> {
 
 /// The name of a claim that has no name itself.
 fn said(claim: &Claim) -> &'static str {
-    match (claim.source, claim.phase) {
-        (Source::Opaque, _) => "upstream",
-        (_, Some(phase)) => phase.name(),
-        (_, None) => claim.stage.name(),
-    }
+    claim.phase.map_or(claim.stage.name(), Phase::name)
 }
 
 #[cfg(test)]
@@ -67,8 +64,8 @@ mod tests {
         ledger.total_ns = 100;
         ledger.window = Some(UpstreamWindow { start_ns: 10, head_ns: 90, end_ns: 90 });
         ledger.spans.push(Span { stage: Stage::Ingress, event: ObservedEvent::Request, start_ns: 0, end_ns: 10 });
-        let opaque = waterfall_bars(&merge(ledger.clone(), Vec::new()));
-        let names: Vec<&str> = opaque.iter().map(|b| &*b.name).collect();
+        let unreported = waterfall_bars(&merge(ledger.clone(), Vec::new()));
+        let names: Vec<&str> = unreported.iter().map(|b| &*b.name).collect();
         assert_eq!(names, ["request", "upstream"]);
 
         ledger.report(Report::of(Stage::Queue, 20, ReportPlace::Head));

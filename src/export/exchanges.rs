@@ -9,7 +9,7 @@ use super::pairs::Pairs;
 use super::request_work::{Amounts, TokenTiming, UnitTime};
 use super::surfaces::Surfaces;
 use crate::attribution::{WaterfallBar, waterfall_bars};
-use crate::ledger::{BatchStatistics, Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
+use crate::ledger::{Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
 use crate::metrics::{Labels, Order};
 
 #[derive(Debug, Serialize)]
@@ -44,8 +44,9 @@ struct Waterfall {
     work: Option<Amounts>,
     class: Option<usize>,
     per_unit: Pairs<UnitTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_byte_ns: Option<u64>,
     generation: Option<TokenTiming>,
-    batch: Option<BatchStatistics>,
 }
 
 /// The time that a stage owns. Over one exchange these sum to the total.
@@ -131,7 +132,7 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
         work: Amounts::of(&ledger.work),
         class: ledger.work.class(),
         per_unit: UnitTime::of(exchange),
+        first_byte_ns: Some(ledger.first_byte_ns).filter(|ns| *ns > 0),
         generation: TokenTiming::of(exchange),
-        batch: exchange.batch,
     }
 }

@@ -1,7 +1,8 @@
 //! The law of time: every instant of a request has exactly one owner.
 //!
 //! Where claims overlap or nest, the innermost claim owns the instant: the one that started last, then the deeper one, then the
-//! one that ends first. An observation of the proxy outranks every other claim on the same instant. Time that nothing claims is
+//! one that ends first. An observation of the proxy outranks every other claim on the same instant;
+//! the window as a whole (`upstream`) is no observation in this sense, because it stands for what nobody divided. Time that nothing claims is
 //! `unattributed`. Units: nanoseconds from the request's start.
 
 use smallvec::SmallVec;
@@ -24,6 +25,13 @@ pub struct Claim {
     pub end_ns: u64,
     /// The depth of the span in its trace; zero if the claim does not come from a span.
     pub depth: u32,
+}
+
+impl Claim {
+    /// Whether it outranks claims that are no observation.
+    fn outranks(&self) -> bool {
+        self.source == Source::Observed && self.stage != Stage::Upstream
+    }
 }
 
 /// Divides `total_ns` among `claims`. The stages of the result sum to `total_ns` exactly, whatever the claims are.
@@ -57,7 +65,7 @@ pub(crate) fn each_instant(start_ns: u64, end_ns: u64, claims: &[Claim], mut pie
     let mut at = start_ns;
     while at < end_ns {
         while let Some(opened) = to_open.next_if(|c| c.start_ns <= at) {
-            if opened.source == Source::Observed { observed.push(opened) } else { said.push(opened) }
+            if opened.outranks() { observed.push(opened) } else { said.push(opened) }
         }
         let owner = innermost(&mut observed, at).or_else(|| innermost(&mut said, at));
         let next_ns = to_open.peek().map_or(end_ns, |c| c.start_ns);
@@ -119,7 +127,7 @@ mod tests {
 
     /// The owner of the instant `at`, found by applying the definition; the first of equals.
     fn by_the_letter(claims: &[Claim], at: u64) -> Option<&Claim> {
-        let rank = |c: &Claim| (c.source == Source::Observed, c.start_ns, c.depth, u64::MAX - c.end_ns);
+        let rank = |c: &Claim| (c.outranks(), c.start_ns, c.depth, u64::MAX - c.end_ns);
         let covering = claims.iter().filter(|c| c.start_ns <= at && at < c.end_ns);
         covering.rev().max_by_key(|c| rank(c))
     }

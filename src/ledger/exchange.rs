@@ -1,9 +1,7 @@
 //! A finished, merged ledger: the record behind the histograms and `/exchanges`.
 
-use serde::Serialize;
-
 use super::account::Account;
-use super::record::{Ledger, Report};
+use super::record::Ledger;
 use super::stage::{Phase, Source, Stage};
 use super::work::{PerUnit, Unit};
 
@@ -24,25 +22,8 @@ pub struct TracedSpan {
     pub depth: u32,
 }
 
-/// What the upstream's statistics report about the batches of requests like this one, averaged over one poll.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct BatchStatistics {
-    /// Rows per execution of the model.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<f64>,
-    /// The share of what was executed that was padding, in `[0, 1)`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub padding: Option<f64>,
-    /// Requests that were running.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub running: Option<f64>,
-    /// Requests that were waiting.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<f64>,
-}
-
 /// How many reports and spans were clipped because they did not fit the upstream window by more than the tolerance, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClippedReports {
     /// Longer than the window, or than the time in it that nothing else claims.
     pub too_long: u32,
@@ -81,10 +62,6 @@ pub struct Exchange {
     pub clipped: ClippedReports,
     /// Whether it lacks spans that exchanges like it have.
     pub is_incomplete: bool,
-    /// Means from the upstream's statistics for requests like this one. They claim only time that nothing else claims.
-    pub polled: Vec<Report>,
-    /// The batches that it ran in, if the upstream's statistics report them.
-    pub batch: Option<BatchStatistics>,
 }
 
 impl Exchange {

@@ -176,6 +176,8 @@ pub struct Ledger {
     pub overflowed: u32,
     /// What the request asks for.
     pub work: Work,
+    /// The read that brought the first byte of a streamed response's body; zero if the response is no stream or has no body.
+    pub first_byte_ns: u64,
     /// Token timing of a generated answer.
     pub generation: Option<Box<Generation>>,
     /// The prompt, if its tokens are still to be counted.
@@ -219,6 +221,7 @@ impl Ledger {
             reports: ArrayVec::new(),
             overflowed: 0,
             work: Work::default(),
+            first_byte_ns: 0,
             generation: None,
             prompt: None,
             server: None,
@@ -270,6 +273,6 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 768);
+        assert_eq!(size_of::<Ledger>(), 776);
     }
 }

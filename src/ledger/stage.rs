@@ -16,7 +16,7 @@ pub enum Stage {
     Preprocessing,
     /// Waiting for a slot or a batch, in the proxy or in the upstream.
     Queue,
-    /// The model itself.
+    /// The model itself, as the server or the engine reports it.
     Forward,
     /// Decode, threshold, calibrate; device-to-host copies of outputs.
     Postprocessing,
@@ -24,13 +24,16 @@ pub enum Stage {
     Downstream,
     /// From the last upstream byte to the last byte written to the client, plus earlier waits for a slow client.
     Egress,
-    /// Time that no report claims.
+    /// Inside the server, undivided: the window of a request of which the server reported nothing.
+    Upstream,
+    /// Time inside the server that no report claims, of a request of which something was reported; and the proxy's own time
+    /// outside its stages.
     Unattributed,
 }
 
 impl Stage {
     /// How many stages there are: the length of an account's arrays.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
 
     /// Every stage, in the order of a request's life.
     pub const ALL: [Self; Self::COUNT] = [
@@ -43,6 +46,7 @@ impl Stage {
         Self::Postprocessing,
         Self::Downstream,
         Self::Egress,
+        Self::Upstream,
         Self::Unattributed,
     ];
 
@@ -62,6 +66,7 @@ impl Stage {
             Self::Postprocessing => "postprocessing",
             Self::Downstream => "downstream",
             Self::Egress => "egress",
+            Self::Upstream => "upstream",
             Self::Unattributed => "unattributed",
         }
     }
@@ -70,6 +75,12 @@ impl Stage {
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether only Lapwing's own clock gives the stage its time, so that no report and no rule may name it.
+    #[must_use]
+    pub const fn is_observed_only(self) -> bool {
+        matches!(self, Self::Ingress | Self::Egress | Self::Upstream)
     }
 
     /// The stage of that name; `None` if there is no such stage.
@@ -122,18 +133,14 @@ pub enum Source {
     Reported,
     /// An OTLP span joined by trace id.
     Traced,
-    /// The difference between two polls of the server's statistics: a mean over a window, so an estimate.
-    Polled,
-    /// Nothing was reported: the whole upstream window counts as forward.
-    Opaque,
 }
 
 impl Source {
     /// How many sources there are.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 3;
 
     /// Every source, the strongest first.
-    pub const ALL: [Self; Self::COUNT] = [Self::Observed, Self::Reported, Self::Traced, Self::Polled, Self::Opaque];
+    pub const ALL: [Self; Self::COUNT] = [Self::Observed, Self::Reported, Self::Traced];
 
     /// The name on every surface, in lower case.
     #[must_use]
@@ -142,8 +149,6 @@ impl Source {
             Self::Observed => "observed",
             Self::Reported => "reported",
             Self::Traced => "traced",
-            Self::Polled => "polled",
-            Self::Opaque => "opaque",
         }
     }
 

@@ -159,13 +159,15 @@ pub enum PerUnit {
     Postprocessing,
     /// Egress per byte of the response.
     Egress,
+    /// The undivided upstream window per primary unit.
+    Upstream,
     /// Forward per 10⁹ FLOPs.
     ForwardFlop,
 }
 
 impl PerUnit {
     /// How many slots there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
 
     /// Every slot, in the order of a request's life.
     pub const ALL: [Self; Self::COUNT] = [
@@ -177,6 +179,7 @@ impl PerUnit {
         Self::Decode,
         Self::Postprocessing,
         Self::Egress,
+        Self::Upstream,
         Self::ForwardFlop,
     ];
 
@@ -198,6 +201,7 @@ impl PerUnit {
             Self::Decode => (Stage::Forward, Some(Phase::Decode)),
             Self::Postprocessing => (Stage::Postprocessing, None),
             Self::Egress => (Stage::Egress, None),
+            Self::Upstream => (Stage::Upstream, None),
         }
     }
 
@@ -219,7 +223,7 @@ impl PerUnit {
             (Self::Prefill, _) | (Self::Preprocessing, Unit::OutputToken) => Unit::InputToken,
             (Self::Decode, _) => Unit::OutputToken,
             (Self::ForwardFlop, _) => Unit::Flop,
-            (Self::Preprocessing | Self::Forward | Self::Postprocessing, _) => primary,
+            (Self::Preprocessing | Self::Forward | Self::Postprocessing | Self::Upstream, _) => primary,
         }
     }
 
@@ -266,7 +270,7 @@ mod tests {
         work.set(Unit::Row, 1, Basis::Counted);
         work.set(Unit::Entity, 3, Basis::Counted);
         let amounts: Vec<_> = PerUnit::ALL.into_iter().map(|slot| slot.amount(&work, 300, 0)).collect();
-        let expected = [Some(300), Some(3), Some(100), Some(11), Some(100), Some(10), Some(11), None, None];
+        let expected = [Some(300), Some(3), Some(100), Some(11), Some(100), Some(10), Some(11), None, Some(11), None];
         assert_eq!(amounts, expected);
         work.sequences = 2;
         assert_eq!(PerUnit::Decode.amount(&work, 300, 0), None, "tokens of two sequences came at once");

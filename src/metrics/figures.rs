@@ -5,7 +5,7 @@
 
 use super::measure::{Measure, slots};
 use super::sparse::Sparse;
-use super::sums::{Extent, Mean, UnitExtent, WorkSum};
+use super::sums::{Extent, UnitExtent, WorkSum};
 use crate::ledger::{Exchange, Outcome, PerUnit, Phase, Source, Stage, Unit};
 
 /// Exact counts, sums and maxima of one series over a period of time: about 850 bytes, plus 24 for each measure that occurred, 64
@@ -34,10 +34,6 @@ pub struct SeriesTotals {
     pub stream_request_bytes: u64,
     /// Bytes that clients received on streams.
     pub stream_response_bytes: u64,
-    /// Rows per execution, over the answered requests for which the upstream's statistics report it.
-    pub batch_size: Mean,
-    /// The share of padding, over the same requests.
-    pub padding: Mean,
     /// By stage, the coarsest resolution of its reports in nanoseconds; zero if all are exact.
     pub(super) resolutions_ns: [u32; Stage::COUNT],
     extents: Sparse<Extent, { Measure::COUNT }>,
@@ -115,8 +111,6 @@ impl SeriesTotals {
         self.mended_ns = self.mended_ns.saturating_add(other.mended_ns);
         self.stream_request_bytes = self.stream_request_bytes.saturating_add(other.stream_request_bytes);
         self.stream_response_bytes = self.stream_response_bytes.saturating_add(other.stream_response_bytes);
-        self.batch_size.merge(&other.batch_size);
-        self.padding.merge(&other.padding);
         self.extents.merge(&other.extents, Extent::merge);
         self.per_unit.merge(&other.per_unit, UnitExtent::merge);
         self.work.merge(&other.work, WorkSum::merge);
@@ -149,6 +143,9 @@ impl SeriesTotals {
         match measure {
             Measure::Total => {
                 self.record_stages(exchange, &mut each);
+                if ledger.first_byte_ns > 0 {
+                    self.add(Measure::FirstByte, ledger.first_byte_ns, &mut each);
+                }
                 self.record_generation(exchange, &mut each);
                 self.record_work(exchange);
                 if comparable {
@@ -223,10 +220,6 @@ impl SeriesTotals {
             if let Some((amount, basis)) = work.get(unit) {
                 self.work.at(unit.index()).record(amount, basis);
             }
-        }
-        if let Some(batch) = exchange.batch {
-            self.batch_size.record(batch.size);
-            self.padding.record(batch.padding);
         }
     }
 

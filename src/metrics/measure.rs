@@ -17,6 +17,8 @@ pub enum Measure {
     Failed,
     /// Durations of long-lived streams, however they ended.
     Stream,
+    /// From a request's start to the first byte of its streamed response's body, as the proxy observed it.
+    FirstByte,
     /// The time of a phase within forward.
     Phase(Phase),
     /// Time to first token as the proxy observed it.
@@ -37,7 +39,7 @@ pub enum Measure {
 }
 
 const REST: usize = 1 + Stage::COUNT;
-const PHASES: usize = REST + 3;
+const PHASES: usize = REST + 4;
 const GENERATIVE: usize = PHASES + Phase::COUNT;
 const PER_UNIT: usize = GENERATIVE + 5;
 const CLASSES: usize = PER_UNIT + PerUnit::COUNT;
@@ -47,7 +49,7 @@ impl Measure {
     pub const COUNT: usize = CLASSES + Work::CLASSES;
 
     /// The most values that one exchange has, except its gaps between tokens: a total, its class, and one of each other measure.
-    pub(super) const MOST: usize = 2 + Stage::COUNT + Phase::COUNT + 4 + PerUnit::COUNT;
+    pub(super) const MOST: usize = 2 + Stage::COUNT + Phase::COUNT + 5 + PerUnit::COUNT;
 
     /// The generative measures, in order.
     pub const GENERATIVE: [Self; 5] =
@@ -62,6 +64,7 @@ impl Measure {
             Self::Cancelled => REST,
             Self::Failed => REST + 1,
             Self::Stream => REST + 2,
+            Self::FirstByte => REST + 3,
             Self::Phase(phase) => PHASES + phase.index(),
             Self::FirstToken => GENERATIVE,
             Self::PerOutputToken => GENERATIVE + 1,
@@ -103,6 +106,7 @@ impl Measure {
             Self::Cancelled => "cancelled",
             Self::Failed => "failed",
             Self::Stream => "stream",
+            Self::FirstByte => "first_byte",
             Self::Phase(phase) => phase.name(),
             Self::FirstToken => "first_token",
             Self::PerOutputToken => "per_output_token",
@@ -117,6 +121,7 @@ impl Measure {
             Self::PerUnit(PerUnit::Decode) => "decode_per_unit",
             Self::PerUnit(PerUnit::Postprocessing) => "postprocessing_per_unit",
             Self::PerUnit(PerUnit::Egress) => "egress_per_unit",
+            Self::PerUnit(PerUnit::Upstream) => "upstream_per_unit",
             Self::Class(_) => "class",
         }
     }
@@ -125,7 +130,7 @@ impl Measure {
     pub fn all() -> impl Iterator<Item = Self> {
         std::iter::once(Self::Total)
             .chain(Stage::ALL.into_iter().map(Self::Stage))
-            .chain([Self::Cancelled, Self::Failed, Self::Stream])
+            .chain([Self::Cancelled, Self::Failed, Self::Stream, Self::FirstByte])
             .chain(Phase::ALL.into_iter().map(Self::Phase))
             .chain(Self::GENERATIVE)
             .chain(PerUnit::ALL.into_iter().map(Self::PerUnit))

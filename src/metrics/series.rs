@@ -15,21 +15,18 @@ use super::figures::{SeriesTotals, gap_ns};
 use super::layout::Layout;
 use super::measure::Measure;
 use super::window::{CoarseRotation, Selection, Window};
-use crate::ledger::{BatchStatistics, Exchange, SeriesKey, Server, Unit};
+use crate::ledger::{Exchange, SeriesKey, Server, Unit};
 
 /// How many values the list holds before they are counted; 2 KiB.
 const LISTED: usize = 512;
 
 /// What is known of a series beside its totals, independent of the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SeriesFacts {
     /// The unit of cost classes and of per-unit values: the primary unit of the first answered request that had one.
     pub primary: Option<Unit>,
     /// The server that answered last, if it is known.
     pub server: Option<Server>,
-    /// The batch statistics that the upstream reported for the last answered request; `None` if it reported none, or no request
-    /// ended for 10 to 20 s.
-    pub batch: Option<BatchStatistics>,
 }
 
 /// The result of recording an exchange.
@@ -160,9 +157,7 @@ impl Series {
         for slot in self.fine.iter().filter(|slot| slot.number >= roll.fine_from) {
             slot.add_to(&mut figures, &mut counts);
         }
-        if figures.count() == 0 {
-            self.facts.batch = None;
-        } else {
+        if figures.count() > 0 {
             coalesce(&mut counts);
             let narrow = |c: &Count<u64>| Count { key: c.key, count: u32::try_from(c.count).unwrap_or(u32::MAX) };
             self.coarse.push_back(Slot { number: roll.coarse, figures, counts: counts.iter().map(narrow).collect() });
@@ -203,7 +198,6 @@ impl SeriesFacts {
     fn learn(&mut self, exchange: &Exchange) {
         self.primary = self.primary.or(exchange.ledger.work.primary);
         self.server = exchange.ledger.server.or(self.server);
-        self.batch = exchange.batch;
     }
 }
 

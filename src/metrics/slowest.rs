@@ -96,8 +96,6 @@ mod tests {
             claimed_ns: 0,
             clipped: ClippedReports::default(),
             is_incomplete: false,
-            polled: Vec::new(),
-            batch: None,
         })
     }
 

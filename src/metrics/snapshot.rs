@@ -9,6 +9,7 @@ use super::cells::Count;
 use super::figures::SeriesTotals;
 use super::layout::Layout;
 use super::measure::Measure;
+use super::polled::{BatchStatistics, PolledTotals};
 use super::series::SeriesFacts;
 use crate::ledger::{PerUnit, SeriesKey, Source, Unit};
 
@@ -23,10 +24,14 @@ pub struct SeriesSnapshot {
     pub model: Arc<str>,
     /// The upstream's text.
     pub upstream: Arc<str>,
-    /// Its unit, its server and its batches.
+    /// Its unit and its server.
     pub facts: SeriesFacts,
     /// Exact counts and sums.
     pub figures: SeriesTotals,
+    /// What polls of the upstream's statistics counted for its model, if its requests have work: shared by all series of the model.
+    pub polled: Option<PolledTotals>,
+    /// The latest batches of its model by the upstream's statistics.
+    pub batch: Option<BatchStatistics>,
     pub(super) counts: Vec<Count<u64>>,
 }
 

@@ -113,7 +113,7 @@ impl WorkSum {
     }
 }
 
-/// A mean of a value that only some requests have.
+/// A weighed mean of a value that only some polls have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mean {
     count: u64,
@@ -121,11 +121,12 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Adds a value if there is one; NaN and infinities are ignored.
-    pub(super) fn record(&mut self, value: Option<f64>) {
+    /// Adds a value `times` times if there is one; NaN and infinities are ignored.
+    #[allow(clippy::cast_precision_loss, reason = "a mean")]
+    pub(super) fn record(&mut self, value: Option<f64>, times: u64) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
-            self.count += 1;
-            self.sum += value;
+            self.count = self.count.saturating_add(times);
+            self.sum += value * times as f64;
         }
     }
 
@@ -184,10 +185,10 @@ mod tests {
     #[test]
     fn a_mean_of_nothing_is_none() {
         let mut mean = Mean::default();
-        mean.record(None);
-        mean.record(Some(f64::NAN));
+        mean.record(None, 1);
+        mean.record(Some(f64::NAN), 1);
         assert_eq!(mean.value(), None);
-        [2.0, 5.0].into_iter().for_each(|value| mean.record(Some(value)));
-        assert_eq!(mean.value(), Some(3.5));
+        [(2.0, 1), (5.0, 3)].into_iter().for_each(|(value, times)| mean.record(Some(value), times));
+        assert_eq!(mean.value(), Some(4.25));
     }
 }

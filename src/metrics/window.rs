@@ -127,6 +127,11 @@ impl Calendar {
         (number, Some(CoarseRotation { coarse: self.next_coarse - 1, fine_from, fine_kept, coarse_kept }))
     }
 
+    /// When the last slot was closed.
+    pub(super) const fn last(&self) -> Stamp {
+        self.last
+    }
+
     /// The slots of `window` as of the last rotation; `All` needs no slots.
     pub(super) fn select(&self, window: Window) -> Selection {
         let inside = |slot: &&Slot| self.last.since(slot.end) < window.length_ns();

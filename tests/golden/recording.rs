@@ -2,12 +2,11 @@
 //! with stamps of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings, Polled, Statistics, merge_polled};
+use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings};
 use lapwing::export::{ProfilerLimits, Surfaces};
-use lapwing::ledger::{Exchange, Ledger, Stamp, TracedSpan};
-use lapwing::metrics::{Config, Counter, Counters, Labels, Registry};
+use lapwing::ledger::{Ledger, Stamp};
+use lapwing::metrics::{Config, Counter, Counters, Labels, PolledInterval, PolledKey, Registry};
 use lapwing::settings::ConfigHandle;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -24,8 +23,8 @@ const TICK_MS: u64 = 50;
 const ROTATE_MS: u64 = 2_000;
 /// What comes after the last event: every grace period ends, the windows move on.
 const AFTER_MS: u64 = 7_000;
-/// Statistics older than this are not used.
-const MAX_AGE_NS: u64 = 15_000 * MS;
+/// How long a poll's batches count as the latest.
+const VALID_NS: u64 = 15_000 * MS;
 
 /// The stamp of a time in the recording.
 pub(crate) fn at(ms: u64) -> Stamp {
@@ -38,22 +37,19 @@ pub(crate) enum Event {
     Closed(Box<Ledger>),
     /// An exporter sent spans.
     Exported(Export),
-    /// A poll found this of a model, or of the server as a whole.
-    Polled(Option<&'static str>, Polled),
+    /// A poll of this upstream found this of a model, or of the server as a whole.
+    Polled(&'static str, Option<&'static str>, PolledInterval),
 }
 
 /// Events, each with its time in milliseconds.
 pub(crate) type Events = Vec<(u64, Event)>;
 
-type Merge = Box<dyn Fn(Ledger, Vec<TracedSpan>) -> Exchange + Send>;
-
 pub(crate) struct Recording {
     registry: Arc<Mutex<Registry>>,
     counters: Arc<Counters>,
     labels: Arc<Labels>,
-    statistics: Arc<Statistics>,
-    aggregator: Aggregator<Merge>,
-    now_ms: Arc<AtomicU64>,
+    aggregator: Aggregator,
+    now_ms: u64,
 }
 
 impl Recording {
@@ -74,7 +70,7 @@ impl Recording {
                     let spans = receiver.receive(&export).await;
                     recording.spans(spans);
                 }
-                Event::Polled(model, polled) => recording.polled(model, polled),
+                Event::Polled(upstream, model, interval) => recording.polled(upstream, model.unwrap_or_default(), &interval),
             }
         }
         recording.advance(end_ms);
@@ -85,26 +81,19 @@ impl Recording {
         let (labels, counters) = (Arc::new(Labels::new(15, 12, 4)), Arc::new(Counters::default()));
         let config = Config { max_series: 18, recent_exchanges: 60, slowest_exchanges: 8, ..Config::default() };
         let registry = Arc::new(Mutex::new(Registry::new(config, labels.clone(), counters.clone())));
-        let (statistics, now_ms) = (Arc::new(Statistics::default()), Arc::new(AtomicU64::new(0)));
-        let (polled, clock) = (statistics.clone(), now_ms.clone());
-        let merge: Merge = Box::new(move |mut ledger, traced| {
-            ledger.server = ledger.server.or_else(|| polled.server());
-            let polled = polled.of(&ledger, at(clock.load(Relaxed)), MAX_AGE_NS).unwrap_or_default();
-            merge_polled(ledger, traced, polled)
-        });
         let join = JoinSettings { max_pending: 40, max_spans_per_exchange: 24, max_orphan_spans: 30, ..JoinSettings::default() };
-        let aggregator = Aggregator::with_merge(join, counters.clone(), merge);
-        Self { registry, counters, labels, statistics, aggregator, now_ms }
+        let aggregator = Aggregator::new(join, counters.clone());
+        Self { registry, counters, labels, aggregator, now_ms: 0 }
     }
 
     /// Lets the time pass until `ms`, tick by tick.
     fn advance(&mut self, ms: u64) {
         let registry = self.registry.clone();
         let mut registry = registry.lock();
-        let mut now_ms = self.now_ms.load(Relaxed);
+        let mut now_ms = self.now_ms;
         while now_ms + TICK_MS <= ms {
             now_ms += TICK_MS;
-            self.now_ms.store(now_ms, Relaxed);
+            self.now_ms = now_ms;
             self.aggregator.tick(at(now_ms), &mut |exchange| registry.keep(exchange, at(now_ms), 0));
             if now_ms.is_multiple_of(ROTATE_MS) {
                 registry.rotate(at(now_ms));
@@ -116,23 +105,19 @@ impl Recording {
     }
 
     fn close(&mut self, ledger: Ledger) {
-        let (mut registry, now) = (self.registry.lock(), at(self.now_ms.load(Relaxed)));
-        self.statistics.note_request();
+        let (mut registry, now) = (self.registry.lock(), at(self.now_ms));
         self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(exchange, now, 0));
     }
 
     fn spans(&mut self, spans: Vec<IncomingSpan>) {
-        let (mut registry, now) = (self.registry.lock(), at(self.now_ms.load(Relaxed)));
+        let (mut registry, now) = (self.registry.lock(), at(self.now_ms));
         self.aggregator.spans(spans, now, &mut |exchange| registry.keep(exchange, now, 0));
         self.aggregator.mend(&mut |exchange| registry.mend(exchange));
     }
 
-    fn polled(&self, model: Option<&str>, polled: Polled) {
-        let polled = Polled { at: at(self.now_ms.load(Relaxed)), ..polled };
-        match model {
-            Some(model) => self.statistics.put(self.labels.models.intern(model), polled),
-            None => self.statistics.put_whole(polled),
-        }
+    fn polled(&self, upstream: &str, model: &str, interval: &PolledInterval) {
+        let key = PolledKey { model: self.labels.models.intern(model), upstream: self.labels.upstreams.intern(upstream) };
+        self.registry.lock().record_polled(key, interval, at(self.now_ms).plus(VALID_NS));
         self.counters.bump(Counter::PollsOk);
     }
 

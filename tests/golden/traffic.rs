@@ -1,12 +1,11 @@
 //! The recorded requests: OIP over HTTP and gRPC, chats, embeddings, retries, failures of every kind, long streams, and more
 //! routes than there is room for. Every figure comes from a generator with a fixed seed.
 
-use lapwing::attribution::Polled;
 use lapwing::ledger::{
-    Basis, BatchStatistics, ExchangeKind, Generation, Ledger, ObservedEvent as Seen, Outcome, Phase, Report, ReportPlace,
-    SeriesKey, Server, SpanId, Stage, TraceId, Unit, UpstreamWindow,
+    Basis, ExchangeKind, Generation, Ledger, ObservedEvent as Seen, Outcome, Phase, Report, ReportPlace, SeriesKey, Server,
+    SpanId, Stage, TraceId, Unit, UpstreamWindow,
 };
-use lapwing::metrics::Labels;
+use lapwing::metrics::{BatchStatistics, Labels, PolledInterval, PolledStage, PolledSum};
 
 use crate::recording::{Event, Events, MS, WALL_UNIX_NS, at};
 
@@ -141,6 +140,7 @@ fn chats(labels: &Labels) -> Events {
         let mut ledger = request(labels, "POST /v1/chat/completions", "org/m", ms, total);
         ledger.reports.clear();
         ledger.window = Some(UpstreamWindow { start_ns: total / 50, head_ns: first / 2, end_ns: total - MS });
+        ledger.first_byte_ns = first * 9 / 10;
         let mut generation = Generation::default();
         let mut last = first;
         generation.content(first);
@@ -274,23 +274,31 @@ fn awkward(labels: &Labels) -> Events {
     events
 }
 
-/// What polls of the servers' statistics find: batches and queues of one model, and of the server as a whole.
+/// What polls of the servers' statistics find: batches and queues of one model, phases of another, and the server as a whole.
 fn polls(_: &Labels) -> Events {
     let mut events = Events::new();
-    for n in 0..30_u32 {
+    for n in (0..30_u32).chain(68..71) {
         let (ms, step) = (u64::from(n) * 5_000, u64::from(n));
-        let mean = |stage, ns| Report::of(stage, ns, ReportPlace::Body);
-        let reports = vec![mean(Stage::Queue, 300 * US + step * 11 * US), mean(Stage::Forward, 4 * MS + step * 70 * US)];
+        let time = |stage, phase, requests, mean_ns: u64| PolledStage {
+            stage,
+            phase,
+            sum: PolledSum { requests, ns: requests * mean_ns },
+        };
+        let interval = |stages, batch| PolledInterval { covered_ns: 5_000 * MS, stages, batch };
         let batch = BatchStatistics {
             size: Some(2.0 + f64::from(n) / 8.0),
             padding: Some(0.125),
             running: Some(3.0),
             waiting: Some(f64::from(n % 4)),
         };
-        events.push((ms, Event::Polled(Some("resnet"), Polled { reports, batch: Some(batch), ..Polled::default() })));
+        let stages =
+            vec![time(Stage::Queue, None, 9, 300 * US + step * 11 * US), time(Stage::Forward, None, 8, 4 * MS + step * 70 * US)];
+        events.push((ms, Event::Polled(HTTP, Some("resnet"), interval(stages, Some(batch)))));
         if n > 20 {
-            let reports = vec![mean(Stage::Queue, MS)];
-            events.push((ms, Event::Polled(None, Polled { reports, ..Polled::default() })));
+            events.push((ms, Event::Polled(HTTP, None, interval(vec![time(Stage::Queue, None, 2, MS)], None))));
+            let phases = [(Phase::Prefill, 20 * MS), (Phase::Decode, 300 * MS)];
+            let stages = phases.into_iter().map(|(phase, ns)| time(Stage::Forward, Some(phase), 3, ns)).collect();
+            events.push((ms, Event::Polled(SECOND, Some("org/m"), interval(stages, None))));
         }
     }
     events

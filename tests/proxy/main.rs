@@ -330,7 +330,7 @@ fn stages_are_told_in_the_head_and_complete_in_a_trailer() {
     assert_eq!(got.all("trailer"), [b"server-timing"]);
     let [(name, value)] = got.trailers.as_slice() else { panic!("{:?}", got.trailers) };
     let value = std::str::from_utf8(value).unwrap();
-    assert!(name.eq_ignore_ascii_case("server-timing") && value.contains("forward;dur="), "{name}: {value}");
+    assert!(name.eq_ignore_ascii_case("server-timing") && value.contains("upstream;dur="), "{name}: {value}");
     for entry in value.split(", ") {
         let (_, rest) = entry.split_once(";dur=").unwrap();
         let (ms, source) = rest.split_once(";desc=\"").unwrap();

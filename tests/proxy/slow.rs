@@ -50,6 +50,38 @@ fn many_waits_for_a_client_leave_room_for_the_stages() {
 }
 
 #[test]
+fn a_stream_of_any_format_has_a_first_byte() {
+    const WAIT_NS: u64 = 40_000_000;
+    let wait = || sleep(Duration::from_nanos(WAIT_NS));
+    for (kind, pieces) in
+        [("text/event-stream", &[": no data\n\n"][..]), ("audio/wav", &["RIFF", "data"]), ("text/plain", &["ok"])]
+    {
+        let address = upstream(move |mut wire| {
+            wire.message();
+            wire.send(format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"));
+            for piece in pieces {
+                wait();
+                wire.send(format!("{:x}\r\n{piece}\r\n", piece.len()));
+            }
+            wait();
+            wire.send("0\r\n\r\n");
+        });
+        let (proxy, closed) = Proxy::watched(address, over_h1());
+        assert_eq!(proxy.client().send(GET).message().unwrap().body, pieces.concat().as_bytes());
+        let ledger = closed.recv_timeout(LIMIT).unwrap();
+        let window = ledger.window.unwrap();
+        if kind == "text/plain" {
+            assert_eq!(ledger.first_byte_ns, 0, "one piece of no declared length is no stream");
+            continue;
+        }
+        assert!(
+            window.head_ns < ledger.first_byte_ns && ledger.first_byte_ns + WAIT_NS * 3 / 4 < window.end_ns,
+            "{kind}: {ledger:?}"
+        );
+    }
+}
+
+#[test]
 fn an_upstream_that_is_still_being_asked_is_not_silent() {
     let address = upstream(|mut wire| {
         wire.line().unwrap();

@@ -71,6 +71,17 @@ class Lapwing:
     def series(self, window="all"):
         return self.stats(window)["series"]
 
+    def polled(self, model, window="all"):
+        """What polls of the server's statistics counted for the model; `None` before that."""
+        found = [one for one in self.stats(window)["polled"] if one["model"] == model]
+        assert len(found) <= 1, found
+        return found[0] if found else None
+
+    def polls(self):
+        """How many polls were read."""
+        (line,) = [one for one in self.metrics().splitlines() if one.startswith('lapwing_polls_total{result="ok"}')]
+        return float(line.split()[-1])
+
     def outcomes(self):
         """Requests by outcome, over all series, since start."""
         sums = {}

@@ -65,14 +65,14 @@ def test_the_server_is_named(run):
 
 
 def test_a_span_without_stages_claims_nothing(run):
-    """The model's 5 ms are within the window, but no report names their stage, so the window is opaque and counts as forward."""
+    """The model's 5 ms are within the window, but no report names their stage, so the window is `upstream`, undivided."""
     spans = run.served.lapwing.stats()["profiler"]["spans"]
     assert spans["joined"] >= len(run.exchanges) and spans["ambiguous"] == spans["unmatched"] == 0, spans
     for exchange in run.exchanges:
         stages = {s["stage"]: s for s in exchange["stages"]}
         assert sum(s["ns"] for s in exchange["stages"]) == exchange["total_ns"]
-        assert {s["source"] for s in exchange["stages"]} <= {"observed", "opaque"}, exchange["stages"]
-        assert stages["forward"]["source"] == "opaque" and stages["forward"]["ns"] >= 5e6
+        assert {s["source"] for s in exchange["stages"]} == {"observed"}, exchange["stages"]
+        assert stages["upstream"]["ns"] >= 5e6 and "forward" not in stages
         assert exchange["coverage"] == 0
 
 

@@ -182,9 +182,9 @@ def test_an_unsampled_trace_stays_unsampled(by_http):
     # no spans will arrive, so Lapwing waits for none
     exchange = by_http.lapwing.exchange_of(answer["trace_id"], seconds=3)
     assert_sums(exchange)
-    forward = stages_of(exchange)["forward"]
-    assert forward["source"] == "opaque"
-    assert forward["ns"] >= answer["total_ns"]
+    upstream = stages_of(exchange)["upstream"]
+    assert upstream["source"] == "observed" and "forward" not in stages_of(exchange)
+    assert upstream["ns"] >= answer["total_ns"]
 
 
 def test_a_trace_is_made_where_there_is_none(by_http):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as by_grpc
 
-from lapwing import Counted
+from lapwing import NO_SPANS, Counted
 from oip_clients import KINDS, Client, load, rows_of
 from process import wait_for
 
@@ -183,6 +183,51 @@ def test_statistics_are_per_row(run):
     assert forward["p50_ps"] == pytest.approx(per_row[(len(per_row) - 1) // 2], rel=0.01)
     by_class = {c["class"]: c["count"] for c in series["classes"]}
     assert by_class == collections.Counter(e["class"] for e in mine)
+
+
+# --- what it counts itself
+
+def test_an_ensembles_statistics_are_conserved_from_the_first_poll(triton_http, start_lapwing):
+    """A Lapwing that gets no spans: every request is `upstream`, and `polled` waits for the ensemble's configuration."""
+    triton = triton_http.server
+    env = {**NO_SPANS, "LAPWING_ATTRIBUTION__POLL": triton.url, "LAPWING_ATTRIBUTION__POLL_INTERVAL": "1s"}
+    lapwing = start_lapwing(triton.url, env=env)
+
+    def ask(n):
+        with Client("json", lapwing.port) as client:
+            for _ in range(n):
+                client.infer("pipe", "RAW", rows_of(4), "OUT")
+
+    first = []
+
+    def polled_once():
+        if lapwing.polls() >= 1:
+            return True
+        first.append(triton.statistics())
+        ask(1)
+        return False
+
+    wait_for(polled_once, 30, "the statistics are polled", 1.5)
+    assert lapwing.polled("pipe") is None, "one poll counts nothing"
+    before = triton.statistics()
+    ask(30)
+    polled = wait_for(lambda: lapwing.polled("pipe"), 20, "the ensemble is shown", 0.1)
+    after = triton.statistics()
+    (n,) = {one["count"] for one in polled["stages"].values()}
+    assert n in (30, 31), "the last request before the first poll was read may have come after it"
+    counted = {m: Statistics((before if n == 30 else first[-1])[m], after[m]) for m in (*STEPS, "pipe")}
+    sums = {s: one["sum_ns"] for s, one in polled["stages"].items()}
+    assert n == counted["pipe"].requests
+    # its own queue and those of its steps; what its steps compute, by their roles
+    own = counted["pipe"].ns
+    queue = own["queue"] + sum(counted[s].ns["queue"] for s in STEPS)
+    pre, post = counted["pre"].ns["compute_infer"], counted["post"].ns["compute_infer"]
+    assert sums["queue"] == pytest.approx(queue, rel=0.001)
+    assert sums["forward"] == pytest.approx(own["compute_infer"] - pre - post, rel=0.001)
+    assert sums["preprocessing"] == pytest.approx(own["compute_input"] + pre, rel=0.001)
+    assert sums["postprocessing"] == pytest.approx(own["compute_output"] + post, rel=0.001)
+    stages = [stages_of(e) for e in lapwing.exchanges()]
+    assert all("upstream" in one and not set(ONLY_TRACED) & set(one) for one in stages)
 
 
 # --- other kinds of requests

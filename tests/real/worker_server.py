@@ -89,7 +89,7 @@ def predict(body: dict, request: Request, response: Response):
     with tracer.start_as_current_span("predict", propagate.extract(dict(request.headers)), kind=trace.SpanKind.SERVER):
         if INNER:
             stages.run("feature_hydration", ms["feature_hydration"])
-            with tracer.start_as_current_span("call the model"):
+            with tracer.start_as_current_span("call the other service"):
                 answer = call_inner(body)
             stages.run("postprocessing", ms["postprocessing"])
         else:

@@ -2,7 +2,6 @@
 //! exchanges. The request path never wakes it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -12,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge_polled};
+use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge};
 use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use crate::metrics::{Counter, Counters, Registry};
 use crate::protocol::Tokenizers;
@@ -30,13 +29,13 @@ const TOKENIZE_NS: u64 = 100_000_000;
 /// While the queue is fuller than this share, nothing is tokenized.
 const BUSY: usize = 4;
 
-/// For how many intervals the means of the server's statistics are used.
+/// For how many intervals a poll's batches count as the latest.
 const POLLS_KEPT: u64 = 3;
 
-/// The merge, with the upstream's statistics.
+/// The merge, with the server that the poller recognised.
 type Merge = Box<dyn Fn(Ledger, Vec<TracedSpan>) -> Exchange + Send>;
 
-fn max_age_ns(config: &Config) -> u64 {
+fn valid_ns(config: &Config) -> u64 {
     config.poll_interval.as_nanos().saturating_mul(POLLS_KEPT)
 }
 
@@ -52,8 +51,6 @@ pub(super) struct Aggregation {
     config: ConfigHandle<Config>,
     /// The configuration by which the aggregator joins.
     applied: Arc<Config>,
-    /// Statistics older than this are not used.
-    max_age_ns: Arc<AtomicU64>,
 }
 
 impl Aggregation {
@@ -66,17 +63,14 @@ impl Aggregation {
         statistics: Arc<Statistics>,
     ) -> Self {
         let (polled, applied) = (statistics.clone(), config.load());
-        let max_age_ns = Arc::new(AtomicU64::new(max_age_ns(&applied)));
-        let max_age = max_age_ns.clone();
         let merge = move |mut ledger: Ledger, traced| {
             polled.evidence.note(&ledger);
             ledger.server = ledger.server.or_else(|| polled.server());
-            let polled = polled.of(&ledger, Stamp::now(), max_age.load(Relaxed)).unwrap_or_default();
-            merge_polled(ledger, traced, polled)
+            merge(ledger, traced)
         };
         let aggregator = Aggregator::with_merge(applied.join(), counters.clone(), Box::new(merge) as Merge);
         let (tokenizers, rotated) = (None, Stamp::now());
-        Self { aggregator, statistics, queue, registry, counters, tokenizers, rotated, config, applied, max_age_ns }
+        Self { aggregator, statistics, queue, registry, counters, tokenizers, rotated, config, applied }
     }
 
     /// Applies the configuration in force if it has changed.
@@ -84,7 +78,6 @@ impl Aggregation {
         let config = self.config.load();
         if !Arc::ptr_eq(&config, &self.applied) {
             self.aggregator.set_join(config.join());
-            self.max_age_ns.store(max_age_ns(&config), Relaxed);
             self.applied = config;
         }
     }
@@ -157,6 +150,9 @@ impl Aggregation {
                 self.tokenize(&mut ledger, now);
                 self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(exchange, now, behind));
             }
+        }
+        for (key, interval) in self.statistics.take() {
+            registry.record_polled(key, &interval, now.plus(valid_ns(&self.applied)));
         }
         self.aggregator.tick(now, &mut |exchange| registry.keep(exchange, now, 0));
         let (pending, orphans) = self.aggregator.fill();

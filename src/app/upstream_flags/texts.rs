@@ -138,8 +138,8 @@ monitoring.config:
   prometheus_config { enable: true path: \"/monitoring/prometheus/metrics\" }
 Lapwing's configuration: attribution.poll: http://127.0.0.1:8501/monitoring/prometheus/metrics",
     reported: "\
-Means between two polls, source `polled`: queue (batching; without batching there is none), forward
-(runtime, minus the queue), batch sizes and padding.",
+Sums and means of many requests (`polled` of /stats): queue (batching; without batching there is none),
+forward (runtime, minus the queue), batch sizes and padding.",
     missing: "The times of single requests: it reads no trace context and sends no times.",
 };
 
@@ -152,8 +152,8 @@ Lapwing's configuration: attribution.poll: http://127.0.0.1:8082/metrics
 A handler that times its steps can report them itself:
   context.set_response_header(0, \"Server-Timing\", f\"preprocessing;dur={a}, forward;dur={b}\")",
     reported: "\
-Means between two polls, source `polled`: queue, and the handler's whole time as forward. With the header,
-the stages of each request.",
+Sums and means of many requests (`polled` of /stats): queue, and the handler's whole time as forward. With
+the header, the stages of each request.",
     missing: "Without the header: preprocessing and postprocessing in the handler, and the times of single requests.",
 };
 
@@ -180,7 +180,8 @@ Model(name, return_response_headers=True), and in predict:
   response_headers[\"Server-Timing\"] = \"preprocessing;dur=1.2, forward;dur=9.8\"
 For the means, Lapwing's configuration: attribution.poll: http://127.0.0.1:8080/metrics",
     reported: "\
-What your model reports. Means between two polls, source `polled`: preprocessing, forward, postprocessing.",
+What your model reports. Sums and means of many requests (`polled` of /stats): preprocessing, forward,
+postprocessing.",
     missing: "\
 Waiting for a worker. Spans behind a transformer: it does not pass `traceparent` on to its predictor.",
 };

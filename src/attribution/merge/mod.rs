@@ -10,15 +10,15 @@
 //!   several places of the response report the same stage, the body wins over the trailer, and the trailer over the head. If one
 //!   place reports a stage twice, the durations are added;
 //! - in a streamed generated answer decode ends at the window's end, and everything before it at the first content;
-//! - the upstream's statistics (source polled) are placed like reports, for stages that neither a report nor a span names;
-//! - if nothing was reported, the whole window is forward with source opaque. In a streamed generated answer the time from the
-//!   first content to the last is decode. The time before it is not prefill, because the queue's part of it is unknown.
+//! - if nothing was reported, the window is the stage `upstream`, undivided, except what the proxy observed inside it. A streamed
+//!   answer is no exception: its content is timed, but what the server did meanwhile is unknown.
+//!
+//! The upstream's statistics are means over many requests, so they claim nothing here.
 //!
 //! The usual request causes no allocation: up to 16 observed spans, 5 reports and no traced spans.
 
 use smallvec::SmallVec;
 
-use super::polled::Polled;
 use crate::ledger::{
     Account, Claim, ClippedReports, Exchange, Ledger, Phase, Report, ReportPlace, Source, Stage, TracedSpan, UpstreamWindow,
     each_instant,
@@ -30,7 +30,12 @@ pub type Claims = SmallVec<[Claim; 32]>;
 /// Pieces of time in ascending order, disjoint.
 type Pieces = SmallVec<[(u64, u64); 8]>;
 
-/// Calls [`merge_polled`] without statistics of the upstream.
+/// Merges a closed ledger and its spans into an exchange whose stages sum to `ledger.total_ns`, whatever the reports and spans
+/// contain.
+///
+/// `claimed_ns` counts the window's instants that a report or a span owns. An instant that the proxy itself observed inside the
+/// window (egress of a slow client, the client's own pace) counts as claimed too, since no upstream could report it. If nothing
+/// was reported of this request, nothing is claimed.
 ///
 /// ```
 /// use lapwing::attribution::merge;
@@ -48,19 +53,7 @@ type Pieces = SmallVec<[(u64, u64); 8]>;
 /// ```
 #[must_use]
 pub fn merge(ledger: Ledger, traced: Vec<TracedSpan>) -> Exchange {
-    merge_polled(ledger, traced, Polled::default())
-}
-
-/// Merges a closed ledger and its spans into an exchange whose stages sum to `ledger.total_ns`, whatever the reports and spans
-/// contain. `polled` holds the upstream's statistics for requests like this one.
-///
-/// `claimed_ns` counts the window's instants that a report or a span owns. An instant that the proxy itself observed inside the
-/// window (egress of a slow client, the client's own pace) counts as claimed too, since no upstream could report it. If nothing
-/// was reported of this request, nothing is claimed: statistics do not add coverage.
-#[must_use]
-pub fn merge_polled(ledger: Ledger, traced: Vec<TracedSpan>, polled: Polled) -> Exchange {
-    let Polled { reports: polled, batch, .. } = polled;
-    let placing = Placing::of(&ledger, &traced, &polled);
+    let placing = Placing::of(&ledger, &traced);
     let window = bounds(&ledger);
     let mut account = Account::default();
     let mut claimed_ns = 0;
@@ -70,21 +63,22 @@ pub fn merge_polled(ledger: Ledger, traced: Vec<TracedSpan>, polled: Polled) -> 
         if let Some(phase) = owner.and_then(|c| c.phase) {
             account.add_phase(phase, source, to - from);
         }
-        if stage != Stage::Unattributed && source != Source::Polled {
+        if stage != Stage::Unattributed {
             claimed_ns += to.min(window.end_ns).saturating_sub(from.max(window.start_ns));
         }
     });
     if !placing.is_said {
         claimed_ns = 0;
     }
-    Exchange { account, claimed_ns, clipped: placing.clipped, is_incomplete: false, ledger, traced, polled, batch }
+    Exchange { account, claimed_ns, clipped: placing.clipped, is_incomplete: false, ledger, traced }
 }
 
 /// The claims that [`merge`] divides the time among, and the number of reports and spans that had to be clipped. Observed spans
-/// come first, in the ledger's order; then the accepted traced spans; then the pieces of the reports, or the opaque window.
+/// come first, in the ledger's order; then the accepted traced spans; then the pieces of the reports, or the window
+/// as `upstream`.
 #[must_use]
 pub fn placed(ledger: &Ledger, traced: &[TracedSpan]) -> (Claims, ClippedReports) {
-    let placing = Placing::of(ledger, traced, &[]);
+    let placing = Placing::of(ledger, traced);
     (placing.claims, placing.clipped)
 }
 
@@ -96,11 +90,9 @@ fn bounds(ledger: &Ledger) -> UpstreamWindow {
     UpstreamWindow { start_ns, head_ns: w.head_ns.clamp(start_ns, end_ns), end_ns }
 }
 
-/// First and last content of a streamed generated answer, inside the window.
-fn content(ledger: &Ledger, window: UpstreamWindow) -> Option<(u64, u64)> {
-    let generation = ledger.generation.as_ref()?;
-    let first_ns = generation.first_ns?.clamp(window.start_ns, window.end_ns);
-    Some((first_ns, generation.last_ns.unwrap_or(first_ns).clamp(first_ns, window.end_ns)))
+/// The first content of a streamed generated answer, inside the window.
+fn first_content_ns(ledger: &Ledger, window: UpstreamWindow) -> Option<u64> {
+    Some(ledger.generation.as_ref()?.first_ns?.clamp(window.start_ns, window.end_ns))
 }
 
 /// Claims while they are being placed.
@@ -116,7 +108,7 @@ pub(super) struct Placing {
 }
 
 impl Placing {
-    pub(super) fn of(ledger: &Ledger, traced: &[TracedSpan], polled: &[Report]) -> Self {
+    pub(super) fn of(ledger: &Ledger, traced: &[TracedSpan]) -> Self {
         let window = bounds(ledger);
         let mut placing = Self {
             claims: Claims::new(),
@@ -136,43 +128,19 @@ impl Placing {
         let mut named = [false; Stage::COUNT];
         ledger.reports.iter().for_each(|r| named[r.stage.index()] = true);
         for (i, span) in traced.iter().enumerate() {
-            if let Some(stage) = span.stage.filter(|s| *s != Stage::Unattributed && !named[s.index()]) {
+            if let Some(stage) = span.stage.filter(|s| names_time(*s) && !named[s.index()]) {
                 placing.trace(window, i, span, stage);
             }
         }
-        placing.accepted.iter().filter_map(|i| traced[*i].stage).for_each(|stage| named[stage.index()] = true);
-        let content = content(ledger, window);
         let is_reported = ledger.reports.iter().any(says);
         if is_reported {
-            placing.report(window, content, &ledger.reports, Source::Reported);
+            placing.report(window, first_content_ns(ledger, window), &ledger.reports);
         }
         placing.is_said = is_reported || !placing.accepted.is_empty();
-        let missing: SmallVec<[Report; 8]> = polled.iter().filter(|r| !named[r.stage.index()]).copied().collect();
-        if window.length_ns() > 0 && !missing.is_empty() {
-            let clipped = placing.clipped;
-            placing.report(window, content, &missing, Source::Polled);
-            placing.clipped = clipped; // a mean need not fit
-        } else if !placing.is_said && window.length_ns() > 0 {
-            placing.opaque(window, content);
+        if !placing.is_said && window.length_ns() > 0 {
+            placing.claim(Stage::Upstream, None, Source::Observed, window.start_ns, window.end_ns, 0);
         }
         placing
-    }
-
-    /// Nothing was reported.
-    fn opaque(&mut self, window: UpstreamWindow, content: Option<(u64, u64)>) {
-        let mut forward = |phase, start_ns, end_ns| {
-            if start_ns < end_ns {
-                self.claim(Stage::Forward, phase, Source::Opaque, start_ns, end_ns, 0);
-            }
-        };
-        match content {
-            Some((first_ns, last_ns)) => {
-                forward(None, window.start_ns, first_ns); // includes the queue time, so it is not prefill
-                forward(Some(Phase::Decode), first_ns, last_ns);
-                forward(None, last_ns, window.end_ns);
-            }
-            None => forward(None, window.start_ns, window.end_ns),
-        }
     }
 
     fn claim(&mut self, stage: Stage, phase: Option<Phase>, source: Source, start_ns: u64, end_ns: u64, depth: u32) {
@@ -211,16 +179,16 @@ impl Placing {
     }
 
     /// Places the reports in the window's free time.
-    fn report(&mut self, window: UpstreamWindow, content: Option<(u64, u64)>, reports: &[Report], source: Source) {
+    fn report(&mut self, window: UpstreamWindow, first_content_ns: Option<u64>, reports: &[Report]) {
         let mut latest = [ReportPlace::Head; Stage::COUNT];
         reports.iter().for_each(|r| latest[r.stage.index()] = latest[r.stage.index()].max(r.place));
         let valid = || reports.iter().filter(|r| says(r) && r.place == latest[r.stage.index()]);
         let free = self.free(window);
-        if let Some((first_ns, _)) = content {
+        if let Some(first_ns) = first_content_ns {
             let is_decode = |r: &&Report| r.phase == Some(Phase::Decode);
-            let left = self.lay(free, valid().rev().filter(is_decode), source);
+            let left = self.lay(free, valid().rev().filter(is_decode));
             let before = within(&left, window.start_ns, first_ns);
-            self.lay(before, valid().rev().filter(|r| !is_decode(r)), source);
+            self.lay(before, valid().rev().filter(|r| !is_decode(r)));
             return;
         }
         let head = || valid().filter(|r| r.place == ReportPlace::Head);
@@ -228,11 +196,11 @@ impl Placing {
         let before = within(&free, window.start_ns, window.head_ns);
         let sum_ns = head().chain(tail()).fold(0_u64, |sum, r| sum.saturating_add(r.duration_ns));
         if sum_ns <= before.iter().map(|(from, to)| to - from).sum() {
-            self.lay(before, tail().rev().chain(head().rev()), source);
+            self.lay(before, tail().rev().chain(head().rev()));
         } else {
-            let mut left = self.lay(before, head().rev(), source);
+            let mut left = self.lay(before, head().rev());
             left.extend(within(&free, window.head_ns, window.end_ns));
-            self.lay(left, tail().rev(), source);
+            self.lay(left, tail().rev());
         }
     }
 
@@ -248,7 +216,7 @@ impl Placing {
     }
 
     /// Places `reports` backwards into `free`, the last report first; returns the time that remains free.
-    fn lay<'a>(&mut self, mut free: Pieces, reports: impl Iterator<Item = &'a Report>, source: Source) -> Pieces {
+    fn lay<'a>(&mut self, mut free: Pieces, reports: impl Iterator<Item = &'a Report>) -> Pieces {
         for report in reports {
             let mut left_ns = report.duration_ns;
             while left_ns > 0 {
@@ -257,7 +225,7 @@ impl Placing {
                     break;
                 };
                 let start_ns = to.saturating_sub(left_ns).max(from);
-                self.claim(report.stage, report.phase, source, start_ns, to, 0);
+                self.claim(report.stage, report.phase, Source::Reported, start_ns, to, 0);
                 left_ns -= to - start_ns;
                 if from < start_ns {
                     free.push((from, start_ns));
@@ -276,7 +244,12 @@ fn tolerance_ns(window: UpstreamWindow) -> u64 {
 
 /// Whether a report claims time; one that maps to unattributed does not.
 fn says(report: &Report) -> bool {
-    report.stage != Stage::Unattributed
+    names_time(report.stage)
+}
+
+/// Whether a report or span of that stage tells anything: the rest of the window and the whole of it cannot be reported.
+fn names_time(stage: Stage) -> bool {
+    !matches!(stage, Stage::Unattributed | Stage::Upstream)
 }
 
 /// The parts of `pieces` inside `start_ns..end_ns`.

@@ -1,7 +1,7 @@
-//! The statistics of a server whose address is known: reads them, and stores the differences to the previous poll where the merge
-//! looks.
+//! The statistics of a server whose address is known: reads them, and hands on what was counted since the previous poll.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -9,13 +9,17 @@ use super::detect::{self, Candidate};
 use super::means::{self, Means};
 use super::reading::{ModelLabel, PolledMetrics, WantedSamples};
 use super::triton::{self, EnsembleSteps};
+use super::waiting::{Reading, WaitingModels};
 use super::{Poller, http};
-use crate::attribution::Polled;
 use crate::ledger::{Server, Stamp};
+use crate::metrics::{Labels, PolledInterval, PolledKey, PolledStage};
 use crate::protocol::servers::{ReportedField, table};
 use crate::settings::Upstream;
 
-/// Where the statistics are, how they are read, and the previous poll.
+/// How many processes of a server are told apart.
+const MAX_PROCESSES: usize = 64;
+
+/// Where the statistics are, how they are read, and the previous polls.
 #[derive(Debug)]
 pub(super) struct Feed {
     server: Server,
@@ -23,15 +27,16 @@ pub(super) struct Feed {
     path: String,
     form: FeedFormat,
     rows: Vec<&'static ReportedField>,
-    last: Option<PolledMetrics>,
+    /// The previous poll of each process that answers.
+    last: BTreeMap<Option<u64>, Reading>,
 }
 
 #[derive(Debug)]
 enum FeedFormat {
     /// Prometheus text.
     Text(WantedSamples),
-    /// Triton's JSON; the steps of the models that clients ask for, and the model to be asked about next.
-    Triton { steps: EnsembleSteps, next: Option<Box<str>> },
+    /// Triton's JSON; the steps of the models that clients ask for, and the models whose steps are not known.
+    Triton { steps: EnsembleSteps, waiting: WaitingModels },
 }
 
 /// The result of one query.
@@ -64,21 +69,22 @@ pub(super) fn of(server: Server, candidate: &Candidate, body: &Bytes) -> Option<
         _ if detect::by_metrics(&text_of(body)) == Some(server) => Feed::text(server, candidate),
         _ => return None,
     };
-    feed.last = Some(feed.read(body).ok()?);
+    let metrics = Arc::new(feed.read(body).ok()?);
+    feed.keep(&Reading { metrics, at: Stamp::now() });
     Some(feed)
 }
 
 impl Feed {
     fn triton(at: Upstream) -> Self {
         let rows = table::statistics(Server::Triton).map(|(_, row)| row).collect();
-        let form = FeedFormat::Triton { steps: EnsembleSteps::new(), next: None };
-        Self { server: Server::Triton, at, path: triton::STATS.to_owned(), form, rows, last: None }
+        let form = FeedFormat::Triton { steps: EnsembleSteps::new(), waiting: WaitingModels::default() };
+        Self { server: Server::Triton, at, path: triton::STATS.to_owned(), form, rows, last: BTreeMap::new() }
     }
 
     fn text(server: Server, candidate: &Candidate) -> Self {
         let rows: Vec<&'static ReportedField> = table::metrics(server).map(|(_, row)| row).collect();
         let form = FeedFormat::Text(WantedSamples::of(server, &rows));
-        Self { server, at: candidate.at.clone(), path: candidate.path.clone(), form, rows, last: None }
+        Self { server, at: candidate.at.clone(), path: candidate.path.clone(), form, rows, last: BTreeMap::new() }
     }
 
     pub(super) const fn server(&self) -> Server {
@@ -89,16 +95,24 @@ impl Feed {
         &self.path
     }
 
+    /// Whether counts wait for another query, which is due even if no request comes.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(&self.form, FeedFormat::Triton { waiting, .. } if waiting.is_waiting())
+    }
+
     /// Sends one query: for the statistics, or for the steps of a model that may be an ensemble.
     pub(super) async fn ask(&mut self, poller: &Poller) -> PollOutcome {
-        if let FeedFormat::Triton { steps, next } = &mut self.form
-            && let Some(model) = next.take()
+        if let FeedFormat::Triton { steps, waiting } = &mut self.form
+            && let Some(model) = waiting.next.take()
         {
             let found = match triton::config_path(&model) {
                 Some(path) => http::get(&self.at, &path).await.ok().and_then(|body| triton::steps(&body).ok()),
                 None => None,
             };
-            steps.insert(model, found.unwrap_or_default());
+            match found {
+                Some(found) => drop(steps.insert(model, found)),
+                None => waiting.failed(&model),
+            }
             return PollOutcome::Besides;
         }
         let reading = match http::get(&self.at, &self.path).await {
@@ -130,51 +144,74 @@ impl Feed {
         }
     }
 
-    /// Stores the means since the previous poll.
-    fn take(&mut self, reading: PolledMetrics, poller: &Poller) {
-        let last = self.last.take();
-        if let Some(last) = last {
-            let mut means = means::between(&last, &reading, &self.rows);
-            match &mut self.form {
-                FeedFormat::Triton { steps, next } => {
-                    triton::ensembles(&mut means, steps, &poller.rules.load());
-                    *next = unknown(&means, steps, poller);
+    /// Keeps a poll and returns the previous one of the same process. Of too many processes the one that was polled least recently
+    /// is forgotten.
+    fn keep(&mut self, now: &Reading) -> Option<Reading> {
+        let last = self.last.insert(now.metrics.process, now.clone());
+        if self.last.len() > MAX_PROCESSES
+            && let Some(oldest) = self.last.iter().min_by_key(|(_, reading)| reading.at).map(|(process, _)| *process)
+        {
+            self.last.remove(&oldest);
+        }
+        last
+    }
+
+    /// Hands on what the server counted since the previous poll.
+    fn take(&mut self, metrics: PolledMetrics, poller: &Poller) {
+        let now = Reading { metrics: Arc::new(metrics), at: Stamp::now() };
+        let Some(last) = self.keep(&now) else { return };
+        let mut means = means::between(&last.metrics, &now.metrics, &self.rows);
+        match &mut self.form {
+            FeedFormat::Triton { steps, waiting } => {
+                let rules = poller.rules.load();
+                triton::ensembles(&mut means, steps, &rules);
+                let is_asked = |model: &str| poller.labels.models.find(model).is_some();
+                waiting.withhold(&mut means, |model| is_asked(model) && !steps.contains_key(model), &last);
+                for (model, since) in waiting.take_known(steps) {
+                    let model = Some(model);
+                    means.remove(&model); // part of what was counted since it waits
+                    let mut since_then = means::between(&since.metrics, &now.metrics, &self.rows);
+                    triton::ensembles(&mut since_then, steps, &rules);
+                    since_then.retain(|of, _| *of == model);
+                    put(since_then, now.at.since(since.at), false, poller);
                 }
-                FeedFormat::Text(_) => lone(&mut means, &reading),
+                put(means, now.at.since(last.at), false, poller);
             }
-            put(means, poller);
-        }
-        self.last = Some(reading);
-    }
-}
-
-/// Stores what is known of the models that clients asked for.
-fn put(means: BTreeMap<ModelLabel, Means>, poller: &Poller) {
-    let at = Stamp::now();
-    for (model, Means { reports, batch }) in means {
-        let polled = Polled { reports, batch, at };
-        match model.as_deref().map(|model| poller.labels.models.find(model)) {
-            Some(Some(name)) => poller.statistics.put(name, polled),
-            Some(None) => {}
-            None => poller.statistics.put_whole(polled),
+            FeedFormat::Text(_) => {
+                let is_lone = join_lone(&mut means, &now.metrics);
+                put(means, now.at.since(last.at), is_lone, poller);
+            }
         }
     }
 }
 
-/// A model that clients ask for and that may or may not be an ensemble.
-fn unknown(means: &BTreeMap<ModelLabel, Means>, steps: &EnsembleSteps, poller: &Poller) -> Option<Box<str>> {
-    let asked = means.keys().flatten().filter(|model| poller.labels.models.find(model).is_some());
-    asked.into_iter().find(|model| !steps.contains_key(*model)).cloned()
+/// Hands on what was counted for the models that clients asked for, and for the server as a whole. The `lone` model of a server
+/// that clients call by another name, or by none, is the server as a whole.
+fn put(means: BTreeMap<ModelLabel, Means>, covered_ns: u64, lone: bool, poller: &Poller) {
+    let Labels { models, upstreams, .. } = &*poller.labels;
+    let upstream = upstreams.intern(&poller.upstream.to_string());
+    for (model, Means { stages, batch }) in means {
+        let name = match model.as_deref().map(|model| models.find(model)) {
+            Some(Some(name)) => name,
+            Some(None) if !lone => continue,
+            Some(None) | None => models.intern(""),
+        };
+        poller.statistics.put(PolledKey { model: name, upstream }, PolledInterval { covered_ns, stages, batch });
+    }
 }
 
-/// Copies the statistics of a server's only model to requests that name another model, or none.
-fn lone(means: &mut BTreeMap<ModelLabel, Means>, reading: &PolledMetrics) {
-    let mut models = reading.by_model.keys().flatten();
-    if let (Some(model), None) = (models.next(), models.next())
-        && let Some(means_of_model) = means.get(&Some(model.clone())).cloned()
-    {
-        means.insert(None, means_of_model);
+/// Adds what a server with one model counts without naming it to that model. Returns whether there is only one.
+fn join_lone(means: &mut BTreeMap<ModelLabel, Means>, metrics: &PolledMetrics) -> bool {
+    let mut models = metrics.by_model.keys().flatten();
+    let (Some(model), None) = (models.next(), models.next()) else { return false };
+    if let Some(whole) = means.remove(&None) {
+        let own = means.entry(Some(model.clone())).or_default();
+        let is_new = |time: &PolledStage| !own.stages.iter().any(|known| (known.stage, known.phase) == (time.stage, time.phase));
+        let added: Vec<PolledStage> = whole.stages.into_iter().filter(is_new).collect();
+        own.stages.extend(added);
+        own.batch = own.batch.or(whole.batch);
     }
+    true
 }
 
 /// The text of an answer. If it is a JSON string, its content, because one version of llama.cpp writes its metrics that way.

@@ -1,4 +1,4 @@
-//! The poller: reads the model server's own statistics at intervals, and computes means per request from them.
+//! The poller: reads the model server's own statistics at intervals, and hands on what was counted between two polls.
 //!
 //! These requests do not come from a client, so they are few: one at a time, at most one per interval, none while no client uses the
 //! server. They bypass the data plane, so they appear in no metric but their own counter.
@@ -15,6 +15,7 @@ mod means;
 mod reading;
 mod text;
 mod triton;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub struct Poller {
     pub interval: ConfigHandle<Duration>,
     /// The model server.
     pub upstream: Upstream,
-    /// Where the means are stored.
+    /// Where the results are stored.
     pub statistics: Arc<Statistics>,
     /// The interned names of models and routes. Statistics of models that no client asked for are not kept, and a path that clients
     /// use is not asked.
@@ -70,6 +71,12 @@ enum State {
     Looking(Search),
     /// Polling: the feed, and the number of failed polls in a row.
     Polling { feed: Box<Feed>, failed: u32 },
+}
+
+impl State {
+    fn is_waiting(&self) -> bool {
+        matches!(self, Self::Polling { feed, .. } if feed.is_waiting())
+    }
 }
 
 /// A search for statistics.
@@ -99,7 +106,7 @@ impl Poller {
             let mut pause = START;
             loop {
                 sleep(pause).await;
-                (state, pause) = if self.is_used() { self.step(state).await } else { (state, START) };
+                (state, pause) = if self.is_used() || state.is_waiting() { self.step(state).await } else { (state, START) };
             }
         };
         tokio::select! {

@@ -14,6 +14,10 @@ pub(super) type ModelLabel = Option<Box<str>>;
 /// The labels that name the model.
 const MODEL_LABELS: [&str; 2] = ["model_name", "model"];
 
+/// When the process that answered was started, in seconds since the Unix epoch. Where several processes share a port, each serves
+/// counters of its own, and this tells them apart.
+const PROCESS_START: &str = "process_start_time_seconds";
+
 /// Request counters, used as the divisor for a server's plain counters of time.
 const REQUESTS: [(Server, &str); 2] =
     [(Server::Triton, "nv_inference_request_success"), (Server::TorchServe, "ts_inference_requests_total")];
@@ -36,6 +40,8 @@ pub(super) struct PolledMetrics {
     pub(super) by_model: BTreeMap<ModelLabel, BTreeMap<usize, RowValues>>,
     /// Requests since the server started, if its counters of time need them.
     pub(super) requests: BTreeMap<ModelLabel, f64>,
+    /// The start of the process whose counters these are, as the bits of a number; `None` if the server does not say.
+    pub(super) process: Option<u64>,
     /// Lines that are not Prometheus text.
     pub(super) malformed: usize,
 }
@@ -92,6 +98,7 @@ impl WantedSamples {
         let mut reading = PolledMetrics::default();
         for line in text.lines() {
             match MetricLine::of(line) {
+                MetricLine::Sample(sample) if sample.name == PROCESS_START => reading.process = Some(sample.value.to_bits()),
                 MetricLine::Sample(sample) if sample.value.is_finite() => {
                     let wants = self.by_name.get(sample.name).map_or(&[][..], Vec::as_slice);
                     wants.iter().filter(|want| fits(&sample, want.selector)).for_each(|want| reading.take(&sample, *want));

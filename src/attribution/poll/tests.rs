@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::ledger::{LabelId, Ledger, Phase, ServerEvidence, Stage, Stamp};
+use crate::metrics::{PolledInterval, PolledKey};
 use crate::net::ClientError;
 
 const TEXT: &str = include_str!("../../../tests/fixtures/vllm/metrics.txt");
@@ -56,6 +57,7 @@ async fn serve() -> (FakeServer, Upstream, JoinSet<()>) {
 struct Polling {
     poller: Poller,
     state: Option<State>,
+    results: HashMap<PolledKey, PolledInterval>,
 }
 
 impl Polling {
@@ -69,7 +71,7 @@ impl Polling {
             rules: ConfigHandle::fixed(Rules::default()),
             counters: Arc::default(),
         };
-        Self { state: poller.start(), poller }
+        Self { state: poller.start(), poller, results: HashMap::new() }
     }
 
     /// The same for an address of the configuration, without a path.
@@ -78,7 +80,7 @@ impl Polling {
         let elsewhere = Upstream::Http { authority: "127.0.0.1:1".to_owned(), h2: false };
         let polling = Self::of(elsewhere);
         let poller = Poller { poll: Poll::At { authority: authority.clone(), path: String::new() }, ..polling.poller };
-        Self { state: poller.start(), poller }
+        Self { state: poller.start(), poller, results: HashMap::new() }
     }
 
     /// A client's exchange shows this server.
@@ -98,9 +100,12 @@ impl Polling {
         self.poller.labels.models.intern(name)
     }
 
-    fn polled(&self, model: LabelId) -> Option<Vec<(Stage, Option<Phase>, u64)>> {
-        let polled = self.poller.statistics.get(model, Stamp::now(), u64::MAX)?;
-        Some(polled.reports.iter().map(|r| (r.stage, r.phase, r.duration_ns)).collect())
+    /// The means of what was found of the model since the last call.
+    fn polled(&mut self, model: LabelId) -> Option<Vec<(Stage, Option<Phase>, u64)>> {
+        let upstream = self.poller.labels.upstreams.intern(&self.poller.upstream.to_string());
+        self.results.extend(self.poller.statistics.take());
+        let interval = self.results.remove(&PolledKey { model, upstream })?;
+        Some(interval.stages.iter().map(|time| (time.stage, time.phase, time.sum.mean_ns())).collect())
     }
 
     fn counted(&self) -> (u64, u64) {
@@ -123,17 +128,17 @@ async fn nothing_is_asked_until_the_traffic_shows_the_server_and_then_only_its_o
     assert_eq!(server.requests(), ["/metrics"]);
     assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
     server.answer("/metrics", second);
-    let model = polling.model("org/m");
+    let (model, whole) = (polling.model("org/m"), polling.model(""));
     assert_eq!(polling.polled(model), None, "one poll makes no mean");
     polling.step().await;
     let means = polling.polled(model).unwrap();
     assert_eq!(means[0], (Stage::Queue, None, 10_000_000));
     assert_eq!(means[1], (Stage::Forward, Some(Phase::Prefill), 50_000_000));
-    assert_eq!(polling.polled(LabelId::OTHER).unwrap(), means, "the only model stands for requests that name none");
+    assert_eq!(polling.polled(whole), None, "counted once");
     assert_eq!((server.requests(), polling.counted()), (vec!["/metrics".to_owned()], (1, 0)));
-    // nothing came in between: what is known stays
+    // nothing came in between
     polling.step().await;
-    assert_eq!(polling.polled(model), Some(means));
+    assert_eq!(polling.polled(model), None);
 }
 
 #[tokio::test]
@@ -237,34 +242,98 @@ async fn a_restarted_server_is_left_out_for_one_poll() {
     for (ms, count) in [(3, 1), (9, 3), (29, 4)] {
         server.answer("/metrics", &poll(ms, count));
         polling.step().await;
-        means.push(polling.polled(LabelId::OTHER).map(|reports| reports[0].2));
+        let whole = polling.model("");
+        means.push(polling.polled(whole).map(|stages| stages[0].2));
     }
     assert_eq!(means, [None, Some(3_000_000), Some(20_000_000)]);
 }
 
 #[tokio::test]
-async fn triton_is_asked_for_its_statistics_and_once_for_the_steps_of_models_in_use() {
+async fn processes_behind_one_port_have_counters_of_their_own() {
     let (server, upstream, _serving) = serve().await;
     let mut polling = Polling::of(upstream);
+    let poll = |process: u32, count: u32| {
+        let (name, ms) = ("te_request_queue_duration", count * 2);
+        format!("process_start_time_seconds 170000000{process}\n{name}_sum {}\n{name}_count {count}\n", f64::from(ms) / 1e3)
+    };
+    polling.show(Server::Tei, ServerEvidence::Head);
+    let mut requests = 0;
+    for (process, count) in [(1, 90), (1, 90), (2, 5), (1, 94), (2, 8), (2, 9), (1, 94)] {
+        server.answer("/metrics", &poll(process, count));
+        polling.step().await;
+        for (_, interval) in polling.poller.statistics.take() {
+            requests += interval.requests();
+            assert_eq!(interval.stages[0].sum.mean_ns(), 2_000_000);
+        }
+    }
+    assert_eq!(requests, 4 + 4, "what each added to its own counters, and none for less than the other has");
+}
+
+#[tokio::test]
+async fn a_lone_model_that_clients_call_otherwise_is_the_server_as_a_whole() {
+    let (server, upstream, _serving) = serve().await;
+    let mut polling = Polling::of(upstream);
+    let (first, second) = TEXT.split_once("# --- second poll\n").unwrap();
+    polling.show(Server::Vllm, ServerEvidence::Body);
+    for text in [first, first, second] {
+        server.answer("/metrics", text);
+        polling.step().await;
+    }
+    let whole = polling.model("");
+    assert_eq!(polling.polled(whole).unwrap()[0], (Stage::Queue, None, 10_000_000));
+    assert_eq!(polling.poller.labels.models.find("org/m"), None, "no label for a name that no client uses");
+}
+
+const PIPE: &str = r#"{"platform":"ensemble","ensemble_scheduling":{"step":[{"model_name":"pre"},{"model_name":"fwd"}]}}"#;
+
+/// A Triton that was recognised, whose first poll found no model; and the label of its ensemble.
+async fn triton() -> (FakeServer, Polling, LabelId, JoinSet<()>) {
+    let (server, upstream, serving) = serve().await;
+    let mut polling = Polling::of(upstream);
     server.answer(triton::STATS, r#"{"model_stats":[]}"#);
-    let config = r#"{"platform":"ensemble","ensemble_scheduling":{"step":[{"model_name":"pre"},{"model_name":"fwd"}]}}"#;
-    server.answer("/v2/models/pipe/config", config);
     let pipe = polling.model("pipe");
     polling.show(Server::Triton, ServerEvidence::Span);
     polling.step().await;
     server.answer(triton::STATS, STATS);
+    assert_eq!(server.requests(), [triton::STATS]);
+    (server, polling, pipe, serving)
+}
+
+/// What the real server counted for its ensemble `pipe` since its start: its own queue and that of its steps `pre` and `fwd`, each
+/// rounded to its own nanosecond.
+const PIPE_QUEUE_NS: u64 = 4_852 + 58_887 + 2_357_359;
+
+#[tokio::test]
+async fn an_ensembles_statistics_wait_for_its_configuration_and_lose_nothing() {
+    let (server, mut polling, pipe, _serving) = triton().await;
+    server.answer("/v2/models/pipe/config", PIPE);
     polling.step().await;
-    assert_eq!(server.requests(), [triton::STATS, triton::STATS]);
-    assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 4_852), "its own");
+    assert_eq!(polling.polled(pipe), None, "its own queue is not the whole of it");
+    assert!(polling.state.as_ref().unwrap().is_waiting());
     polling.step().await;
+    assert_eq!(polling.polled(pipe), None);
+    polling.step().await;
+    assert_eq!(server.requests(), [triton::STATS, "/v2/models/pipe/config", triton::STATS], "once, and of no other model");
+    assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, PIPE_QUEUE_NS), "since the poll before it waited");
+    assert!(!polling.state.as_ref().unwrap().is_waiting());
     server.answer(triton::STATS, &STATS.replace(r#""count":2,"ns":9703"#, r#""count":3,"ns":10703"#));
     polling.step().await;
-    polling.step().await;
-    assert_eq!(server.requests(), ["/v2/models/pipe/config", triton::STATS, triton::STATS], "once, and of no other model");
     assert_eq!(polling.polled(pipe).unwrap()[0], (Stage::Queue, None, 1_000));
     assert_eq!(polling.poller.labels.models.find("fwd"), None, "no label for a model that no client asks for");
-    assert_eq!(polling.polled(LabelId::OTHER), None);
-    assert_eq!(polling.counted(), (3, 0));
+    let whole = polling.model("");
+    assert_eq!((polling.polled(whole), polling.counted()), (None, (3, 0)));
+}
+
+#[tokio::test]
+async fn a_configuration_that_cannot_be_read_is_asked_for_a_few_times_and_never_guessed() {
+    let (server, mut polling, pipe, _serving) = triton().await;
+    let other = polling.model("rowsum");
+    for _ in 0..10 {
+        polling.step().await;
+    }
+    let asked = server.requests().iter().filter(|path| *path == "/v2/models/pipe/config").count();
+    assert_eq!((asked, polling.polled(pipe), polling.polled(other)), (4, None, None));
+    assert!(!polling.state.as_ref().unwrap().is_waiting());
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use self::series::{Series, seconds};
 use super::surfaces::Surfaces;
 use super::{gather, process};
 use crate::metrics::defs::{self, MetricFamily, MetricKind};
-use crate::metrics::{Counter, Window};
+use crate::metrics::{Counter, PolledSnapshot, Window};
 
 mod encode;
 mod series;
@@ -66,6 +66,7 @@ pub(super) fn plain(openmetrics: &str) -> String {
 #[derive(Debug)]
 struct Scrape {
     series: Vec<Series>,
+    polled: Vec<PolledSnapshot>,
     gauges: Vec<Gauge>,
     overflowed: u64,
     counters: Vec<(defs::RowFamily, Vec<u64>)>,
@@ -83,9 +84,9 @@ impl Scrape {
     #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
     fn of(surfaces: &Surfaces) -> Self {
         let series = gather::series(&surfaces.registry, Window::All, Series::of);
-        let ((in_use, overflowed), limit) = {
+        let ((in_use, overflowed), limit, polled) = {
             let registry = surfaces.registry.lock();
-            (registry.fill(), registry.config().max_series)
+            (registry.fill(), registry.config().max_series, registry.polled(Window::All))
         };
         let gauge = |family, value| Gauge { family, label: None, value };
         let mut gauges = vec![
@@ -98,7 +99,7 @@ impl Scrape {
         gauges.extend(process::resident_bytes().map(|bytes| gauge(defs::PROCESS_RSS, bytes as f64)));
         let values = |rows: &[Counter]| rows.iter().map(|row| surfaces.counters.get(*row)).collect();
         let counters = defs::row_families().into_iter().map(|f| (values(&f.rows), f)).map(|(v, f)| (f, v)).collect();
-        Self { series, gauges, overflowed, counters }
+        Self { series, polled, gauges, overflowed, counters }
     }
 
     fn profiler(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -126,6 +127,7 @@ impl Collector for Scrape {
         self.stages(&mut encoder)?;
         self.coverage(&mut encoder)?;
         self.completeness(&mut encoder)?;
+        self.polled(&mut encoder)?;
         self.streams(&mut encoder)?;
         self.per_unit(&mut encoder)?;
         self.generation(&mut encoder)?;

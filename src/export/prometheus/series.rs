@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use super::encode::{Labels, family};
 use crate::metrics::defs::MetricFamily;
 use crate::metrics::{
-    Measure, PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS, SeriesFacts, SeriesSnapshot, SeriesTotals,
+    BatchStatistics, Measure, PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS, SeriesFacts, SeriesSnapshot, SeriesTotals,
 };
 
 /// Labels of a sample in addition to those of its series.
@@ -20,6 +20,8 @@ pub(super) struct Series {
     labels: [(&'static str, Arc<str>); 3],
     pub(super) facts: SeriesFacts,
     pub(super) figures: SeriesTotals,
+    /// The latest batches by the upstream's statistics.
+    pub(super) batch: Option<BatchStatistics>,
     /// The buckets of each measure that occurred.
     buckets: Vec<(Measure, Vec<u64>)>,
 }
@@ -33,6 +35,7 @@ impl Series {
             labels: [("route", route), ("model", model), ("upstream", upstream)],
             facts: series.facts,
             figures: series.figures.clone(),
+            batch: series.batch,
             buckets: occurred.map(|m| (m, series.buckets(m, bounds(m)))).collect(),
         }
     }

@@ -197,9 +197,18 @@ fn work_and_pace_are_those_recorded() {
     assert_eq!(observed("time_per_output_token_seconds_sum", "proxy"), Some(0.002));
     assert_eq!(observed("time_per_output_token_seconds_sum", "server"), Some(0.003));
     assert_eq!((of("inter_token_seconds_count", &[]), of("inter_token_seconds_sum", &[])), (Some(10.0), Some(0.02)));
+    let polled = |name, stage, phase| of(name, &[("model", "tiny"), ("stage", stage), ("phase", phase)]);
+    let names = ["polled_stage_seconds_total", "polled_requests_total"];
+    assert_eq!(names.map(|name| polled(name, "queue", "")), [Some(0.004), Some(5.0)]);
+    assert_eq!(names.map(|name| polled(name, "forward", "decode")), [Some(0.24), Some(5.0)]);
+    assert_eq!(polled(names[0], "forward", ""), None, "its phases are the whole of it");
+    assert_eq!(
+        (of("time_to_first_byte_seconds_sum", &[]), of("time_to_first_byte_seconds_count", &[])),
+        (Some(0.009), Some(1.0))
+    );
     let batches =
         ["batch_size", "upstream_requests_running", "upstream_requests_waiting"].map(|name| of(name, &[("route", CHAT)]));
-    assert_eq!(batches, [Some(2.5), Some(3.0), Some(1.0)]);
+    assert_eq!(batches, [Some(4.5), Some(3.0), Some(1.0)], "the latest");
     assert_eq!(of("upstream_info", &[("server", "llama.cpp")]), Some(1.0));
 }
 

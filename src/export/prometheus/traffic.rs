@@ -5,10 +5,10 @@ use std::fmt;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::Scrape;
-use super::encode::{count, family, gauge};
+use super::encode::{Labels, count, family, gauge};
 use super::series::{Series, histogram, seconds};
-use crate::ledger::{Outcome, Source, Stage};
-use crate::metrics::{Measure, defs};
+use crate::ledger::{Outcome, Phase, Source, Stage};
+use crate::metrics::{Measure, PolledSnapshot, PolledSum, defs};
 
 /// The measures of total time, each with its value of the label `result`.
 const RESULTS: [(Measure, &str); 3] =
@@ -77,7 +77,24 @@ impl Scrape {
         })
     }
 
+    /// What polls counted: each model once, so that sums over the labels are those of the server.
+    pub(super) fn polled(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        family(encoder, &defs::POLLED_SECONDS, |metric| self.each_polled(|labels, sum| count(metric, labels, &seconds(sum.ns))))?;
+        family(encoder, &defs::POLLED_REQUESTS, |metric| self.each_polled(|labels, sum| count(metric, labels, &sum.requests)))
+    }
+
+    fn each_polled(&self, mut each: impl FnMut(&Labels<'_>, PolledSum) -> fmt::Result) -> fmt::Result {
+        for PolledSnapshot { model, upstream, totals, .. } in &self.polled {
+            for (stage, phase, sum) in totals.parts() {
+                let phase = phase.map_or("", Phase::name);
+                each(&vec![("model", &**model), ("upstream", &**upstream), ("stage", stage.name()), ("phase", phase)], sum)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn streams(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        histogram(&self.series, encoder, &defs::FIRST_BYTE, |_, measure| (measure == Measure::FirstByte).then(Vec::new))?;
         histogram(&self.series, encoder, &defs::STREAM_DURATION, |_, measure| (measure == Measure::Stream).then(Vec::new))?;
         family(encoder, &defs::STREAM_BYTES, |metric| {
             let had_streams = |s: &&Series| s.figures.extent(Measure::Stream).count > 0;

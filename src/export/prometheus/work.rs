@@ -8,9 +8,9 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::Scrape;
 use super::encode::{count, family, gauge};
 use super::series::{Series, histogram};
-use crate::ledger::{BatchStatistics, PerUnit, Work};
-use crate::metrics::Measure;
+use crate::ledger::{PerUnit, Work};
 use crate::metrics::defs::{self, MetricFamily};
+use crate::metrics::{BatchStatistics, Measure};
 
 /// The lowest amount of each cost class: the value of the label `class`.
 const FLOORS: [&str; Work::CLASSES] = [
@@ -101,7 +101,7 @@ impl Scrape {
     ) -> fmt::Result {
         family(encoder, of, |metric| {
             for series in &self.series {
-                if let Some(value) = series.facts.batch.as_ref().and_then(value) {
+                if let Some(value) = series.batch.as_ref().and_then(value) {
                     gauge(metric, &series.with(&[]), &value)?;
                 }
             }

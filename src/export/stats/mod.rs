@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use self::engine::Engine;
+use self::polled::{PolledModel, PolledSums};
 use self::profiler::{Profiler, profiler};
 use super::gather;
 use super::pairs::Pairs;
@@ -13,6 +14,7 @@ use crate::ledger::{ClippedReports, Outcome, Phase, Server, Stage};
 use crate::metrics::{Distribution, HistogramScratch, Measure, SeriesSnapshot, Window};
 
 mod engine;
+mod polled;
 mod profiler;
 mod work;
 
@@ -24,6 +26,7 @@ pub(super) struct Stats {
     window: &'static str,
     covered_ns: u64,
     series: Vec<Series>,
+    polled: Vec<PolledModel>,
     #[serde(skip_serializing_if = "Option::is_none")]
     engine: Option<Engine>,
     profiler: Profiler,
@@ -51,6 +54,8 @@ struct Series {
     incomplete: u64,
     mended: u64,
     mended_ns: u64,
+    first_byte: Option<Distribution>,
+    polled: Option<PolledSums>,
     #[serde(flatten)]
     work: work::WorkView,
 }
@@ -76,10 +81,21 @@ struct Streams {
 
 /// The figures of `window`.
 pub(super) fn stats(surfaces: &Surfaces, window: Window) -> Stats {
-    let covered_ns = surfaces.registry.lock().covered_ns(window);
+    let (covered_ns, polled) = {
+        let registry = surfaces.registry.lock();
+        (registry.covered_ns(window), registry.polled(window))
+    };
+    let polled = polled.into_iter().map(PolledModel::from).collect();
     let mut scratch = HistogramScratch::default();
     let series = gather::series(&surfaces.registry, window, |series| figures(series, &mut scratch));
-    Stats { window: window.name(), covered_ns, series, engine: Engine::of(&surfaces.engine), profiler: profiler(surfaces) }
+    Stats {
+        window: window.name(),
+        covered_ns,
+        series,
+        polled,
+        engine: Engine::of(&surfaces.engine),
+        profiler: profiler(surfaces),
+    }
 }
 
 fn figures(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Series {
@@ -112,6 +128,8 @@ fn figures(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Series {
         incomplete: exact.incomplete,
         mended: exact.mended,
         mended_ns: exact.mended_ns,
+        first_byte: Some(of(Measure::FirstByte)).filter(|of| of.count > 0),
+        polled: series.polled.as_ref().map(PolledSums::from),
         work: work::WorkView::of(series, scratch),
     }
 }

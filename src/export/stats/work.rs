@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use super::polled;
 use crate::export::pairs::{Pairs, slot_key};
-use crate::ledger::{Basis, BatchStatistics, PerUnit, Unit, Work};
-use crate::metrics::{Distribution, HistogramScratch, Measure, SeriesSnapshot, UnitDistribution};
+use crate::ledger::{Basis, PerUnit, Unit, Work};
+use crate::metrics::{BatchStatistics, Distribution, HistogramScratch, Measure, SeriesSnapshot, UnitDistribution};
 
 /// Work, time per unit, cost classes, token timing and batches. What did not occur is left out or `null`.
 #[derive(Debug, Serialize)]
@@ -61,7 +62,7 @@ impl WorkView {
             per_unit: slots.filter_map(|slot| Some((slot_key(slot), series.per_unit(slot, scratch)?))).collect(),
             classes: classes(series, scratch),
             generation: Generation::of(series, scratch),
-            batch: batch(series),
+            batch: polled::latest(&series.polled.unwrap_or_default(), series.batch),
         }
     }
 }
@@ -101,16 +102,4 @@ impl Generation {
 #[allow(clippy::cast_precision_loss, reason = "a ratio")]
 pub(in crate::export) fn speed(per_token_ns: u64) -> Option<f64> {
     (per_token_ns > 0).then(|| 1e9 / per_token_ns as f64)
-}
-
-/// Means over the window's requests, and the latest counts of requests that run and wait.
-fn batch(series: &SeriesSnapshot) -> Option<BatchStatistics> {
-    let latest = series.facts.batch.unwrap_or_default();
-    let batch = BatchStatistics {
-        size: series.figures.batch_size.value(),
-        padding: series.figures.padding.value(),
-        running: latest.running,
-        waiting: latest.waiting,
-    };
-    (batch != BatchStatistics::default()).then_some(batch)
 }

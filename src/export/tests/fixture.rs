@@ -9,10 +9,12 @@ use crate::attribution::merge;
 use crate::export::stats::{HostedFallback, HostedModel, HostedModels};
 use crate::export::surfaces::{ProfilerLimits, Surfaces};
 use crate::ledger::{
-    Basis, BatchStatistics, Exchange, ExchangeKind, Generation, Ledger, ObservedEvent, Outcome, Phase, Report, ReportPlace,
-    SeriesKey, Server, Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Unit, UpstreamWindow, clock,
+    Basis, Exchange, ExchangeKind, Generation, Ledger, ObservedEvent, Outcome, Phase, Report, ReportPlace, SeriesKey, Server,
+    Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Unit, UpstreamWindow, clock,
 };
-use crate::metrics::{Config, Counter, Counters, Labels, Registry};
+use crate::metrics::{
+    BatchStatistics, Config, Counter, Counters, Labels, PolledInterval, PolledKey, PolledStage, PolledSum, Registry,
+};
 use crate::settings::ConfigHandle;
 
 /// Two models: one on a GPU that failed, one on the CPU although a GPU was looked for.
@@ -106,9 +108,28 @@ fn chat(surfaces: &Surfaces) -> Exchange {
     (5..=15).for_each(|n| generation.content(n * 2 * MS));
     (generation.server_first_token_ns, generation.server_per_output_token_ns) = (Some(6 * MS), Some(3 * MS));
     ledger.generation = Some(Box::new(generation));
-    let mut chat = merge(ledger, Vec::new());
-    chat.batch = Some(BatchStatistics { size: Some(2.5), padding: Some(0.25), running: Some(3.0), waiting: Some(1.0) });
-    chat
+    ledger.first_byte_ns = 9 * MS;
+    merge(ledger, Vec::new())
+}
+
+/// Two polls of the chat's server: 4 requests with 2 ms of queue, 20 ms of prefill and 120 ms of decode, then one more with as much.
+fn poll(surfaces: &Surfaces) {
+    const MS: u64 = 1_000_000;
+    let mut registry = surfaces.registry.lock();
+    let (model, upstream) =
+        (registry.labels().models.intern("tiny"), registry.labels().upstreams.intern("http://127.0.0.1:8000"));
+    let batch = BatchStatistics { size: Some(2.5), padding: Some(0.25), running: Some(3.0), waiting: Some(1.0) };
+    for (requests, size) in [(4, 2.0), (1, 4.5)] {
+        let stage = |stage, phase, ms: u64| PolledStage { stage, phase, sum: PolledSum { requests, ns: ms * MS } };
+        let stages = vec![
+            stage(Stage::Queue, None, 2),
+            stage(Stage::Forward, Some(Phase::Prefill), 20),
+            stage(Stage::Forward, Some(Phase::Decode), 120),
+        ];
+        let batch = Some(BatchStatistics { size: Some(size), ..batch });
+        let interval = PolledInterval { covered_ns: 5_000 * MS, stages, batch };
+        registry.record_polled(PolledKey { model, upstream }, &interval, Stamp::now().plus(60_000 * MS));
+    }
 }
 
 /// A chat; a hundred answered requests of 1 to 100 rows, 1 ms each; one of each other outcome; a stream; a route that must be escaped, traced.
@@ -116,6 +137,7 @@ pub(in crate::export) fn busy() -> Surfaces {
     let surfaces = empty();
     let keep = |exchange| surfaces.registry.lock().keep(exchange, Stamp::now(), 0);
     keep(chat(&surfaces));
+    poll(&surfaces);
     for n in 1..=100 {
         let mut one = request(&surfaces, ROUTE, "digits", Outcome::Ok, n * 1_000_000);
         one.ledger.work.primary = Some(Unit::Row);

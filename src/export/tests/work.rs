@@ -68,6 +68,25 @@ fn stats_divide_a_chat_by_its_tokens() {
 }
 
 #[test]
+fn stats_show_what_the_server_counted_beside_the_stages() {
+    let stats = read(&stats::stats(&busy(), Window::All));
+    let sum = |count: u64, sum_ns: u64| json!({"count": count, "sum_ns": sum_ns, "mean_ns": sum_ns / count});
+    let sums = json!({
+        "polls": 2,
+        "covered_ns": 10_000_000_000_u64,
+        "stages": {"queue": sum(5, 4_000_000), "forward": sum(5, 280_000_000)},
+        "phases": {"prefill": sum(5, 40_000_000), "decode": sum(5, 240_000_000)},
+    });
+    let chat = series(CHAT);
+    assert_eq!(chat["polled"], sums);
+    let named = json!({"model": "tiny", "upstream": "http://127.0.0.1:8000", "routes": [CHAT], "batch": chat["batch"]});
+    assert_eq!(stats["polled"], json!([with(sums, &named)]));
+    // nothing of it is in a stage: the queue is below the millisecond by the response's own word
+    assert_eq!(chat["stages"]["queue"]["max_ns"], 0);
+    assert_eq!((series(ROUTE)["polled"].clone(), chat["first_byte"].clone()), (Value::Null, once(9_000_000, "ns")));
+}
+
+#[test]
 fn stats_tell_the_pace_of_a_chat() {
     let generation = &series(CHAT)["generation"];
     let gaps = with(once(2_000_000, "ns"), &json!({"count": 10}));
@@ -122,7 +141,7 @@ fn an_exchange_says_what_it_asked_for() {
         "server": {"first_token_ns": 6_000_000, "per_output_token_ns": 3_000_000},
     });
     assert_eq!(chat["generation"], generation);
-    assert_eq!(chat["batch"]["padding"], 0.25);
+    assert_eq!((&chat["first_byte_ns"], chat.get("batch")), (&json!(9_000_000), None));
     let queue = json!({"stage": "queue", "ns": 0, "source": "reported", "resolution_ns": 1_000_000});
     assert!(chat["stages"].as_array().unwrap().contains(&queue));
     let decode = json!({
@@ -131,6 +150,6 @@ fn an_exchange_says_what_it_asked_for() {
     assert!(chat["spans"].as_array().unwrap().contains(&decode), "{}", chat["spans"]);
     let cancelled = read(&exchanges::exchanges(&busy(), Order::Recent, 200));
     let cancelled = cancelled["exchanges"].as_array().unwrap().iter().find(|e| e["outcome"] == "cancelled").unwrap().clone();
-    let absent = ["work", "class", "generation", "batch", "server"].map(|key| cancelled[key].clone());
+    let absent = ["work", "class", "generation", "first_byte_ns", "server"].map(|key| cancelled[key].clone());
     assert_eq!((absent, &cancelled["per_unit"]), ([const { Value::Null }; 5], &json!({})));
 }

@@ -74,6 +74,12 @@ families! {
         "Recorded requests that spans mended which came late, while the requests stood in /exchanges.";
     MENDED_SECONDS: Counter "lapwing_exchanges_mended_seconds" Some("seconds"), ["route", "model", "upstream"],
         "Time that moved from one stage to another in mended requests; the histograms keep it where it was recorded.";
+    POLLED_SECONDS: Counter "lapwing_polled_stage_seconds" Some("seconds"), ["model", "upstream", "stage", "phase"],
+        "Time that the upstream's own statistics counted for a stage between polls; over the polled requests of the same labels it is a mean of many requests, and is in no histogram. phase is prefill or decode where the server tells them apart, else empty.";
+    POLLED_REQUESTS: Counter "lapwing_polled_requests" None, ["model", "upstream", "stage", "phase"],
+        "Requests that the upstream's own statistics counted for a stage between polls.";
+    FIRST_BYTE: Histogram "lapwing_time_to_first_byte_seconds" Some("seconds"), ["route", "model", "upstream"],
+        "From the first byte of a request to the first byte of the body of its streamed response, whatever its format.";
     STREAM_DURATION: Histogram "lapwing_stream_duration_seconds" Some("seconds"), ["route", "model", "upstream"],
         "Durations of long-lived streams, however they ended; they are in no other histogram.";
     STREAM_BYTES: Counter "lapwing_stream_bytes" Some("bytes"), ["route", "model", "upstream", "direction"],
@@ -95,11 +101,11 @@ families! {
     INTER_TOKEN: Histogram "lapwing_inter_token_seconds" Some("seconds"), ["route", "model", "upstream"],
         "Every gap between content chunks of streamed answers, as the proxy read them.";
     BATCH_SIZE: Gauge "lapwing_batch_size" None, ["route", "model", "upstream"],
-        "Rows per execution of the model, a mean over the upstream's latest polled statistics when a request last ended; absent where none ended for 10 to 20 s.";
+        "Rows per execution of the model, a mean over the upstream's latest poll of its statistics; absent once that is older than three poll intervals.";
     BATCH_PADDING: Gauge "lapwing_batch_padding_ratio" Some("ratio"), ["route", "model", "upstream"],
         "Share of what the model executed that was padding, by the upstream's latest statistics.";
     RUNNING: Gauge "lapwing_upstream_requests_running" None, ["route", "model", "upstream"],
-        "Requests that ran in the upstream by its latest polled statistics, likewise; the upstream's own count, not to be summed over series.";
+        "Requests that ran in the upstream by its latest poll, likewise; the upstream's own count, not to be summed over series.";
     WAITING: Gauge "lapwing_upstream_requests_waiting" None, ["route", "model", "upstream"],
         "Requests that waited in the upstream, likewise.";
     UPSTREAM_INFO: Gauge "lapwing_upstream_info" None, ["upstream", "server"],

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::config::Config;
 use super::counters::{Counter, Counters};
 use super::labels::Labels;
+use super::polled::{BatchStatistics, PolledInterval, PolledKey, PolledTable, PolledTotals};
 use super::series::{Recorded, Series};
 use super::slowest::Slowest;
 use super::snapshot::SeriesSnapshot;
@@ -40,6 +41,21 @@ impl Order {
             Self::Slowest => "slowest",
         }
     }
+}
+
+/// What polls counted for one model in a window.
+#[derive(Clone, Debug)]
+pub struct PolledSnapshot {
+    /// The model's text; empty where the server's statistics name none.
+    pub model: Arc<str>,
+    /// The upstream's text.
+    pub upstream: Arc<str>,
+    /// The routes of the series beside which it stands.
+    pub routes: Vec<Arc<str>>,
+    /// The sums.
+    pub totals: PolledTotals,
+    /// The latest batches.
+    pub batch: Option<BatchStatistics>,
 }
 
 /// Everything that is measured per series.
@@ -73,6 +89,7 @@ pub struct Registry {
     /// The first one is `other`.
     series: Vec<Series>,
     overflowed: u64,
+    polled: PolledTable,
     touched: Vec<u32>,
     calendar: Calendar,
     recent: VecDeque<Arc<Exchange>>,
@@ -91,6 +108,7 @@ impl Registry {
             places: FxHashMap::from_iter([(other, 0)]),
             series: vec![Series::new(other)],
             overflowed: 0,
+            polled: PolledTable::default(),
             touched: Vec::new(),
             calendar: Calendar::new(Stamp::now()),
             recent: VecDeque::with_capacity(config.recent_exchanges),
@@ -184,7 +202,9 @@ impl Registry {
         for place in self.touched.drain(..) {
             self.series[place as usize].rotate(number);
         }
+        self.polled.rotate(number);
         if let Some(roll) = roll {
+            self.polled.roll(&roll);
             self.series.iter_mut().for_each(|series| series.roll(&roll));
         }
     }
@@ -204,7 +224,44 @@ impl Registry {
         let (key, facts) = (series.key, series.facts);
         let Labels { routes, models, upstreams } = &*self.labels;
         let (route, model, upstream) = (routes.text(key.route), models.text(key.model), upstreams.text(key.upstream));
-        (figures.count() > 0).then_some(SeriesSnapshot { key, route, model, upstream, facts, figures, counts })
+        if figures.count() == 0 {
+            return None;
+        }
+        let of = self.polled_key(series);
+        let polled = of.and_then(|of| self.polled.get(of, window, selection));
+        let batch = of.and_then(|of| self.polled.batch(of, self.calendar.last()));
+        Some(SeriesSnapshot { key, route, model, upstream, facts, figures, polled, batch, counts })
+    }
+
+    /// Adds what a poll of an upstream's statistics found; its batches are the latest until `valid_until`.
+    pub fn record_polled(&mut self, key: PolledKey, interval: &PolledInterval, valid_until: Stamp) {
+        self.polled.record(key, interval, valid_until);
+    }
+
+    /// What polls counted in `window`, each model once, in the order of their names.
+    #[must_use]
+    pub fn polled(&self, window: Window) -> Vec<PolledSnapshot> {
+        let Labels { routes, models, upstreams } = &*self.labels;
+        let snapshot = |(key, totals): (PolledKey, PolledTotals)| {
+            let beside = self.series.iter().filter(|series| self.polled_key(series) == Some(key));
+            let mut routes: Vec<Arc<str>> = beside.map(|series| routes.text(series.key.route)).collect();
+            routes.sort();
+            let (model, upstream) = (models.text(key.model), upstreams.text(key.upstream));
+            PolledSnapshot { model, upstream, routes, totals, batch: self.polled.batch(key, self.calendar.last()) }
+        };
+        let mut all: Vec<_> = self.polled.read(window, &self.calendar.select(window)).into_iter().map(snapshot).collect();
+        all.sort_by(|a, b| (&a.model, &a.upstream).cmp(&(&b.model, &b.upstream)));
+        all
+    }
+
+    /// The statistics that stand beside a series: those of its model, else those of the server as a whole; `None` if its requests
+    /// ask the model for nothing (health checks, metadata).
+    fn polled_key(&self, series: &Series) -> Option<PolledKey> {
+        series.facts.primary?;
+        let upstream = series.key.upstream;
+        let own = Some(PolledKey { model: series.key.model, upstream });
+        let whole = || self.labels.models.find("").map(|model| PolledKey { model, upstream });
+        own.into_iter().chain(whole()).find(|key| self.polled.holds(*key))
     }
 
     /// The number of places: the series in use and `other`.

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::body_reader::BodyReader;
 use super::context::{ExchangeContext, Observer};
+use super::first_byte::{FirstByte, GRPC};
 use super::grpc_status::grpc_outcome;
 use crate::ledger::clock::unix_ns;
 use crate::ledger::{ExchangeKind, Ledger, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
@@ -48,6 +49,7 @@ struct State {
     /// The response's waits for the client, if the request shares its connection.
     waits: Option<Box<ClientWaits>>,
     reader: Option<BodyReader>,
+    first_byte: FirstByte,
 }
 
 impl State {
@@ -84,7 +86,14 @@ impl InFlight {
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             is_behind: AtomicBool::new(false),
-            state: Mutex::new(State { ledger: Some(ledger), dispatched: None, egress: None, waits: None, reader: None }),
+            state: Mutex::new(State {
+                ledger: Some(ledger),
+                dispatched: None,
+                egress: None,
+                waits: None,
+                reader: None,
+                first_byte: FirstByte::default(),
+            }),
         })
     }
 
@@ -105,7 +114,10 @@ impl InFlight {
 
     /// Calls the reader of the bodies. A panic is caught and counted; a reader that panicked is not called again.
     pub(super) fn with_reader(&self, look: impl FnOnce(&mut BodyReader, &Ledger)) {
-        let state = &mut *self.state.lock();
+        self.look_with_reader(&mut self.state.lock(), look);
+    }
+
+    fn look_with_reader(&self, state: &mut State, look: impl FnOnce(&mut BodyReader, &Ledger)) {
         let (Some(reader), Some(ledger)) = (&mut state.reader, &state.ledger) else { return };
         let mut is_sound = false;
         self.context.observe(Counter::ObserverPanics, |_| {
@@ -125,7 +137,11 @@ impl InFlight {
 
     /// A piece of the response, read from the upstream at `at`, goes to the client.
     pub(crate) fn on_response_piece(&self, bytes: &Bytes, at: Stamp) {
-        self.with_reader(|reader, ledger| reader.push_response(bytes, at, ledger.started));
+        let state = &mut *self.state.lock();
+        if let Some(ledger) = &state.ledger {
+            state.first_byte.on_piece(bytes, at.since(ledger.started));
+        }
+        self.look_with_reader(state, |reader, ledger| reader.push_response(bytes, at, ledger.started));
     }
 
     /// Lets the reader read the pieces that have passed. Call it once they are on their way.
@@ -199,22 +215,23 @@ impl InFlight {
     pub(crate) fn record_response_head(&self, status: StatusCode, headers: &HeaderMap) {
         self.observe(|observer, ledger| observer.response(headers, false, ledger));
         self.with_reader(|reader, _| reader.read_response_head(status.as_u16(), headers));
-        let is_grpc = headers.get(header::CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/grpc"));
+        let content_type = headers.get(header::CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
         let is_still_asking = self.request_end().is_none();
-        self.with(|ledger| {
-            ledger.status = status.as_u16();
-            ledger.outcome = match status.as_u16() {
-                500.. => Outcome::ServerError,
-                400..500 => Outcome::ClientError,
-                _ => Outcome::Ok,
-            };
-            if is_grpc {
-                ledger.outcome = grpc_outcome(headers).unwrap_or(ledger.outcome);
-                if is_still_asking {
-                    ledger.kind = ExchangeKind::Stream;
-                }
+        let state = &mut *self.state.lock();
+        state.first_byte.on_head(headers, content_type);
+        let ledger = state.ledger();
+        ledger.status = status.as_u16();
+        ledger.outcome = match status.as_u16() {
+            500.. => Outcome::ServerError,
+            400..500 => Outcome::ClientError,
+            _ => Outcome::Ok,
+        };
+        if content_type.starts_with(GRPC) {
+            ledger.outcome = grpc_outcome(headers).unwrap_or(ledger.outcome);
+            if is_still_asking {
+                ledger.kind = ExchangeKind::Stream;
             }
-        });
+        }
     }
 
     /// The response's trailers were read: records the upstream's reports, and the outcome of a gRPC call.
@@ -330,6 +347,7 @@ impl InFlight {
         let started = ledger.started;
         ledger.total_ns = now.since(started);
         ledger.request_bytes = self.request_bytes.load(Relaxed);
+        ledger.first_byte_ns = state.first_byte.of_stream_ns();
         let read = self.request_end().unwrap_or_else(|| self.request_last().min(now));
         ledger.observe(Stage::Ingress, ObservedEvent::Request, started, read.max(self.called));
         ledger.observe(Stage::Validation, ObservedEvent::Admit, self.called, state.dispatched.or(state.egress).unwrap_or(now));

@@ -2,6 +2,7 @@
 
 mod body_reader;
 mod context;
+mod first_byte;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod grpc_status;

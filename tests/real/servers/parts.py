@@ -131,6 +131,23 @@ class MlServer(Server):
         await_ready(self.process, lambda: is_ready(f"{self.url}/v2/health/ready") and is_listening(self.grpc), 60)
 
 
+class KServe(Server):
+    """KServe's own server with one model, whose steps take time by rows."""
+
+    def start(self, start, _):
+        command = [str(python_of("kserve")), str(MODELS / "kserve/steps.py"), str(self.http)]
+        self.process = start("kserve", command)
+        await_ready(self.process, lambda: is_ready(f"{self.url}/v2/health/ready"), 90)
+
+    def counted(self):
+        """By step, (requests, nanoseconds) since its start, from its metrics."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as response:
+            values = dict(line.rsplit(" ", 1) for line in response.read().decode().splitlines() if line[:1] not in ("#", ""))
+        name = 'request_{}_seconds_{}{{model_name="steps"}}'
+        steps = ("preprocess", "predict", "postprocess")
+        return {s: (float(values[name.format(s, "count")]), float(values[name.format(s, "sum")]) * 1e9) for s in steps}
+
+
 class RayServe(Server):
     """Ray Serve with the application of models/ray, whose processes each send their spans over OTLP/gRPC."""
 

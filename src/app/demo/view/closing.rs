@@ -109,6 +109,10 @@ const fn about(stage: Stage) -> (&'static str, &'static str) {
         Stage::Postprocessing => ("calibrating scores", "calibrate with fewer examples, or by a table of steps"),
         Stage::Downstream => ("calling other services", "call them at the same time, or after the answer"),
         Stage::Egress => ("sending responses to the clients", "ask for fewer outputs, or for binary tensors"),
+        Stage::Upstream => (
+            "inside the server, of requests of which it reported nothing",
+            "let the server report its steps; `lapwing upstream-flags` says how",
+        ),
         Stage::Unattributed => (
             "work around the steps that the server reports, such as its HTTP layer",
             "report more steps, or send fewer and larger requests",

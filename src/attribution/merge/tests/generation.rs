@@ -1,4 +1,4 @@
-//! The merge of generated answers, of reports in bodies, and of the upstream's statistics.
+//! The merge of generated answers, and of reports in bodies.
 
 use proptest::prelude::*;
 
@@ -20,21 +20,20 @@ fn phase(phase: Phase, duration_ns: u64, place: ReportPlace) -> Report {
     Report { phase: Some(phase), ..Report::of(Stage::Forward, duration_ns, place) }
 }
 
-fn pieces(ledger: &Ledger, polled: &[Report]) -> Vec<(Stage, Option<Phase>, u64, u64)> {
-    let placing = Placing::of(ledger, &[], polled);
+fn pieces(ledger: &Ledger) -> Vec<(Stage, Option<Phase>, u64, u64)> {
+    let placing = Placing::of(ledger, &[]);
     let mut all: Vec<_> = placing.claims.iter().map(|c| (c.stage, c.phase, c.start_ns, c.end_ns)).collect();
     all.sort_by_key(|p| p.2);
     all
 }
 
 #[test]
-fn an_unreported_stream_is_decode_from_the_first_content_to_the_last() {
-    let expected =
-        [(Stage::Forward, None, 100, 400), (Stage::Forward, Some(Phase::Decode), 400, 850), (Stage::Forward, None, 850, 900)];
-    assert_eq!(pieces(&streamed(), &[]), expected);
+fn an_unreported_stream_is_upstream_as_a_whole() {
+    assert_eq!(pieces(&streamed()), [(Stage::Upstream, None, 100, 900)]);
     let e = merge(streamed(), vec![]);
-    assert_eq!((e.phase(Phase::Prefill), e.phase(Phase::Decode)), (None, Some((450, Source::Opaque))));
-    assert_eq!((e.stage(Stage::Forward), e.coverage()), (Some((800, Source::Opaque)), Some(0.0)));
+    assert_eq!((e.phase(Phase::Prefill), e.phase(Phase::Decode), e.stage(Stage::Forward)), (None, None, None));
+    assert_eq!((e.stage(Stage::Upstream), e.coverage()), (Some((800, Source::Observed)), Some(0.0)));
+    assert_eq!(e.first_token_ns(), Some(400), "its pace is observed all the same");
 }
 
 #[test]
@@ -48,7 +47,7 @@ fn of_a_reported_stream_decode_ends_at_the_end_and_the_rest_at_the_first_content
         (Stage::Forward, Some(Phase::Prefill), 250, 400),
         (Stage::Forward, Some(Phase::Decode), 430, 900),
     ];
-    assert_eq!(pieces(&l, &[]), expected);
+    assert_eq!(pieces(&l), expected);
     let e = merge(l, vec![]);
     assert_eq!((e.phase(Phase::Prefill), e.phase(Phase::Decode)), (Some((150, Source::Reported)), Some((470, Source::Reported))));
     assert_eq!((e.claimed_ns, e.clipped.total()), (700, 0));
@@ -60,7 +59,7 @@ fn a_decode_longer_than_the_stream_takes_of_the_time_before_it() {
     l.report(phase(Phase::Prefill, 150, ReportPlace::Body));
     l.report(phase(Phase::Decode, 520, ReportPlace::Body));
     let expected = [(Stage::Forward, Some(Phase::Prefill), 230, 380), (Stage::Forward, Some(Phase::Decode), 380, 900)];
-    assert_eq!(pieces(&l, &[]), expected);
+    assert_eq!(pieces(&l), expected);
 }
 
 #[test]
@@ -75,23 +74,6 @@ fn the_body_knows_more_than_trailers_and_trailers_more_than_the_head() {
     let e = merge(l, vec![]);
     assert_eq!((e.account.stage_ns(Stage::Forward), e.account.stage_ns(Stage::Queue)), (300, 50));
     assert_eq!((e.account.phase_ns(Phase::Prefill), e.account.phase_ns(Phase::Decode)), (100, 200));
-}
-
-#[test]
-fn statistics_fill_the_stages_that_nobody_names_and_claim_no_coverage() {
-    let mut l = streamed();
-    (l.generation, l.window) = (None, Some(UpstreamWindow { start_ns: 100, head_ns: 900, end_ns: 900 }));
-    let means = [Report::of(Stage::Queue, 200, ReportPlace::Head), Report::of(Stage::Forward, 300, ReportPlace::Head)];
-    let polled = |reports: &[Report]| Polled { reports: reports.to_vec(), ..Polled::default() };
-    let e = merge_polled(l.clone(), vec![], polled(&means));
-    assert_eq!(e.stage(Stage::Forward), Some((300, Source::Polled)));
-    assert_eq!((e.stage(Stage::Queue), e.coverage()), (Some((200, Source::Polled)), Some(0.0)));
-
-    l.report(Report::of(Stage::Forward, 700, ReportPlace::Head));
-    let e = merge_polled(l.clone(), vec![], polled(&means));
-    assert_eq!(e.stage(Stage::Forward), Some((700, Source::Reported)));
-    assert_eq!(e.stage(Stage::Queue), Some((100, Source::Polled)), "a mean takes what is left");
-    assert_eq!((e.clipped.total(), e.claimed_ns), (0, 700));
 }
 
 #[test]
@@ -122,7 +104,6 @@ proptest! {
         content in proptest::option::of(proptest::collection::vec(0..1_200_u64, 0..4)),
         window in (0..1_100_u64, 0..1_100_u64, 0..1_100_u64),
         reports in proptest::collection::vec((0..4_usize, 0..900_u64, 0..3_usize), 0..8),
-        means in proptest::collection::vec((0..4_usize, 0..900_u64), 0..4),
     ) {
         let kind = |kind: usize, ns, place| match kind {
             0 => Report::of(Stage::Queue, ns, place),
@@ -140,8 +121,7 @@ proptest! {
         for (k, ns, place) in reports {
             l.report(kind(k, ns, [ReportPlace::Head, ReportPlace::Trailer, ReportPlace::Body][place]));
         }
-        let polled = means.into_iter().map(|(k, ns)| kind(k, ns, ReportPlace::Head)).collect();
-        let e = merge_polled(l, vec![], Polled { reports: polled, ..Polled::default() });
+        let e = merge(l, vec![]);
         prop_assert_eq!(e.account.total_ns(), e.ledger.total_ns);
         let phases: u64 = Phase::ALL.into_iter().map(|p| e.account.phase_ns(p)).sum();
         prop_assert!(phases <= e.account.stage_ns(Stage::Forward));

@@ -282,7 +282,7 @@ fn a_server_behind_the_upstream_is_not_the_upstream() {
 #[test]
 fn a_servers_one_span_claims_nothing() {
     let found = of("mlserver/infer.json", 35);
-    assert_eq!((traced(&found), found.account.by_source_ns(Stage::Forward, Source::Opaque)), (vec![], 35 * MS));
+    assert_eq!((traced(&found), found.stage(Stage::Upstream)), (vec![], Some((35 * MS, Source::Observed))));
 }
 
 #[test]

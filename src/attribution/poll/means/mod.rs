@@ -1,20 +1,25 @@
-//! Means per request from two polls: the difference between them, divided by the number of requests. A counter that fell means
-//! that the server restarted; that model then has no means until the next poll.
+//! What a server counted between two polls: by model and stage a sum of time and the number of requests that it is of. A counter
+//! that fell means that the server restarted; that model then has nothing until the next poll.
+//!
+//! Sums are kept, not means, so that those of several polls add up to what the server counted.
 
 use std::collections::BTreeMap;
 
 use super::reading::{ModelLabel, PolledMetrics, RowValues};
-use crate::ledger::{BatchStatistics, Report, ReportPlace, Stage};
+use crate::ledger::{Phase, Stage};
+use crate::metrics::{BatchStatistics, PolledStage, PolledSum};
 use crate::protocol::servers::{Quantity, ReportedField, Scale};
 
 /// Longer means cannot be durations of requests.
 const ABSURD_NS: f64 = 24.0 * 3600.0 * 1e9;
+/// More requests cannot be answered between two polls.
+const ABSURD_REQUESTS: f64 = 1e9;
 
 /// The statistics of one model between two polls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Means {
-    /// Mean durations per request, in the order of the rows.
-    pub(super) reports: Vec<Report>,
+    /// Time by stage, in the order of the rows.
+    pub(super) stages: Vec<PolledStage>,
     /// Batch statistics.
     pub(super) batch: Option<BatchStatistics>,
 }
@@ -31,10 +36,10 @@ pub(super) fn between(
     for model in after.by_model.keys() {
         let own = if model.is_some() { Interval::of(before, after, model) } else { None };
         let Some(decides) = own.as_ref().or(whole.as_ref().filter(|_| model.is_none())) else { continue };
-        // values without a model apply to each of the server's models
+        // values without a model say something of each of the server's models, but their sum is that of the server
         let intervals: Vec<&Interval<'_>> = own.iter().chain(&whole).collect();
         let model_means =
-            Means { reports: reports(&intervals, rows, has_queue_metric(after, model, rows)), batch: batch(&intervals, rows) };
+            Means { stages: stages(&intervals, rows, has_queue_metric(after, model, rows)), batch: batch(&intervals, rows) };
         if decides.is_used() && model_means != Means::default() {
             means.insert(model.clone(), model_means);
         }
@@ -89,15 +94,19 @@ impl<'a> Interval<'a> {
         }
     }
 
-    /// The mean of the values added to a histogram or summary; for a counter, per request.
-    fn mean(&self, row: usize) -> Option<f64> {
+    /// The sum of the values added to a histogram or summary, and their number; for a counter, the number of requests.
+    fn added(&self, row: usize) -> Option<(f64, f64)> {
         let (before, after) = (self.before(row), self.after.get(&row)?);
         let (sum, count) = match (after.sum, after.count) {
             (Some(sum), Some(count)) => (sum - before.sum.unwrap_or(0.0), count - before.count.unwrap_or(0.0)),
             _ => (after.plain? - before.plain.unwrap_or(0.0), self.requests?),
         };
         let mean = sum / count;
-        (count > 0.0 && mean.is_finite() && mean >= 0.0).then_some(mean)
+        (count > 0.0 && mean.is_finite() && mean >= 0.0).then_some((sum, count))
+    }
+
+    fn mean(&self, row: usize) -> Option<f64> {
+        self.added(row).map(|(sum, count)| sum / count)
     }
 
     fn gauge(&self, row: usize) -> Option<f64> {
@@ -110,55 +119,82 @@ fn mean(intervals: &[&Interval<'_>], row: usize) -> Option<f64> {
     intervals.iter().find_map(|interval| interval.mean(row))
 }
 
-fn reports(intervals: &[&Interval<'_>], rows: &[&'static ReportedField], has_queue_metric: bool) -> Vec<Report> {
-    let mut reports: Vec<Report> = Vec::new();
-    let mut with_queue: Vec<usize> = Vec::new();
+/// Time of a stage while the rows are read.
+struct StageTime {
+    stage: Stage,
+    phase: Option<Phase>,
+    requests: f64,
+    sum_ns: f64,
+    /// Whether it is of the first of the intervals; else it is known from values of the whole server, which count it.
+    is_own: bool,
+    has_queue: bool,
+}
+
+impl StageTime {
+    fn mean_ns(&self) -> f64 {
+        self.sum_ns / self.requests
+    }
+}
+
+/// The time of each stage in the first of the intervals.
+fn stages(intervals: &[&Interval<'_>], rows: &[&'static ReportedField], has_queue_metric: bool) -> Vec<PolledStage> {
+    let mut found: Vec<StageTime> = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         let (stage, phase) = match row.quantity {
             Quantity::Stage(stage) => (stage, None),
             Quantity::Phase(phase) => (Stage::Forward, Some(phase)),
             _ => continue,
         };
-        let Some(duration_ns) = mean(intervals, at).and_then(|mean| ns(mean, row.scale)) else { continue };
-        match reports.iter_mut().find(|r| (r.stage, r.phase) == (stage, phase)) {
-            Some(report) if row.flags.adds_up => report.duration_ns = report.duration_ns.saturating_add(duration_ns),
-            Some(_) => {}
-            None => {
-                if row.flags.includes_queue && (has_queue_metric || !row.flags.queue_if_reported) {
-                    with_queue.push(reports.len());
-                }
-                reports.push(Report { phase, ..Report::of(stage, duration_ns, ReportPlace::Head) });
+        let added = intervals.iter().enumerate().find_map(|(place, interval)| Some((place == 0, interval.added(at)?)));
+        let (Some((is_own, (sum, requests))), Some(unit_ns)) = (added, unit_ns(row.scale)) else { continue };
+        let has_queue = row.flags.includes_queue && (has_queue_metric || !row.flags.queue_if_reported);
+        let time = StageTime { stage, phase, requests, sum_ns: sum * unit_ns, is_own, has_queue };
+        if time.mean_ns() > ABSURD_NS || requests > ABSURD_REQUESTS {
+            continue;
+        }
+        match found.iter_mut().find(|known| (known.stage, known.phase) == (stage, phase)) {
+            Some(known) if row.flags.adds_up => {
+                (known.sum_ns, known.requests) = (known.sum_ns + time.sum_ns, known.requests.max(requests));
             }
+            Some(_) => {}
+            None => found.push(time),
         }
     }
-    without_queue(&mut reports, &with_queue);
-    if reports.iter().any(|r| r.phase.is_some()) {
-        reports.retain(|r| r.stage != Stage::Forward || r.phase.is_some()); // the whole is the sum of its phases
+    without_queue(&mut found);
+    if found.iter().any(|time| time.phase.is_some()) {
+        found.retain(|time| time.stage != Stage::Forward || time.phase.is_some()); // the whole is the sum of its phases
     }
-    reports
+    let own = found.into_iter().filter(|time| time.is_own && time.requests >= 0.5);
+    own.map(|time| {
+        let requests = time.requests.round();
+        let sum = PolledSum { requests: requests as u64, ns: (time.mean_ns() * requests).round() as u64 };
+        PolledStage { stage: time.stage, phase: time.phase, sum }
+    })
+    .collect()
 }
 
-/// Subtracts the queue time from the reports that include it. If the queue time is unknown, such reports are dropped.
-fn without_queue(reports: &mut Vec<Report>, with_queue: &[usize]) {
-    let queue_ns = reports.iter().find(|r| r.stage == Stage::Queue).map(|r| r.duration_ns);
-    for at in with_queue.iter().rev() {
-        match queue_ns {
-            Some(queue_ns) => reports[*at].duration_ns = reports[*at].duration_ns.saturating_sub(queue_ns),
-            None => drop(reports.remove(*at)),
+/// Subtracts the queue time from the stages that include it. If the queue time is unknown, such stages are dropped.
+fn without_queue(found: &mut Vec<StageTime>) {
+    let queue_ns = found.iter().find(|time| time.stage == Stage::Queue).map(StageTime::mean_ns);
+    found.retain_mut(|time| match (time.has_queue, queue_ns) {
+        (false, _) => true,
+        (true, Some(queue_ns)) => {
+            time.sum_ns = (time.sum_ns - queue_ns * time.requests).max(0.0);
+            true
         }
-    }
+        (true, None) => false,
+    });
 }
 
-fn ns(mean: f64, scale: Scale) -> Option<u64> {
-    let unit_ns = match scale {
-        Scale::Ns => 1.0,
-        Scale::Us => 1e3,
-        Scale::Ms => 1e6,
-        Scale::S => 1e9,
-        Scale::RustDebug | Scale::Count | Scale::Text => return None,
-    };
-    let ns = mean * unit_ns;
-    (ns <= ABSURD_NS).then(|| ns.round() as u64)
+/// Nanoseconds in a unit of a scale of time.
+const fn unit_ns(scale: Scale) -> Option<f64> {
+    match scale {
+        Scale::Ns => Some(1.0),
+        Scale::Us => Some(1e3),
+        Scale::Ms => Some(1e6),
+        Scale::S => Some(1e9),
+        Scale::RustDebug | Scale::Count | Scale::Text => None,
+    }
 }
 
 /// Padding counts rows of an execution that no request asked for, and the batch size counts them too; the returned size excludes

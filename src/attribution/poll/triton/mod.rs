@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::means::Means;
 use super::reading::{ModelLabel, PolledMetrics};
 use crate::attribution::Rules;
-use crate::ledger::{BatchStatistics, Report, ReportPlace, Stage};
+use crate::ledger::Stage;
+use crate::metrics::{BatchStatistics, PolledStage, PolledSum};
 use crate::protocol::servers::{FieldLocation, Quantity, ReportedField};
 
 /// The statistics of all models.
@@ -139,20 +140,21 @@ pub(super) fn steps(config: &[u8]) -> Result<Vec<Box<str>>, serde_json::Error> {
 /// stage, as with spans. Its batches are those of the step that is its forward, of several the longest.
 pub(super) fn ensembles(means: &mut BTreeMap<ModelLabel, Means>, steps: &EnsembleSteps, rules: &Rules) {
     for (ensemble, steps) in steps.iter().filter(|(_, steps)| !steps.is_empty()) {
-        let of = |step: &str| means.get(&Some(Box::from(step))).map_or(&[][..], |m| m.reports.as_slice());
+        let of = |step: &str| means.get(&Some(Box::from(step))).map_or(&[][..], |m| m.stages.as_slice());
         let mut added: Vec<(Stage, u64)> = Vec::new();
         let mut forward: Option<(u64, Option<BatchStatistics>)> = None;
         for step in steps {
             let role = rules
                 .span(step, |name| (name == MODEL_NAME).then(|| step.as_ref().into()))
                 .filter(|role| matches!(role, Stage::Hydration | Stage::Preprocessing | Stage::Postprocessing));
-            for report in of(step) {
-                match (report.stage, role) {
-                    (Stage::Queue, _) => added.push((Stage::Queue, report.duration_ns)),
-                    (Stage::Forward, Some(role)) => added.push((role, report.duration_ns)),
-                    (Stage::Forward, None) if forward.is_none_or(|(longest_ns, _)| report.duration_ns > longest_ns) => {
+            for time in of(step) {
+                let mean_ns = time.sum.mean_ns();
+                match (time.stage, role) {
+                    (Stage::Queue, _) => added.push((Stage::Queue, mean_ns)),
+                    (Stage::Forward, Some(role)) => added.push((role, mean_ns)),
+                    (Stage::Forward, None) if forward.is_none_or(|(longest_ns, _)| mean_ns > longest_ns) => {
                         let batch = means.get(&Some(step.clone())).and_then(|means| means.batch);
-                        forward = Some((report.duration_ns, batch));
+                        forward = Some((mean_ns, batch));
                     }
                     _ => {}
                 }
@@ -160,27 +162,30 @@ pub(super) fn ensembles(means: &mut BTreeMap<ModelLabel, Means>, steps: &Ensembl
         }
         let Some(own) = means.get_mut(&Some(ensemble.clone())) else { continue };
         own.batch = forward.and_then(|(_, batch)| batch);
-        for (stage, ns) in added {
-            let taken_ns = if stage == Stage::Queue { ns } else { take(&mut own.reports, ns) };
-            give(&mut own.reports, stage, taken_ns);
+        // a step runs for other callers too, so its mean counts as often as the ensemble ran
+        let requests = own.stages.iter().map(|time| time.sum.requests).max().unwrap_or(0);
+        for (stage, mean_ns) in added {
+            let ns = mean_ns.saturating_mul(requests);
+            let taken_ns = if stage == Stage::Queue { ns } else { take(&mut own.stages, ns) };
+            give(&mut own.stages, stage, PolledSum { requests, ns: taken_ns });
         }
     }
 }
 
 /// Takes up to `ns` from forward.
-fn take(reports: &mut [Report], ns: u64) -> u64 {
-    let Some(forward) = reports.iter_mut().find(|r| r.stage == Stage::Forward) else { return 0 };
-    let taken_ns = ns.min(forward.duration_ns);
-    forward.duration_ns -= taken_ns;
+fn take(stages: &mut [PolledStage], ns: u64) -> u64 {
+    let Some(forward) = stages.iter_mut().find(|time| time.stage == Stage::Forward) else { return 0 };
+    let taken_ns = ns.min(forward.sum.ns);
+    forward.sum.ns -= taken_ns;
     taken_ns
 }
 
-fn give(reports: &mut Vec<Report>, stage: Stage, ns: u64) {
-    match reports.iter_mut().find(|r| r.stage == stage) {
-        Some(report) => report.duration_ns = report.duration_ns.saturating_add(ns),
-        None if ns > 0 => {
-            let at = reports.iter().position(|r| r.stage > stage).unwrap_or(reports.len());
-            reports.insert(at, Report::of(stage, ns, ReportPlace::Head));
+fn give(stages: &mut Vec<PolledStage>, stage: Stage, sum: PolledSum) {
+    match stages.iter_mut().find(|time| time.stage == stage) {
+        Some(time) => time.sum.ns = time.sum.ns.saturating_add(sum.ns),
+        None if sum.ns > 0 => {
+            let at = stages.iter().position(|time| time.stage > stage).unwrap_or(stages.len());
+            stages.insert(at, PolledStage { stage, phase: None, sum });
         }
         None => {}
     }

@@ -22,7 +22,7 @@ fn real() -> BTreeMap<ModelLabel, Means> {
 }
 
 fn of(means: &BTreeMap<ModelLabel, Means>, model: &str) -> Vec<(Stage, u64)> {
-    means[&Some(model.into())].reports.iter().map(|r| (r.stage, r.duration_ns)).collect()
+    means[&Some(model.into())].stages.iter().map(|time| (time.stage, time.sum.mean_ns())).collect()
 }
 
 fn steps_of_pipe() -> EnsembleSteps {

@@ -35,8 +35,6 @@ fn exchange(series: SeriesKey, total_ns: u64) -> Exchange {
         claimed_ns: total_ns / 4,
         clipped: ClippedReports::default(),
         is_incomplete: false,
-        polled: Vec::new(),
-        batch: None,
     }
 }
 

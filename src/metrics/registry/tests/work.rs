@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::super::*;
 use crate::ledger::{
-    Account, Basis, BatchStatistics, ClippedReports, Generation, Ledger, Outcome, PerUnit, Phase, Report, ReportPlace, Server,
-    Source, Stage, Unit, Work,
+    Account, Basis, ClippedReports, Generation, Ledger, Outcome, PerUnit, Phase, Report, ReportPlace, Server, Source, Stage,
+    Unit, Work,
 };
 use crate::metrics::measure::Measure;
 use crate::metrics::snapshot::{HistogramScratch, UnitDistribution, Units};
@@ -27,16 +27,7 @@ fn exchange(primary: Option<Unit>, amounts: &[(Unit, u64)], forward_ns: u64) -> 
     amounts.iter().for_each(|(unit, amount)| ledger.work.set(*unit, *amount, Basis::Counted));
     let mut account = Account::default();
     account.add(Stage::Forward, Source::Reported, forward_ns);
-    Exchange {
-        ledger,
-        account,
-        traced: Vec::new(),
-        claimed_ns: 0,
-        clipped: ClippedReports::default(),
-        is_incomplete: false,
-        polled: Vec::new(),
-        batch: None,
-    }
+    Exchange { ledger, account, traced: Vec::new(), claimed_ns: 0, clipped: ClippedReports::default(), is_incomplete: false }
 }
 
 fn rows(rows: u64, forward_ns: u64) -> Exchange {
@@ -147,28 +138,21 @@ fn flops_as_primary_unit_are_in_one_slot() {
 }
 
 #[test]
-fn servers_batches_and_resolutions_are_kept() {
+fn servers_and_resolutions_are_kept() {
     let mut registry = registry();
-    let opened = Stamp::now();
-    let batch = |size, padding, running| Some(BatchStatistics { size, padding, running, waiting: None });
-    let batches = [batch(Some(2.0), None, None), None, batch(Some(5.0), Some(0.25), Some(3.0))];
-    for (batch, resolution_ns) in batches.into_iter().zip([1_000_000, 1, 1_000]) {
+    for (server, resolution_ns) in [(Some(Server::Triton), 1_000_000), (None, 1), (None, 1_000)] {
         let mut one = rows(1, MS);
-        one.batch = batch;
-        one.ledger.server = batch.map(|_| Server::Triton);
+        one.ledger.server = server;
         one.ledger.report(Report { resolution_ns, ..Report::of(Stage::Queue, 0, ReportPlace::Head) });
         registry.record(&one);
     }
     let series = only(&registry);
-    assert_eq!((series.figures.batch_size.value(), series.figures.padding.value()), (Some(3.5), Some(0.25)));
-    assert_eq!((series.facts.server, series.facts.batch), (Some(Server::Triton), batches[2]));
+    assert_eq!(series.facts.server, Some(Server::Triton));
     assert_eq!(
         (series.figures.resolution_ns(Stage::Queue), series.figures.resolution_ns(Stage::Forward)),
         (Some(MS as u32), None)
     );
     assert_eq!(series.figures.values(Measure::Stage(Stage::Queue)), 2, "below 1 ms, and below 1 µs");
-    (1..=10).for_each(|tick| registry.rotate(opened.plus(tick * 2 * SECOND)));
-    assert_eq!(only(&registry).facts.batch, None, "nothing ended for ten seconds");
 }
 
 #[test]

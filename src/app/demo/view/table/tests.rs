@@ -11,7 +11,8 @@ const SAMPLE: &str = r#"{
      "total": {"count": 2013, "mean_ns": 412000, "p50_ns": 310000, "p90_ns": 904000, "p99_ns": 1430000, "p999_ns": 1, "max_ns": 1},
      "stages": {
        "unattributed": {"count": 2013, "p50_ns": 41000, "p90_ns": 60200, "p99_ns": 99960, "share": 0.1688, "sources": {"observed": 2013}},
-       "forward": {"count": 2011, "p50_ns": 101000, "p90_ns": 402000, "p99_ns": 640100, "share": 0.412, "sources": {"reported": 2000, "opaque": 11}},
+       "forward": {"count": 2000, "p50_ns": 101000, "p90_ns": 402000, "p99_ns": 640100, "share": 0.402, "sources": {"reported": 1980, "traced": 20}},
+       "upstream": {"count": 11, "p50_ns": 201000, "p90_ns": 302000, "p99_ns": 302000, "share": 0.01, "sources": {"observed": 11}},
        "ingress": {"count": 2013, "p50_ns": 640, "p90_ns": 9996, "p99_ns": 12000, "share": 0.021, "sources": {"observed": 2013}},
        "hydration": {"count": 1004, "p50_ns": 3210, "p90_ns": 30000, "p99_ns": 2100000000, "share": 0.05, "sources": {"traced": 1004}},
        "queue": {"count": 0, "p50_ns": 0, "share": 0.0, "sources": {}}
@@ -29,8 +30,9 @@ stage                 p50       p90       p99    share   source
 ingress            640 ns   10.0 µs   12.0 µs    2.1 %   observed
 hydration         3.21 µs   30.0 µs    2.10 s    5.0 %   traced
 preprocessing           -         -         -            -
-forward            101 µs    402 µs    640 µs   41.2 %   reported 99 %
+forward            101 µs    402 µs    640 µs   40.2 %   reported 99 %
 postprocessing          -         -         -            -
+upstream           201 µs    302 µs    302 µs    1.0 %   observed
 unattributed      41.0 µs   60.2 µs    100 µs   16.9 %   observed
 total              310 µs    904 µs   1.43 ms
 ";
