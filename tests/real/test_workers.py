@@ -22,6 +22,7 @@ from otlp_sink import OtlpSink
 from ports import free_port
 from process import wait_for, wait_listening
 
+pytestmark = pytest.mark.timeout(300)
 SERVER = pathlib.Path(__file__).parent / "worker_server.py"
 WORKERS = 4
 CLIENTS = 8
@@ -220,6 +221,7 @@ def test_no_stage_behind_a_gateway_is_lost(start_watched, sink):
     assert series_of(lapwing)["clipped"] == 0
 
 
+@pytest.mark.long
 def test_what_a_killed_process_never_sent_is_counted(start_watched, sink):
     """An exchange whose inner spans were lost lacks stages; `incomplete` says of how many."""
     lapwing = start_watched(has_gateway=True)
