@@ -39,7 +39,7 @@ fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Fut
     let settings = ConnectionSettings {
         config: Config::default(),
         respond_server_timing: false,
-        tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), forced: Arc::new(|_| ()) },
+        tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), continued: None },
         observer: Arc::new(observer),
     };
     let parts = DataPlane { settings: ConfigHandle::fixed(settings), target: Target::Tcp(upstream.to_string()), counters };

@@ -72,10 +72,9 @@ impl Control {
         let guard = runtime.enter();
         let forward = match config.otlp_forward.on() {
             Some(to) => {
-                let headers = config.otlp_forward_headers.clone();
-                let (queue, worker) =
-                    otlp::forwarder(to, headers, &config.attribution, self.ours.clone(), self.counters.clone())?;
-                Some((queue, worker))
+                let (headers, sampler) = (config.otlp_forward_headers.clone(), config.otlp_forward_sampler);
+                let (own, counters) = (self.ours.clone(), self.counters.clone());
+                Some(otlp::forwarder(to, headers, &config.attribution, sampler, own, counters)?)
             }
             None => None,
         };

@@ -16,7 +16,7 @@ use crate::ledger::Ledger;
 use crate::metrics::{Counters, Labels};
 use crate::net;
 use crate::protocol::Protocols;
-use crate::proxy::{self, ConnectionSettings, DataPlane, Profiler, TraceSampling, Tracing, UpstreamProtocol};
+use crate::proxy::{self, ConnectionSettings, ContinuedTrace, DataPlane, Profiler, TraceSampling, Tracing, UpstreamProtocol};
 use crate::settings::{ConfigHandle, Upstream};
 
 /// The parts of the profiler that outlive each configuration.
@@ -29,6 +29,16 @@ pub(super) struct Observing {
     pub(super) receives_spans: bool,
 }
 
+/// Tells the forwarder of every client's trace in which Lapwing's span takes the place of the client's.
+fn continues(own: Arc<OwnTraces>) -> impl Fn(ContinuedTrace) + Send + Sync {
+    move |continued| {
+        own.record_parent(continued.span, continued.parent);
+        if continued.is_forced {
+            own.force(continued.trace);
+        }
+    }
+}
+
 impl Observing {
     /// The settings of connections that are accepted while `config` is in force.
     pub(super) fn settings(&self, config: &Config) -> ConnectionSettings {
@@ -36,7 +46,11 @@ impl Observing {
         let tracing = Tracing {
             sampling: if self.receives_spans { config.trace_sampling } else { TraceSampling::Off },
             mark: ours.mark(),
-            forced: Arc::new(move |trace| ours.force(trace)),
+            // without a forwarder nobody would ask
+            continued: config
+                .otlp_forward
+                .is_on()
+                .then(|| Arc::new(continues(ours)) as Arc<dyn Fn(ContinuedTrace) + Send + Sync>),
         };
         let observer = Profiler::new(
             self.queue.clone(),

@@ -82,6 +82,11 @@ pub fn load_as<T: Root>(sources: &Sources) -> Result<Loaded<T>, Vec<Fault>> {
     let schema = Schema::of::<T>();
     let mut found = Vec::new();
     let mut figment = Figment::new();
+    let mut warnings = Vec::new();
+    match Layer::standard(sources, &schema) {
+        Ok(layer) => figment = layer.into_iter().fold(figment, Figment::merge),
+        Err(warning) => warnings.push(warning),
+    }
     let file = sources.file.as_deref().map(Layer::file);
     match file {
         Some(Ok(layer)) => figment = figment.merge(layer),
@@ -111,7 +116,8 @@ pub fn load_as<T: Root>(sources: &Sources) -> Result<Loaded<T>, Vec<Fault>> {
         return Err(faults.found);
     }
     let origins = origins(&config, &faults);
-    Ok(Loaded { warnings: config.warnings(), config, origins })
+    warnings.extend(config.warnings());
+    Ok(Loaded { warnings, config, origins })
 }
 
 /// Removes the keys from `tree` that are settings but not in `schema`.

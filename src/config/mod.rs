@@ -25,7 +25,7 @@ pub use load::{Loaded, Root, load, load_as};
 use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
-use crate::settings::{Bind, Checks, Collector, Form, Period, Secret, Section, Switch, Upstream};
+use crate::settings::{Bind, Checks, Collector, Form, Period, Secret, Section, Switch, TraceSampler, Upstream};
 use crate::{attribution, metrics, protocol, proxy, serving};
 
 /// The format of log lines.
@@ -57,6 +57,9 @@ pub struct Config {
     pub otlp_forward: Switch<Collector>,
     /// Headers (gRPC: metadata) sent with it, by name in lower case.
     pub otlp_forward_headers: BTreeMap<String, Secret>,
+    /// The sampler of the user's own service: it decides which of the traces that Lapwing began are passed on. Default: what
+    /// `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG` say, else `parentbased_always_on`.
+    pub otlp_forward_sampler: TraceSampler,
     /// Which requests are traced. Default `auto`.
     pub trace_sampling: proxy::TraceSampling,
     /// Whether responses carry `Server-Timing`. Default `false`.
@@ -89,6 +92,7 @@ impl Default for Config {
             otlp_http: Switch::On(Bind::loopback(4318)),
             otlp_forward: Switch::Off,
             otlp_forward_headers: BTreeMap::new(),
+            otlp_forward_sampler: TraceSampler::default(),
             trace_sampling: proxy::TraceSampling::default(),
             respond_server_timing: false,
             drain_timeout: Period::from_secs(30),

@@ -91,6 +91,15 @@ impl Serialize for SpanId {
 #[derive(Clone, Copy, Debug)]
 pub struct TraceMark(u64);
 
+/// Makes the key of root spans another one than the key of trace ids (the golden ratio, as in SplitMix64).
+const ROOT_SPAN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The left and the right half of a trace id.
+const fn halves(trace: TraceId) -> (u64, u64) {
+    let id = u128::from_be_bytes(trace.0);
+    ((id >> 64) as u64, id as u64)
+}
+
 impl TraceMark {
     /// A mark that no other process shares.
     #[must_use]
@@ -111,9 +120,16 @@ impl TraceMark {
     /// Whether [`Self::make`] created `trace`; wrong once in 2^64 ids.
     #[must_use]
     pub fn made(self, trace: TraceId) -> bool {
-        let (left, right) = trace.0.split_at(8);
-        let number = |half: &[u8]| half.iter().fold(0_u64, |n, b| n << 8 | u64::from(*b));
-        self.left(number(right)) == number(left)
+        let (left, right) = halves(trace);
+        self.left(right) == left
+    }
+
+    /// The id of Lapwing's span in a trace that [`Self::make`] created. It follows from the trace id, so that the span is known
+    /// again without a table.
+    #[must_use]
+    pub const fn root_span(self, trace: TraceId) -> SpanId {
+        let id = Self(self.0 ^ ROOT_SPAN).left(halves(trace).1);
+        SpanId(if id == 0 { 1 } else { id }.to_be_bytes())
     }
 
     /// The finaliser of SplitMix64 over the keyed half.
@@ -226,6 +242,9 @@ mod tests {
         let id = mine.make();
         assert!(mine.made(id) && !other.made(id));
         assert!(!mine.made(TraceId::random()));
+        let (root, next) = (mine.root_span(id), mine.root_span(mine.make()));
+        assert_eq!(root, mine.root_span(id));
+        assert!(root != next && root != other.root_span(id) && root.0 != [0; 8]);
     }
 
     #[test]

@@ -72,7 +72,9 @@ rows! {
     SpansShed: Counter "lapwing_spans" &[("result", "shed")], "Spans received, by result: dropped because a table or channel was full.";
     SpanShapesEvicted: Counter "lapwing_span_shapes_evicted" &[], "Learnt kinds of spans that gave way to others because their route's table was full.";
     SpansInvalid: Counter "lapwing_spans_invalid" &[], "Spans without a valid trace or span id, which the OTLP receiver skipped.";
+    SpansSkipped: Counter "lapwing_spans_skipped" &[], "Spans that were not joined because the span above them has their time: SGLang's one for each token.";
     OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that were refused: not decodable, too large, too slow.";
+    SpansWithheld: Counter "lapwing_otlp_spans_withheld" &[], "Spans not passed on to the collector, because they were sampled for Lapwing only.";
     OtlpForwarded: Counter "lapwing_otlp_forwarded" &[], "OTLP requests passed on to the collector.";
     OtlpForwardLost: Counter "lapwing_otlp_forward_lost" &[], "OTLP requests that could not be passed on to the collector.";
     PollsOk: Counter "lapwing_polls" &[("result", "ok")], "Polls of the model server's own statistics, by result: read.";

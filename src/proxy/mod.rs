@@ -19,4 +19,4 @@ pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use exchange::{Observer, Profiler, ReportReader};
 pub use serve::{DataPlane, serve};
-pub use settings::{ConnectionSettings, Tracing};
+pub use settings::{ConnectionSettings, ContinuedTrace, Tracing};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::config::{Config, TraceSampling};
 use super::exchange::Observer;
-use crate::ledger::{TraceId, TraceMark};
+use crate::ledger::{SpanId, TraceId, TraceMark};
 
 /// The settings of a client's connection, from accept to close.
 #[derive(Clone)]
@@ -26,8 +26,21 @@ pub struct Tracing {
     pub sampling: TraceSampling,
     /// The mark of traces that are started here.
     pub mark: TraceMark,
-    /// Is called with every trace of a client that is sampled only because sampling is forced.
-    pub forced: Arc<dyn Fn(TraceId) + Send + Sync>,
+    /// Is called with every trace of a client that is continued here; `None` if no spans are forwarded.
+    pub continued: Option<Arc<dyn Fn(ContinuedTrace) + Send + Sync>>,
+}
+
+/// A client's trace in which Lapwing's span has taken the place of the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContinuedTrace {
+    /// The trace.
+    pub trace: TraceId,
+    /// The client's span.
+    pub parent: SpanId,
+    /// Lapwing's span, which the upstream takes for its parent.
+    pub span: SpanId,
+    /// Whether the trace is sampled only because sampling is forced.
+    pub is_forced: bool,
 }
 
 impl std::fmt::Debug for Tracing {

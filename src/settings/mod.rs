@@ -19,6 +19,7 @@ mod share;
 mod size;
 mod switch;
 mod text;
+mod trace_sampler;
 mod upstream;
 
 pub use bind::Bind;
@@ -37,6 +38,7 @@ pub use section::{Form, Record, Section};
 pub use share::Share;
 pub use size::Size;
 pub use switch::Switch;
+pub use trace_sampler::{RootSampler, TraceSampler};
 pub use upstream::Upstream;
 
 #[cfg(test)]

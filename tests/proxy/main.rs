@@ -80,7 +80,7 @@ impl Proxy {
 }
 
 fn settings(config: Config, observer: Arc<dyn Observer>) -> ConnectionSettings {
-    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), forced: Arc::new(|_| ()) };
+    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None };
     ConnectionSettings { config, respond_server_timing: false, tracing, observer }
 }
 

@@ -71,17 +71,21 @@ class OtlpSink:
         with self.lock:
             self.requests[signal].append(message)
 
-    def spans(self):
-        """Every received span: (trace id in hex, name)."""
+    def whole_spans(self):
+        """Every received span, as a message."""
         with self.lock:
             messages = list(self.requests["traces"])
         return [
-            (span.trace_id.hex(), span.name)
+            span
             for message in messages
             for resource in message.resource_spans
             for scope in resource.scope_spans
             for span in scope.spans
         ]
+
+    def spans(self):
+        """Every received span: (trace id in hex, name)."""
+        return [(span.trace_id.hex(), span.name) for span in self.whole_spans()]
 
 
 def read_body(handler):

@@ -7,6 +7,11 @@ use crate::ledger::Server;
 
 mod texts;
 
+/// What a user who forwards spans to a collector has to know, of every server that sends spans.
+const SAMPLER: &str = "\
+If otlp_forward is set, and the server or its other services sample traces, tell Lapwing the same sampler:
+OTEL_TRACES_SAMPLER=parentbased_traceidratio OTEL_TRACES_SAMPLER_ARG=0.1 lapwing …";
+
 /// Below this likeness a suggestion would only confuse.
 const LIKE: f64 = 0.5;
 
@@ -92,9 +97,11 @@ fn write(args: &UpstreamFlags, out: &mut impl Write) -> io::Result<()> {
 fn about(server: Server, args: &UpstreamFlags) -> String {
     let texts::Text { summary, setup, reported, missing } = texts::of(server);
     let indented = |text: &str| text.lines().map(|line| format!("  {line}\n")).collect::<String>();
+    let sends_spans = ["{grpc}", "{http}"].iter().any(|receiver| setup.contains(receiver));
+    let sampler = if sends_spans { indented(SAMPLER) } else { String::new() };
     let setup = setup.replace("{grpc}", &args.otlp_grpc).replace("{http}", &args.otlp_http);
     format!(
-        "{}: {summary}\n\nTurn it on:\n{}\nWhat it reports then:\n{}\nWhat it does not report:\n{}",
+        "{}: {summary}\n\nTurn it on:\n{}{sampler}\nWhat it reports then:\n{}\nWhat it does not report:\n{}",
         server.title(),
         indented(&setup),
         indented(reported),
@@ -128,6 +135,8 @@ mod tests {
             }
             assert!(text.lines().all(|line| line.chars().count() <= 110), "{server:?} has long lines:\n{text}");
             assert!(!text.contains("{grpc}") && !text.contains("{http}"), "{text}");
+            let (sends_spans, names_sampler) = (text.contains("lapwing:1431"), text.contains("\n  OTEL_TRACES_SAMPLER="));
+            assert_eq!(sends_spans, names_sampler, "{text}");
         }
     }
 

@@ -64,7 +64,7 @@ impl ExportHandler {
                 let request = decode::traces(encoding, &body)?;
                 self.join(decode::spans(&request, &self.rules.load()));
                 if let Some(forward) = &self.forward {
-                    forward.traces(request, encoding, body);
+                    forward.traces(&request, encoding, body);
                 }
             }
             Signal::Metrics | Signal::Logs => {
@@ -83,6 +83,7 @@ impl ExportHandler {
 
     fn join(&self, decoded: decode::Decoded) {
         self.counters.add(Counter::SpansInvalid, decoded.invalid);
+        self.counters.add(Counter::SpansSkipped, decoded.skipped);
         self.counters.add(Counter::SpansReceived, decoded.spans.len() as u64);
         let mut spans = decoded.spans;
         let connection = ProcessId::of(&self.peer);

@@ -1,6 +1,7 @@
 //! The OTLP receiver: traces, metrics and logs over gRPC and HTTP, and the forwarder to the user's own collector.
 //!
-//! The model server's exporter is pointed at Lapwing, so everything received is forwarded as it came. Spans are also decoded,
+//! The model server's exporter is pointed at Lapwing, so what is received is forwarded, and the user's collector gets what it would without
+//! Lapwing. Spans are also decoded,
 //! mapped to stages and handed to the join. Every queue and buffer here is bounded, and what does not fit is counted.
 
 mod decode;

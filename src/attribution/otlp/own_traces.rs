@@ -1,42 +1,47 @@
-//! The traces that are sampled only for Lapwing: their spans are joined, and never forwarded to the user's collector.
+//! What Lapwing changed in the traces that pass through it: which it began, which it sampled by force, and which spans are its own.
 //!
-//! A trace that Lapwing started is recognised by its mark. A client's trace that Lapwing sampled by force is remembered in a bounded
-//! set.
+//! A trace that Lapwing began is recognised by its mark, and so is Lapwing's span in it. A client's trace that Lapwing sampled by
+//! force, and Lapwing's span in a client's trace, are remembered in bounded tables.
 
+use std::hash::Hash;
 use std::mem;
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
-use crate::ledger::{TraceId, TraceMark};
+use crate::ledger::{SpanId, TraceId, TraceMark};
 
-/// Forced traces that are remembered: at least this many, at most twice as many (4 MiB).
-const FORCED: usize = 65_536;
+/// Entries that a table remembers: at least this many, at most twice as many (5 MiB).
+const REMEMBERED: usize = 65_536;
 
-/// Traces that are sampled only for Lapwing.
+/// What Lapwing changed in traces.
 #[derive(Debug)]
 pub struct OwnTraces {
     mark: TraceMark,
-    forced: Mutex<Forced>,
-    capacity: usize,
+    forced: Mutex<RecentMap<TraceId, ()>>,
+    parents: Mutex<RecentMap<SpanId, SpanId>>,
 }
 
-/// Two generations: when the younger one is full, the older one is forgotten.
-#[derive(Debug, Default)]
-struct Forced {
-    younger: FxHashSet<TraceId>,
-    older: FxHashSet<TraceId>,
+/// Who decided that a trace is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SampledBy {
+    /// Lapwing began the trace.
+    Lapwing,
+    /// Lapwing, although the client had decided against it.
+    LapwingByForce,
+    /// The client.
+    Client,
 }
 
 impl OwnTraces {
-    /// Recognises the traces that carry `mark`; none is forced yet.
+    /// Recognises the traces that carry `mark`; no other is known yet.
     #[must_use]
     pub fn new(mark: TraceMark) -> Self {
-        Self::with_capacity(mark, FORCED)
+        Self::with_capacity(mark, REMEMBERED)
     }
 
     fn with_capacity(mark: TraceMark, capacity: usize) -> Self {
-        Self { mark, forced: Mutex::default(), capacity }
+        Self { mark, forced: Mutex::new(RecentMap::new(capacity)), parents: Mutex::new(RecentMap::new(capacity)) }
     }
 
     /// The mark of the traces that Lapwing starts.
@@ -48,23 +53,60 @@ impl OwnTraces {
     /// Remembers a client's trace that is sampled only because Lapwing forced it. After 65,536 later ones it may be forgotten, and
     /// its spans would then be forwarded. Called on the request path: one short lock, no allocation once warm.
     pub fn force(&self, trace: TraceId) {
-        let mut forced = self.forced.lock();
-        if forced.younger.len() >= self.capacity {
-            // the older set's memory is used again: no allocation
-            let Forced { younger, older } = &mut *forced;
-            mem::swap(younger, older);
-            younger.clear();
-        }
-        forced.younger.insert(trace);
+        self.forced.lock().insert(trace, ());
     }
 
-    /// Whether `trace` is sampled only for Lapwing.
-    #[must_use]
-    pub fn contains(&self, trace: &TraceId) -> bool {
-        self.mark.made(*trace) || {
-            let forced = self.forced.lock();
-            forced.younger.contains(trace) || forced.older.contains(trace)
+    /// Remembers that Lapwing's `span` took the place of a client's `parent`. After 65,536 later ones it may be forgotten, and the
+    /// children of `span` would then be forwarded with a parent that nobody sends. Called on the request path: one short lock, no
+    /// allocation once warm.
+    pub fn record_parent(&self, span: SpanId, parent: SpanId) {
+        self.parents.lock().insert(span, parent);
+    }
+
+    /// Who decided that `trace` is sampled.
+    pub(super) fn sampled_by(&self, trace: TraceId) -> SampledBy {
+        if self.mark.made(trace) {
+            SampledBy::Lapwing
+        } else if self.forced.lock().get(&trace).is_some() {
+            SampledBy::LapwingByForce
+        } else {
+            SampledBy::Client
         }
+    }
+
+    /// If `span` of `trace` is Lapwing's: the span whose place it took, or `None` within where Lapwing began the trace.
+    pub(super) fn replaced_parent(&self, trace: TraceId, span: SpanId) -> Option<Option<SpanId>> {
+        if self.mark.made(trace) && self.mark.root_span(trace) == span {
+            return Some(None);
+        }
+        self.parents.lock().get(&span).map(|parent| Some(*parent))
+    }
+}
+
+/// The most recent entries, in two generations: when the younger one is full, the older one is forgotten.
+#[derive(Debug)]
+struct RecentMap<K, V> {
+    younger: FxHashMap<K, V>,
+    older: FxHashMap<K, V>,
+    capacity: usize,
+}
+
+impl<K: Eq + Hash, V> RecentMap<K, V> {
+    fn new(capacity: usize) -> Self {
+        Self { younger: FxHashMap::default(), older: FxHashMap::default(), capacity }
+    }
+
+    fn insert(&mut self, key: K, value: V) {
+        if self.younger.len() >= self.capacity {
+            // the older generation's memory is used again: no allocation
+            mem::swap(&mut self.younger, &mut self.older);
+            self.younger.clear();
+        }
+        self.younger.insert(key, value);
+    }
+
+    fn get(&self, key: &K) -> Option<&V> {
+        self.younger.get(key).or_else(|| self.older.get(key))
     }
 }
 
@@ -73,23 +115,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marked_and_forced_traces_are_ours_and_no_others() {
+    fn a_trace_is_known_by_who_decided_that_it_is_sampled() {
         let mark = TraceMark::random();
-        let ours = OwnTraces::new(mark);
+        let own = OwnTraces::new(mark);
         let (made, forced, theirs) = (mark.make(), TraceId([7; 16]), TraceId([8; 16]));
-        ours.force(forced);
-        assert!(ours.contains(&made) && ours.contains(&forced));
-        assert!(!ours.contains(&theirs) && !ours.contains(&TraceMark::random().make()));
+        own.force(forced);
+        assert_eq!(
+            [made, forced, theirs].map(|trace| own.sampled_by(trace)),
+            [SampledBy::Lapwing, SampledBy::LapwingByForce, SampledBy::Client]
+        );
+        assert_eq!(own.sampled_by(TraceMark::random().make()), SampledBy::Client);
+    }
+
+    #[test]
+    fn lapwings_span_is_known_by_its_trace_or_because_it_was_recorded() {
+        let mark = TraceMark::random();
+        let own = OwnTraces::new(mark);
+        let (made, ours, theirs) = (mark.make(), SpanId([1; 8]), SpanId([2; 8]));
+        own.record_parent(ours, theirs);
+        assert_eq!(own.replaced_parent(made, mark.root_span(made)), Some(None));
+        assert_eq!(own.replaced_parent(TraceId([7; 16]), ours), Some(Some(theirs)));
+        // a request that the server of a trace begun here sends through Lapwing again
+        assert_eq!(own.replaced_parent(made, ours), Some(Some(theirs)));
+        assert_eq!(own.replaced_parent(made, theirs), None);
     }
 
     #[test]
     fn as_many_as_promised_are_remembered_and_not_more_than_twice_as_many() {
-        let ours = OwnTraces::with_capacity(TraceMark::random(), 10);
-        let id = |i: u8| TraceId([i; 16]);
+        let own = OwnTraces::with_capacity(TraceMark::random(), 10);
+        let (trace, span) = (|i: u8| TraceId([i; 16]), |i: u8| SpanId([i; 8]));
         for last in 1..=100 {
-            ours.force(id(last));
-            assert!((last.saturating_sub(9).max(1)..=last).all(|i| ours.contains(&id(i))), "{last}");
-            assert!((1..=last).filter(|i| ours.contains(&id(*i))).count() <= 20);
+            own.force(trace(last));
+            own.record_parent(span(last), span(last));
+            let is_forced = |i: &u8| own.sampled_by(trace(*i)) == SampledBy::LapwingByForce;
+            let has_parent = |i: &u8| own.replaced_parent(trace(*i), span(*i)).is_some();
+            assert!((last.saturating_sub(9).max(1)..=last).all(|i| is_forced(&i) && has_parent(&i)), "{last}");
+            assert!((1..=last).filter(is_forced).count() <= 20 && (1..=last).filter(has_parent).count() <= 20);
         }
     }
 }

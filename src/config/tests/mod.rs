@@ -4,6 +4,7 @@ mod docs;
 #[cfg(feature = "engine")]
 mod engine;
 mod lists;
+mod sampler;
 
 use std::io::Write;
 

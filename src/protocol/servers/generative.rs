@@ -64,7 +64,6 @@ pub(super) const SGLANG: &[ReportedField] = &[
     row(Sglang, Span("decode_bootstrap"), QUEUE, Ns),
     row(Sglang, Span("decode_waiting"), QUEUE, Ns),
     row(Sglang, Span("decode_forward"), DECODE, Ns),
-    row(Sglang, Span("decode_loop"), DECODE, Ns),
     row(Sglang, Span("spec_draft"), DECODE, Ns),
     row(Sglang, Span("spec_verify"), DECODE, Ns),
     // from the end of dispatch to the first token: includes the queue, unlike vLLM's attribute of the same name
@@ -102,7 +101,10 @@ pub(super) const TGI: &[ReportedField] = &[
     row(Tgi, Header("x-total-time"), Total, Ms).rounded(MS).summed(),
     row(Tgi, Header("x-prompt-tokens"), INPUT_TOKENS, Count),
     row(Tgi, Header("x-generated-tokens"), OUTPUT_TOKENS, Count),
-    // its spans `queued` and `infer` are mapped by their names, like spans of any server
+    // spans of its queue: `queued` until a batch takes the request, `waiting` while another batch is prefilled in between
+    row(Tgi, Span("queued"), QUEUE, Ns),
+    row(Tgi, Span("waiting"), QUEUE, Ns),
+    row(Tgi, Span("infer"), FORWARD, Ns),
     row(Tgi, SpanAttribute("validation_time"), PREPROCESSING, RustDebug),
     row(Tgi, SpanAttribute("queue_time"), QUEUE, RustDebug),
     row(Tgi, SpanAttribute("inference_time"), FORWARD, RustDebug),

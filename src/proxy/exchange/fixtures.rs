@@ -22,7 +22,7 @@ impl Observer for Unobserved {
 
 /// A request in flight.
 pub(crate) fn in_flight() -> Arc<InFlight> {
-    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), forced: Arc::new(|_| ()) };
+    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None };
     let observer = Arc::new(Unobserved);
     let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, observer };
     InFlight::open(Arc::new(ExchangeContext::new(&settings, Arc::default())), Arc::default(), Stamp::now(), false)

@@ -1,7 +1,7 @@
 //! Creates Lapwing's span of the request and writes `traceparent`: continues the client's trace, or starts one.
 //!
 //! Stage: validation. The client's sampling decision is kept, unless `trace_sampling: force`. A trace that is started here
-//! is sampled and marked as Lapwing's, so that its spans are not forwarded later.
+//! is sampled and marked as Lapwing's, so that the forwarder knows which of its spans the user's own sampler would have taken.
 
 use std::task::{Context, Poll};
 
@@ -11,7 +11,7 @@ use tower::Service;
 use crate::ledger::{Ledger, SpanId, TraceContext};
 use crate::proxy::config::TraceSampling;
 use crate::proxy::exchange::TrackedRequest;
-use crate::proxy::settings::Tracing;
+use crate::proxy::settings::{ContinuedTrace, Tracing};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -60,14 +60,14 @@ impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Trace<S> {
 
 /// Creates the span, and writes it into `traceparent` and the ledger.
 fn trace(tracing: &Tracing, headers: &mut HeaderMap, ledger: &mut Ledger) {
-    let span = SpanId::random();
     let context = match headers.get(&TRACEPARENT).and_then(|v| TraceContext::parse(v.as_bytes())) {
         Some(theirs) => {
             ledger.parent = theirs.span;
             let forced = tracing.sampling == TraceSampling::Force && !theirs.is_sampled();
-            if forced {
-                ledger.ours = true;
-                (tracing.forced)(theirs.trace);
+            let span = SpanId::random();
+            ledger.ours |= forced;
+            if let Some(continued) = &tracing.continued {
+                continued(ContinuedTrace { trace: theirs.trace, parent: theirs.span, span, is_forced: forced });
             }
             TraceContext { span, flags: theirs.flags | u8::from(forced), ..theirs }
         }
@@ -75,10 +75,11 @@ fn trace(tracing: &Tracing, headers: &mut HeaderMap, ledger: &mut Ledger) {
             // a trace state without its parent means nothing (W3C Trace Context, 3.4)
             headers.remove(&TRACESTATE);
             ledger.ours = true;
-            TraceContext { trace: tracing.mark.make(), span, flags: TraceContext::SAMPLED }
+            let trace = tracing.mark.make();
+            TraceContext { trace, span: tracing.mark.root_span(trace), flags: TraceContext::SAMPLED }
         }
     };
-    (ledger.trace, ledger.span, ledger.traced) = (context.trace, span, context.is_sampled());
+    (ledger.trace, ledger.span, ledger.traced) = (context.trace, context.span, context.is_sampled());
     if let Ok(value) = HeaderValue::from_bytes(&context.to_field()) {
         headers.insert(TRACEPARENT, value);
     }
@@ -88,18 +89,43 @@ fn trace(tracing: &Tracing, headers: &mut HeaderMap, ledger: &mut Ledger) {
 mod tests {
     use std::sync::Arc;
 
+    use parking_lot::Mutex;
+
     use super::*;
     use crate::ledger::{Stamp, TraceMark};
 
     fn apply(sampling: TraceSampling, field: Option<&str>) -> (HeaderMap, Ledger) {
-        let tracing = Tracing { sampling, mark: TraceMark::random(), forced: Arc::new(|_| ()) };
+        applied(&Tracing { sampling, mark: TraceMark::random(), continued: None }, field)
+    }
+
+    fn applied(tracing: &Tracing, field: Option<&str>) -> (HeaderMap, Ledger) {
         let mut headers = HeaderMap::new();
         if let Some(field) = field {
             headers.insert(TRACEPARENT, field.parse().unwrap());
         }
         let mut ledger = Ledger::open(Stamp::now(), 0);
-        trace(&tracing, &mut headers, &mut ledger);
+        trace(tracing, &mut headers, &mut ledger);
         (headers, ledger)
+    }
+
+    #[test]
+    fn the_forwarder_learns_which_span_stands_for_which_parent() {
+        let learnt = Arc::new(Mutex::new(Vec::new()));
+        let learns = learnt.clone();
+        let tracing = Tracing {
+            sampling: TraceSampling::Force,
+            mark: TraceMark::random(),
+            continued: Some(Arc::new(move |continued| learns.lock().push(continued))),
+        };
+        let (_, begun) = applied(&tracing, None);
+        assert!(learnt.lock().is_empty(), "the span of a trace that begins here follows from the trace id");
+        assert_eq!(begun.span, tracing.mark.root_span(begun.trace));
+        for (flags, is_forced) in [("00", true), ("01", false)] {
+            let field = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
+            let (_, ledger) = applied(&tracing, Some(&field));
+            let expected = ContinuedTrace { trace: ledger.trace, parent: ledger.parent, span: ledger.span, is_forced };
+            assert_eq!(learnt.lock().pop(), Some(expected));
+        }
     }
 
     #[test]

@@ -113,10 +113,12 @@ class Triton(Server):
 class MlServer(Server):
     """MLServer with one model; one server span a request, over OTLP/gRPC."""
 
-    def start(self, start, folder, otlp_port):
+    models = "mlserver"
+
+    def start(self, start, folder, otlp_port=4317):
         python = python_of("mlserver")
         where = folder / "models"
-        shutil.copytree(MODELS / "mlserver", where)
+        shutil.copytree(MODELS / self.models, where)
         settings = {
             "host": "127.0.0.1",
             "http_port": self.http,

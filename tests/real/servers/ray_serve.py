@@ -4,6 +4,7 @@ Prints `ready` once the application answers.
 """
 
 import argparse
+import shutil
 import signal
 
 
@@ -18,8 +19,8 @@ def main(port, metrics_port, folder):
     serve.run(app, route_prefix="/")
     print("ready", flush=True)
     signal.sigwait([signal.SIGTERM, signal.SIGINT])
-    serve.shutdown()
-    ray.shutdown()
+    ray.shutdown()  # ends every process, without a word to the application
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

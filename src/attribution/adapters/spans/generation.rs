@@ -1,5 +1,5 @@
 //! Spans with durations in attributes: vLLM, SGLang and TensorRT-LLM (seconds under `gen_ai.latency.*`, with meanings that differ
-//! by server), TEI and TGI (durations as Rust writes them); and SGLang's spans of stages.
+//! by server), TEI and TGI (durations as Rust writes them); and the spans of stages of SGLang and TGI.
 //!
 //! Durations are placed end to end from the span's start. Prefill ends at the first token if that is reported.
 
@@ -14,13 +14,14 @@ use crate::protocol::servers::{FieldLocation, Quantity, ReportPart, ReportedFiel
 /// Reads a span of one of these servers; `None` for other spans.
 pub(super) fn read(span: &Span, sender: Sender<'_>) -> Option<MappedSpan> {
     if is_sglang(span, sender)
-        && let Some((stage, phase)) = stage_of(&span.name)
+        && let Some(stage) = stage_of(Server::Sglang, &span.name)
     {
-        let report = ServerReport { server: Some(Server::Sglang), ..ServerReport::default() };
-        let server = Some(Box::new(ServerSpan { report, ..ServerSpan::default() }));
-        return Some(MappedSpan { stage: Some(stage), phase, server });
+        return Some(inner(Server::Sglang, Some(stage)));
     }
-    let server = server_of(span, sender)?;
+    let Some(server) = server_of(span, sender) else {
+        let server = router_of(span, sender)?;
+        return Some(inner(server, stage_of(server, &span.name)));
+    };
     let mut values = ReportedValues::default();
     for (key, row) in table::span_attributes(server) {
         if let Some(value) = span.attributes.iter().find(|a| a.key == key).and_then(value) {
@@ -89,27 +90,43 @@ fn server_of(span: &Span, sender: Sender<'_>) -> Option<Server> {
     }
 }
 
+/// A span whose own duration is a stage, or none, whatever its name is to others.
+fn inner(server: Server, stage: Option<(Stage, Option<Phase>)>) -> MappedSpan {
+    let report = ServerReport { server: Some(server), ..ServerReport::default() };
+    let server = Some(Box::new(ServerSpan { report, ..ServerSpan::default() }));
+    MappedSpan { stage: stage.map(|(stage, _)| stage), phase: stage.and_then(|(_, phase)| phase), server }
+}
+
+/// The Hugging Face router that a span belongs to. Each of its functions has a span: `predict` and `generate` contain the queue,
+/// so that by name alone the queue would count as forward.
+fn router_of(span: &Span, sender: Sender<'_>) -> Option<Server> {
+    let module = text(&span.attributes, "code.namespace").unwrap_or_default();
+    if sender.is("text-embeddings-inference") || module.starts_with("text_embeddings_") {
+        Some(Server::Tei)
+    } else if sender.is("text-generation-inference") || module.starts_with("text_generation_") {
+        Some(Server::Tgi)
+    } else {
+        None
+    }
+}
+
+/// SGLang's `decode_loop`, which is always inside a `decode_forward` (from its trace level 3 on, the default).
+pub(super) fn is_one_per_token(span: &Span, sender: Sender<'_>) -> bool {
+    span.name == "decode_loop" && is_sglang(span, sender)
+}
+
 fn is_sglang(span: &Span, sender: Sender<'_>) -> bool {
     sender.is("sglang") || text(&span.attributes, "module").is_some_and(|module| module.starts_with("sglang"))
 }
 
-/// The stage of one of SGLang's spans, by name.
-fn stage_of(name: &str) -> Option<(Stage, Option<Phase>)> {
-    let row = table::of(Server::Sglang).iter().find(|row| row.location == FieldLocation::Span(spelt(name)))?;
+/// The stage of one of a server's spans, by name.
+fn stage_of(server: Server, name: &str) -> Option<(Stage, Option<Phase>)> {
+    let row = table::of(server).iter().find(|row| matches!(row.location, FieldLocation::Span(known) if known == name))?;
     match row.quantity {
         Quantity::Stage(stage) => Some((stage, None)),
         Quantity::Phase(phase) => Some((Stage::Forward, Some(phase))),
         _ => None,
     }
-}
-
-/// The table's spelling of a name; empty if the table does not have it.
-fn spelt(name: &str) -> &'static str {
-    let names = table::of(Server::Sglang).iter().filter_map(|row| match row.location {
-        FieldLocation::Span(known) => Some(known),
-        _ => None,
-    });
-    names.into_iter().find(|known| *known == name).unwrap_or_default()
 }
 
 /// Places the parts of `report` end to end within the span.

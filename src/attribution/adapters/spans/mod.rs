@@ -117,6 +117,12 @@ pub(in crate::attribution) fn read<'a>(
     }
 }
 
+/// Whether a server sends such a span for each token, below a span of the whole: thousands would push the others out of the join's
+/// bounds and add nothing.
+pub(in crate::attribution) fn is_one_per_token(span: &Span, sender: Sender<'_>) -> bool {
+    generation::is_one_per_token(span, sender)
+}
+
 /// Applies the stage that the user assigned. If the name of a model was assigned, it is a role: the model's time without its
 /// queue takes it.
 fn by_word(reading: MappedSpan, stage: Stage) -> MappedSpan {

@@ -54,6 +54,8 @@ pub(super) struct Decoded {
     pub(super) spans: Vec<IncomingSpan>,
     /// Spans without a valid trace or span id.
     pub(super) invalid: u64,
+    /// Spans that were skipped because the span above them has their time.
+    pub(super) skipped: u64,
 }
 
 /// Decodes the spans of `request`, each with the stage that `rules` map it to.
@@ -67,6 +69,10 @@ pub(super) fn spans(request: &ExportTraceServiceRequest, rules: &Rules) -> Decod
             let scope_name = scope.scope.as_ref().map_or("", |scope| &scope.name);
             let sender = Sender { service: &name, scope: scope_name, resource: attributes };
             for span in &scope.spans {
+                if spans::is_one_per_token(span, sender) {
+                    out.skipped += 1;
+                    continue;
+                }
                 match incoming(span, sender, (&service, process), rules) {
                     Some(span) => out.spans.push(span),
                     None => out.invalid += 1,

@@ -3,6 +3,8 @@
 mod headers;
 mod message;
 mod queue;
+mod rewrite;
+mod sampler;
 mod send;
 mod transport;
 
@@ -19,12 +21,13 @@ use self::transport::CollectorClient;
 use super::OwnTraces;
 use crate::attribution::Config;
 use crate::metrics::Counters;
-use crate::settings::{Collector, Secret};
+use crate::settings::{Collector, Secret, TraceSampler};
 
 /// Returns a queue of messages to `to`, and the future that sends them.
 ///
 /// The queue holds `config.forward_queue` messages, and no more than 32 MiB of them (or one of `config.otlp_max_body`);
-/// a message that finds it full is lost and counted. Spans of `own_traces` are removed before they enter it.
+/// a message that finds it full is lost and counted. Of the traces that `own_traces` knows, only those enter it that `sampler`, the
+/// user's own, would have sampled, and Lapwing's spans in them are replaced by their parents.
 ///
 /// The future ends when every [`ForwardQueue`] is dropped and the queue is empty. Once they are dropped, each message is sent only
 /// once more, within two seconds. Dropping the future counts what is left as lost. It must be polled in a tokio runtime.
@@ -36,13 +39,14 @@ pub fn forwarder(
     to: &Collector,
     headers: BTreeMap<String, Secret>,
     config: &Config,
+    sampler: TraceSampler,
     own_traces: Arc<OwnTraces>,
     counters: Arc<Counters>,
 ) -> Result<(ForwardQueue, impl Future<Output = ()> + Send + 'static), Error> {
     let headers = headers::checked(headers)?;
     let client = CollectorClient::new(to, headers)?;
     let (sender, receiver) = mpsc::channel(config.forward_queue.max(1));
-    let (queue, closing) = ForwardQueue::new(sender, config, matches!(to, Collector::Grpc(_)), own_traces, counters);
+    let (queue, closing) = ForwardQueue::new(sender, config, matches!(to, Collector::Grpc(_)), own_traces, sampler, counters);
     let policy = RetryPolicy::new(config.forward_attempts);
     let future = async move {
         let receiver = Mutex::new(receiver);

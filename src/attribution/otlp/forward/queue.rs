@@ -1,21 +1,27 @@
-//! The queue to the collector, bounded in messages and in bytes; no sender waits for room. Lapwing's own spans are removed first.
+//! The queue to the collector, bounded in messages and in bytes; no sender waits for room. Spans that the user's own sampler would
+//! not have taken are removed first, and Lapwing's span, which nobody exports, is replaced by its parent.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::message::{DeliveryCount, Message};
+use super::rewrite::{SpanFate, rewritten};
+use super::sampler::{Sdk, would_sample};
 use crate::attribution::Config;
-use crate::attribution::otlp::OwnTraces;
 use crate::attribution::otlp::decode::{self, Malformed};
+use crate::attribution::otlp::own_traces::{OwnTraces, SampledBy};
 use crate::attribution::otlp::signal::{Encoding, Signal};
-use crate::ledger::TraceId;
-use crate::metrics::Counters;
+use crate::ledger::{SpanId, TraceId};
+use crate::metrics::{Counter, Counters};
+use crate::settings::TraceSampler;
 
 /// Bytes of the messages in the queue and under way; more only if a single message may be larger.
 const BYTES: u64 = 32 << 20;
@@ -27,6 +33,9 @@ pub struct ForwardQueue {
     room: Arc<Semaphore>,
     is_protobuf_only: bool,
     own_traces: Arc<OwnTraces>,
+    sampler: TraceSampler,
+    /// The SDK of the service whose spans are children of Lapwing's: without Lapwing it would decide about new traces.
+    upstream_sdk: Arc<OnceLock<Sdk>>,
     counters: Arc<Counters>,
     /// Cancels the forwarder's `closing` with the last clone; declared behind `sender`, so dropped after it.
     _open: Arc<DropGuard>,
@@ -39,34 +48,69 @@ impl ForwardQueue {
         config: &Config,
         is_protobuf_only: bool,
         own_traces: Arc<OwnTraces>,
+        sampler: TraceSampler,
         counters: Arc<Counters>,
     ) -> (Self, CancellationToken) {
         let bytes = usize::try_from(BYTES.max(config.otlp_max_body.get())).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         let closing = CancellationToken::new();
         let room = Arc::new(Semaphore::new(bytes));
         let open = Arc::new(closing.clone().drop_guard());
-        (Self { sender, room, is_protobuf_only, own_traces, counters, _open: open }, closing)
+        let upstream_sdk = Arc::default();
+        (Self { sender, room, is_protobuf_only, own_traces, sampler, upstream_sdk, counters, _open: open }, closing)
     }
 
-    /// Queues spans: the bytes as they came if all belong to the user, nothing if none does, else a message of those that do.
-    pub(in crate::attribution::otlp) fn traces(&self, mut request: ExportTraceServiceRequest, encoding: Encoding, body: Bytes) {
-        let is_own = |span: &Span| TraceId::from_slice(&span.trace_id).is_some_and(|trace| self.own_traces.contains(&trace));
-        let mut spans = request.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| &s.spans);
-        if !spans.any(is_own) {
-            if self.is_protobuf_only && encoding == Encoding::Json {
-                self.put(Signal::Traces, Encoding::Protobuf, request.encode_to_vec().into());
-            } else {
-                self.put(Signal::Traces, encoding, body);
-            }
-            return;
+    /// Queues the spans that would have reached the collector without Lapwing, in the trees in which they would have: the bytes as
+    /// they came if nothing is to be changed, and nothing if no span is left.
+    pub(in crate::attribution::otlp) fn traces(&self, request: &ExportTraceServiceRequest, encoding: Encoding, body: Bytes) {
+        let fates = self.fates(request);
+        let is_changed = fates.iter().any(|fate| *fate != SpanFate::Keep);
+        let withheld = fates.iter().filter(|fate| **fate == SpanFate::Withhold).count();
+        self.counters.add(Counter::SpansWithheld, withheld as u64);
+        if encoding == Encoding::Json && (is_changed || self.is_protobuf_only) {
+            self.changed_traces(&request.encode_to_vec().into(), &fates);
+        } else if is_changed {
+            self.changed_traces(&body, &fates);
+        } else {
+            self.put(Signal::Traces, encoding, body);
         }
-        for resource in &mut request.resource_spans {
-            resource.scope_spans.iter_mut().for_each(|scope| scope.spans.retain(|span| !is_own(span)));
-            resource.scope_spans.retain(|scope| !scope.spans.is_empty());
+    }
+
+    fn changed_traces(&self, protobuf: &Bytes, fates: &[SpanFate]) {
+        if let Some(body) = rewritten(protobuf, fates) {
+            self.put(Signal::Traces, Encoding::Protobuf, body.into());
         }
-        request.resource_spans.retain(|resource| !resource.scope_spans.is_empty());
-        if !request.resource_spans.is_empty() {
-            self.put(Signal::Traces, Encoding::Protobuf, request.encode_to_vec().into());
+    }
+
+    /// What is to become of each span, in order.
+    fn fates(&self, request: &ExportTraceServiceRequest) -> Vec<SpanFate> {
+        let mut fates = Vec::new();
+        for resource in &request.resource_spans {
+            let sdk = Sdk::of_language(language(resource.resource.as_ref()));
+            fates.extend(resource.scope_spans.iter().flat_map(|scope| &scope.spans).map(|span| self.fate(span, sdk)));
+        }
+        fates
+    }
+
+    fn fate(&self, span: &Span, sdk: Sdk) -> SpanFate {
+        let Some(trace) = TraceId::from_slice(&span.trace_id) else { return SpanFate::Keep };
+        let parent = SpanId::from_slice(&span.parent_span_id).and_then(|parent| self.own_traces.replaced_parent(trace, parent));
+        if parent.is_some() {
+            let _ = self.upstream_sdk.set(sdk);
+        }
+        let decision = match self.own_traces.sampled_by(trace) {
+            SampledBy::Lapwing => Some(None),
+            SampledBy::LapwingByForce => Some(Some(false)),
+            SampledBy::Client => None,
+        };
+        // the service that would have begun the trace decides for all
+        let sdk = self.upstream_sdk.get().copied().unwrap_or(sdk);
+        if decision.is_some_and(|client| !would_sample(self.sampler, trace, client, sdk)) {
+            return SpanFate::Withhold;
+        }
+        match parent {
+            Some(Some(parent)) => SpanFate::Reparent(parent),
+            Some(None) => SpanFate::MakeRoot,
+            None => SpanFate::Keep,
         }
     }
 
@@ -85,5 +129,14 @@ impl ForwardQueue {
         let bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
         let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(bytes) else { return }; // dropping `outcome` counts it as lost
         let _ = self.sender.try_send(Message { signal, encoding, body, _room: room, outcome });
+    }
+}
+
+/// The resource attribute `telemetry.sdk.language`.
+fn language(resource: Option<&Resource>) -> Option<&str> {
+    let found = resource?.attributes.iter().find(|attribute| attribute.key == "telemetry.sdk.language")?;
+    match found.value.as_ref()?.value.as_ref()? {
+        Value::StringValue(language) => Some(language),
+        _ => None,
     }
 }

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::Span;
 use parking_lot::Mutex;
 use prost::Message;
 use tokio_util::sync::CancellationToken;
@@ -16,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 use super::forwarder;
 use crate::attribution::Config;
 use crate::attribution::otlp::signal::{Encoding, Signal};
-use crate::attribution::otlp::tests::{fates, handler, listener, request, span, triton};
+use crate::attribution::otlp::tests::{fates, handler, listener, request, span, text, triton};
 use crate::attribution::otlp::{ExportHandler, OwnTraces, serve_grpc, serve_http};
-use crate::ledger::{TraceId, TraceMark};
+use crate::ledger::{SpanId, TraceId, TraceMark};
 use crate::metrics::{Counter, Counters};
-use crate::settings::{Collector, Secret};
+use crate::settings::{Collector, Secret, TraceSampler};
 
 const THEIRS: TraceId = TraceId([7; 16]);
 
@@ -47,13 +48,14 @@ struct Setup {
 }
 
 /// Lets `feed` fill the handler, then drains the forwarder to `to`.
-async fn forward(to: &str, config: &Config, feed: impl FnOnce(&Setup)) -> Arc<Counters> {
+async fn forward(to: &str, config: &Config, sampler: &str, feed: impl FnOnce(&Setup)) -> Arc<Counters> {
     let counters = Arc::new(Counters::default());
     let mark = TraceMark::random();
     let ours = Arc::new(OwnTraces::new(mark));
     let headers = BTreeMap::from([("x-tenant".to_owned(), Secret::new("blue"))]);
     let collector: Collector = to.parse().unwrap();
-    let (queue, draining) = forwarder(&collector, headers, config, ours.clone(), counters.clone()).unwrap();
+    let (queue, draining) =
+        forwarder(&collector, headers, config, sampler.parse().unwrap(), ours.clone(), counters.clone()).unwrap();
     let (handler, _spans) = handler(64, Some(queue), &counters);
     let setup = Setup { handler, counters: counters.clone(), ours, mark };
     feed(&setup);
@@ -64,6 +66,15 @@ async fn forward(to: &str, config: &Config, feed: impl FnOnce(&Setup)) -> Arc<Co
 
 /// Feeds a collector that speaks HTTP: what it took.
 async fn to_http(script: &[(StatusCode, &'static str)], feed: impl FnOnce(&Setup)) -> (Sink, Arc<Counters>) {
+    sampled_to_http("parentbased_always_on", script, feed).await
+}
+
+/// The same, where the user's service has `sampler`.
+async fn sampled_to_http(
+    sampler: &str,
+    script: &[(StatusCode, &'static str)],
+    feed: impl FnOnce(&Setup),
+) -> (Sink, Arc<Counters>) {
     let sink = Sink::default();
     sink.script.lock().extend(script.iter().rev());
     let (listener, address) = listener();
@@ -73,7 +84,7 @@ async fn to_http(script: &[(StatusCode, &'static str)], feed: impl FnOnce(&Setup
     let (to, config) = (format!("http://{address}/otlp"), Config::default());
     let counters = tokio::select! {
         _ = async { server.await } => panic!("the collector ended"),
-        counters = forward(&to, &config, feed) => counters,
+        counters = forward(&to, &config, sampler, feed) => counters,
     };
     (sink, counters)
 }
@@ -88,7 +99,8 @@ fn what_serves_and_forwards_can_be_spawned() {
     let counters = Arc::new(Counters::default());
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let to = "grpc://[::1]:4317".parse().unwrap();
-    let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
+    let (queue, forwarding) =
+        forwarder(&to, BTreeMap::new(), &Config::default(), TraceSampler::default(), ours, counters.clone()).unwrap();
     let (handler, _spans) = handler(1, Some(queue), &counters);
     spawnable(forwarding);
     spawnable(serve_grpc(listener().0, handler.clone(), 1, CancellationToken::new()));
@@ -118,19 +130,81 @@ async fn every_signal_is_passed_on_as_it_came() {
     assert_eq!(fates(&counters), (4, 0));
 }
 
+/// Spans at the collector: trace, own id and parent, of all messages together.
+fn arrived(sink: &Sink) -> Vec<(TraceId, u8, Vec<u8>)> {
+    let taken = sink.taken.lock();
+    let messages = taken.iter().map(|(_, _, body)| ExportTraceServiceRequest::decode(body.clone()).unwrap());
+    let spans = messages.flat_map(|m| m.resource_spans).flat_map(|r| r.scope_spans).flat_map(|s| s.spans);
+    spans.map(|span| (TraceId::from_slice(&span.trace_id).unwrap(), span.span_id[0], span.parent_span_id)).collect()
+}
+
 #[tokio::test]
-async fn what_was_sampled_only_for_us_is_joined_and_not_passed_on() {
-    let (sink, counters) = to_http(&[], |setup| {
+async fn what_the_users_sampler_would_have_dropped_is_joined_and_not_passed_on() {
+    let (sink, counters) = sampled_to_http("parentbased_always_off", &[], |setup| {
         let (made, forced) = (setup.mark.make(), TraceId([9; 16]));
         setup.ours.force(forced);
         setup.handler.take(Signal::Traces, Encoding::Protobuf, traces(&[(made, 1), (forced, 2)])).unwrap();
         setup.handler.take(Signal::Traces, Encoding::Protobuf, traces(&[(made, 3), (THEIRS, 4), (forced, 5)])).unwrap();
     })
     .await;
-    let taken = sink.taken.lock().clone();
+    let taken = sink.taken.lock();
     assert_eq!(taken.len(), 1, "a request that is left empty is not passed on");
     assert_eq!(ExportTraceServiceRequest::decode(taken[0].2.clone()).unwrap(), request(vec![span(THEIRS, 4, "forward")]));
-    assert_eq!((fates(&counters), counters.get(Counter::SpansReceived)), ((1, 0), 5));
+    assert_eq!((fates(&counters), counters.get(Counter::SpansReceived), counters.get(Counter::SpansWithheld)), ((1, 0), 5, 4));
+}
+
+#[tokio::test]
+async fn without_a_sampler_everything_arrives_and_lapwings_spans_are_replaced_by_their_parents() {
+    let (made, client, ours) = (Mutex::new(TraceId::default()), SpanId([5; 8]), SpanId([6; 8]));
+    let (sink, counters) = to_http(&[], |setup| {
+        let trace = setup.mark.make();
+        *made.lock() = trace;
+        setup.ours.record_parent(ours, client);
+        let child = |trace, id, parent: SpanId| Span { parent_span_id: parent.0.to_vec(), ..span(trace, id, "forward") };
+        let root = setup.mark.root_span(trace);
+        let spans =
+            vec![child(trace, 1, root), child(trace, 2, SpanId([1; 8])), child(THEIRS, 3, ours), span(THEIRS, 4, "redis")];
+        let body = request(spans).encode_to_vec().into();
+        setup.handler.take(Signal::Traces, Encoding::Protobuf, body).unwrap();
+    })
+    .await;
+    let made = *made.lock();
+    let expected = vec![(made, 1, vec![]), (made, 2, vec![1; 8]), (THEIRS, 3, vec![5; 8]), (THEIRS, 4, vec![99; 8])];
+    assert_eq!(arrived(&sink), expected);
+    assert_eq!((fates(&counters), counters.get(Counter::SpansWithheld)), ((1, 0), 0));
+}
+
+/// Every service of a trace follows the one that would have begun it, which is the one that Lapwing's span is the parent of.
+#[tokio::test]
+async fn a_ratio_chooses_whole_traces_as_the_upstreams_sdk_does() {
+    let of_sdk = |spans: Vec<Span>, language: &str| {
+        let mut one = request(spans);
+        one.resource_spans[0].resource.as_mut().unwrap().attributes.push(text("telemetry.sdk.language", language));
+        one
+    };
+    let made = Mutex::new(Vec::new());
+    let (sink, counters) = sampled_to_http("parentbased_traceidratio:0.3", &[], |setup| {
+        for _ in 0..200 {
+            let trace = setup.mark.make();
+            made.lock().push(trace);
+            let server = Span { parent_span_id: setup.mark.root_span(trace).0.to_vec(), ..span(trace, 1, "POST /") };
+            let mut message = of_sdk(vec![server], "java");
+            message.resource_spans.extend(of_sdk(vec![span(trace, 2, "SELECT")], "python").resource_spans);
+            setup.handler.take(Signal::Traces, Encoding::Protobuf, message.encode_to_vec().into()).unwrap();
+        }
+    })
+    .await;
+    let java = |trace: &TraceId| {
+        let low = i64::from_be_bytes(trace.0[8..].try_into().unwrap());
+        low.checked_abs().is_none_or(|absolute| absolute < (0.3 * i64::MAX as f64) as i64)
+    };
+    let made = made.into_inner();
+    let chosen: Vec<_> = made.iter().filter(|trace| java(trace)).flat_map(|trace| [(*trace, 1), (*trace, 2)]).collect();
+    let arrived: Vec<_> = arrived(&sink).into_iter().map(|(trace, id, _)| (trace, id)).collect();
+    assert!((20..180).contains(&chosen.len()), "{}", chosen.len());
+    assert_eq!(arrived.len(), chosen.len());
+    assert!(chosen.iter().all(|one| arrived.contains(one)));
+    assert_eq!(counters.get(Counter::SpansWithheld), 400 - chosen.len() as u64);
 }
 
 #[tokio::test]
@@ -147,7 +221,8 @@ async fn a_collector_that_stumbles_is_tried_again_and_one_that_refuses_is_not() 
     let counters = Arc::new(Counters::default());
     let to: Collector = format!("http://{address}").parse().unwrap();
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
-    let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
+    let (queue, forwarding) =
+        forwarder(&to, BTreeMap::new(), &Config::default(), TraceSampler::default(), ours, counters.clone()).unwrap();
     let (handler, _spans) = handler(8, Some(queue), &counters);
     handler.take(Signal::Logs, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
     tokio::select! {
@@ -169,7 +244,7 @@ async fn a_dead_collector_and_a_full_queue_cost_messages_and_every_one_is_counte
         let (closed, address) = listener();
         drop(closed);
         let config = Config { forward_queue: 3, ..Config::default() };
-        let counters = forward(&format!("{scheme}://{address}"), &config, |setup| {
+        let counters = forward(&format!("{scheme}://{address}"), &config, "always_on", |setup| {
             for _ in 0..5 {
                 setup.handler.take(Signal::Metrics, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
             }
@@ -185,7 +260,8 @@ async fn the_queue_is_bounded_in_bytes_too_and_a_forwarder_that_never_runs_count
     let counters = Arc::new(Counters::default());
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let to: Collector = "http://127.0.0.1:1".parse().unwrap();
-    let (queue, forwarding) = forwarder(&to, BTreeMap::new(), &Config::default(), ours, counters.clone()).unwrap();
+    let (queue, forwarding) =
+        forwarder(&to, BTreeMap::new(), &Config::default(), TraceSampler::default(), ours, counters.clone()).unwrap();
     let (handler, _spans) = handler(8, Some(queue), &counters);
     let body = Bytes::from(vec![0; 10 << 20]);
     for _ in 0..4 {
@@ -206,7 +282,7 @@ async fn a_grpc_collector_gets_protobuf_whatever_came() {
     let stop = CancellationToken::new();
     let serving = serve_grpc(listener, collector, 1 << 20, stop.clone());
     let forwarding = async {
-        let ours_counters = forward(&format!("grpc://{address}"), &Config::default(), |setup| {
+        let ours_counters = forward(&format!("grpc://{address}"), &Config::default(), "always_off", |setup| {
             setup.handler.take(Signal::Traces, Encoding::Json, Bytes::from(triton())).unwrap();
             setup.handler.take(Signal::Traces, Encoding::Protobuf, traces(&[(THEIRS, 1), (setup.mark.make(), 2)])).unwrap();
             setup.handler.take(Signal::Logs, Encoding::Json, Bytes::from_static(b"{\"resource_logs\":[]}")).unwrap();

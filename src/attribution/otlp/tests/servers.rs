@@ -24,7 +24,7 @@ fn rules(spans: impl IntoIterator<Item = SpanRule>) -> Rules {
 }
 
 fn decoded(body: &[u8], rules: &Rules) -> Vec<IncomingSpan> {
-    let Decoded { spans, invalid } = spans(&traces(Encoding::Json, body).unwrap(), rules);
+    let Decoded { spans, invalid, .. } = spans(&traces(Encoding::Json, body).unwrap(), rules);
     assert_eq!(invalid, 0);
     spans
 }
@@ -197,6 +197,16 @@ fn sglangs_stage_spans_win_over_its_attributes() {
     assert_eq!(found.ledger.generation.unwrap().server_first_token_ns, Some(45 * MS));
 }
 
+/// The tree of 0.5.23: a wait before the first batch of decodes, and a span for each token.
+#[test]
+fn sglangs_spans_of_single_tokens_are_not_joined() {
+    let found = of("sglang/tree.json", 120);
+    let expected = [(Stage::Preprocessing, 3 * MS), (Stage::Queue, 30_500 * US), (Stage::Forward, 69_500 * US)];
+    assert_eq!((traced(&found), phases(&found)), (expected.to_vec(), [10 * MS, 59_500 * US]));
+    assert_eq!((work(&found), found.ledger.server), ([Some(64), Some(7)], Some(Server::Sglang)));
+    assert!(found.traced.iter().all(|span| &*span.name != "decode_loop"));
+}
+
 #[test]
 fn without_stage_spans_nothing_is_called_sglangs_prefill() {
     let found = of("sglang/request_without_stages.json", 120);
@@ -219,6 +229,20 @@ fn text_embeddings_inference_writes_durations_as_rust_does() {
     let expected = [(Stage::Preprocessing, 686_200), (Stage::Queue, 1_050 * US), (Stage::Forward, 11_230 * US)];
     assert_eq!((traced(&found), work(&found)), (expected.to_vec(), [Some(9), None]));
     assert_eq!(found.ledger.server, Some(Server::Tei));
+}
+
+/// Each of their functions has a span; `predict` and `generate` have the queue in them.
+#[test]
+fn spans_of_the_routers_functions_claim_nothing() {
+    let expected = [(Stage::Preprocessing, 686_200), (Stage::Queue, 1_050 * US), (Stage::Forward, 11_230 * US)];
+    // `predict.json`: the service has a name of the user's
+    for name in ["tei/tree.json", "tei/predict.json"] {
+        let found = of(name, 16);
+        assert_eq!((traced(&found), found.ledger.server), (expected.to_vec(), Some(Server::Tei)), "{name}");
+    }
+    let found = of("tgi/tree.json", 410);
+    let expected = [(Stage::Preprocessing, 686_200), (Stage::Queue, 5 * MS), (Stage::Forward, 392_500 * US)];
+    assert_eq!((traced(&found), found.ledger.server), (expected.to_vec(), Some(Server::Tgi)));
 }
 
 #[test]
@@ -308,13 +332,16 @@ fn a_users_spans_of_the_same_names_are_the_users() {
     assert_eq!(found, [forward(None), nothing, nothing, nothing, nothing, forward(Some(Phase::Prefill))]);
 }
 
-const FIXTURES: [&str; 10] = [
+const FIXTURES: [&str; 13] = [
     "triton/bls_grpc.json",
     "vllm/llm_request.json",
     "sglang/request.json",
     "sglang/request_without_stages.json",
     "tensorrt-llm/request.json",
     "tei/embed.json",
+    "tei/predict.json",
+    "tgi/tree.json",
+    "sglang/tree.json",
     "tgi/generate.json",
     "ray-serve/request.json",
     "ray-serve/nested.json",

@@ -104,7 +104,7 @@ impl Proxy {
         L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
     {
         let (kept, stop) = (Kept::default(), CancellationToken::new());
-        let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), forced: Arc::new(|_| ()) };
+        let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None };
         let observer = Arc::new(kept.clone());
         let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, observer };
         let target = Target::Tcp(upstream.to_string());
