@@ -242,14 +242,23 @@ impl Registry {
     #[must_use]
     pub fn polled(&self, window: Window) -> Vec<PolledSnapshot> {
         let Labels { routes, models, upstreams } = &*self.labels;
+        let found = self.polled.read(window, &self.calendar.select(window));
+        if found.is_empty() {
+            return Vec::new();
+        }
+        let mut beside: FxHashMap<PolledKey, Vec<Arc<str>>> = FxHashMap::default();
+        for series in &self.series {
+            if let Some(key) = self.polled_key(series) {
+                beside.entry(key).or_default().push(routes.text(series.key.route));
+            }
+        }
         let snapshot = |(key, totals): (PolledKey, PolledTotals)| {
-            let beside = self.series.iter().filter(|series| self.polled_key(series) == Some(key));
-            let mut routes: Vec<Arc<str>> = beside.map(|series| routes.text(series.key.route)).collect();
+            let mut routes = beside.remove(&key).unwrap_or_default();
             routes.sort();
             let (model, upstream) = (models.text(key.model), upstreams.text(key.upstream));
             PolledSnapshot { model, upstream, routes, totals, batch: self.polled.batch(key, self.calendar.last()) }
         };
-        let mut all: Vec<_> = self.polled.read(window, &self.calendar.select(window)).into_iter().map(snapshot).collect();
+        let mut all: Vec<_> = found.into_iter().map(snapshot).collect();
         all.sort_by(|a, b| (&a.model, &a.upstream).cmp(&(&b.model, &b.upstream)));
         all
     }
