@@ -86,7 +86,7 @@ def predict(body: dict, request: Request, response: Response):
         response.headers["connection"] = "close"
     stages = Stages()
     ms = body["ms"]
-    with tracer.start_as_current_span("predict", propagate.extract(dict(request.headers)), kind=trace.SpanKind.SERVER):
+    with tracer.start_as_current_span("serve", propagate.extract(dict(request.headers)), kind=trace.SpanKind.SERVER):
         if INNER:
             stages.run("feature_hydration", ms["feature_hydration"])
             with tracer.start_as_current_span("call the other service"):

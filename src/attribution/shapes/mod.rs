@@ -4,7 +4,8 @@
 //! A span is known by its *shape*: the sender's service and the span's name, without words that hold digits (ids, numbers). A
 //! process exports its spans in the order in which they end, so a parent's arrival usually tells that its children of the same
 //! process are there; children of other processes come up to a whole export interval later. Learnt counts are halved as they grow:
-//! they follow a route over its last 32 to 64 spans of a shape. Everything is bounded; what is not seen for longest gives way.
+//! they follow a route over its last 256 to 512 spans of a shape, so that what a killed process never sent does not teach that
+//! nothing comes. Everything is bounded; what is not seen for longest gives way.
 
 mod delays;
 
@@ -21,7 +22,7 @@ const SHAPES: usize = 64;
 /// Shapes of children that are known of one shape.
 const CHILDREN: usize = 16;
 /// When a shape was seen so often, its counts are halved.
-const SEEN: u16 = 64;
+const SEEN: u16 = 512;
 /// A shape must have been seen so often before a child of another process is expected below it.
 const FEW: u16 = 4;
 /// The same for a child of the same process.

@@ -82,7 +82,7 @@ fn a_child_of_another_process_is_expected_once_half_of_a_few_had_one() {
     let twice = [whole[0], whole[1], whole[2], mark(5, 2, "call replica", 1, 900)];
     assert!(missing(&shapes, &twice).is_incomplete);
     // the callee reports no more
-    learn(&mut shapes, 64, &proxy);
+    learn(&mut shapes, 2_000, &proxy);
     let lacks = missing(&shapes, &proxy);
     assert!(!lacks.is_incomplete && !lacks.is_unknown, "{lacks:?}");
 }
@@ -119,7 +119,7 @@ fn an_exchange_without_any_span_is_incomplete_where_half_have_some() {
         shapes.learn(set(if n % 2 == 0 { &some } else { &[] }));
     }
     assert!(missing(&shapes, &[]).is_incomplete);
-    learn(&mut shapes, 64, &[]);
+    learn(&mut shapes, 2_000, &[]);
     assert!(!missing(&shapes, &[]).is_incomplete);
 }
 
