@@ -178,6 +178,24 @@ impl Registry {
         }
     }
 
+    /// Replaces an exchange that was kept before by what it is with spans that came late, where it stands among the recent ones or
+    /// the slowest, and counts the time that moved. The histograms keep what was recorded. Does nothing once it stands in neither.
+    pub fn mend(&mut self, exchange: Exchange) {
+        let (trace, span) = (exchange.ledger.trace, exchange.ledger.span);
+        let is_same = |kept: &Exchange| kept.ledger.span == span && kept.ledger.trace == trace;
+        let new = Arc::new(exchange);
+        let mut old = None;
+        for kept in self.recent.iter_mut().rev().find(|kept| is_same(kept)).into_iter().chain(self.slowest.find(is_same)) {
+            old = Some(std::mem::replace(kept, Arc::clone(&new)));
+        }
+        let Some(old) = old else { return };
+        let moved_ns = old.account.moved_ns(&new.account);
+        let place = self.places.get(&new.ledger.series).copied().unwrap_or(0);
+        if moved_ns > 0 && self.series[place as usize].mend(moved_ns) {
+            self.touched.push(place);
+        }
+    }
+
     /// Closes a slot of time. To be called every 2 s; costs some microseconds for each series with traffic since the last call.
     pub fn rotate(&mut self, now: Stamp) {
         let (number, roll) = self.calendar.rotate(now);
