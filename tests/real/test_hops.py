@@ -20,8 +20,6 @@ from servers.parts import EXPORT_EVERY_MS
 
 HOP = pathlib.Path(__file__).parent / "servers" / "hop.py"
 SOON = {"OTEL_BSP_SCHEDULE_DELAY": str(EXPORT_EVERY_MS)}
-# several exporters, each on a phase of its own: long enough for each one's next batch
-PATIENT = {"LAPWING_ATTRIBUTION__QUIET": "1500ms", "LAPWING_METRICS__RECENT_EXCHANGES": "4096"}
 REQUESTS = 20
 RELATIVE, ABSOLUTE_NS = 0.03, 2_000_000
 
@@ -67,7 +65,7 @@ class Hops:
 
     def __init__(self, start_lapwing, processes, upstream_port):
         self.processes = processes
-        self.lapwing = start_lapwing(f"http://127.0.0.1:{upstream_port}", env=PATIENT)
+        self.lapwing = start_lapwing(f"http://127.0.0.1:{upstream_port}", env={"LAPWING_METRICS__RECENT_EXCHANGES": "4096"})
 
     def start(self, port, service=None):
         """Starts a hop, which reports nothing without a name."""
@@ -149,7 +147,7 @@ events {{}}
 http {{
   log_format times '$request_time $upstream_response_time'; access_log {folder}/times times;
   client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  limit_req_zone $binary_remote_addr zone=slow:1m rate=15r/s;
+  limit_req_zone $binary_remote_addr zone=slow:1m rate=2r/s;
   server {{
     listen 127.0.0.1:{port}; limit_req zone=slow burst=100;
     location / {{ proxy_pass http://127.0.0.1:{server}; }}
@@ -160,7 +158,7 @@ http {{
 
 @pytest.fixture(scope="module")
 def nginx(start_lapwing, processes, tmp_path_factory):
-    """Without tracing; it holds requests back to 15 a second."""
+    """Without tracing; it holds requests back to 2 a second."""
     if not (binary := shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin")):
         pytest.skip("no nginx: apt-get install nginx-light")
     port, server, folder = free_port(), free_port(), tmp_path_factory.mktemp("nginx")
@@ -180,9 +178,12 @@ def test_a_relay_that_reports_nothing_is_unattributed(nginx):
     assert not {"downstream", "queue"} & {stage for e in exchanges for stage in stages_of(e)}
     times = [[float(t) * 1e9 for t in line.split()] for line in nginx.times.read_text().splitlines()][-REQUESTS:]
     held = sum(in_all - behind for in_all, behind in times) / REQUESTS
-    assert held > 15e6, "it held them back"
+    assert held > 5e6, "it held them back"
     whole = sum(in_all for in_all, _ in times) / REQUESTS
-    assert_true(mean(exchanges, "unattributed"), whole - truth(answers, *NAMES.values()))
+    steps, unattributed = truth(answers, *NAMES.values()), mean(exchanges, "unattributed")
+    # between nginx's clock, which begins when it reads, and the client's
+    total = sum(e["total_ns"] for e in exchanges) / len(exchanges)
+    assert whole - steps - ABSOLUTE_NS <= unattributed <= total - steps + ABSOLUTE_NS, (whole - steps, unattributed, total - steps)
 
 
 HELD_MS = 20
@@ -269,13 +270,16 @@ def test_a_relay_with_a_server_span_is_unattributed(envoy):
 
 
 def test_a_relays_client_span_hides_nothing_of_the_server(envoy):
-    """With a client span, what lies between it and the server's stages is `downstream`; what Envoy held is not."""
+    """With a client span, what the server's stages leave of it is `downstream`; what Envoy held before it is not."""
     answers, exchanges = envoy(True, "model-server").run(SERVED)
     assert_served(answers, exchanges)
-    assert mean(exchanges, "unattributed") >= HELD_MS * 1e6
-    assert_true(mean(exchanges, "unattributed"), HELD_MS * 1e6)
-    assert 0 < mean(exchanges, "downstream")
-    assert_true(mean(exchanges, "downstream"), beyond(answers, exchanges) - HELD_MS * 1e6)
+    calls = [s for e in exchanges for s in e["spans"] if s["name"].startswith("router ")]
+    assert len(calls) == len(exchanges) and {s["stage"] for s in calls} == {"downstream"}
+    called = sum(s["end_ns"] - s["start_ns"] for s in calls) / len(calls)
+    assert_true(sum(mean(exchanges, stage) for stage in ("downstream", *NAMES)), called)
+    rest = truth(answers, *NAMES.values()) + beyond(answers, exchanges) - called
+    assert_true(mean(exchanges, "unattributed"), rest)
+    assert rest >= HELD_MS * 1e6
 
 
 @pytest.mark.parametrize("has_client_span, stage", [(False, "upstream"), (True, "downstream")])
