@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings, SpanExpectation, SpanKind, merge, waterfall_bars};
+use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings, ProcessId, SpanExpectation, SpanKind, merge, waterfall_bars};
 use lapwing::ledger::{
     Exchange, Ledger, ObservedEvent, Report, ReportPlace, Source, SpanId, Stage, Stamp, TraceId, TracedSpan, UpstreamWindow,
 };
@@ -66,6 +66,7 @@ fn any_spans() -> impl Strategy<Value = Vec<IncomingSpan>> {
         start_unix_ns,
         end_unix_ns,
         service: Arc::from(if n % 3 == 0 { "a/1" } else { "b/1" }),
+        process: ProcessId::default(),
         server: None,
     });
     proptest::collection::vec(span, 0..40)
@@ -156,7 +157,8 @@ proptest! {
         let counted = [SpansJoined, SpansAmbiguous, SpansUnmatched, SpansLate, SpansShed].map(|c| counters.get(c));
         prop_assert_eq!(counted.iter().sum::<u64>(), n);
         prop_assert!(e.traced.len() as u64 <= counted[0]);
-        prop_assert_eq!(counters.get(Counter::Clipped), u64::from(e.clipped));
+        let clipped = [Counter::ClippedTooLong, Counter::ClippedBefore, Counter::ClippedAfter].map(|c| counters.get(c));
+        prop_assert_eq!(clipped, e.clipped.by_cause().map(|(_, count)| u64::from(count)));
         prop_assert_eq!(counters.get(Counter::LedgerOverflowed), u64::from(e.ledger.overflowed));
     }
 
@@ -191,7 +193,7 @@ proptest! {
                 prop_assert_eq!(e.account.stage_ns(stage), *ns);
             }
             prop_assert_eq!((e.account.stage_ns(Stage::Ingress), e.account.stage_ns(Stage::Egress)), (from, 50));
-            prop_assert_eq!((e.clipped, e.claimed_ns), (0, steps.iter().map(|(ns, _)| ns).sum::<u64>()));
+            prop_assert_eq!((e.clipped.total(), e.claimed_ns), (0, steps.iter().map(|(ns, _)| ns).sum::<u64>()));
         }
     }
 }

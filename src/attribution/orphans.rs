@@ -26,6 +26,8 @@ struct Held {
     by_parent: FxHashMap<Option<SpanId>, Vec<(Stamp, IncomingSpan)>>,
     len: usize,
     due: Stamp,
+    /// When the newest span came, and the generation of requests that was current then.
+    newest: (Stamp, u64),
 }
 
 impl Orphans {
@@ -57,14 +59,15 @@ impl Orphans {
         self.traces.contains_key(&trace)
     }
 
-    /// Holds a span. If the table is full, drops the trace that has waited longest and returns how many spans it had.
-    pub(super) fn hold(&mut self, span: IncomingSpan, now: Stamp) -> usize {
+    /// Holds a span that came in this generation of requests. If the table is full, drops the trace that has waited longest and returns how many spans it had.
+    pub(super) fn hold(&mut self, span: IncomingSpan, now: Stamp, generation: u64) -> usize {
         let trace = span.trace;
         let due = now.plus(self.age_ns);
         let held = self.traces.entry(trace).or_insert_with(|| {
             self.order.insert((due, trace));
-            Held { by_parent: FxHashMap::default(), len: 0, due }
+            Held { by_parent: FxHashMap::default(), len: 0, due, newest: (now, generation) }
         });
+        held.newest = (now, generation);
         match held.by_parent.entry(span.parent) {
             Entry::Occupied(siblings) => siblings.into_mut().push((now, span)),
             // most have no siblings here; a fresh vector would make room for four
@@ -115,6 +118,13 @@ impl Orphans {
             }
             gone(trace, went);
         }
+    }
+
+    /// Drops the traces for which `is_over`, by when their newest span came and the generation of requests then.
+    pub(super) fn drop_if(&mut self, is_over: impl Fn(TraceId, Stamp, u64) -> bool, mut gone: impl FnMut(TraceId, usize)) {
+        let is_over = |(trace, held): &(&TraceId, &Held)| is_over(**trace, held.newest.0, held.newest.1);
+        let over: Vec<TraceId> = self.traces.iter().filter(is_over).map(|(trace, _)| *trace).collect();
+        over.into_iter().for_each(|trace| gone(trace, self.drop_trace(trace)));
     }
 
     /// Drops everything.

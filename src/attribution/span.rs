@@ -1,6 +1,9 @@
 //! A span as the OTLP receiver passes it on: decoded, mapped to a stage, not yet joined.
 
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
+
+use rustc_hash::FxBuildHasher;
 
 pub use super::adapters::spans::{ServerSpan, SpanPiece};
 use crate::ledger::{Phase, SpanId, Stage, TraceId};
@@ -21,6 +24,24 @@ pub enum SpanKind {
     Producer,
     /// Receives a message.
     Consumer,
+}
+
+/// The process that sent a span: a hash of what tells it from others; zero where nothing does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessId(u64);
+
+impl ProcessId {
+    /// The process that `identity` tells from others.
+    #[must_use]
+    pub fn of(identity: &impl Hash) -> Self {
+        Self(FxBuildHasher.hash_one(identity).max(1))
+    }
+
+    /// This one, else `other` if it is unknown.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        if self.0 == 0 { other } else { self }
+    }
 }
 
 /// One received span.
@@ -48,6 +69,9 @@ pub struct IncomingSpan {
     pub end_unix_ns: u64,
     /// The resource's `service.name` and `service.instance.id`, joined by a slash: the sender.
     pub service: Arc<str>,
+    /// The process that sent it, by the resource's `service.instance.id`, `host.name` and `process.pid`, else by the exporter's
+    /// connection.
+    pub process: ProcessId,
     /// What it reports besides, if a model server sent it.
     pub server: Option<Box<ServerSpan>>,
 }

@@ -51,6 +51,12 @@ impl Account {
         most(&self.ns[stage.index()])
     }
 
+    /// How much time another account of the same exchange gives to other stages.
+    #[must_use]
+    pub fn moved_ns(&self, other: &Self) -> u64 {
+        Stage::ALL.into_iter().map(|stage| self.stage_ns(stage).saturating_sub(other.stage_ns(stage))).sum()
+    }
+
     /// The sum over all stages.
     #[must_use]
     pub fn total_ns(&self) -> u64 {

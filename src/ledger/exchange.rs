@@ -22,6 +22,31 @@ pub struct TracedSpan {
     pub depth: u32,
 }
 
+/// How many reports and spans were clipped because they did not fit the upstream window by more than the tolerance, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClippedReports {
+    /// Longer than the window, or than the time in it that nothing else claims.
+    pub too_long: u32,
+    /// Began before the window.
+    pub before: u32,
+    /// Ended after the window.
+    pub after: u32,
+}
+
+impl ClippedReports {
+    /// All of them.
+    #[must_use]
+    pub const fn total(self) -> u32 {
+        self.too_long.saturating_add(self.before).saturating_add(self.after)
+    }
+
+    /// The counts with the names of their causes.
+    #[must_use]
+    pub const fn by_cause(self) -> [(&'static str, u32); 3] {
+        [("too_long", self.too_long), ("before", self.before), ("after", self.after)]
+    }
+}
+
 /// The finished account of one request.
 #[derive(Clone, Debug)]
 pub struct Exchange {
@@ -34,7 +59,9 @@ pub struct Exchange {
     /// The part of the upstream window that reports and spans claim, in nanoseconds.
     pub claimed_ns: u64,
     /// How many reports or spans had to be clipped to the window.
-    pub clipped: u32,
+    pub clipped: ClippedReports,
+    /// Whether it lacks spans that exchanges like it have.
+    pub is_incomplete: bool,
 }
 
 impl Exchange {

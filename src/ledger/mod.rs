@@ -20,7 +20,7 @@ pub use account::Account;
 pub(crate) use claim::each_instant;
 pub use claim::{Claim, conserve};
 pub use clock::Stamp;
-pub use exchange::{Exchange, TracedSpan};
+pub use exchange::{ClippedReports, Exchange, TracedSpan};
 pub use generation::Generation;
 pub use identity::{SpanId, TraceContext, TraceId, TraceMark};
 pub use names::{LabelId, LabelTable};

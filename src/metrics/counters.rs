@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::open_requests::OpenRequests;
+
 macro_rules! rows {
     ($($variant:ident: $kind:ident $metric:literal $labels:expr, $help:literal;)*) => {
         /// One counter or gauge.
@@ -53,7 +55,9 @@ rows! {
     Pending: Gauge "lapwing_pending_exchanges" &[], "Exchanges that wait for their spans.";
     OrphanSpans: Gauge "lapwing_orphan_spans" &[], "Spans held until their exchange ends.";
     QueueDepth: Gauge "lapwing_queue_depth" &[], "Closed ledgers that wait for the aggregator.";
-    Clipped: Counter "lapwing_reports_clipped" &[], "Reports and spans that did not fit their upstream window and were clipped.";
+    ClippedTooLong: Counter "lapwing_reports_clipped" &[("cause", "too_long")], "Reports and spans that did not fit their upstream window by more than 1 ms and 1 %, by cause: longer than the window or than what was free in it.";
+    ClippedBefore: Counter "lapwing_reports_clipped" &[("cause", "before")], "Reports and spans that did not fit their upstream window by more than 1 ms and 1 %, by cause: began before the window.";
+    ClippedAfter: Counter "lapwing_reports_clipped" &[("cause", "after")], "Reports and spans that did not fit their upstream window by more than 1 ms and 1 %, by cause: ended after the window.";
     ValuesClipped: Counter "lapwing_values_clipped" &[], "Durations and times per unit outside a histogram's bounds, recorded at the bound.";
     WorkMixed: Counter "lapwing_work_mixed" &[], "Answered requests left out of per-unit values and cost classes, because their series counts work in another unit.";
     PromptsSkipped: Counter "lapwing_prompts_not_tokenized" &[("reason", "busy")], "Prompts kept for their tokenizer whose tokens stay estimated: the aggregator had too much else to do.";
@@ -66,6 +70,7 @@ rows! {
     SpansUnmatched: Counter "lapwing_spans" &[("result", "unmatched")], "Spans received, by result: of no request of Lapwing's.";
     SpansLate: Counter "lapwing_spans" &[("result", "late")], "Spans received, by result: came after their exchange was merged.";
     SpansShed: Counter "lapwing_spans" &[("result", "shed")], "Spans received, by result: dropped because a table or channel was full.";
+    SpanShapesEvicted: Counter "lapwing_span_shapes_evicted" &[], "Learnt kinds of spans that gave way to others because their route's table was full.";
     SpansInvalid: Counter "lapwing_spans_invalid" &[], "Spans without a valid trace or span id, which the OTLP receiver skipped.";
     SpansSkipped: Counter "lapwing_spans_skipped" &[], "Spans that were not joined because the span above them has their time: SGLang's one for each token.";
     OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that were refused: not decodable, too large, too slow.";
@@ -87,11 +92,12 @@ rows! {
 #[derive(Debug)]
 pub struct Counters {
     values: [AtomicU64; Counter::ALL.len()],
+    open_requests: OpenRequests,
 }
 
 impl Default for Counters {
     fn default() -> Self {
-        Self { values: std::array::from_fn(|_| AtomicU64::new(0)) }
+        Self { values: std::array::from_fn(|_| AtomicU64::new(0)), open_requests: OpenRequests::default() }
     }
 }
 
@@ -114,6 +120,12 @@ impl Counters {
     /// Sets a gauge.
     pub fn set(&self, counter: Counter, value: u64) {
         self.values[counter as usize].store(value, Relaxed);
+    }
+
+    /// The requests in flight, by when they began.
+    #[must_use]
+    pub const fn open_requests(&self) -> &OpenRequests {
+        &self.open_requests
     }
 
     /// Reads a row.

@@ -8,7 +8,7 @@ use super::sparse::Sparse;
 use super::sums::{Extent, UnitExtent, WorkSum};
 use crate::ledger::{Exchange, Outcome, PerUnit, Phase, Source, Stage, Unit};
 
-/// Exact counts, sums and maxima of one series over a period of time: about 800 bytes, plus 24 for each measure that occurred, 64
+/// Exact counts, sums and maxima of one series over a period of time: about 850 bytes, plus 24 for each measure that occurred, 64
 /// for each per-unit slot and 48 for each unit of work.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesTotals {
@@ -22,8 +22,14 @@ pub struct SeriesTotals {
     pub claimed_ns: u64,
     /// Length of the upstream windows of answered requests.
     pub window_ns: u64,
-    /// Reports and spans that were clipped.
-    pub clipped: u64,
+    /// Reports and spans that were clipped, by cause in the order of [`by_cause`](crate::ledger::ClippedReports::by_cause).
+    pub clipped: [u64; 3],
+    /// Exchanges that lacked spans which exchanges like them have.
+    pub incomplete: u64,
+    /// Exchanges that late spans mended after they were recorded.
+    pub mended: u64,
+    /// The time that moved from one stage to another in them, in nanoseconds. The histograms keep it where it was.
+    pub mended_ns: u64,
     /// Bytes that clients sent on streams.
     pub stream_request_bytes: u64,
     /// Bytes that clients received on streams.
@@ -99,7 +105,10 @@ impl SeriesTotals {
         }
         self.claimed_ns = self.claimed_ns.saturating_add(other.claimed_ns);
         self.window_ns = self.window_ns.saturating_add(other.window_ns);
-        self.clipped += other.clipped;
+        add(&mut self.clipped, &other.clipped);
+        self.incomplete += other.incomplete;
+        self.mended += other.mended;
+        self.mended_ns = self.mended_ns.saturating_add(other.mended_ns);
         self.stream_request_bytes = self.stream_request_bytes.saturating_add(other.stream_request_bytes);
         self.stream_response_bytes = self.stream_response_bytes.saturating_add(other.stream_response_bytes);
         self.extents.merge(&other.extents, Extent::merge);
@@ -128,7 +137,8 @@ impl SeriesTotals {
     pub(super) fn record(&mut self, exchange: &Exchange, comparable: bool, mut each: impl FnMut(Measure, u64)) {
         let (ledger, measure) = (&exchange.ledger, Measure::of(exchange));
         self.outcomes[ledger.outcome.index()] += 1;
-        self.clipped += u64::from(exchange.clipped);
+        add(&mut self.clipped, &exchange.clipped.by_cause().map(|(_, count)| u64::from(count)));
+        self.incomplete += u64::from(exchange.is_incomplete);
         self.add(measure, ledger.total_ns, &mut each);
         match measure {
             Measure::Total => {
@@ -148,6 +158,12 @@ impl SeriesTotals {
             }
             _ => {}
         }
+    }
+
+    /// Counts a recorded exchange in which `moved_ns` moved from one stage to another.
+    pub(super) const fn mend(&mut self, moved_ns: u64) {
+        self.mended += 1;
+        self.mended_ns = self.mended_ns.saturating_add(moved_ns);
     }
 
     fn add(&mut self, measure: Measure, value_ns: u64, each: &mut impl FnMut(Measure, u64)) {
@@ -235,7 +251,7 @@ mod tests {
 
     #[test]
     fn figures_are_as_small_as_said() {
-        assert!(size_of::<SeriesTotals>() <= 816, "{}", size_of::<SeriesTotals>());
+        assert!(size_of::<SeriesTotals>() <= 856, "{}", size_of::<SeriesTotals>());
         assert_eq!((size_of::<Extent>(), size_of::<UnitExtent>(), size_of::<WorkSum>()), (24, 64, 48));
     }
 }

@@ -102,6 +102,12 @@ impl Series {
         Recorded { clipped, first, mixed: own.is_some() && !comparable }
     }
 
+    /// Counts an exchange that was recorded before and is mended now. Returns whether it is the first event since the last rotation.
+    pub(super) fn mend(&mut self, moved_ns: u64) -> bool {
+        self.now.mend(moved_ns);
+        !std::mem::replace(&mut self.touched, true)
+    }
+
     /// Counts the gaps of one answer, and returns how many of them were above the bounds.
     fn count_gaps(&mut self, gaps_us: &[u32]) -> u64 {
         if gaps_us.is_empty() {

@@ -49,6 +49,11 @@ impl Slowest {
         }
     }
 
+    /// The latest kept request that `is_wanted`.
+    pub(super) fn find(&mut self, is_wanted: impl Fn(&Exchange) -> bool) -> Option<&mut Arc<Exchange>> {
+        self.minutes.iter_mut().rev().flat_map(|minute| &mut minute.kept).find(|kept| is_wanted(kept))
+    }
+
     /// The slowest requests that have not expired at `now`, the slowest first.
     pub(super) fn list(&self, limit: usize, now: Stamp) -> Vec<Arc<Exchange>> {
         let young = self.minutes.iter().filter(|minute| now.since(minute.start) < (MINUTES + 1) * MINUTE_NS);
@@ -79,12 +84,19 @@ impl Minute {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Account, Ledger};
+    use crate::ledger::{Account, ClippedReports, Ledger};
 
     fn exchange(total_ns: u64) -> Arc<Exchange> {
         let mut ledger = Ledger::open(Stamp::default(), 0);
         ledger.total_ns = total_ns;
-        Arc::new(Exchange { ledger, account: Account::default(), traced: Vec::new(), claimed_ns: 0, clipped: 0 })
+        Arc::new(Exchange {
+            ledger,
+            account: Account::default(),
+            traced: Vec::new(),
+            claimed_ns: 0,
+            clipped: ClippedReports::default(),
+            is_incomplete: false,
+        })
     }
 
     fn totals(slowest: &Slowest, now: Stamp) -> Vec<u64> {

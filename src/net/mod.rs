@@ -29,7 +29,7 @@ pub use bind::{bind, registered};
 pub use client::{Body, Client, ClientError, ClientLimits};
 pub use drain::until_stopped;
 pub use gunzip::{GunzipError, gunzip, inflate};
-pub use server::{ServerLimits, serve};
+pub use server::{Peer, ServerLimits, serve};
 pub use socket::Socket;
 pub use target::{ConnectError, Target};
 pub use tasks::Tasks;

@@ -112,6 +112,7 @@ impl Recording {
     fn spans(&mut self, spans: Vec<IncomingSpan>) {
         let (mut registry, now) = (self.registry.lock(), at(self.now_ms));
         self.aggregator.spans(spans, now, &mut |exchange| registry.keep(exchange, now, 0));
+        self.aggregator.mend(&mut |exchange| registry.mend(exchange));
     }
 
     fn polled(&self, upstream: &str, model: &str, interval: &PolledInterval) {

@@ -208,6 +208,18 @@ async def tokens(n: int = 20, every_ms: float = 10):
     return StreamingResponse(stream(), media_type="text/event-stream")
 
 
+@app.get("/notes")
+async def notes(kind: str, n: int = 3, every_ms: float = 30):
+    """A stream of any type, without anything that is read: the head at once, then `n` pieces."""
+
+    async def stream():
+        for i in range(n):
+            await asyncio.sleep(every_ms / 1e3)
+            yield f": {i}\n\n"
+
+    return StreamingResponse(stream(), media_type=kind)
+
+
 class Echo:
     """Echoes the body as it arrives. Plain ASGI, because FastAPI reads the whole body before a response can begin."""
 

@@ -12,7 +12,7 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 
-from lapwing import Counted
+from lapwing import OPENER, Counted
 from process import wait_for
 
 # the span's name, and Lapwing's name of the stage
@@ -220,6 +220,23 @@ def test_several_requests_of_one_trace_are_told_apart(by_http):
         assert_sources(exchange, "traced")
         assert len([s for s in exchange["spans"] if s["name"] == "model_forward"]) == 1
         assert_true({"forward": [(stages_of(exchange)["forward"]["ns"], answer["truth_ns"]["model_forward"])]}, absolute_ns=3_000_000)
+
+
+# --- streams
+
+@pytest.mark.parametrize("kind", ["text/event-stream", "audio/wav", "application/x-ndjson"])
+def test_a_stream_of_any_format_has_a_first_byte(plain, kind):
+    """Nothing in it is content, so there is no first token; the head comes at once, and the first byte after 30 ms of 90."""
+    known = {e["span_id"] for e in plain.lapwing.exchanges()}
+    with Counted(plain.lapwing, 1):
+        with OPENER.open(f"{plain.proxied}/notes?kind={kind}", timeout=10) as response:
+            assert response.read() == b": 0\n\n: 1\n\n: 2\n\n"
+    (exchange,) = [e for e in plain.lapwing.exchanges() if e["span_id"] not in known]
+    assert exchange["generation"] is None
+    assert 30e6 <= exchange["first_byte_ns"] <= exchange["total_ns"] - 55e6
+    assert stages_of(exchange)["upstream"]["ns"] >= 90e6
+    (series,) = [s for s in plain.lapwing.series() if s["route"] == "GET /notes"]
+    assert series["first_byte"]["count"] == series["total"]["count"]
 
 
 # --- forwarding of the upstream's telemetry to the collector

@@ -113,6 +113,7 @@ impl Aggregation {
         let now = Stamp::now();
         let mut registry = self.registry.lock();
         self.aggregator.spans(received, now, &mut |exchange| registry.keep(exchange, now, 0));
+        self.aggregator.mend(&mut |exchange| registry.mend(exchange));
     }
 
     /// Counts the tokens of a prompt that waits for it, if there is time; else the estimate stays. `since` is when this look

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::ledger::{Exchange, Ledger, ServerEvidence, Stamp, TracedSpan, Unit, Work};
+use crate::ledger::{ClippedReports, Exchange, Ledger, ServerEvidence, Stamp, TracedSpan, Unit, Work};
 use crate::metrics::{Counter, Counters};
 
 use super::expect::SpanExpectation;
@@ -82,23 +82,34 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
     /// Takes a closed ledger, which is merged into `sink` now or when its spans have arrived.
     pub fn ledger(&mut self, ledger: Ledger, now: Stamp, sink: &mut impl FnMut(Exchange)) {
         self.finish.counters.add(Counter::LedgerOverflowed, u64::from(ledger.overflowed));
-        self.pending.ledger(ledger, now, &mut |ledger, spans| self.finish.one(ledger, spans, sink));
+        self.pending.ledger(ledger, now, &mut |ledger, spans, lacks| self.finish.one(ledger, spans, lacks, sink));
     }
 
     /// Takes received spans, and merges the ledgers that are due.
     pub fn spans(&mut self, spans: Vec<IncomingSpan>, now: Stamp, sink: &mut impl FnMut(Exchange)) {
         spans.into_iter().for_each(|span| self.pending.span(span, now));
-        self.tick(now, sink);
+        self.settle(now, sink);
     }
 
-    /// Merges the ledgers that are due. To be called several times per `quiet_ns`; costs next to nothing if none is due.
+    /// Merges again the exchanges to which spans were added that came late. Each of them went to a sink before.
+    pub fn mend(&mut self, sink: &mut impl FnMut(Exchange)) {
+        self.pending.take_changed(&mut |ledger, spans, lacks| self.finish.again(ledger, spans, lacks, sink));
+    }
+
+    /// Merges the ledgers that are due, and drops spans that can have no exchange any more. To be called several times per
+    /// `quiet_ns`, after the ledgers that wait were taken; costs next to nothing if none is due.
     pub fn tick(&mut self, now: Stamp, sink: &mut impl FnMut(Exchange)) {
-        self.pending.tick(now, &mut |ledger, spans| self.finish.one(ledger, spans, sink));
+        self.settle(now, sink);
+        self.pending.drop_strays(now);
+    }
+
+    fn settle(&mut self, now: Stamp, sink: &mut impl FnMut(Exchange)) {
+        self.pending.tick(now, &mut |ledger, spans, lacks| self.finish.one(ledger, spans, lacks, sink));
     }
 
     /// Merges every waiting ledger with the spans it has.
     pub fn flush(&mut self, now: Stamp, sink: &mut impl FnMut(Exchange)) {
-        self.pending.flush(now, &mut |ledger, spans| self.finish.one(ledger, spans, sink));
+        self.pending.flush(now, &mut |ledger, spans, lacks| self.finish.one(ledger, spans, lacks, sink));
     }
 
     /// The number of waiting ledgers, and the number of spans held without an exchange.
@@ -115,9 +126,23 @@ struct Finish<M> {
 }
 
 impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Finish<M> {
-    fn one(&self, mut ledger: Ledger, spans: Vec<IncomingSpan>, sink: &mut impl FnMut(Exchange)) {
+    /// Merges an exchange for the first time.
+    fn one(&self, ledger: Ledger, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
+        self.again(ledger, spans, is_incomplete, &mut |exchange| {
+            let ClippedReports { too_long, before, after } = exchange.clipped;
+            for (counter, count) in
+                [(Counter::ClippedTooLong, too_long), (Counter::ClippedBefore, before), (Counter::ClippedAfter, after)]
+            {
+                self.counters.add(counter, u64::from(count));
+            }
+            sink(exchange);
+        });
+    }
+
+    /// Merges an exchange.
+    fn again(&self, mut ledger: Ledger, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
         let finished = catch_unwind(AssertUnwindSafe(|| {
-            let (traced, report) = tree::below(ledger.span, ledger.anchor_unix_ns, &spans);
+            let (traced, report) = tree::below(ledger.span, ledger.anchor_unix_ns, spans);
             if report.server.is_some() {
                 // the upstream's own span; what a body reports may be of a server behind the upstream
                 (ledger.server, ledger.server_evidence) = (report.server, Some(ServerEvidence::Span));
@@ -127,9 +152,7 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Finish<M> {
             if !report.work.is_empty() {
                 choose_primary(&mut ledger.work);
             }
-            let exchange = (self.merge)(ledger, traced);
-            self.counters.add(Counter::Clipped, u64::from(exchange.clipped));
-            sink(exchange);
+            sink(Exchange { is_incomplete, ..(self.merge)(ledger, traced) });
         }));
         if finished.is_err() {
             self.counters.bump(Counter::DroppedPanic);

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::attribution::ProcessId;
 use crate::ledger::{Basis, Report, ReportPlace, SpanId, Stage, TraceId, UpstreamWindow};
 use crate::protocol::servers::ServerReport;
 
@@ -46,6 +47,7 @@ fn span(trace: u8, span: u64, parent: Option<u64>, from_ms: u64, to_ms: u64) -> 
         start_unix_ns: WALL + from_ms * MS,
         end_unix_ns: WALL + to_ms * MS,
         service: Arc::from("app/1"),
+        process: ProcessId::default(),
         server: None,
     }
 }
@@ -70,8 +72,8 @@ fn an_exchange_comes_out_with_the_time_its_spans_claim() {
     aggregator.tick(at(255), &mut |e| out.push(e));
     let e = &out[0];
     assert_eq!((e.account.stage_ns(Stage::Forward), e.account.stage_ns(Stage::Queue)), (50 * MS, 10 * MS));
-    assert_eq!((e.traced.len(), e.claimed_ns, e.clipped), (3, 60 * MS, 1));
-    assert_eq!((counters.get(Counter::Clipped), counters.get(Counter::LedgerOverflowed)), (1, 3));
+    assert_eq!((e.traced.len(), e.claimed_ns, e.clipped.before), (3, 60 * MS, 1));
+    assert_eq!((counters.get(Counter::ClippedBefore), counters.get(Counter::LedgerOverflowed)), (1, 3));
     assert_eq!((aggregator.fill(), counters.get(Counter::Pending)), ((0, 0), 0));
 }
 
@@ -88,7 +90,7 @@ fn of_sums(prompts: Option<u64>) -> (u64, u64, u32) {
     let mut out = Vec::new();
     Aggregator::new(JoinSettings::default(), Arc::default()).ledger(sums, at(0), &mut |e| out.push(e));
     let e = &out[0];
-    (e.account.stage_ns(Stage::Queue), e.account.stage_ns(Stage::Forward), e.clipped)
+    (e.account.stage_ns(Stage::Queue), e.account.stage_ns(Stage::Forward), e.clipped.too_long)
 }
 
 #[test]
@@ -157,6 +159,28 @@ fn a_panicking_merge_is_counted_and_the_others_go_on() {
     aggregator.flush(at(6_000), &mut sink);
     assert_eq!((out, counters.get(Counter::DroppedPanic)), (vec![id(1), id(4), id(5)], 2));
     assert_eq!((aggregator.fill(), counters.get(Counter::Pending)), ((0, 0), 0));
+}
+
+#[test]
+fn a_late_span_is_merged_into_what_the_exchange_was_made_of() {
+    let counters = Arc::new(Counters::default());
+    let mut aggregator = Aggregator::new(JoinSettings::default(), counters.clone());
+    let mut out = Vec::new();
+    aggregator.ledger(ledger(1, 1), at(0), &mut |e| out.push(e));
+    aggregator.spans(vec![span(1, 11, Some(10), 20, 70), server(1, 10, 1)], at(5), &mut |e| out.push(e));
+    aggregator.tick(at(255), &mut |e| out.push(e));
+    // the work below the server's forward: 20 ms of it were a queue, and 10 ms came before
+    let queued = IncomingSpan { stage: Some(Stage::Queue), ..span(1, 12, Some(11), 30, 50) };
+    let hydration = IncomingSpan { stage: Some(Stage::Hydration), ..span(1, 13, Some(10), 5, 20) };
+    aggregator.spans(vec![queued, hydration], at(900), &mut |e| out.push(e));
+    assert_eq!((out.len(), counters.get(Counter::ClippedBefore)), (1, 0));
+    aggregator.mend(&mut |e| out.push(e));
+    aggregator.mend(&mut |e| out.push(e));
+    let stages = |e: &Exchange| [Stage::Hydration, Stage::Queue, Stage::Forward].map(|stage| e.account.stage_ns(stage) / MS);
+    assert_eq!(out.iter().map(stages).collect::<Vec<_>>(), [[0, 0, 50], [10, 20, 30]]);
+    assert!(out.iter().all(|e| e.account.total_ns() == TOTAL));
+    assert_eq!((counters.get(Counter::SpansLate), counters.get(Counter::ClippedBefore)), (2, 0), "it was recorded before");
+    assert_eq!(out[1].clipped.before, 1);
 }
 
 #[test]

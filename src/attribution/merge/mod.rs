@@ -20,7 +20,8 @@
 use smallvec::SmallVec;
 
 use crate::ledger::{
-    Account, Claim, Exchange, Ledger, Phase, Report, ReportPlace, Source, Stage, TracedSpan, UpstreamWindow, each_instant,
+    Account, Claim, ClippedReports, Exchange, Ledger, Phase, Report, ReportPlace, Source, Stage, TracedSpan, UpstreamWindow,
+    each_instant,
 };
 
 /// Placed claims; up to 32 without allocation.
@@ -69,14 +70,14 @@ pub fn merge(ledger: Ledger, traced: Vec<TracedSpan>) -> Exchange {
     if !placing.is_said {
         claimed_ns = 0;
     }
-    Exchange { account, claimed_ns, clipped: placing.clipped, ledger, traced }
+    Exchange { account, claimed_ns, clipped: placing.clipped, is_incomplete: false, ledger, traced }
 }
 
 /// The claims that [`merge`] divides the time among, and the number of reports and spans that had to be clipped. Observed spans
 /// come first, in the ledger's order; then the accepted traced spans; then the pieces of the reports, or the window
 /// as `upstream`.
 #[must_use]
-pub fn placed(ledger: &Ledger, traced: &[TracedSpan]) -> (Claims, u32) {
+pub fn placed(ledger: &Ledger, traced: &[TracedSpan]) -> (Claims, ClippedReports) {
     let placing = Placing::of(ledger, traced);
     (placing.claims, placing.clipped)
 }
@@ -99,7 +100,9 @@ pub(super) struct Placing {
     pub(super) claims: Claims,
     /// For each accepted traced span, its index in the given list.
     pub(super) accepted: SmallVec<[usize; 16]>,
-    clipped: u32,
+    clipped: ClippedReports,
+    /// A report or span that does not fit by this much or less is clipped, but is no fault.
+    tolerance_ns: u64,
     /// Whether anything was reported of this request.
     is_said: bool,
 }
@@ -107,7 +110,13 @@ pub(super) struct Placing {
 impl Placing {
     pub(super) fn of(ledger: &Ledger, traced: &[TracedSpan]) -> Self {
         let window = bounds(ledger);
-        let mut placing = Self { claims: Claims::new(), accepted: SmallVec::new(), clipped: 0, is_said: false };
+        let mut placing = Self {
+            claims: Claims::new(),
+            accepted: SmallVec::new(),
+            clipped: ClippedReports::default(),
+            tolerance_ns: tolerance_ns(window),
+            is_said: false,
+        };
         placing.claims.extend(ledger.spans.iter().map(|s| Claim {
             stage: s.stage,
             phase: None,
@@ -142,14 +151,31 @@ impl Placing {
     fn trace(&mut self, window: UpstreamWindow, i: usize, span: &TracedSpan, stage: Stage) {
         let clip = |at: i64| u64::try_from(at).unwrap_or(0).clamp(window.start_ns, window.end_ns);
         let (start_ns, end_ns) = (clip(span.start_ns), clip(span.end_ns));
-        let is_whole = i64::try_from(start_ns) == Ok(span.start_ns) && i64::try_from(end_ns) == Ok(span.end_ns);
-        if !is_whole || end_ns < start_ns {
-            self.clipped += 1;
-        }
+        self.count_clipped(window, span);
         if start_ns < end_ns {
             self.claim(stage, span.phase, Source::Traced, start_ns, end_ns, span.depth);
             self.accepted.push(i);
         }
+    }
+
+    /// Counts a span that lies outside the window by more than the tolerance.
+    fn count_clipped(&mut self, window: UpstreamWindow, span: &TracedSpan) {
+        let wide = i128::from;
+        let tolerance_ns = i128::from(self.tolerance_ns);
+        let length_ns = wide(span.end_ns) - wide(span.start_ns);
+        let before_ns = i128::from(window.start_ns) - wide(span.start_ns);
+        let after_ns = wide(span.end_ns) - i128::from(window.end_ns);
+        if length_ns < 0 || before_ns.max(after_ns) <= tolerance_ns {
+            return;
+        }
+        let cause = if length_ns > i128::from(window.length_ns()) + tolerance_ns {
+            &mut self.clipped.too_long
+        } else if before_ns > after_ns {
+            &mut self.clipped.before
+        } else {
+            &mut self.clipped.after
+        };
+        *cause += 1;
     }
 
     /// Places the reports in the window's free time.
@@ -195,7 +221,7 @@ impl Placing {
             let mut left_ns = report.duration_ns;
             while left_ns > 0 {
                 let Some((from, to)) = free.pop() else {
-                    self.clipped += 1;
+                    self.clipped.too_long += u32::from(left_ns > self.tolerance_ns);
                     break;
                 };
                 let start_ns = to.saturating_sub(left_ns).max(from);
@@ -208,6 +234,12 @@ impl Placing {
         }
         free
     }
+}
+
+/// How much a report or span may exceed the window without fault: clocks are read at different places, and a server ends its
+/// span after its last byte.
+fn tolerance_ns(window: UpstreamWindow) -> u64 {
+    (window.length_ns() / 100).max(1_000_000)
 }
 
 /// Whether a report claims time; one that maps to unattributed does not.

@@ -10,8 +10,9 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use super::decode::{self, Malformed};
 use super::forward::ForwardQueue;
 use super::signal::{Encoding, Signal};
-use crate::attribution::{IncomingSpan, Rules};
+use crate::attribution::{IncomingSpan, ProcessId, Rules};
 use crate::metrics::{Counter, Counters};
+use crate::net::Peer;
 use crate::settings::ConfigHandle;
 
 /// Most spans in one message to the join. Together with the channel's bound it bounds the memory that a flood of spans takes.
@@ -29,6 +30,8 @@ pub struct ExportHandler {
     spans: mpsc::Sender<Vec<IncomingSpan>>,
     forward: Option<ForwardQueue>,
     room: Arc<Semaphore>,
+    /// The connection that requests come by.
+    peer: Option<Peer>,
 }
 
 impl ExportHandler {
@@ -41,7 +44,12 @@ impl ExportHandler {
         spans: mpsc::Sender<Vec<IncomingSpan>>,
         forward: Option<ForwardQueue>,
     ) -> Self {
-        Self { rules: rules.into(), counters, spans, forward, room: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { rules: rules.into(), counters, spans, forward, room: Arc::new(Semaphore::new(AT_ONCE)), peer: None }
+    }
+
+    /// The same for the requests of one connection. It tells a sender's process from others where nothing else does.
+    pub(super) fn of_connection(&self, peer: Option<Peer>) -> Self {
+        Self { peer, ..self.clone() }
     }
 
     /// Waits until one more request's body may be held.
@@ -78,6 +86,8 @@ impl ExportHandler {
         self.counters.add(Counter::SpansSkipped, decoded.skipped);
         self.counters.add(Counter::SpansReceived, decoded.spans.len() as u64);
         let mut spans = decoded.spans;
+        let connection = ProcessId::of(&self.peer);
+        spans.iter_mut().for_each(|span| span.process = span.process.or(connection));
         while !spans.is_empty() {
             let rest = spans.split_off(spans.len().min(SPANS));
             if let Err(TrySendError::Full(shed) | TrySendError::Closed(shed)) = self.spans.try_send(spans) {

@@ -21,6 +21,7 @@ pub(super) fn http() -> ServerLimits {
         accept: AcceptLimits { max_connections: Some(MAX_CONNECTIONS), backoff: ACCEPT_BACKOFF },
         grace: DRAIN,
         idle_timeout: Some(IDLE),
+        tells_peer: true,
         ..ServerLimits::new("otlp_http")
     }
 }

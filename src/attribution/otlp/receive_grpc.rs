@@ -17,7 +17,7 @@ use tonic::server::Grpc;
 use super::export_handler::{ExportHandler, TIME_LIMIT};
 use super::limits;
 use super::signal::{Encoding, Signal};
-use crate::net;
+use crate::net::{self, Peer};
 use crate::protocol::BytesCodec;
 
 const STATUS: &str = "grpc-status";
@@ -44,7 +44,7 @@ fn router(handler: ExportHandler, max_body: u64) -> Router {
     for signal in Signal::ALL {
         let handler = handler.clone();
         let export = move |request: Request| {
-            let handler = handler.clone();
+            let handler = handler.of_connection(request.extensions().get::<Peer>().copied());
             async move { export(signal, &handler, max_body, request).await }
         };
         router = router.route(signal.grpc_path(), any(export));

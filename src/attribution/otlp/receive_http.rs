@@ -22,7 +22,7 @@ use super::export_handler::{ExportHandler, TIME_LIMIT};
 use super::limits;
 use super::signal::{Encoding, Signal};
 use super::status;
-use crate::net::{self, GunzipError, gunzip};
+use crate::net::{self, GunzipError, Peer, gunzip};
 
 /// Receives OTLP/HTTP on `listener` until `stop`, then lets open requests end for at most two seconds. Bodies larger than
 /// `max_body` bytes, compressed or not, are refused. Must be polled in a tokio runtime.
@@ -46,7 +46,7 @@ fn router(handler: ExportHandler, max_body: u64) -> Router {
     for signal in Signal::ALL {
         let handler = handler.clone();
         let export = move |request: Request| {
-            let handler = handler.clone();
+            let handler = handler.of_connection(request.extensions().get::<Peer>().copied());
             async move { export(signal, &handler, max_body, request).await }
         };
         router = router.route(signal.http_path(), post(export));

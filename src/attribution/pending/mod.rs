@@ -4,7 +4,12 @@
 //! A span belongs to an exchange if its chain of parents ends at the exchange's own span. Chains are resolved as spans arrive: a
 //! span whose parent is known joins at once and takes the children that waited for it; the others are held. When the only
 //! exchange that a trace ever had stops waiting, it also takes the trees whose topmost parent never arrived, if they start while
-//! it ran. Spans that remain are dropped by age and counted. Time is passed in as stamps; no clock is read here.
+//! it ran. A span of an exchange that was merged already is added to it, so that it can be merged again. Spans that remain are
+//! dropped and counted as soon as no request that was open when they came is open any more, else by age. How long an exchange
+//! waits is learnt ([`Shapes`]). Time is passed in as stamps; no clock is read here.
+
+mod late;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,11 +19,15 @@ use rustc_hash::FxHashMap;
 use crate::ledger::{Ledger, SpanId, Stamp, TraceId};
 use crate::metrics::{Counter, Counters};
 
+use self::late::Generations;
+use self::waiting::{Waiting, mark};
 use super::aggregator::JoinSettings;
 use super::expect::{Routes, SpanExpectation, WaitDecision};
 use super::orphans::Orphans;
 use super::recent::Recent;
-use super::span::{IncomingSpan, SpanKind};
+use super::settled::Settled;
+use super::shapes::Shapes;
+use super::span::IncomingSpan;
 
 /// Waiting ledgers, in the order in which they closed.
 #[derive(Debug)]
@@ -32,19 +41,12 @@ pub(super) struct Pending {
     orphans: Orphans,
     recent: Recent,
     routes: Routes,
+    shapes: Shapes,
+    settled: Settled,
+    /// Merged exchanges that late spans were added to.
+    changed: BTreeSet<u64>,
+    generations: Generations,
     next: u64,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    ledger: Box<Ledger>,
-    deadline: Stamp,
-    due: Stamp,
-    /// When its last span arrived.
-    last: Stamp,
-    /// Whether the upstream has finished with it, as far as its spans tell. See [`Waiting::tells_the_end`].
-    is_ended: bool,
-    spans: Vec<IncomingSpan>,
 }
 
 /// A trace that has an exchange waiting.
@@ -57,6 +59,8 @@ struct Trace {
     /// The newest of them.
     newest: u64,
     outside: usize,
+    /// The clients' spans of the exchanges that wait.
+    callers: Vec<SpanId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,15 +68,6 @@ enum Owner {
     Exchange(u64),
     /// The span descends from a root span without passing one of our exchanges.
     Outside,
-}
-
-impl Waiting {
-    /// Whether `span`, which joins this exchange, ends after everything the upstream does for it: its server span, or any span
-    /// with others below it (a span is known to be ours only once the spans above it have arrived). A single span below our own
-    /// that is neither may be one of several, and the others may be in the exporter's next batch.
-    fn tells_the_end(&self, span: &IncomingSpan) -> bool {
-        span.parent != Some(self.ledger.span) || matches!(span.kind, SpanKind::Server | SpanKind::Consumer)
-    }
 }
 
 impl Trace {
@@ -91,6 +86,10 @@ impl Pending {
             orphans: Orphans::new(join.max_orphan_spans, join.orphan_ns),
             recent: Recent::default(),
             routes: Routes::new(join.expect, join.grace_ns),
+            shapes: Shapes::default(),
+            settled: Settled::default(),
+            changed: BTreeSet::new(),
+            generations: Generations::default(),
             next: 0,
             join,
             counters,
@@ -104,10 +103,11 @@ impl Pending {
         self.routes.set(join.expect, join.grace_ns);
     }
 
-    /// Takes a closed ledger: calls `done` at once if no spans are expected, else later.
-    pub(super) fn ledger(&mut self, ledger: Ledger, now: Stamp, done: &mut impl FnMut(Ledger, Vec<IncomingSpan>)) {
+    /// Takes a closed ledger: calls `done` at once if no spans are expected, else later. `done` gets the ledger, its spans, and
+    /// whether spans are missing that exchanges like it have.
+    pub(super) fn ledger(&mut self, ledger: Ledger, now: Stamp, done: &mut impl FnMut(Ledger, &[IncomingSpan], bool)) {
         if !ledger.traced || self.join.expect == SpanExpectation::Never {
-            return done(ledger, Vec::new());
+            return done(ledger, &[], false);
         }
         let (trace_id, own, series) = (ledger.trace, ledger.span, ledger.series);
         let is_expected = match self.routes.wait(series, now) {
@@ -121,29 +121,43 @@ impl Pending {
         if !is_expected || self.join.max_pending == 0 {
             self.counters.add(Counter::PendingEvicted, u64::from(is_expected));
             self.recent.push(trace_id, own, series);
-            return done(ledger, Vec::new());
+            return done(ledger, &[], false);
         }
         if self.waiting.len() >= self.join.max_pending
             && let Some(oldest) = self.waiting.keys().next().copied()
         {
             self.counters.bump(Counter::PendingEvicted);
-            self.finish(oldest, now, done);
+            self.finish(oldest, now, false, done);
         }
         self.routes.entered(series, now);
         let seq = self.next;
         self.next += 1;
         let trace = self.traces.entry(trace_id).or_default();
         trace.owners.insert(own, Owner::Exchange(seq));
+        trace.callers.push(ledger.parent);
         (trace.waiting, trace.seen, trace.newest) = (trace.waiting + 1, trace.seen.saturating_add(1), seq);
         let due = now.plus(self.join.grace_ns);
         self.due.insert((due, seq));
-        let waiting = Waiting { ledger: Box::new(ledger), deadline: due, due, last: now, is_ended: false, spans: Vec::new() };
+        let waiting = Waiting {
+            ledger: Box::new(ledger),
+            deadline: due,
+            due,
+            last: now,
+            is_ended: false,
+            closed: now,
+            spans: Vec::new(),
+            marks: Vec::new(),
+        };
         self.waiting.insert(seq, waiting);
         self.gauge();
         let early = self.orphans.release(trace_id, Some(own));
         early.into_iter().for_each(|span| self.adopt(Owner::Exchange(seq), span, now));
         let roots = self.orphans.release(trace_id, None);
         roots.into_iter().for_each(|span| self.adopt(Owner::Outside, span, now));
+        if let Some(waiting) = self.waiting.get(&seq).filter(|waiting| waiting.spans.is_empty()) {
+            let until = self.until(seq, waiting, now);
+            self.reschedule(seq, until);
+        }
     }
 
     /// Takes a received span.
@@ -161,6 +175,9 @@ impl Pending {
                 return self.adopt(owner, span, now);
             }
         }
+        if let Some(number) = span.parent.and_then(|parent| self.settled.find(span.trace, parent)) {
+            return self.mend(number, span, now);
+        }
         if let Some(series) = span.parent.and_then(|parent| self.recent.series(span.trace, parent)) {
             self.routes.sent(series, now);
             return self.late(span);
@@ -168,12 +185,12 @@ impl Pending {
         if let Some(only) = trace.and_then(Trace::only).and_then(|seq| self.waiting.get_mut(&seq)) {
             only.last = now;
         }
-        let shed = self.orphans.hold(span, now);
+        let shed = self.orphans.hold(span, now, self.counters.open_requests().generation());
         self.counters.add(Counter::SpansShed, shed as u64);
     }
 
     /// Finishes the exchanges that are due.
-    pub(super) fn tick(&mut self, now: Stamp, done: &mut impl FnMut(Ledger, Vec<IncomingSpan>)) {
+    pub(super) fn tick(&mut self, now: Stamp, done: &mut impl FnMut(Ledger, &[IncomingSpan], bool)) {
         while let Some((due, seq)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
             let Some(waiting) = self.waiting.get(&seq) else {
                 self.due.remove(&(due, seq));
@@ -181,20 +198,17 @@ impl Pending {
             };
             let until = self.until(seq, waiting, now);
             if until <= now {
-                self.finish(seq, now, done);
+                self.finish(seq, now, true, done);
             } else {
                 self.reschedule(seq, until);
             }
         }
-        let mut gone = Vec::new();
-        self.orphans.expire(now, |trace, n| gone.push((trace, n)));
-        gone.into_iter().for_each(|(trace, n)| self.strayed(trace, n));
     }
 
     /// Finishes all exchanges, and drops all spans without an exchange.
-    pub(super) fn flush(&mut self, now: Stamp, done: &mut impl FnMut(Ledger, Vec<IncomingSpan>)) {
+    pub(super) fn flush(&mut self, now: Stamp, done: &mut impl FnMut(Ledger, &[IncomingSpan], bool)) {
         while let Some(seq) = self.waiting.keys().next().copied() {
-            self.finish(seq, now, done);
+            self.finish(seq, now, false, done);
         }
         let mut gone = Vec::new();
         self.orphans.clear(|trace, n| gone.push((trace, n)));
@@ -212,22 +226,6 @@ impl Pending {
         let owners = self.traces.values().map(|t| t.owners.len()).sum();
         let [len, traces, order, parents, spans] = self.orphans.sizes();
         [self.waiting.len(), self.due.len(), self.traces.len(), owners, len, traces, order, parents, spans]
-    }
-
-    /// When an exchange is finished or examined again.
-    fn until(&self, seq: u64, waiting: &Waiting, now: Stamp) -> Stamp {
-        let quiet_at = waiting.last.plus(self.join.quiet_ns);
-        // spans that can only be its own lack a parent that tells where they belong and may still arrive
-        let is_torn = || {
-            let trace = waiting.ledger.trace;
-            self.orphans.has(trace) && self.traces.get(&trace).and_then(Trace::only) == Some(seq)
-        };
-        let until = match waiting.is_ended {
-            false => waiting.deadline,
-            true if quiet_at <= now && is_torn() => now.plus(self.join.quiet_ns),
-            true => quiet_at,
-        };
-        until.min(waiting.deadline)
     }
 
     /// Assigns `span`, and all spans that waited for it, to `owner`.
@@ -272,84 +270,15 @@ impl Pending {
         let has_room = waiting.spans.len() < self.join.max_spans_per_exchange;
         self.counters.bump(if has_room { Counter::SpansJoined } else { Counter::SpansShed });
         if has_room {
+            waiting.marks.push(mark(&span, waiting.ledger.span, now));
             waiting.spans.push(span);
         }
-        if ends && !std::mem::replace(&mut waiting.is_ended, true) {
-            let until = now.plus(self.join.quiet_ns).min(waiting.deadline);
+        waiting.is_ended |= ends;
+        let until = now.plus(self.join.quiet_ns).min(waiting.deadline);
+        if until < waiting.due {
             self.reschedule(seq, until);
         }
         has_room
-    }
-
-    fn reschedule(&mut self, seq: u64, due: Stamp) {
-        if let Some(waiting) = self.waiting.get_mut(&seq) {
-            self.due.remove(&(waiting.due, seq));
-            waiting.due = due;
-            self.due.insert((due, seq));
-        }
-    }
-
-    /// Ends the wait of one exchange, with the spans that arrived for it.
-    fn finish(&mut self, seq: u64, now: Stamp, done: &mut impl FnMut(Ledger, Vec<IncomingSpan>)) {
-        let Some(Waiting { ledger, due, mut spans, .. }) = self.waiting.remove(&seq) else { return };
-        self.due.remove(&(due, seq));
-        if let Some(trace) = self.traces.get(&ledger.trace) {
-            if trace.only() == Some(seq) && self.recent.of_trace(ledger.trace) == 0 {
-                spans.extend(self.unknown(&ledger, self.join.max_spans_per_exchange.saturating_sub(spans.len())));
-            }
-            self.leave(&ledger, &spans);
-        }
-        self.routes.left(ledger.series, now, !spans.is_empty());
-        self.recent.push(ledger.trace, ledger.span, ledger.series);
-        self.gauge();
-        done(*ledger, spans);
-    }
-
-    /// Removes and returns the spans of unknown ancestry that can only belong to this exchange, at most `room` of them.
-    fn unknown(&mut self, ledger: &Ledger, room: usize) -> Vec<IncomingSpan> {
-        let ran = ledger.anchor_unix_ns..=ledger.anchor_unix_ns.saturating_add(ledger.total_ns);
-        let mut unknown = self.orphans.release_unknown(ledger.trace, ledger.parent, |s| ran.contains(&s.start_unix_ns));
-        let shed = unknown.len().saturating_sub(room);
-        unknown.truncate(room);
-        self.counters.add(Counter::SpansJoined, unknown.len() as u64);
-        self.counters.add(Counter::SpansShed, shed as u64);
-        unknown
-    }
-
-    /// Removes an exchange from its trace.
-    fn leave(&mut self, ledger: &Ledger, spans: &[IncomingSpan]) {
-        let Some(trace) = self.traces.get_mut(&ledger.trace) else { return };
-        trace.waiting -= 1;
-        if trace.waiting == 0 {
-            self.traces.remove(&ledger.trace);
-            return;
-        }
-        trace.owners.remove(&ledger.span);
-        for span in spans {
-            trace.owners.remove(&span.span);
-        }
-    }
-
-    /// Counts a span whose exchange is already merged, and all spans that waited for it.
-    fn late(&mut self, span: IncomingSpan) {
-        let mut todo = vec![span];
-        while let Some(span) = todo.pop() {
-            self.counters.bump(Counter::SpansLate);
-            todo.extend(self.orphans.release(span.trace, Some(span.span)));
-        }
-    }
-
-    /// Counts `n` spans of `trace` that are dropped.
-    fn strayed(&self, trace: TraceId, n: usize) {
-        let merged = self.recent.of_trace(trace);
-        let waiting = self.traces.get(&trace).map_or(0, |t| t.waiting);
-        let counter = match merged + waiting {
-            0 => Counter::SpansUnmatched,
-            1 if merged == 1 => Counter::SpansLate,
-            1 => Counter::SpansUnmatched,
-            _ => Counter::SpansAmbiguous,
-        };
-        self.counters.add(counter, n as u64);
     }
 
     fn gauge(&self) {

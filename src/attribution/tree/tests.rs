@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::attribution::ProcessId;
 use crate::ledger::TraceId;
 
 const OWN: u8 = 100;
@@ -26,6 +27,7 @@ fn span(n: u8, parent: u8, start: u64, end: u64) -> IncomingSpan {
         start_unix_ns: 1_000 + start,
         end_unix_ns: 1_000 + end,
         service: Arc::from("app/1"),
+        process: ProcessId::default(),
         server: None,
     }
 }

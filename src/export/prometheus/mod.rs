@@ -126,6 +126,7 @@ impl Collector for Scrape {
         self.requests(&mut encoder)?;
         self.stages(&mut encoder)?;
         self.coverage(&mut encoder)?;
+        self.completeness(&mut encoder)?;
         self.polled(&mut encoder)?;
         self.streams(&mut encoder)?;
         self.per_unit(&mut encoder)?;

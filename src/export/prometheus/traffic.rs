@@ -65,6 +65,18 @@ impl Scrape {
         })
     }
 
+    /// What the spans of requests lacked when they were recorded.
+    pub(super) fn completeness(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (definition, of) in
+            [(&defs::INCOMPLETE, (|s| s.figures.incomplete) as fn(&Series) -> u64), (&defs::MENDED, |s| s.figures.mended)]
+        {
+            family(encoder, definition, |metric| self.series.iter().try_for_each(|s| count(metric, &s.with(&[]), &of(s))))?;
+        }
+        family(encoder, &defs::MENDED_SECONDS, |metric| {
+            self.series.iter().try_for_each(|s| count(metric, &s.with(&[]), &seconds(s.figures.mended_ns)))
+        })
+    }
+
     /// What polls counted: each model once, so that sums over the labels are those of the server.
     pub(super) fn polled(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         family(encoder, &defs::POLLED_SECONDS, |metric| self.each_polled(|labels, sum| count(metric, labels, &seconds(sum.ns))))?;

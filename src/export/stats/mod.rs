@@ -10,7 +10,7 @@ use self::profiler::{Profiler, profiler};
 use super::gather;
 use super::pairs::Pairs;
 use super::surfaces::Surfaces;
-use crate::ledger::{Outcome, Phase, Server, Stage};
+use crate::ledger::{ClippedReports, Outcome, Phase, Server, Stage};
 use crate::metrics::{Distribution, HistogramScratch, Measure, SeriesSnapshot, Window};
 
 mod engine;
@@ -50,6 +50,10 @@ struct Series {
     streams: Streams,
     coverage: Option<f64>,
     clipped: u64,
+    clipped_by_cause: Pairs<u64>,
+    incomplete: u64,
+    mended: u64,
+    mended_ns: u64,
     first_byte: Option<Distribution>,
     polled: Option<PolledSums>,
     #[serde(flatten)]
@@ -119,11 +123,21 @@ fn figures(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Series {
             response_bytes: exact.stream_response_bytes,
         },
         coverage: exact.coverage(),
-        clipped: exact.clipped,
+        clipped: exact.clipped.iter().sum(),
+        clipped_by_cause: causes(exact.clipped),
+        incomplete: exact.incomplete,
+        mended: exact.mended,
+        mended_ns: exact.mended_ns,
         first_byte: Some(of(Measure::FirstByte)).filter(|of| of.count > 0),
         polled: series.polled.as_ref().map(PolledSums::from),
         work: work::WorkView::of(series, scratch),
     }
+}
+
+/// The causes of clipping that occurred.
+fn causes(counts: [u64; 3]) -> Pairs<u64> {
+    let names = ClippedReports::default().by_cause().map(|(cause, _)| cause);
+    names.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect()
 }
 
 /// The stages or phases that occurred, each with the resolution of its reports.

@@ -5,6 +5,9 @@ use serde::Serialize;
 use crate::export::surfaces::Surfaces;
 use crate::metrics::Counter;
 
+/// The counters of clipped reports, by cause.
+const CLIPPED: [Counter; 3] = [Counter::ClippedTooLong, Counter::ClippedBefore, Counter::ClippedAfter];
+
 /// Counts since the start, whatever the window, and the fill of each bounded table and queue.
 #[derive(Debug, Serialize)]
 pub(super) struct Profiler {
@@ -28,6 +31,7 @@ pub(super) struct Profiler {
     dropped_panic: u64,
     pending_evicted: u64,
     clipped: u64,
+    span_shapes_evicted: u64,
     values_clipped: u64,
     ledger_overflowed: u64,
     reports_malformed: u64,
@@ -83,7 +87,8 @@ pub(super) fn profiler(surfaces: &Surfaces) -> Profiler {
         dropped_channel_full,
         dropped_panic,
         pending_evicted: get(Counter::PendingEvicted),
-        clipped: get(Counter::Clipped),
+        clipped: CLIPPED.into_iter().map(get).sum(),
+        span_shapes_evicted: get(Counter::SpanShapesEvicted),
         values_clipped: get(Counter::ValuesClipped),
         ledger_overflowed: get(Counter::LedgerOverflowed),
         reports_malformed: get(Counter::ReportsMalformed),

@@ -111,7 +111,7 @@ async fn exchanges_are_waterfalls_that_sum_up() {
     assert_eq!((&latest["trace_id"], &latest["span_id"]), (&"07".repeat(16).into(), &"08".repeat(8).into()));
     assert_eq!(latest["started_at"], "2026-11-21T07:39:55.000000042Z");
     assert_eq!(latest["spans"][1]["name"], "lookup");
-    assert_eq!((latest["spans"][1]["start_ns"].as_u64(), latest["clipped"].as_u64()), (Some(200_000), Some(1)));
+    assert_eq!((latest["spans"][1]["start_ns"].as_u64(), latest["clipped"].as_u64()), (Some(200_000), Some(0)));
     let hydration = serde_json::json!({"stage": "hydration", "ns": 500_000, "source": "traced"});
     assert!(latest["stages"].as_array().unwrap().contains(&hydration));
     assert_eq!((&all[1]["kind"], &all[1]["status"]), (&"stream".into(), &101.into()));

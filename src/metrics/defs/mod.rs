@@ -68,6 +68,12 @@ families! {
         "Time from the last request byte handed to the upstream to its last response byte, of answered requests.";
     WINDOW_CLAIMED: Counter "lapwing_upstream_window_claimed_seconds" Some("seconds"), ["route", "model", "upstream"],
         "The part of the upstream windows that reports and spans claim.";
+    INCOMPLETE: Counter "lapwing_exchanges_incomplete" None, ["route", "model", "upstream"],
+        "Requests that were recorded without spans that requests like them have.";
+    MENDED: Counter "lapwing_exchanges_mended" None, ["route", "model", "upstream"],
+        "Recorded requests that spans mended which came late, while the requests stood in /exchanges.";
+    MENDED_SECONDS: Counter "lapwing_exchanges_mended_seconds" Some("seconds"), ["route", "model", "upstream"],
+        "Time that moved from one stage to another in mended requests; the histograms keep it where it was recorded.";
     POLLED_SECONDS: Counter "lapwing_polled_stage_seconds" Some("seconds"), ["model", "upstream", "stage", "phase"],
         "Time that the upstream's own statistics counted for a stage between polls; over the polled requests of the same labels it is a mean of many requests, and is in no histogram. phase is prefill or decode where the server tells them apart, else empty.";
     POLLED_REQUESTS: Counter "lapwing_polled_requests" None, ["model", "upstream", "stage", "phase"],

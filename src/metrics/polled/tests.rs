@@ -66,7 +66,14 @@ fn the_statistics_of_a_model_stand_beside_series_that_ask_it_for_something() {
     let exchange = |series: SeriesKey, primary: Option<Unit>| {
         let mut ledger = Ledger::open(Stamp::default(), 0);
         (ledger.series, ledger.outcome, ledger.work.primary) = (series, Outcome::Ok, primary);
-        Exchange { ledger, account: Default::default(), traced: Vec::new(), claimed_ns: 0, clipped: 0 }
+        Exchange {
+            ledger,
+            account: Default::default(),
+            traced: Vec::new(),
+            claimed_ns: 0,
+            clipped: crate::ledger::ClippedReports::default(),
+            is_incomplete: false,
+        }
     };
     for (series, primary) in
         [(key("infer", "m"), Some(Unit::Row)), (key("other", "unknown"), Some(Unit::Row)), (key("health", "m"), None)]

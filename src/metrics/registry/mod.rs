@@ -178,6 +178,24 @@ impl Registry {
         }
     }
 
+    /// Replaces an exchange that was kept before by what it is with spans that came late, where it stands among the recent ones or
+    /// the slowest, and counts the time that moved. The histograms keep what was recorded. Does nothing once it stands in neither.
+    pub fn mend(&mut self, exchange: Exchange) {
+        let (trace, span) = (exchange.ledger.trace, exchange.ledger.span);
+        let is_same = |kept: &Exchange| kept.ledger.span == span && kept.ledger.trace == trace;
+        let new = Arc::new(exchange);
+        let mut old = None;
+        for kept in self.recent.iter_mut().rev().find(|kept| is_same(kept)).into_iter().chain(self.slowest.find(is_same)) {
+            old = Some(std::mem::replace(kept, Arc::clone(&new)));
+        }
+        let Some(old) = old else { return };
+        let moved_ns = old.account.moved_ns(&new.account);
+        let place = self.places.get(&new.ledger.series).copied().unwrap_or(0);
+        if moved_ns > 0 && self.series[place as usize].mend(moved_ns) {
+            self.touched.push(place);
+        }
+    }
+
     /// Closes a slot of time. To be called every 2 s; costs some microseconds for each series with traffic since the last call.
     pub fn rotate(&mut self, now: Stamp) {
         let (number, roll) = self.calendar.rotate(now);
@@ -224,14 +242,23 @@ impl Registry {
     #[must_use]
     pub fn polled(&self, window: Window) -> Vec<PolledSnapshot> {
         let Labels { routes, models, upstreams } = &*self.labels;
+        let found = self.polled.read(window, &self.calendar.select(window));
+        if found.is_empty() {
+            return Vec::new();
+        }
+        let mut beside: FxHashMap<PolledKey, Vec<Arc<str>>> = FxHashMap::default();
+        for series in &self.series {
+            if let Some(key) = self.polled_key(series) {
+                beside.entry(key).or_default().push(routes.text(series.key.route));
+            }
+        }
         let snapshot = |(key, totals): (PolledKey, PolledTotals)| {
-            let beside = self.series.iter().filter(|series| self.polled_key(series) == Some(key));
-            let mut routes: Vec<Arc<str>> = beside.map(|series| routes.text(series.key.route)).collect();
+            let mut routes = beside.remove(&key).unwrap_or_default();
             routes.sort();
             let (model, upstream) = (models.text(key.model), upstreams.text(key.upstream));
             PolledSnapshot { model, upstream, routes, totals, batch: self.polled.batch(key, self.calendar.last()) }
         };
-        let mut all: Vec<_> = self.polled.read(window, &self.calendar.select(window)).into_iter().map(snapshot).collect();
+        let mut all: Vec<_> = found.into_iter().map(snapshot).collect();
         all.sort_by(|a, b| (&a.model, &a.upstream).cmp(&(&b.model, &b.upstream)));
         all
     }

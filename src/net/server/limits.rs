@@ -1,5 +1,6 @@
 //! The bounds of a server and of its connections. Sizes are bytes.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hyper_util::rt::TokioTimer;
@@ -7,6 +8,10 @@ use hyper_util::server::conn::auto;
 
 use crate::net::accept::AcceptLimits;
 use crate::net::tasks::Tasks;
+
+/// The other end of a request's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer(pub SocketAddr);
 
 /// The bounds of one server.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +24,8 @@ pub struct ServerLimits {
     pub grace: Duration,
     /// A connection from which no bytes arrive for this long is closed, whether a request is open or not. Default: never.
     pub idle_timeout: Option<Duration>,
+    /// Whether each request carries its connection's [`Peer`] as an extension. Default: no.
+    pub tells_peer: bool,
     /// Whether only HTTP/2 is spoken, without TLS and upgrade. Default: HTTP/1.1 too.
     pub http2_only: bool,
     /// HTTP/1.1: the time for a request's head to arrive, from the end of the request before it. Default: no limit.
@@ -44,6 +51,7 @@ impl ServerLimits {
             accept: AcceptLimits::default(),
             grace: Duration::from_secs(2),
             idle_timeout: None,
+            tells_peer: false,
             http2_only: false,
             header_timeout: None,
             max_header_bytes: None,

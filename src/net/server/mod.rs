@@ -15,9 +15,10 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
 use self::idle::IdleTimeout;
-pub use self::limits::ServerLimits;
+pub use self::limits::{Peer, ServerLimits};
 use super::accept::{Accepted, Listener, accept};
 use super::drain::until_stopped;
 use super::tasks::Tasks;
@@ -38,8 +39,14 @@ where
     let cut = CancellationToken::new();
     let _cut_when_dropped = cut.clone().drop_guard();
     accept(listener, limits.accept, &tasks, &stop, |accepted| {
-        let (builder, service, stop, cut) =
-            (builder.clone(), TowerToHyperService::new(service.clone()), stop.clone(), cut.clone());
+        let peer = limits.tells_peer.then_some(Peer(accepted.peer));
+        let service = service.clone().map_request(move |mut request: Request<Incoming>| {
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
+            request
+        });
+        let (builder, service, stop, cut) = (builder.clone(), TowerToHyperService::new(service), stop.clone(), cut.clone());
         async move {
             let Accepted { socket, peer, permit: _permit } = accepted;
             let io = TokioIo::new(IdleTimeout::new(socket, limits.idle_timeout));

@@ -13,7 +13,7 @@ use super::first_byte::{FirstByte, GRPC};
 use super::grpc_status::grpc_outcome;
 use crate::ledger::clock::unix_ns;
 use crate::ledger::{ExchangeKind, Ledger, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
-use crate::metrics::Counter;
+use crate::metrics::{Counter, RequestGeneration};
 use crate::protocol::ExchangeReader;
 use crate::proxy::connection::{ClientWaits, OnFlush, SocketMeter};
 
@@ -25,6 +25,7 @@ pub(crate) struct InFlight {
     /// Whether requests share the connection (HTTP/2).
     pub(crate) is_multiplexed: bool,
     called: Stamp,
+    generation: RequestGeneration,
     request_last: AtomicU64,
     request_end: AtomicU64,
     request_bytes: AtomicU64,
@@ -69,12 +70,14 @@ impl InFlight {
         let called = Stamp::now();
         let ledger = Ledger::open(started, unix_ns().saturating_sub(called.since(started)));
         context.counters.bump(Counter::InFlight);
+        let generation = context.counters.open_requests().begin();
         meter.open.fetch_add(1, Relaxed);
         Arc::new(Self {
             context,
             meter,
             is_multiplexed,
             called,
+            generation,
             request_last: AtomicU64::new(called.as_ns()),
             request_end: AtomicU64::new(0),
             request_bytes: AtomicU64::new(0),
@@ -313,6 +316,13 @@ impl InFlight {
         self.finished.store(true, Relaxed);
         self.context.counters.sub(Counter::InFlight, 1);
         self.meter.open.fetch_sub(1, Relaxed);
+        self.hand_over(now);
+        // last: whoever sees that the request has ended finds its ledger in the queue
+        self.context.counters.open_requests().end(self.generation);
+    }
+
+    /// Closes the ledger at `now` and hands it to the observer.
+    fn hand_over(&self, now: Stamp) {
         let state = &mut *self.state.lock();
         let Some(mut ledger) = state.ledger.take() else { return };
         self.settle(state, &mut ledger, now);

@@ -15,7 +15,7 @@ use prost::Message;
 use super::json;
 use super::signal::{Encoding, Signal};
 use crate::attribution::adapters::spans::{self, MappedSpan, Sender};
-use crate::attribution::{IncomingSpan, Rules, SpanKind};
+use crate::attribution::{IncomingSpan, ProcessId, Rules, SpanKind};
 use crate::ledger::{SpanId, TraceId};
 
 /// Longer names are cut, because they stay in memory.
@@ -63,7 +63,7 @@ pub(super) fn spans(request: &ExportTraceServiceRequest, rules: &Rules) -> Decod
     let mut out = Decoded::default();
     for resource in &request.resource_spans {
         let attributes = resource.resource.as_ref().map_or(&[][..], |r| &r.attributes);
-        let service = service(attributes);
+        let (service, process) = (service(attributes), process(attributes));
         let name = text(attributes, "service.name").unwrap_or_default();
         for scope in &resource.scope_spans {
             let scope_name = scope.scope.as_ref().map_or("", |scope| &scope.name);
@@ -73,7 +73,7 @@ pub(super) fn spans(request: &ExportTraceServiceRequest, rules: &Rules) -> Decod
                     out.skipped += 1;
                     continue;
                 }
-                match incoming(span, sender, &service, rules) {
+                match incoming(span, sender, (&service, process), rules) {
                     Some(span) => out.spans.push(span),
                     None => out.invalid += 1,
                 }
@@ -83,7 +83,7 @@ pub(super) fn spans(request: &ExportTraceServiceRequest, rules: &Rules) -> Decod
     out
 }
 
-fn incoming(span: &Span, sender: Sender<'_>, service: &Arc<str>, rules: &Rules) -> Option<IncomingSpan> {
+fn incoming(span: &Span, sender: Sender<'_>, (service, process): (&Arc<str>, ProcessId), rules: &Rules) -> Option<IncomingSpan> {
     let (trace, id) = (TraceId::from_slice(&span.trace_id)?, SpanId::from_slice(&span.span_id)?);
     let attribute = |key: &str| text(&span.attributes, key);
     let MappedSpan { stage, phase, server } = spans::read(span, sender, rules, attribute);
@@ -99,6 +99,7 @@ fn incoming(span: &Span, sender: Sender<'_>, service: &Arc<str>, rules: &Rules) 
         start_unix_ns: span.start_time_unix_nano,
         end_unix_ns: span.end_time_unix_nano.max(span.start_time_unix_nano),
         service: Arc::clone(service),
+        process,
         server,
     })
 }
@@ -109,6 +110,16 @@ fn service(attributes: &[KeyValue]) -> Arc<str> {
     let (name, instance) = (part("service.name"), part("service.instance.id"));
     let name = cut(&name);
     if instance.is_empty() { name.into() } else { format!("{name}/{}", cut(&instance)).into() }
+}
+
+/// The process by the resource's word; unknown if it tells neither an instance nor a process id.
+fn process(attributes: &[KeyValue]) -> ProcessId {
+    let part = |key| text(attributes, key).filter(|text| !text.is_empty());
+    let (instance, pid) = (part("service.instance.id"), part("process.pid"));
+    if instance.is_none() && pid.is_none() {
+        return ProcessId::default();
+    }
+    ProcessId::of(&(instance, part("host.name"), pid))
 }
 
 const fn kind(number: i32) -> SpanKind {

@@ -43,7 +43,7 @@ enum Left {
 }
 
 fn containers(mut from: &[u8], levels: &[u32], fates: &mut impl Iterator<Item = SpanFate>, out: &mut Vec<u8>) -> Option<Left> {
-    let Some((inner, deeper)) = levels.split_first() else { return None };
+    let (inner, deeper) = levels.split_first()?;
     let (mut removed, mut kept) = (false, false);
     while from.has_remaining() {
         let whole = from;

@@ -136,3 +136,42 @@ async fn a_body_that_stalls_does_not_hold_up_shutdown() {
     .await;
     assert!(tokio::time::timeout(Duration::from_secs(5), spans.recv()).await.expect("the handler is let go").is_none());
 }
+
+#[tokio::test]
+async fn processes_are_told_apart_by_their_resource_else_by_their_connection() {
+    let named = |attributes: &[(&str, &str)]| {
+        let mut message = request(vec![span(TRACE, 1, "x")]);
+        let resource = message.resource_spans[0].resource.as_mut().unwrap();
+        resource.attributes = attributes.iter().map(|(key, value)| super::text(key, value)).collect();
+        message.encode_to_vec()
+    };
+    let counters = Arc::new(Counters::default());
+    let (handler, mut spans) = handler(64, None, &counters);
+    let mut processes = Vec::new();
+    against(handler, |poster| async move {
+        let again = Poster { client: Client::builder(TokioExecutor::new()).build_http(), base: poster.base.clone() };
+        for message in [
+            named(&[("service.name", "a")]),
+            named(&[("service.instance.id", "i"), ("process.pid", "1")]),
+            named(&[("service.instance.id", "i"), ("process.pid", "2")]),
+            named(&[("process.pid", "2"), ("host.name", "h")]),
+            named(&[("host.name", "h")]),
+        ] {
+            for poster in [&poster, &again] {
+                assert_eq!(poster.post("/v1/traces", PROTOBUF, message.clone()).await.0, 200);
+            }
+        }
+    })
+    .await;
+    while let Ok(mut received) = spans.try_recv() {
+        processes.push(received.remove(0).process);
+    }
+    let [one, other, told @ .., last, last_other] = &processes[..] else { panic!("{processes:?}") };
+    assert!(one != other && (one, other) == (last, last_other), "by connection, whatever the host is called");
+    assert_eq!(told.len(), 6);
+    assert!(
+        told.chunks(2).all(|pair| pair[0] == pair[1] && pair[0] != *one),
+        "the resource's word is the same on every connection"
+    );
+    assert!(told[0] != told[2] && told[2] != told[4] && told[0] != told[4]);
+}

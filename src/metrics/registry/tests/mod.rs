@@ -5,7 +5,7 @@ mod work;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::{Account, LabelId, Ledger, Outcome, Source, Stage, UpstreamWindow};
+use crate::ledger::{Account, ClippedReports, LabelId, Ledger, Outcome, Source, Stage, UpstreamWindow};
 use crate::metrics::layout::{HIGH_NS, Layout};
 use crate::metrics::measure::Measure;
 use crate::metrics::snapshot::HistogramScratch;
@@ -28,7 +28,14 @@ fn exchange(series: SeriesKey, total_ns: u64) -> Exchange {
     let mut account = Account::default();
     account.add(Stage::Forward, Source::Reported, total_ns / 4);
     account.add(Stage::Unattributed, Source::Observed, total_ns - total_ns / 4);
-    Exchange { ledger, account, traced: Vec::new(), claimed_ns: total_ns / 4, clipped: 0 }
+    Exchange {
+        ledger,
+        account,
+        traced: Vec::new(),
+        claimed_ns: total_ns / 4,
+        clipped: ClippedReports::default(),
+        is_incomplete: false,
+    }
 }
 
 fn with_outcome(outcome: Outcome, total_ns: u64) -> Exchange {
@@ -46,6 +53,37 @@ fn snapshot(registry: &Registry, window: Window) -> Vec<SeriesSnapshot> {
 
 fn counted(registry: &Registry, window: Window) -> u64 {
     snapshot(registry, window).iter().map(|s| s.figures.count()).sum()
+}
+
+#[test]
+fn a_mended_exchange_replaces_itself_where_it_stands_and_the_difference_is_counted() {
+    let mut registry = registry(Config { recent_exchanges: 2, slowest_exchanges: 1, ..Config::default() });
+    let series = key(&registry, "a");
+    let now = Stamp::now();
+    let of = |span: u8, total_ns: u64, queue_ns: u64| {
+        let mut e = exchange(series, total_ns);
+        e.ledger.span = crate::ledger::SpanId([span; 8]);
+        e.account = Account::default();
+        e.account.add(Stage::Queue, Source::Traced, queue_ns);
+        e.account.add(Stage::Forward, Source::Traced, total_ns - queue_ns);
+        e
+    };
+    (1..=4).for_each(|n| registry.keep(of(n, if n == 1 { 900 } else { 100 }, 0), now, 0));
+    registry.mend(of(4, 100, 30));
+    registry.mend(of(4, 100, 50));
+    registry.mend(of(1, 900, 400)); // among the slowest only
+    registry.mend(of(2, 100, 100)); // in neither list
+    registry.mend(of(3, 100, 0)); // nothing changed
+    let queue = |e: &Arc<Exchange>| (e.ledger.span.0[0], e.account.stage_ns(Stage::Queue));
+    assert_eq!(registry.exchanges(Order::Recent, 9).iter().map(queue).collect::<Vec<_>>(), [(4, 50), (3, 0)]);
+    assert_eq!(registry.exchanges(Order::Slowest, 9).iter().map(queue).collect::<Vec<_>>(), [(1, 400)]);
+    let figures = &snapshot(&registry, Window::All)[0].figures;
+    assert_eq!((figures.count(), figures.mended, figures.mended_ns), (4, 3, 30 + 20 + 400));
+    assert_eq!(figures.extent(Measure::Stage(Stage::Forward)).sum_ns, 1_200, "what was recorded stays");
+    registry.rotate(now.plus(2 * SECOND));
+    registry.mend(of(4, 100, 100));
+    registry.rotate(now.plus(4 * SECOND));
+    assert_eq!(snapshot(&registry, Window::All)[0].figures.mended, 4, "also where no exchange came since");
 }
 
 #[test]

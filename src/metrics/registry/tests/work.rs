@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::super::*;
 use crate::ledger::{
-    Account, Basis, Generation, Ledger, Outcome, PerUnit, Phase, Report, ReportPlace, Server, Source, Stage, Unit, Work,
+    Account, Basis, ClippedReports, Generation, Ledger, Outcome, PerUnit, Phase, Report, ReportPlace, Server, Source, Stage,
+    Unit, Work,
 };
 use crate::metrics::measure::Measure;
 use crate::metrics::snapshot::{HistogramScratch, UnitDistribution, Units};
@@ -26,7 +27,7 @@ fn exchange(primary: Option<Unit>, amounts: &[(Unit, u64)], forward_ns: u64) -> 
     amounts.iter().for_each(|(unit, amount)| ledger.work.set(*unit, *amount, Basis::Counted));
     let mut account = Account::default();
     account.add(Stage::Forward, Source::Reported, forward_ns);
-    Exchange { ledger, account, traced: Vec::new(), claimed_ns: 0, clipped: 0 }
+    Exchange { ledger, account, traced: Vec::new(), claimed_ns: 0, clipped: ClippedReports::default(), is_incomplete: false }
 }
 
 fn rows(rows: u64, forward_ns: u64) -> Exchange {

@@ -1,7 +1,10 @@
 //! The pending join, event by event: which exchange gets which span, when the wait ends, what is counted, and that no table
 //! grows without bound.
 
+mod learnt;
+
 use super::*;
+use crate::attribution::{ProcessId, SpanKind};
 use crate::ledger::{LabelTable, SeriesKey, UpstreamWindow};
 
 /// Units of the tests' clock; the wall clock stands [`WALL`] ahead of the stamps.
@@ -44,6 +47,7 @@ fn span(n: u8, span: u64, parent: u64) -> IncomingSpan {
         start_unix_ns: WALL + MS,
         end_unix_ns: WALL + 2 * MS,
         service: Arc::from("app/1"),
+        process: ProcessId::default(),
         server: None,
     }
 }
@@ -73,7 +77,7 @@ impl Bench {
     }
 
     fn ledger(&mut self, ms: u64, ledger: Ledger) {
-        self.pending.ledger(ledger, at(ms), &mut |l, s| self.out.push(merged(&l, &s)));
+        self.pending.ledger(ledger, at(ms), &mut |l, s, _| self.out.push(merged(&l, s)));
     }
 
     fn spans(&mut self, ms: u64, spans: impl IntoIterator<Item = IncomingSpan>) {
@@ -81,11 +85,12 @@ impl Bench {
     }
 
     fn tick(&mut self, ms: u64) {
-        self.pending.tick(at(ms), &mut |l, s| self.out.push(merged(&l, &s)));
+        self.pending.tick(at(ms), &mut |l, s, _| self.out.push(merged(&l, s)));
+        self.pending.drop_strays(at(ms));
     }
 
     fn flush(&mut self, ms: u64) {
-        self.pending.flush(at(ms), &mut |l, s| self.out.push(merged(&l, &s)));
+        self.pending.flush(at(ms), &mut |l, s, _| self.out.push(merged(&l, s)));
     }
 
     /// What came out since the last call, as `own: names in order`.
@@ -234,11 +239,14 @@ fn unknown_ancestry_is_ambiguous_between_two_exchanges_even_if_one_is_merged() {
 #[test]
 fn spans_of_no_request_are_unmatched() {
     let mut b = Bench::new(|_| {});
+    let counters = b.pending.counters.clone();
+    let open = counters.open_requests().begin();
     b.spans(0, [span(7, 12, 11), root(7, 11), span(8, 5, 5)]);
-    b.tick(59_999);
-    assert_eq!(b.counts(), [0; 5]);
+    (0..60_000).step_by(20).for_each(|ms| b.tick(ms));
+    assert_eq!(b.counts(), [0; 5], "a request that was open when they came is open still");
     b.tick(60_000);
     assert_eq!(b.counts(), [0, 0, 3, 0, 0]);
+    counters.open_requests().end(open);
     b.ledger(60_000, ledger(1, 1));
     b.spans(60_000, [root(1, 20), span(1, 21, 20)]);
     assert_eq!(b.counts(), [0, 0, 5, 0, 0], "above or beside ours");

@@ -1,0 +1,146 @@
+//! One exchange that waits: until when, and what becomes of it.
+
+use crate::ledger::{Ledger, Outcome, SpanId, Stamp};
+use crate::metrics::Counter;
+
+use super::super::settled::SettledExchange;
+use super::super::shapes::{MissingSpans, SpanMark, SpanSet, SpanShape};
+use super::super::span::{IncomingSpan, SpanKind};
+use super::{Pending, Trace};
+
+/// A closed ledger, and the spans that have come for it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) ledger: Box<Ledger>,
+    pub(super) deadline: Stamp,
+    pub(super) due: Stamp,
+    /// When its last span arrived.
+    pub(super) last: Stamp,
+    /// Whether the upstream has finished with it, as far as its spans tell. See [`Waiting::tells_the_end`].
+    pub(super) is_ended: bool,
+    /// When it closed.
+    pub(super) closed: Stamp,
+    pub(super) spans: Vec<IncomingSpan>,
+    /// What is known of each of its spans.
+    pub(super) marks: Vec<SpanMark>,
+}
+
+impl Waiting {
+    pub(super) fn set(&self) -> SpanSet<'_> {
+        SpanSet { series: self.ledger.series, own: self.ledger.span, closed: self.closed, marks: &self.marks }
+    }
+
+    /// Whether `span`, which joins this exchange, ends after everything the upstream does for it: its server span, or any span
+    /// with others below it (a span is known to be ours only once the spans above it have arrived). A single span below our own
+    /// that is neither may be one of several, and the others may be in the exporter's next batch.
+    pub(super) fn tells_the_end(&self, span: &IncomingSpan) -> bool {
+        span.parent != Some(self.ledger.span) || matches!(span.kind, SpanKind::Server | SpanKind::Consumer)
+    }
+}
+
+impl Pending {
+    /// When an exchange is finished or examined again.
+    pub(super) fn until(&self, seq: u64, waiting: &Waiting, now: Stamp) -> Stamp {
+        let quiet_at = waiting.last.plus(self.join.quiet_ns);
+        if waiting.deadline <= now || (quiet_at > now && !waiting.spans.is_empty()) {
+            return quiet_at.min(waiting.deadline);
+        }
+        // spans that can only be its own lack a parent that tells where they belong and may still arrive
+        let trace = self.traces.get(&waiting.ledger.trace);
+        let is_torn = self.orphans.has(waiting.ledger.trace) && trace.and_then(Trace::only) == Some(seq);
+        let missing = self.missing(waiting);
+        let until = if missing.is_unknown || !(waiting.is_ended || missing.knows_tops) {
+            waiting.deadline
+        } else if is_torn && quiet_at <= now {
+            now.plus(self.join.quiet_ns)
+        } else {
+            quiet_at.max(missing.until.unwrap_or_default())
+        };
+        until.min(waiting.deadline)
+    }
+
+    /// What an exchange lacks, by what others of its route have.
+    pub(super) fn missing(&self, waiting: &Waiting) -> MissingSpans {
+        let trace_id = waiting.ledger.trace;
+        let is_followed = |call: SpanId| {
+            let waits = self.traces.get(&trace_id).is_some_and(|trace| trace.callers.contains(&call));
+            waits || self.settled.has_caller(trace_id, call)
+        };
+        self.shapes.missing(waiting.set(), is_followed)
+    }
+
+    pub(super) fn reschedule(&mut self, seq: u64, due: Stamp) {
+        if let Some(waiting) = self.waiting.get_mut(&seq) {
+            self.due.remove(&(waiting.due, seq));
+            waiting.due = due;
+            self.due.insert((due, seq));
+        }
+    }
+
+    /// Ends the wait of one exchange, with the spans that arrived for it. It is learnt from if it waited as long as it should.
+    pub(super) fn finish(&mut self, seq: u64, now: Stamp, is_learnt: bool, done: &mut impl FnMut(Ledger, &[IncomingSpan], bool)) {
+        let Some(mut waiting) = self.waiting.remove(&seq) else { return };
+        self.due.remove(&(waiting.due, seq));
+        if let Some(trace) = self.traces.get(&waiting.ledger.trace) {
+            if trace.only() == Some(seq) && self.recent.of_trace(waiting.ledger.trace) == 0 {
+                let room = self.join.max_spans_per_exchange.saturating_sub(waiting.spans.len());
+                let unknown = self.unknown(&waiting.ledger, room);
+                waiting.marks.extend(unknown.iter().map(|span| mark(span, waiting.ledger.span, now)));
+                waiting.spans.extend(unknown);
+            }
+            self.leave(&waiting.ledger, &waiting.spans);
+        }
+        let lacks = is_incomplete(&waiting.ledger, self.missing(&waiting));
+        if is_learnt {
+            let evicted = self.shapes.learn(waiting.set());
+            self.counters.add(Counter::SpanShapesEvicted, evicted);
+        }
+        let Waiting { ledger, closed, spans, marks, .. } = waiting;
+        self.routes.left(ledger.series, now, !spans.is_empty());
+        self.recent.push(ledger.trace, ledger.span, ledger.series);
+        self.gauge();
+        done(ledger.as_ref().clone(), &spans, lacks);
+        self.settled.push(SettledExchange { ledger, closed, spans, marks });
+    }
+
+    /// Removes and returns the spans of unknown ancestry that can only belong to this exchange, at most `room` of them.
+    pub(super) fn unknown(&mut self, ledger: &Ledger, room: usize) -> Vec<IncomingSpan> {
+        let ran = ledger.anchor_unix_ns..=ledger.anchor_unix_ns.saturating_add(ledger.total_ns);
+        let mut unknown = self.orphans.release_unknown(ledger.trace, ledger.parent, |s| ran.contains(&s.start_unix_ns));
+        let shed = unknown.len().saturating_sub(room);
+        unknown.truncate(room);
+        self.counters.add(Counter::SpansJoined, unknown.len() as u64);
+        self.counters.add(Counter::SpansShed, shed as u64);
+        unknown
+    }
+
+    /// Removes an exchange from its trace.
+    pub(super) fn leave(&mut self, ledger: &Ledger, spans: &[IncomingSpan]) {
+        let Some(trace) = self.traces.get_mut(&ledger.trace) else { return };
+        trace.waiting -= 1;
+        if let Some(at) = trace.callers.iter().position(|caller| *caller == ledger.parent) {
+            trace.callers.swap_remove(at);
+        }
+        if trace.waiting == 0 {
+            self.traces.remove(&ledger.trace);
+            return;
+        }
+        trace.owners.remove(&ledger.span);
+        for span in spans {
+            trace.owners.remove(&span.span);
+        }
+    }
+}
+
+/// Whether an exchange counts as incomplete. A handler that failed or was cancelled skips stages for a reason.
+pub(super) fn is_incomplete(ledger: &Ledger, missing: MissingSpans) -> bool {
+    missing.is_incomplete && ledger.outcome == Outcome::Ok
+}
+
+/// What the wait goes by, of a span that joins the exchange whose own span is `own`.
+pub(super) fn mark(span: &IncomingSpan, own: SpanId, came: Stamp) -> SpanMark {
+    let is_call = matches!(span.kind, SpanKind::Client | SpanKind::Producer) && !span.is_store_call;
+    let waits = span.server.as_ref().is_some_and(|server| server.waits_from_unix_ns.is_some());
+    let (id, parent, shape) = (span.span, span.parent.unwrap_or(own), SpanShape::of(span));
+    SpanMark { id, parent, shape, process: span.process, came, calls: is_call || waits }
+}

@@ -1,0 +1,124 @@
+//! The exchanges merged last that had waited for spans, with what they were merged from, so that late spans can mend them. Bounded
+//! in exchanges and in spans; the oldest goes.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::shapes::{SpanMark, SpanSet};
+use super::span::IncomingSpan;
+use crate::ledger::{Ledger, SpanId, Stamp, TraceId};
+
+/// How many exchanges are kept: about 1.5 KB each.
+const EXCHANGES: usize = 1024;
+/// How many spans all of them have together: about 300 bytes each.
+const SPANS: usize = 16_384;
+
+/// An exchange that was merged.
+#[derive(Debug)]
+pub(super) struct SettledExchange {
+    /// As it was before its spans were merged in.
+    pub(super) ledger: Box<Ledger>,
+    pub(super) closed: Stamp,
+    pub(super) spans: Vec<IncomingSpan>,
+    pub(super) marks: Vec<SpanMark>,
+}
+
+/// Merged exchanges, by the order in which they were merged.
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    exchanges: VecDeque<SettledExchange>,
+    /// The number of the first one.
+    first: u64,
+    traces: FxHashMap<TraceId, SmallVec<[u64; 1]>>,
+    /// The exchange of each span, and of each exchange's own span.
+    owners: FxHashMap<(TraceId, SpanId), u64>,
+    spans: usize,
+}
+
+impl SettledExchange {
+    pub(super) fn set(&self) -> SpanSet<'_> {
+        SpanSet { series: self.ledger.series, own: self.ledger.span, closed: self.closed, marks: &self.marks }
+    }
+
+    /// Its own span and its spans.
+    fn ids(&self) -> impl Iterator<Item = (TraceId, SpanId)> {
+        let trace = self.ledger.trace;
+        std::iter::once(self.ledger.span).chain(self.marks.iter().map(|mark| mark.id)).map(move |id| (trace, id))
+    }
+}
+
+impl Settled {
+    pub(super) fn push(&mut self, exchange: SettledExchange) {
+        let number = self.first + self.exchanges.len() as u64;
+        self.traces.entry(exchange.ledger.trace).or_default().push(number);
+        self.owners.extend(exchange.ids().map(|id| (id, number)));
+        self.spans += exchange.spans.len();
+        self.exchanges.push_back(exchange);
+        self.trim();
+    }
+
+    /// The exchange that the span `parent` belongs to.
+    pub(super) fn find(&self, trace: TraceId, parent: SpanId) -> Option<u64> {
+        self.owners.get(&(trace, parent)).copied()
+    }
+
+    /// Whether any exchange of `trace` is kept.
+    pub(super) fn has(&self, trace: TraceId) -> bool {
+        self.traces.contains_key(&trace)
+    }
+
+    /// Whether `span` made a request that is kept.
+    pub(super) fn has_caller(&self, trace: TraceId, span: SpanId) -> bool {
+        let is_its = |number: &u64| self.get(*number).is_some_and(|exchange| exchange.ledger.parent == span);
+        self.traces.get(&trace).is_some_and(|numbers| numbers.iter().any(is_its))
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&SettledExchange> {
+        self.exchanges.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Adds a span that came late; false if the exchange has it, has no room for it or is no longer kept.
+    pub(super) fn add(&mut self, number: u64, span: IncomingSpan, mark: SpanMark, most: usize) -> bool {
+        let id = (span.trace, span.span);
+        let Some(at) = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) else { return false };
+        let Some(exchange) = self.exchanges.get_mut(at) else { return false };
+        if exchange.spans.len() >= most || self.owners.contains_key(&id) {
+            return false;
+        }
+        self.owners.insert(id, number);
+        exchange.spans.push(span);
+        exchange.marks.push(mark);
+        self.spans += 1;
+        self.trim();
+        true
+    }
+
+    fn trim(&mut self) {
+        while self.exchanges.len() > EXCHANGES || (self.spans > SPANS && self.exchanges.len() > 1) {
+            let Some(oldest) = self.exchanges.pop_front() else { return };
+            let number = self.first;
+            for id in oldest.ids() {
+                // an id that was used twice belongs to the later exchange
+                if self.owners.get(&id) == Some(&number) {
+                    self.owners.remove(&id);
+                }
+            }
+            self.first += 1;
+            self.spans -= oldest.spans.len();
+            if let Some(numbers) = self.traces.get_mut(&oldest.ledger.trace) {
+                numbers.retain(|known| *known != number);
+                if numbers.is_empty() {
+                    self.traces.remove(&oldest.ledger.trace);
+                }
+            }
+        }
+    }
+
+    /// Exchanges, traces, spans, owned ids.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> [usize; 4] {
+        [self.exchanges.len(), self.traces.len(), self.spans, self.owners.len()]
+    }
+}
