@@ -51,6 +51,12 @@ impl SettledExchange {
 
 impl Settled {
     pub(super) fn push(&mut self, exchange: SettledExchange) {
+        if self.owners.capacity() == 0 {
+            // what they hold soon, so that they need not grow step by step
+            self.exchanges.reserve(EXCHANGES);
+            self.traces.reserve(EXCHANGES);
+            self.owners.reserve(4 * EXCHANGES);
+        }
         let number = self.first + self.exchanges.len() as u64;
         self.traces.entry(exchange.ledger.trace).or_default().push(number);
         self.owners.extend(exchange.ids().map(|id| (id, number)));

@@ -110,21 +110,16 @@ impl SpanShape {
     const OWN: Self = Self(0);
 
     pub(super) fn of(span: &IncomingSpan) -> Self {
-        let service = span.service.split('/').next().unwrap_or_default();
+        let service = span.service.as_bytes().split(|byte| *byte == b'/').next().unwrap_or_default();
         let mut hasher = FxHasher::default();
-        hasher.write(service.as_bytes());
-        let (mut shape, mut word, mut has_digit) = (hasher.finish(), 0_u64, false);
-        // the end of the name ends its last word
-        for byte in span.name.bytes().chain([b' ']) {
-            if byte.is_ascii_alphanumeric() || !byte.is_ascii() {
-                word = mix(word, byte);
-                has_digit |= byte.is_ascii_digit();
-            } else {
-                shape = mix(shape ^ if has_digit { 1 } else { word }, byte);
-                (word, has_digit) = (0, false);
+        hasher.write(service);
+        for word in span.name.as_bytes().split(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric()) {
+            match word.iter().any(u8::is_ascii_digit) {
+                true => hasher.write_u8(b'0'),
+                false => hasher.write(word),
             }
         }
-        Self(shape.max(1))
+        Self(hasher.finish().max(1))
     }
 }
 
@@ -133,11 +128,6 @@ impl SpanMark {
     fn is_own(&self) -> bool {
         self.shape == SpanShape::OWN
     }
-}
-
-/// A step of a hash over few bytes.
-const fn mix(hash: u64, byte: u8) -> u64 {
-    (hash.rotate_left(5) ^ byte as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl<'a> SpanSet<'a> {
