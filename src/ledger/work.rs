@@ -95,6 +95,33 @@ impl Basis {
     }
 }
 
+/// Who states an amount, the least trusted first: the bases, and between counted and reported what a gateway says of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum AmountRank {
+    Estimated,
+    Counted,
+    ReportedByGateway,
+    Reported,
+}
+
+impl AmountRank {
+    const fn of(basis: Basis) -> Self {
+        match basis {
+            Basis::Estimated => Self::Estimated,
+            Basis::Counted => Self::Counted,
+            Basis::Reported => Self::Reported,
+        }
+    }
+
+    const fn basis(self) -> Basis {
+        match self {
+            Self::Estimated => Basis::Estimated,
+            Self::Counted => Basis::Counted,
+            Self::ReportedByGateway | Self::Reported => Basis::Reported,
+        }
+    }
+}
+
 /// The work of one request. An unknown amount is absent, never zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
@@ -104,22 +131,37 @@ pub struct Work {
     /// token. Zero if unknown, which counts as one.
     pub sequences: u64,
     amounts: [u64; Unit::COUNT],
-    bases: [Option<Basis>; Unit::COUNT],
+    ranks: [Option<AmountRank>; Unit::COUNT],
 }
 
 impl Work {
     /// Sets an amount. A better basis wins over a worse one, and the later amount wins over an equal one.
     pub fn set(&mut self, unit: Unit, amount: u64, basis: Basis) {
+        self.rank(unit, amount, AmountRank::of(basis));
+    }
+
+    /// Sets an amount that a gateway in front of the server names. It counts as reported, until the server itself reports one.
+    pub fn set_by_gateway(&mut self, unit: Unit, amount: u64) {
+        self.rank(unit, amount, AmountRank::ReportedByGateway);
+    }
+
+    fn rank(&mut self, unit: Unit, amount: u64, rank: AmountRank) {
         let at = unit.index();
-        if self.bases[at].is_none_or(|known| basis >= known) {
-            (self.amounts[at], self.bases[at]) = (amount, Some(basis));
+        if self.ranks[at].is_none_or(|known| rank >= known) {
+            (self.amounts[at], self.ranks[at]) = (amount, Some(rank));
         }
+    }
+
+    /// Whether the server itself has reported this amount.
+    #[must_use]
+    pub fn is_reported_by_server(&self, unit: Unit) -> bool {
+        self.ranks[unit.index()] == Some(AmountRank::Reported)
     }
 
     /// An amount and how it is known.
     #[must_use]
     pub fn get(&self, unit: Unit) -> Option<(u64, Basis)> {
-        Some((self.amounts[unit.index()], self.bases[unit.index()]?))
+        Some((self.amounts[unit.index()], self.ranks[unit.index()]?.basis()))
     }
 
     /// The amount of the primary unit.
@@ -260,6 +302,19 @@ mod tests {
         assert_eq!(work.class(), None);
         work.set(Unit::OutputToken, u64::MAX, Basis::Reported);
         assert_eq!(work.class(), Some(Work::CLASSES - 1));
+    }
+
+    #[test]
+    fn a_gateways_word_counts_as_reported_until_the_server_reports() {
+        let mut work = Work::default();
+        work.set_by_gateway(Unit::InputToken, 7);
+        work.set(Unit::InputToken, 8, Basis::Counted);
+        assert_eq!(work.get(Unit::InputToken), Some((7, Basis::Reported)));
+        assert!(!work.is_reported_by_server(Unit::InputToken));
+        work.set(Unit::InputToken, 9, Basis::Reported);
+        work.set_by_gateway(Unit::InputToken, 7);
+        assert_eq!(work.get(Unit::InputToken), Some((9, Basis::Reported)));
+        assert!(work.is_reported_by_server(Unit::InputToken));
     }
 
     #[test]

@@ -63,7 +63,7 @@ rows! {
     PromptsSkipped: Counter "lapwing_prompts_not_tokenized" &[("reason", "busy")], "Prompts kept for their tokenizer whose tokens stay estimated: the aggregator had too much else to do.";
     PromptsFailed: Counter "lapwing_prompts_not_tokenized" &[("reason", "failed")], "Prompts kept for their tokenizer whose tokens stay estimated: the body could not be read, or not be tokenized.";
     LedgerOverflowed: Counter "lapwing_ledger_overflowed" &[], "Observed spans and in-band reports for which a ledger had no room.";
-    ReportsMalformed: Counter "lapwing_reports_malformed" &[], "Server-Timing entries and servers' own time fields that could not be read.";
+    ReportsMalformed: Counter "lapwing_reports_malformed" &[], "Server-Timing entries and servers' own fields that could not be read.";
     SpansReceived: Counter "lapwing_spans_received" &[], "Spans that the OTLP receiver took.";
     SpansJoined: Counter "lapwing_spans" &[("result", "joined")], "Spans received, by result: joined to an exchange.";
     SpansAmbiguous: Counter "lapwing_spans" &[("result", "ambiguous")], "Spans received, by result: their exchange could not be determined.";

@@ -143,6 +143,22 @@ impl ExchangeFacts {
         }
     }
 
+    /// Records the value of a header or trailer field. It replaces the value of an earlier field with the same meaning.
+    pub(super) fn note_field(&mut self, tag: Tag, seen: TagValue<'_>) {
+        match (tag, seen) {
+            (Tag::Model, TagValue::Text { head, bytes: 1.. }) => {
+                self.model.clear();
+                self.name_model(head);
+            }
+            (Tag::Amount(unit, basis) | Tag::Tokens(unit, basis), TagValue::Number(_)) => {
+                if let Some(amount) = seen.count() {
+                    self.work.set(unit, amount, basis);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Ends a document, `at_ns` from the request's start. Amounts in the next document replace those of this one.
     pub(super) fn end_document(&mut self, at_ns: u64) {
         self.units_seen[self.side as usize] = 0;

@@ -1,5 +1,6 @@
 //! What model servers report about themselves outside of bodies: header and trailer fields, and their own kinds of spans.
 
+mod gateway_usage;
 pub mod headers;
 pub(super) mod spans;
 
@@ -20,7 +21,9 @@ pub type HeaderReader = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
 pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<HeaderReader> {
     Box::new(move |headers, trailing, ledger| {
         let place = if trailing { ReportPlace::Trailer } else { ReportPlace::Head };
-        let malformed = server_timing::report(headers, &rules, place, ledger) + headers::report(headers, place, ledger);
+        let malformed = server_timing::report(headers, &rules, place, ledger)
+            + headers::report(headers, place, ledger)
+            + gateway_usage::report(headers, ledger);
         if malformed > 0 {
             counters.add(Counter::ReportsMalformed, malformed as u64);
         }

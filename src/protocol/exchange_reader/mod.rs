@@ -84,12 +84,13 @@ impl Protocols {
             facts.name_model(model.as_bytes());
         }
         if let Some(rule) = self.0.rule(protocol) {
-            rule.head(Side::Request, headers, &mut facts);
+            rule.request_head(headers, &mut facts);
         }
         let request = BodyReader::new(&plan.request, media);
         let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
         let tables = Arc::clone(&self.0);
-        Some(ExchangeReader(Box::new(Inner { protocol, request, response: BodyReader::Off, facts, kept, at_ns: 0, tables })))
+        let response = BodyReader::Off;
+        Some(ExchangeReader(Box::new(Inner { protocol, request, response, facts, kept, at_ns: 0, is_answered: false, tables })))
     }
 }
 
@@ -160,6 +161,8 @@ struct Inner {
     kept: Option<PromptBody>,
     /// When the last piece of the response arrived.
     at_ns: u64,
+    /// Whether the response's head came and is not that of an error.
+    is_answered: bool,
 }
 
 impl ExchangeReader {
@@ -173,17 +176,17 @@ impl ExchangeReader {
         this.request.feed(bytes, 0, &mut this.facts);
     }
 
-    /// Reads the response's head. The body of an error is not read.
-    pub fn response_head(&mut self, status: u16, headers: &HeaderMap) {
+    /// Reads the response's head. The body of an error is not read. Returns how many fields that a rule names were refused.
+    pub fn response_head(&mut self, status: u16, headers: &HeaderMap) -> usize {
         let this = &mut *self.0;
         this.response = BodyReader::Off;
-        if !(200..300).contains(&status) {
+        this.is_answered = (200..300).contains(&status);
+        if !this.is_answered {
             this.kept = None; // the model did not read a refused request
-            return;
+            return 0;
         }
-        if let Some(rule) = this.tables.rule(this.protocol) {
-            rule.head(Side::Response, headers, &mut this.facts);
-        }
+        let rule = this.tables.rule(this.protocol);
+        let refused = rule.map_or(0, |rule| rule.response_fields(headers, &mut this.facts));
         let plan = this.tables.plan(this.protocol);
         if !matches!(plan.response, WatchedFields::Nothing) {
             this.response = BodyReader::new(&plan.response, Media::of(headers));
@@ -191,6 +194,15 @@ impl ExchangeReader {
                 this.facts.streams();
             }
         }
+        refused
+    }
+
+    /// Reads the response's trailers, whose values win over those of the head. Those of an error are not read. Returns how many
+    /// fields that a rule names were refused.
+    pub fn response_trailers(&mut self, trailers: &HeaderMap) -> usize {
+        let this = &mut *self.0;
+        let rule = this.tables.rule(this.protocol).filter(|_| this.is_answered);
+        rule.map_or(0, |rule| rule.response_fields(trailers, &mut this.facts))
     }
 
     /// Reads the next piece of the response's body, which arrived `at_ns` after the request's start.

@@ -292,3 +292,45 @@ fn rules_that_say_nothing_or_contradict_themselves_are_faults() {
     assert_eq!(faults(json!({"flops": {"m": {"per_row": -1.0}}})), ["flops.m.per_row must be between 0 and 1000000000000000000"]);
     assert_eq!(faults(json!({"flops": {"m": {}}})), ["flops.m needs a cost above zero"]);
 }
+
+/// An exchange by a rule that reads the model and both tokens from fields of the response: what was read, and how much was refused.
+fn by_fields(status: u16, head: &[(&str, &str)], trailers: &[(&str, &str)]) -> (Value, usize) {
+    let fields = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap())).collect::<HeaderMap>()
+    };
+    let from = |name: &str| json!({"header": name, "from": "response"});
+    let rule = json!({"route": "/a", "model": from("x-m"), "input_tokens": from("x-in"), "output_tokens": from("x-out")});
+    let protocols = Protocols::new(&serde_json::from_value(json!({"custom": [rule]})).unwrap());
+    let mut reader = protocols.open(&protocols.detect(&Method::POST, "/a"), &HeaderMap::new()).unwrap();
+    let refused = reader.response_head(status, &fields(head)) + reader.response_trailers(&fields(trailers));
+    let mut ledger = Ledger::open(Stamp::now(), 0);
+    let model = reader.close(&mut ledger).map(str::to_owned);
+    (seen(model, &ledger), refused)
+}
+
+#[test]
+fn a_rules_trailers_win_over_the_head() {
+    let expected = |model: &str, input: u64, output: u64| {
+        let (input, output) = (json!([input, "reported"]), json!([output, "reported"]));
+        (json!({"model": model, "primary": "output_token", "input_token": input, "output_token": output}), 0)
+    };
+    let head = [("x-m", "a"), ("x-in", "7"), ("x-out", "1")];
+    assert_eq!(by_fields(200, &head, &[]), expected("a", 7, 1));
+    assert_eq!(by_fields(200, &head, &[("x-out", "40")]), expected("a", 7, 40));
+    assert_eq!(by_fields(200, &head, &[("x-m", "b"), ("x-in", "0"), ("x-out", " 2 ")]), expected("b", 0, 2));
+    assert_eq!(by_fields(200, &[], &head), expected("a", 7, 1));
+    assert_eq!(by_fields(200, &head, &[("x-m", "")]), expected("a", 7, 1));
+    assert_eq!(by_fields(500, &head, &head), (json!({}), 0), "an error's are not read");
+}
+
+#[test]
+fn a_rules_absurd_and_repeated_fields_are_refused_one_by_one() {
+    let good = ("x-in", "7");
+    let seven = json!({"primary": "output_token", "input_token": [7, "reported"]});
+    for absurd in ["-1", "x", "", "NaN", "inf", "1e99"] {
+        assert_eq!(by_fields(200, &[good, ("x-out", absurd)], &[]), (seven.clone(), 1), "{absurd}");
+        assert_eq!(by_fields(200, &[good], &[("x-out", absurd), ("x-in", absurd)]), (seven.clone(), 2), "{absurd}");
+    }
+    assert_eq!(by_fields(200, &[good, ("x-out", "3"), ("x-out", "3")], &[]), (seven.clone(), 1));
+    assert_eq!(by_fields(200, &[good], &[("x-in", "8"), ("x-in", "9"), ("x-m", "a"), ("x-m", "b")]), (seven, 2));
+}

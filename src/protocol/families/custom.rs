@@ -1,6 +1,6 @@
 //! Protocols by configuration: a rule's locations of the model and the work, compiled to watched fields.
 
-use http::{HeaderMap, HeaderName, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::super::config::{Amount, Custom, Side};
 use super::super::facts::ExchangeFacts;
@@ -72,25 +72,40 @@ impl Rule {
         self.method.as_ref().is_none_or(|own| own == method) && fits(self.path.as_bytes(), path.as_bytes())
     }
 
-    /// Records what a head contains and, for the request's, what the rule itself fixes.
-    pub(in super::super) fn head(&self, side: Side, headers: &HeaderMap, facts: &mut ExchangeFacts) {
-        if side == Side::Request {
-            for (unit, fixed) in &self.fixed {
-                facts.set(*unit, *fixed, Basis::Counted);
-            }
-            if let Some(model) = &self.model {
-                facts.name_model(model.as_bytes());
+    /// Records what the request's head contains and what the rule itself fixes.
+    pub(in super::super) fn request_head(&self, headers: &HeaderMap, facts: &mut ExchangeFacts) {
+        for (unit, fixed) in &self.fixed {
+            facts.set(*unit, *fixed, Basis::Counted);
+        }
+        if let Some(model) = &self.model {
+            facts.name_model(model.as_bytes());
+        }
+        for (tag, name) in self.fields(Side::Request) {
+            if let Some(value) = headers.get(name) {
+                facts.note_field(tag, value_of(tag, value));
             }
         }
-        for (_, name, tag) in self.headers.iter().filter(|(own, ..)| *own == side) {
-            let Some(value) = headers.get(name).map(http::HeaderValue::as_bytes) else { continue };
-            let figure = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok());
-            match (tag, figure) {
-                (Tag::Model, _) => facts.note(*tag, TagValue::Text { head: value, bytes: value.len() as u64 }),
-                (_, Some(figure)) => facts.note(*tag, TagValue::Number(figure)),
-                _ => {}
+    }
+
+    /// Records what the fields of the response's head or trailers contain; the later ones win. Returns how many fields it refused:
+    /// those that come more than once, and amounts that are no counts.
+    pub(in super::super) fn response_fields(&self, headers: &HeaderMap, facts: &mut ExchangeFacts) -> usize {
+        let mut refused = 0;
+        for (tag, name) in self.fields(Side::Response) {
+            let mut values = headers.get_all(name).iter();
+            let Some(value) = values.next() else { continue };
+            let value = value_of(tag, value);
+            if values.next().is_some() || (tag != Tag::Model && value.count().is_none()) {
+                refused += 1;
+            } else {
+                facts.note_field(tag, value);
             }
         }
+        refused
+    }
+
+    fn fields(&self, side: Side) -> impl Iterator<Item = (Tag, &HeaderName)> {
+        self.headers.iter().filter(move |(own, ..)| *own == side).map(|(_, name, tag)| (*tag, name))
     }
 
     /// Records the amounts that are the bodies' lengths.
@@ -100,6 +115,15 @@ impl Rule {
             facts.set(*unit, bytes, Basis::Counted);
         }
     }
+}
+
+/// The value of a field: a text for a model, else a number. A text where a number is due is no count.
+fn value_of(tag: Tag, value: &HeaderValue) -> TagValue<'_> {
+    let text = TagValue::Text { head: value.as_bytes(), bytes: value.len() as u64 };
+    if tag == Tag::Model {
+        return text;
+    }
+    std::str::from_utf8(value.as_bytes()).ok().and_then(|text| text.trim().parse().ok()).map_or(text, TagValue::Number)
 }
 
 /// The JSON pointer to the text of the rule's input tokens, if it is in the request.

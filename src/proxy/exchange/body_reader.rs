@@ -40,9 +40,14 @@ impl BodyReader {
         }
     }
 
-    /// Reads the response's head.
-    pub(crate) fn read_response_head(&mut self, status: u16, headers: &HeaderMap) {
-        self.reader.response_head(status, headers);
+    /// Reads the response's head. Returns how many fields were refused.
+    pub(crate) fn read_response_head(&mut self, status: u16, headers: &HeaderMap) -> usize {
+        self.reader.response_head(status, headers)
+    }
+
+    /// Reads the response's trailers. Returns how many fields were refused.
+    pub(crate) fn read_trailers(&mut self, trailers: &HeaderMap) -> usize {
+        self.reader.response_trailers(trailers)
     }
 
     /// A piece of the response passes. It was read at `at`; the exchange began at `started`.

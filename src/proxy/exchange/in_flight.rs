@@ -213,14 +213,16 @@ impl InFlight {
 
     /// The response's head was read, or Lapwing answers by itself: records status, outcome, and the upstream's reports.
     pub(crate) fn record_response_head(&self, status: StatusCode, headers: &HeaderMap) {
-        self.observe(|observer, ledger| observer.response(headers, false, ledger));
-        self.with_reader(|reader, _| reader.read_response_head(status.as_u16(), headers));
+        self.observe(|observer, ledger| {
+            ledger.status = status.as_u16();
+            observer.response(headers, false, ledger);
+        });
+        self.with_reader(|reader, _| self.on_refused_fields(reader.read_response_head(status.as_u16(), headers)));
         let content_type = headers.get(header::CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
         let is_still_asking = self.request_end().is_none();
         let state = &mut *self.state.lock();
         state.first_byte.on_head(headers, content_type);
         let ledger = state.ledger();
-        ledger.status = status.as_u16();
         ledger.outcome = match status.as_u16() {
             500.. => Outcome::ServerError,
             400..500 => Outcome::ClientError,
@@ -237,8 +239,15 @@ impl InFlight {
     /// The response's trailers were read: records the upstream's reports, and the outcome of a gRPC call.
     pub(crate) fn record_trailers(&self, trailers: &HeaderMap) {
         self.observe(|observer, ledger| observer.response(trailers, true, ledger));
+        self.with_reader(|reader, _| self.on_refused_fields(reader.read_trailers(trailers)));
         if let Some(outcome) = grpc_outcome(trailers) {
             self.with(|ledger| ledger.outcome = outcome);
+        }
+    }
+
+    fn on_refused_fields(&self, n: usize) {
+        if n > 0 {
+            self.context.counters.add(Counter::ReportsMalformed, n as u64);
         }
     }
 

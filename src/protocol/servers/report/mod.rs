@@ -220,7 +220,7 @@ impl ServerReport {
         }
         for (unit, amount) in &self.work {
             // the usage in a body has the same basis, but covers the whole answer
-            if ledger.work.get(*unit).is_none_or(|(_, basis)| basis < Basis::Reported) {
+            if !ledger.work.is_reported_by_server(*unit) {
                 ledger.work.set(*unit, *amount, Basis::Reported);
             }
         }

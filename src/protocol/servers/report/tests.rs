@@ -240,3 +240,14 @@ proptest! {
         prop_assert_eq!(ledger.reports.len(), report.parts.len());
     }
 }
+
+#[test]
+fn a_report_of_the_server_replaces_what_a_gateway_said_before_it() {
+    let mut ledger = Ledger::open(Stamp::now(), 0);
+    ledger.work.set_by_gateway(Unit::InputToken, 7);
+    let mut values = ReportedValues::default();
+    let input = table::of(Server::Tgi).iter().find(|row| row.quantity == Quantity::Work(Unit::InputToken)).unwrap();
+    values.note(input, 9.0);
+    values.summarize().note(&mut ledger, ServerEvidence::Span);
+    assert_eq!(ledger.work.get(Unit::InputToken), Some((9, Basis::Reported)));
+}
