@@ -109,7 +109,7 @@ fn the_configuration_in_the_documentation_is_sound() {
     let blocks = blocks(&read("docs/REPORTING.md"), "yaml");
     let [block] = blocks.as_slice() else { panic!("{} blocks", blocks.len()) };
     let File { attribution } = serde_saphyr::from_str(block).unwrap();
-    assert_eq!((attribution.server_timing.len(), attribution.spans.len()), (2, 3));
+    assert_eq!((attribution.server_timing.len(), attribution.spans.len()), (2, 4));
     let mut checks = lapwing::settings::Checks::default();
     lapwing::settings::Section::check(&attribution, &mut checks);
     let faults = checks.into_faults();

@@ -1,9 +1,14 @@
 """A KServe model whose steps take time by rows: a fixed part and a part per row. usage: steps.py PORT"""
 
-import sys
+import argparse
 import time
 
-import kserve
+# before the packages, so that --help needs none
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("port", type=int, help="where to serve")
+options = parser.parse_args()
+
+import kserve  # noqa: E402
 
 STEPS_MS = {"preprocess": (2.0, 0.02), "predict": (5.0, 0.5), "postprocess": (0.5, 0.01)}
 """Milliseconds in all, and per row."""
@@ -33,4 +38,4 @@ class Steps(kserve.Model):
 
 
 if __name__ == "__main__":
-    kserve.ModelServer(http_port=int(sys.argv[1]), enable_grpc=False, workers=1).start([Steps()])
+    kserve.ModelServer(http_port=options.port, enable_grpc=False, workers=1).start([Steps()])
