@@ -171,7 +171,7 @@ def assert_true(watched, stages, share=0.9):
     for span, stage in stages.items():
         pairs = [(stages_of(e)[stage]["ns"], watched.truth[t][span]) for t, e in watched.exchanges.items() if stage in stages_of(e)]
         wrong = [(said, truth) for said, truth in pairs if abs(said - truth) > max(0.03 * truth, 1_000_000)]
-        assert len(wrong) <= (1 - share) * len(pairs), (stage, wrong[:5], len(wrong), len(pairs))
+        assert len(pairs) - len(wrong) >= round(share * len(pairs), 6), (stage, wrong[:5], len(wrong), len(pairs))
 
 
 def series_of(lapwing):
