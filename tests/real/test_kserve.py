@@ -26,12 +26,15 @@ def served(behind):
 
 
 def ask(lapwing, rows):
+    """The handler's nanoseconds by step."""
     body = json.dumps({"instances": [[1.0, 2.0]] * rows}).encode()
     request = urllib.request.Request(
         f"{lapwing.url}/v1/models/steps:predict", body, {"content-type": "application/json"}
     )
     with OPENER.open(request, timeout=30) as answer:
-        assert len(json.load(answer)["predictions"]) == rows
+        told = json.load(answer)
+    assert len(told["predictions"]) == rows
+    return told["truth_ns"]
 
 
 def sums_of(polled):
@@ -44,7 +47,8 @@ class Run:
     """A load of both sizes, and what Lapwing and the server say of it."""
 
     def __init__(self, served):
-        lapwing = self.lapwing = served.lapwing
+        lapwing, self.told = served.lapwing, []
+        self.lapwing = lapwing
 
         def polled_first():
             ask(lapwing, 1)
@@ -74,7 +78,7 @@ class Run:
 
     def load(self, n):
         for at in range(EACH):
-            ask(self.lapwing, ROWS[(n + at) % 2])
+            self.told.append(ask(self.lapwing, ROWS[(n + at) % 2]))
 
 
 @pytest.fixture(scope="module")

@@ -72,10 +72,10 @@ class Gateway:
         text = (await request.body()).decode()
         if request.url.path == "/embed":
             return await self.embed.remote(text)
-        began, times = time.time_ns(), {}
+        began, taken, times = time.time_ns(), taken_ns(), {}
         for name, step in self.steps.items():
-            times[name] = {"asked": time.time_ns(), **await step.remote(text)}
-        return {"began": began, "ended": time.time_ns(), **times}
+            times[name] = {"asked": time.time_ns(), **await step.remote(text), "answered": time.time_ns()}
+        return {"taken": taken, "began": began, "ended": time.time_ns(), **times}
 
 
 app = Gateway.bind(Tok.bind(), Score.bind(), Embed.bind())
