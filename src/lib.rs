@@ -6,7 +6,8 @@
 //! |---|---|
 //! | 0 | [`ledger`], [`settings`], [`metrics`] (may use `ledger`) |
 //! | 1 | [`protocol`], [`net`] |
-//! | 2 | [`attribution`] |
+//! | 2 | [`attribution`], [`cost`] |
+//! | 3 | [`shadow`] |
 //! | 4 | [`proxy`], [`export`], [`serving`] |
 //! | 5 | [`config`] |
 //! | 6 | [`app`] |
@@ -18,6 +19,7 @@
 pub mod app;
 pub mod attribution;
 pub mod config;
+pub mod cost;
 pub mod export;
 pub mod ledger;
 pub mod metrics;
@@ -27,6 +29,7 @@ pub mod proxy;
 #[cfg(feature = "engine")]
 pub mod serving;
 pub mod settings;
+pub mod shadow;
 #[cfg(not(feature = "engine"))]
 pub mod without_engine;
 #[cfg(not(feature = "engine"))]

@@ -29,6 +29,8 @@ const ROOT: Tree = Tree {
         ("protocol", 1),
         ("net", 1),
         ("attribution", 2),
+        ("cost", 2),
+        ("shadow", 3),
         ("proxy", 4),
         ("export", 4),
         ("serving", 4),

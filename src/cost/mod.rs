@@ -1,0 +1,1 @@
+//! Work against time: what the optimum takes, and how much more the upstream burns (computational debt).

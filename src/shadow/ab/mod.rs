@@ -1,0 +1,1 @@
+//! The statistics of latency, baseline against candidate.

@@ -1,0 +1,1 @@
+//! Decoded outputs of the primary and a candidate against each other.
