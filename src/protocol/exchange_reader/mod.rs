@@ -124,7 +124,7 @@ impl Tables {
 
 /// A protocol or a rule.
 #[derive(Clone, Copy, Debug)]
-enum Protocol {
+pub(super) enum Protocol {
     /// A known protocol.
     Known(Family),
     /// The rule at this index of the configuration.
@@ -144,9 +144,9 @@ impl Protocol {
 /// The protocol used on a path: the same for every request to it.
 #[derive(Clone, Debug)]
 pub struct DetectedProtocol {
-    plain: Option<Protocol>,
+    pub(super) plain: Option<Protocol>,
     /// The protocol if the body is gRPC.
-    grpc: Option<Protocol>,
+    pub(super) grpc: Option<Protocol>,
     /// The model that the path names.
     model: Option<Box<str>>,
 }
