@@ -38,14 +38,6 @@ pub enum CopiedHeader {
     Remove,
 }
 
-/// Requests that are copied although they are of no known inference protocol.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SafeRoute {
-    /// The route, as `/stats` names it: `POST /score`.
-    pub route: String,
-}
-
 /// Requests that may be sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -56,7 +48,6 @@ pub struct OnlyThese {
     pub model: Option<String>,
 }
 
-const ROUTE: Record = Record { what: "a route: route", keys: &[("route", Form::Text)], stand_in: &[("route", "POST /")] };
 const ONLY: Record =
     Record { what: "a route and/or a model: route, model", keys: &[("route", Form::Text), ("model", Form::Text)], stand_in: &[] };
 
@@ -72,8 +63,8 @@ pub struct Config {
     pub header: Switch<FieldName>,
     /// If there are any: only these requests are copied.
     pub only: Vec<OnlyThese>,
-    /// Routes of no known protocol that are safe to repeat.
-    pub routes: Vec<SafeRoute>,
+    /// Routes of no known protocol that are safe to repeat, as `/stats` names them: `POST /score`.
+    pub routes: Vec<String>,
     /// When a copy is sent. Default `after`.
     pub order: CopyOrder,
     /// How long a target may take to answer. Default 30 s; 1 ms to 1 h.
@@ -90,6 +81,8 @@ pub struct Config {
     pub headers: BTreeMap<String, CopiedHeader>,
     /// The share of copied requests that go to the upstream a second time, so that what differs by itself is known. Default 5%.
     pub noise: Share,
+    /// How outputs are compared.
+    pub compare: super::compare::Config,
 }
 
 impl Default for Config {
@@ -108,6 +101,7 @@ impl Default for Config {
             max_body: Size::mib(8),
             headers: BTreeMap::new(),
             noise: "5%".parse().unwrap_or_else(|_| unreachable!("a share")),
+            compare: super::compare::Config::default(),
         }
     }
 }
@@ -129,8 +123,9 @@ impl Section for Config {
     const FORMS: &'static [(&'static str, Form)] = &[
         ("targets", Form::Named(&Form::Text)),
         ("only", Form::List(&ONLY)),
-        ("routes", Form::List(&ROUTE)),
+        ("routes", Form::Texts),
         ("headers", Form::Named(&Form::Text)),
+        ("compare", Form::Section(super::compare::Config::FORMS)),
     ];
 
     fn check(&self, checks: &mut Checks) {
@@ -153,6 +148,7 @@ impl Section for Config {
         for name in self.headers.keys().filter(|name| http::HeaderName::try_from(name.as_str()).is_err()) {
             checks.fault(&format!("headers.{name}"), name, "is not a header's name");
         }
+        checks.section("compare", |checks| self.compare.check(checks));
         checks.range("timeout", &self.timeout, Period::from_millis(1)..=Period::from_secs(3600));
         checks.range("concurrency", &self.concurrency, 1..=1024);
         checks.range("max_waiting", &self.max_waiting, 1..=65_536);
@@ -169,7 +165,6 @@ mod tests {
 
     #[test]
     fn the_keys_of_records_are_their_fields() {
-        ROUTE.assert_describes::<SafeRoute>();
         ONLY.assert_describes::<OnlyThese>();
     }
 }
