@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -75,6 +76,10 @@ pub(crate) enum Hosted {}
 
 impl Hosted {
     pub(crate) fn start(_: &Config, _: usize, _: Period) -> Result<Self, HostError> {
+        Err(HostError)
+    }
+
+    pub(crate) fn start_one(_: &Config, _: &str, _: &Path, _: usize, _: Period) -> Result<Self, HostError> {
         Err(HostError)
     }
 

@@ -127,6 +127,7 @@ impl Recording {
             counters: self.counters,
             config: ConfigHandle::fixed(serde_json::Value::Null),
             engine: Arc::new(Vec::new),
+            shadow: None,
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             draining: CancellationToken::new(),
             limits: ConfigHandle::fixed(ProfilerLimits { queue: 4096, pending: 40, orphan_spans: 30 }),

@@ -54,6 +54,7 @@ pub(in crate::export) fn empty() -> Surfaces {
         registry: Arc::new(Mutex::new(Registry::new(Config::default(), labels, counters.clone()))),
         counters,
         engine: Arc::new(Vec::new),
+        shadow: None,
         config: ConfigHandle::fixed(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
         ready: Arc::new(|| Box::pin(async { Ok(()) })),
         draining: CancellationToken::new(),
