@@ -63,7 +63,8 @@ fn ask(args: &ShadowReportArgs) -> Result<Bytes, (u8, String)> {
     let limits = ClientLimits { timeout: Duration::from_secs(10), max_body: 64 << 20, ..ClientLimits::default() };
     let client: Client = Client::new(Target::Tcp(args.admin.clone()), limits);
     let kind = if args.json { "application/json" } else { "text/plain" };
-    let request = Request::get("/shadow").header(ACCEPT, kind).body(Full::default()).map_err(|error| failed(UNAVAILABLE)(&error))?;
+    let request =
+        Request::get("/shadow").header(ACCEPT, kind).body(Full::default()).map_err(|error| failed(UNAVAILABLE)(&error))?;
     let response = runtime.block_on(client.fetch(request)).map_err(|error| failed(UNAVAILABLE)(&error))?;
     if !response.status().is_success() {
         return Err((UNAVAILABLE, format!("answered {}; is it the admin address of a Lapwing?", response.status())));

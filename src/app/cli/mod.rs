@@ -164,8 +164,8 @@ struct Settings {
 
     /// Copy sampled requests to another server, or to a model that the engine runs: URL or engine:FILE, after a name and = if
     /// there are several [default: none]
-    #[arg(long, value_name = "[NAME=]TARGET", help_heading = "Shadow")]
-    shadow: Vec<String>,
+    #[arg(long = "shadow", value_name = "[NAME=]TARGET", help_heading = "Shadow")]
+    shadow_targets: Vec<String>,
     /// The share of requests that are copied [default: 5%]
     #[arg(long, value_name = "SHARE", help_heading = "Shadow")]
     shadow_sample: Option<String>,
@@ -204,7 +204,7 @@ impl Settings {
             text.map(|text| Flag { path: path.to_owned(), name: format!("--{}", path.replace('_', "-")), text })
         };
         let sample = self.shadow_sample.map(|text| Flag { path: "shadow.sample".into(), name: "--shadow-sample".into(), text });
-        let shadows = self.shadow.into_iter().map(shadow_target);
+        let shadows = self.shadow_targets.into_iter().map(shadow_target);
         Sources::new(self.config, env, given.into_iter().filter_map(flag).chain(sample).chain(shadows).collect())
     }
 }

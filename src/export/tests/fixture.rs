@@ -155,7 +155,8 @@ pub(in crate::export) fn busy() -> Surfaces {
     let span =
         TracedSpan { name: "lookup".into(), stage: Some(Stage::Hydration), phase: None, start_ns: -5, end_ns: 700_000, depth: 1 };
     keep(merge(traced, vec![span]));
+    let shadow = Some(super::shadow::one_pair(&surfaces));
     surfaces.counters.add(Counter::SpansJoined, 3);
     surfaces.counters.bump(Counter::DroppedPanic);
-    surfaces
+    Surfaces { shadow, ..surfaces }
 }
