@@ -5,12 +5,14 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::cost::ModelDemand;
 use crate::export::HostedModel;
 use crate::settings::{Bind, Checks, Period, Section};
 
@@ -93,6 +95,15 @@ impl Hosted {
     pub(crate) const fn stop(self) -> io::Result<()> {
         match self {}
     }
+}
+
+/// What a model's plan asks of a device.
+///
+/// # Errors
+///
+/// Always: reading a plan needs the engine.
+pub(crate) fn plan_demand(_: &Path) -> Result<ModelDemand, String> {
+    Err(format!("needs the embedded engine; {REASON}"))
 }
 
 /// The models of a running engine; there are none.

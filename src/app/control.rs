@@ -20,6 +20,7 @@ use super::running::StartError;
 use crate::attribution::otlp::{self, ExportHandler, ForwardQueue, OwnTraces};
 use crate::attribution::{Poller, Statistics};
 use crate::config::Loaded;
+use crate::cost::{DebtAssessor, ModelOptima};
 use crate::export::{self, Surfaces};
 use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry};
@@ -58,6 +59,8 @@ pub(super) struct Control {
     pub(super) queue: Arc<ArrayQueue<Ledger>>,
     pub(super) target: Target,
     pub(super) tokenizers: Tokenizers,
+    /// What the models' forward is compared with.
+    pub(super) optima: Arc<ModelOptima>,
     /// The engine's models, if it serves any.
     pub(super) models: Option<Models>,
     pub(super) phases: Phases,
@@ -85,7 +88,8 @@ impl Control {
     }
 
     async fn run(self, forward: Option<ForwardQueue>, worker: Option<impl Future<Output = ()>>) -> io::Result<()> {
-        let Self { config: whole, listeners, counters, labels, ours: _, queue, target, tokenizers, models, phases } = self;
+        let Self { config: whole, listeners, counters, labels, ours: _, queue, target, tokenizers, optima, models, phases } =
+            self;
         let loaded = whole.load();
         let config = &loaded.config;
         let rules = whole.map(|loaded| data::rules(&loaded.config));
@@ -100,6 +104,7 @@ impl Control {
             counters: counters.clone(),
         };
         let queue_capacity = queue.capacity();
+        let assessor = DebtAssessor::new(optima.clone(), labels.clone());
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels, counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         let handler = ExportHandler::new(rules, counters.clone(), sender, forward);
@@ -108,7 +113,7 @@ impl Control {
         let stop = phases.profiling.clone();
 
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
-        let aggregation = Aggregation::new(joining, queue, registry.clone(), counters.clone(), statistics);
+        let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
         let aggregation = aggregation.tokenizing(tokenizers);
         let aggregation = aggregation.run(spans, stop.clone());
         let hosted = models.clone();
@@ -116,6 +121,7 @@ impl Control {
             engine: Arc::new(move || hosted.as_ref().map(Models::list).unwrap_or_default()),
             registry,
             counters,
+            optima,
             config: whole.map(Loaded::masked_json),
             ready: Arc::new(move || probe(target.clone(), models.clone())),
             draining: phases.accepting.clone(),

@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::cost::ModelDemand;
 use crate::export::{HostedFallback, HostedModel};
+use crate::ledger::Unit;
 use crate::net;
 use crate::serving::config::{Config, ModelToServe};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
@@ -190,6 +192,35 @@ fn tell(model: &str, placement: &Placement) {
             tracing::warn!(model, reason = fallback.cause.label(), "runs on the processor: {}", fallback.detail);
         }
     }
+}
+
+/// What a model's plan asks of a device, with numbers of four bytes; by tokens at sequences of 128, else by rows. The layers between
+/// do not count as bytes: a device may keep them in its caches.
+///
+/// # Errors
+///
+/// Why the file cannot be read, or has no plan.
+pub(super) fn plan_demand(path: &Path) -> Result<ModelDemand, String> {
+    use lapwing_engine::onnx::Graph;
+    use lapwing_engine::plan::BatchSize;
+    use lapwing_engine::{fuse, lower};
+
+    const LENGTH: usize = 128;
+    let graph = Graph::read(path).map_err(|error| error.to_string())?;
+    let mut plan = lower::lower(&graph.typed).map_err(|error| error.to_string())?;
+    fuse::fuse(&mut plan);
+    let (unit, length) =
+        if plan.has_tokens() { (Unit::InputToken, plan.longest().map_or(LENGTH, |n| n.min(LENGTH))) } else { (Unit::Row, 1) };
+    let (one, two) = (plan.total(BatchSize::uniform(1, length)), plan.total(BatchSize::uniform(2, length)));
+    // of two batches, the second has twice the units and the same weights
+    let units = length as f64;
+    let added = two.min_bytes.saturating_sub(one.min_bytes) as f64;
+    Ok(ModelDemand {
+        unit,
+        flops_per_unit: one.cost.flops as f64 / units,
+        weight_bytes: (one.min_bytes as f64 - added).max(0.0),
+        bytes_per_unit: added / units,
+    })
 }
 
 type ReadError = Box<dyn std::error::Error + Send + Sync>;

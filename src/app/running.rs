@@ -9,9 +9,10 @@ use crossbeam_queue::ArrayQueue;
 
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
-use super::hosted::{HostError, Hosted};
+use super::hosted::{self, HostError, Hosted};
 use crate::attribution::otlp::OwnTraces;
 use crate::config::Loaded;
+use crate::cost::{CostError, ModelOptima};
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
 use crate::net::{self, Target};
@@ -45,6 +46,9 @@ pub enum StartError {
     /// A tokenizer cannot be read any more.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
+    /// A model's optimum cannot be had.
+    #[error(transparent)]
+    Cost(#[from] CostError),
     /// The engine.
     #[error(transparent)]
     Engine(#[from] HostError),
@@ -110,6 +114,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let phases = Phases::default();
     let target = Target::from(&config.upstream);
     let tokenizers = Tokenizers::load(&config.protocol)?;
+    let optima = Arc::new(ModelOptima::new(&config.cost, hosted::plan_demand)?);
 
     let control = Control {
         config: whole.clone(),
@@ -120,6 +125,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         queue: queue.clone(),
         target: target.clone(),
         tokenizers,
+        optima,
         models: engine.as_ref().map(Hosted::models),
         phases: phases.clone(),
     };

@@ -12,6 +12,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge};
+use crate::cost::DebtAssessor;
 use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use crate::metrics::{Counter, Counters, Registry};
 use crate::protocol::Tokenizers;
@@ -47,6 +48,7 @@ pub(super) struct Aggregation {
     registry: Arc<Mutex<Registry>>,
     counters: Arc<Counters>,
     tokenizers: Option<Tokenizers>,
+    assessor: DebtAssessor,
     rotated: Stamp,
     config: ConfigHandle<Config>,
     /// The configuration by which the aggregator joins.
@@ -54,9 +56,10 @@ pub(super) struct Aggregation {
 }
 
 impl Aggregation {
-    /// Joins by `config`, which is read every 20 ms.
+    /// Joins by `config`, which is read every 20 ms, and compares what is merged with the optima of `assessor`.
     pub(super) fn new(
         config: ConfigHandle<Config>,
+        assessor: DebtAssessor,
         queue: Arc<ArrayQueue<Ledger>>,
         registry: Arc<Mutex<Registry>>,
         counters: Arc<Counters>,
@@ -70,7 +73,7 @@ impl Aggregation {
         };
         let aggregator = Aggregator::with_merge(applied.join(), counters.clone(), Box::new(merge) as Merge);
         let (tokenizers, rotated) = (None, Stamp::now());
-        Self { aggregator, statistics, queue, registry, counters, tokenizers, rotated, config, applied }
+        Self { aggregator, statistics, queue, registry, counters, tokenizers, assessor, rotated, config, applied }
     }
 
     /// Applies the configuration in force if it has changed.
@@ -105,15 +108,15 @@ impl Aggregation {
         }
         self.look();
         let now = Stamp::now();
-        let mut registry = self.registry.lock();
-        self.aggregator.flush(now, &mut |exchange| registry.keep(exchange, now, 0));
+        let (mut registry, assessor) = (self.registry.lock(), &mut self.assessor);
+        self.aggregator.flush(now, &mut |exchange| registry.keep(assessor.assessed(exchange), now, 0));
     }
 
     fn spans(&mut self, received: Vec<IncomingSpan>) {
         let now = Stamp::now();
-        let mut registry = self.registry.lock();
-        self.aggregator.spans(received, now, &mut |exchange| registry.keep(exchange, now, 0));
-        self.aggregator.mend(&mut |exchange| registry.mend(exchange));
+        let (mut registry, assessor) = (self.registry.lock(), &mut self.assessor);
+        self.aggregator.spans(received, now, &mut |exchange| registry.keep(assessor.assessed(exchange), now, 0));
+        self.aggregator.mend(&mut |exchange| registry.mend(assessor.assessed(exchange)));
     }
 
     /// Counts the tokens of a prompt that waits for it, if there is time; else the estimate stays. `since` is when this look
@@ -148,13 +151,15 @@ impl Aggregation {
             for mut ledger in batch {
                 behind -= 1;
                 self.tokenize(&mut ledger, now);
-                self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(exchange, now, behind));
+                let assessor = &mut self.assessor;
+                self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(assessor.assessed(exchange), now, behind));
             }
         }
         for (key, interval) in self.statistics.take() {
             registry.record_polled(key, &interval, now.plus(valid_ns(&self.applied)));
         }
-        self.aggregator.tick(now, &mut |exchange| registry.keep(exchange, now, 0));
+        let assessor = &mut self.assessor;
+        self.aggregator.tick(now, &mut |exchange| registry.keep(assessor.assessed(exchange), now, 0));
         let (pending, orphans) = self.aggregator.fill();
         self.counters.set(Counter::Pending, pending as u64);
         self.counters.set(Counter::OrphanSpans, orphans as u64);

@@ -1,0 +1,47 @@
+//! Notes on merged exchanges what their forward would take at best. Called by the aggregator, never on the request path.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::models::ModelOptima;
+use super::optimum::Optimum;
+use crate::ledger::{Exchange, LabelId, OptimalForward};
+use crate::metrics::Labels;
+
+/// The optima by the models' labels. Holds one entry for each model that was seen, of which `metrics.max_models` bounds the number.
+#[derive(Debug)]
+pub struct DebtAssessor {
+    optima: Arc<ModelOptima>,
+    labels: Arc<Labels>,
+    known: FxHashMap<LabelId, Option<(Arc<Optimum>, LabelId)>>,
+}
+
+impl DebtAssessor {
+    /// Finds optima for the models in `labels`, and interns their names there.
+    #[must_use]
+    pub fn new(optima: Arc<ModelOptima>, labels: Arc<Labels>) -> Self {
+        Self { optima, labels, known: FxHashMap::default() }
+    }
+
+    /// The exchange with the optimum of its model, if there is one. Costs one look-up, and nothing where no optimum is declared.
+    #[must_use]
+    pub fn assessed(&mut self, mut exchange: Exchange) -> Exchange {
+        if !self.optima.is_empty() {
+            exchange.optimal_forward = self.optimal_forward(&exchange);
+        }
+        exchange
+    }
+
+    fn optimal_forward(&mut self, exchange: &Exchange) -> Option<OptimalForward> {
+        let model = exchange.ledger.series.model;
+        let (optima, labels) = (&self.optima, &self.labels);
+        let known = self.known.entry(model).or_insert_with(|| {
+            // models beyond the bound share a label, and are not one model
+            let optimum = optima.get(&labels.models.text(model)).filter(|_| model != LabelId::OTHER)?;
+            Some((optimum.clone(), labels.optima.intern(&optimum.name)))
+        });
+        let (optimum, id) = known.as_ref()?;
+        Some(OptimalForward { optimum: *id, ps: optimum.forward_ps(&exchange.ledger.work) })
+    }
+}
