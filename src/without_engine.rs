@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::cost::ModelDemand;
+use crate::cost::{ModelDemand, Optimum};
 use crate::export::HostedModel;
 use crate::settings::{Bind, Checks, Period, Section};
 
@@ -25,6 +25,12 @@ const USAGE: u8 = 64;
 pub struct Config {}
 
 impl Config {
+    /// Whether a model of this name is to be served: never.
+    #[must_use]
+    pub const fn serves(&self, _: &str) -> bool {
+        false
+    }
+
     /// Whether there is a model to serve: never.
     #[must_use]
     pub const fn is_on(&self) -> bool {
@@ -112,6 +118,10 @@ pub(crate) enum Models {}
 
 impl Models {
     pub(crate) const fn list(&self) -> Vec<HostedModel> {
+        match *self {}
+    }
+
+    pub(crate) const fn optimum(&self, _: &str) -> Option<Optimum> {
         match *self {}
     }
 

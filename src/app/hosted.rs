@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::cost::ModelDemand;
+use crate::cost::{CostLine, ModelDemand, OptimalTime, Optimum, processor_name};
 use crate::export::{HostedFallback, HostedModel};
 use crate::ledger::Unit;
 use crate::net;
@@ -141,6 +141,19 @@ impl Models {
     /// Every version of every model, by name, then by version.
     pub(super) fn list(&self) -> Vec<HostedModel> {
         self.0.models().map(|model| hosted_model(&**model)).collect()
+    }
+
+    /// What the warm-up of a model measured, in its highest version; `None` until then.
+    pub(super) fn optimum(&self, name: &str) -> Option<Optimum> {
+        let model = self.0.models().filter(|model| model.about().name == name).last()?;
+        let (line, placement) = (model.warm_line()?, model.placement());
+        let unit = if line.counts_tokens { Unit::InputToken } else { Unit::Row };
+        let device = placement.device_name.clone().or_else(processor_name).unwrap_or_else(|| placement.device.clone());
+        Some(Optimum {
+            name: format!("engine in this process ({device}, {}), calibrated at its warm-up", placement.precision).into(),
+            time: OptimalTime::Line(CostLine { fixed_ns: line.fixed_ns, ns_per_unit: line.unit_ns, unit }),
+            memory: None,
+        })
     }
 
     /// Whether every model is warm and can run.
@@ -282,5 +295,24 @@ fn device_request(config: &Config) -> Result<Option<DeviceRequest>, HostError> {
             Ok(request) => Ok(Some(request)),
             Err(error) => Err(HostError::Device { device, reason: error.to_string() }),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(name: &str) -> Result<ModelDemand, String> {
+        plan_demand(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans").join(name))
+    }
+
+    #[test]
+    fn a_plan_says_what_it_asks_of_a_device() {
+        // 7 to 4 numbers by 180 products; 202 parameters
+        let wanted = ModelDemand { unit: Unit::Row, flops_per_unit: 360.0, weight_bytes: 808.0, bytes_per_unit: 44.0 };
+        assert_eq!(demand("mlp-3.onnx"), Ok(wanted));
+        let tokens = demand("bert-pre-1.onnx").unwrap();
+        assert!(tokens.unit == Unit::InputToken && tokens.flops_per_unit > 0.0 && tokens.weight_bytes > tokens.bytes_per_unit);
+        assert!(demand("refused-conv.onnx").is_err() && demand("none.onnx").is_err());
     }
 }

@@ -114,7 +114,9 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let phases = Phases::default();
     let target = Target::from(&config.upstream);
     let tokenizers = Tokenizers::load(&config.protocol)?;
-    let optima = Arc::new(ModelOptima::new(&config.cost, hosted::plan_demand)?);
+    let served = engine.as_ref().map(Hosted::models);
+    let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
+    let optima = Arc::new(ModelOptima::new(&config.cost, hosted::plan_demand, hosted)?);
 
     let control = Control {
         config: whole.clone(),

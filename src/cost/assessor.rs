@@ -1,5 +1,6 @@
 //! Notes on merged exchanges what their forward would take at best. Called by the aggregator, never on the request path.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -14,6 +15,7 @@ use crate::metrics::Labels;
 pub struct DebtAssessor {
     optima: Arc<ModelOptima>,
     labels: Arc<Labels>,
+    /// `None` for models without one. A model whose optimum is still to come is not in it.
     known: FxHashMap<LabelId, Option<(Arc<Optimum>, LabelId)>>,
 }
 
@@ -36,11 +38,19 @@ impl DebtAssessor {
     fn optimal_forward(&mut self, exchange: &Exchange) -> Option<OptimalForward> {
         let model = exchange.ledger.series.model;
         let (optima, labels) = (&self.optima, &self.labels);
-        let known = self.known.entry(model).or_insert_with(|| {
-            // models beyond the bound share a label, and are not one model
-            let optimum = optima.get(&labels.models.text(model)).filter(|_| model != LabelId::OTHER)?;
-            Some((optimum.clone(), labels.optima.intern(&optimum.name)))
-        });
+        let known = match self.known.entry(model) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(vacant) => {
+                let name = labels.models.text(model);
+                // models beyond the bound share a label, and are not one model
+                let is_declared = model != LabelId::OTHER && optima.declares(&name);
+                let optimum = optima.get(&name).filter(|_| is_declared);
+                if is_declared && optimum.is_none() {
+                    return None;
+                }
+                vacant.insert(optimum.map(|optimum| (optimum.clone(), labels.optima.intern(&optimum.name))))
+            }
+        };
         let (optimum, id) = known.as_ref()?;
         Some(OptimalForward { optimum: *id, ps: optimum.forward_ps(&exchange.ledger.work) })
     }

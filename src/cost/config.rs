@@ -16,8 +16,9 @@ const MAX_TEXT: usize = 200;
 
 /// The optimum of a model.
 const MODEL: Record = Record {
-    what: "a section with bench, or with ns_per_unit, unit and source, or with device, format and what the model asks of it",
+    what: "a section with engine, or bench, or ns_per_unit, unit and source, or device, format and what the model asks of it",
     keys: &[
+        ("engine", Form::Literal),
         ("bench", Form::Text),
         ("fixed_ns", Form::Number),
         ("ns_per_unit", Form::Number),
@@ -58,10 +59,13 @@ pub struct Config {
     pub devices: BTreeMap<String, DeclaredDevice>,
 }
 
-/// The optimum of a model: exactly one of `bench`, `ns_per_unit` and `device`.
+/// The optimum of a model: exactly one of `engine`, `bench`, `ns_per_unit` and `device`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelCost {
+    /// The name of a model that this process serves itself: what its warm-up measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// What `lapwing engine bench --json` printed of the model: the engine's own cost line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bench: Option<File>,
@@ -165,9 +169,9 @@ impl Section for Config {
 impl ModelCost {
     fn check(&self, section: &Config, path: &str, checks: &mut Checks) {
         let at = |key: &str| format!("{path}.{key}");
-        let kinds = [self.bench.is_some(), self.ns_per_unit.is_some(), self.device.is_some()];
+        let kinds = [self.engine.is_some(), self.bench.is_some(), self.ns_per_unit.is_some(), self.device.is_some()];
         if kinds.into_iter().filter(|is_given| *is_given).count() != 1 {
-            checks.fault(path, "", "needs exactly one of bench, ns_per_unit, device");
+            checks.fault(path, "", "needs exactly one of engine, bench, ns_per_unit, device");
             return;
         }
         for (key, value, low, high) in [
@@ -189,6 +193,7 @@ impl ModelCost {
             ("unit", self.unit.is_some()),
         ];
         let (of, allowed, required): (_, &[&str], &[&str]) = match (&self.bench, &self.device, &self.onnx) {
+            _ if self.engine.is_some() => ("engine", &[], &[]),
             (Some(_), ..) => ("bench", &[], &[]),
             (_, Some(_), Some(_)) => ("onnx", &["format", "onnx"], &["format"]),
             (_, Some(_), None) => {
@@ -268,12 +273,12 @@ mod tests {
             "a": {}, "b": {"ns_per_unit": 1, "device": "t4"}, "c": {"ns_per_unit": 0, "unit": "row", "source": " "},
             "d": {"device": "t5", "format": "fp16", "onnx": "/nowhere.onnx", "unit": "row"},
             "e": {"device": "t4", "format": "tf32", "flops_per_unit": 0},
-            "f": {"bench": "/nowhere.jsonl", "format": "fp16"},
+            "f": {"bench": "/nowhere.jsonl", "format": "fp16"}, "g": {"engine": "m", "unit": "row"},
         }, "devices": {"none": {"bytes_per_s": 0}, "slow": {"bytes_per_s": 1e9}}}));
         for (at, text) in [
             ("devices.none.bytes_per_s", "must be between 1 and"),
             ("devices.slow", "at least one number format"),
-            ("models.a", "exactly one of bench, ns_per_unit, device"),
+            ("models.a", "exactly one of engine, bench, ns_per_unit, device"),
             ("models.b", "exactly one of"),
             ("models.c.ns_per_unit", "must be above zero"),
             ("models.c.source", "at most 200 bytes"),
@@ -284,6 +289,7 @@ mod tests {
             ("models.e.format", "is none of Tesla T4, which has fp32, fp16, int8"),
             ("models.f.format", "has no effect beside bench"),
             ("models.f.bench", "cannot be read"),
+            ("models.g.unit", "has no effect beside engine"),
         ] {
             assert!(told.iter().any(|fault| fault.starts_with(&format!("{at}: ")) && fault.contains(text)), "{at}: {told:#?}");
         }

@@ -169,6 +169,23 @@ mod tests {
     }
 
     #[test]
+    fn the_document_has_every_device() {
+        let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/DEBT.md")).unwrap();
+        for KnownDevice { name, peaks, source } in DEVICES {
+            let cell = |scale: f64, rate: f64| {
+                if rate > 0.0 { ((rate / scale * 10.0).round() / 10.0).to_string() } else { String::new() }
+            };
+            let rates = peaks.flops_per_s.map(|rate| cell(1e12, rate)).join(" | ");
+            let row = format!("| `{name}` | {rates} | {} | {source} |", cell(1e9, peaks.bytes_per_s));
+            assert!(docs.lines().any(|line| line == row), "docs/DEBT.md lacks {row}");
+        }
+        assert_eq!(
+            docs.lines().filter(|line| line.starts_with("| `NVIDIA ") || line.starts_with("| `Tesla ")).count(),
+            DEVICES.len()
+        );
+    }
+
+    #[test]
     fn narrower_formats_are_no_slower() {
         for DevicePeaks { flops_per_s: [fp32, tf32, bf16, fp16, fp8, int8], bytes_per_s } in DEVICES.iter().map(|d| d.peaks) {
             assert!(fp32 > 1e12 && fp16 > fp32 && (tf32 == 0.0 || tf32 >= fp32), "{fp32}");

@@ -21,5 +21,5 @@ pub use demand::ModelDemand;
 pub use device::{DEVICES, DevicePeaks, KnownDevice, NumberFormat};
 pub use line::CostLine;
 pub use machine::processor_name;
-pub use models::{CostError, ModelOptima};
+pub use models::{CostError, HostedOptimum, ModelOptima};
 pub use optimum::{BatchUse, MemoryTraffic, OptimalTime, Optimum};

@@ -1,8 +1,9 @@
 //! The optima of all models, made from the section `cost` once, at the start.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::bench::{BenchError, BenchFile};
 use super::config::{Config, ModelCost};
@@ -45,32 +46,78 @@ pub enum CostError {
     },
 }
 
+/// Returns the optimum of a model that this process serves itself, by its name; `None` until it is warm.
+pub type HostedOptimum = Arc<dyn Fn(&str) -> Option<Optimum> + Send + Sync>;
+
 /// The optimum of each model that has one.
-#[derive(Clone, Debug, Default)]
-pub struct ModelOptima(BTreeMap<String, Arc<Optimum>>);
+#[derive(Default)]
+pub struct ModelOptima {
+    models: BTreeMap<String, DeclaredOptimum>,
+    hosted: Option<HostedOptimum>,
+}
+
+/// An optimum that is known, or that a served model has as soon as it is warm.
+#[derive(Debug)]
+struct DeclaredOptimum {
+    known: OnceLock<Arc<Optimum>>,
+    /// The name of the served model.
+    engine: Option<String>,
+}
 
 impl ModelOptima {
     /// Makes the optima of a checked section, and reads the files that it names. `plan` returns what an ONNX model's plan asks of a
-    /// device with numbers of four bytes, or why it has none.
+    /// device with numbers of four bytes, or why it has none; `hosted` is asked for models that this process serves itself.
     ///
     /// # Errors
     ///
     /// [`CostError`] names the model, the file and the reason.
-    pub fn new(config: &Config, plan: impl Fn(&Path) -> Result<ModelDemand, String>) -> Result<Self, CostError> {
-        let optima = config.models.iter().map(|(name, model)| Ok((name.clone(), Arc::new(make(config, name, model, &plan)?))));
-        optima.collect::<Result<_, _>>().map(Self)
+    pub fn new(
+        config: &Config,
+        plan: impl Fn(&Path) -> Result<ModelDemand, String>,
+        hosted: HostedOptimum,
+    ) -> Result<Self, CostError> {
+        let declared = |(name, model): (&String, &ModelCost)| {
+            let known = match model.engine {
+                Some(_) => OnceLock::new(),
+                None => OnceLock::from(Arc::new(make(config, name, model, &plan)?)),
+            };
+            Ok((name.clone(), DeclaredOptimum { known, engine: model.engine.clone() }))
+        };
+        let models = config.models.iter().map(declared).collect::<Result<_, _>>()?;
+        Ok(Self { models, hosted: Some(hosted) })
     }
 
-    /// The optimum of a model; the empty name is that of requests that name none.
+    /// The optimum of a model; the empty name is that of requests that name none. Of a served model, `None` until it is warm.
     #[must_use]
     pub fn get(&self, model: &str) -> Option<&Arc<Optimum>> {
-        self.0.get(model).or_else(|| self.0.get(REST))
+        let DeclaredOptimum { known, engine } = self.entry(model)?;
+        if let Some(optimum) = known.get() {
+            return Some(optimum);
+        }
+        let optimum = Arc::new(self.hosted.as_ref()?(engine.as_deref()?)?);
+        Some(known.get_or_init(|| optimum))
+    }
+
+    /// Whether the model has an optimum, or will have one.
+    #[must_use]
+    pub fn declares(&self, model: &str) -> bool {
+        self.entry(model).is_some()
+    }
+
+    fn entry(&self, model: &str) -> Option<&DeclaredOptimum> {
+        self.models.get(model).or_else(|| self.models.get(REST))
     }
 
     /// Whether no model has an optimum.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.models.is_empty()
+    }
+}
+
+impl fmt::Debug for ModelOptima {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&self.models).finish()
     }
 }
 
@@ -121,10 +168,16 @@ mod tests {
 
     fn optima(json: serde_json::Value) -> Result<ModelOptima, CostError> {
         let config: Config = serde_json::from_value(json).unwrap();
-        ModelOptima::new(&config, |path| match path.to_str() {
-            Some("/m.onnx") => Ok(ModelDemand { unit: Unit::Row, flops_per_unit: 2e6, weight_bytes: 4e6, bytes_per_unit: 40.0 }),
-            _ => Err("has no plan".to_owned()),
-        })
+        ModelOptima::new(
+            &config,
+            |path| match path.to_str() {
+                Some("/m.onnx") => {
+                    Ok(ModelDemand { unit: Unit::Row, flops_per_unit: 2e6, weight_bytes: 4e6, bytes_per_unit: 40.0 })
+                }
+                _ => Err("has no plan".to_owned()),
+            },
+            Arc::new(|_| None),
+        )
     }
 
     #[test]
@@ -136,6 +189,22 @@ mod tests {
         assert_eq!(&*both.get("a").unwrap().name, "declared: by hand");
         let one = optima(serde_json::json!({"models": {"a": line(2.0)}})).unwrap();
         assert!(one.get("b").is_none() && !one.is_empty() && ModelOptima::default().is_empty());
+    }
+
+    #[test]
+    fn a_served_model_has_its_optimum_once_it_is_warm() {
+        let config: Config = serde_json::from_value(serde_json::json!({"models": {"m": {"engine": "n"}}})).unwrap();
+        let warm = Arc::new(OnceLock::new());
+        let seen = warm.clone();
+        let hosted = move |name: &str| {
+            let line = CostLine { fixed_ns: 0.0, ns_per_unit: *seen.get()?, unit: Unit::Row };
+            Some(Optimum { name: format!("engine: {name}").into(), time: OptimalTime::Line(line), memory: None })
+        };
+        let optima = ModelOptima::new(&config, |_| Err(String::new()), Arc::new(hosted)).unwrap();
+        assert!(optima.get("m").is_none() && optima.declares("m") && !optima.declares("n"));
+        warm.set(7.0).unwrap();
+        let found = optima.get("m").map(|optimum| (optimum.name.to_string(), optimum.time.pass_ns(2.0)));
+        assert_eq!(found, Some(("engine: n".to_owned(), 14.0)));
     }
 
     #[test]

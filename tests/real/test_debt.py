@@ -14,7 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from engine import fixtures
 from lapwing import NO_SPANS, Counted
 from ports import free_port
-from process import wait_listening
+from process import wait_for, wait_listening
 
 HERE = pathlib.Path(__file__).parent
 ROWS = (1, 4, 16)
@@ -154,6 +154,24 @@ def test_every_figure_names_its_optimum(lapwing, answered, bench):
         assert burnt[f"POST /score/{route}"] == pytest.approx(debt_of(lapwing, route)["debt_ns"] / 1e9, rel=1e-6, abs=1e-9)
     told = [exchange.get("computational_debt") for exchange in lapwing.exchanges() if exchange["route"] == "POST /score/slow"]
     assert told and {one["optimum"] for one in told} == {optimum}
+
+
+def test_a_model_of_this_process_is_an_optimum_too(start_lapwing, upstream, model, tmp_path):
+    config = tmp_path / "lapwing.yaml"
+    engine = f"engine: {{model: {model}, listen: 127.0.0.1:{free_port()}, device: cpu}}\n"
+    config.write_text(CONFIG.format(bench="none").replace("bench: none", "engine: debt") + engine)
+    lapwing = start_lapwing(upstream, config=config, env=NO_SPANS)
+    wait_for(lapwing.is_ready, 30, "the engine is warm", 0.1)
+    connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=20)
+    with Counted(lapwing, 2):
+        for path in ("/score/own", "/score/own?times=3"):
+            connection.request("POST", path, json.dumps({"rows": [[0.5] * WIDTH]}), {"content-type": "application/json"})
+            assert json.load(connection.getresponse())["forward_ns"] > 0
+    connection.close()
+    debt = debt_of(lapwing, "own")
+    assert debt["optimum"].startswith("engine in this process (") and debt["optimum"].endswith(", fp32), calibrated at its warm-up")
+    slow, plain = (exchange["computational_debt"]["ratio"] for exchange in lapwing.exchanges())
+    assert slow / plain == pytest.approx(3, rel=1e-3), "the line stays as warm-up measured it"
 
 
 def test_an_undivided_window_has_no_debt(lapwing, answered):

@@ -138,7 +138,7 @@ fn poll(surfaces: &Surfaces) {
 pub(in crate::export) fn optima() -> Arc<ModelOptima> {
     let digits = serde_json::json!({"ns_per_unit": 250_000, "unit": "row", "source": "half of \"it\""});
     let config: cost::Config = serde_json::from_value(serde_json::json!({"models": {"digits": digits}})).unwrap();
-    Arc::new(ModelOptima::new(&config, |_| Err("no plans here".to_owned())).unwrap())
+    Arc::new(ModelOptima::new(&config, |_| Err("no plans here".to_owned()), Arc::new(|_| None)).unwrap())
 }
 
 /// A chat; a hundred answered requests of 1 to 100 rows, 1 ms each, half of it forward; one of each other outcome; a stream; a route that must be escaped, traced.
