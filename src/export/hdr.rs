@@ -2,8 +2,8 @@
 //!
 //! One line for each series and measure, tagged `measure;route=…;model=…;upstream=…` with everything but letters, digits
 //! and `-._~/{}:` percent-encoded. For a measure per unit of work, `;unit=…` follows the measure; for a cost class, `;from=…` and
-//! `;unit=…` do, and for a debt `;optimum=…` too. Values are nanoseconds, picoseconds per unit, or millionths of a debt ratio. The maximum that each line shows in clear is divided by a million:
-//! milliseconds, or microseconds per unit.
+//! `;unit=…` do, and for a debt `;optimum=…` too. Values are nanoseconds, picoseconds per unit, or millionths of a debt. The maximum
+//! that each line shows in clear is divided by a million: milliseconds, microseconds per unit, or the debt itself.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
