@@ -86,6 +86,10 @@ impl Hosted {
         Err(HostError)
     }
 
+    pub(crate) fn start_one(_: &Config, _: &str, _: &Path, _: usize, _: Period) -> Result<Self, HostError> {
+        Err(HostError)
+    }
+
     pub(crate) const fn address(&self) -> SocketAddr {
         match *self {}
     }

@@ -12,7 +12,7 @@ use lapwing::ledger::{Ledger, Outcome, TraceMark};
 use lapwing::metrics::{Counters, Labels};
 use lapwing::net::{self, Target};
 use lapwing::protocol::Protocols;
-use lapwing::proxy::{self, Config, ConnectionSettings, DataPlane, Profiler, TraceSampling, Tracing};
+use lapwing::proxy::{self, Config, ConnectionSettings, DataPlane, Profiler, ShadowRole, TraceSampling, Tracing};
 use lapwing::settings::ConfigHandle;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -40,6 +40,7 @@ fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Fut
         config: Config::default(),
         respond_server_timing: false,
         tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), continued: None },
+        shadow: ShadowRole::Off,
         observer: Arc::new(observer),
     };
     let parts = DataPlane { settings: ConfigHandle::fixed(settings), target: Target::Tcp(upstream.to_string()), counters };

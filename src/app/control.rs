@@ -17,6 +17,7 @@ use super::aggregate::Aggregation;
 use super::data;
 use super::hosted::Models;
 use super::running::StartError;
+use super::shadow::ShadowParts;
 use crate::attribution::otlp::{self, ExportHandler, ForwardQueue, OwnTraces};
 use crate::attribution::{Poller, Statistics};
 use crate::config::Loaded;
@@ -63,6 +64,8 @@ pub(super) struct Control {
     pub(super) optima: Arc<ModelOptima>,
     /// The engine's models, if it serves any.
     pub(super) models: Option<Models>,
+    /// What shadow-serving shares, if there is a target.
+    pub(super) shadow: Option<ShadowParts>,
     pub(super) phases: Phases,
 }
 
@@ -88,8 +91,20 @@ impl Control {
     }
 
     async fn run(self, forward: Option<ForwardQueue>, worker: Option<impl Future<Output = ()>>) -> io::Result<()> {
-        let Self { config: whole, listeners, counters, labels, ours: _, queue, target, tokenizers, optima, models, phases } =
-            self;
+        let Self {
+            config: whole,
+            listeners,
+            counters,
+            labels,
+            ours: _,
+            queue,
+            target,
+            tokenizers,
+            optima,
+            models,
+            shadow,
+            phases,
+        } = self;
         let loaded = whole.load();
         let config = &loaded.config;
         let rules = whole.map(|loaded| data::rules(&loaded.config));
@@ -105,7 +120,7 @@ impl Control {
         };
         let queue_capacity = queue.capacity();
         let assessor = DebtAssessor::new(optima.clone(), labels.clone());
-        let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels, counters.clone())));
+        let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         let handler = ExportHandler::new(rules, counters.clone(), sender, forward);
         let max_body = config.attribution.otlp_max_body.get();
@@ -114,11 +129,12 @@ impl Control {
 
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
-        let aggregation = aggregation.tokenizing(tokenizers);
+        let aggregation = aggregation.tokenizing(tokenizers).shadowing(shadow.clone());
         let aggregation = aggregation.run(spans, stop.clone());
         let hosted = models.clone();
         let surfaces = Surfaces {
             engine: Arc::new(move || hosted.as_ref().map(Models::list).unwrap_or_default()),
+            shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             registry,
             counters,
             optima,

@@ -16,8 +16,12 @@ use crate::ledger::Ledger;
 use crate::metrics::{Counters, Labels};
 use crate::net;
 use crate::protocol::Protocols;
-use crate::proxy::{self, ConnectionSettings, ContinuedTrace, DataPlane, Profiler, TraceSampling, Tracing, UpstreamProtocol};
+use crate::proxy::{
+    self, ConnectionSettings, ContinuedTrace, DataPlane, Profiler, ShadowRole, ShadowTap, TapParts, TraceSampling, Tracing,
+    UpstreamProtocol,
+};
 use crate::settings::{ConfigHandle, Upstream};
+use crate::shadow::Sampler;
 
 /// The parts of the profiler that outlive each configuration.
 pub(super) struct Observing {
@@ -27,6 +31,8 @@ pub(super) struct Observing {
     pub(super) ours: Arc<OwnTraces>,
     /// Whether a receiver of spans listens. Without one no span can arrive, so requests keep their trace fields unchanged.
     pub(super) receives_spans: bool,
+    /// What the tap hands copies over with, if there is a shadow target.
+    pub(super) tap: Option<Arc<TapParts>>,
 }
 
 /// Tells the forwarder of every client's trace in which Lapwing's span takes the place of the client's.
@@ -52,12 +58,13 @@ impl Observing {
                 .is_on()
                 .then(|| Arc::new(continues(ours)) as Arc<dyn Fn(ContinuedTrace) + Send + Sync>),
         };
+        let protocols = Arc::new(Protocols::new(&config.protocol));
         let observer = Profiler::new(
             self.queue.clone(),
             self.counters.clone(),
             self.labels.clone(),
             &config.upstream.to_string(),
-            Arc::new(Protocols::new(&config.protocol)),
+            protocols.clone(),
             adapters::reader(Arc::new(rules(config)), self.counters.clone()),
         );
         let upstream_protocol = match config.upstream {
@@ -68,6 +75,49 @@ impl Observing {
             config: proxy::Config { upstream_protocol, ..config.proxy.clone() },
             respond_server_timing: config.respond_server_timing,
             tracing,
+            shadow: self.tap(config, protocols),
+            observer: Arc::new(observer),
+        }
+    }
+
+    /// The tap that copies by `config`.
+    fn tap(&self, config: &Config, protocols: Arc<Protocols>) -> ShadowRole {
+        let Some(parts) = self.tap.clone().filter(|_| config.shadow.is_on()) else { return ShadowRole::Off };
+        ShadowRole::Tap(Arc::new(ShadowTap { parts, sampler: Sampler::new(&config.shadow), protocols }))
+    }
+
+    /// The settings of the stack that sends copies to a target; closed ledgers go to `ledgers`, under the upstream's name `label`.
+    pub(super) fn settings_of_copies(
+        &self,
+        config: &Config,
+        label: &str,
+        is_h2: bool,
+        ledgers: &Arc<ArrayQueue<Ledger>>,
+        counters: &Arc<Counters>,
+    ) -> ConnectionSettings {
+        let observer = Profiler::new(
+            ledgers.clone(),
+            counters.clone(),
+            self.labels.clone(),
+            label,
+            Arc::new(Protocols::new(&config.protocol)),
+            adapters::reader(Arc::new(rules(config)), counters.clone()),
+        );
+        let timeout = config.shadow.timeout;
+        let proxy = proxy::Config {
+            upstream_protocol: if is_h2 { UpstreamProtocol::H2 } else { UpstreamProtocol::Auto },
+            connect_timeout: config.proxy.connect_timeout.min(timeout),
+            header_timeout: timeout,
+            idle_timeout: timeout,
+            max_header_bytes: config.proxy.max_header_bytes,
+            ..proxy::Config::default()
+        };
+        let sampling = if self.receives_spans { TraceSampling::Auto } else { TraceSampling::Off };
+        ConnectionSettings {
+            config: proxy,
+            respond_server_timing: false,
+            tracing: Tracing { sampling, mark: self.ours.mark(), continued: None },
+            shadow: ShadowRole::Copies,
             observer: Arc::new(observer),
         }
     }

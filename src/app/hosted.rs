@@ -14,7 +14,7 @@ use crate::ledger::Unit;
 use crate::net;
 use crate::serving::config::{Config, ModelToServe};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
-use crate::settings::Period;
+use crate::settings::{Bind, Period, Switch};
 use lapwing_engine::exec::{Fallback, FallbackCause, Placement};
 use lapwing_engine::gpu::DeviceRequest;
 use lapwing_engine::model::{Model, ModelOptions};
@@ -76,6 +76,15 @@ impl Hosted {
     ///
     /// [`HostError`] names the setting or the model that is at fault; nothing is left running then.
     pub(super) fn start(config: &Config, reserved: usize, drain: Period) -> Result<Self, HostError> {
+        Self::start_with(config, reserved, drain, std::convert::identity)
+    }
+
+    fn start_with(
+        config: &Config,
+        reserved: usize,
+        drain: Period,
+        adapt: impl FnOnce(Catalogue) -> Catalogue,
+    ) -> Result<Self, HostError> {
         let address = config.listen.get();
         let listener = net::bind(address, 1024, false).map_err(|cause| HostError::Bind { address, cause })?;
         let address = listener.local_addr().map_err(|cause| HostError::Bind { address, cause })?;
@@ -90,7 +99,7 @@ impl Hosted {
             let served = Served::start(&wanted.name, &wanted.version, model, config.batching(), cpu);
             models.push(Arc::new(served.map_err(|e| HostError::Threads(e.to_string()))?));
         }
-        let catalogue = Arc::new(Catalogue::new(models)?);
+        let catalogue = Arc::new(adapt(Catalogue::new(models)?));
         let limits =
             Limits { max_body: config.max_body, timeout: config.timeout.on().copied(), grace: drain, ..Limits::default() };
         let (stop, served) = (CancellationToken::new(), catalogue.clone());
@@ -105,6 +114,18 @@ impl Hosted {
         let thread = std::thread::Builder::new().name("lapwing-engine".to_owned()).spawn(run);
         let thread = thread.map_err(|e| HostError::Threads(e.to_string()))?;
         Ok(Self { address, catalogue, stop, thread })
+    }
+
+    /// Loads one model, which answers calls of any model's name, and serves it on a free port of this machine. Everything else is as
+    /// `config` has it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Hosted::start`].
+    pub(super) fn start_one(config: &Config, name: &str, path: &Path, reserved: usize, drain: Period) -> Result<Self, HostError> {
+        let models = [(name.to_owned(), path.to_owned())].into();
+        let alone = Config { model: Switch::Off, models, listen: Bind::loopback(0), ..config.clone() };
+        Self::start_with(&alone, reserved, drain, Catalogue::answering_any_name)
     }
 
     /// The address it serves on.

@@ -14,6 +14,7 @@ mod hosted;
 mod log;
 mod run;
 mod running;
+mod shadow;
 mod signals;
 mod upstream_flags;
 

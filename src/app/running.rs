@@ -10,6 +10,7 @@ use crossbeam_queue::ArrayQueue;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
 use super::hosted::{self, HostError, Hosted};
+use super::shadow::{self, ShadowThreads};
 use crate::attribution::otlp::OwnTraces;
 use crate::config::Loaded;
 use crate::cost::{CostError, ModelOptima};
@@ -80,6 +81,7 @@ pub struct Running {
     data: Vec<JoinHandle<io::Result<()>>>,
     control: JoinHandle<io::Result<()>>,
     engine: Option<Hosted>,
+    shadow: Option<ShadowThreads>,
     config: ConfigCell<Loaded>,
 }
 
@@ -118,26 +120,37 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
     let optima = Arc::new(ModelOptima::new(&config.cost, hosted::plan_demand, hosted)?);
 
+    let mut observing = Observing {
+        queue: queue.clone(),
+        counters: counters.clone(),
+        labels: labels.clone(),
+        ours: ours.clone(),
+        receives_spans: addresses.receives_spans(),
+        tap: None,
+    };
+    let (shadow, threads) = shadow::start(config, &observing, &labels)?.unzip();
+    observing.tap = shadow.as_ref().map(|parts| parts.tap.clone());
+
     let control = Control {
         config: whole.clone(),
         listeners: control::Listeners { admin, otlp_grpc, otlp_http },
         counters: counters.clone(),
-        labels: labels.clone(),
-        ours: ours.clone(),
-        queue: queue.clone(),
+        labels,
+        ours,
+        queue,
         target: target.clone(),
         tokenizers,
         optima,
         models: engine.as_ref().map(Hosted::models),
+        shadow,
         phases: phases.clone(),
     };
     let control = control.spawn()?;
 
-    let observing = Observing { queue, counters: counters.clone(), labels, ours, receives_spans: addresses.receives_spans() };
     let parts = DataPlane { settings: whole.map(move |loaded| observing.settings(&loaded.config)), target, counters };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
     match data::spawn(listeners, &parts, &phases.accepting, &drain) {
-        Ok(data) => Ok(Running { addresses, phases, data, control, engine, config: cell }),
+        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: threads, config: cell }),
         Err(error) => {
             phases.stop_all();
             Err(StartError::Thread(error))
@@ -181,6 +194,7 @@ impl Running {
         self.phases.accepting.cancel();
         // wait for every thread, also after one has failed
         let data = self.data.into_iter().map(join).fold(Ok(()), io::Result::and);
+        let data = self.shadow.map_or(Ok(()), ShadowThreads::stop).and(data);
         // drained requests may have used it
         let data = self.engine.map_or(Ok(()), Hosted::stop).and(data);
         self.phases.profiling.cancel();
@@ -192,6 +206,7 @@ impl Running {
     pub fn has_failed(&self) -> bool {
         self.control.is_finished()
             || self.engine.as_ref().is_some_and(Hosted::has_failed)
+            || self.shadow.as_ref().is_some_and(ShadowThreads::has_failed)
             || self.data.iter().any(JoinHandle::is_finished)
     }
 }

@@ -18,7 +18,7 @@ const SPANS: usize = 16_384;
 /// An exchange that was merged.
 #[derive(Debug)]
 pub(super) struct SettledExchange {
-    /// As it was before its spans were merged in.
+    /// As it was before its spans were merged in, without the gaps between tokens.
     pub(super) ledger: Box<Ledger>,
     pub(super) closed: Stamp,
     pub(super) spans: Vec<IncomingSpan>,

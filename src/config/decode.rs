@@ -68,7 +68,10 @@ fn take_out(tree: &mut Value, path: &Path, schema: &Schema) -> bool {
     match path.0.as_slice() {
         [list @ .., Step::Index(_)] => path.get_mut(tree).is_some_and(|element| {
             let text = |(key, text): &(&str, &str)| ((*key).to_owned(), Value::from(*text));
-            *element = Value::from(stand_in(list).iter().map(text).collect::<Dict>());
+            *element = match schema.at(&path.0) {
+                Some(Schema::Text) => Value::from(""),
+                _ => Value::from(stand_in(list).iter().map(text).collect::<Dict>()),
+            };
             true
         }),
         [list @ .., Step::Index(index), Step::Key(key)] => {

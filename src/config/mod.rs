@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
 use crate::settings::{Bind, Checks, Collector, Form, Period, Secret, Section, Switch, TraceSampler, Upstream};
-use crate::{attribution, cost, metrics, protocol, proxy, serving};
+use crate::{attribution, cost, metrics, protocol, proxy, serving, shadow};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +80,8 @@ pub struct Config {
     pub metrics: metrics::Config,
     /// The optima that models are compared with.
     pub cost: cost::Config,
+    /// Which requests are copied to other targets.
+    pub shadow: shadow::Config,
     /// Models that Lapwing runs itself.
     pub engine: serving::Config,
 }
@@ -105,6 +107,7 @@ impl Default for Config {
             attribution: attribution::Config::default(),
             metrics: metrics::Config::default(),
             cost: cost::Config::default(),
+            shadow: shadow::Config::default(),
             engine: serving::Config::default(),
         }
     }
@@ -118,6 +121,7 @@ impl Section for Config {
         ("attribution", Form::Section(attribution::Config::FORMS)),
         ("metrics", Form::Section(metrics::Config::FORMS)),
         ("cost", Form::Section(cost::Config::FORMS)),
+        ("shadow", Form::Section(shadow::Config::FORMS)),
         ("engine", Form::Section(serving::Config::FORMS)),
     ];
 
@@ -128,6 +132,7 @@ impl Section for Config {
         checks.section("attribution", |checks| self.attribution.check(checks));
         checks.section("metrics", |checks| self.metrics.check(checks));
         checks.section("cost", |checks| self.cost.check(checks));
+        checks.section("shadow", |checks| self.shadow.check(checks));
         checks.section("engine", |checks| self.engine.check(checks));
     }
 }

@@ -1,5 +1,6 @@
 //! Notes on merged exchanges what their forward would take at best. Called by the aggregator, never on the request path.
 
+use std::cell::RefCell;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
@@ -16,29 +17,30 @@ pub struct DebtAssessor {
     optima: Arc<ModelOptima>,
     labels: Arc<Labels>,
     /// `None` for models without one. A model whose optimum is still to come is not in it.
-    known: FxHashMap<LabelId, Option<(Arc<Optimum>, LabelId)>>,
+    known: RefCell<FxHashMap<LabelId, Option<(Arc<Optimum>, LabelId)>>>,
 }
 
 impl DebtAssessor {
     /// Finds optima for the models in `labels`, and interns their names there.
     #[must_use]
     pub fn new(optima: Arc<ModelOptima>, labels: Arc<Labels>) -> Self {
-        Self { optima, labels, known: FxHashMap::default() }
+        Self { optima, labels, known: RefCell::default() }
     }
 
     /// The exchange with the optimum of its model, if there is one. Costs one look-up, and nothing where no optimum is declared.
     #[must_use]
-    pub fn assessed(&mut self, mut exchange: Exchange) -> Exchange {
+    pub fn assessed(&self, mut exchange: Exchange) -> Exchange {
         if !self.optima.is_empty() {
             exchange.optimal_forward = self.optimal_forward(&exchange);
         }
         exchange
     }
 
-    fn optimal_forward(&mut self, exchange: &Exchange) -> Option<OptimalForward> {
+    fn optimal_forward(&self, exchange: &Exchange) -> Option<OptimalForward> {
         let model = exchange.ledger.series.model;
         let (optima, labels) = (&self.optima, &self.labels);
-        let known = match self.known.entry(model) {
+        let mut known = self.known.borrow_mut();
+        let known = match known.entry(model) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(vacant) => {
                 let name = labels.models.text(model);

@@ -13,12 +13,13 @@ mod prometheus;
 mod query;
 mod request_work;
 mod server;
+mod shadow;
 mod stats;
 mod surfaces;
 
 pub use server::{PATHS, router, serve};
 pub use stats::{HostedFallback, HostedModel, HostedModels};
-pub use surfaces::{Probe, Probing, ProfilerLimits, Surfaces};
+pub use surfaces::{Probe, Probing, ProfilerLimits, ShadowSurface, Surfaces};
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::surfaces::Surfaces;
-use super::{exchanges, hdr, health, prometheus, query, stats};
+use super::{exchanges, hdr, health, prometheus, query, shadow, stats};
 use crate::metrics::Window;
 use crate::net::{self, AcceptLimits, ServerLimits};
 
@@ -30,6 +30,10 @@ pub const PATHS: &[(&str, &str)] = &[
     ("/exchanges", "waterfalls of single requests (JSON); ?order=recent|slowest, default recent; &limit=N, default 20"),
     ("/metrics", "for Prometheus (OpenMetrics text; Prometheus text by Accept: text/plain)"),
     ("/hdr", "every histogram in full (HdrHistogram V2 interval log); ?window=10s|1m|5m|all, default all"),
+    (
+        "/shadow",
+        "what copies of requests say of the shadow targets: faster, slower, the same (text; JSON by Accept: application/json)",
+    ),
     ("/config", "the effective configuration, secrets masked (JSON)"),
     ("/livez", "200 while the process runs"),
     (
@@ -90,6 +94,7 @@ pub fn router(surfaces: Surfaces) -> Router {
         .route("/exchanges", get(exchanges))
         .route("/metrics", get(metrics))
         .route("/hdr", get(hdr))
+        .route("/shadow", get(shadow_report))
         .route("/config", get(config))
         .route("/livez", get(async || text(StatusCode::OK, "alive")))
         .route("/readyz", get(readyz))
@@ -154,11 +159,25 @@ async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {
 
 /// Whether `Accept` names Prometheus text and not OpenMetrics text.
 fn wants_plain(head: &HeaderMap) -> bool {
-    let accepts = |kind: &str| {
-        let fields = head.get_all(header::ACCEPT).iter().filter_map(|field| field.to_str().ok());
-        fields.flat_map(|field| field.split(',')).any(|range| range.split(';').next().unwrap_or_default().trim() == kind)
-    };
-    accepts("text/plain") && !accepts("application/openmetrics-text")
+    accepts(head, "text/plain") && !accepts(head, "application/openmetrics-text")
+}
+
+/// Whether `Accept` names this type.
+fn accepts(head: &HeaderMap, kind: &str) -> bool {
+    let fields = head.get_all(header::ACCEPT).iter().filter_map(|field| field.to_str().ok());
+    fields.flat_map(|field| field.split(',')).any(|range| range.split(';').next().unwrap_or_default().trim() == kind)
+}
+
+async fn shadow_report(State(admin): State<Admin>, head: HeaderMap) -> Response {
+    let wants_json = accepts(&head, "application/json");
+    admin
+        .make(move |surfaces| match &surfaces.shadow {
+            Some(shadow) if wants_json => json(&shadow::report(shadow)),
+            Some(shadow) => Ok((TEXT, shadow::text(shadow).into_bytes())),
+            None if wants_json => Ok((JSON, b"{\"targets\":[]}".to_vec())),
+            None => Ok((TEXT, b"there is no shadow target; --shadow URL adds one\n".to_vec())),
+        })
+        .await
 }
 
 async fn hdr(State(admin): State<Admin>, uri: Uri) -> Response {

@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::stats::HostedModels;
 use crate::cost::ModelOptima;
 use crate::ledger::Stamp;
-use crate::metrics::{Counters, Registry};
+use crate::metrics::{Counters, Labels, Registry};
 use crate::settings::ConfigHandle;
+use crate::shadow::{CopyOrder, OutputAccounts, PairTable, ShadowCounters, TargetInfo};
 
 /// The result of a [`Probe`]: `Err` holds the reason, for people to read.
 pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -30,6 +31,27 @@ pub struct ProfilerLimits {
     pub orphan_spans: usize,
 }
 
+/// What `/shadow` reads.
+#[derive(Clone)]
+pub struct ShadowSurface {
+    /// The series of copies. Locked for microseconds at a time.
+    pub registry: Arc<Mutex<Registry>>,
+    /// Both sides together.
+    pub pairs: Arc<Mutex<PairTable>>,
+    /// What outputs differ in.
+    pub outputs: Arc<Mutex<OutputAccounts>>,
+    /// What became of copies.
+    pub counters: Arc<ShadowCounters>,
+    /// How many bytes copies of bodies keep alive now, and at most.
+    pub budget: Arc<dyn Fn() -> (usize, usize) + Send + Sync>,
+    /// The targets, in the order of their indices.
+    pub targets: Arc<[TargetInfo]>,
+    /// When copies are sent.
+    pub order: CopyOrder,
+    /// The names of routes and models.
+    pub labels: Arc<Labels>,
+}
+
 /// Everything that the admin server reads.
 #[derive(Clone)]
 pub struct Surfaces {
@@ -43,6 +65,8 @@ pub struct Surfaces {
     pub config: ConfigHandle<serde_json::Value>,
     /// The models that this process serves itself.
     pub engine: HostedModels,
+    /// Shadow-serving, if there is a target.
+    pub shadow: Option<ShadowSurface>,
     /// For `/readyz`, which waits two seconds for it.
     pub ready: Probe,
     /// Cancelled when shutdown begins: `/readyz` fails from then on, while the other paths are still served.

@@ -12,6 +12,7 @@ use super::generation::Generation;
 use super::identity::{SpanId, TraceId};
 use super::names::LabelId;
 use super::outcome::{ExchangeKind, Outcome};
+use super::pair::PairId;
 use super::prompt::Prompt;
 use super::server::{Server, ServerEvidence, ServerField};
 use super::stage::{Phase, Source, Stage};
@@ -160,6 +161,10 @@ pub struct Ledger {
     pub traced: bool,
     /// The trace is sampled only because Lapwing asked for it.
     pub ours: bool,
+    /// Whether it is a copy of a client's request, sent to a shadow target.
+    pub is_copy: bool,
+    /// What a client's request and its copies have in common, if it was copied.
+    pub pair: Option<PairId>,
     /// The wall clock at the start, in nanoseconds since the Unix epoch.
     pub anchor_unix_ns: u64,
     /// The monotonic clock at the start.
@@ -213,6 +218,8 @@ impl Ledger {
             parent: SpanId::default(),
             traced: false,
             ours: false,
+            is_copy: false,
+            pair: None,
             anchor_unix_ns,
             started,
             total_ns: 0,
@@ -273,6 +280,6 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 776);
+        assert_eq!(size_of::<Ledger>(), 784);
     }
 }

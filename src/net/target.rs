@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
+use super::local::LocalAddress;
 use super::socket::Socket;
 use crate::settings::Upstream;
 
@@ -18,6 +19,8 @@ pub enum Target {
     Tcp(String),
     /// The path of a Unix socket.
     Unix(PathBuf),
+    /// A server inside this process.
+    Local(LocalAddress),
 }
 
 /// Why there is no connection.
@@ -45,17 +48,18 @@ impl fmt::Display for Target {
         match self {
             Self::Tcp(authority) => f.write_str(authority),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Local(_) => f.write_str("this process"),
         }
     }
 }
 
 impl Target {
-    /// The authority for `Host` and `:authority` if the request names none: `localhost` for a Unix socket.
+    /// The authority for `Host` and `:authority` if the request names none: `localhost` for a Unix socket and for this process.
     #[must_use]
     pub fn authority(&self) -> &str {
         match self {
             Self::Tcp(authority) => authority,
-            Self::Unix(_) => "localhost",
+            Self::Unix(_) | Self::Local(_) => "localhost",
         }
     }
 
@@ -73,6 +77,7 @@ impl Target {
                     Ok(Socket::Tcp(stream))
                 }
                 Self::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
+                Self::Local(address) => address.connect().await.map(Socket::Unix),
             }
         };
         match timeout(limit, connecting).await {

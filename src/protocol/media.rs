@@ -8,7 +8,7 @@ const JSON_BYTES: HeaderName = HeaderName::from_static("inference-header-content
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Media {
+pub enum Media {
     /// One JSON document.
     Json,
     /// This many bytes of JSON, then tensors.
@@ -24,12 +24,19 @@ pub(super) enum Media {
 }
 
 impl Media {
-    /// The format that a head announces.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    /// The format that a head announces. That of a compressed body is `Other`.
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Self {
         let plain = |value: &http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
         if headers.get(CONTENT_ENCODING).is_some_and(|value| !plain(value)) {
             return Self::Other;
         }
+        Self::of_decompressed(headers)
+    }
+
+    /// The format that a head announces, once `Content-Encoding` is undone.
+    #[must_use]
+    pub fn of_decompressed(headers: &HeaderMap) -> Self {
         let Some(kind) = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes) else {
             return Self::json(headers);
         };

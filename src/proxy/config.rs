@@ -94,7 +94,6 @@ impl Config {
     }
 
     /// The largest read buffer, in bytes: a buffer that has to grow may become twice as large as needed.
-    #[cfg_attr(not(test), expect(dead_code, reason = "captures of bodies count by it"))]
     pub(crate) fn max_read_buffer(&self) -> usize {
         self.read_bytes().saturating_mul(2)
     }

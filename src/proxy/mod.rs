@@ -14,9 +14,12 @@ mod settings;
 mod stack;
 mod upstream;
 
+pub(crate) use body::capture::{CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};
 pub use config::{Config, TraceSampling, UpstreamProtocol};
 pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use exchange::{Observer, Profiler, ReportReader};
-pub use serve::{DataPlane, serve};
-pub use settings::{ConnectionSettings, ContinuedTrace, Tracing};
+pub use layer::shadow::ShadowTap;
+pub(crate) use layer::shadow::{PAIR_FIELD, PrimaryAnswer, ShadowJob, TapParts};
+pub use serve::{DataPlane, serve, serve_local};
+pub use settings::{ConnectionSettings, ContinuedTrace, ShadowRole, Tracing};

@@ -20,7 +20,7 @@ use super::settings::ConnectionSettings;
 use super::stack::{ExtraInner, HyperService, stack};
 use super::upstream::{CONNECTION_WINDOW, ConnectionPool, STREAM_WINDOW, UpstreamContext};
 use crate::metrics::{Counter, Counters};
-use crate::net::{self, AcceptLimits, Accepted, Target, Tasks};
+use crate::net::{self, AcceptLimits, Accepted, Listener, LocalListener, Target, Tasks};
 use crate::settings::ConfigHandle;
 
 /// The pause after a failed accept.
@@ -43,22 +43,22 @@ pub struct DataPlane {
 ///
 /// If the listener cannot be registered with the runtime.
 pub async fn serve(listener: std::net::TcpListener, parts: DataPlane, stop: CancellationToken) -> io::Result<()> {
-    serve_with(listener, parts, stop, Identity::new()).await
+    serve_with(net::registered(listener)?, parts, stop, Identity::new()).await;
+    Ok(())
+}
+
+/// Serves connections of this process, as [`serve`] serves those of others.
+pub async fn serve_local(listener: LocalListener, parts: DataPlane, stop: CancellationToken) {
+    serve_with(listener, parts, stop, Identity::new()).await;
 }
 
 /// Serves as [`serve`] does, with `extra` in the stack of every connection.
-pub(super) async fn serve_with<L>(
-    listener: std::net::TcpListener,
-    parts: DataPlane,
-    stop: CancellationToken,
-    extra: L,
-) -> io::Result<()>
+pub(super) async fn serve_with<L>(listener: impl Listener, parts: DataPlane, stop: CancellationToken, extra: L)
 where
     L: Layer<ExtraInner> + Clone,
     L::Service:
         tower::Service<TrackedRequest, Response = http::Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
 {
-    let listener = net::registered(listener)?;
     let tasks = Tasks::default();
     let context = context(&parts);
     let pool = Arc::new(ConnectionPool::new(context.load().config.pool_idle_timeout.get()));
@@ -77,7 +77,6 @@ where
         () = sweep(&pool, &context) => {}
     }
     tasks.finished().await;
-    Ok(())
 }
 
 /// Closes upstream connections that have been idle for too long; never ends.

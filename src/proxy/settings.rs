@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::config::{Config, TraceSampling};
 use super::exchange::Observer;
+use super::layer::shadow::ShadowTap;
 use crate::ledger::{SpanId, TraceId, TraceMark};
 
 /// The settings of a client's connection, from accept to close.
@@ -15,8 +16,22 @@ pub struct ConnectionSettings {
     pub respond_server_timing: bool,
     /// How spans are created.
     pub tracing: Tracing,
+    /// Whether requests are copied, or are copies themselves.
+    pub shadow: ShadowRole,
     /// Sees every request.
     pub observer: Arc<dyn Observer>,
+}
+
+/// What a stack has to do with shadow-serving.
+#[derive(Clone, Debug, Default)]
+pub enum ShadowRole {
+    /// Nothing.
+    #[default]
+    Off,
+    /// It carries clients' requests, of which sampled ones are copied.
+    Tap(Arc<ShadowTap>),
+    /// It carries the copies.
+    Copies,
 }
 
 /// How spans are created.

@@ -13,8 +13,9 @@ use super::connection::SocketMeter;
 use super::error::Error;
 use super::exchange::{ExchangeContext, TrackedRequest};
 use super::layer::amend::Amend;
+use super::layer::shadow::Shadow;
 use super::layer::trace::Trace;
-use super::layer::{admit, amend, buffered_response, classify, ledger, rescue, trace};
+use super::layer::{admit, amend, buffered_response, classify, ledger, rescue, shadow, trace};
 use super::upstream::{Upstream, UpstreamContext};
 
 /// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive: a lock that is never contended (one
@@ -40,7 +41,7 @@ impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> f
 }
 
 /// The service below the extra layer.
-pub(crate) type ExtraInner = Trace<Amend<Upstream>>;
+pub(crate) type ExtraInner = Shadow<Trace<Amend<Upstream>>>;
 
 /// Builds the stack of one client's connection. `extra` is a further layer; the proxy itself has none (`Identity`).
 pub(crate) fn stack<L>(
@@ -60,6 +61,7 @@ where
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
         .layer(extra) // answers or copies; after admission, before the span: what it answers itself has no span
+        .layer(shadow::layer(context.shadow.clone())) // copies sampled requests; above trace, so that a copy has no trace of its original
         .layer(trace::layer(context.tracing.clone())) // creates the span, the key of late attribution; after admission: only admitted requests need one
         .layer(amend::layer(upstream.traits.clone())) // asks for more, if configured; last: only admitted requests are worth reading
         .service(Upstream::new(upstream)) // the upstream window; reads reports off head and trailers

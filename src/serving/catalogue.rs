@@ -35,6 +35,8 @@ pub struct Catalogue {
     /// Versions in ascending order; none of the lists is empty.
     models: BTreeMap<String, Vec<Arc<CatalogueEntry>>>,
     pub(super) metrics: Metrics,
+    /// Whether a name that is not served finds the first model.
+    answers_any_name: bool,
 }
 
 /// One version of one model.
@@ -68,7 +70,14 @@ impl Catalogue {
         for versions in named.values_mut() {
             versions.sort_by(|a, b| compare(&a.model.about().version, &b.model.about().version));
         }
-        Ok(Self { models: named, metrics })
+        Ok(Self { models: named, metrics, answers_any_name: false })
+    }
+
+    /// The same, where a name that is not served finds the first model, in its highest version: for copies of calls of a model that
+    /// another server calls by another name.
+    #[must_use]
+    pub fn answering_any_name(self) -> Self {
+        Self { answers_any_name: true, ..self }
     }
 
     /// Whether every model is warm.
@@ -129,7 +138,12 @@ impl Catalogue {
     ///
     /// [`RequestError::Unknown`] with the existing names or versions.
     pub(super) fn find(&self, name: &str, version: Option<&str>) -> Result<&Arc<CatalogueEntry>, RequestError> {
-        let Some(versions) = self.models.get(name) else {
+        let any = || self.models.values().next().filter(|_| self.answers_any_name);
+        let (versions, version) = match (self.models.get(name), any()) {
+            (None, Some(versions)) => (Some(versions), None),
+            (found, _) => (found, version),
+        };
+        let Some(versions) = versions else {
             return Err(RequestError::Unknown(format!(
                 "model {name:?} is not served here; there is {}",
                 list(self.models.keys())

@@ -34,6 +34,8 @@ pub enum Form {
     Record(&'static Record),
     /// A list of records.
     List(&'static Record),
+    /// A list of texts.
+    Texts,
     /// Values of this form under names that the user chooses. A name may have dots in it.
     Named(&'static Form),
     /// Secrets under names of headers. They are never shown. In the names of environment variables `_` stands for `-`.

@@ -1,7 +1,42 @@
 //! Shadow-serving: copies of sampled requests go to other targets, and the answers and latencies of both sides are compared.
 //!
+//! - `sampler` decides which requests are copied;
+//! - `pairs` puts the accounts of both sides together;
 //! - `ab`: the statistics of latency, paired and unpaired, valid however often one looks;
-//! - `compare`: decoded outputs against each other, net of the noise of the primary itself.
+//! - `compare`: decoded outputs against each other, net of the noise of the primary itself; `outputs` adds them up by target and route.
+//!
+//! The copying itself is in `proxy/layer/shadow` (the tap) and in `app/shadow` (the thread that sends copies).
 
 pub mod ab;
 pub mod compare;
+mod config;
+mod counters;
+mod outputs;
+mod pairs;
+mod sampler;
+
+use http::HeaderName;
+
+pub use config::{Config, CopiedHeader, CopyOrder, OnlyThese};
+pub use counters::{ShadowCounters, ShadowDrop, TargetCounters};
+pub use outputs::OutputAccounts;
+pub use pairs::{CardSnapshot, PairFigure, PairTable, RATIO_BOUNDS, RatioHistogram, TargetSnapshot};
+pub use sampler::Sampler;
+
+/// A target, as surfaces name it.
+#[derive(Clone, Debug)]
+pub struct TargetInfo {
+    /// Its name.
+    pub name: String,
+    /// Its address, as it was configured.
+    pub address: String,
+    /// The upstream's label in the series of copies.
+    pub label: String,
+    /// Whether it is the upstream itself, asked a second time.
+    pub is_upstream: bool,
+}
+
+/// The header that every copy carries, with the value 1. A request that has it is not copied again.
+pub const SHADOW_FIELD: HeaderName = HeaderName::from_static("x-lapwing-shadow");
+/// The name of the upstream as a target, when it is asked a second time.
+pub const UPSTREAM_AGAIN: &str = "upstream";

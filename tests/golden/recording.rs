@@ -128,6 +128,7 @@ impl Recording {
             optima: Arc::default(),
             config: ConfigHandle::fixed(serde_json::Value::Null),
             engine: Arc::new(Vec::new),
+            shadow: None,
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             draining: CancellationToken::new(),
             limits: ConfigHandle::fixed(ProfilerLimits { queue: 4096, pending: 40, orphan_spans: 30 }),

@@ -23,7 +23,9 @@ use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing::metrics::{Counter, Counters, Labels};
 use lapwing::net::{self, Target};
 use lapwing::protocol::ExchangeReader;
-use lapwing::proxy::{self, Config, ConnectionSettings, DataPlane, Observer, Profiler, TraceSampling, Tracing, UpstreamProtocol};
+use lapwing::proxy::{
+    self, Config, ConnectionSettings, DataPlane, Observer, Profiler, ShadowRole, TraceSampling, Tracing, UpstreamProtocol,
+};
 use lapwing::settings::{ConfigHandle, Size, Switch};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -81,7 +83,7 @@ impl Proxy {
 
 fn settings(config: Config, observer: Arc<dyn Observer>) -> ConnectionSettings {
     let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None };
-    ConnectionSettings { config, respond_server_timing: false, tracing, observer }
+    ConnectionSettings { config, respond_server_timing: false, tracing, shadow: ShadowRole::Off, observer }
 }
 
 fn watching() -> (Arc<dyn Observer>, Receiver<Ledger>) {

@@ -4,7 +4,7 @@ Written anew by
 
     ACCURACY_FILE=docs/ACCURACY.md .venv/bin/python -m pytest tests/real/test_accuracy.py
 
-after `cargo build` and `tests/run` (which installs the servers). With `-k`, the other sections stay as they are in the file, if they
+after `cargo build` and `tests/run --long` (which installs the servers). With `-k`, the other sections stay as they are in the file, if they
 were taken on such a machine. The truth is what the handler, or the server itself, measured
 by its own clock; Lapwing's figure is what it says of the very same requests.
 """
@@ -16,8 +16,11 @@ import pathlib
 import platform
 import random
 import re
+import secrets
 import statistics
 import subprocess
+import time
+import urllib.request
 
 import pytest
 
@@ -26,8 +29,9 @@ import test_llama as llama_suite
 import test_ray as ray_suite
 import test_triton as triton_suite
 from conftest import BINARY, HERE
-from lapwing import NO_SPANS
-from servers.parts import KServe, MlServer
+from lapwing import NO_SPANS, OPENER
+from process import wait_for
+from servers.parts import BentoMl, KServe, MlServer
 from test_stages import STAGES, knobs, predict, stages_of
 
 pytestmark = pytest.mark.long
@@ -138,6 +142,45 @@ def test_triton(request, table, kind):
     table.add("Triton", f"an ensemble by {kind}, its spans", "its own statistics of each model, as sums (it counts the end of a last step that comes after the answer; Lapwing does not)", sums=sums, relative=relative)
 
 
+@pytest.fixture(scope="module")
+def bentoml(behind):
+    served = behind(BentoMl, env=NO_SPANS)
+    ask_bentoml(served.lapwing, report=False)
+    return served
+
+
+def ask_bentoml(lapwing, report):
+    """The trace, what the handler tells, and the nanoseconds that the client waited."""
+    body = json.dumps({"rows": [[1.0, 2.0]], "report": report}).encode()
+    trace_id = secrets.token_hex(16)
+    headers = {"content-type": "application/json", "traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01"}
+    request = urllib.request.Request(f"{lapwing.url}/predict", body, headers)
+    began = time.perf_counter_ns()
+    with OPENER.open(request, timeout=30) as answer:
+        told = json.load(answer)
+    assert told["sums"] == [3.0]
+    return trace_id, told, time.perf_counter_ns() - began
+
+
+@pytest.mark.parametrize("report", [True, False], ids=["header", "nothing"])
+def test_bentoml(bentoml, table, report):
+    answers = [ask_bentoml(bentoml.lapwing, report) for _ in range(REQUESTS)]
+    exchanges = bentoml.lapwing.exchanges_of([trace_id for trace_id, *_ in answers], 30)
+    answers = [(stages_of(exchanges[trace_id]), told, waited) for trace_id, told, waited in answers]
+    if report:
+        names = answers[0][1]["truth_ns"]
+        pairs = {stage: [(stages[stage]["ns"], told["truth_ns"][stage]) for stages, told, _ in answers] for stage in names}
+        table.add("BentoML", "a `Server-Timing` header by its service", "`perf_counter` in the handler", pairs)
+        return
+    assert all("forward" not in stages for stages, *_ in answers)
+    pairs = {"upstream": [(stages["upstream"]["ns"], told["handler_ns"]) for stages, told, _ in answers]}
+    truth_by = (
+        "`perf_counter` in the handler, all in all; what BentoML does before and after it is in no clock of the server (Lapwing counts it "
+        "as `upstream`; the bound is to what the client waited)"
+    )
+    table.add("BentoML", "nothing reported", truth_by, pairs, most={"upstream": [waited for *_, waited in answers]})
+
+
 class TimedMlServer(MlServer):
     models = "mlserver_timed"
 
@@ -154,9 +197,12 @@ def test_mlserver(behind, table):
         connection.close()
         assert response.status == 200, answer
         truths.append(json.loads(answer["parameters"]["truth_ns"]))
-    found = sorted(served.lapwing.exchanges(limit=65536), key=lambda e: e["started_at"])
-    found = [e for e in found if e["model"] == "timed"]
-    assert len(found) == len(truths)
+
+    def kept():
+        found = [e for e in served.lapwing.exchanges(limit=65536) if e["model"] == "timed"]
+        return sorted(found, key=lambda e: e["started_at"]) if len(found) == len(truths) else None
+
+    found = wait_for(kept, 10, "every exchange is kept")
     pairs = {stage: [(stages_of(e)[stage]["ns"], truth[stage]) for e, truth in zip(found, truths)][1:] for stage in truths[0]}
     table.add("MLServer", "a `Server-Timing` header by a custom runtime", "`perf_counter` in the runtime", pairs)
 

@@ -1,6 +1,8 @@
 //! The aggregator's loop: it reads the queue of closed ledgers every 20 ms, takes spans as they arrive, and records merged
 //! exchanges. The request path never wakes it.
 
+mod kept;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +13,8 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use self::kept::Kept;
+use super::shadow::ShadowParts;
 use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge};
 use crate::cost::DebtAssessor;
 use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
@@ -48,6 +52,7 @@ pub(super) struct Aggregation {
     registry: Arc<Mutex<Registry>>,
     counters: Arc<Counters>,
     tokenizers: Option<Tokenizers>,
+    shadow: Option<ShadowParts>,
     assessor: DebtAssessor,
     rotated: Stamp,
     config: ConfigHandle<Config>,
@@ -67,13 +72,15 @@ impl Aggregation {
     ) -> Self {
         let (polled, applied) = (statistics.clone(), config.load());
         let merge = move |mut ledger: Ledger, traced| {
-            polled.evidence.note(&ledger);
-            ledger.server = ledger.server.or_else(|| polled.server());
+            if !ledger.is_copy {
+                polled.evidence.note(&ledger);
+                ledger.server = ledger.server.or_else(|| polled.server());
+            }
             merge(ledger, traced)
         };
         let aggregator = Aggregator::with_merge(applied.join(), counters.clone(), Box::new(merge) as Merge);
-        let (tokenizers, rotated) = (None, Stamp::now());
-        Self { aggregator, statistics, queue, registry, counters, tokenizers, assessor, rotated, config, applied }
+        let (tokenizers, shadow, rotated) = (None, None, Stamp::now());
+        Self { aggregator, statistics, queue, registry, counters, tokenizers, shadow, assessor, rotated, config, applied }
     }
 
     /// Applies the configuration in force if it has changed.
@@ -88,6 +95,11 @@ impl Aggregation {
     /// Counts the tokens of prompts with these tokenizers.
     pub(super) fn tokenizing(self, tokenizers: Tokenizers) -> Self {
         Self { tokenizers: Some(tokenizers), ..self }
+    }
+
+    /// Takes the accounts of copies too.
+    pub(super) fn shadowing(self, shadow: Option<ShadowParts>) -> Self {
+        Self { shadow, ..self }
     }
 
     /// Runs until `stop`, then merges and records everything that waits.
@@ -108,15 +120,15 @@ impl Aggregation {
         }
         self.look();
         let now = Stamp::now();
-        let (mut registry, assessor) = (self.registry.lock(), &mut self.assessor);
-        self.aggregator.flush(now, &mut |exchange| registry.keep(assessor.assessed(exchange), now, 0));
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), &self.assessor, now);
+        self.aggregator.flush(now, &mut |exchange| kept.keep(exchange, 0));
     }
 
     fn spans(&mut self, received: Vec<IncomingSpan>) {
         let now = Stamp::now();
-        let (mut registry, assessor) = (self.registry.lock(), &mut self.assessor);
-        self.aggregator.spans(received, now, &mut |exchange| registry.keep(assessor.assessed(exchange), now, 0));
-        self.aggregator.mend(&mut |exchange| registry.mend(assessor.assessed(exchange)));
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), &self.assessor, now);
+        self.aggregator.spans(received, now, &mut |exchange| kept.keep(exchange, 0));
+        self.aggregator.mend(&mut |exchange| kept.mend(exchange));
     }
 
     /// Counts the tokens of a prompt that waits for it, if there is time; else the estimate stays. `since` is when this look
@@ -137,7 +149,7 @@ impl Aggregation {
         let depth = self.queue.len();
         self.counters.set(Counter::QueueDepth, depth as u64);
         let now = Stamp::now();
-        let mut registry = self.registry.lock();
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), &self.assessor, now);
         if depth > 0 {
             self.statistics.note_request();
         }
@@ -147,24 +159,29 @@ impl Aggregation {
             if batch.is_empty() {
                 break; // the last one is still being pushed: next time
             }
-            batch.iter().for_each(|ledger| registry.warm(ledger.series));
+            batch.iter().for_each(|ledger| kept.registry.warm(ledger.series));
             for mut ledger in batch {
                 behind -= 1;
                 self.tokenize(&mut ledger, now);
-                let assessor = &mut self.assessor;
-                self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(assessor.assessed(exchange), now, behind));
+                self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, behind));
+            }
+        }
+        if let Some(shadow) = &self.shadow {
+            for _ in 0..shadow.ledgers.len() {
+                let Some(ledger) = shadow.ledgers.pop() else { break };
+                self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, 0));
             }
         }
         for (key, interval) in self.statistics.take() {
-            registry.record_polled(key, &interval, now.plus(valid_ns(&self.applied)));
+            kept.registry.record_polled(key, &interval, now.plus(valid_ns(&self.applied)));
         }
-        let assessor = &mut self.assessor;
-        self.aggregator.tick(now, &mut |exchange| registry.keep(assessor.assessed(exchange), now, 0));
+        self.aggregator.tick(now, &mut |exchange| kept.keep(exchange, 0));
+        kept.tick_pairs(self.shadow.as_ref());
         let (pending, orphans) = self.aggregator.fill();
         self.counters.set(Counter::Pending, pending as u64);
         self.counters.set(Counter::OrphanSpans, orphans as u64);
         if now.since(self.rotated) >= ROTATE_NS {
-            registry.rotate(now);
+            kept.rotate();
             self.rotated = now;
         }
     }

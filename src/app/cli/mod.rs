@@ -34,6 +34,7 @@ Examples:
   lapwing serve --config lapwing.yaml                start with a configuration file
   lapwing check --config lapwing.yaml                list every fault of the file, or print the resulting configuration
   lapwing demo                                       try it: a model server, clients and a live table in one process
+  lapwing --upstream URL --shadow URL2               copy 5 % of the requests to URL2, and compare both (/shadow)
   lapwing upstream-flags vllm                        print how to make a vLLM server report its stages
   lapwing engine serve --model model.onnx            serve an ONNX model with the built-in engine
   lapwing engine bench model.onnx                    time a model, and compare with what this machine can do
@@ -151,6 +152,14 @@ struct Settings {
     #[arg(long, value_name = "HOW", help_heading = "Spans")]
     trace_sampling: Option<String>,
 
+    /// Copy sampled requests to another server, or to a model that the engine runs: URL or engine:FILE, after a name and = if
+    /// there are several [default: none]
+    #[arg(long, value_name = "[NAME=]TARGET", help_heading = "Shadow")]
+    shadow: Vec<String>,
+    /// The share of requests that are copied [default: 5%]
+    #[arg(long, value_name = "SHARE", help_heading = "Shadow")]
+    shadow_sample: Option<String>,
+
     /// Add a Server-Timing field with the stages to responses [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(help_heading = "Behaviour")]
@@ -184,8 +193,20 @@ impl Settings {
         let flag = |(path, text): (&str, Option<String>)| {
             text.map(|text| Flag { path: path.to_owned(), name: format!("--{}", path.replace('_', "-")), text })
         };
-        Sources::new(self.config, env, given.into_iter().filter_map(flag).collect())
+        let sample = self.shadow_sample.map(|text| Flag { path: "shadow.sample".into(), name: "--shadow-sample".into(), text });
+        let shadows = self.shadow.into_iter().map(shadow_target);
+        Sources::new(self.config, env, given.into_iter().filter_map(flag).chain(sample).chain(shadows).collect())
     }
+}
+
+/// The setting of `--shadow`: the target's name, or `shadow`, and its address.
+fn shadow_target(text: String) -> Flag {
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    let (name, address) = match text.split_once('=') {
+        Some((name, address)) if is_name(name) => (name.to_owned(), address.to_owned()),
+        _ => ("shadow".to_owned(), text),
+    };
+    Flag { path: format!("shadow.targets.{name}"), name: "--shadow".to_owned(), text: address }
 }
 
 #[derive(Args)]

@@ -1,5 +1,7 @@
 //! One exchange that waits: until when, and what becomes of it.
 
+use std::mem;
+
 use crate::ledger::{Ledger, Outcome, SpanId, Stamp};
 use crate::metrics::Counter;
 
@@ -95,11 +97,17 @@ impl Pending {
             let evicted = self.shapes.learn(waiting.set());
             self.counters.add(Counter::SpanShapesEvicted, evicted);
         }
-        let Waiting { ledger, closed, spans, marks, .. } = waiting;
+        let Waiting { mut ledger, closed, spans, marks, .. } = waiting;
         self.routes.left(ledger.series, now, !spans.is_empty());
         self.recent.push(ledger.trace, ledger.span, ledger.series);
         self.gauge();
-        done(ledger.as_ref().clone(), &spans, lacks);
+        // what is kept for late spans is kept without the gaps between tokens: they may take 64 KiB
+        let gaps_us = ledger.generation.as_mut().map(|generation| mem::take(&mut generation.gaps_us));
+        let mut merged = ledger.as_ref().clone();
+        if let (Some(generation), Some(gaps_us)) = (&mut merged.generation, gaps_us) {
+            generation.gaps_us = gaps_us;
+        }
+        done(merged, &spans, lacks);
         self.settled.push(SettledExchange { ledger, closed, spans, marks });
     }
 

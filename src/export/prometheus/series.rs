@@ -44,6 +44,13 @@ impl Series {
         }
     }
 
+    /// A series of copies, whose target takes the place of the upstream.
+    pub(super) fn of_copies(series: &SeriesSnapshot, target: &str) -> Self {
+        let of = Self::of(series);
+        let [route, model, _] = of.labels;
+        Self { labels: [("target", target.into()), route, model], ..of }
+    }
+
     /// The labels of the series, followed by `more`.
     pub(super) fn with<'a>(&'a self, more: &[(&'static str, &'a str)]) -> Labels<'a> {
         self.labels.iter().map(|(name, value)| (*name, &**value)).chain(more.iter().copied()).collect()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use self::engine::Engine;
@@ -11,7 +12,7 @@ use super::gather;
 use super::pairs::Pairs;
 use super::surfaces::Surfaces;
 use crate::ledger::{ClippedReports, Outcome, Phase, Server, Stage};
-use crate::metrics::{Distribution, HistogramScratch, Measure, SeriesSnapshot, Window};
+use crate::metrics::{Distribution, HistogramScratch, Measure, Registry, SeriesSnapshot, Window};
 
 mod debt;
 mod engine;
@@ -33,9 +34,17 @@ pub(super) struct Stats {
     profiler: Profiler,
 }
 
+/// The series of copies, since the start, as `/stats` has those of clients.
+pub(super) fn series_of_copies(registry: &Mutex<Registry>, upstream: &str) -> Vec<Series> {
+    let mut scratch = HistogramScratch::default();
+    let all =
+        gather::series(registry, Window::All, |series| (&*series.upstream == upstream).then(|| figures(series, &mut scratch)));
+    all.into_iter().flatten().collect()
+}
+
 /// One route × model × upstream. Maps hold only what occurred in the window.
 #[derive(Debug, Serialize)]
-struct Series {
+pub(super) struct Series {
     route: Arc<str>,
     model: Option<Arc<str>>,
     upstream: Arc<str>,

@@ -21,7 +21,7 @@ fn keep(surfaces: &Surfaces, route: &str, rows: Option<u64>, total_ns: u64) {
     one.ledger.work.primary = rows.map(|_| Unit::Row);
     rows.into_iter().for_each(|rows| one.ledger.work.set(Unit::Row, rows, Basis::Counted));
     let mut registry = surfaces.registry.lock();
-    let mut assessor = DebtAssessor::new(surfaces.optima.clone(), registry.labels().clone());
+    let assessor = DebtAssessor::new(surfaces.optima.clone(), registry.labels().clone());
     registry.keep(assessor.assessed(one), Stamp::now(), 0);
 }
 

@@ -56,6 +56,7 @@ pub(in crate::export) fn empty() -> Surfaces {
         counters,
         optima: Arc::default(),
         engine: Arc::new(Vec::new),
+        shadow: None,
         config: ConfigHandle::fixed(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
         ready: Arc::new(|| Box::pin(async { Ok(()) })),
         draining: CancellationToken::new(),
@@ -144,7 +145,7 @@ pub(in crate::export) fn optima() -> Arc<ModelOptima> {
 /// A chat; a hundred answered requests of 1 to 100 rows, 1 ms each, half of it forward; one of each other outcome; a stream; a route that must be escaped, traced.
 pub(in crate::export) fn busy() -> Surfaces {
     let surfaces = Surfaces { optima: optima(), ..empty() };
-    let mut assessor = DebtAssessor::new(surfaces.optima.clone(), surfaces.registry.lock().labels().clone());
+    let assessor = DebtAssessor::new(surfaces.optima.clone(), surfaces.registry.lock().labels().clone());
     let mut keep = |exchange| surfaces.registry.lock().keep(assessor.assessed(exchange), Stamp::now(), 0);
     keep(chat(&surfaces));
     poll(&surfaces);

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 
 use super::config::Config;
@@ -179,16 +180,19 @@ impl Registry {
     }
 
     /// Replaces an exchange that was kept before by what it is with spans that came late, where it stands among the recent ones or
-    /// the slowest, and counts the time that moved. The histograms keep what was recorded. Does nothing once it stands in neither.
-    pub fn mend(&mut self, exchange: Exchange) {
+    /// the slowest, and counts the time that moved. The histograms keep what was recorded, and so do the gaps between tokens. Does
+    /// nothing once it stands in neither.
+    pub fn mend(&mut self, mut exchange: Exchange) {
         let (trace, span) = (exchange.ledger.trace, exchange.ledger.span);
         let is_same = |kept: &Exchange| kept.ledger.span == span && kept.ledger.trace == trace;
-        let new = Arc::new(exchange);
-        let mut old = None;
-        for kept in self.recent.iter_mut().rev().find(|kept| is_same(kept)).into_iter().chain(self.slowest.find(is_same)) {
-            old = Some(std::mem::replace(kept, Arc::clone(&new)));
+        let recent = self.recent.iter_mut().rev().find(|kept| is_same(kept));
+        let places: ArrayVec<&mut Arc<Exchange>, 2> = recent.into_iter().chain(self.slowest.find(is_same)).collect();
+        let Some(old) = places.first().map(|place| Arc::clone(place)) else { return };
+        if let (Some(new), Some(old)) = (&mut exchange.ledger.generation, &old.ledger.generation) {
+            new.gaps_us.clone_from(&old.gaps_us);
         }
-        let Some(old) = old else { return };
+        let new = Arc::new(exchange);
+        places.into_iter().for_each(|place| *place = Arc::clone(&new));
         let moved_ns = old.account.moved_ns(&new.account);
         let place = self.places.get(&new.ledger.series).copied().unwrap_or(0);
         if moved_ns > 0 && self.series[place as usize].mend(moved_ns) {

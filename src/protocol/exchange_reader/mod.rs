@@ -70,6 +70,17 @@ impl Protocols {
         DetectedProtocol { plain: plain.map(Protocol::Known), grpc, model: model.flatten().map(Into::into) }
     }
 
+    /// Whether a request with this head is one call of a known inference protocol. Nothing is changed by such a call, so it may be
+    /// repeated. Rules of the configuration and long-lived streams are not among them.
+    #[must_use]
+    pub fn is_inference(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+        if method != Method::POST || headers.contains_key(http::header::UPGRADE) {
+            return false;
+        }
+        let is_grpc = Media::of(headers) == Media::Grpc;
+        if is_grpc { detect_grpc(path).is_some_and(|family| family != Family::OipGrpcStream) } else { detect(path).is_some() }
+    }
+
     /// Creates a reader for a request with this head; `None` if there is nothing to read in its bodies.
     #[must_use]
     pub fn open(&self, spoken: &DetectedProtocol, headers: &HeaderMap) -> Option<ExchangeReader> {
@@ -113,7 +124,7 @@ impl Tables {
 
 /// A protocol or a rule.
 #[derive(Clone, Copy, Debug)]
-enum Protocol {
+pub(super) enum Protocol {
     /// A known protocol.
     Known(Family),
     /// The rule at this index of the configuration.
@@ -133,9 +144,9 @@ impl Protocol {
 /// The protocol used on a path: the same for every request to it.
 #[derive(Clone, Debug)]
 pub struct DetectedProtocol {
-    plain: Option<Protocol>,
+    pub(super) plain: Option<Protocol>,
     /// The protocol if the body is gRPC.
-    grpc: Option<Protocol>,
+    pub(super) grpc: Option<Protocol>,
     /// The model that the path names.
     model: Option<Box<str>>,
 }

@@ -69,7 +69,7 @@ impl Rule {
 
     /// Whether the rule applies to this request.
     pub(in super::super) fn fits(&self, method: &Method, path: &str) -> bool {
-        self.method.as_ref().is_none_or(|own| own == method) && fits(self.path.as_bytes(), path.as_bytes())
+        self.method.as_ref().is_none_or(|own| own == method) && matches_glob(self.path.as_bytes(), path.as_bytes())
     }
 
     /// Records what the request's head contains and what the rule itself fixes.
@@ -176,9 +176,10 @@ fn index(part: &str) -> Option<u64> {
     part.parse().ok().filter(|_| is_canonical)
 }
 
-/// Whether `path` matches `glob`, in which `*` stands for any text. Linear except for the last `*`, which is bounded by the
+/// Whether `path` matches `glob`, in which `*` stands for any text, also none. Linear except for the last `*`, which is bounded by the
 /// rule's length.
-pub(in super::super) fn fits(glob: &[u8], path: &[u8]) -> bool {
+#[must_use]
+pub fn matches_glob(glob: &[u8], path: &[u8]) -> bool {
     let (mut at_glob, mut at_path) = (0, 0);
     // where to continue if the text after the last star does not match
     let mut again: Option<(usize, usize)> = None;
@@ -215,7 +216,7 @@ mod tests {
             ("/a*b*c", "/abbbb", false),
             ("*", "", true),
         ] {
-            assert_eq!(fits(glob.as_bytes(), path.as_bytes()), yes, "{glob} {path}");
+            assert_eq!(matches_glob(glob.as_bytes(), path.as_bytes()), yes, "{glob} {path}");
         }
     }
 

@@ -10,6 +10,8 @@ mod tei;
 mod tensorflow;
 mod torchserve;
 
+pub use custom::matches_glob;
+
 use super::detect::Family;
 use super::plan::ProtocolSpec;
 

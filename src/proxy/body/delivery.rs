@@ -98,7 +98,6 @@ impl ResponseBody {
     }
 
     /// Copies within `budget` what the client is given.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a mirror and a cache will use it; a test has a mirror"))]
     pub(crate) fn capture(&mut self, budget: &Arc<CaptureBudget>) -> Capture {
         let (writer, copy) = capture(budget);
         self.captures.attach(writer);

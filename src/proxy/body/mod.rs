@@ -2,7 +2,6 @@
 //!
 //! Nothing here knows how the upstream is reached: a response's body drives a [`Drive`].
 
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "a mirror and a cache will use it; a test has both"))]
 pub(crate) mod capture;
 mod chunk;
 mod collect;

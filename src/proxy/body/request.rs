@@ -93,7 +93,6 @@ impl RequestBody {
     }
 
     /// Copies the body within `budget` while it passes: as it stands in the request at the layer that calls this.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a mirror will use it; a test has one"))]
     pub(crate) fn capture(&mut self, budget: &Arc<CaptureBudget>) -> Capture {
         let (mut writer, copy) = capture(budget);
         if self.is_end_stream() {

@@ -14,7 +14,7 @@ use crate::protocol::ExchangeReader;
 use crate::proxy::config::Config;
 use crate::proxy::connection::{ClientTimeouts, OnRefusal, SocketMeter};
 use crate::proxy::error::response::refusal;
-use crate::proxy::settings::{ConnectionSettings, Tracing};
+use crate::proxy::settings::{ConnectionSettings, ShadowRole, Tracing};
 
 /// Observes the traffic. It is called on the request path: it must be quick, and must not wait.
 pub trait Observer: Send + Sync {
@@ -35,6 +35,8 @@ pub(crate) struct ExchangeContext {
     pub(crate) respond_server_timing: bool,
     /// How spans are created.
     pub(crate) tracing: Tracing,
+    /// What is copied.
+    pub(crate) shadow: ShadowRole,
     pub(crate) counters: Arc<Counters>,
     pub(crate) observer: Arc<dyn Observer>,
 }
@@ -48,8 +50,8 @@ impl std::fmt::Debug for ExchangeContext {
 impl ExchangeContext {
     /// The context of connections that are accepted under `settings`.
     pub(crate) fn new(settings: &ConnectionSettings, counters: Arc<Counters>) -> Self {
-        let ConnectionSettings { config, respond_server_timing, tracing, observer } = settings.clone();
-        Self { config, respond_server_timing, tracing, counters, observer }
+        let ConnectionSettings { config, respond_server_timing, tracing, shadow, observer } = settings.clone();
+        Self { config, respond_server_timing, tracing, shadow, counters, observer }
     }
 
     /// Calls the observer. A panic is caught and counted by `panicked`.

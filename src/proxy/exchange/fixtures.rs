@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 use super::{ExchangeContext, InFlight, Observer};
 use crate::ledger::{Ledger, Stamp, TraceMark};
 use crate::protocol::ExchangeReader;
-use crate::proxy::{Config, ConnectionSettings, TraceSampling, Tracing};
+use crate::proxy::{Config, ConnectionSettings, ShadowRole, TraceSampling, Tracing};
 
 struct Unobserved;
 
@@ -24,6 +24,12 @@ impl Observer for Unobserved {
 pub(crate) fn in_flight() -> Arc<InFlight> {
     let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None };
     let observer = Arc::new(Unobserved);
-    let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, observer };
+    let settings = ConnectionSettings {
+        config: Config::default(),
+        respond_server_timing: false,
+        tracing,
+        shadow: ShadowRole::Off,
+        observer,
+    };
     InFlight::open(Arc::new(ExchangeContext::new(&settings, Arc::default())), Arc::default(), Stamp::now(), false)
 }

@@ -6,6 +6,7 @@ pub(crate) mod buffered_response;
 pub(crate) mod classify;
 pub(crate) mod ledger;
 pub(crate) mod rescue;
+pub(crate) mod shadow;
 pub(crate) mod trace;
 
 #[cfg(test)]

@@ -133,6 +133,18 @@ class MlServer(Server):
         await_ready(self.process, lambda: is_ready(f"{self.url}/v2/health/ready") and is_listening(self.grpc), 60)
 
 
+class BentoMl(Server):
+    """BentoML with one service, which reports its steps if a request asks for it."""
+
+    def start(self, start, folder):
+        command = [python_of("bentoml"), "-m", "bentoml", "serve", "steps:Steps", "--working-dir", MODELS / "bentoml"]
+        command += ["--host", "127.0.0.1", "--port", self.http]
+        # its home, where it keeps records of its own, and no call home
+        env = dict(os.environ, BENTOML_HOME=str(folder), BENTOML_DO_NOT_TRACK="True")
+        self.process = start("bentoml", [str(part) for part in command], env=env)
+        await_ready(self.process, lambda: is_ready(f"{self.url}/readyz"), 90)
+
+
 class KServe(Server):
     """KServe's own server with one model, whose steps take time by rows."""
 

@@ -1,6 +1,7 @@
 //! What the wait learns, and what becomes of spans that come after it.
 
 use super::*;
+use crate::ledger::Generation;
 
 /// A span of another process.
 fn elsewhere(n: u8, s: u64, parent: u64) -> IncomingSpan {
@@ -136,6 +137,19 @@ fn the_fate_of_a_span_shows_within_seconds() {
     (24_000..27_000).step_by(20).for_each(|ms| b.tick(ms));
     assert_eq!(b.counts(), [1, 0, 2, 1, 0]);
     assert!(b.is_empty());
+}
+
+#[test]
+fn gaps_between_tokens_go_with_the_exchange_and_are_not_kept() {
+    let mut b = Bench::new(|_| {});
+    let generation = Box::new(Generation { gaps_us: vec![7; 16], ..Generation::default() });
+    b.ledger(0, Ledger { generation: Some(generation), ..ledger(1, 1) });
+    b.spans(0, [span(1, 10, 1)]);
+    let mut gaps = Vec::new();
+    b.pending.flush(at(300), &mut |ledger, _, _| gaps.push(ledger.generation.map(|generation| generation.gaps_us.len())));
+    assert_eq!(gaps, [Some(16)]);
+    let kept = b.pending.settled.find(trace(1), id(1)).and_then(|number| b.pending.settled.get(number)).unwrap();
+    assert_eq!(kept.ledger.generation.as_ref().map(|generation| generation.gaps_us.capacity()), Some(0));
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod work;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::{Account, ClippedReports, LabelId, Ledger, Outcome, Source, Stage, UpstreamWindow};
+use crate::ledger::{Account, ClippedReports, Generation, LabelId, Ledger, Outcome, Source, Stage, UpstreamWindow};
 use crate::metrics::layout::{HIGH_NS, Layout};
 use crate::metrics::measure::Measure;
 use crate::metrics::snapshot::HistogramScratch;
@@ -86,6 +86,22 @@ fn a_mended_exchange_replaces_itself_where_it_stands_and_the_difference_is_count
     registry.mend(of(4, 100, 100));
     registry.rotate(now.plus(4 * SECOND));
     assert_eq!(snapshot(&registry, Window::All)[0].figures.mended, 4, "also where no exchange came since");
+}
+
+#[test]
+fn a_mended_exchange_keeps_its_gaps_between_tokens() {
+    let mut registry = registry(Config::default());
+    let series = key(&registry, "a");
+    let with_gaps = |gaps_us: &[u32]| {
+        let mut e = exchange(series, 100);
+        e.ledger.generation = Some(Box::new(Generation { gaps_us: gaps_us.to_vec(), ..Generation::default() }));
+        e
+    };
+    registry.keep(with_gaps(&[5, 6]), Stamp::now(), 0);
+    registry.mend(with_gaps(&[]));
+    for order in [Order::Recent, Order::Slowest] {
+        assert_eq!(registry.exchanges(order, 1)[0].ledger.generation, with_gaps(&[5, 6]).ledger.generation);
+    }
 }
 
 #[test]

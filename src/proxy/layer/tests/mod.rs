@@ -3,6 +3,7 @@
 
 mod answers;
 mod mirror;
+mod shadow;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -26,7 +27,7 @@ use self::answers::AnswersLayer;
 use self::mirror::MirrorLayer;
 use crate::ledger::{Ledger, Outcome, TraceMark};
 use crate::metrics::Counter;
-use crate::net::{Client, ClientLimits, Target, Tasks, bind};
+use crate::net::{Client, ClientLimits, Target, Tasks, bind, registered};
 use crate::protocol::ExchangeReader;
 use crate::proxy::body::capture::{CaptureBudget, CaptureLimits, ReplayBody, capture_whole};
 use crate::proxy::body::{RequestBody, ResponseBody, collect};
@@ -34,7 +35,7 @@ use crate::proxy::error::Error;
 use crate::proxy::exchange::TrackedRequest;
 use crate::proxy::serve::serve_with;
 use crate::proxy::stack::ExtraInner;
-use crate::proxy::{Config, ConnectionSettings, DataPlane, Observer, TraceSampling, Tracing};
+use crate::proxy::{Config, ConnectionSettings, DataPlane, Observer, ShadowRole, TraceSampling, Tracing};
 use crate::settings::ConfigHandle;
 
 /// Longer than anything here takes.
@@ -103,16 +104,24 @@ impl Proxy {
         L: Layer<ExtraInner> + Clone + Send + Sync + 'static,
         L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
     {
+        Self::start_as(ShadowRole::Off, upstream, extra, tasks)
+    }
+
+    fn start_as<L>(shadow: ShadowRole, upstream: SocketAddr, extra: L, tasks: &Tasks) -> Self
+    where
+        L: Layer<ExtraInner> + Clone + Send + Sync + 'static,
+        L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
+    {
         let (kept, stop) = (Kept::default(), CancellationToken::new());
         let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None };
         let observer = Arc::new(kept.clone());
-        let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, observer };
+        let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, shadow, observer };
         let target = Target::Tcp(upstream.to_string());
         let parts = DataPlane { settings: ConfigHandle::fixed(settings), target, counters: Arc::default() };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = serve_with(listener, parts.clone(), stop.clone(), extra);
-        tasks.spawn(async move { serving.await.unwrap() });
+        let listener = registered(listener).unwrap();
+        tasks.spawn(serve_with(listener, parts.clone(), stop.clone(), extra));
         Self { client: Client::new(Target::Tcp(address.to_string()), ClientLimits::default()), kept, parts, stop }
     }
 

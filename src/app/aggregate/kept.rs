@@ -1,0 +1,84 @@
+//! Where merged exchanges go, once they know their optimum: those of clients to the registry, those of copies to theirs, and both
+//! sides of a pair to the pairs.
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::app::shadow::ShadowParts;
+use crate::cost::DebtAssessor;
+use crate::ledger::{Exchange, Stamp};
+use crate::metrics::Registry;
+use crate::shadow::PairTable;
+
+/// The tables, locked for one round of the aggregator.
+pub(super) struct Kept<'l> {
+    pub(super) registry: MutexGuard<'l, Registry>,
+    copies: Option<Copies<'l>>,
+    assessor: &'l DebtAssessor,
+    now: Stamp,
+}
+
+struct Copies<'l> {
+    registry: MutexGuard<'l, Registry>,
+    pairs: MutexGuard<'l, PairTable>,
+}
+
+impl<'l> Copies<'l> {
+    fn lock(shadow: &'l ShadowParts) -> Self {
+        Self { registry: shadow.registry.lock(), pairs: shadow.pairs.lock() }
+    }
+}
+
+impl<'l> Kept<'l> {
+    pub(super) fn lock(
+        registry: &'l Mutex<Registry>,
+        shadow: Option<&'l ShadowParts>,
+        assessor: &'l DebtAssessor,
+        now: Stamp,
+    ) -> Self {
+        Self { registry: registry.lock(), copies: shadow.map(Copies::lock), assessor, now }
+    }
+
+    /// Records an exchange. `behind` more wait to be recorded.
+    pub(super) fn keep(&mut self, exchange: Exchange, behind: usize) {
+        let exchange = self.assessor.assessed(exchange);
+        match &mut self.copies {
+            Some(copies) if exchange.ledger.is_copy => {
+                copies.pairs.copy(&exchange, self.now);
+                copies.registry.keep(exchange, self.now, behind);
+            }
+            copies => {
+                if let Some(copies) = copies.as_mut().filter(|_| exchange.ledger.pair.is_some()) {
+                    copies.pairs.primary(&exchange, self.now);
+                }
+                self.registry.keep(exchange, self.now, behind);
+            }
+        }
+    }
+
+    /// Records what late spans add. A pair keeps the figures that it was recorded with.
+    pub(super) fn mend(&mut self, exchange: Exchange) {
+        let exchange = self.assessor.assessed(exchange);
+        match &mut self.copies {
+            Some(copies) if exchange.ledger.is_copy => copies.registry.mend(exchange),
+            _ => self.registry.mend(exchange),
+        }
+    }
+
+    /// Takes the results of comparisons that wait, and lets time pass for the pairs.
+    pub(super) fn tick_pairs(&mut self, shadow: Option<&ShadowParts>) {
+        let (Some(copies), Some(shadow)) = (&mut self.copies, shadow) else { return };
+        for _ in 0..shadow.compared.len() {
+            let Some(result) = shadow.compared.pop() else { break };
+            copies.pairs.outputs(result.pair, result.target, result.differ, self.now);
+        }
+        copies.pairs.tick(self.now);
+    }
+
+    /// Advances windows.
+    pub(super) fn rotate(&mut self) {
+        self.registry.rotate(self.now);
+        if let Some(copies) = &mut self.copies {
+            copies.registry.rotate(self.now);
+        }
+    }
+}

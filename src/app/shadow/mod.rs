@@ -1,0 +1,236 @@
+//! Shadow-serving as it runs: the targets' stacks, the thread that sends copies, and the thread that compares outputs.
+//!
+//! A copy walks through a stack of its own in front of its target, the same as clients' requests do in front of the upstream, so
+//! both sides are measured alike. Its closed ledger goes to the same aggregator by a queue of its own.
+
+mod breaker;
+mod compare;
+mod copy;
+mod runner;
+mod target;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::thread::JoinHandle;
+
+use crossbeam_queue::ArrayQueue;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use self::copy::CopiedHeaders;
+use self::runner::Runner;
+use self::target::CopyTarget;
+use super::data::Observing;
+use super::hosted::Hosted;
+use super::running::StartError;
+use crate::config::Config;
+use crate::export::ShadowSurface;
+use crate::ledger::{LabelId, Ledger, Stamp};
+use crate::metrics::{Counters, Labels, Registry};
+use crate::net::{self, LocalListener, Target};
+use crate::proxy::{self, CaptureBudget, CaptureLimits, DataPlane, TapParts};
+use crate::settings::{ConfigHandle, ShadowTarget, Upstream};
+use crate::shadow::compare::Comparer;
+use crate::shadow::{CopyOrder, OutputAccounts, PairTable, ShadowCounters, TargetInfo, UPSTREAM_AGAIN};
+
+/// Sampled requests that may wait for the shadow's thread, which reads the queue every millisecond.
+const QUEUE: usize = 1024;
+/// Closed ledgers of copies that may wait for the aggregator.
+const LEDGERS: usize = 1024;
+/// How much longer than the target's time limit and the wait for spans one side waits for the other, in nanoseconds.
+const PATIENCE_NS: u64 = 5_000_000_000;
+
+/// The parts of shadow-serving that the planes use.
+#[derive(Clone)]
+pub(super) struct ShadowParts {
+    /// For the tap.
+    pub(super) tap: Arc<TapParts>,
+    /// Closed ledgers of copies.
+    pub(super) ledgers: Arc<ArrayQueue<Ledger>>,
+    /// Results of comparisons.
+    pub(super) compared: Arc<ArrayQueue<compare::ComparedOutputs>>,
+    /// The series of copies, apart from those of clients.
+    pub(super) registry: Arc<Mutex<Registry>>,
+    /// Both sides together.
+    pub(super) pairs: Arc<Mutex<PairTable>>,
+    /// What outputs differ in.
+    pub(super) outputs: Arc<Mutex<OutputAccounts>>,
+    /// In the order of their indices.
+    pub(super) targets: Arc<[TargetInfo]>,
+}
+
+impl ShadowParts {
+    /// What the admin server reads.
+    pub(super) fn surface(self, order: CopyOrder, labels: &Arc<Labels>) -> ShadowSurface {
+        let Self { tap, registry, pairs, outputs, targets, .. } = self;
+        ShadowSurface {
+            registry,
+            pairs,
+            outputs,
+            counters: tap.counters.clone(),
+            budget: Arc::new(move || tap.budget.fill()),
+            targets,
+            order,
+            labels: labels.clone(),
+        }
+    }
+}
+
+/// Running threads.
+#[derive(Debug)]
+pub(super) struct ShadowThreads {
+    stop: CancellationToken,
+    copying: JoinHandle<io::Result<()>>,
+    comparing: JoinHandle<()>,
+    engines: Vec<Hosted>,
+}
+
+/// A target before its stack runs.
+struct NamedTarget {
+    name: String,
+    address: String,
+    target: Target,
+    is_h2: bool,
+    is_upstream: bool,
+}
+
+impl NamedTarget {
+    fn info(&self) -> TargetInfo {
+        TargetInfo {
+            name: self.name.clone(),
+            address: self.address.clone(),
+            label: label(&self.name),
+            is_upstream: self.is_upstream,
+        }
+    }
+}
+
+/// Starts shadow-serving; `None` if no target is configured.
+///
+/// # Errors
+///
+/// If a model cannot be loaded, or a thread not be started.
+pub(super) fn start(
+    whole: &Config,
+    observing: &Observing,
+    labels: &Arc<Labels>,
+) -> Result<Option<(ShadowParts, ShadowThreads)>, StartError> {
+    let config = &whole.shadow;
+    if !config.is_on() {
+        return Ok(None);
+    }
+    let mut engines = Vec::new();
+    let mut named = Vec::new();
+    for (name, target) in &config.targets {
+        let (address, is_h2) = match target {
+            ShadowTarget::Server(upstream) => (Target::from(upstream), matches!(upstream, Upstream::Http { h2: true, .. })),
+            ShadowTarget::Engine(path) => {
+                let engine = Hosted::start_one(&whole.engine, name, path, whole.proxy.workers, whole.drain_timeout)?;
+                let address = Target::Tcp(engine.address().to_string());
+                engines.push(engine);
+                (address, false)
+            }
+        };
+        named.push(NamedTarget { name: name.clone(), address: target.to_string(), target: address, is_h2, is_upstream: false });
+    }
+    if config.noise.get() > 0.0 {
+        let is_h2 = matches!(whole.upstream, Upstream::Http { h2: true, .. });
+        let (name, address) = (UPSTREAM_AGAIN.to_owned(), whole.upstream.to_string());
+        named.push(NamedTarget { name, address, target: Target::from(&whole.upstream), is_h2, is_upstream: true });
+    }
+
+    let body = |size: crate::settings::Size| usize::try_from(size.get()).unwrap_or(usize::MAX);
+    let limits =
+        CaptureLimits { total: body(config.budget), body: body(config.max_body), read_buffer: whole.proxy.max_read_buffer() };
+    let tap = Arc::new(TapParts {
+        queue: ArrayQueue::new(QUEUE),
+        budget: CaptureBudget::new(limits),
+        counters: Arc::new(ShadowCounters::new(named.len())),
+        last: AtomicU64::new(0),
+    });
+    let copy_labels: Vec<LabelId> = named.iter().map(|target| labels.upstreams.intern(&label(&target.name))).collect();
+    let patience_ns = config.timeout.as_nanos().saturating_add(whole.attribution.grace.as_nanos()).saturating_add(PATIENCE_NS);
+    let started = Stamp::now();
+    // its own counters: what copies cost is not what clients' requests cost
+    let counters = Arc::new(Counters::default());
+    let candidates = named.iter().enumerate().filter(|(_, target)| !target.is_upstream).map(|(index, _)| index).collect();
+    let parts = ShadowParts {
+        tap: tap.clone(),
+        ledgers: Arc::new(ArrayQueue::new(LEDGERS)),
+        compared: Arc::new(ArrayQueue::new(LEDGERS)),
+        registry: Arc::new(Mutex::new(Registry::new(whole.metrics, labels.clone(), counters.clone()))),
+        pairs: Arc::new(Mutex::new(PairTable::new(copy_labels, patience_ns, started))),
+        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.compare), candidates))),
+        targets: named.iter().map(NamedTarget::info).collect(),
+    };
+
+    let (comparing, pairs) = compare::channel();
+    let mut stacks = Vec::new();
+    let mut targets = Vec::new();
+    for (index, target) in named.into_iter().enumerate() {
+        let (address, listener) = net::local();
+        let settings = observing.settings_of_copies(whole, &label(&target.name), target.is_h2, &parts.ledgers, &counters);
+        let plane = DataPlane { settings: ConfigHandle::fixed(settings), target: target.target, counters: counters.clone() };
+        stacks.push((listener, plane));
+        targets.push(CopyTarget::new(target.name, index, target.is_upstream, &address, config));
+    }
+    let runner = Runner {
+        parts: tap,
+        targets,
+        headers: CopiedHeaders::new(config),
+        order: config.order,
+        max_waiting: config.max_waiting,
+        noise: config.noise.get(),
+        comparing,
+        looks: Notify::new(),
+        waiting: AtomicUsize::new(0),
+    };
+    let stop = CancellationToken::new();
+    let until = stop.clone();
+    let copying = std::thread::Builder::new().name("lapwing-shadow".to_owned());
+    let copying = copying.spawn(move || copy_requests(runner, stacks, until)).map_err(StartError::Thread)?;
+    let comparing = std::thread::Builder::new().name("lapwing-compare".to_owned());
+    let worker = compare::Worker::new(whole, &parts);
+    let comparing = comparing.spawn(move || worker.run(&pairs)).map_err(StartError::Thread)?;
+    Ok(Some((parts, ShadowThreads { stop, copying, comparing, engines })))
+}
+
+/// The upstream's label in series of copies: no client's series has it.
+fn label(name: &str) -> String {
+    format!("shadow:{name}")
+}
+
+/// The thread that sends copies, until `stop`.
+fn copy_requests(runner: Runner, stacks: Vec<(LocalListener, DataPlane)>, stop: CancellationToken) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        for (listener, plane) in stacks {
+            tokio::spawn(proxy::serve_local(listener, plane, stop.clone()));
+        }
+        Arc::new(runner).run(stop).await;
+    });
+    Ok(())
+}
+
+impl ShadowThreads {
+    /// Whether a thread has ended unexpectedly.
+    pub(super) fn has_failed(&self) -> bool {
+        self.copying.is_finished() || self.comparing.is_finished() || self.engines.iter().any(Hosted::has_failed)
+    }
+
+    /// Drops the copies in flight, and ends.
+    ///
+    /// # Errors
+    ///
+    /// The error with which a thread ended.
+    pub(super) fn stop(self) -> io::Result<()> {
+        self.stop.cancel();
+        let copied = self.copying.join().unwrap_or_else(|_| Err(io::Error::other("the shadow's thread panicked")));
+        // its sender is gone with the runner
+        let compared = self.comparing.join().map_err(|_| io::Error::other("the comparing thread panicked"));
+        let engines = self.engines.into_iter().map(Hosted::stop).fold(Ok(()), io::Result::and);
+        copied.and(compared).and(engines)
+    }
+}

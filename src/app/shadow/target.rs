@@ -1,0 +1,96 @@
+//! One target: sends copies to it through a stack of its own, so that they get ledgers like clients' requests.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::breaker::Breaker;
+use super::compare::AnswerSide;
+use super::copy::{self, Head};
+use crate::ledger::Stamp;
+use crate::net::{Client, ClientLimits, LocalAddress, Target};
+use crate::proxy::{CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, TapParts, capture_whole};
+use crate::shadow::{Config, ShadowDrop};
+
+/// A target of copies.
+pub(super) struct CopyTarget {
+    pub(super) name: String,
+    /// Its place among the targets.
+    pub(super) index: usize,
+    /// Whether it is the upstream itself, which is asked a second time.
+    pub(super) is_upstream: bool,
+    h1: Client<ReplayBody>,
+    h2: Client<ReplayBody>,
+    permits: Semaphore,
+    breaker: Breaker,
+}
+
+impl CopyTarget {
+    /// Sends to the stack at `address`.
+    pub(super) fn new(name: String, index: usize, is_upstream: bool, address: &LocalAddress, config: &Config) -> Self {
+        let limits = ClientLimits {
+            connect_timeout: Duration::from_secs(1),
+            // the stack's own limits come first, because they tell what happened
+            timeout: config.timeout.get() + Duration::from_secs(1),
+            max_body: usize::try_from(config.max_body.get()).unwrap_or(usize::MAX).saturating_add(1),
+            idle_timeout: Duration::from_secs(90),
+            max_idle: config.concurrency,
+            keep_alive: None,
+        };
+        let target = Target::Local(address.clone());
+        Self {
+            name,
+            index,
+            is_upstream,
+            h1: Client::new(target.clone(), limits),
+            h2: Client::http2(target, limits),
+            permits: Semaphore::new(config.concurrency),
+            breaker: Breaker::default(),
+        }
+    }
+
+    /// Sends a copy and reads the whole answer. `None` if it was dropped, got no answer, or one that is too large to keep; each is
+    /// counted.
+    pub(super) async fn send(&self, head: &Head, body: &Arc<CapturedBody>, parts: &TapParts) -> Option<AnswerSide> {
+        let counters = parts.counters.target(self.index)?;
+        let Ok(_permit) = self.permits.try_acquire() else {
+            counters.drop_copy(ShadowDrop::Busy);
+            return None;
+        };
+        if !self.breaker.allows(Stamp::now()) {
+            counters.drop_copy(ShadowDrop::CircuitOpen);
+            return None;
+        }
+        counters.sent.fetch_add(1, Relaxed);
+        let client = if head.is_h2 { &self.h2 } else { &self.h1 };
+        let answer = match client.send(copy::request(head, body)).await {
+            Ok(response) => {
+                let (answer, body) = response.into_parts();
+                // Lapwing's own response says that the target gave none
+                let is_answer = !answer.headers.contains_key(ERROR_FIELD);
+                (is_answer, Some((answer, capture_whole(body, &parts.budget).await)))
+            }
+            Err(error) => {
+                tracing::debug!(target = self.name, %error, "a copy got no answer");
+                (false, None)
+            }
+        };
+        let (is_answer, answer) = match answer {
+            (true, Some((answer, Ok(body)))) => {
+                (true, Some(AnswerSide { status: answer.status, headers: answer.headers, body: Arc::new(body) }))
+            }
+            (true, Some((_, Err(Incomplete::TooLarge | Incomplete::BudgetSpent)))) => {
+                counters.drop_copy(ShadowDrop::AnswerTooLarge);
+                (true, None)
+            }
+            _ => (false, None),
+        };
+        if is_answer { &counters.answered } else { &counters.failed }.fetch_add(1, Relaxed);
+        if let Some(pause) = self.breaker.on_result(is_answer, Stamp::now()) {
+            tracing::warn!(target = self.name, ?pause, "the shadow target fails repeatedly and is left alone");
+        }
+        answer
+    }
+}

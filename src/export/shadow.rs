@@ -1,0 +1,174 @@
+//! `/shadow`: what copies of requests say of each target, in words and as JSON. Durations are nanoseconds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use serde::Serialize;
+
+use super::pairs::Pairs;
+use super::stats::{Series, series_of_copies};
+use super::surfaces::ShadowSurface;
+use crate::shadow::ab::{ASSUMPTIONS, LatencyReport, sentence};
+use crate::shadow::compare::DifferencesSnapshot;
+use crate::shadow::{CardSnapshot, PairFigure, ShadowDrop};
+
+/// The whole report.
+#[derive(Debug, Serialize)]
+pub(super) struct ShadowView {
+    /// Requests that were sampled and handed over.
+    sampled: u64,
+    /// Sampled requests of which no copy was sent, by reason.
+    dropped: Pairs<u64>,
+    /// Copies whose request's account never came.
+    unpaired: u64,
+    /// Pairs that were counted only, because there are too many routes, models and classes.
+    overflowed: u64,
+    /// When copies are sent: the primary's request always goes first.
+    order: &'static str,
+    /// The memory that copies of bodies keep alive.
+    budget: BudgetView,
+    assumptions: &'static str,
+    targets: Vec<TargetView>,
+}
+
+/// How full the budget is, in bytes.
+#[derive(Debug, Serialize)]
+struct BudgetView {
+    used: usize,
+    limit: usize,
+}
+
+/// One target.
+#[derive(Debug, Serialize)]
+struct TargetView {
+    name: String,
+    address: String,
+    /// Whether it is the upstream itself, asked a second time: what differs there is noise.
+    is_upstream: bool,
+    sent: u64,
+    answered: u64,
+    failed: u64,
+    dropped: Pairs<u64>,
+    paired: u64,
+    comparisons: Vec<ComparisonView>,
+    /// What outputs differ in, by route.
+    outputs: BTreeMap<String, DifferencesSnapshot>,
+    /// The copies' own stages, as `/stats` has those of clients.
+    series: Vec<Series>,
+}
+
+/// One target, route, model and cost class.
+#[derive(Debug, Serialize)]
+struct ComparisonView {
+    route: Arc<str>,
+    model: Option<Arc<str>>,
+    /// The least amount of work in the cost class; absent if the work is unknown.
+    class: Option<u64>,
+    text: String,
+    notes: Vec<String>,
+    figures: Pairs<LatencyReport>,
+}
+
+/// The report of everything so far.
+pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
+    let (snapshots, unpaired, overflowed) = {
+        let pairs = shadow.pairs.lock();
+        let snapshots: Vec<_> = (0..shadow.targets.len()).map(|target| pairs.target(target)).collect();
+        (snapshots, pairs.unpaired(), pairs.overflowed())
+    };
+    let (used, limit) = (shadow.budget)();
+    let targets = shadow.targets.iter().zip(snapshots).enumerate().filter_map(|(index, (info, snapshot))| {
+        let counters = shadow.counters.target(index)?;
+        Some(TargetView {
+            name: info.name.clone(),
+            address: info.address.clone(),
+            is_upstream: info.is_upstream,
+            sent: counters.sent.load(Relaxed),
+            answered: counters.answered.load(Relaxed),
+            failed: counters.failed.load(Relaxed),
+            dropped: dropped(|reason| counters.dropped(reason)),
+            paired: snapshot.paired,
+            comparisons: snapshot.cards.into_iter().map(|card| comparison(shadow, &info.name, card)).collect(),
+            outputs: shadow.outputs.lock().of(index),
+            series: series_of_copies(&shadow.registry, &info.label),
+        })
+    });
+    ShadowView {
+        sampled: shadow.counters.sampled.load(Relaxed),
+        dropped: dropped(|reason| shadow.counters.dropped(reason)),
+        unpaired,
+        overflowed,
+        order: shadow.order.name(),
+        budget: BudgetView { used, limit },
+        assumptions: ASSUMPTIONS,
+        targets: targets.collect(),
+    }
+}
+
+/// The reasons that occurred.
+fn dropped(count: impl Fn(ShadowDrop) -> u64) -> Pairs<u64> {
+    ShadowDrop::ALL.iter().map(|reason| (reason.name(), count(*reason))).filter(|(_, count)| *count > 0).collect()
+}
+
+fn comparison(shadow: &ShadowSurface, target: &str, card: CardSnapshot) -> ComparisonView {
+    let model = shadow.labels.models.text(card.model);
+    // the model first, because that is what a candidate changes; then the whole window
+    let mut order: Vec<&(PairFigure, LatencyReport)> = card.figures.iter().collect();
+    order.sort_by_key(|(figure, _)| match figure.name() {
+        "forward" => 0,
+        "total" => 1,
+        _ => 2,
+    });
+    let spoken: Vec<(&str, &LatencyReport)> = order.iter().map(|(figure, report)| (figure.name(), report)).collect();
+    let total = card.figures.iter().find(|(figure, _)| *figure == PairFigure::Total);
+    ComparisonView {
+        route: shadow.labels.routes.text(card.route),
+        model: Some(model).filter(|model| !model.is_empty()),
+        class: card.class.map(|class| 1 << class),
+        text: sentence(target, &spoken),
+        notes: total.map(|(_, report)| report.notes()).unwrap_or_default(),
+        figures: card.figures.iter().map(|(figure, report)| (figure.name(), report.clone())).collect(),
+    }
+}
+
+/// The report in words.
+pub(super) fn text(shadow: &ShadowSurface) -> String {
+    let view = report(shadow);
+    let mut text = String::new();
+    for target in &view.targets {
+        // writing to a string cannot fail
+        let _ = writeln!(
+            text,
+            "{} ({}): {} copies sent, {} answered, {} failed, {} paired{}",
+            target.name,
+            target.address,
+            target.sent,
+            target.answered,
+            target.failed,
+            target.paired,
+            in_words(&target.dropped)
+        );
+        for comparison in &target.comparisons {
+            let model = comparison.model.as_deref().map_or(String::new(), |model| format!(", model {model}"));
+            let class = comparison.class.map_or(String::new(), |class| format!(", from {class} units of work"));
+            let _ = writeln!(text, "  {}{model}{class}\n    {}", comparison.route, comparison.text);
+            for note in &comparison.notes {
+                let _ = writeln!(text, "    {note}");
+            }
+        }
+        for (route, differences) in target.outputs.iter().filter(|(_, differences)| differences.compared > 0) {
+            let words = differences.to_string().replace('\n', "\n    ");
+            let _ = writeln!(text, "  {route}\n    {words}");
+        }
+    }
+    let _ = writeln!(text, "{} requests sampled{}\n\n{}", view.sampled, in_words(&view.dropped), view.assumptions);
+    text
+}
+
+/// ", dropped: 3 busy, 1 cut", or nothing.
+fn in_words(dropped: &Pairs<u64>) -> String {
+    let reasons: Vec<String> = dropped.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    if reasons.is_empty() { String::new() } else { format!(", dropped: {}", reasons.join(", ")) }
+}

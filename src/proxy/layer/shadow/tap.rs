@@ -1,0 +1,95 @@
+//! The tap: decides by a request's head whether it is copied, and hands the copy over through a bounded queue.
+//!
+//! It allocates what a head needs, never more for a larger body. Nothing here wakes the thread that takes the copies: a wake
+//! would cost the request a system call, so that thread looks into the queue by itself, and polls the bodies' copies without
+//! leaving a waker.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crossbeam_queue::ArrayQueue;
+use http::Response;
+use http::uri::PathAndQuery;
+use tokio::sync::oneshot;
+
+use super::job::{PrimaryAnswer, ShadowJob};
+use crate::ledger::PairId;
+use crate::protocol::Protocols;
+use crate::proxy::body::ResponseBody;
+use crate::proxy::body::capture::CaptureBudget;
+use crate::proxy::exchange::{InFlight, TrackedRequest};
+use crate::shadow::{Sampler, ShadowCounters, ShadowDrop};
+
+/// What all taps of a process share, whatever configuration is in force.
+#[derive(Debug)]
+pub(crate) struct TapParts {
+    pub(crate) queue: ArrayQueue<ShadowJob>,
+    pub(crate) budget: Arc<CaptureBudget>,
+    pub(crate) counters: Arc<ShadowCounters>,
+    /// The last pair's number.
+    pub(crate) last: AtomicU64,
+}
+
+/// Copies sampled requests.
+pub struct ShadowTap {
+    pub(crate) parts: Arc<TapParts>,
+    pub(crate) sampler: Sampler,
+    pub(crate) protocols: Arc<Protocols>,
+}
+
+impl std::fmt::Debug for ShadowTap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShadowTap").finish_non_exhaustive()
+    }
+}
+
+impl ShadowTap {
+    /// Copies the request if it is sampled and there is room. Returns where its answer is awaited.
+    pub(super) fn copy(&self, tracked: &mut TrackedRequest) -> Option<AwaitedAnswer> {
+        let TrackedRequest { request, in_flight } = tracked;
+        if !self.sampler.takes(&self.protocols, request.method(), request.uri().path(), request.headers()) {
+            return None;
+        }
+        let parts = &*self.parts;
+        if parts.queue.is_full() {
+            parts.counters.drop_sampled(ShadowDrop::QueueFull);
+            return None;
+        }
+        let pair = PairId::new(parts.last.fetch_add(1, Relaxed).wrapping_add(1))?;
+        let (sender, answer) = oneshot::channel();
+        let job = ShadowJob {
+            pair,
+            method: request.method().clone(),
+            path: request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")),
+            version: request.version(),
+            headers: request.headers().clone(),
+            body: request.body_mut().capture(&parts.budget),
+            answer,
+        };
+        if parts.queue.push(job).is_err() {
+            parts.counters.drop_sampled(ShadowDrop::QueueFull);
+            return None;
+        }
+        in_flight.with(|ledger| ledger.pair = Some(pair));
+        Some(AwaitedAnswer { sender, budget: parts.budget.clone(), in_flight: in_flight.clone() })
+    }
+}
+
+/// An answer that is on its way to who compares.
+#[derive(Debug)]
+pub(super) struct AwaitedAnswer {
+    sender: oneshot::Sender<PrimaryAnswer>,
+    budget: Arc<CaptureBudget>,
+    in_flight: Arc<InFlight>,
+}
+
+impl AwaitedAnswer {
+    /// Copies the body of `response` while it passes.
+    pub(super) fn attach(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+        let body = response.body_mut().capture(&self.budget);
+        let trace = self.in_flight.with(|ledger| ledger.trace);
+        let answer = PrimaryAnswer { trace, status: response.status(), headers: response.headers().clone(), body };
+        drop(self.sender.send(answer)); // the copy may have been given up
+        response
+    }
+}

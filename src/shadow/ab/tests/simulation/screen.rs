@@ -1,0 +1,126 @@
+//! The verdict after every pair, for some nanoseconds: the evidence at the four edges that decide it, not the interval. That it
+//! equals the report's verdict at every look is tested.
+
+use std::time::Duration;
+
+use crate::shadow::ab::Verdict;
+use crate::shadow::ab::counts::{BinCounts, RATIO_BINS, TIE};
+use crate::shadow::ab::evidence::{BlockVariance, PRIOR, VERDICT_EVIDENCE, log_beta_binomial};
+use crate::shadow::ab::report::quantile_interval;
+use crate::shadow::ab::tracking::threshold::CumulativeCount;
+use crate::shadow::ab::tracking::{BlockClock, QuantileTracker};
+
+/// The bins whose lower edges decide: 1/1.02, the two edges of the tie, and 1.02.
+const EDGES: [usize; 4] = [TIE - 19, TIE, TIE + 1, TIE + 20];
+
+/// The counts that decide a verdict on the median, kept up to date pair by pair.
+pub(super) struct Screen {
+    pub(super) bins: BinCounts,
+    tracker: QuantileTracker,
+    clock: BlockClock,
+    count: CumulativeCount,
+    below: [u64; 4],
+}
+
+impl Screen {
+    pub(super) fn new(first_block: Duration) -> Self {
+        Self {
+            bins: BinCounts::new(RATIO_BINS),
+            tracker: QuantileTracker::new(0.5),
+            clock: BlockClock::new(first_block),
+            count: CumulativeCount::default(),
+            below: [0; 4],
+        }
+    }
+
+    pub(super) fn tick(&mut self, elapsed: Duration) {
+        if self.clock.advance(elapsed) {
+            self.tracker.close_block(&self.bins);
+            let bin = self.tracker.bin;
+            (self.count.below, self.count.inside) = (self.bins.below(bin), self.bins.at(bin));
+        }
+    }
+
+    pub(super) fn record(&mut self, bin: usize) {
+        self.bins.record(bin);
+        for (below, edge) in self.below.iter_mut().zip(EDGES) {
+            *below += u64::from(bin < edge);
+        }
+        let threshold = self.tracker.bin;
+        self.count.below += u64::from(bin < threshold);
+        self.count.inside += u64::from(bin == threshold);
+        self.count.total += 1;
+    }
+
+    pub(super) fn pairs(&self) -> u64 {
+        self.count.total
+    }
+
+    /// Pairs below and above the tie.
+    pub(super) fn wins_and_losses(&self) -> (u64, u64) {
+        (self.below[1], self.count.total - self.below[2])
+    }
+
+    /// The verdict that a report would give now.
+    pub(super) fn verdict(&self) -> Verdict {
+        let variance = self.variance();
+        match self.different(Some(&variance)) {
+            _ if self.is_same(Some(&variance)) => Verdict::Same,
+            Some(different) => different,
+            None => Verdict::Undecided,
+        }
+    }
+
+    /// The verdict if it is that the sides differ; cheaper than [`verdict`](Self::verdict).
+    pub(super) fn difference(&self) -> Option<Verdict> {
+        let variance = self.variance();
+        self.different(Some(&variance)).filter(|_| !self.is_same(Some(&variance)))
+    }
+
+    /// Whether the mixture over pairs alone would say that the sides differ.
+    pub(super) fn is_different_by_pairs_only(&self) -> bool {
+        self.different(None).is_some() && !self.is_same(None)
+    }
+
+    fn variance(&self) -> BlockVariance {
+        self.tracker.variance_at(self.count)
+    }
+
+    fn different(&self, variance: Option<&BlockVariance>) -> Option<Verdict> {
+        let [_, faster, not_slower, _] = self.below;
+        if self.is_high(faster, variance) {
+            Some(Verdict::Faster)
+        } else {
+            self.is_low(not_slower, variance).then_some(Verdict::Slower)
+        }
+    }
+
+    fn is_same(&self, variance: Option<&BlockVariance>) -> bool {
+        let [lower, .., upper] = self.below;
+        self.is_low(lower, variance) && self.is_high(upper, variance)
+    }
+
+    fn is_low(&self, count: u64, variance: Option<&BlockVariance>) -> bool {
+        2 * count < self.count.total && is_rejected(count, self.count.total, variance)
+    }
+
+    fn is_high(&self, count: u64, variance: Option<&BlockVariance>) -> bool {
+        2 * count > self.count.total && is_rejected(count, self.count.total, variance)
+    }
+
+    /// The interval of the median ratio.
+    pub(super) fn interval(&self) -> (f64, f64) {
+        quantile_interval(&self.bins, &self.tracker, VERDICT_EVIDENCE, crate::shadow::ab::counts::ratio_edge)
+    }
+}
+
+/// Whether `count` of `total` contradicts one half.
+///
+/// The mixture's logarithm is at most that of the largest likelihood ratio, n KL(count/n, ½) ≤ n χ² = 4 s²/n. So most looks end
+/// after three multiplications.
+fn is_rejected(count: u64, total: u64, variance: Option<&BlockVariance>) -> bool {
+    let (n, s) = (total as f64, count as f64 - total as f64 / 2.0);
+    4.0 * s * s >= VERDICT_EVIDENCE * n
+        && variance.is_none_or(|variance| variance.blocks > 0.0 && variance.log_mixture(s, PRIOR) >= VERDICT_EVIDENCE)
+        && log_beta_binomial(count as f64, n, 0.5, PRIOR) >= VERDICT_EVIDENCE
+}

@@ -1,0 +1,34 @@
+//! A finished answer, as the comparison takes it.
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+/// A finished answer of the primary or of a target. It borrows everything: nothing is copied before it is decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct FinishedAnswer<'a> {
+    /// The HTTP status.
+    pub status: u16,
+    /// The head's fields, of which `Content-Type`, `Content-Encoding`, `Inference-Header-Content-Length` and `grpc-encoding` are read.
+    pub headers: &'a HeaderMap,
+    /// `grpc-status` of the trailers or the head; `None` for another protocol.
+    pub grpc_status: Option<u32>,
+    /// The body as it arrived, in pieces that were cut anywhere.
+    pub body: &'a [Bytes],
+    /// Whether `body` is the whole body. An answer that was cut off cannot be compared.
+    pub is_complete: bool,
+}
+
+impl FinishedAnswer<'_> {
+    /// Whether the server did what it was asked.
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status) && self.grpc_status.is_none_or(|status| status == 0)
+    }
+
+    /// What the server says of its success: `200`, or `grpc 14`.
+    pub(super) fn status_text(&self) -> String {
+        match self.grpc_status {
+            Some(status) if (200..300).contains(&self.status) => format!("grpc {status}"),
+            _ => self.status.to_string(),
+        }
+    }
+}

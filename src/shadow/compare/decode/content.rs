@@ -1,0 +1,79 @@
+//! The content of a body: its pieces joined, its encoding undone, gRPC messages taken out of their frames.
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
+
+use super::super::answer::FinishedAnswer;
+use super::DecodeError;
+use crate::net::{GunzipError, gunzip, inflate};
+
+/// The most messages of a gRPC body that are read.
+const MAX_MESSAGES: usize = 65_536;
+
+/// The whole body, decompressed to at most `limit` bytes.
+pub(super) fn body(answer: &FinishedAnswer<'_>, limit: usize) -> Result<Bytes, DecodeError> {
+    let length = answer.body.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.len()));
+    if length > limit {
+        return Err(DecodeError::TooLarge(limit));
+    }
+    let body = match answer.body {
+        [one] => one.clone(),
+        pieces => {
+            let mut joined = BytesMut::with_capacity(length);
+            pieces.iter().for_each(|piece| joined.extend_from_slice(piece));
+            joined.freeze()
+        }
+    };
+    let mut codings = answer.headers.get_all(CONTENT_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(body),
+        (Some(coding), None) => decompressed(coding.as_bytes(), &body, limit),
+        _ => Err(DecodeError::Encoding("in several fields".to_owned())),
+    }
+}
+
+fn decompressed(coding: &[u8], body: &Bytes, limit: usize) -> Result<Bytes, DecodeError> {
+    let is = |name: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(name);
+    let unpacked = if is(b"identity") {
+        return Ok(body.clone());
+    } else if is(b"gzip") || is(b"x-gzip") {
+        gunzip(body, limit)
+    } else if is(b"deflate") {
+        inflate(body, limit)
+    } else {
+        let name: String = String::from_utf8_lossy(coding).chars().take(40).collect();
+        return Err(DecodeError::Encoding(name));
+    };
+    unpacked.map_err(|error| match error {
+        GunzipError::TooLarge(limit) => DecodeError::TooLarge(limit),
+        GunzipError::Corrupt(error) => DecodeError::malformed(format!("not compressed as announced: {error}")),
+    })
+}
+
+/// The messages of a gRPC body, each decompressed; together at most `limit` bytes.
+pub(super) fn grpc_messages(answer: &FinishedAnswer<'_>, body: &Bytes, limit: usize) -> Result<Vec<Bytes>, DecodeError> {
+    let (mut messages, mut rest, mut left) = (Vec::new(), body.clone(), limit);
+    while !rest.is_empty() {
+        let Some(([flag, length @ ..], _)) = rest.split_first_chunk::<5>() else {
+            return Err(DecodeError::malformed("a gRPC frame is cut off"));
+        };
+        let (is_compressed, length) = (*flag == 1, u32::from_be_bytes(*length) as usize);
+        if *flag > 1 {
+            return Err(DecodeError::malformed("not framed as gRPC"));
+        }
+        let mut frame = rest.split_off(5);
+        if length > frame.len() || messages.len() == MAX_MESSAGES {
+            return Err(DecodeError::malformed("a gRPC message is cut off, or there are too many"));
+        }
+        rest = frame.split_off(length);
+        let message = if is_compressed { decompressed(grpc_encoding(answer.headers), &frame, left)? } else { frame };
+        left = left.saturating_sub(message.len());
+        messages.push(message);
+    }
+    Ok(messages)
+}
+
+fn grpc_encoding(headers: &HeaderMap) -> &[u8] {
+    headers.get("grpc-encoding").map_or(b"unknown", http::HeaderValue::as_bytes)
+}

@@ -1,0 +1,170 @@
+//! The section `shadow`: which requests are copied, where to, and the bounds of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::{Checks, FieldName, Form, Period, Record, Section, ShadowTarget, Share, Size, Switch};
+
+/// When a copy is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CopyOrder {
+    /// Once the upstream has answered, so that both never run at the same time on a shared machine.
+    #[default]
+    After,
+    /// As soon as the request is complete.
+    Concurrent,
+}
+
+impl CopyOrder {
+    /// The name in the configuration and on every surface.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::After => "after",
+            Self::Concurrent => "concurrent",
+        }
+    }
+}
+
+/// Whether a header of a request goes into its copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CopiedHeader {
+    /// It is copied.
+    Keep,
+    /// It is left out.
+    Remove,
+}
+
+/// Requests that may be sampled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OnlyThese {
+    /// The route, as `/stats` names it.
+    pub route: Option<String>,
+    /// The model, if the path names it.
+    pub model: Option<String>,
+}
+
+const ONLY: Record =
+    Record { what: "a route and/or a model: route, model", keys: &[("route", Form::Text), ("model", Form::Text)], stand_in: &[] };
+
+/// The section `shadow`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, expecting = "a section of keys")]
+pub struct Config {
+    /// The targets by name: another server, or `engine:` and a model's file. Default: none, and nothing is copied.
+    pub targets: BTreeMap<String, ShadowTarget>,
+    /// The share of requests that are copied. Default 5%.
+    pub sample: Share,
+    /// A header: requests that carry it are copied whatever the share. Default off.
+    pub header: Switch<FieldName>,
+    /// If there are any: only these requests are copied.
+    pub only: Vec<OnlyThese>,
+    /// Routes of no known protocol that are safe to repeat, as `/stats` names them: `POST /score`.
+    pub routes: Vec<String>,
+    /// When a copy is sent. Default `after`.
+    pub order: CopyOrder,
+    /// How long a target may take to answer. Default 30 s; 1 ms to 1 h.
+    pub timeout: Period,
+    /// How many copies each target has in flight; further ones are dropped and counted. Default 8; 1 to 1024.
+    pub concurrency: usize,
+    /// How many copied requests may wait for their answer. Default 1024; 1 to 65,536.
+    pub max_waiting: usize,
+    /// The memory that copies of bodies may keep, of requests and answers together. Default 64 MiB; 1 MiB to 16 GiB.
+    pub budget: Size,
+    /// The largest body that is copied. Default 8 MiB; 1 KiB to `budget`.
+    pub max_body: Size,
+    /// Which headers are copied, by name. By default all but `authorization`, `cookie` and `proxy-authorization`.
+    pub headers: BTreeMap<String, CopiedHeader>,
+    /// The share of copied requests that go to the upstream a second time, so that what differs by itself is known. Default 5%.
+    pub noise: Share,
+    /// How outputs are compared.
+    pub compare: super::compare::Config,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            targets: BTreeMap::new(),
+            sample: "5%".parse().unwrap_or_else(|_| unreachable!("a share")),
+            header: Switch::Off,
+            only: Vec::new(),
+            routes: Vec::new(),
+            order: CopyOrder::default(),
+            timeout: Period::from_secs(30),
+            concurrency: 8,
+            max_waiting: 1024,
+            budget: Size::mib(64),
+            max_body: Size::mib(8),
+            headers: BTreeMap::new(),
+            noise: "5%".parse().unwrap_or_else(|_| unreachable!("a share")),
+            compare: super::compare::Config::default(),
+        }
+    }
+}
+
+/// How many targets there may be.
+const MAX_TARGETS: usize = 8;
+/// The longest name of a target, in bytes.
+const MAX_NAME: usize = 64;
+
+impl Config {
+    /// Whether anything is copied.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        !self.targets.is_empty()
+    }
+}
+
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] = &[
+        ("targets", Form::Named(&Form::Text)),
+        ("only", Form::List(&ONLY)),
+        ("routes", Form::Texts),
+        ("headers", Form::Named(&Form::Text)),
+        ("compare", Form::Section(super::compare::Config::FORMS)),
+    ];
+
+    fn check(&self, checks: &mut Checks) {
+        if self.targets.len() > MAX_TARGETS {
+            checks.fault("targets", self.targets.len(), format!("there may be {MAX_TARGETS} targets"));
+        }
+        for name in self.targets.keys() {
+            let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+            if name.is_empty() || name.len() > MAX_NAME || !is_plain {
+                checks.fault(&format!("targets.{name}"), name, format!("a name has 1 to {MAX_NAME} letters, digits, - or _"));
+            } else if name == super::UPSTREAM_AGAIN {
+                checks.fault(&format!("targets.{name}"), name, "is the name of the upstream when it is asked a second time");
+            }
+        }
+        for (index, only) in self.only.iter().enumerate() {
+            if only.route.is_none() && only.model.is_none() {
+                checks.fault(&format!("only[{index}]"), "", "needs a route or a model");
+            }
+        }
+        for name in self.headers.keys().filter(|name| http::HeaderName::try_from(name.as_str()).is_err()) {
+            checks.fault(&format!("headers.{name}"), name, "is not a header's name");
+        }
+        checks.section("compare", |checks| self.compare.check(checks));
+        checks.range("timeout", &self.timeout, Period::from_millis(1)..=Period::from_secs(3600));
+        checks.range("concurrency", &self.concurrency, 1..=1024);
+        checks.range("max_waiting", &self.max_waiting, 1..=65_536);
+        checks.range("budget", &self.budget, Size::mib(1)..=Size::mib(16 * 1024));
+        if checks.is_sound("budget") {
+            checks.range("max_body", &self.max_body, Size::kib(1)..=self.budget);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_records_are_their_fields() {
+        ONLY.assert_describes::<OnlyThese>();
+    }
+}

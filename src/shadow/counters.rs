@@ -1,0 +1,104 @@
+//! What becomes of sampled requests and of their copies, counted.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! drops {
+    ($($variant:ident $name:literal $help:literal;)*) => {
+        /// Why a copy was not sent, or its answer not compared.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum ShadowDrop { $(#[doc = $help] $variant,)* }
+
+        impl ShadowDrop {
+            /// Every reason.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The name on every surface.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+drops! {
+    QueueFull "queue_full" "More copies were handed over than the shadow's thread takes.";
+    Waiting "waiting" "More copied requests waited for their answer than `shadow.max_waiting`.";
+    TooLarge "too_large" "The body exceeds `shadow.max_body`.";
+    BudgetSpent "budget" "The bodies that are kept exceed `shadow.budget`.";
+    Cut "cut" "The client's request or its answer broke off.";
+    Busy "busy" "The target has as many copies in flight as `shadow.concurrency` allows.";
+    CircuitOpen "circuit_open" "The target failed repeatedly and is left alone for a while.";
+    AnswerTooLarge "answer_too_large" "The target's answer exceeds `shadow.max_body`, so that outputs are not compared.";
+    CompareFull "compare_full" "More pairs waited to be compared than there is room for, so that outputs are not compared.";
+    Unpaired "unpaired" "The account of one side never came.";
+}
+
+/// The counts of one target.
+#[derive(Debug, Default)]
+pub struct TargetCounters {
+    /// Copies that were sent.
+    pub sent: AtomicU64,
+    /// Copies that were answered in full, whatever the status.
+    pub answered: AtomicU64,
+    /// Copies that got no answer, or none in time.
+    pub failed: AtomicU64,
+    dropped: DropCounts,
+}
+
+/// Counts by reason.
+#[derive(Debug)]
+struct DropCounts([AtomicU64; ShadowDrop::ALL.len()]);
+
+impl Default for DropCounts {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl TargetCounters {
+    /// Counts a copy that was dropped.
+    pub fn drop_copy(&self, reason: ShadowDrop) {
+        self.dropped.0[reason as usize].fetch_add(1, Relaxed);
+    }
+
+    /// How many copies were dropped for this reason.
+    #[must_use]
+    pub fn dropped(&self, reason: ShadowDrop) -> u64 {
+        self.dropped.0[reason as usize].load(Relaxed)
+    }
+}
+
+/// The counts of all targets, by their index, and of the requests that were dropped before they became copies.
+#[derive(Debug, Default)]
+pub struct ShadowCounters {
+    /// Requests that were sampled and handed over.
+    pub sampled: AtomicU64,
+    targets: Vec<TargetCounters>,
+    dropped: DropCounts,
+}
+
+impl ShadowCounters {
+    /// For this many targets.
+    #[must_use]
+    pub fn new(targets: usize) -> Self {
+        Self { targets: (0..targets).map(|_| TargetCounters::default()).collect(), ..Self::default() }
+    }
+
+    /// The counts of a target.
+    #[must_use]
+    pub fn target(&self, index: usize) -> Option<&TargetCounters> {
+        self.targets.get(index)
+    }
+
+    /// Counts a sampled request of which no copy is sent to any target.
+    pub fn drop_sampled(&self, reason: ShadowDrop) {
+        self.dropped.0[reason as usize].fetch_add(1, Relaxed);
+    }
+
+    /// How many sampled requests were dropped for this reason.
+    #[must_use]
+    pub fn dropped(&self, reason: ShadowDrop) -> u64 {
+        self.dropped.0[reason as usize].load(Relaxed)
+    }
+}

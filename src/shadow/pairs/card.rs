@@ -1,0 +1,93 @@
+//! What is known of one target against the upstream, for requests of one route, model and cost class.
+
+use std::time::Duration;
+
+use super::figure::PairFigure;
+use super::half::{Half, HalfOutcome};
+use super::ratios::RatioHistogram;
+use crate::shadow::ab::{LatencyReport, PairCounts, PairSide, Tracking};
+
+/// The counts of one figure and how they vary over time.
+#[derive(Debug, Default)]
+struct Tracked {
+    counts: PairCounts,
+    ratios: RatioHistogram,
+    tracking: Tracking,
+}
+
+/// Counts by figure.
+#[derive(Debug, Default)]
+pub(super) struct Card {
+    /// Boxed, because most figures are told by few servers.
+    figures: [Option<Box<Tracked>>; PairFigure::ALL.len()],
+    /// When its first pair was recorded, from the start of the process.
+    since: Duration,
+}
+
+impl Card {
+    pub(super) fn new(since: Duration) -> Self {
+        Self { since, ..Self::default() }
+    }
+
+    /// Records a pair.
+    pub(super) fn record(&mut self, primary: &Half, copy: &Half) {
+        for (index, tracked) in self.figures.iter_mut().enumerate() {
+            let (baseline, candidate) = (primary.figures[index], copy.figures[index]);
+            match (primary.outcome, copy.outcome) {
+                (HalfOutcome::Answered, HalfOutcome::Answered) => {
+                    if let (Some(baseline), Some(candidate)) = (baseline, candidate) {
+                        let tracked = tracked.get_or_insert_default();
+                        tracked.counts.record(baseline, candidate);
+                        tracked.ratios.record(baseline, candidate);
+                    }
+                }
+                // a failure has no stages: it counts for every figure that the other side has
+                (HalfOutcome::Answered, HalfOutcome::Failed) => {
+                    if let Some(baseline) = baseline {
+                        tracked.get_or_insert_default().counts.record_failed_side(PairSide::Candidate, baseline);
+                    }
+                }
+                (HalfOutcome::Failed, HalfOutcome::Answered) => {
+                    if let Some(candidate) = candidate {
+                        tracked.get_or_insert_default().counts.record_failed_side(PairSide::Baseline, candidate);
+                    }
+                }
+                (HalfOutcome::Failed, HalfOutcome::Failed) if index == 0 => {
+                    tracked.get_or_insert_default().counts.record_both_failed();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Records whether the outputs of a pair differ.
+    pub(super) fn record_outputs(&mut self, differ: bool) {
+        self.figures[0].get_or_insert_default().counts.record_mismatch(differ);
+    }
+
+    /// Closes the blocks that have ended at `now`, from the start of the process.
+    pub(super) fn tick(&mut self, now: Duration) {
+        for tracked in self.figures.iter_mut().flatten() {
+            tracked.tracking.tick(&tracked.counts, now.saturating_sub(self.since));
+        }
+    }
+
+    /// The report of each figure that both sides have.
+    pub(super) fn reports(&self) -> Vec<(PairFigure, LatencyReport)> {
+        let report = |tracked: &Tracked| LatencyReport::new(&tracked.counts, &tracked.tracking);
+        let figures = PairFigure::ALL.iter().zip(&self.figures);
+        figures.filter_map(|(figure, tracked)| Some((*figure, report(tracked.as_deref()?)))).collect()
+    }
+
+    /// The ratios of each figure that both sides have.
+    pub(super) fn ratios(&self) -> impl Iterator<Item = (PairFigure, &RatioHistogram)> {
+        let figures = PairFigure::ALL.iter().zip(&self.figures);
+        figures.filter_map(|(figure, tracked)| Some((*figure, &tracked.as_deref()?.ratios)))
+    }
+
+    /// The memory that it takes, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let tracked = self.figures.iter().flatten().map(|tracked| tracked.counts.memory_bytes() + size_of::<Tracking>());
+        size_of::<Self>() + tracked.sum::<usize>()
+    }
+}

@@ -1,0 +1,55 @@
+//! The figures that both sides of a pair have, and that are therefore compared.
+
+use crate::ledger::{Exchange, Phase, Source, Stage};
+
+/// A figure of a pair. All lie inside the upstream window: what the client's connection does is not the server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PairFigure {
+    /// The whole upstream window.
+    Total,
+    /// A stage inside it.
+    Stage(Stage),
+    /// A phase of forward.
+    Phase(Phase),
+}
+
+impl PairFigure {
+    /// Every figure, in the order of a report.
+    pub const ALL: [Self; 9] = [
+        Self::Total,
+        Self::Stage(Stage::Hydration),
+        Self::Stage(Stage::Preprocessing),
+        Self::Stage(Stage::Queue),
+        Self::Stage(Stage::Forward),
+        Self::Phase(Phase::Prefill),
+        Self::Phase(Phase::Decode),
+        Self::Stage(Stage::Postprocessing),
+        Self::Stage(Stage::Downstream),
+    ];
+
+    /// The name on every surface.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Total => "total",
+            Self::Stage(stage) => stage.name(),
+            Self::Phase(phase) => phase.name(),
+        }
+    }
+
+    /// The figure of `exchange`, in nanoseconds; `None` if its server did not tell it.
+    #[must_use]
+    pub fn of(self, exchange: &Exchange) -> Option<u64> {
+        match self {
+            Self::Total => exchange.ledger.window.map(|window| window.length_ns()),
+            Self::Stage(Stage::Queue) => is_told(exchange.stage(Stage::Queue)).map(|_| exchange.upstream_queue_ns()),
+            Self::Stage(stage) => is_told(exchange.stage(stage)),
+            Self::Phase(phase) => is_told(exchange.phase(phase)),
+        }
+    }
+}
+
+/// The time, if the server itself told it.
+fn is_told(time: Option<(u64, Source)>) -> Option<u64> {
+    time.filter(|(_, source)| matches!(source, Source::Reported | Source::Traced)).map(|(ns, _)| ns)
+}

@@ -1,0 +1,196 @@
+//! Puts the accounts of requests and of their copies together, and keeps what they say of each target.
+//!
+//! Bounded: so many pairs wait for their other side, each for a limited time; so many cards (target, route, model and cost class).
+//! One thread owns it; time is passed in.
+
+mod card;
+mod figure;
+mod half;
+mod ratios;
+mod snapshot;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use self::card::Card;
+pub use self::figure::PairFigure;
+use self::half::Half;
+pub use self::ratios::{RATIO_BOUNDS, RatioHistogram};
+pub use self::snapshot::{CardSnapshot, TargetSnapshot};
+use crate::ledger::{Exchange, LabelId, PairId, Stamp};
+
+/// How many pairs may wait for their other side.
+const MAX_WAITING: usize = 8192;
+/// How many cards are kept; pairs of further ones are counted only.
+const MAX_CARDS: usize = 128;
+
+/// What identifies a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct CardKey {
+    target: usize,
+    route: LabelId,
+    model: LabelId,
+    class: Option<u8>,
+}
+
+/// A pair of which one side, or the comparison of its outputs, is still to come.
+#[derive(Debug, Default)]
+struct WaitingPair {
+    primary: Option<Half>,
+    /// By target. A side that came and was recorded is gone.
+    copies: SmallVec<[(usize, Half); 1]>,
+    /// By target: whether the outputs differ.
+    outputs: SmallVec<[(usize, bool); 1]>,
+}
+
+/// All pairs.
+#[derive(Debug)]
+pub struct PairTable {
+    /// The label of each target.
+    targets: Vec<LabelId>,
+    waiting: FxHashMap<PairId, WaitingPair>,
+    /// In the order of arrival.
+    arrivals: VecDeque<(Stamp, PairId)>,
+    /// How long a pair waits, in nanoseconds.
+    patience_ns: u64,
+    cards: FxHashMap<CardKey, Card>,
+    started: Stamp,
+    paired: Vec<u64>,
+    unpaired: u64,
+    overflowed: u64,
+}
+
+impl PairTable {
+    /// For targets with these labels. A side waits for the other for `patience_ns`.
+    #[must_use]
+    pub fn new(targets: Vec<LabelId>, patience_ns: u64, started: Stamp) -> Self {
+        let paired = vec![0; targets.len()];
+        Self {
+            targets,
+            waiting: FxHashMap::default(),
+            arrivals: VecDeque::new(),
+            patience_ns,
+            cards: FxHashMap::default(),
+            started,
+            paired,
+            unpaired: 0,
+            overflowed: 0,
+        }
+    }
+
+    /// Takes the account of a client's request that was copied.
+    pub fn primary(&mut self, exchange: &Exchange, now: Stamp) {
+        let (Some(pair), Some(half)) = (exchange.ledger.pair, Half::of_primary(exchange)) else { return };
+        let waiting = self.waiting(pair, now);
+        waiting.primary = Some(half);
+        let (copies, outputs) = (std::mem::take(&mut waiting.copies), std::mem::take(&mut waiting.outputs));
+        for (target, copy) in copies {
+            self.record(pair, target, &copy, now);
+        }
+        for (target, differ) in outputs {
+            self.outputs(pair, target, differ, now);
+        }
+    }
+
+    /// Takes the account of a copy.
+    pub fn copy(&mut self, exchange: &Exchange, now: Stamp) {
+        let Some(pair) = exchange.ledger.pair else { return };
+        let Some(target) = self.targets.iter().position(|label| *label == exchange.ledger.series.upstream) else { return };
+        self.record(pair, target, &Half::of_copy(exchange), now);
+    }
+
+    fn record(&mut self, pair: PairId, target: usize, copy: &Half, now: Stamp) {
+        let waiting = self.waiting(pair, now);
+        let Some(primary) = waiting.primary.clone() else {
+            waiting.copies.push((target, copy.clone()));
+            return;
+        };
+        self.paired[target] += 1;
+        if let Some(card) = self.card(target, &primary, now) {
+            card.record(&primary, copy);
+        }
+    }
+
+    /// Takes the result of comparing the outputs of a pair.
+    pub fn outputs(&mut self, pair: PairId, target: usize, differ: bool, now: Stamp) {
+        let waiting = self.waiting(pair, now);
+        let Some(primary) = waiting.primary.clone() else {
+            waiting.outputs.push((target, differ));
+            return;
+        };
+        if let Some(card) = self.card(target, &primary, now) {
+            card.record_outputs(differ);
+        }
+    }
+
+    fn waiting(&mut self, pair: PairId, now: Stamp) -> &mut WaitingPair {
+        if !self.waiting.contains_key(&pair) {
+            if self.waiting.len() >= MAX_WAITING {
+                self.forget_oldest();
+            }
+            self.arrivals.push_back((now, pair));
+        }
+        self.waiting.entry(pair).or_default()
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((_, pair)) = self.arrivals.pop_front() else { return };
+        if let Some(waiting) = self.waiting.remove(&pair) {
+            // a request whose copies were dropped is counted where they were
+            self.unpaired += waiting.copies.len() as u64;
+        }
+    }
+
+    fn card(&mut self, target: usize, primary: &Half, now: Stamp) -> Option<&mut Card> {
+        let key = CardKey { target, route: primary.series.route, model: primary.series.model, class: primary.class };
+        if !self.cards.contains_key(&key) && self.cards.len() >= MAX_CARDS {
+            self.overflowed += 1;
+            return None;
+        }
+        let since = self.since_start(now);
+        Some(self.cards.entry(key).or_insert_with(|| Card::new(since)))
+    }
+
+    /// Forgets pairs whose other side does not come, and closes blocks of time. To be called about once a second.
+    pub fn tick(&mut self, now: Stamp) {
+        while self.arrivals.front().is_some_and(|(arrived, _)| now.since(*arrived) > self.patience_ns) {
+            self.forget_oldest();
+        }
+        let since_start = self.since_start(now);
+        self.cards.values_mut().for_each(|card| card.tick(since_start));
+    }
+
+    fn since_start(&self, now: Stamp) -> Duration {
+        Duration::from_nanos(now.since(self.started))
+    }
+
+    /// How many copies were paired with their request.
+    #[must_use]
+    pub fn paired(&self, target: usize) -> u64 {
+        self.paired.get(target).copied().unwrap_or(0)
+    }
+
+    /// How many copies were forgotten because the account of their request never came.
+    #[must_use]
+    pub const fn unpaired(&self) -> u64 {
+        self.unpaired
+    }
+
+    /// How many pairs and comparisons were counted only, because all cards are in use.
+    #[must_use]
+    pub const fn overflowed(&self) -> u64 {
+        self.overflowed
+    }
+
+    /// The memory that the cards take, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.cards.values().map(Card::memory_bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+"""Shadow-serving with real servers: copies arrive whole and marked, both sides have stages, and no client notices.
+
+What the copies say of a candidate is compared with what the servers were told to do.
+"""
+
+import http.client
+import json
+import socket
+import sys
+import threading
+import time
+
+import pytest
+
+from engine import fixtures
+from lapwing import NO_SPANS
+from oip_clients import Client
+from ports import free_port
+from process import wait_for, wait_listening
+from servers.parts import HERE, get_json
+
+WIDTHS = (30, 64, 2)
+SHADOW = {**NO_SPANS, "LAPWING_ATTRIBUTION__POLL": "off", "LAPWING_METRICS__RECENT_EXCHANGES": "4096"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return fixtures.mlp(tmp_path_factory.mktemp("shadow") / "m.onnx", WIDTHS)
+
+
+@pytest.fixture(scope="module")
+def start_server(processes, model):
+    """Starts the model behind FastAPI; its port."""
+
+    def start(*options):
+        port = free_port()
+        processes("oip_server", [sys.executable, str(HERE / "oip_server.py"), str(port), str(model), *map(str, options)])
+        wait_listening(port, 60)
+        return port
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def primary(start_server):
+    return start_server("--forward-ms", 6)
+
+
+@pytest.fixture
+def start_shadowed(start_lapwing, primary):
+    """Starts a Lapwing before the primary that copies every request to these targets."""
+
+    def start(*targets, upstream=primary, env=None):
+        flags = [part for target in targets for part in ("--shadow", target)]
+        lapwing = start_lapwing(f"http://127.0.0.1:{upstream}", "--shadow-sample", "100%", *flags, env={**SHADOW, **(env or {})})
+        wait_for(lapwing.is_ready, 20, "lapwing is ready")
+        return lapwing
+
+    return start
+
+
+def body_of(rows, seed=0):
+    data = [((seed + i) * 37 % 101) / 50 - 1 for i in range(rows * WIDTHS[0])]
+    return json.dumps({"inputs": [{"name": "x", "shape": [rows, WIDTHS[0]], "datatype": "FP32", "data": data}]}).encode()
+
+
+def ask(port, body, headers=None, connection=None):
+    """(status, body) of one call."""
+    own = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    own.request("POST", "/v2/models/m/infer", body, {"content-type": "application/json", **(headers or {})})
+    response = own.getresponse()
+    answer = response.read()
+    if not connection:
+        own.close()
+    return response.status, answer
+
+
+def load(lapwing, seconds, clients=2, rows=1):
+    """Calls for so long; how many."""
+    counts, until = [0] * clients, time.monotonic() + seconds
+
+    def client(n):
+        connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=30)
+        while time.monotonic() < until:
+            status, _ = ask(lapwing.port, body_of(rows, counts[n]), connection=connection)
+            assert status == 200
+            counts[n] += 1
+        connection.close()
+
+    threads = [threading.Thread(target=client, args=(n,)) for n in range(clients)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    return sum(counts)
+
+
+def load_until(lapwing, condition, most=110):
+    """Calls until the condition holds; how many. A busy machine takes longer to a verdict."""
+    sent, until = 0, time.monotonic() + most
+    while not condition() and time.monotonic() < until:
+        sent += load(lapwing, 5)
+    return sent
+
+
+def decided(lapwing, name, *figures):
+    """Whether there is a verdict on each of these figures of the target."""
+    found = target(lapwing, name)["comparisons"]
+    return bool(found) and all(found[0]["figures"].get(figure, {}).get("verdict", "undecided") != "undecided" for figure in figures)
+
+
+def shadow(lapwing):
+    status, _, body = lapwing.get("/shadow", "application/json")
+    assert status == 200, body
+    return json.loads(body)
+
+
+def target(lapwing, name):
+    return {one["name"]: one for one in shadow(lapwing)["targets"]}[name]
+
+
+def dropped(of):
+    return sum(of["dropped"].values())
+
+
+def await_paired(lapwing, name, sampled):
+    """The target, once every sampled request is paired or counted as dropped."""
+
+    def settled():
+        view = shadow(lapwing)
+        one = {t["name"]: t for t in view["targets"]}[name]
+        return one if view["sampled"] == sampled and one["paired"] + dropped(one) + dropped(view) >= sampled else None
+
+    return wait_for(settled, 30, f"{sampled} copies are paired", 0.2)
+
+
+@pytest.mark.timeout(240)
+def test_a_slower_candidate_is_found_and_both_sides_have_stages(start_server, start_shadowed, primary):
+    candidate = start_server("--forward-ms", 9)
+    lapwing = start_shadowed(f"slow=http://127.0.0.1:{candidate}", env={"LAPWING_SHADOW__NOISE": "0%"})
+    before = len(get_json(f"http://127.0.0.1:{primary}/seen"))
+    sent = load_until(lapwing, lambda: decided(lapwing, "slow", "forward", "total"))
+    slow = await_paired(lapwing, "slow", sent)
+    (comparison,) = slow["comparisons"]
+    figures = comparison["figures"]
+    assert (comparison["route"], comparison["model"], comparison["class"]) == ("POST /v2/models/{model}/infer", "m", 1)
+    assert figures["forward"]["verdict"] == figures["total"]["verdict"] == "slower", comparison["text"]
+    ratio = figures["forward"]["paired_ratio"]["p50"]
+    assert ratio["low"] <= 1.5 <= ratio["high"] and ratio["high"] / ratio["low"] < 1.1, ratio
+    assert "slower at p50" in comparison["text"] and "preprocessing" in figures
+    # the copies' own stages, in series of their own
+    (series,) = slow["series"]
+    assert series["count"] == slow["paired"] and {"preprocessing", "forward"} <= set(series["stages"])
+    (clients,) = lapwing.series()
+    assert (clients["count"], clients["upstream"]) == (sent, f"http://127.0.0.1:{primary}")
+    assert len(get_json(f"http://127.0.0.1:{primary}/seen")) - before == sent, "the primary is asked once a request"
+    assert slow["sent"] == slow["answered"] and slow["failed"] == 0
+    # the same in words
+    status, headers, text = lapwing.get("/shadow")
+    assert (status, headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    assert comparison["text"] in text.decode()
+
+
+def test_two_of_a_kind_are_never_called_different(start_server, start_shadowed):
+    candidate = start_server("--forward-ms", 6)
+    lapwing = start_shadowed(f"same=http://127.0.0.1:{candidate}")
+    sent = load(lapwing, 20)
+    same = await_paired(lapwing, "same", sent)
+    (comparison,) = same["comparisons"]
+    assert comparison["figures"]["forward"]["verdict"] in ("same", "undecided"), comparison["text"]
+    assert comparison["figures"]["total"]["mismatches"]["mismatches"] == 0
+    # the upstream was asked again for some of them
+    again = target(lapwing, "upstream")
+    assert again["is_upstream"] and 0 < again["sent"] < sent / 4
+
+
+def test_copies_are_marked_and_have_no_secrets(start_server, start_shadowed):
+    candidate = start_server()
+    lapwing = start_shadowed(f"http://127.0.0.1:{candidate}", env={"LAPWING_SHADOW__HEADERS": "{x-inner: remove}"})
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    given = {"authorization": "Bearer x", "cookie": "a=b", "x-tenant": "t", "x-inner": "i", "traceparent": trace}
+    assert ask(lapwing.port, body_of(3), given)[0] == 200
+    # of no known protocol: it may not be safe to repeat
+    connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=30)
+    connection.request("POST", "/orders", b"{}", {"content-type": "application/json"})
+    assert connection.getresponse().status == 404
+    await_paired(lapwing, "shadow", 1)
+    (seen,) = get_json(f"http://127.0.0.1:{candidate}/seen")
+    assert seen["x-lapwing-shadow"] == "1" and seen["x-tenant"] == "t"
+    assert not {"authorization", "cookie", "x-inner", "x-lapwing-pair"} & set(seen), seen
+    assert "4bf92f3577b34da6a3ce929d0e0e4736" not in seen.get("traceparent", ""), "a trace of its own"
+    # a copy that reaches another Lapwing is not copied again
+    assert ask(lapwing.port, body_of(1), {"x-lapwing-shadow": "1"})[0] == 200
+    assert shadow(lapwing)["sampled"] == 1
+
+
+@pytest.mark.parametrize("kind", ["json", "binary", "grpc"])
+def test_the_engine_in_this_process_is_a_target(start_engine, start_lapwing, model, kind):
+    """The primary is an engine of its own, called by tritonclient; the shadow knows the model by another name."""
+    import numpy as np
+
+    engine = start_engine([("ranker", model)])
+    upstream = f"{'h2c' if kind == 'grpc' else 'http'}://127.0.0.1:{engine.port}"
+    lapwing = start_lapwing(upstream, "--shadow", f"ref=engine:{model}", "--shadow-sample", "100%", env=SHADOW)
+    wait_for(lapwing.is_ready, 20, "lapwing is ready")
+    rng = np.random.default_rng(1)
+    with Client(kind, lapwing.port) as client:
+        for n in range(1, 21):
+            client.infer("ranker", "x", rng.standard_normal((n, WIDTHS[0])).astype(np.float32), "y")
+    ref = await_paired(lapwing, "ref", 20)
+    assert (ref["answered"], ref["failed"], dropped(ref)) == (20, 0, 0), ref
+    assert all("forward" in one["figures"] for one in ref["comparisons"]), "both engines report it"
+
+
+class Broken:
+    """A target that misbehaves: garbage, a flood without end, or silence."""
+
+    def __init__(self, how):
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.how = how
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            connection, _ = self.listener.accept()
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        try:
+            connection.recv(65536)
+            if self.how == "garbage":
+                connection.sendall(b"\x00\xff not HTTP at all\r\n\r\n" * 10)
+                connection.close()
+            elif self.how == "flood":
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n")
+                while True:
+                    connection.sendall(b"x" * 65536)
+            else:
+                time.sleep(60)
+        except OSError:
+            pass
+
+
+@pytest.mark.parametrize("how", ["dead", "garbage", "flood", "silent"])
+def test_a_broken_target_costs_no_client_anything(start_shadowed, how):
+    url = f"http://127.0.0.1:{free_port()}" if how == "dead" else Broken(how).url
+    env = {"LAPWING_SHADOW__TIMEOUT": "1s", "LAPWING_SHADOW__NOISE": "0%", "LAPWING_SHADOW__MAX_BODY": "1MiB", "LAPWING_SHADOW__BUDGET": "8MiB"}
+    lapwing = start_shadowed(f"broken={url}", env=env)
+    answers = set()
+    for _ in range(60):
+        status, answer = ask(lapwing.port, body_of(5))
+        assert status == 200
+        answers.add(answer)
+    assert len(answers) == 1, "the same bytes every time"
+    broken = await_paired(lapwing, "broken", 60)
+    assert lapwing.outcomes() == {"ok": 60}
+    # a target that answers without end is cut off, one that does not answer fails; after five failures it is left alone
+    assert broken["sent"] < 60 and sum(broken["dropped"].values()) > 0, broken
+    if how != "flood":
+        assert (broken["answered"], broken["failed"]) == (0, broken["sent"]) and broken["dropped"]["circuit_open"] > 0, broken
+        total = broken["comparisons"][0]["figures"]["total"]
+        assert total["candidate_failed"] == broken["paired"], "a failure is no fast answer"
+
+
+def test_clients_that_leave_are_counted_and_harm_nothing(start_server, start_shadowed):
+    candidate = start_server()
+    lapwing = start_shadowed(f"http://127.0.0.1:{candidate}", env={"LAPWING_SHADOW__NOISE": "0%"})
+    for _ in range(10):
+        with socket.create_connection(("127.0.0.1", lapwing.port)) as connection:
+            connection.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{")
+    assert ask(lapwing.port, body_of(1))[0] == 200
+
+    def cut():
+        return shadow(lapwing)["dropped"].get("cut") == 10
+
+    wait_for(cut, 10, "ten requests broke off")
+    assert target(lapwing, "shadow")["sent"] == 1
