@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::stats::HostedModels;
+use crate::cost::ModelOptima;
 use crate::ledger::Stamp;
 use crate::metrics::{Counters, Labels, Registry};
 use crate::settings::ConfigHandle;
@@ -58,6 +59,8 @@ pub struct Surfaces {
     pub registry: Arc<Mutex<Registry>>,
     /// The profiler's own counters.
     pub counters: Arc<Counters>,
+    /// What the models' forward is compared with.
+    pub optima: Arc<ModelOptima>,
     /// The effective configuration with secrets masked, as `/config` shows it.
     pub config: ConfigHandle<serde_json::Value>,
     /// The models that this process serves itself.

@@ -16,6 +16,7 @@ use super::{gather, process};
 use crate::metrics::defs::{self, MetricFamily, MetricKind};
 use crate::metrics::{Counter, PolledSnapshot, Window};
 
+mod debt;
 mod encode;
 mod series;
 mod shadow;
@@ -134,6 +135,7 @@ impl Collector for Scrape {
         self.streams(&mut encoder)?;
         self.per_unit(&mut encoder)?;
         self.generation(&mut encoder)?;
+        self.debt(&mut encoder)?;
         self.batches(&mut encoder)?;
         if let Some(shadow) = &self.shadow {
             shadow.encode(&mut encoder)?;

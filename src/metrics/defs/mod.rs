@@ -100,6 +100,10 @@ families! {
         "Time from the first content to the last over the output tokens after the first, each answer once; observer is proxy or server.";
     INTER_TOKEN: Histogram "lapwing_inter_token_seconds" Some("seconds"), ["route", "model", "upstream"],
         "Every gap between content chunks of streamed answers, as the proxy read them.";
+    DEBT_RATIO: Histogram "lapwing_computational_debt_ratio" Some("ratio"), ["route", "model", "upstream", "class", "unit", "optimum"],
+        "Reported or traced forward of an answered request over what the optimum takes for the same work, by cost class; optimum names it. Left out while no request has a debt.";
+    DEBT_SECONDS: Counter "lapwing_computational_debt_seconds" Some("seconds"), ["route", "model", "upstream", "optimum"],
+        "Time of reported or traced forward above the optimum; requests that were quicker take nothing off it.";
     BATCH_SIZE: Gauge "lapwing_batch_size" None, ["route", "model", "upstream"],
         "Rows per execution of the model, a mean over the upstream's latest poll of its statistics; absent once that is older than three poll intervals.";
     BATCH_PADDING: Gauge "lapwing_batch_padding_ratio" Some("ratio"), ["route", "model", "upstream"],
