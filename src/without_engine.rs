@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::cost::{ModelDemand, Optimum};
 use crate::export::HostedModel;
 use crate::settings::{Bind, Checks, Period, Section};
 
@@ -24,6 +25,12 @@ const USAGE: u8 = 64;
 pub struct Config {}
 
 impl Config {
+    /// Whether a model of this name is to be served: never.
+    #[must_use]
+    pub const fn serves(&self, _: &str) -> bool {
+        false
+    }
+
     /// Whether there is a model to serve: never.
     #[must_use]
     pub const fn is_on(&self) -> bool {
@@ -100,12 +107,25 @@ impl Hosted {
     }
 }
 
+/// What a model's plan asks of a device.
+///
+/// # Errors
+///
+/// Always: reading a plan needs the engine.
+pub(crate) fn plan_demand(_: &Path) -> Result<ModelDemand, String> {
+    Err(format!("needs the embedded engine; {REASON}"))
+}
+
 /// The models of a running engine; there are none.
 #[derive(Clone, Debug)]
 pub(crate) enum Models {}
 
 impl Models {
     pub(crate) const fn list(&self) -> Vec<HostedModel> {
+        match *self {}
+    }
+
+    pub(crate) const fn optimum(&self, _: &str) -> Option<Optimum> {
         match *self {}
     }
 

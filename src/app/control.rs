@@ -21,6 +21,7 @@ use super::shadow::ShadowParts;
 use crate::attribution::otlp::{self, ExportHandler, ForwardQueue, OwnTraces};
 use crate::attribution::{Poller, Statistics};
 use crate::config::Loaded;
+use crate::cost::{DebtAssessor, ModelOptima};
 use crate::export::{self, Surfaces};
 use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry};
@@ -59,6 +60,8 @@ pub(super) struct Control {
     pub(super) queue: Arc<ArrayQueue<Ledger>>,
     pub(super) target: Target,
     pub(super) tokenizers: Tokenizers,
+    /// What the models' forward is compared with.
+    pub(super) optima: Arc<ModelOptima>,
     /// The engine's models, if it serves any.
     pub(super) models: Option<Models>,
     /// What shadow-serving shares, if there is a target.
@@ -88,8 +91,20 @@ impl Control {
     }
 
     async fn run(self, forward: Option<ForwardQueue>, worker: Option<impl Future<Output = ()>>) -> io::Result<()> {
-        let Self { config: whole, listeners, counters, labels, ours: _, queue, target, tokenizers, models, shadow, phases } =
-            self;
+        let Self {
+            config: whole,
+            listeners,
+            counters,
+            labels,
+            ours: _,
+            queue,
+            target,
+            tokenizers,
+            optima,
+            models,
+            shadow,
+            phases,
+        } = self;
         let loaded = whole.load();
         let config = &loaded.config;
         let rules = whole.map(|loaded| data::rules(&loaded.config));
@@ -104,6 +119,7 @@ impl Control {
             counters: counters.clone(),
         };
         let queue_capacity = queue.capacity();
+        let assessor = DebtAssessor::new(optima.clone(), labels.clone());
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         let handler = ExportHandler::new(rules, counters.clone(), sender, forward);
@@ -112,7 +128,7 @@ impl Control {
         let stop = phases.profiling.clone();
 
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
-        let aggregation = Aggregation::new(joining, queue, registry.clone(), counters.clone(), statistics);
+        let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
         let aggregation = aggregation.tokenizing(tokenizers).shadowing(shadow.clone());
         let aggregation = aggregation.run(spans, stop.clone());
         let hosted = models.clone();
@@ -121,6 +137,7 @@ impl Control {
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             registry,
             counters,
+            optima,
             config: whole.map(Loaded::masked_json),
             ready: Arc::new(move || probe(target.clone(), models.clone())),
             draining: phases.accepting.clone(),

@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::cost::{CostLine, ModelDemand, OptimalTime, Optimum, processor_name};
 use crate::export::{HostedFallback, HostedModel};
+use crate::ledger::Unit;
 use crate::net;
 use crate::serving::config::{Config, ModelToServe};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
@@ -162,6 +164,19 @@ impl Models {
         self.0.models().map(|model| hosted_model(&**model)).collect()
     }
 
+    /// What the warm-up of a model measured, in its highest version; `None` until then.
+    pub(super) fn optimum(&self, name: &str) -> Option<Optimum> {
+        let model = self.0.models().filter(|model| model.about().name == name).last()?;
+        let (line, placement) = (model.warm_line()?, model.placement());
+        let unit = if line.counts_tokens { Unit::InputToken } else { Unit::Row };
+        let device = placement.device_name.clone().or_else(processor_name).unwrap_or_else(|| placement.device.clone());
+        Some(Optimum {
+            name: format!("engine in this process ({device}, {}), calibrated at its warm-up", placement.precision).into(),
+            time: OptimalTime::Line(CostLine { fixed_ns: line.fixed_ns, ns_per_unit: line.unit_ns, unit }),
+            memory: None,
+        })
+    }
+
     /// Whether every model is warm and can run.
     ///
     /// # Errors
@@ -211,6 +226,35 @@ fn tell(model: &str, placement: &Placement) {
             tracing::warn!(model, reason = fallback.cause.label(), "runs on the processor: {}", fallback.detail);
         }
     }
+}
+
+/// What a model's plan asks of a device, with numbers of four bytes; by tokens at sequences of 128, else by rows. The layers between
+/// do not count as bytes: a device may keep them in its caches.
+///
+/// # Errors
+///
+/// Why the file cannot be read, or has no plan.
+pub(super) fn plan_demand(path: &Path) -> Result<ModelDemand, String> {
+    use lapwing_engine::onnx::Graph;
+    use lapwing_engine::plan::BatchSize;
+    use lapwing_engine::{fuse, lower};
+
+    const LENGTH: usize = 128;
+    let graph = Graph::read(path).map_err(|error| error.to_string())?;
+    let mut plan = lower::lower(&graph.typed).map_err(|error| error.to_string())?;
+    fuse::fuse(&mut plan);
+    let (unit, length) =
+        if plan.has_tokens() { (Unit::InputToken, plan.longest().map_or(LENGTH, |n| n.min(LENGTH))) } else { (Unit::Row, 1) };
+    let (one, two) = (plan.total(BatchSize::uniform(1, length)), plan.total(BatchSize::uniform(2, length)));
+    // of two batches, the second has twice the units and the same weights
+    let units = length as f64;
+    let added = two.min_bytes.saturating_sub(one.min_bytes) as f64;
+    Ok(ModelDemand {
+        unit,
+        flops_per_unit: one.cost.flops as f64 / units,
+        weight_bytes: (one.min_bytes as f64 - added).max(0.0),
+        bytes_per_unit: added / units,
+    })
 }
 
 type ReadError = Box<dyn std::error::Error + Send + Sync>;
@@ -272,5 +316,24 @@ fn device_request(config: &Config) -> Result<Option<DeviceRequest>, HostError> {
             Ok(request) => Ok(Some(request)),
             Err(error) => Err(HostError::Device { device, reason: error.to_string() }),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(name: &str) -> Result<ModelDemand, String> {
+        plan_demand(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans").join(name))
+    }
+
+    #[test]
+    fn a_plan_says_what_it_asks_of_a_device() {
+        // 7 to 4 numbers by 180 products; 202 parameters
+        let wanted = ModelDemand { unit: Unit::Row, flops_per_unit: 360.0, weight_bytes: 808.0, bytes_per_unit: 44.0 };
+        assert_eq!(demand("mlp-3.onnx"), Ok(wanted));
+        let tokens = demand("bert-pre-1.onnx").unwrap();
+        assert!(tokens.unit == Unit::InputToken && tokens.flops_per_unit > 0.0 && tokens.weight_bytes > tokens.bytes_per_unit);
+        assert!(demand("refused-conv.onnx").is_err() && demand("none.onnx").is_err());
     }
 }

@@ -9,10 +9,11 @@ use crossbeam_queue::ArrayQueue;
 
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
-use super::hosted::{HostError, Hosted};
+use super::hosted::{self, HostError, Hosted};
 use super::shadow::{self, ShadowThreads};
 use crate::attribution::otlp::OwnTraces;
 use crate::config::Loaded;
+use crate::cost::{CostError, ModelOptima};
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
 use crate::net::{self, Target};
@@ -46,6 +47,9 @@ pub enum StartError {
     /// A tokenizer cannot be read any more.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
+    /// A model's optimum cannot be had.
+    #[error(transparent)]
+    Cost(#[from] CostError),
     /// The engine.
     #[error(transparent)]
     Engine(#[from] HostError),
@@ -112,6 +116,9 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let phases = Phases::default();
     let target = Target::from(&config.upstream);
     let tokenizers = Tokenizers::load(&config.protocol)?;
+    let served = engine.as_ref().map(Hosted::models);
+    let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
+    let optima = Arc::new(ModelOptima::new(&config.cost, hosted::plan_demand, hosted)?);
 
     let mut observing = Observing {
         queue: queue.clone(),
@@ -133,6 +140,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         queue,
         target: target.clone(),
         tokenizers,
+        optima,
         models: engine.as_ref().map(Hosted::models),
         shadow,
         phases: phases.clone(),

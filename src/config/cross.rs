@@ -57,6 +57,11 @@ fn headers(config: &Config, checks: &mut Checks) {
             checks.fault(&key, &mask, "must be printable ASCII, as header values are");
         }
     }
+    for (model, cost) in &config.cost.models {
+        if let Some(engine) = cost.engine.as_ref().filter(|engine| !config.engine.serves(engine)) {
+            checks.fault(&format!("cost.models.{model}.engine"), engine, "is no model of engine.model and engine.models");
+        }
+    }
     if !config.otlp_forward_headers.is_empty() && !config.otlp_forward.is_on() && checks.is_sound("otlp_forward") {
         checks.fault(HEADERS, &mask, "has no effect while otlp_forward is off");
     }

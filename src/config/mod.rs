@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
 use crate::settings::{Bind, Checks, Collector, Form, Period, Secret, Section, Switch, TraceSampler, Upstream};
-use crate::{attribution, metrics, protocol, proxy, serving, shadow};
+use crate::{attribution, cost, metrics, protocol, proxy, serving, shadow};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +78,8 @@ pub struct Config {
     pub attribution: attribution::Config,
     /// How much is remembered.
     pub metrics: metrics::Config,
+    /// The optima that models are compared with.
+    pub cost: cost::Config,
     /// Which requests are copied to other targets.
     pub shadow: shadow::Config,
     /// Models that Lapwing runs itself.
@@ -104,6 +106,7 @@ impl Default for Config {
             protocol: protocol::Config::default(),
             attribution: attribution::Config::default(),
             metrics: metrics::Config::default(),
+            cost: cost::Config::default(),
             shadow: shadow::Config::default(),
             engine: serving::Config::default(),
         }
@@ -117,6 +120,7 @@ impl Section for Config {
         ("protocol", Form::Section(protocol::Config::FORMS)),
         ("attribution", Form::Section(attribution::Config::FORMS)),
         ("metrics", Form::Section(metrics::Config::FORMS)),
+        ("cost", Form::Section(cost::Config::FORMS)),
         ("shadow", Form::Section(shadow::Config::FORMS)),
         ("engine", Form::Section(serving::Config::FORMS)),
     ];
@@ -127,6 +131,7 @@ impl Section for Config {
         checks.section("protocol", |checks| self.protocol.check(checks));
         checks.section("attribution", |checks| self.attribution.check(checks));
         checks.section("metrics", |checks| self.metrics.check(checks));
+        checks.section("cost", |checks| self.cost.check(checks));
         checks.section("shadow", |checks| self.shadow.check(checks));
         checks.section("engine", |checks| self.engine.check(checks));
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::pairs::Pairs;
-use super::request_work::{Amounts, TokenTiming, UnitTime};
+use super::request_work::{Amounts, ExchangeDebt, TokenTiming, UnitTime};
 use super::surfaces::Surfaces;
 use crate::attribution::{WaterfallBar, waterfall_bars};
 use crate::ledger::{Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
@@ -47,6 +47,8 @@ struct Waterfall {
     #[serde(skip_serializing_if = "Option::is_none")]
     first_byte_ns: Option<u64>,
     generation: Option<TokenTiming>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    computational_debt: Option<ExchangeDebt>,
 }
 
 /// The time that a stage owns. Over one exchange these sum to the total.
@@ -134,5 +136,6 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
         per_unit: UnitTime::of(exchange),
         first_byte_ns: Some(ledger.first_byte_ns).filter(|ns| *ns > 0),
         generation: TokenTiming::of(exchange),
+        computational_debt: ExchangeDebt::of(exchange, labels),
     }
 }

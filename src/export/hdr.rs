@@ -2,8 +2,8 @@
 //!
 //! One line for each series and measure, tagged `measure;route=…;model=…;upstream=…` with everything but letters, digits
 //! and `-._~/{}:` percent-encoded. For a measure per unit of work, `;unit=…` follows the measure; for a cost class, `;from=…` and
-//! `;unit=…` do. Values are nanoseconds, or picoseconds per unit. The maximum that each line shows in clear is divided by a million:
-//! milliseconds, or microseconds per unit.
+//! `;unit=…` do, and for a debt `;optimum=…` too. Values are nanoseconds, picoseconds per unit, or millionths of a debt. The maximum
+//! that each line shows in clear is divided by a million: milliseconds, microseconds per unit, or the debt itself.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -28,7 +28,11 @@ pub(super) fn log(surfaces: &Surfaces, window: Window) -> Result<Vec<u8>, String
     let (mut text, mut serializer) = (Vec::new(), V2DeflateSerializer::new());
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment("[Histogram log format version 1.3]")
-        .add_comment(concat!("lapwing ", env!("CARGO_PKG_VERSION"), "; nanoseconds; per unit: picoseconds"))
+        .add_comment(concat!(
+            "lapwing ",
+            env!("CARGO_PKG_VERSION"),
+            "; nanoseconds; per unit: picoseconds; computational_debt: millionths"
+        ))
         .with_start_time(started)
         .with_base_time(started)
         .with_max_value_divisor(1e6)
@@ -51,7 +55,7 @@ fn tag(series: &SeriesSnapshot, measure: Measure) -> String {
     let mut tag = measure.name().to_owned();
     let unit = match measure {
         Measure::PerUnit(slot) => series.unit(slot).map(Unit::per_name),
-        Measure::Class(class) => {
+        Measure::Class(class) | Measure::Debt(class) => {
             let _ = write!(tag, ";from={}", 1_u64 << class);
             series.facts.primary.map(Unit::name)
         }
@@ -60,7 +64,9 @@ fn tag(series: &SeriesSnapshot, measure: Measure) -> String {
     if let Some(unit) = unit {
         let _ = write!(tag, ";unit={unit}");
     }
-    for (name, text) in [("route", &series.route), ("model", &series.model), ("upstream", &series.upstream)] {
+    let optimum = series.optimum.as_ref().filter(|_| matches!(measure, Measure::Debt(_)));
+    let common = [("route", &series.route), ("model", &series.model), ("upstream", &series.upstream)];
+    for (name, text) in optimum.map(|text| ("optimum", text)).into_iter().chain(common) {
         let _ = write!(tag, ";{name}=");
         for byte in text.bytes() {
             if byte.is_ascii_alphanumeric() || b"-._~/{}:".contains(&byte) {

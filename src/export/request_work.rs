@@ -1,11 +1,13 @@
 //! The work of one request, its time per unit of work, and the timing of its tokens, as `/exchanges` shows them.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::pairs::{Pairs, slot_key};
 use super::stats::speed;
-use crate::ledger::{Basis, Exchange, PerUnit, Unit, Work};
-use crate::metrics::{Units, per_unit_ps, slots};
+use crate::ledger::{Basis, Exchange, ForwardDebt, PerUnit, Unit, Work};
+use crate::metrics::{Labels, Measure, Units, per_unit_ps, slots};
 
 /// The amount of each unit that is known.
 #[derive(Debug, Serialize)]
@@ -46,6 +48,29 @@ impl UnitTime {
             (slot_key(slot), Self { unit: unit.per_name(), units: Units::new(units.into(), unit), ps })
         };
         slots(exchange).map(made).collect()
+    }
+}
+
+/// The forward of a request over what the optimum takes for the same work.
+#[derive(Debug, Serialize)]
+pub(super) struct ExchangeDebt {
+    ratio: f64,
+    forward_ns: u64,
+    optimum_ps: u64,
+    optimum: Arc<str>,
+}
+
+impl ExchangeDebt {
+    /// `None` where the request has no debt: without an optimum, a forward of its own or known work, or not answered.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+    pub(super) fn of(exchange: &Exchange, labels: &Labels) -> Option<Self> {
+        let debt = exchange.forward_debt().filter(|_| Measure::of(exchange) == Measure::Total)?;
+        Some(Self {
+            ratio: debt.ratio_ppm() as f64 / ForwardDebt::PPM as f64,
+            forward_ns: debt.forward_ns,
+            optimum_ps: debt.optimum_ps.get(),
+            optimum: labels.optima.text(exchange.optimal_forward?.optimum),
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! `/shadow`: what copies of requests say of each target, in words and as JSON. Durations are nanoseconds.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,6 +11,7 @@ use super::pairs::Pairs;
 use super::stats::{Series, series_of_copies};
 use super::surfaces::ShadowSurface;
 use crate::shadow::ab::{ASSUMPTIONS, LatencyReport, sentence};
+use crate::shadow::compare::DifferencesSnapshot;
 use crate::shadow::{CardSnapshot, PairFigure, ShadowDrop};
 
 /// The whole report.
@@ -25,8 +27,17 @@ pub(super) struct ShadowView {
     overflowed: u64,
     /// When copies are sent: the primary's request always goes first.
     order: &'static str,
+    /// The memory that copies of bodies keep alive.
+    budget: BudgetView,
     assumptions: &'static str,
     targets: Vec<TargetView>,
+}
+
+/// How full the budget is, in bytes.
+#[derive(Debug, Serialize)]
+struct BudgetView {
+    used: usize,
+    limit: usize,
 }
 
 /// One target.
@@ -42,6 +53,8 @@ struct TargetView {
     dropped: Pairs<u64>,
     paired: u64,
     comparisons: Vec<ComparisonView>,
+    /// What outputs differ in, by route.
+    outputs: BTreeMap<String, DifferencesSnapshot>,
     /// The copies' own stages, as `/stats` has those of clients.
     series: Vec<Series>,
 }
@@ -65,6 +78,7 @@ pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
         let snapshots: Vec<_> = (0..shadow.targets.len()).map(|target| pairs.target(target)).collect();
         (snapshots, pairs.unpaired(), pairs.overflowed())
     };
+    let (used, limit) = (shadow.budget)();
     let targets = shadow.targets.iter().zip(snapshots).enumerate().filter_map(|(index, (info, snapshot))| {
         let counters = shadow.counters.target(index)?;
         Some(TargetView {
@@ -77,6 +91,7 @@ pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
             dropped: dropped(|reason| counters.dropped(reason)),
             paired: snapshot.paired,
             comparisons: snapshot.cards.into_iter().map(|card| comparison(shadow, &info.name, card)).collect(),
+            outputs: shadow.outputs.lock().of(index),
             series: series_of_copies(&shadow.registry, &info.label),
         })
     });
@@ -86,6 +101,7 @@ pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
         unpaired,
         overflowed,
         order: shadow.order.name(),
+        budget: BudgetView { used, limit },
         assumptions: ASSUMPTIONS,
         targets: targets.collect(),
     }
@@ -141,6 +157,10 @@ pub(super) fn text(shadow: &ShadowSurface) -> String {
             for note in &comparison.notes {
                 let _ = writeln!(text, "    {note}");
             }
+        }
+        for (route, differences) in target.outputs.iter().filter(|(_, differences)| differences.compared > 0) {
+            let words = differences.to_string().replace('\n', "\n    ");
+            let _ = writeln!(text, "  {route}\n    {words}");
         }
     }
     let _ = writeln!(text, "{} requests sampled{}\n\n{}", view.sampled, in_words(&view.dropped), view.assumptions);

@@ -8,10 +8,11 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::stats::HostedModels;
+use crate::cost::ModelOptima;
 use crate::ledger::Stamp;
 use crate::metrics::{Counters, Labels, Registry};
 use crate::settings::ConfigHandle;
-use crate::shadow::{CopyOrder, PairTable, ShadowCounters, TargetInfo};
+use crate::shadow::{CopyOrder, OutputAccounts, PairTable, ShadowCounters, TargetInfo};
 
 /// The result of a [`Probe`]: `Err` holds the reason, for people to read.
 pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -37,8 +38,12 @@ pub struct ShadowSurface {
     pub registry: Arc<Mutex<Registry>>,
     /// Both sides together.
     pub pairs: Arc<Mutex<PairTable>>,
+    /// What outputs differ in.
+    pub outputs: Arc<Mutex<OutputAccounts>>,
     /// What became of copies.
     pub counters: Arc<ShadowCounters>,
+    /// How many bytes copies of bodies keep alive now, and at most.
+    pub budget: Arc<dyn Fn() -> (usize, usize) + Send + Sync>,
     /// The targets, in the order of their indices.
     pub targets: Arc<[TargetInfo]>,
     /// When copies are sent.
@@ -54,6 +59,8 @@ pub struct Surfaces {
     pub registry: Arc<Mutex<Registry>>,
     /// The profiler's own counters.
     pub counters: Arc<Counters>,
+    /// What the models' forward is compared with.
+    pub optima: Arc<ModelOptima>,
     /// The effective configuration with secrets masked, as `/config` shows it.
     pub config: ConfigHandle<serde_json::Value>,
     /// The models that this process serves itself.

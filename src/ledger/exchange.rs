@@ -1,6 +1,7 @@
 //! A finished, merged ledger: the record behind the histograms and `/exchanges`.
 
 use super::account::Account;
+use super::optimum::{ForwardDebt, OptimalForward};
 use super::record::Ledger;
 use super::stage::{Phase, Source, Stage};
 use super::work::{PerUnit, Unit};
@@ -62,6 +63,8 @@ pub struct Exchange {
     pub clipped: ClippedReports,
     /// Whether it lacks spans that exchanges like it have.
     pub is_incomplete: bool,
+    /// What its forward would take at best; `None` where no optimum is declared for its model.
+    pub optimal_forward: Option<OptimalForward>,
 }
 
 impl Exchange {
@@ -121,6 +124,21 @@ impl Exchange {
         }
         let (tokens, _) = self.ledger.work.get(Unit::OutputToken)?;
         self.ledger.generation.as_ref()?.per_output_token_ns(tokens)
+    }
+
+    /// The time of forward as the server reported or traced it for this very request; `None` where it did not, or where the time
+    /// is below the resolution of its report.
+    #[must_use]
+    pub fn measured_forward_ns(&self) -> Option<u64> {
+        let (ns, source) = self.stage(Stage::Forward)?;
+        (ns > 0 && source != Source::Observed).then_some(ns)
+    }
+
+    /// Its forward beside the optimum; `None` where either is unknown. It means nothing of a request that was not answered.
+    #[must_use]
+    pub fn forward_debt(&self) -> Option<ForwardDebt> {
+        let optimum_ps = self.optimal_forward?.ps?;
+        Some(ForwardDebt { forward_ns: self.measured_forward_ns()?, optimum_ps })
     }
 
     /// The time of a per-unit slot and the number of units to divide it by; `None` if either is unknown. Only answered requests

@@ -3,10 +3,11 @@
 //! All of them merge by addition (maxima and resolutions by the larger value), so slots of time add up to windows. Durations are
 //! nanoseconds.
 
+use super::debt::DebtTotals;
 use super::measure::{Measure, slots};
 use super::sparse::Sparse;
 use super::sums::{Extent, UnitExtent, WorkSum};
-use crate::ledger::{Exchange, Outcome, PerUnit, Phase, Source, Stage, Unit};
+use crate::ledger::{Exchange, LabelId, Outcome, PerUnit, Phase, Source, Stage, Unit};
 
 /// Exact counts, sums and maxima of one series over a period of time: about 850 bytes, plus 24 for each measure that occurred, 64
 /// for each per-unit slot and 48 for each unit of work.
@@ -36,9 +37,11 @@ pub struct SeriesTotals {
     pub stream_response_bytes: u64,
     /// By stage, the coarsest resolution of its reports in nanoseconds; zero if all are exact.
     pub(super) resolutions_ns: [u32; Stage::COUNT],
-    extents: Sparse<Extent, { Measure::COUNT }>,
+    extents: Sparse<Extent, { Measure::EXTENTS }>,
     per_unit: Sparse<UnitExtent, { PerUnit::COUNT }>,
     work: Sparse<WorkSum, { Unit::COUNT }>,
+    /// Absent until a request has an optimum.
+    debt: Option<Box<DebtTotals>>,
 }
 
 impl SeriesTotals {
@@ -54,7 +57,8 @@ impl SeriesTotals {
         Outcome::ALL.into_iter().filter(|o| o.is_error()).map(|o| self.outcomes[o.index()]).sum()
     }
 
-    /// The exact values of a measure of durations; those of per-unit measures are in [`Self::per_unit`].
+    /// The exact values of a measure of durations; those of per-unit measures are in [`Self::per_unit`], those of debts in
+    /// [`Self::debt`].
     #[must_use]
     pub fn extent(&self, measure: Measure) -> Extent {
         self.extents.get(measure.index()).copied().unwrap_or_default()
@@ -71,6 +75,7 @@ impl SeriesTotals {
     pub fn values(&self, measure: Measure) -> u64 {
         match measure {
             Measure::PerUnit(slot) => self.per_unit(slot).count,
+            Measure::Debt(class) => self.debt().map_or(0, |debt| debt.class(class).count),
             _ => self.extent(measure).count,
         }
     }
@@ -78,6 +83,12 @@ impl SeriesTotals {
     /// The work that answered requests asked for, in each unit that is known of at least one.
     pub fn work(&self) -> impl Iterator<Item = (Unit, WorkSum)> {
         Unit::ALL.into_iter().filter_map(|unit| Some((unit, *self.work.get(unit.index())?)))
+    }
+
+    /// The computational debt; `None` if no request had an optimum.
+    #[must_use]
+    pub fn debt(&self) -> Option<&DebtTotals> {
+        self.debt.as_deref()
     }
 
     /// The coarsest resolution of the reports of a stage, in nanoseconds; `None` if all are exact.
@@ -114,6 +125,9 @@ impl SeriesTotals {
         self.extents.merge(&other.extents, Extent::merge);
         self.per_unit.merge(&other.per_unit, UnitExtent::merge);
         self.work.merge(&other.work, WorkSum::merge);
+        if let Some(debt) = other.debt() {
+            self.debt.get_or_insert_default().merge(debt);
+        }
     }
 
     /// Empty totals with room for everything that occurred in these, because the next period usually resembles the last.
@@ -133,8 +147,14 @@ impl SeriesTotals {
 
     /// Adds an exchange, and passes each value that belongs in a histogram to `each`, except the gaps between tokens, of which
     /// there may be thousands. `comparable` means that the request's work is counted in the series' own unit, so that time per
-    /// unit and cost classes are valid.
-    pub(super) fn record(&mut self, exchange: &Exchange, comparable: bool, mut each: impl FnMut(Measure, u64)) {
+    /// unit and cost classes are valid; `optimum` is what the series' debt is compared with.
+    pub(super) fn record(
+        &mut self,
+        exchange: &Exchange,
+        comparable: bool,
+        optimum: Option<LabelId>,
+        mut each: impl FnMut(Measure, u64),
+    ) {
         let (ledger, measure) = (&exchange.ledger, Measure::of(exchange));
         self.outcomes[ledger.outcome.index()] += 1;
         add(&mut self.clipped, &exchange.clipped.by_cause().map(|(_, count)| u64::from(count)));
@@ -150,6 +170,10 @@ impl SeriesTotals {
                 self.record_work(exchange);
                 if comparable {
                     self.record_per_unit(exchange, &mut each);
+                }
+                if exchange.optimal_forward.is_some() {
+                    let debt = self.debt.get_or_insert_default().record(exchange, optimum, comparable);
+                    debt.into_iter().for_each(|(class, ratio_ppm)| each(Measure::Debt(class), ratio_ppm));
                 }
             }
             Measure::Stream => {

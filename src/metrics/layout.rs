@@ -38,7 +38,7 @@ pub(crate) const CELLS: usize = 24 << 10;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Nanoseconds, 1 µs to 1 h, 3 significant digits.
+    /// Nanoseconds, 1 µs to 1 h, 3 significant digits. Debt ratios have it too, in millionths.
     Time,
     /// Picoseconds per unit, 1 ps to 1 h, 2 significant digits.
     PerUnit,

@@ -1,4 +1,5 @@
-//! One series: the totals and histograms of one route, model and upstream. Durations are nanoseconds, times per unit picoseconds.
+//! One series: the totals and histograms of one route, model and upstream. Durations are nanoseconds, times per unit picoseconds,
+//! debts millionths.
 //!
 //! Recording touches only the exact totals since the last rotation and the end of a short list of cells. The list is counted into
 //! the histograms when it is full, after some twenty exchanges, so that a series which has left the processor's caches costs a
@@ -15,7 +16,7 @@ use super::figures::{SeriesTotals, gap_ns};
 use super::layout::Layout;
 use super::measure::Measure;
 use super::window::{CoarseRotation, Selection, Window};
-use crate::ledger::{Exchange, SeriesKey, Server, Unit};
+use crate::ledger::{Exchange, LabelId, SeriesKey, Server, Unit};
 
 /// How many values the list holds before they are counted; 2 KiB.
 const LISTED: usize = 512;
@@ -27,6 +28,8 @@ pub struct SeriesFacts {
     pub primary: Option<Unit>,
     /// The server that answered last, if it is known.
     pub server: Option<Server>,
+    /// The optimum of its debts: that of the first answered request that had one.
+    pub optimum: Option<LabelId>,
 }
 
 /// The result of recording an exchange.
@@ -90,7 +93,7 @@ impl Series {
         }
         let (listed, mut clipped) = (&mut self.listed, 0);
         let comparable = own.is_some() && own == self.facts.primary;
-        self.now.record(exchange, comparable, |measure, value| {
+        self.now.record(exchange, comparable, self.facts.optimum, |measure, value| {
             let layout = measure.layout();
             clipped += u64::from(value > layout.high());
             listed.push(key(measure.index() as u32, usize::from(layout.cell(value))));
@@ -198,6 +201,7 @@ impl SeriesFacts {
     fn learn(&mut self, exchange: &Exchange) {
         self.primary = self.primary.or(exchange.ledger.work.primary);
         self.server = exchange.ledger.server.or(self.server);
+        self.optimum = self.optimum.or_else(|| Some(exchange.optimal_forward?.optimum));
     }
 }
 

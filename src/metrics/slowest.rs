@@ -96,6 +96,7 @@ mod tests {
             claimed_ns: 0,
             clipped: ClippedReports::default(),
             is_incomplete: false,
+            optimal_forward: None,
         })
     }
 

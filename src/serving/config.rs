@@ -154,6 +154,12 @@ impl Config {
         one.into_iter().chain(named)
     }
 
+    /// Whether a model of this name is to be served.
+    #[must_use]
+    pub fn serves(&self, name: &str) -> bool {
+        self.wanted().any(|wanted| wanted.name == name)
+    }
+
     /// The batcher's limits.
     #[must_use]
     pub fn batching(&self) -> batch::Config {

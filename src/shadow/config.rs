@@ -38,14 +38,6 @@ pub enum CopiedHeader {
     Remove,
 }
 
-/// Requests that are copied although they are of no known inference protocol.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SafeRoute {
-    /// The route, as `/stats` names it: `POST /score`.
-    pub route: String,
-}
-
 /// Requests that may be sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -56,7 +48,6 @@ pub struct OnlyThese {
     pub model: Option<String>,
 }
 
-const ROUTE: Record = Record { what: "a route: route", keys: &[("route", Form::Text)], stand_in: &[("route", "POST /")] };
 const ONLY: Record =
     Record { what: "a route and/or a model: route, model", keys: &[("route", Form::Text), ("model", Form::Text)], stand_in: &[] };
 
@@ -72,24 +63,26 @@ pub struct Config {
     pub header: Switch<FieldName>,
     /// If there are any: only these requests are copied.
     pub only: Vec<OnlyThese>,
-    /// Routes of no known protocol that are safe to repeat.
-    pub routes: Vec<SafeRoute>,
+    /// Routes of no known protocol that are safe to repeat, as `/stats` names them: `POST /score`.
+    pub routes: Vec<String>,
     /// When a copy is sent. Default `after`.
     pub order: CopyOrder,
     /// How long a target may take to answer. Default 30 s; 1 ms to 1 h.
     pub timeout: Period,
-    /// How many copies each target has in flight; further ones are dropped and counted. Default 8; 1 to 1024.
+    /// How many copies each target has in flight; further ones wait for up to a second, then they are dropped and counted. Default 8; 1 to 1024.
     pub concurrency: usize,
     /// How many copied requests may wait for their answer. Default 1024; 1 to 65,536.
     pub max_waiting: usize,
     /// The memory that copies of bodies may keep, of requests and answers together. Default 64 MiB; 1 MiB to 16 GiB.
     pub budget: Size,
-    /// The largest body that is copied. Default 8 MiB; 1 KiB to `budget`.
+    /// The largest body that is copied. Default 8 MiB; 1 KiB to 1 GiB.
     pub max_body: Size,
     /// Which headers are copied, by name. By default all but `authorization`, `cookie` and `proxy-authorization`.
     pub headers: BTreeMap<String, CopiedHeader>,
     /// The share of copied requests that go to the upstream a second time, so that what differs by itself is known. Default 5%.
     pub noise: Share,
+    /// How outputs are compared.
+    pub compare: super::compare::Config,
 }
 
 impl Default for Config {
@@ -108,6 +101,7 @@ impl Default for Config {
             max_body: Size::mib(8),
             headers: BTreeMap::new(),
             noise: "5%".parse().unwrap_or_else(|_| unreachable!("a share")),
+            compare: super::compare::Config::default(),
         }
     }
 }
@@ -129,8 +123,9 @@ impl Section for Config {
     const FORMS: &'static [(&'static str, Form)] = &[
         ("targets", Form::Named(&Form::Text)),
         ("only", Form::List(&ONLY)),
-        ("routes", Form::List(&ROUTE)),
+        ("routes", Form::Texts),
         ("headers", Form::Named(&Form::Text)),
+        ("compare", Form::Section(super::compare::Config::FORMS)),
     ];
 
     fn check(&self, checks: &mut Checks) {
@@ -153,13 +148,12 @@ impl Section for Config {
         for name in self.headers.keys().filter(|name| http::HeaderName::try_from(name.as_str()).is_err()) {
             checks.fault(&format!("headers.{name}"), name, "is not a header's name");
         }
+        checks.section("compare", |checks| self.compare.check(checks));
         checks.range("timeout", &self.timeout, Period::from_millis(1)..=Period::from_secs(3600));
         checks.range("concurrency", &self.concurrency, 1..=1024);
         checks.range("max_waiting", &self.max_waiting, 1..=65_536);
         checks.range("budget", &self.budget, Size::mib(1)..=Size::mib(16 * 1024));
-        if checks.is_sound("budget") {
-            checks.range("max_body", &self.max_body, Size::kib(1)..=self.budget);
-        }
+        checks.range("max_body", &self.max_body, Size::kib(1)..=Size::mib(1024));
     }
 }
 
@@ -169,7 +163,6 @@ mod tests {
 
     #[test]
     fn the_keys_of_records_are_their_fields() {
-        ROUTE.assert_describes::<SafeRoute>();
         ONLY.assert_describes::<OnlyThese>();
     }
 }

@@ -3,7 +3,7 @@
 //! - `sampler` decides which requests are copied;
 //! - `pairs` puts the accounts of both sides together;
 //! - `ab`: the statistics of latency, paired and unpaired, valid however often one looks;
-//! - `compare`: decoded outputs against each other, net of the noise of the primary itself.
+//! - `compare`: decoded outputs against each other, net of the noise of the primary itself; `outputs` adds them up by target and route.
 //!
 //! The copying itself is in `proxy/layer/shadow` (the tap) and in `app/shadow` (the thread that sends copies).
 
@@ -11,14 +11,16 @@ pub mod ab;
 pub mod compare;
 mod config;
 mod counters;
+mod outputs;
 mod pairs;
 mod sampler;
 
 use http::HeaderName;
 
-pub use config::{Config, CopiedHeader, CopyOrder, OnlyThese, SafeRoute};
+pub use config::{Config, CopiedHeader, CopyOrder, OnlyThese};
 pub use counters::{ShadowCounters, ShadowDrop, TargetCounters};
-pub use pairs::{CardSnapshot, PairFigure, PairTable, TargetSnapshot};
+pub use outputs::OutputAccounts;
+pub use pairs::{CardSnapshot, PairFigure, PairTable, RATIO_BOUNDS, RatioHistogram, TargetSnapshot};
 pub use sampler::Sampler;
 
 /// A target, as surfaces name it.

@@ -25,7 +25,7 @@ impl Sampler {
             threshold: threshold(config.sample.get()),
             header: config.header.on().map(|name| name.get().clone()),
             only: config.only.iter().map(|only| (only.route.clone(), only.model.clone())).collect(),
-            routes: config.routes.iter().map(|safe| safe.route.clone()).collect(),
+            routes: config.routes.clone(),
         }
     }
 
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn only_what_is_safe_to_repeat_is_copied() {
         assert!(!takes(&all(), "/orders", &[]), "of no known protocol");
-        let listed = Config { routes: vec![super::super::config::SafeRoute { route: "POST /orders".to_owned() }], ..all() };
+        let listed = Config { routes: vec!["POST /orders".to_owned()], ..all() };
         assert!(takes(&listed, "/orders", &[]) && !takes(&listed, "/payments", &[]));
         assert!(!takes(&all(), "/inference.GRPCInferenceService/ModelStreamInfer", &[("content-type", "application/grpc")]));
         assert!(takes(&all(), "/inference.GRPCInferenceService/ModelInfer", &[("content-type", "application/grpc")]));

@@ -125,6 +125,7 @@ impl Recording {
         Surfaces {
             registry: self.registry,
             counters: self.counters,
+            optima: Arc::default(),
             config: ConfigHandle::fixed(serde_json::Value::Null),
             engine: Arc::new(Vec::new),
             shadow: None,

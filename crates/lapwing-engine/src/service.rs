@@ -130,6 +130,17 @@ pub enum CallError {
     },
 }
 
+/// The time of a forward pass as warm-up measured it: `fixed_ns + unit_ns × units`. It stays as it is while calls run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WarmLine {
+    /// The time of any pass, in nanoseconds.
+    pub fixed_ns: f64,
+    /// The time that each unit adds, in nanoseconds.
+    pub unit_ns: f64,
+    /// Whether units are tokens; else they are rows.
+    pub counts_tokens: bool,
+}
+
 /// A pending answer.
 pub type Pending = Pin<Box<dyn Future<Output = Result<Answer, CallError>> + Send>>;
 
@@ -141,6 +152,10 @@ pub trait Servable: Debug + Send + Sync {
     fn placement(&self) -> Arc<Placement>;
     /// Whether it is warm, and can run.
     fn is_ready(&self) -> bool;
+    /// What warm-up measured; `None` before its end, and where nothing was measured at two sizes.
+    fn warm_line(&self) -> Option<WarmLine> {
+        None
+    }
     /// Calls it. The call is queued at once, not when the answer is first polled.
     fn infer(&self, call: Call) -> Pending;
 }

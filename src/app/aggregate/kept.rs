@@ -1,8 +1,10 @@
-//! Where merged exchanges go: those of clients to the registry, those of copies to theirs, and both sides of a pair to the pairs.
+//! Where merged exchanges go, once they know their optimum: those of clients to the registry, those of copies to theirs, and both
+//! sides of a pair to the pairs.
 
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::app::shadow::ShadowParts;
+use crate::cost::DebtAssessor;
 use crate::ledger::{Exchange, Stamp};
 use crate::metrics::Registry;
 use crate::shadow::PairTable;
@@ -11,6 +13,7 @@ use crate::shadow::PairTable;
 pub(super) struct Kept<'l> {
     pub(super) registry: MutexGuard<'l, Registry>,
     copies: Option<Copies<'l>>,
+    assessor: &'l DebtAssessor,
     now: Stamp,
 }
 
@@ -26,12 +29,18 @@ impl<'l> Copies<'l> {
 }
 
 impl<'l> Kept<'l> {
-    pub(super) fn lock(registry: &'l Mutex<Registry>, shadow: Option<&'l ShadowParts>, now: Stamp) -> Self {
-        Self { registry: registry.lock(), copies: shadow.map(Copies::lock), now }
+    pub(super) fn lock(
+        registry: &'l Mutex<Registry>,
+        shadow: Option<&'l ShadowParts>,
+        assessor: &'l DebtAssessor,
+        now: Stamp,
+    ) -> Self {
+        Self { registry: registry.lock(), copies: shadow.map(Copies::lock), assessor, now }
     }
 
     /// Records an exchange. `behind` more wait to be recorded.
     pub(super) fn keep(&mut self, exchange: Exchange, behind: usize) {
+        let exchange = self.assessor.assessed(exchange);
         match &mut self.copies {
             Some(copies) if exchange.ledger.is_copy => {
                 copies.pairs.copy(&exchange, self.now);
@@ -48,6 +57,7 @@ impl<'l> Kept<'l> {
 
     /// Records what late spans add. A pair keeps the figures that it was recorded with.
     pub(super) fn mend(&mut self, exchange: Exchange) {
+        let exchange = self.assessor.assessed(exchange);
         match &mut self.copies {
             Some(copies) if exchange.ledger.is_copy => copies.registry.mend(exchange),
             _ => self.registry.mend(exchange),

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use self::kept::Kept;
 use super::shadow::ShadowParts;
 use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge};
+use crate::cost::DebtAssessor;
 use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use crate::metrics::{Counter, Counters, Registry};
 use crate::protocol::Tokenizers;
@@ -52,6 +53,7 @@ pub(super) struct Aggregation {
     counters: Arc<Counters>,
     tokenizers: Option<Tokenizers>,
     shadow: Option<ShadowParts>,
+    assessor: DebtAssessor,
     rotated: Stamp,
     config: ConfigHandle<Config>,
     /// The configuration by which the aggregator joins.
@@ -59,9 +61,10 @@ pub(super) struct Aggregation {
 }
 
 impl Aggregation {
-    /// Joins by `config`, which is read every 20 ms.
+    /// Joins by `config`, which is read every 20 ms, and compares what is merged with the optima of `assessor`.
     pub(super) fn new(
         config: ConfigHandle<Config>,
+        assessor: DebtAssessor,
         queue: Arc<ArrayQueue<Ledger>>,
         registry: Arc<Mutex<Registry>>,
         counters: Arc<Counters>,
@@ -77,7 +80,7 @@ impl Aggregation {
         };
         let aggregator = Aggregator::with_merge(applied.join(), counters.clone(), Box::new(merge) as Merge);
         let (tokenizers, shadow, rotated) = (None, None, Stamp::now());
-        Self { aggregator, statistics, queue, registry, counters, tokenizers, shadow, rotated, config, applied }
+        Self { aggregator, statistics, queue, registry, counters, tokenizers, shadow, assessor, rotated, config, applied }
     }
 
     /// Applies the configuration in force if it has changed.
@@ -117,13 +120,13 @@ impl Aggregation {
         }
         self.look();
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), now);
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), &self.assessor, now);
         self.aggregator.flush(now, &mut |exchange| kept.keep(exchange, 0));
     }
 
     fn spans(&mut self, received: Vec<IncomingSpan>) {
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), now);
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), &self.assessor, now);
         self.aggregator.spans(received, now, &mut |exchange| kept.keep(exchange, 0));
         self.aggregator.mend(&mut |exchange| kept.mend(exchange));
     }
@@ -146,7 +149,7 @@ impl Aggregation {
         let depth = self.queue.len();
         self.counters.set(Counter::QueueDepth, depth as u64);
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), now);
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), &self.assessor, now);
         if depth > 0 {
             self.statistics.note_request();
         }

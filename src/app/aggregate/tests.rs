@@ -11,7 +11,8 @@ fn aggregation(capacity: usize, config: &Config) -> Aggregation {
     let (labels, counters) = (Arc::new(Labels::new(8, 8, 8)), Arc::new(Counters::default()));
     let registry = Registry::new(crate::metrics::Config::default(), labels, counters.clone());
     let (queue, joining) = (Arc::new(ArrayQueue::new(capacity)), ConfigHandle::fixed(crate::attribution::Config::default()));
-    Aggregation::new(joining, queue, Arc::new(Mutex::new(registry)), counters, Arc::default())
+    let assessor = DebtAssessor::new(Arc::default(), registry.labels().clone());
+    Aggregation::new(joining, assessor, queue, Arc::new(Mutex::new(registry)), counters, Arc::default())
         .tokenizing(Tokenizers::load(config).unwrap())
 }
 

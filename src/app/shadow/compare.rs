@@ -1,16 +1,23 @@
 //! The thread that compares outputs: neither requests nor copies wait for it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use crossbeam_queue::ArrayQueue;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
+
+use super::ShadowParts;
+use super::copy::Head;
 
 use crate::config::Config;
-use crate::ledger::PairId;
+use crate::ledger::{PairId, TraceId};
+use crate::protocol::{Protocols, fold_route};
 use crate::proxy::CapturedBody;
-use crate::shadow::{ShadowCounters, ShadowDrop};
+use crate::shadow::compare::{Comparer, FinishedAnswer};
+use crate::shadow::{OutputAccounts, ShadowCounters, ShadowDrop};
 
 /// How many pairs may wait to be compared.
 const ROOM: usize = 256;
@@ -26,10 +33,9 @@ pub(super) struct AnswerSide {
 /// Two answers to the same request.
 #[derive(Debug)]
 pub(super) struct ComparePair {
-    pub(super) pair: PairId,
+    pub(super) head: Arc<Head>,
     pub(super) target: usize,
-    pub(super) method: Method,
-    pub(super) path: PathAndQuery,
+    pub(super) trace: TraceId,
     pub(super) primary: AnswerSide,
     pub(super) copy: AnswerSide,
 }
@@ -65,19 +71,55 @@ pub(in crate::app) struct ComparedOutputs {
 
 /// The thread's own state.
 pub(super) struct Worker {
+    comparer: Comparer,
+    protocols: Protocols,
+    accounts: Arc<Mutex<OutputAccounts>>,
     results: Arc<ArrayQueue<ComparedOutputs>>,
 }
 
 impl Worker {
-    pub(super) fn new(_config: &Config, results: Arc<ArrayQueue<ComparedOutputs>>) -> Self {
-        Self { results }
+    pub(super) fn new(config: &Config, parts: &ShadowParts) -> Self {
+        Self {
+            comparer: Comparer::new(&config.shadow.compare),
+            protocols: Protocols::new(&config.protocol),
+            accounts: parts.outputs.clone(),
+            results: parts.compared.clone(),
+        }
     }
 
     /// Compares what comes until nobody sends any more.
     pub(super) fn run(self, pairs: &Receiver<ComparePair>) {
         while let Ok(pair) = pairs.recv() {
-            let differ = pair.primary.status != pair.copy.status || !pair.primary.body.has_same_bytes(&pair.copy.body);
-            drop(self.results.force_push(ComparedOutputs { pair: pair.pair, target: pair.target, differ }));
+            // a comparison that panics costs its result, and neither the thread nor any request
+            if catch_unwind(AssertUnwindSafe(|| self.compare(&pair))).is_err() {
+                tracing::error!(path = pair.head.path.path(), "comparing two outputs panicked; this is a fault of Lapwing");
+            }
+        }
+    }
+
+    fn compare(&self, pair: &ComparePair) {
+        let Head { method, path, headers, pair: number, .. } = &*pair.head;
+        let route = fold_route(method.as_str(), path.path()).name;
+        let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+        let kind = self.protocols.detect(method, path.path()).output_kind(is_grpc);
+        let comparison = self.comparer.compare(&route, kind, &pair.primary.finished(), &pair.copy.finished());
+        let differ = self.accounts.lock().record(pair.target, &route, &comparison, pair.trace);
+        if let Some(differ) = differ {
+            // if nobody took the oldest result, it is late anyway
+            let _ = self.results.force_push(ComparedOutputs { pair: *number, target: pair.target, differ });
+        }
+    }
+}
+
+impl AnswerSide {
+    fn finished(&self) -> FinishedAnswer<'_> {
+        let told = |fields: &HeaderMap| fields.get("grpc-status")?.to_str().ok()?.parse().ok();
+        FinishedAnswer {
+            status: self.status.as_u16(),
+            headers: &self.headers,
+            grpc_status: self.body.trailers().and_then(told).or_else(|| told(&self.headers)),
+            body: self.body.pieces(),
+            is_complete: true,
         }
     }
 }

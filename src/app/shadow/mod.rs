@@ -32,7 +32,8 @@ use crate::metrics::{Counters, Labels, Registry};
 use crate::net::{self, LocalListener, Target};
 use crate::proxy::{self, CaptureBudget, CaptureLimits, DataPlane, TapParts};
 use crate::settings::{ConfigHandle, ShadowTarget, Upstream};
-use crate::shadow::{CopyOrder, PairTable, ShadowCounters, TargetInfo, UPSTREAM_AGAIN};
+use crate::shadow::compare::Comparer;
+use crate::shadow::{CopyOrder, OutputAccounts, PairTable, ShadowCounters, TargetInfo, UPSTREAM_AGAIN};
 
 /// Sampled requests that may wait for the shadow's thread, which reads the queue every millisecond.
 const QUEUE: usize = 1024;
@@ -54,6 +55,8 @@ pub(super) struct ShadowParts {
     pub(super) registry: Arc<Mutex<Registry>>,
     /// Both sides together.
     pub(super) pairs: Arc<Mutex<PairTable>>,
+    /// What outputs differ in.
+    pub(super) outputs: Arc<Mutex<OutputAccounts>>,
     /// In the order of their indices.
     pub(super) targets: Arc<[TargetInfo]>,
 }
@@ -61,8 +64,17 @@ pub(super) struct ShadowParts {
 impl ShadowParts {
     /// What the admin server reads.
     pub(super) fn surface(self, order: CopyOrder, labels: &Arc<Labels>) -> ShadowSurface {
-        let Self { tap, registry, pairs, targets, .. } = self;
-        ShadowSurface { registry, pairs, counters: tap.counters.clone(), targets, order, labels: labels.clone() }
+        let Self { tap, registry, pairs, outputs, targets, .. } = self;
+        ShadowSurface {
+            registry,
+            pairs,
+            outputs,
+            counters: tap.counters.clone(),
+            budget: Arc::new(move || tap.budget.fill()),
+            targets,
+            order,
+            labels: labels.clone(),
+        }
     }
 }
 
@@ -143,12 +155,14 @@ pub(super) fn start(
     let started = Stamp::now();
     // its own counters: what copies cost is not what clients' requests cost
     let counters = Arc::new(Counters::default());
+    let candidates = named.iter().enumerate().filter(|(_, target)| !target.is_upstream).map(|(index, _)| index).collect();
     let parts = ShadowParts {
         tap: tap.clone(),
         ledgers: Arc::new(ArrayQueue::new(LEDGERS)),
         compared: Arc::new(ArrayQueue::new(LEDGERS)),
         registry: Arc::new(Mutex::new(Registry::new(whole.metrics, labels.clone(), counters.clone()))),
         pairs: Arc::new(Mutex::new(PairTable::new(copy_labels, patience_ns, started))),
+        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.compare), candidates))),
         targets: named.iter().map(NamedTarget::info).collect(),
     };
 
@@ -178,7 +192,7 @@ pub(super) fn start(
     let copying = std::thread::Builder::new().name("lapwing-shadow".to_owned());
     let copying = copying.spawn(move || copy_requests(runner, stacks, until)).map_err(StartError::Thread)?;
     let comparing = std::thread::Builder::new().name("lapwing-compare".to_owned());
-    let worker = compare::Worker::new(whole, parts.compared.clone());
+    let worker = compare::Worker::new(whole, &parts);
     let comparing = comparing.spawn(move || worker.run(&pairs)).map_err(StartError::Thread)?;
     Ok(Some((parts, ShadowThreads { stop, copying, comparing, engines })))
 }

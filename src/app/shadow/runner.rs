@@ -72,16 +72,16 @@ impl Runner {
 
     /// Carries one sampled request to the targets, and hands both answers to who compares them.
     async fn carry(self: Arc<Self>, job: ShadowJob) {
-        let head = Head::new(&job, &self.headers);
+        let head = Arc::new(Head::new(&job, &self.headers));
         let ShadowJob { body, answer, .. } = job;
         let body = match self.quietly(body).await {
             Ok(body) => Arc::new(body),
             Err(incomplete) => return self.parts.counters.drop_sampled(reason(incomplete)),
         };
         let answered = async {
-            let PrimaryAnswer { status, headers, body } = self.quietly(answer).await.map_err(|_| ShadowDrop::Cut)?;
+            let PrimaryAnswer { trace, status, headers, body } = self.quietly(answer).await.map_err(|_| ShadowDrop::Cut)?;
             let body = self.quietly(body).await;
-            Ok((status, headers, body))
+            Ok((trace, status, headers, body))
         };
         let copies = async {
             let again = self.noise > 0.0 && rand::random::<f64>() < self.noise;
@@ -95,21 +95,15 @@ impl Runner {
             },
             CopyOrder::Concurrent => tokio::join!(answered, copies),
         };
-        let primary = match primary {
-            Ok((status, headers, Ok(body))) => AnswerSide { status, headers, body: Arc::new(body) },
-            Ok((_, _, Err(incomplete))) => return self.parts.counters.drop_sampled(reason(incomplete)),
+        let (trace, primary) = match primary {
+            Ok((trace, status, headers, Ok(body))) => (trace, AnswerSide { status, headers, body: Arc::new(body) }),
+            Ok((_, _, _, Err(incomplete))) => return self.parts.counters.drop_sampled(reason(incomplete)),
             Err(reason) => return self.parts.counters.drop_sampled(reason),
         };
         for (target, copy) in copies {
             if let Some(copy) = copy {
-                let pair = ComparePair {
-                    pair: head.pair,
-                    target,
-                    path: head.path.clone(),
-                    method: head.method.clone(),
-                    primary: primary.clone(),
-                    copy,
-                };
+                let head = head.clone();
+                let pair = ComparePair { head, target, trace, primary: primary.clone(), copy };
                 self.comparing.compare(pair, &self.parts.counters);
             }
         }

@@ -70,7 +70,7 @@ pub fn merge(ledger: Ledger, traced: Vec<TracedSpan>) -> Exchange {
     if !placing.is_said {
         claimed_ns = 0;
     }
-    Exchange { account, claimed_ns, clipped: placing.clipped, is_incomplete: false, ledger, traced }
+    Exchange { account, claimed_ns, clipped: placing.clipped, is_incomplete: false, ledger, traced, optimal_forward: None }
 }
 
 /// The claims that [`merge`] divides the time among, and the number of reports and spans that had to be clipped. Observed spans

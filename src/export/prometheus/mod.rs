@@ -16,8 +16,10 @@ use super::{gather, process};
 use crate::metrics::defs::{self, MetricFamily, MetricKind};
 use crate::metrics::{Counter, PolledSnapshot, Window};
 
+mod debt;
 mod encode;
 mod series;
+mod shadow;
 mod traffic;
 mod work;
 
@@ -67,6 +69,7 @@ pub(super) fn plain(openmetrics: &str) -> String {
 struct Scrape {
     series: Vec<Series>,
     polled: Vec<PolledSnapshot>,
+    shadow: Option<shadow::Shadow>,
     gauges: Vec<Gauge>,
     overflowed: u64,
     counters: Vec<(defs::RowFamily, Vec<u64>)>,
@@ -99,7 +102,8 @@ impl Scrape {
         gauges.extend(process::resident_bytes().map(|bytes| gauge(defs::PROCESS_RSS, bytes as f64)));
         let values = |rows: &[Counter]| rows.iter().map(|row| surfaces.counters.get(*row)).collect();
         let counters = defs::row_families().into_iter().map(|f| (values(&f.rows), f)).map(|(v, f)| (f, v)).collect();
-        Self { series, polled, gauges, overflowed, counters }
+        let shadow = surfaces.shadow.as_ref().map(shadow::Shadow::of);
+        Self { series, polled, shadow, gauges, overflowed, counters }
     }
 
     fn profiler(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -131,7 +135,11 @@ impl Collector for Scrape {
         self.streams(&mut encoder)?;
         self.per_unit(&mut encoder)?;
         self.generation(&mut encoder)?;
+        self.debt(&mut encoder)?;
         self.batches(&mut encoder)?;
+        if let Some(shadow) = &self.shadow {
+            shadow.encode(&mut encoder)?;
+        }
         self.profiler(&mut encoder)
     }
 }

@@ -8,7 +8,8 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use super::encode::{Labels, family};
 use crate::metrics::defs::MetricFamily;
 use crate::metrics::{
-    BatchStatistics, Measure, PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS, SeriesFacts, SeriesSnapshot, SeriesTotals,
+    BatchStatistics, DEBT_BOUNDS_PPM, Measure, PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS, SeriesFacts,
+    SeriesSnapshot, SeriesTotals,
 };
 
 /// Labels of a sample in addition to those of its series.
@@ -22,8 +23,10 @@ pub(super) struct Series {
     pub(super) figures: SeriesTotals,
     /// The latest batches by the upstream's statistics.
     pub(super) batch: Option<BatchStatistics>,
+    /// What its debts are compared with.
+    pub(super) optimum: Option<Arc<str>>,
     /// The buckets of each measure that occurred.
-    buckets: Vec<(Measure, Vec<u64>)>,
+    pub(super) buckets: Vec<(Measure, Vec<u64>)>,
 }
 
 impl Series {
@@ -36,8 +39,16 @@ impl Series {
             facts: series.facts,
             figures: series.figures.clone(),
             batch: series.batch,
+            optimum: series.optimum.clone(),
             buckets: occurred.map(|m| (m, series.buckets(m, bounds(m)))).collect(),
         }
+    }
+
+    /// A series of copies, whose target takes the place of the upstream.
+    pub(super) fn of_copies(series: &SeriesSnapshot, target: &str) -> Self {
+        let of = Self::of(series);
+        let [route, model, _] = of.labels;
+        Self { labels: [("target", target.into()), route, model], ..of }
     }
 
     /// The labels of the series, followed by `more`.
@@ -76,6 +87,7 @@ const fn bounds(measure: Measure) -> &'static [u64] {
     match measure {
         Measure::Stream => STREAM_BOUNDS_NS,
         Measure::PerUnit(_) => PER_UNIT_BOUNDS_PS,
+        Measure::Debt(_) => DEBT_BOUNDS_PPM,
         _ => REQUEST_BOUNDS_NS,
     }
 }

@@ -213,6 +213,21 @@ fn work_and_pace_are_those_recorded() {
 }
 
 #[test]
+fn debts_are_those_recorded() {
+    let parsed = parse(&openmetrics(&busy()).unwrap());
+    let of = |name: &str, labels: &[(&str, &str)]| parsed.value(&format!("lapwing_computational_debt_{name}"), labels);
+    let class = [("route", ROUTE), ("class", "64"), ("unit", "row"), ("optimum", "declared: half of \"it\"")];
+    assert_eq!((of("ratio_count", &class), of("ratio_sum", &class)), (Some(37.0), Some(74.0)));
+    let bucket = |le| of("ratio_bucket", &[class[0], class[1], ("le", le)]);
+    assert_eq!((bucket("1.75"), bucket("2.0"), bucket("1000.0")), (Some(0.0), Some(37.0), Some(37.0)));
+    // of 5,050 rows, each 250 µs above the optimum
+    let seconds = of("seconds_total", &[("route", ROUTE), class[3]]).unwrap();
+    assert!((seconds - 1.2625).abs() < 1e-12, "{seconds}");
+    let indebted = parsed.samples.iter().filter(|(name, ..)| name == "lapwing_computational_debt_ratio_count");
+    assert_eq!(indebted.map(|(_, _, value)| *value).sum::<f64>(), 100.0, "no other model has an optimum");
+}
+
+#[test]
 fn nothing_recorded_is_sound_too() {
     let parsed = parse(&openmetrics(&empty()).unwrap());
     assert_eq!(parsed.value("lapwing_series", &[]), Some(0.0));

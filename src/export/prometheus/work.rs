@@ -13,7 +13,7 @@ use crate::metrics::defs::{self, MetricFamily};
 use crate::metrics::{BatchStatistics, Measure};
 
 /// The lowest amount of each cost class: the value of the label `class`.
-const FLOORS: [&str; Work::CLASSES] = [
+pub(super) const FLOORS: [&str; Work::CLASSES] = [
     "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768", "65536",
     "131072", "262144", "524288", "1048576", "2097152", "4194304", "8388608", "16777216",
 ];

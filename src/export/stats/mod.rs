@@ -14,6 +14,7 @@ use super::surfaces::Surfaces;
 use crate::ledger::{ClippedReports, Outcome, Phase, Server, Stage};
 use crate::metrics::{Distribution, HistogramScratch, Measure, Registry, SeriesSnapshot, Window};
 
+mod debt;
 mod engine;
 mod polled;
 mod profiler;
@@ -67,6 +68,8 @@ pub(super) struct Series {
     polled: Option<PolledSums>,
     #[serde(flatten)]
     work: work::WorkView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    computational_debt: Option<debt::DebtView>,
 }
 
 /// A stage, or a phase of one.
@@ -96,7 +99,10 @@ pub(super) fn stats(surfaces: &Surfaces, window: Window) -> Stats {
     };
     let polled = polled.into_iter().map(PolledModel::from).collect();
     let mut scratch = HistogramScratch::default();
-    let series = gather::series(&surfaces.registry, window, |series| figures(series, &mut scratch));
+    let series = gather::series(&surfaces.registry, window, |series| Series {
+        computational_debt: debt::DebtView::of(series, &surfaces.optima, covered_ns, &mut scratch),
+        ..figures(series, &mut scratch)
+    });
     Stats {
         window: window.name(),
         covered_ns,
@@ -140,6 +146,7 @@ fn figures(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Series {
         first_byte: Some(of(Measure::FirstByte)).filter(|of| of.count > 0),
         polled: series.polled.as_ref().map(PolledSums::from),
         work: work::WorkView::of(series, scratch),
+        computational_debt: None,
     }
 }
 

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::attribution::merge;
+use crate::cost::{self, DebtAssessor, ModelOptima};
 use crate::export::stats::{HostedFallback, HostedModel, HostedModels};
 use crate::export::surfaces::{ProfilerLimits, Surfaces};
 use crate::ledger::{
@@ -53,6 +54,7 @@ pub(in crate::export) fn empty() -> Surfaces {
     Surfaces {
         registry: Arc::new(Mutex::new(Registry::new(Config::default(), labels, counters.clone()))),
         counters,
+        optima: Arc::default(),
         engine: Arc::new(Vec::new),
         shadow: None,
         config: ConfigHandle::fixed(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
@@ -133,10 +135,18 @@ fn poll(surfaces: &Surfaces) {
     }
 }
 
-/// A chat; a hundred answered requests of 1 to 100 rows, 1 ms each; one of each other outcome; a stream; a route that must be escaped, traced.
+/// The model `digits` takes 250 µs a row at best.
+pub(in crate::export) fn optima() -> Arc<ModelOptima> {
+    let digits = serde_json::json!({"ns_per_unit": 250_000, "unit": "row", "source": "half of \"it\""});
+    let config: cost::Config = serde_json::from_value(serde_json::json!({"models": {"digits": digits}})).unwrap();
+    Arc::new(ModelOptima::new(&config, |_| Err("no plans here".to_owned()), Arc::new(|_| None)).unwrap())
+}
+
+/// A chat; a hundred answered requests of 1 to 100 rows, 1 ms each, half of it forward; one of each other outcome; a stream; a route that must be escaped, traced.
 pub(in crate::export) fn busy() -> Surfaces {
-    let surfaces = empty();
-    let keep = |exchange| surfaces.registry.lock().keep(exchange, Stamp::now(), 0);
+    let surfaces = Surfaces { optima: optima(), ..empty() };
+    let assessor = DebtAssessor::new(surfaces.optima.clone(), surfaces.registry.lock().labels().clone());
+    let mut keep = |exchange| surfaces.registry.lock().keep(assessor.assessed(exchange), Stamp::now(), 0);
     keep(chat(&surfaces));
     poll(&surfaces);
     for n in 1..=100 {
@@ -155,7 +165,8 @@ pub(in crate::export) fn busy() -> Surfaces {
     let span =
         TracedSpan { name: "lookup".into(), stage: Some(Stage::Hydration), phase: None, start_ns: -5, end_ns: 700_000, depth: 1 };
     keep(merge(traced, vec![span]));
+    let shadow = Some(super::shadow::one_pair(&surfaces));
     surfaces.counters.add(Counter::SpansJoined, 3);
     surfaces.counters.bump(Counter::DroppedPanic);
-    surfaces
+    Surfaces { shadow, ..surfaces }
 }

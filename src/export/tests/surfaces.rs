@@ -161,6 +161,9 @@ async fn the_hdr_log_reads_back_with_every_count() {
             let primary = if &*series.route == ROUTE { "row" } else { "output_token" };
             let of = match measure {
                 Measure::Class(class) => format!(";from={};unit={primary}", 1 << class),
+                Measure::Debt(class) => {
+                    format!(";from={};unit={primary};optimum=declared:%20half%20of%20%22it%22", 1 << class)
+                }
                 Measure::PerUnit(slot) => format!(";unit={}", series.unit(slot).unwrap().per_name()),
                 _ => String::new(),
             };
@@ -268,9 +271,10 @@ async fn docs_name_every_key() {
     let mut found = BTreeSet::new();
     keys(&json(&surfaces, "/stats").await, &mut found);
     keys(&json(&surfaces, "/exchanges?limit=200").await, &mut found);
-    let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/STATS.md")).unwrap();
+    let read = |name: &str| std::fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let docs = read("STATS.md") + &read("DEBT.md");
     let paths = PATHS.iter().map(|(path, _)| (*path).to_owned()).filter(|path| path != "/");
     let missing: Vec<_> = found.into_iter().chain(paths).filter(|key| !docs.contains(&format!("`{key}`"))).collect();
-    assert!(missing.is_empty(), "docs/STATS.md does not name {missing:?}");
+    assert!(missing.is_empty(), "docs/STATS.md and docs/DEBT.md do not name {missing:?}");
     assert!(clock::unix_ns() > surfaces.started_unix_ns);
 }

@@ -100,6 +100,10 @@ families! {
         "Time from the first content to the last over the output tokens after the first, each answer once; observer is proxy or server.";
     INTER_TOKEN: Histogram "lapwing_inter_token_seconds" Some("seconds"), ["route", "model", "upstream"],
         "Every gap between content chunks of streamed answers, as the proxy read them.";
+    DEBT_RATIO: Histogram "lapwing_computational_debt_ratio" Some("ratio"), ["route", "model", "upstream", "class", "unit", "optimum"],
+        "Reported or traced forward of an answered request over what the optimum takes for the same work, by cost class; optimum names it. Left out while no request has a debt.";
+    DEBT_SECONDS: Counter "lapwing_computational_debt_seconds" Some("seconds"), ["route", "model", "upstream", "optimum"],
+        "Time of reported or traced forward above the optimum; requests that were quicker take nothing off it.";
     BATCH_SIZE: Gauge "lapwing_batch_size" None, ["route", "model", "upstream"],
         "Rows per execution of the model, a mean over the upstream's latest poll of its statistics; absent once that is older than three poll intervals.";
     BATCH_PADDING: Gauge "lapwing_batch_padding_ratio" Some("ratio"), ["route", "model", "upstream"],
@@ -110,6 +114,20 @@ families! {
         "Requests that waited in the upstream, likewise.";
     UPSTREAM_INFO: Gauge "lapwing_upstream_info" None, ["upstream", "server"],
         "Always 1; the recognised server of an upstream is a label.";
+    SHADOW_SAMPLED: Counter "lapwing_shadow_sampled_requests" None, [],
+        "Requests that were sampled and handed to the shadow's thread.";
+    SHADOW_REQUESTS: Counter "lapwing_shadow_requests" None, ["target", "result"],
+        "Copies of requests that were sent, by what became of them: answered (in full, whatever the status) or failed (no answer, or none in time).";
+    SHADOW_DROPPED: Counter "lapwing_shadow_dropped" None, ["target", "reason"],
+        "Copies that were not sent, or not compared, by reason; the target is empty where a request was dropped before it had copies.";
+    SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "kind"],
+        "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several.";
+    SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target"],
+        "Pairs whose outputs were compared.";
+    SHADOW_DURATION: Histogram "lapwing_shadow_duration_seconds" Some("seconds"), ["target", "route", "model", "stage"],
+        "Time that a stage owned in the answered copies that have it.";
+    SHADOW_RATIO: Histogram "lapwing_shadow_latency_ratio" Some("ratio"), ["target", "route", "model", "stage"],
+        "The copy's time over that of its request, where both were answered; total is the whole time at the server, all else a stage or phase that both servers told.";
     SERIES: Gauge "lapwing_series" None, [],
         "Series (route, model and upstream) in use.";
     SERIES_LIMIT: Gauge "lapwing_series_limit" None, [],

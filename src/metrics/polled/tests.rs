@@ -73,6 +73,7 @@ fn the_statistics_of_a_model_stand_beside_series_that_ask_it_for_something() {
             claimed_ns: 0,
             clipped: crate::ledger::ClippedReports::default(),
             is_incomplete: false,
+            optimal_forward: None,
         }
     };
     for (series, primary) in

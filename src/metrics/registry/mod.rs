@@ -226,7 +226,7 @@ impl Registry {
     fn copy(&self, series: &Series, window: Window, selection: &Selection) -> Option<SeriesSnapshot> {
         let (figures, counts) = series.read(window, selection);
         let (key, facts) = (series.key, series.facts);
-        let Labels { routes, models, upstreams } = &*self.labels;
+        let Labels { routes, models, upstreams, optima } = &*self.labels;
         let (route, model, upstream) = (routes.text(key.route), models.text(key.model), upstreams.text(key.upstream));
         if figures.count() == 0 {
             return None;
@@ -234,7 +234,8 @@ impl Registry {
         let of = self.polled_key(series);
         let polled = of.and_then(|of| self.polled.get(of, window, selection));
         let batch = of.and_then(|of| self.polled.batch(of, self.calendar.last()));
-        Some(SeriesSnapshot { key, route, model, upstream, facts, figures, polled, batch, counts })
+        let optimum = facts.optimum.map(|optimum| optima.text(optimum));
+        Some(SeriesSnapshot { key, route, model, upstream, optimum, facts, figures, polled, batch, counts })
     }
 
     /// Adds what a poll of an upstream's statistics found; its batches are the latest until `valid_until`.
@@ -245,7 +246,7 @@ impl Registry {
     /// What polls counted in `window`, each model once, in the order of their names.
     #[must_use]
     pub fn polled(&self, window: Window) -> Vec<PolledSnapshot> {
-        let Labels { routes, models, upstreams } = &*self.labels;
+        let Labels { routes, models, upstreams, .. } = &*self.labels;
         let found = self.polled.read(window, &self.calendar.select(window));
         if found.is_empty() {
             return Vec::new();

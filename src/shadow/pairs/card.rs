@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use super::figure::PairFigure;
 use super::half::{Half, HalfOutcome};
+use super::ratios::RatioHistogram;
 use crate::shadow::ab::{LatencyReport, PairCounts, PairSide, Tracking};
 
 /// The counts of one figure and how they vary over time.
 #[derive(Debug, Default)]
 struct Tracked {
     counts: PairCounts,
+    ratios: RatioHistogram,
     tracking: Tracking,
 }
 
@@ -34,7 +36,9 @@ impl Card {
             match (primary.outcome, copy.outcome) {
                 (HalfOutcome::Answered, HalfOutcome::Answered) => {
                     if let (Some(baseline), Some(candidate)) = (baseline, candidate) {
-                        tracked.get_or_insert_default().counts.record(baseline, candidate);
+                        let tracked = tracked.get_or_insert_default();
+                        tracked.counts.record(baseline, candidate);
+                        tracked.ratios.record(baseline, candidate);
                     }
                 }
                 // a failure has no stages: it counts for every figure that the other side has
@@ -73,6 +77,12 @@ impl Card {
         let report = |tracked: &Tracked| LatencyReport::new(&tracked.counts, &tracked.tracking);
         let figures = PairFigure::ALL.iter().zip(&self.figures);
         figures.filter_map(|(figure, tracked)| Some((*figure, report(tracked.as_deref()?)))).collect()
+    }
+
+    /// The ratios of each figure that both sides have.
+    pub(super) fn ratios(&self) -> impl Iterator<Item = (PairFigure, &RatioHistogram)> {
+        let figures = PairFigure::ALL.iter().zip(&self.figures);
+        figures.filter_map(|(figure, tracked)| Some((*figure, &tracked.as_deref()?.ratios)))
     }
 
     /// The memory that it takes, in bytes.

@@ -1,7 +1,7 @@
 //! One side of a pair: what its exchange took, and how it ended.
 
 use super::figure::PairFigure;
-use crate::ledger::{Exchange, Outcome, SeriesKey, TraceId};
+use crate::ledger::{Exchange, Outcome, SeriesKey};
 
 /// How one side ended, as far as a comparison of latencies is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,6 @@ pub(super) enum HalfOutcome {
 pub(super) struct Half {
     pub(super) series: SeriesKey,
     pub(super) class: Option<u8>,
-    pub(super) trace: TraceId,
     pub(super) outcome: HalfOutcome,
     /// Nanoseconds by figure, in the order of [`PairFigure::ALL`].
     pub(super) figures: [Option<u64>; PairFigure::ALL.len()],
@@ -39,7 +38,6 @@ impl Half {
         Self {
             series: ledger.series,
             class: ledger.work.class().and_then(|class| u8::try_from(class).ok()),
-            trace: ledger.trace,
             outcome: if ledger.outcome == Outcome::Ok { HalfOutcome::Answered } else { HalfOutcome::Failed },
             figures: PairFigure::ALL.map(|figure| figure.of(exchange)),
         }

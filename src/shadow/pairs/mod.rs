@@ -6,6 +6,7 @@
 mod card;
 mod figure;
 mod half;
+mod ratios;
 mod snapshot;
 
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ use smallvec::SmallVec;
 use self::card::Card;
 pub use self::figure::PairFigure;
 use self::half::Half;
+pub use self::ratios::{RATIO_BOUNDS, RatioHistogram};
 pub use self::snapshot::{CardSnapshot, TargetSnapshot};
 use crate::ledger::{Exchange, LabelId, PairId, Stamp};
 

@@ -1,6 +1,9 @@
 //! What the pairs say, copied out for a report.
 
+use std::collections::BTreeMap;
+
 use super::figure::PairFigure;
+use super::ratios::RatioHistogram;
 use super::{CardKey, PairTable};
 use crate::ledger::LabelId;
 use crate::shadow::ab::LatencyReport;
@@ -28,6 +31,20 @@ pub struct TargetSnapshot {
 }
 
 impl PairTable {
+    /// The ratios of the pairs of a target, by route, model and figure, over all cost classes.
+    #[must_use]
+    pub fn ratios(&self, target: usize) -> BTreeMap<(LabelId, LabelId, PairFigure), RatioHistogram> {
+        let mut sums: BTreeMap<_, RatioHistogram> = BTreeMap::new();
+        for (key, card) in self.cards.iter().filter(|(key, _)| key.target == target) {
+            for (figure, ratios) in card.ratios() {
+                let sum = sums.entry((key.route, key.model, figure)).or_default();
+                sum.buckets.iter_mut().zip(ratios.buckets).for_each(|(sum, count)| *sum += count);
+                sum.sum_millionths = sum.sum_millionths.saturating_add(ratios.sum_millionths);
+            }
+        }
+        sums
+    }
+
     /// What is known of the target at this place.
     #[must_use]
     pub fn target(&self, target: usize) -> TargetSnapshot {

@@ -21,7 +21,7 @@ use super::EngineError;
 use crate::batch::{CallCost, Config, Item, Queue, QueueError};
 use crate::clock::Stamp;
 use crate::model::{CallWork, Model};
-use crate::service::{About, Answer, Call, CallError, Pending, Placement, Servable};
+use crate::service::{About, Answer, Call, CallError, Pending, Placement, Servable, WarmLine};
 use crate::tensor::Tensor;
 
 /// Bytes of the stack of a model's thread: some kernels need 2 MiB in a build without optimisations.
@@ -166,6 +166,10 @@ impl Servable for Served {
 
     fn is_ready(&self) -> bool {
         self.state.is_ready()
+    }
+
+    fn warm_line(&self) -> Option<WarmLine> {
+        self.state.line.get().copied()
     }
 
     fn infer(&self, call: Call) -> Pending {

@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::service::{CallError, Placement};
+use crate::service::{CallError, Placement, WarmLine};
 
 /// Shared by the thread and the callers.
 #[derive(Debug, Default)]
 pub(super) struct ServedState {
     warm: AtomicBool,
+    /// What warm-up measured.
+    pub(super) line: OnceLock<WarmLine>,
     /// The placement when the device failed; it is final.
     ended: OnceLock<Arc<Placement>>,
     /// Tests only: the device error with which every run fails.

@@ -60,6 +60,15 @@ async fn calls_that_wait_together_run_together_and_get_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_warm_up_measured_stays_while_calls_run() {
+    let served = served("0001", together());
+    let line = served.warm_line().unwrap();
+    assert!(line.counts_tokens && line.fixed_ns + line.unit_ns > 0.0, "{line:?}");
+    served.infer(call(&served, 2, 5, 1)).await.unwrap();
+    assert_eq!(served.warm_line(), Some(line));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_fault_of_one_call_is_not_that_of_the_others() {
     let served = served("0001", together());
     let calls = [call(&served, 1, 3, 1), call(&served, 1, 3, 1_000_000), call(&served, 1, 2, 2)];

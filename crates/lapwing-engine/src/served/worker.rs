@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::state::ServedState;
 use super::{Waiter, told, warm};
 use crate::EngineError;
-use crate::batch::{CallCost, Config, Item, Queue, Taken};
+use crate::batch::{CallCost, Config, Item, Line, Queue, Taken};
 use crate::clock::Stamp;
 use crate::model::{BatchResult, Model, WantedOutputs, Workspace};
-use crate::service::{About, Answer, Batched, CallError, Placement, Stages};
+use crate::service::{About, Answer, Batched, CallError, Placement, Stages, WarmLine};
 use crate::tensor::Tensor;
 
 pub(super) struct Worker {
@@ -54,6 +54,10 @@ impl Worker {
             ),
             Err(EngineError::Device { reason }) => self.end(&reason),
             Err(error) => tracing::warn!(model = self.about.name, %error, "cannot be warmed up; the first calls will be slow"),
+        }
+        if let Some(Line { fixed_ns, unit_ns }) = queue.line() {
+            // the cell is empty: this thread alone fills it, once
+            let _ = self.state.line.set(WarmLine { fixed_ns, unit_ns, counts_tokens: model.has_tokens() });
         }
         self.state.set_warm(true);
         let (mut batch, mut expired) = (Vec::new(), Vec::new());

@@ -16,6 +16,7 @@ use without_gpu as gpu;
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use self::rows::{ColdStart, Row, Run};
 use self::runs_on::Machine;
@@ -24,7 +25,8 @@ use super::error::ToolError;
 use super::machine;
 use super::shapes::{Asked, Shape};
 use super::synthetic_inputs;
-use crate::ledger::Stamp;
+use crate::cost::processor_name;
+use crate::ledger::{Stamp, clock};
 use lapwing_engine::cpu;
 use lapwing_engine::cpu::threads::Threads;
 use lapwing_engine::exec::CpuPrecision;
@@ -158,6 +160,8 @@ fn group(args: &BenchArgs, asked: &Requested, threads: &Arc<Threads>, out: &mut 
         precision: model.precision(),
         threads: if machine.is_gpu() { 1 } else { threads.count() },
         cpu_flags: machine::cpu_flags(),
+        processor: processor_name(),
+        measured_at: humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(clock::unix_ns())).to_string(),
     };
     let peaks_row = machine.row(&run, &plan)?;
     let cold = ColdStart::new(&run, shapes[0], loaded.load_ns, first);

@@ -19,6 +19,8 @@ pub(super) struct Run {
     pub(super) precision: &'static str,
     pub(super) threads: usize,
     pub(super) cpu_flags: String,
+    pub(super) processor: Option<String>,
+    pub(super) measured_at: String,
 }
 
 /// The work of a batch, as far as it is known.

@@ -1,5 +1,6 @@
 //! Windows, overflow, conservation over rotations, and quantiles against a plain `hdrhistogram`.
 
+mod debt;
 mod work;
 
 use proptest::prelude::*;
@@ -35,6 +36,7 @@ fn exchange(series: SeriesKey, total_ns: u64) -> Exchange {
         claimed_ns: total_ns / 4,
         clipped: ClippedReports::default(),
         is_incomplete: false,
+        optimal_forward: None,
     }
 }
 

@@ -27,7 +27,15 @@ fn exchange(primary: Option<Unit>, amounts: &[(Unit, u64)], forward_ns: u64) -> 
     amounts.iter().for_each(|(unit, amount)| ledger.work.set(*unit, *amount, Basis::Counted));
     let mut account = Account::default();
     account.add(Stage::Forward, Source::Reported, forward_ns);
-    Exchange { ledger, account, traced: Vec::new(), claimed_ns: 0, clipped: ClippedReports::default(), is_incomplete: false }
+    Exchange {
+        ledger,
+        account,
+        traced: Vec::new(),
+        claimed_ns: 0,
+        clipped: ClippedReports::default(),
+        is_incomplete: false,
+        optimal_forward: None,
+    }
 }
 
 fn rows(rows: u64, forward_ns: u64) -> Exchange {

@@ -30,9 +30,15 @@ impl CaptureBudget {
         Arc::new(Self { limits, used: AtomicUsize::new(0) })
     }
 
+    /// How many bytes captures keep alive now, and at most.
+    pub(crate) fn fill(&self) -> (usize, usize) {
+        (self.used.load(Relaxed), self.limits.total)
+    }
+
     /// How many bytes captures keep alive now; never more than the total.
+    #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
-        self.used.load(Relaxed)
+        self.fill().0
     }
 }
 
@@ -50,6 +56,7 @@ impl Reservation {
     }
 
     /// How many bytes are reserved.
+    #[cfg(test)]
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }

@@ -17,15 +17,17 @@ pub(crate) struct CapturedBody {
     pieces: Vec<Bytes>,
     length: usize,
     trailers: Option<HeaderMap>,
-    reservation: Reservation,
+    /// Held until the copy is dropped.
+    _reservation: Reservation,
 }
 
 impl CapturedBody {
     pub(super) const fn new(pieces: Vec<Bytes>, length: usize, trailers: Option<HeaderMap>, reservation: Reservation) -> Self {
-        Self { pieces, length, trailers, reservation }
+        Self { pieces, length, trailers, _reservation: reservation }
     }
 
     /// The body's length in bytes.
+    #[cfg(test)]
     pub(crate) const fn len(&self) -> usize {
         self.length
     }
@@ -36,8 +38,9 @@ impl CapturedBody {
     }
 
     /// How many bytes of memory the copy keeps alive at most.
+    #[cfg(test)]
     pub(crate) const fn reserved(&self) -> usize {
-        self.reservation.bytes()
+        self._reservation.bytes()
     }
 
     /// The body's bytes, piece by piece. The pieces are not those of the original.
@@ -46,6 +49,7 @@ impl CapturedBody {
     }
 
     /// Returns whether both bodies have the same bytes, however they are cut into pieces.
+    #[cfg(test)]
     pub(crate) fn has_same_bytes(&self, other: &Self) -> bool {
         let (mut left, mut right) = (self.pieces.iter(), other.pieces.iter());
         let (mut a, mut b): (&[u8], &[u8]) = (&[], &[]);

@@ -4,7 +4,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode, Version};
 use tokio::sync::oneshot;
 
-use crate::ledger::PairId;
+use crate::ledger::{PairId, TraceId};
 use crate::proxy::body::capture::Capture;
 
 /// A sampled request. Its body, and the answer, may still be on their way.
@@ -25,6 +25,8 @@ pub(crate) struct ShadowJob {
 /// The upstream's answer to a sampled request.
 #[derive(Debug)]
 pub(crate) struct PrimaryAnswer {
+    /// The trace of the request, as the upstream was told it; zero without tracing.
+    pub(crate) trace: TraceId,
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Capture,

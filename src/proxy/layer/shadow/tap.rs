@@ -17,7 +17,7 @@ use crate::ledger::PairId;
 use crate::protocol::Protocols;
 use crate::proxy::body::ResponseBody;
 use crate::proxy::body::capture::CaptureBudget;
-use crate::proxy::exchange::TrackedRequest;
+use crate::proxy::exchange::{InFlight, TrackedRequest};
 use crate::shadow::{Sampler, ShadowCounters, ShadowDrop};
 
 /// What all taps of a process share, whatever configuration is in force.
@@ -71,7 +71,7 @@ impl ShadowTap {
             return None;
         }
         in_flight.with(|ledger| ledger.pair = Some(pair));
-        Some(AwaitedAnswer { sender, budget: parts.budget.clone() })
+        Some(AwaitedAnswer { sender, budget: parts.budget.clone(), in_flight: in_flight.clone() })
     }
 }
 
@@ -80,13 +80,15 @@ impl ShadowTap {
 pub(super) struct AwaitedAnswer {
     sender: oneshot::Sender<PrimaryAnswer>,
     budget: Arc<CaptureBudget>,
+    in_flight: Arc<InFlight>,
 }
 
 impl AwaitedAnswer {
     /// Copies the body of `response` while it passes.
     pub(super) fn attach(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         let body = response.body_mut().capture(&self.budget);
-        let answer = PrimaryAnswer { status: response.status(), headers: response.headers().clone(), body };
+        let trace = self.in_flight.with(|ledger| ledger.trace);
+        let answer = PrimaryAnswer { trace, status: response.status(), headers: response.headers().clone(), body };
         drop(self.sender.send(answer)); // the copy may have been given up
         response
     }

@@ -126,6 +126,7 @@ impl PathSet {
     }
 
     /// Whether there is no pattern.
+    #[cfg(test)]
     pub(in super::super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

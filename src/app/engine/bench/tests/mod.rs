@@ -47,13 +47,15 @@ fn lines(args: &BenchArgs) -> Vec<Json> {
 }
 
 /// The names that the issue and docs/ENGINE.md promise.
-const FIELDS: [&str; 22] = [
+const FIELDS: [&str; 24] = [
     "model",
     "device",
     "executor",
     "precision",
     "threads",
     "cpu_flags",
+    "processor",
+    "measured_at",
     "batch",
     "length",
     "p50_us",
@@ -127,6 +129,8 @@ fn bound_and_utilisation_are_the_rooflines() {
         precision: "fp32",
         threads: 1,
         cpu_flags: String::new(),
+        processor: None,
+        measured_at: String::new(),
     };
     let shape = Shape { batch: 2, length: None };
     let row = Row::new(&run, shape, &[3_900, 4_000, 9_000], &work, Some(3_000));

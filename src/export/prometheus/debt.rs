@@ -1,0 +1,57 @@
+//! The families of computational debt. They are left out while no request has a debt.
+
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+
+use super::Scrape;
+use super::encode::{Labels, count, family};
+use super::series::Series;
+use super::work::FLOORS;
+use crate::ledger::ForwardDebt;
+use crate::metrics::{DEBT_BOUNDS_PPM, DebtTotals, Measure, defs};
+
+impl Scrape {
+    /// Ratios by cost class, and the seconds above the optimum.
+    pub(super) fn debt(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let indebted = self.series.iter().filter_map(|series| {
+            let totals = series.figures.debt().filter(|totals| totals.ratios().count > 0)?;
+            Some((series, totals, &**series.optimum.as_ref()?))
+        });
+        let indebted: Vec<(&Series, &DebtTotals, &str)> = indebted.collect();
+        if indebted.is_empty() {
+            return Ok(());
+        }
+        family(encoder, &defs::DEBT_RATIO, |metric| {
+            for (series, totals, optimum) in &indebted {
+                for (measure, counts) in &series.buckets {
+                    let Some((class, labels)) = labels(series, *measure, optimum) else { continue };
+                    let bounds = DEBT_BOUNDS_PPM.iter().map(|ppm| millionths(u128::from(*ppm))).chain([f64::INFINITY]);
+                    let buckets: Vec<(f64, u64)> = bounds.zip(counts.iter().copied()).collect();
+                    let extent = totals.class(class);
+                    let sum = millionths(extent.sum_ppm);
+                    metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, extent.count, &buckets, None)?;
+                }
+            }
+            Ok(())
+        })?;
+        family(encoder, &defs::DEBT_SECONDS, |metric| {
+            for (series, totals, optimum) in &indebted {
+                count(metric, &series.with(&[("optimum", optimum)]), &(millionths(totals.excess_ps) / 1e6))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The cost class of a measure of debt, and the labels of its sample.
+fn labels<'a>(series: &'a Series, measure: Measure, optimum: &'a str) -> Option<(usize, Labels<'a>)> {
+    let Measure::Debt(class) = measure else { return None };
+    let own = [("class", *FLOORS.get(class)?), ("unit", series.facts.primary?.name()), ("optimum", optimum)];
+    Some((class, series.with(&own)))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
+fn millionths(of: u128) -> f64 {
+    of as f64 / ForwardDebt::PPM as f64
+}

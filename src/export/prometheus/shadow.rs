@@ -1,0 +1,125 @@
+//! The families of shadow-serving. They are absent without a target.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+
+use super::encode::{count, family};
+use super::series::{Series, histogram};
+use crate::export::gather;
+use crate::export::surfaces::ShadowSurface;
+use crate::metrics::{Measure, Window, defs};
+use crate::shadow::{PairFigure, RATIO_BOUNDS, RatioHistogram, ShadowDrop};
+
+/// What a scrape shows of shadow-serving.
+#[derive(Debug)]
+pub(super) struct Shadow {
+    sampled: u64,
+    dropped: Vec<(&'static str, u64)>,
+    targets: Vec<Target>,
+    series: Vec<Series>,
+}
+
+#[derive(Debug)]
+struct Target {
+    name: String,
+    answered: u64,
+    failed: u64,
+    dropped: Vec<(&'static str, u64)>,
+    compared: u64,
+    mismatches: Vec<(&'static str, u64)>,
+    /// By route, model and figure.
+    ratios: Vec<(Arc<str>, Arc<str>, PairFigure, RatioHistogram)>,
+}
+
+/// The count of every reason.
+fn dropped(count: impl Fn(ShadowDrop) -> u64) -> Vec<(&'static str, u64)> {
+    ShadowDrop::ALL.iter().map(|reason| (reason.name(), count(*reason))).collect()
+}
+
+impl Shadow {
+    pub(super) fn of(shadow: &ShadowSurface) -> Self {
+        let labels = &shadow.labels;
+        let target = |(index, info): (usize, &crate::shadow::TargetInfo)| {
+            let counters = shadow.counters.target(index)?;
+            let ratios = shadow.pairs.lock().ratios(index);
+            let named = |((route, model, figure), ratios)| (labels.routes.text(route), labels.models.text(model), figure, ratios);
+            let outputs = shadow.outputs.lock();
+            Some(Target {
+                name: info.name.clone(),
+                answered: counters.answered.load(Relaxed),
+                failed: counters.failed.load(Relaxed),
+                dropped: dropped(|reason| counters.dropped(reason)),
+                compared: outputs.compared(index),
+                mismatches: outputs.mismatches(index).collect(),
+                ratios: ratios.into_iter().map(named).collect(),
+            })
+        };
+        let series = gather::series(&shadow.registry, Window::All, |series| {
+            let target = shadow.targets.iter().find(|target| *target.label == *series.upstream)?;
+            Some(Series::of_copies(series, &target.name))
+        });
+        Self {
+            sampled: shadow.counters.sampled.load(Relaxed),
+            dropped: dropped(|reason| shadow.counters.dropped(reason)),
+            targets: shadow.targets.iter().enumerate().filter_map(target).collect(),
+            series: series.into_iter().flatten().collect(),
+        }
+    }
+
+    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        family(encoder, &defs::SHADOW_SAMPLED, |metric| count(metric, &Vec::new(), &self.sampled))?;
+        family(encoder, &defs::SHADOW_REQUESTS, |metric| {
+            for target in &self.targets {
+                for (result, n) in [("answered", target.answered), ("failed", target.failed)] {
+                    count(metric, &vec![("target", target.name.as_str()), ("result", result)], &n)?;
+                }
+            }
+            Ok(())
+        })?;
+        family(encoder, &defs::SHADOW_DROPPED, |metric| {
+            let of_targets =
+                self.targets.iter().flat_map(|target| target.dropped.iter().map(|(reason, n)| (&*target.name, *reason, *n)));
+            let before = self.dropped.iter().map(|(reason, n)| ("", *reason, *n));
+            for (target, reason, n) in before.chain(of_targets).filter(|(.., n)| *n > 0) {
+                count(metric, &vec![("target", target), ("reason", reason)], &n)?;
+            }
+            Ok(())
+        })?;
+        family(encoder, &defs::SHADOW_COMPARED, |metric| {
+            self.targets.iter().try_for_each(|target| count(metric, &vec![("target", target.name.as_str())], &target.compared))
+        })?;
+        family(encoder, &defs::SHADOW_MISMATCHES, |metric| {
+            for target in &self.targets {
+                for (kind, n) in &target.mismatches {
+                    count(metric, &vec![("target", target.name.as_str()), ("kind", kind)], n)?;
+                }
+            }
+            Ok(())
+        })?;
+        histogram(&self.series, encoder, &defs::SHADOW_DURATION, |_, measure| match measure {
+            Measure::Total => Some(vec![("stage", PairFigure::Total.name())]),
+            Measure::Stage(stage) => Some(vec![("stage", stage.name())]),
+            _ => None,
+        })?;
+        self.ratios(encoder)
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
+    fn ratios(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        family(encoder, &defs::SHADOW_RATIO, |metric| {
+            for target in &self.targets {
+                for (route, model, figure, ratios) in &target.ratios {
+                    let labels = vec![("target", &*target.name), ("route", route), ("model", model), ("stage", figure.name())];
+                    let bounds = RATIO_BOUNDS.into_iter().chain([f64::INFINITY]);
+                    let buckets: Vec<(f64, u64)> = bounds.zip(ratios.buckets).collect();
+                    let sum = ratios.sum_millionths as f64 / 1e6;
+                    metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, ratios.count(), &buckets, None)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

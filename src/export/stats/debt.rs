@@ -1,0 +1,109 @@
+//! Computational debt as `/stats` shows it: forward over its optimum, and the name of the optimum beside it.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::cost::ModelOptima;
+use crate::export::pairs::Pairs;
+use crate::ledger::{Unit, Work};
+use crate::metrics::{DebtGap, DebtTotals, HistogramScratch, RatioDistribution, SeriesSnapshot};
+
+/// The debt of a series in the window.
+#[derive(Debug, Serialize)]
+pub(super) struct DebtView {
+    optimum: Arc<str>,
+    ratio: Option<RatioDistribution>,
+    weighted: Option<f64>,
+    forward_ns: u64,
+    optimum_ns: u64,
+    debt_ns: u64,
+    debt_s_per_hour: Option<f64>,
+    below: Below,
+    without: Pairs<u64>,
+    classes: Vec<DebtClass>,
+    batch: Option<BatchView>,
+}
+
+/// Requests that were quicker than the optimum.
+#[derive(Debug, Serialize)]
+struct Below {
+    count: u64,
+    ns: u64,
+}
+
+/// The ratios of the requests with `from..=to` of the primary unit.
+#[derive(Debug, Serialize)]
+struct DebtClass {
+    class: usize,
+    from: u64,
+    to: Option<u64>,
+    unit: Unit,
+    #[serde(flatten)]
+    ratio: RatioDistribution,
+}
+
+/// How well the upstream's batches use the device, by means over the window.
+#[derive(Debug, Serialize)]
+struct BatchView {
+    size: f64,
+    efficiency: f64,
+    bandwidth_utilisation: Option<f64>,
+}
+
+impl DebtView {
+    /// `None` if no request of the series had an optimum in the window.
+    #[expect(clippy::cast_precision_loss, reason = "a rate")]
+    pub(super) fn of(
+        series: &SeriesSnapshot,
+        optima: &ModelOptima,
+        covered_ns: u64,
+        scratch: &mut HistogramScratch,
+    ) -> Option<Self> {
+        let (optimum, totals) = (series.optimum.clone()?, series.figures.debt()?);
+        let gaps = DebtGap::ALL.into_iter().map(|gap| (gap.name(), totals.gaps[gap as usize]));
+        let hours = covered_ns as f64 / 3.6e12;
+        Some(Self {
+            optimum,
+            ratio: series.debt(None, scratch),
+            weighted: totals.weighted(),
+            forward_ns: totals.forward_ns,
+            optimum_ns: whole_ns(totals.optimum_ps),
+            debt_ns: whole_ns(totals.excess_ps),
+            debt_s_per_hour: (covered_ns > 0).then(|| totals.excess_ps as f64 / 1e12 / hours),
+            below: Below { count: totals.below, ns: whole_ns(totals.below_ps) },
+            without: gaps.filter(|(_, count)| *count > 0).collect(),
+            classes: classes(series, scratch),
+            batch: batch(series, totals, optima),
+        })
+    }
+}
+
+fn whole_ns(ps: u128) -> u64 {
+    u64::try_from((ps + 500) / 1_000).unwrap_or(u64::MAX)
+}
+
+fn classes(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Vec<DebtClass> {
+    let Some(unit) = series.facts.primary else { return Vec::new() };
+    let made = (0..Work::CLASSES).filter_map(|class| {
+        let ratio = series.debt(Some(class), scratch)?;
+        let to = (class + 1 < Work::CLASSES).then(|| (1 << (class + 1)) - 1);
+        Some(DebtClass { class, from: 1 << class, to, unit, ratio })
+    });
+    made.collect()
+}
+
+/// The mean batch of the upstream's statistics, against the mean forward of the requests that rode in batches.
+#[expect(clippy::cast_precision_loss, reason = "a ratio")]
+fn batch(series: &SeriesSnapshot, totals: &DebtTotals, optima: &ModelOptima) -> Option<BatchView> {
+    let size = series.polled.as_ref()?.batch_size.value()?;
+    let optimum = optima.get(&series.model).filter(|optimum| Some(&optimum.name) == series.optimum.as_ref())?;
+    let unit = optimum.time.unit();
+    let sum = |unit: Unit| series.figures.work().find(|(own, _)| *own == unit).map(|(_, sum)| sum);
+    let all = sum(unit)?;
+    // a request whose rows are unknown counts as one
+    let rows = sum(Unit::Row).map_or_else(|| all.requests.iter().sum::<u64>() as f64, |rows| rows.amount as f64);
+    let forward_ns = totals.forward_ns as f64 / totals.ratios().count as f64;
+    let used = optimum.batch_use(size * all.amount as f64 / rows, forward_ns)?;
+    Some(BatchView { size, efficiency: used.efficiency, bandwidth_utilisation: used.bandwidth })
+}
