@@ -5,6 +5,7 @@ mod docs;
 mod engine;
 mod lists;
 mod sampler;
+mod texts;
 
 use std::io::Write;
 
