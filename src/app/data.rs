@@ -110,6 +110,8 @@ impl Observing {
             header_timeout: timeout,
             idle_timeout: timeout,
             max_header_bytes: config.proxy.max_header_bytes,
+            // what the upstream is asked for in addition, a target is asked for too
+            amend: config.proxy.amend,
             ..proxy::Config::default()
         };
         let sampling = if self.receives_spans { TraceSampling::Auto } else { TraceSampling::Off };

@@ -206,7 +206,6 @@ impl Running {
     pub fn has_failed(&self) -> bool {
         self.control.is_finished()
             || self.engine.as_ref().is_some_and(Hosted::has_failed)
-            || self.shadow.as_ref().is_some_and(ShadowThreads::has_failed)
             || self.data.iter().any(JoinHandle::is_finished)
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Config;
 use crate::attribution::SpanExpectation;
-use crate::settings::{Bind, Checks, Poll, Secret, Switch, Upstream};
+use crate::settings::{Bind, Checks, Poll, Secret, ShadowTarget, Switch, Upstream};
 
 /// The key of the headers that are sent with forwarded telemetry.
 const HEADERS: &str = "otlp_forward_headers";
@@ -42,7 +42,29 @@ pub(super) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
     {
         checks.fault("attribution.poll", &config.attribution.poll, format!("is Lapwing itself: {key} listens there"));
     }
+    shadow_targets(config, checks, &binds);
     headers(config, checks);
+}
+
+fn shadow_targets(config: &Config, checks: &mut Checks, binds: &[(&'static str, Bind)]) {
+    for (name, target) in &config.shadow.targets {
+        let key = format!("shadow.targets.{name}");
+        match target {
+            ShadowTarget::Server(Upstream::Http { authority, .. }) => {
+                // the engine is a model server like any other
+                let own =
+                    binds.iter().find(|(key, bind)| *key != "engine.listen" && checks.is_sound(key) && reaches(authority, *bind));
+                if let Some((own, _)) = own {
+                    checks.fault(&key, target, format!("is Lapwing itself: {own} listens there"));
+                }
+            }
+            ShadowTarget::Engine(_) if !cfg!(feature = "engine") => {
+                checks.fault(&key, target, "needs the embedded engine; this build was made without the feature `engine`");
+            }
+            ShadowTarget::Engine(path) if !path.is_file() => checks.fault(&key, target, "is not a file"),
+            ShadowTarget::Server(Upstream::Unix { .. }) | ShadowTarget::Engine(_) => {}
+        }
+    }
 }
 
 fn headers(config: &Config, checks: &mut Checks) {

@@ -31,7 +31,6 @@ drops! {
     CircuitOpen "circuit_open" "The target failed repeatedly and is left alone for a while.";
     AnswerTooLarge "answer_too_large" "The target's answer exceeds `shadow.max_body`, so that outputs are not compared.";
     CompareFull "compare_full" "More pairs waited to be compared than there is room for, so that outputs are not compared.";
-    Unpaired "unpaired" "The account of one side never came.";
 }
 
 /// The counts of one target.

@@ -78,7 +78,7 @@ impl ShadowParts {
     }
 }
 
-/// Running threads.
+/// Running threads. One that ends early costs copies, and never a request: the process goes on without it.
 #[derive(Debug)]
 pub(super) struct ShadowThreads {
     stop: CancellationToken,
@@ -215,11 +215,6 @@ fn copy_requests(runner: Runner, stacks: Vec<(LocalListener, DataPlane)>, stop: 
 }
 
 impl ShadowThreads {
-    /// Whether a thread has ended unexpectedly.
-    pub(super) fn has_failed(&self) -> bool {
-        self.copying.is_finished() || self.comparing.is_finished() || self.engines.iter().any(Hosted::has_failed)
-    }
-
     /// Drops the copies in flight, and ends.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ mod docs;
 mod engine;
 mod lists;
 mod sampler;
+mod texts;
 
 use std::io::Write;
 
@@ -259,6 +260,12 @@ fn settings_that_contradict_one_another_are_faults() {
         faults("attribution: {poll: 'http://localhost:9464/metrics'}\n"),
         "attribution.poll: http://localhost:9464/metrics: is Lapwing itself: admin listens there (file l.yaml)"
     );
+    assert_eq!(
+        faults("shadow: {targets: {again: 'http://localhost:8080'}}\n"),
+        "shadow.targets.again: http://localhost:8080: is Lapwing itself: listen listens there (file l.yaml)"
+    );
+    let missing = if cfg!(feature = "engine") { "is not a file" } else { "needs the embedded engine" };
+    assert!(faults("shadow: {targets: {ref: 'engine:no.onnx'}}\n").contains(missing));
 }
 
 #[test]

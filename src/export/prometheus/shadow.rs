@@ -61,9 +61,11 @@ impl Shadow {
             let target = shadow.targets.iter().find(|target| *target.label == *series.upstream)?;
             Some(Series::of_copies(series, &target.name))
         });
+        let mut before = dropped(|reason| shadow.counters.dropped(reason));
+        before.push(("unpaired", shadow.pairs.lock().unpaired()));
         Self {
             sampled: shadow.counters.sampled.load(Relaxed),
-            dropped: dropped(|reason| shadow.counters.dropped(reason)),
+            dropped: before,
             targets: shadow.targets.iter().enumerate().filter_map(target).collect(),
             series: series.into_iter().flatten().collect(),
         }

@@ -33,8 +33,7 @@ pub(in super::super) fn compare_embeddings(primary: &Embeddings, candidate: &Emb
         numbers.rows_outside += u64::from(is_outside);
         let cosine = sums.cosine();
         numbers.cosine = Some(numbers.cosine.map_or(cosine, |other| least(other, cosine)));
-        // NaN is not at least anything
-        if !(cosine >= rules.cosine) {
+        if cosine.is_nan() || cosine < rules.cosine {
             field.differs(DifferenceKind::Value, || detail(format!("[{row}]"), "cosine 1".into(), format!("cosine {cosine:.6}")));
         }
     }

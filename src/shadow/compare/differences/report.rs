@@ -33,8 +33,8 @@ impl fmt::Display for DifferencesSnapshot {
         }
         self.write_errors(f)?;
         self.write_noise(f)?;
-        let incomparable = self.incomparable.iter().filter(|(_, pairs)| **pairs > 0);
-        incomparable.map(|(reason, pairs)| write!(f, "\nNot compared: {} ({reason}).", grouped(*pairs))).collect()
+        let mut incomparable = self.incomparable.iter().filter(|(_, pairs)| **pairs > 0);
+        incomparable.try_for_each(|(reason, pairs)| write!(f, "\nNot compared: {} ({reason}).", grouped(*pairs)))
     }
 }
 

@@ -237,7 +237,7 @@ fn elements_in_any_order_are_paired_by_likeness_and_then_by_number() {
     assert_eq!(found(c("0.3001")).result, ComparisonResult::Same);
     let other = found(c("0.4"));
     assert_eq!(differing(&other), [("$[].score".into(), vec!["value"])]);
-    let more = found(c("0.3").replace(']', r#"]"#).trim_end_matches(']').to_owned() + r#",{"label":"cow"}]"#);
+    let more = found(c("0.3").trim_end_matches(']').to_owned() + r#",{"label":"cow"}]"#);
     assert_eq!(differing(&more), [("$".into(), vec!["structure"])]);
 }
 

@@ -150,7 +150,7 @@ fn document() -> impl Strategy<Value = serde_json::Value> {
     leaf.prop_recursive(4, 40, 5, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-            prop::collection::btree_map("[abc]", inner, 0..4).prop_map(|map| Value::from_iter(map)),
+            prop::collection::btree_map("[abc]", inner, 0..4).prop_map(Value::from_iter),
         ]
     })
 }

@@ -1,6 +1,7 @@
 //! Whole answers against each other: what an operator would see.
 
 mod answers;
+mod grpc;
 mod hostile;
 mod numpy;
 

@@ -90,8 +90,11 @@ fn as_grpc(data: &[u8], is_raw: bool) -> TestAnswer {
     answer
 }
 
+/// Makes an answer of the data of its tensor.
+type Encoding<'e> = &'e dyn Fn(&[u8]) -> TestAnswer;
+
 /// All answers of two files, compared and added up. The trace id of an answer is its number plus one.
-fn account(config: &Config, primary: &str, candidate: &str, encode: &dyn Fn(&[u8]) -> TestAnswer) -> DifferencesSnapshot {
+fn account(config: &Config, primary: &str, candidate: &str, encode: Encoding<'_>) -> DifferencesSnapshot {
     let comparer = Comparer::new(config);
     let mut differences = comparer.differences("POST /v2/models/digits/infer");
     for (at, (p, c)) in answers(primary).iter().zip(answers(candidate)).enumerate() {
@@ -142,8 +145,7 @@ fn every_encoding_gives_the_counts_of_numpy() {
     let expected: Json = serde_json::from_slice(&fixture("expected.json")).unwrap();
     for (pair, expected) in expected.as_object().unwrap() {
         let (primary, candidate) = pair.split_once(' ').unwrap();
-        let encodings: [&dyn Fn(&[u8]) -> TestAnswer; 4] =
-            [&as_json, &as_binary, &|data| as_grpc(data, true), &|data| as_grpc(data, false)];
+        let encodings: [Encoding<'_>; 4] = [&as_json, &as_binary, &|data| as_grpc(data, true), &|data| as_grpc(data, false)];
         for encode in encodings {
             let found = account(&Config::default(), primary, candidate, encode);
             assert_is_numpys(expected, &found, expected["top_1_changed"].as_u64().unwrap());

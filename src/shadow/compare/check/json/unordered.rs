@@ -125,7 +125,8 @@ impl<'a> Walk<'a, '_> {
         }
         let (mut whole, mut likeness) = (FxHasher::default(), FxHasher::default());
         if let Some(members) = value.members() {
-            (4.hash(&mut whole), 4.hash(&mut likeness));
+            4.hash(&mut whole);
+            4.hash(&mut likeness);
             for (key, member) in sorted_members(members) {
                 let hashes = self.hashes_at(member, states, &PathPart::Key(key), on_number);
                 (key, hashes.whole).hash(&mut whole);
