@@ -15,6 +15,7 @@ mod log;
 mod run;
 mod running;
 mod shadow;
+mod shadow_report;
 mod signals;
 mod upstream_flags;
 

@@ -69,13 +69,13 @@ pub struct Config {
     pub order: CopyOrder,
     /// How long a target may take to answer. Default 30 s; 1 ms to 1 h.
     pub timeout: Period,
-    /// How many copies each target has in flight; further ones are dropped and counted. Default 8; 1 to 1024.
+    /// How many copies each target has in flight; further ones wait for up to a second, then they are dropped and counted. Default 8; 1 to 1024.
     pub concurrency: usize,
     /// How many copied requests may wait for their answer. Default 1024; 1 to 65,536.
     pub max_waiting: usize,
     /// The memory that copies of bodies may keep, of requests and answers together. Default 64 MiB; 1 MiB to 16 GiB.
     pub budget: Size,
-    /// The largest body that is copied. Default 8 MiB; 1 KiB to `budget`.
+    /// The largest body that is copied. Default 8 MiB; 1 KiB to 1 GiB.
     pub max_body: Size,
     /// Which headers are copied, by name. By default all but `authorization`, `cookie` and `proxy-authorization`.
     pub headers: BTreeMap<String, CopiedHeader>,
@@ -153,9 +153,7 @@ impl Section for Config {
         checks.range("concurrency", &self.concurrency, 1..=1024);
         checks.range("max_waiting", &self.max_waiting, 1..=65_536);
         checks.range("budget", &self.budget, Size::mib(1)..=Size::mib(16 * 1024));
-        if checks.is_sound("budget") {
-            checks.range("max_body", &self.max_body, Size::kib(1)..=self.budget);
-        }
+        checks.range("max_body", &self.max_body, Size::kib(1)..=Size::mib(1024));
     }
 }
 

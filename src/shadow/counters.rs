@@ -27,7 +27,7 @@ drops! {
     TooLarge "too_large" "The body exceeds `shadow.max_body`.";
     BudgetSpent "budget" "The bodies that are kept exceed `shadow.budget`.";
     Cut "cut" "The client's request or its answer broke off.";
-    Busy "busy" "The target has as many copies in flight as `shadow.concurrency` allows.";
+    Busy "busy" "The target had as many copies in flight as `shadow.concurrency` allows, for a second.";
     CircuitOpen "circuit_open" "The target failed repeatedly and is left alone for a while.";
     AnswerTooLarge "answer_too_large" "The target's answer exceeds `shadow.max_body`, so that outputs are not compared.";
     CompareFull "compare_full" "More pairs waited to be compared than there is room for, so that outputs are not compared.";

@@ -161,6 +161,7 @@ def test_all_is_well(rehearsal):
     assert "== every kernel" in log and "rehearsal-0123456789.json: 1 rows" in log and log in said + "\n", log
 
 
+@pytest.mark.long
 def test_the_kernels_beside_one_that_fails_have_their_own_fate(rehearsal):
     rehearsal.check(
         """case "$*" in
@@ -180,9 +181,10 @@ esac"""
     assert steps["each kernel by itself"]["last_line"] == "4 checks by themselves; failed: bad hangs"
 
 
+@pytest.mark.long
 def test_rows_before_a_fault_or_a_hang_are_kept(rehearsal):
     rehearsal.lapwing(f"""case "$*" in *tf32*) echo '{ROW}'; exec sleep 100 ;; *fp32*) echo '{ROW}'; echo '{{"model": "ml' ; exit 1 ;; esac""")
-    code, said = rehearsal.run(only="seeded|bench MLP (1 fp32|.*tf32)", LAPWING_GPU_SECONDS="32")
+    code, said = rehearsal.run(only="seeded|bench MLP (1 fp32|.*tf32)", LAPWING_GPU_SECONDS="60")
     assert code == 1, said
     run, steps = rehearsal.written(), rehearsal.steps()
     assert len(run["rows"]) == 2 and any("line 2 is cut off" in note for note in run["notes"]), run["notes"]

@@ -20,7 +20,8 @@ STAGES = ("feature_hydration", 40, 45), ("model_forward", 45, 65)
 
 @pytest.fixture(scope="module")
 def joined(start_lapwing, raw_server, otlp_sink):
-    lapwing = start_lapwing(raw_server.url, otlp_forward=otlp_sink.grpc_url)
+    # what is sent here comes at once, and without a server's span: each test waits for the whole grace period
+    lapwing = start_lapwing(raw_server.url, otlp_forward=otlp_sink.grpc_url, env={"LAPWING_ATTRIBUTION__GRACE": "1500ms"})
     wait_for(lapwing.is_ready, 20, "lapwing is ready")
     return lapwing
 

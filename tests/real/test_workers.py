@@ -191,6 +191,7 @@ def test_no_stage_of_four_workers_is_lost(start_watched, sink):
     assert (series["incomplete"], series["mended"], series["clipped"], spans["late"]) == (0, 0, 0, 0)
 
 
+@pytest.mark.long
 def test_no_stage_behind_a_gateway_is_lost(start_watched, sink):
     """The gateway's spans and the model's come from eight processes, each up to 5 s late by a phase of its own."""
     lapwing = start_watched(has_gateway=True)

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::demo::DemoArgs;
 use super::engine::EngineSub;
+use super::shadow_report::ShadowSub;
 use super::upstream_flags;
 pub use super::upstream_flags::UpstreamFlags;
 use crate::config::{Flag, Sources};
@@ -55,6 +56,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Print how to make a model server report its stages.
     UpstreamFlags(UpstreamFlags),
+    /// Ask a running Lapwing for its shadow report.
+    Shadow(ShadowSub),
     /// Serve, inspect, time or quantize a model. The variables are those of the environment.
     Engine(EngineSub, Vec<(String, String)>),
 }
@@ -82,6 +85,7 @@ pub fn parse(
         Some(Sub::UpstreamFlags(UpstreamFlagsFlags { server, otlp_grpc, otlp_http })) => {
             Command::UpstreamFlags(UpstreamFlags { server, otlp_grpc, otlp_http })
         }
+        Some(Sub::Shadow { command }) => Command::Shadow(command),
         Some(Sub::Engine { command }) => Command::Engine(command, env),
     })
 }
@@ -115,6 +119,12 @@ enum Sub {
     #[command(after_help = "Without SERVER: lists the known servers and what each reports.\n\n\
         Examples:\n  lapwing upstream-flags triton\n  lapwing upstream-flags vllm --otlp-grpc 10.0.0.5:4317")]
     UpstreamFlags(UpstreamFlagsFlags),
+    /// Ask a running Lapwing what its shadow targets are like
+    #[command(after_help = "`lapwing shadow report --help` has examples.")]
+    Shadow {
+        #[command(subcommand)]
+        command: ShadowSub,
+    },
     /// Serve ONNX models on the built-in engine; inspect, time or quantize one
     #[command(after_help = "`lapwing engine COMMAND --help` has examples.")]
     Engine {
@@ -154,8 +164,8 @@ struct Settings {
 
     /// Copy sampled requests to another server, or to a model that the engine runs: URL or engine:FILE, after a name and = if
     /// there are several [default: none]
-    #[arg(long, value_name = "[NAME=]TARGET", help_heading = "Shadow")]
-    shadow: Vec<String>,
+    #[arg(long = "shadow", value_name = "[NAME=]TARGET", help_heading = "Shadow")]
+    shadow_targets: Vec<String>,
     /// The share of requests that are copied [default: 5%]
     #[arg(long, value_name = "SHARE", help_heading = "Shadow")]
     shadow_sample: Option<String>,
@@ -194,7 +204,7 @@ impl Settings {
             text.map(|text| Flag { path: path.to_owned(), name: format!("--{}", path.replace('_', "-")), text })
         };
         let sample = self.shadow_sample.map(|text| Flag { path: "shadow.sample".into(), name: "--shadow-sample".into(), text });
-        let shadows = self.shadow.into_iter().map(shadow_target);
+        let shadows = self.shadow_targets.into_iter().map(shadow_target);
         Sources::new(self.config, env, given.into_iter().filter_map(flag).chain(sample).chain(shadows).collect())
     }
 }

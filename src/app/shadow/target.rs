@@ -14,6 +14,9 @@ use crate::net::{Client, ClientLimits, LocalAddress, Target};
 use crate::proxy::{CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, TapParts, capture_whole};
 use crate::shadow::{Config, ShadowDrop};
 
+/// How long a copy waits for its turn at a target before it is dropped.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
 /// A target of copies.
 pub(super) struct CopyTarget {
     pub(super) name: String,
@@ -55,7 +58,8 @@ impl CopyTarget {
     /// counted.
     pub(super) async fn send(&self, head: &Head, body: &Arc<CapturedBody>, parts: &TapParts) -> Option<AnswerSide> {
         let counters = parts.counters.target(self.index)?;
-        let Ok(_permit) = self.permits.try_acquire() else {
+        // a burst may be longer than the target can take at once
+        let Ok(Ok(_permit)) = tokio::time::timeout(MAX_WAIT, self.permits.acquire()).await else {
             counters.drop_copy(ShadowDrop::Busy);
             return None;
         };

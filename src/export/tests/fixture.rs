@@ -146,7 +146,7 @@ pub(in crate::export) fn optima() -> Arc<ModelOptima> {
 pub(in crate::export) fn busy() -> Surfaces {
     let surfaces = Surfaces { optima: optima(), ..empty() };
     let assessor = DebtAssessor::new(surfaces.optima.clone(), surfaces.registry.lock().labels().clone());
-    let mut keep = |exchange| surfaces.registry.lock().keep(assessor.assessed(exchange), Stamp::now(), 0);
+    let keep = |exchange| surfaces.registry.lock().keep(assessor.assessed(exchange), Stamp::now(), 0);
     keep(chat(&surfaces));
     poll(&surfaces);
     for n in 1..=100 {
@@ -165,7 +165,8 @@ pub(in crate::export) fn busy() -> Surfaces {
     let span =
         TracedSpan { name: "lookup".into(), stage: Some(Stage::Hydration), phase: None, start_ns: -5, end_ns: 700_000, depth: 1 };
     keep(merge(traced, vec![span]));
+    let shadow = Some(super::shadow::one_pair(&surfaces));
     surfaces.counters.add(Counter::SpansJoined, 3);
     surfaces.counters.bump(Counter::DroppedPanic);
-    surfaces
+    Surfaces { shadow, ..surfaces }
 }

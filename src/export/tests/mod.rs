@@ -2,5 +2,6 @@
 
 mod debt;
 pub(super) mod fixture;
+mod shadow;
 mod surfaces;
 mod work;

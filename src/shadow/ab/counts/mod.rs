@@ -24,7 +24,7 @@ pub enum PairSide {
 /// The counts of all pairs of one route, cost class, stage and candidate.
 ///
 /// Every field is a count that only grows, so the counts of pods are added ([`merge`](Self::merge)), and any split of the same
-/// pairs over pods has the same sum. A pair costs three histogram increments, about 10 ns. Memory follows the latencies seen: 4
+/// pairs over pods has the same sum. A pair costs three histogram increments, about 20 ns. Memory follows the latencies seen: 4
 /// KiB for each side and 1 KiB for each eighth of an octave, 280 KiB at the very most.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "SparsePairCounts", try_from = "SparsePairCounts")]

@@ -30,7 +30,7 @@ proptest! {
     }
 
     #[test]
-    fn bins_count_like_a_sorted_list(values in prop::collection::vec(0_usize..RATIO_BINS, 1..300)) {
+    fn bins_count_like_a_sorted_list(values in prop::collection::vec(0_usize..RATIO_BINS, 1..60)) {
         let (mut bins, mut sorted) = (BinCounts::new(RATIO_BINS), values.clone());
         sorted.sort_unstable();
         for value in &values {
@@ -45,6 +45,10 @@ proptest! {
         }
         prop_assert_eq!(bins.find(values.len() as f64 + 0.5), None);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Pods that send snapshots at every tick, restart, and are merged in any order, give the report of one that saw all pairs.
     #[test]

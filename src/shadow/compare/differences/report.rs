@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::super::comparison::DifferenceKind;
 use super::snapshot::{DifferencesSnapshot, FieldSnapshot};
 use super::tally::WorstCase;
 
@@ -64,16 +65,21 @@ impl DifferencesSnapshot {
         field.worst.first().map_or(Ok(()), |worst| write_worst(f, worst))
     }
 
+    /// How far numbers are apart, in fields whose numbers are not noise.
     fn write_errors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps: Vec<_> = self.errors.iter().filter(|step| step.answers > 0).collect();
-        if let Some(first) = steps.first() {
-            write!(f, "\nBy error, of {} answers:", grouped(first.answers_with_numbers))?;
+        let is_noise =
+            |field: &&FieldSnapshot| field.kinds.iter().any(|kind| kind.kind == DifferenceKind::Value && kind.is_noise);
+        let fields = self.fields.iter().filter(|field| !is_noise(field));
+        let numbers = fields.filter_map(|field| Some((&field.field, field.numbers.as_ref()?)));
+        for (name, numbers) in numbers.filter(|(_, numbers)| numbers.errors.iter().any(|step| step.answers > 0)).take(FIELDS) {
+            write!(f, "\nErrors of {name}, of {} answers:", grouped(numbers.answers))?;
+            for (at, step) in numbers.errors.iter().filter(|step| step.answers > 0).enumerate() {
+                let (answers, elements) = (grouped(step.answers), grouped(step.elements));
+                write!(f, "{} {answers} above {:e} ({elements} elements)", if at > 0 { "," } else { "" }, step.above)?;
+            }
+            f.write_str(".")?;
         }
-        for (at, step) in steps.iter().enumerate() {
-            let (answers, elements) = (grouped(step.answers), grouped(step.elements));
-            write!(f, "{} {answers} above {:e} ({elements} elements)", if at > 0 { "," } else { "" }, step.above)?;
-        }
-        f.write_str(if steps.is_empty() { "" } else { "." })
+        Ok(())
     }
 
     fn write_noise(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

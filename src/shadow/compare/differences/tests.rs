@@ -40,8 +40,10 @@ fn a_timestamp_is_cleared_by_the_noise_floor() {
     assert_eq!(after.mismatches.kinds, [("value", 3)].into());
     assert_eq!(after.repeats, RepeatSnapshot { compared: 20, different: 20 });
     let text = after.to_string();
-    assert!(text.starts_with("Outputs agree within 1e-3, absolute plus relative, in 99.7 % of 1,000 answers; the 3 that differ:\n  $.scores[]: value in 3 answers; greatest error 4.000e-1 at $.scores[1], row 1: 0.5 against 0.9 (trace "), "{text}");
+    assert!(text.starts_with("Outputs agree within 1e-3, absolute plus relative, in 99.70 % of 1,000 answers; the 3 that differ:\n  $.scores[]: value in 3 answers; greatest error 4.000e-1 at $.scores[1], row 1: 0.5 against 0.9 (trace "), "{text}");
     assert!(text.contains("Not blamed: $.created (value) differs from itself in 100 % of 20 repeats of the primary."), "{text}");
+    assert!(text.contains("\nErrors of $.scores[], of 1,000 answers: 3 above 1e-1 (3 elements), "), "{text}");
+    assert!(!text.contains("Errors of $.created"), "{text}");
     let created = after.fields.iter().find(|field| field.field == "$.created").unwrap();
     assert_eq!(created.kinds, [KindSnapshot { kind: DifferenceKind::Value, answers: 1000, repeats: 20, is_noise: true }]);
     // everything adds up: the sets are the different answers

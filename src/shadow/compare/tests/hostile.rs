@@ -95,7 +95,7 @@ fn a_megabyte_of_differences_stays_bounded() {
     }
     let snapshot = differences.snapshot();
     assert_eq!((snapshot.compared, snapshot.mismatches.answers), (50, 50));
-    assert_eq!(snapshot.fields.len(), 64);
+    assert!(snapshot.fields.len() <= 64 && snapshot.fields.iter().any(|field| field.field == "(other fields)"));
     assert!(serde_json::to_string(&snapshot).unwrap().len() < 256 << 10);
     // a megabyte of other words: the similarity is bounded, not aligned
     let words = |seed: u64| -> String { (0..250_000_u64).map(|n| format!("{} ", (n * seed) % 997)).collect() };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::noise::{Noise, Random, SideNoise};
 use super::rivals::Rivals;
-use super::screen::Screen;
+use super::screen::{Method, Screen};
 use crate::shadow::ab::Verdict;
 use crate::shadow::ab::counts::ratio_bin;
 
@@ -92,8 +92,11 @@ pub(super) fn look_at_every_pair(setting: Setting, seed: u64, with_rivals: bool)
         let (baseline_ns, candidate_ns) = pairs.next();
         screen.record(ratio_bin(baseline_ns, candidate_ns));
         // that the sides are the same matters only the first time
-        let verdict =
-            if looks.first_same.is_none() { screen.verdict() } else { screen.difference().unwrap_or(Verdict::Undecided) };
+        let verdict = if looks.first_same.is_none() {
+            screen.verdict()
+        } else {
+            screen.difference(Method::PairsAndBlocks).unwrap_or(Verdict::Undecided)
+        };
         match verdict {
             Verdict::Undecided => {}
             Verdict::Same => looks.first_same = Some(i + 1),
@@ -103,7 +106,7 @@ pub(super) fn look_at_every_pair(setting: Setting, seed: u64, with_rivals: bool)
             }
         }
         if with_rivals {
-            looks.pairs_only_different = looks.pairs_only_different || screen.is_different_by_pairs_only();
+            looks.pairs_only_different = looks.pairs_only_different || screen.difference(Method::PairsOnly).is_some();
             looks.rivals.look((baseline_ns, candidate_ns), screen.pairs(), screen.wins_and_losses());
         }
     }

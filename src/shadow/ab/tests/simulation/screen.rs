@@ -5,13 +5,22 @@ use std::time::Duration;
 
 use crate::shadow::ab::Verdict;
 use crate::shadow::ab::counts::{BinCounts, RATIO_BINS, TIE};
-use crate::shadow::ab::evidence::{BlockVariance, PRIOR, VERDICT_EVIDENCE, log_beta_binomial};
+use crate::shadow::ab::evidence::{PRIOR, VERDICT_EVIDENCE, log_beta_binomial};
 use crate::shadow::ab::report::quantile_interval;
 use crate::shadow::ab::tracking::threshold::CumulativeCount;
 use crate::shadow::ab::tracking::{BlockClock, QuantileTracker};
 
 /// The bins whose lower edges decide: 1/1.02, the two edges of the tie, and 1.02.
 const EDGES: [usize; 4] = [TIE - 19, TIE, TIE + 1, TIE + 20];
+
+/// Which evidence counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// The method as it is.
+    PairsAndBlocks,
+    /// The mixture over pairs alone, which takes pairs for independent.
+    PairsOnly,
+}
 
 /// The counts that decide a verdict on the median, kept up to date pair by pair.
 pub(super) struct Screen {
@@ -63,64 +72,56 @@ impl Screen {
 
     /// The verdict that a report would give now.
     pub(super) fn verdict(&self) -> Verdict {
-        let variance = self.variance();
-        match self.different(Some(&variance)) {
-            _ if self.is_same(Some(&variance)) => Verdict::Same,
+        match self.different(Method::PairsAndBlocks) {
+            _ if self.is_same(Method::PairsAndBlocks) => Verdict::Same,
             Some(different) => different,
             None => Verdict::Undecided,
         }
     }
 
     /// The verdict if it is that the sides differ; cheaper than [`verdict`](Self::verdict).
-    pub(super) fn difference(&self) -> Option<Verdict> {
-        let variance = self.variance();
-        self.different(Some(&variance)).filter(|_| !self.is_same(Some(&variance)))
+    pub(super) fn difference(&self, method: Method) -> Option<Verdict> {
+        self.different(method).filter(|_| !self.is_same(method))
     }
 
-    /// Whether the mixture over pairs alone would say that the sides differ.
-    pub(super) fn is_different_by_pairs_only(&self) -> bool {
-        self.different(None).is_some() && !self.is_same(None)
-    }
-
-    fn variance(&self) -> BlockVariance {
-        self.tracker.variance_at(self.count)
-    }
-
-    fn different(&self, variance: Option<&BlockVariance>) -> Option<Verdict> {
+    fn different(&self, method: Method) -> Option<Verdict> {
         let [_, faster, not_slower, _] = self.below;
-        if self.is_high(faster, variance) {
+        if self.is_high(faster, method) {
             Some(Verdict::Faster)
         } else {
-            self.is_low(not_slower, variance).then_some(Verdict::Slower)
+            self.is_low(not_slower, method).then_some(Verdict::Slower)
         }
     }
 
-    fn is_same(&self, variance: Option<&BlockVariance>) -> bool {
+    fn is_same(&self, method: Method) -> bool {
         let [lower, .., upper] = self.below;
-        self.is_low(lower, variance) && self.is_high(upper, variance)
+        self.is_low(lower, method) && self.is_high(upper, method)
     }
 
-    fn is_low(&self, count: u64, variance: Option<&BlockVariance>) -> bool {
-        2 * count < self.count.total && is_rejected(count, self.count.total, variance)
+    fn is_low(&self, count: u64, method: Method) -> bool {
+        2 * count < self.count.total && self.is_rejected(count, method)
     }
 
-    fn is_high(&self, count: u64, variance: Option<&BlockVariance>) -> bool {
-        2 * count > self.count.total && is_rejected(count, self.count.total, variance)
+    fn is_high(&self, count: u64, method: Method) -> bool {
+        2 * count > self.count.total && self.is_rejected(count, method)
+    }
+
+    /// Whether `count` of all pairs contradicts one half.
+    ///
+    /// The logarithm of the mixture over pairs is at most that of the largest likelihood ratio, n KL(count/n, ½) ≤ n χ² = 4 s²/n.
+    /// So most looks end after three multiplications.
+    fn is_rejected(&self, count: u64, method: Method) -> bool {
+        let (n, s) = (self.count.total as f64, count as f64 - self.count.total as f64 / 2.0);
+        4.0 * s * s >= VERDICT_EVIDENCE * n
+            && (method == Method::PairsOnly || {
+                let variance = self.tracker.variance_at(self.count);
+                variance.blocks > 0.0 && variance.log_mixture(s, PRIOR) >= VERDICT_EVIDENCE
+            })
+            && log_beta_binomial(count as f64, n, 0.5, PRIOR) >= VERDICT_EVIDENCE
     }
 
     /// The interval of the median ratio.
     pub(super) fn interval(&self) -> (f64, f64) {
         quantile_interval(&self.bins, &self.tracker, VERDICT_EVIDENCE, crate::shadow::ab::counts::ratio_edge)
     }
-}
-
-/// Whether `count` of `total` contradicts one half.
-///
-/// The mixture's logarithm is at most that of the largest likelihood ratio, n KL(count/n, ½) ≤ n χ² = 4 s²/n. So most looks end
-/// after three multiplications.
-fn is_rejected(count: u64, total: u64, variance: Option<&BlockVariance>) -> bool {
-    let (n, s) = (total as f64, count as f64 - total as f64 / 2.0);
-    4.0 * s * s >= VERDICT_EVIDENCE * n
-        && variance.is_none_or(|variance| variance.blocks > 0.0 && variance.log_mixture(s, PRIOR) >= VERDICT_EVIDENCE)
-        && log_beta_binomial(count as f64, n, 0.5, PRIOR) >= VERDICT_EVIDENCE
 }

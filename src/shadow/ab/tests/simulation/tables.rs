@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::noise::Noise;
 use super::runs::{Looks, Pairs, Setting, look_at_every_pair, stop_at_verdict};
-use super::screen::Screen;
+use super::screen::{Method, Screen};
 use super::tail::{TailVerdict, stop_at_tail_verdict};
 use super::{in_parallel, share, time_quantile};
 use crate::shadow::ab::counts::ratio_bin;
@@ -223,7 +223,7 @@ fn screen_and_report_agree_at_every_look() {
                     let report = LatencyReport::new(&counts, &tracking);
                     assert_eq!(screen.verdict(), report.verdict, "{noise:?}, ratio {ratio}, pair {i}");
                     let difference = Some(report.verdict).filter(|verdict| matches!(verdict, Verdict::Faster | Verdict::Slower));
-                    assert_eq!(screen.difference(), difference);
+                    assert_eq!(screen.difference(Method::PairsAndBlocks), difference);
                     assert_eq!((report.wins, report.losses), screen.wins_and_losses());
                     verdicts[report.verdict as usize] += 1;
                 }

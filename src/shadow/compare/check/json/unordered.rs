@@ -121,10 +121,11 @@ impl<'a> Walk<'a, '_> {
             // without the sign of zero
             let number = number.as_f64() + 0.0;
             on_number(number);
-            return Hashes { whole: hash(number.to_bits()), likeness: 1 };
+            return Hashes { whole: hash((3, number.to_bits())), likeness: hash(3) };
         }
         let (mut whole, mut likeness) = (FxHasher::default(), FxHasher::default());
         if let Some(members) = value.members() {
+            (4.hash(&mut whole), 4.hash(&mut likeness));
             for (key, member) in sorted_members(members) {
                 let hashes = self.hashes_at(member, states, &PathPart::Key(key), on_number);
                 (key, hashes.whole).hash(&mut whole);
@@ -132,7 +133,7 @@ impl<'a> Walk<'a, '_> {
             }
         } else if let Some(elements) = value.elements() {
             let is_unordered = self.rules.unordered.matches(states.unordered);
-            let mut sums = Hashes { whole: 2, likeness: 2 };
+            let mut sums = Hashes { whole: 5, likeness: 5 };
             for (index, element) in elements.enumerate() {
                 let hashes = self.hashes_at(element, states, &PathPart::Element(index), on_number);
                 if is_unordered {
