@@ -11,13 +11,16 @@ use super::optimum::Optimum;
 use crate::ledger::{Exchange, LabelId, OptimalForward};
 use crate::metrics::Labels;
 
+/// An optimum, and its interned name.
+type InternedOptimum = (Arc<Optimum>, LabelId);
+
 /// The optima by the models' labels. Holds one entry for each model that was seen, of which `metrics.max_models` bounds the number.
 #[derive(Debug)]
 pub struct DebtAssessor {
     optima: Arc<ModelOptima>,
     labels: Arc<Labels>,
     /// `None` for models without one. A model whose optimum is still to come is not in it.
-    known: RefCell<FxHashMap<LabelId, Option<(Arc<Optimum>, LabelId)>>>,
+    known: RefCell<FxHashMap<LabelId, Option<InternedOptimum>>>,
 }
 
 impl DebtAssessor {

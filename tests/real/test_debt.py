@@ -39,8 +39,9 @@ def model(models_folder):
 @pytest.fixture(scope="module")
 def bench(binary, model, tmp_path_factory):
     """What `lapwing engine bench` measured."""
-    command = [binary, "engine", "bench", str(model), "--batch", "1,8,32", "--threads", "1", "--seconds", "0.3", "--device", "cpu", "--json"]
+    cases = ["--batch", "1,8,32", "--threads", "1", "--seconds", "0.3", "--device", "cpu"]
     found = tmp_path_factory.mktemp("bench") / "debt.jsonl"
+    command = [binary, "engine", "bench", str(model), *cases, "--json"]
     found.write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=100).stdout)
     return found
 
