@@ -29,7 +29,7 @@ use crate::config::Config;
 use crate::export::ShadowSurface;
 use crate::ledger::{LabelId, Ledger, Stamp};
 use crate::metrics::{Counters, Labels, Registry};
-use crate::net::{self, LocalListener, Target};
+use crate::net::{self, LocalListener, Target, Tasks};
 use crate::proxy::{self, CaptureBudget, CaptureLimits, DataPlane, TapParts};
 use crate::settings::{ConfigHandle, ShadowTarget, Upstream};
 use crate::shadow::compare::Comparer;
@@ -206,8 +206,9 @@ fn label(name: &str) -> String {
 fn copy_requests(runner: Runner, stacks: Vec<(LocalListener, DataPlane)>, stop: CancellationToken) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        let tasks = Tasks::default();
         for (listener, plane) in stacks {
-            tokio::spawn(proxy::serve_local(listener, plane, stop.clone()));
+            tasks.spawn(proxy::serve_local(listener, plane, stop.clone()));
         }
         Arc::new(runner).run(stop).await;
     });

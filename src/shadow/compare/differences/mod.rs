@@ -77,7 +77,7 @@ impl SideTally {
     }
 }
 
-/// The account of one target on one route. See the [module docs](self).
+/// The account of one target on one route: counts, greatest and least values, which add up over pods.
 #[derive(Clone, Debug)]
 pub struct Differences {
     tolerance: Tolerance,
