@@ -14,6 +14,9 @@ use crate::shadow::ab::{ASSUMPTIONS, LatencyReport, sentence};
 use crate::shadow::compare::DifferencesSnapshot;
 use crate::shadow::{CardSnapshot, PairFigure, ShadowDrop};
 
+/// The name of the requests that are copied, as a candidate against those that are not.
+const COPIED: &str = "copied requests";
+
 /// The whole report.
 #[derive(Debug, Serialize)]
 pub(super) struct ShadowView {
@@ -27,6 +30,8 @@ pub(super) struct ShadowView {
     overflowed: u64,
     /// When copies are sent: the primary's request always goes first.
     order: &'static str,
+    /// What copies cost clients: requests that are copied against those that are not.
+    contention: Vec<ComparisonView>,
     /// The memory that copies of bodies keep alive.
     budget: BudgetView,
     assumptions: &'static str,
@@ -73,10 +78,10 @@ struct ComparisonView {
 
 /// The report of everything so far.
 pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
-    let (snapshots, unpaired, overflowed) = {
+    let (snapshots, contention, unpaired, overflowed) = {
         let pairs = shadow.pairs.lock();
         let snapshots: Vec<_> = (0..shadow.targets.len()).map(|target| pairs.target(target)).collect();
-        (snapshots, pairs.unpaired(), pairs.overflowed())
+        (snapshots, pairs.contention(), pairs.unpaired(), pairs.overflowed())
     };
     let (used, limit) = (shadow.budget)();
     let targets = shadow.targets.iter().zip(snapshots).enumerate().filter_map(|(index, (info, snapshot))| {
@@ -101,6 +106,7 @@ pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
         unpaired,
         overflowed,
         order: shadow.order.name(),
+        contention: contention.into_iter().map(|card| comparison(shadow, COPIED, card)).collect(),
         budget: BudgetView { used, limit },
         assumptions: ASSUMPTIONS,
         targets: targets.collect(),
@@ -162,6 +168,10 @@ pub(super) fn text(shadow: &ShadowSurface) -> String {
             let words = differences.to_string().replace('\n', "\n    ");
             let _ = writeln!(text, "  {route}\n    {words}");
         }
+    }
+    for comparison in &view.contention {
+        let model = comparison.model.as_deref().map_or(String::new(), |model| format!(", model {model}"));
+        let _ = writeln!(text, "what copies cost clients, {}{model}:\n    {}", comparison.route, comparison.text);
     }
     let _ = writeln!(text, "{} requests sampled{}\n\n{}", view.sampled, in_words(&view.dropped), view.assumptions);
     text

@@ -47,7 +47,7 @@ impl<'l> Kept<'l> {
                 copies.registry.keep(exchange, self.now, behind);
             }
             copies => {
-                if let Some(copies) = copies.as_mut().filter(|_| exchange.ledger.pair.is_some()) {
+                if let Some(copies) = copies {
                     copies.pairs.primary(&exchange, self.now);
                 }
                 self.registry.keep(exchange, self.now, behind);

@@ -4,6 +4,7 @@
 //! One thread owns it; time is passed in.
 
 mod card;
+mod contention;
 mod figure;
 mod half;
 mod ratios;
@@ -16,6 +17,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use self::card::Card;
+use self::contention::Contention;
 pub use self::figure::PairFigure;
 use self::half::Half;
 pub use self::ratios::{RATIO_BOUNDS, RatioHistogram};
@@ -57,6 +59,7 @@ pub struct PairTable {
     /// How long a pair waits, in nanoseconds.
     patience_ns: u64,
     cards: FxHashMap<CardKey, Card>,
+    contention: Contention,
     started: Stamp,
     paired: Vec<u64>,
     unpaired: u64,
@@ -74,6 +77,7 @@ impl PairTable {
             arrivals: VecDeque::new(),
             patience_ns,
             cards: FxHashMap::default(),
+            contention: Contention::default(),
             started,
             paired,
             unpaired: 0,
@@ -81,8 +85,9 @@ impl PairTable {
         }
     }
 
-    /// Takes the account of a client's request that was copied.
+    /// Takes the account of a client's request, copied or not.
     pub fn primary(&mut self, exchange: &Exchange, now: Stamp) {
+        self.contention.record(exchange, self.since_start(now));
         let (Some(pair), Some(half)) = (exchange.ledger.pair, Half::of_primary(exchange)) else { return };
         let waiting = self.waiting(pair, now);
         waiting.primary = Some(half);
@@ -161,6 +166,7 @@ impl PairTable {
         }
         let since_start = self.since_start(now);
         self.cards.values_mut().for_each(|card| card.tick(since_start));
+        self.contention.tick(since_start);
     }
 
     fn since_start(&self, now: Stamp) -> Duration {

@@ -45,6 +45,14 @@ impl PairTable {
         sums
     }
 
+    /// Requests that are copied (the candidate) against those that are not, by route, model and cost class: the total alone.
+    #[must_use]
+    pub fn contention(&self) -> Vec<CardSnapshot> {
+        let snapshot =
+            |((route, model, class), report)| CardSnapshot { route, model, class, figures: vec![(PairFigure::Total, report)] };
+        self.contention.reports().into_iter().map(snapshot).collect()
+    }
+
     /// What is known of the target at this place.
     #[must_use]
     pub fn target(&self, target: usize) -> TargetSnapshot {

@@ -137,3 +137,20 @@ fn cards_are_bounded_and_the_rest_is_counted() {
     assert_eq!((pairs.cards.len(), pairs.overflowed()), (MAX_CARDS, 10));
     assert!(pairs.memory_bytes() < 64 << 20, "{}", pairs.memory_bytes());
 }
+
+#[test]
+fn what_copies_cost_is_seen_in_requests_that_are_copied() {
+    let mut pairs = table();
+    for n in 0..200 {
+        let (copied, plain) = (exchange(n + 1, 12, Outcome::Ok), exchange(0, 10, Outcome::Ok));
+        pairs.primary(&copied, at(n * 10));
+        pairs.primary(&plain, at(n * 10 + 5));
+    }
+    pairs.primary(&exchange(0, 1, Outcome::ServerError), at(2_001));
+    let [card] = &pairs.contention()[..] else { panic!("one route") };
+    let (figure, report) = &card.figures[0];
+    assert_eq!((*figure, report.pairs, report.losses), (PairFigure::Total, 200, 200), "each request is used once");
+    assert!(
+        (report.baseline_ns.p50.value.unwrap() - 10e6).abs() < 1e5 && (report.candidate_ns.p50.value.unwrap() - 12e6).abs() < 1e5
+    );
+}

@@ -1,0 +1,63 @@
+//! What copies cost clients: the upstream's latency of requests that are copied against those that are not, unpaired.
+
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use crate::ledger::{Exchange, ExchangeKind, LabelId, Outcome};
+use crate::shadow::ab::{LatencyReport, LifoMatcher, PairCounts, PairSide, Tracking};
+
+/// How many routes, models and classes are told apart; requests of further ones are left out.
+const MAX_KEPT: usize = 64;
+
+/// A route, a model and a cost class.
+type Key = (LabelId, LabelId, Option<u8>);
+
+#[derive(Debug, Default)]
+struct Compared {
+    matcher: LifoMatcher,
+    counts: PairCounts,
+    tracking: Tracking,
+    since: Duration,
+}
+
+/// Latencies by route, model and class. The baseline is what is not copied.
+#[derive(Debug, Default)]
+pub(super) struct Contention(FxHashMap<Key, Box<Compared>>);
+
+impl Contention {
+    /// Records a client's request that ended at `now`, from the start of the process: its upstream window, if it was answered.
+    pub(super) fn record(&mut self, exchange: &Exchange, now: Duration) {
+        let ledger = &exchange.ledger;
+        let Some(window) = ledger.window.filter(|_| ledger.outcome == Outcome::Ok && ledger.kind == ExchangeKind::Request) else {
+            return;
+        };
+        let class = ledger.work.class().and_then(|class| u8::try_from(class).ok());
+        let key = (ledger.series.route, ledger.series.model, class);
+        if !self.0.contains_key(&key) && self.0.len() >= MAX_KEPT {
+            return;
+        }
+        let compared = self.0.entry(key).or_insert_with(|| Box::new(Compared { since: now, ..Compared::default() }));
+        let side = if ledger.pair.is_some() { PairSide::Candidate } else { PairSide::Baseline };
+        let ticket = compared.matcher.start(side);
+        if let Some(pair) = compared.matcher.finish(ticket, Some(window.length_ns())) {
+            pair.record(&mut compared.counts);
+        }
+    }
+
+    /// Closes the blocks that have ended.
+    pub(super) fn tick(&mut self, now: Duration) {
+        for compared in self.0.values_mut() {
+            compared.tracking.tick(&compared.counts, now.saturating_sub(compared.since));
+        }
+    }
+
+    /// The reports, in the order of their keys; without those of which all requests are copied, or none.
+    pub(super) fn reports(&self) -> Vec<(Key, LatencyReport)> {
+        let reports = self.0.iter().filter(|(_, compared)| compared.counts.pairs() > 0);
+        let mut reports: Vec<_> =
+            reports.map(|(key, compared)| (*key, LatencyReport::new(&compared.counts, &compared.tracking))).collect();
+        reports.sort_by_key(|(key, _)| *key);
+        reports
+    }
+}
