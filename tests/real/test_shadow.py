@@ -237,6 +237,55 @@ def test_the_engine_in_this_process_is_a_target(start_engine, start_lapwing, mod
     assert all("forward" in one["figures"] for one in ref["comparisons"]), "both engines report it"
 
 
+def chat(lapwing, n, **options):
+    """One chat with llama.cpp, of twelve tokens."""
+    body = {"messages": [{"role": "user", "content": f"la mi re {n}"}], "max_tokens": 12, "cache_prompt": False, "ignore_eos": True, **options}
+    connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=60)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
+    response = connection.getresponse()
+    assert response.status == 200, response.read()
+    response.read()
+    connection.close()
+
+
+def compared_texts(lapwing, name, n):
+    """What the outputs of the target's only route differ in, once `n` were compared."""
+
+    def found():
+        outputs = list(target(lapwing, name)["outputs"].values())
+        return outputs[0] if outputs and outputs[0]["compared"] == n else None
+
+    return wait_for(found, 30, f"{n} texts are compared", 0.2)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_generated_text_is_compared_as_a_whole(llama, start_lapwing, stream):
+    """llama.cpp against itself: with a seed it writes the same again, and its ids and times are no difference."""
+    url = llama.server.url
+    lapwing = start_lapwing(url, "--shadow", f"again={url}", "--shadow-sample", "100%", env={**SHADOW, "LAPWING_SHADOW__NOISE": "0%"})
+    wait_for(lapwing.is_ready, 20, "lapwing is ready")
+    for n in range(8):
+        chat(lapwing, n, seed=n, temperature=0, stream=stream)
+    again = await_paired(lapwing, "again", 8)
+    assert (again["answered"], dropped(again)) == (8, 0), again
+    outputs = compared_texts(lapwing, "again", 8)
+    assert outputs["mismatches"]["answers"] == 0, outputs
+    assert all({"prefill", "decode", "forward"} <= set(one["figures"]) for one in again["comparisons"]), again["comparisons"]
+
+
+def test_text_that_is_drawn_anew_is_noise(llama, start_lapwing):
+    url = llama.server.url
+    lapwing = start_lapwing(url, "--shadow", f"again={url}", "--shadow-sample", "100%", env={**SHADOW, "LAPWING_SHADOW__NOISE": "100%"})
+    wait_for(lapwing.is_ready, 20, "lapwing is ready")
+    for n in range(10):
+        chat(lapwing, n, temperature=2)
+    outputs = compared_texts(lapwing, "again", 10)
+    wait_for(lambda: compared_texts(lapwing, "again", 10)["repeats"]["compared"] == 10, 30, "the noise is known")
+    outputs = compared_texts(lapwing, "again", 10)
+    assert outputs["different"] > 5 and outputs["mismatches"]["answers"] == 0, outputs
+    assert "differ" in lapwing.get("/shadow")[2].decode()
+
+
 class Broken:
     """A target that misbehaves: garbage, a flood without end, or silence."""
 
