@@ -1,5 +1,6 @@
 //! Loading as a user sees it: precedence, the messages for refused values, and that no secret is ever shown.
 
+mod cross;
 mod docs;
 #[cfg(feature = "engine")]
 mod engine;
@@ -231,50 +232,6 @@ fn a_file_that_cannot_be_read_is_reported_with_its_place_and_does_not_hide_the_r
     assert!(faults[0].to_string().starts_with("no/such/lapwing.yaml: cannot be read: no such file"), "{}", faults[0]);
     // an empty file is valid
     assert!(case("# nothing\n", &[], &[("upstream", "http://m:1")]).loaded().warnings.is_empty());
-}
-
-#[test]
-fn settings_that_contradict_one_another_are_faults() {
-    assert_eq!(
-        faults("listen: 127.0.0.1:9464"),
-        "listen: 127.0.0.1:9464: collides with admin, which listens on 127.0.0.1:9464 (file l.yaml)"
-    );
-    assert_eq!(
-        faults("listen: 127.0.0.1:5\notlp_http: ':5'"),
-        "otlp_http: 0.0.0.0:5: collides with listen, which listens on 127.0.0.1:5 (file l.yaml)"
-    );
-    assert_eq!(
-        case("", &[], &[("upstream", "http://localhost:8080"), ("listen", ":8080")]).faults(),
-        "upstream: http://localhost:8080: is Lapwing itself: listen listens there (flag --upstream)"
-    );
-    assert_eq!(
-        faults("otlp_forward: grpc://127.0.0.1:4317"),
-        "otlp_forward: grpc://127.0.0.1:4317: is Lapwing itself: otlp_grpc listens there (file l.yaml)"
-    );
-    let any_port =
-        "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\notlp_grpc: 127.0.0.1:0\notlp_http: 127.0.0.1:0\nupstream: http://m:1";
-    assert!(case(any_port, &[], &[]).loaded().warnings.is_empty());
-    // settings that depend on a faulty value are not reported
-    assert_eq!(faults("otlp_forward: nowhere\notlp_forward_headers: {a: b}").lines().count(), 1);
-    assert_eq!(
-        faults("attribution: {poll: 'http://localhost:9464/metrics'}\n"),
-        "attribution.poll: http://localhost:9464/metrics: is Lapwing itself: admin listens there (file l.yaml)"
-    );
-    assert_eq!(
-        faults("shadow: {targets: {again: 'http://localhost:8080'}}\n"),
-        "shadow.targets.again: http://localhost:8080: is Lapwing itself: listen listens there (file l.yaml)"
-    );
-    let missing = if cfg!(feature = "engine") { "is not a file" } else { "needs the embedded engine" };
-    assert!(faults("shadow: {targets: {ref: 'engine:no.onnx'}}\n").contains(missing));
-}
-
-#[test]
-fn settings_that_are_probably_a_mistake_cause_warnings() {
-    let warnings = |yaml: &str| case(&format!("upstream: http://m:1\n{yaml}"), &[], &[]).loaded().warnings;
-    assert!(warnings("otlp_grpc: ':4317'\nadmin: ':9464'\nlisten: ':8080'")[0].starts_with("otlp_grpc: 0.0.0.0:4317: "));
-    assert!(warnings("otlp_grpc: '[::1]:4317'").is_empty());
-    let off = warnings("otlp_grpc: off\notlp_http: off\notlp_forward: http://o:1\nattribution: {expect_spans: always}");
-    assert_eq!(off.len(), 2, "{off:?}");
 }
 
 const SECRET: &str = "hunter2";
