@@ -12,8 +12,9 @@ use lapwing::ledger::{Ledger, Outcome, TraceMark};
 use lapwing::metrics::{Counters, Labels};
 use lapwing::net::{self, Target};
 use lapwing::protocol::Protocols;
-use lapwing::proxy::{self, Config, ConnectionSettings, DataPlane, Profiler, ShadowRole, TraceSampling, Tracing};
+use lapwing::proxy::{self, Config, ConnectionSettings, DataPlane, Profiler, ShadowRole, ShadowTap, TraceSampling, Tracing};
 use lapwing::settings::ConfigHandle;
+use lapwing::shadow;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -24,7 +25,7 @@ use crate::peer::{Answer, Client};
 use crate::{Repeat, h2, peer};
 
 /// The data plane as shipped: its address, the queue of closed ledgers, and the future that serves it.
-fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Future<Output = ()>) {
+fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Future<Output = ()>) {
     let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
     let address = listener.local_addr().unwrap();
     let (queue, counters) = (Arc::new(ArrayQueue::new(64)), Arc::new(Counters::default()));
@@ -40,7 +41,7 @@ fn proxy(upstream: SocketAddr) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Fut
         config: Config::default(),
         respond_server_timing: false,
         tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), continued: None },
-        shadow: ShadowRole::Off,
+        shadow,
         observer: Arc::new(observer),
     };
     let parts = DataPlane { settings: ConfigHandle::fixed(settings), target: Target::Tcp(upstream.to_string()), counters };
@@ -64,6 +65,7 @@ impl World {
     fn start<F: Future<Output = ()> + 'static>(
         &self,
         is_proxied: bool,
+        shadow: ShadowRole,
         serve: impl FnOnce(TcpListener) -> F,
     ) -> (SocketAddr, Option<Arc<ArrayQueue<Ledger>>>) {
         self.local.block_on(&self.runtime, async {
@@ -73,7 +75,7 @@ impl World {
             if !is_proxied {
                 return (upstream, None);
             }
-            let (address, queue, serving) = proxy(upstream);
+            let (address, queue, serving) = proxy(upstream, shadow);
             tokio::task::spawn_local(serving);
             (address, Some(queue))
         })
@@ -92,13 +94,24 @@ async fn closed(queue: Option<&ArrayQueue<Ledger>>) {
     }
 }
 
+/// A request and the pieces of its answer, as bytes of HTTP/1.1.
+struct Prepared {
+    request: Vec<u8>,
+    /// The last bytes of the request.
+    after: &'static [u8],
+    pieces: Vec<Vec<u8>>,
+    /// How many bytes tell the end of a piece.
+    end_bytes: usize,
+}
+
 /// Exchanges over HTTP/1.1 with prepared pieces.
-fn over_h1(is_proxied: bool, request: Vec<u8>, after: &'static [u8], pieces: Vec<Vec<u8>>, end_bytes: usize) -> Repeat {
+fn over_h1(is_proxied: bool, shadow: ShadowRole, prepared: Prepared) -> Repeat {
+    let Prepared { request, after, pieces, end_bytes } = prepared;
     let world = World::new();
     let taken = Rc::new(Notify::new());
     let ends = pieces.iter().map(|piece| piece[piece.len().saturating_sub(end_bytes)..].to_vec()).collect();
     let answer = Rc::new(Answer { after, pieces, taken: taken.clone() });
-    let (to, queue) = world.start(is_proxied, |listener| peer::serve(listener, answer));
+    let (to, queue) = world.start(is_proxied, shadow, |listener| peer::serve(listener, answer));
     let mut client = world.local.block_on(&world.runtime, Client::connect(to, request, ends, taken));
     Box::new(move |n| {
         world.local.block_on(&world.runtime, async {
@@ -111,7 +124,7 @@ fn over_h1(is_proxied: bool, request: Vec<u8>, after: &'static [u8], pieces: Vec
 }
 
 /// A request of the Open Inference Protocol in JSON, 1 KiB; the answer has a Server-Timing of four stages.
-pub(crate) fn http1_infer(is_proxied: bool) -> Repeat {
+fn inference() -> Prepared {
     let mut data = String::new();
     for n in 0..96_u32 {
         let value = f64::from(n.wrapping_mul(2_654_435_761)) / f64::from(u32::MAX);
@@ -130,7 +143,46 @@ pub(crate) fn http1_infer(is_proxied: bool) -> Repeat {
          content-length: {}\r\n\r\n{body}",
         body.len()
     );
-    over_h1(is_proxied, request.into_bytes(), br#""id":"last"}"#, vec![answer.into_bytes()], 16)
+    Prepared { request: request.into_bytes(), after: br#""id":"last"}"#, pieces: vec![answer.into_bytes()], end_bytes: 16 }
+}
+
+/// An inference without a shadow target.
+pub(crate) fn http1_infer(is_proxied: bool) -> Repeat {
+    over_h1(is_proxied, ShadowRole::Off, inference())
+}
+
+/// A tap that copies this share; up to `waiting` copies are handed over.
+fn tap(share: &str, waiting: usize) -> Arc<ShadowTap> {
+    let config = shadow::Config { sample: share.parse().unwrap(), ..shadow::Config::default() };
+    Arc::new(ShadowTap::detached(&config, Arc::new(Protocols::default()), waiting))
+}
+
+/// There is a shadow target, and no request is copied.
+pub(crate) fn shadow_unsampled(is_proxied: bool) -> Repeat {
+    over_h1(is_proxied, ShadowRole::Tap(tap("0%", 1)), inference())
+}
+
+/// Every request is copied and handed over. Nobody takes the copies, so their end is not counted.
+pub(crate) fn shadow_copied(is_proxied: bool) -> Repeat {
+    let tap = tap("100%", usize::try_from(crate::WARM + crate::COUNTED).unwrap());
+    over_h1(is_proxied, ShadowRole::Tap(tap), inference())
+}
+
+/// Every request is copied, and the copy dropped once the request is answered, on the same thread.
+pub(crate) fn shadow_discarded(is_proxied: bool) -> Repeat {
+    let tap = tap("100%", 1);
+    let mut exchange = over_h1(is_proxied, ShadowRole::Tap(tap.clone()), inference());
+    Box::new(move |n| {
+        for _ in 0..n {
+            exchange(1);
+            assert_eq!(tap.discard_one(), is_proxied);
+        }
+    })
+}
+
+/// Every request is sampled, and the queue is full.
+pub(crate) fn shadow_full(is_proxied: bool) -> Repeat {
+    over_h1(is_proxied, ShadowRole::Tap(tap("100%", 1)), inference())
 }
 
 /// A chat that streams 64 tokens, one in each chunk. The next chunk is sent when the client has received the previous one.
@@ -154,7 +206,8 @@ pub(crate) fn chat_stream(is_proxied: bool) -> Repeat {
     pieces.extend((0..64).map(|n| chunk(&event(&format!(r#""content":" token {n}""#)))));
     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":64}}\n\ndata: [DONE]\n\n";
     pieces.push([chunk(usage), b"0\r\n\r\n".to_vec()].concat());
-    over_h1(is_proxied, request.into_bytes(), br#""stream":true}"#, pieces, 7)
+    let prepared = Prepared { request: request.into_bytes(), after: br#""stream":true}"#, pieces, end_bytes: 7 };
+    over_h1(is_proxied, ShadowRole::Off, prepared)
 }
 
 /// A `ModelInfer` call over HTTP/2, 1 KiB.
@@ -166,8 +219,9 @@ pub(crate) fn grpc_infer(is_proxied: bool) -> Repeat {
     framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
     framed.extend(message);
     let world = World::new();
-    let (to, queue) =
-        world.start(is_proxied, |listener| h2::serve(listener, &[0, 0, 0, 0, 8, 0x0a, 6, b'd', b'i', b'g', b'i', b't', b's']));
+    let (to, queue) = world.start(is_proxied, ShadowRole::Off, |listener| {
+        h2::serve(listener, &[0, 0, 0, 0, 8, 0x0a, 6, b'd', b'i', b'g', b'i', b't', b's'])
+    });
     let path = "/inference.GRPCInferenceService/ModelInfer";
     let mut client = world.local.block_on(&world.runtime, h2::Client::connect(to, path, framed));
     Box::new(move |n| {

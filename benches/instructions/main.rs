@@ -43,6 +43,10 @@ pub(crate) type Repeat = Box<dyn FnMut(u64)>;
 
 const CASES: &[Case] = &[
     Case { name: "http1_infer", prepare: exchange::http1_infer, is_proxied: true },
+    Case { name: "shadow_unsampled", prepare: exchange::shadow_unsampled, is_proxied: true },
+    Case { name: "shadow_full", prepare: exchange::shadow_full, is_proxied: true },
+    Case { name: "shadow_copied", prepare: exchange::shadow_copied, is_proxied: true },
+    Case { name: "shadow_discarded", prepare: exchange::shadow_discarded, is_proxied: true },
     Case { name: "grpc_infer", prepare: exchange::grpc_infer, is_proxied: true },
     Case { name: "chat_stream_64", prepare: exchange::chat_stream, is_proxied: true },
     Case { name: "otlp_receive", prepare: profile::otlp_receive, is_proxied: false },
@@ -52,7 +56,7 @@ const CASES: &[Case] = &[
 ];
 
 /// Exchanges before the count begins, in which caches and pools fill and tables grow.
-const WARM: u64 = 300;
+pub(crate) const WARM: u64 = 300;
 /// Exchanges that are counted.
 pub(crate) const COUNTED: u64 = 500;
 

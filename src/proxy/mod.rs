@@ -14,7 +14,7 @@ mod settings;
 mod stack;
 mod upstream;
 
-pub(crate) use body::capture::{CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};
+pub(crate) use body::capture::{CapturedBody, Incomplete, ReplayBody, capture_whole};
 pub use config::{Config, TraceSampling, UpstreamProtocol};
 pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};

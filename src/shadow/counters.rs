@@ -29,7 +29,7 @@ drops! {
     Cut "cut" "The client's request or its answer broke off.";
     Busy "busy" "The target had as many copies in flight as `shadow.concurrency` allows, for a second.";
     CircuitOpen "circuit_open" "The target failed repeatedly and is left alone for a while.";
-    AnswerTooLarge "answer_too_large" "The target's answer exceeds `shadow.max_body`, so that outputs are not compared.";
+    AnswerTooLarge "answer_too_large" "The target's answer exceeds `shadow.max_body` and was not read further, which counts as a failure.";
     CompareFull "compare_full" "More pairs waited to be compared than there is room for, so that outputs are not compared.";
 }
 
@@ -40,7 +40,7 @@ pub struct TargetCounters {
     pub sent: AtomicU64,
     /// Copies that were answered in full, whatever the status.
     pub answered: AtomicU64,
-    /// Copies that got no answer, or none in time.
+    /// Copies that got no answer, none in time, or one that is too large.
     pub failed: AtomicU64,
     dropped: DropCounts,
 }

@@ -11,7 +11,7 @@ mod target;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
 use crossbeam_queue::ArrayQueue;
@@ -30,10 +30,10 @@ use crate::export::ShadowSurface;
 use crate::ledger::{LabelId, Ledger, Stamp};
 use crate::metrics::{Counters, Labels, Registry};
 use crate::net::{self, LocalListener, Target, Tasks};
-use crate::proxy::{self, CaptureBudget, CaptureLimits, DataPlane, TapParts};
+use crate::proxy::{self, DataPlane, TapParts};
 use crate::settings::{ConfigHandle, ShadowTarget, Upstream};
 use crate::shadow::compare::Comparer;
-use crate::shadow::{CopyOrder, OutputAccounts, PairTable, ShadowCounters, TargetInfo, UPSTREAM_AGAIN};
+use crate::shadow::{CopyOrder, OutputAccounts, PairTable, TargetInfo, UPSTREAM_AGAIN};
 
 /// Sampled requests that may wait for the shadow's thread, which reads the queue every millisecond.
 const QUEUE: usize = 1024;
@@ -141,15 +141,7 @@ pub(super) fn start(
         named.push(NamedTarget { name, address, target: Target::from(&whole.upstream), is_h2, is_upstream: true });
     }
 
-    let body = |size: crate::settings::Size| usize::try_from(size.get()).unwrap_or(usize::MAX);
-    let limits =
-        CaptureLimits { total: body(config.budget), body: body(config.max_body), read_buffer: whole.proxy.max_read_buffer() };
-    let tap = Arc::new(TapParts {
-        queue: ArrayQueue::new(QUEUE),
-        budget: CaptureBudget::new(limits),
-        counters: Arc::new(ShadowCounters::new(named.len())),
-        last: AtomicU64::new(0),
-    });
+    let tap = TapParts::new(config, &whole.proxy, named.len(), QUEUE);
     let copy_labels: Vec<LabelId> = named.iter().map(|target| labels.upstreams.intern(&label(&target.name))).collect();
     let patience_ns = config.timeout.as_nanos().saturating_add(whole.attribution.grace.as_nanos()).saturating_add(PATIENCE_NS);
     let started = Stamp::now();

@@ -1,9 +1,14 @@
 //! One target: sends copies to it through a stack of its own, so that they get ledgers like clients' requests.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Response;
+use http_body::Body;
+use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 
 use super::breaker::Breaker;
@@ -12,7 +17,7 @@ use super::copy::{self, Head};
 use crate::ledger::Stamp;
 use crate::net::{Client, ClientLimits, LocalAddress, Target};
 use crate::proxy::{CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, TapParts, capture_whole};
-use crate::shadow::{Config, ShadowDrop};
+use crate::shadow::{Config, ShadowDrop, TargetCounters};
 
 /// How long a copy waits for its turn at a target before it is dropped.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -69,32 +74,54 @@ impl CopyTarget {
         }
         counters.sent.fetch_add(1, Relaxed);
         let client = if head.is_h2 { &self.h2 } else { &self.h1 };
-        let answer = match client.send(copy::request(head, body)).await {
-            Ok(response) => {
-                let (answer, body) = response.into_parts();
-                // Lapwing's own response says that the target gave none
-                let is_answer = !answer.headers.contains_key(ERROR_FIELD);
-                (is_answer, Some((answer, capture_whole(body, &parts.budget).await)))
-            }
+        let (is_answered, answer) = match client.send(copy::request(head, body)).await {
+            Ok(response) => read_answer(response, parts, counters).await,
             Err(error) => {
                 tracing::debug!(target = self.name, %error, "a copy got no answer");
                 (false, None)
             }
         };
-        let (is_answer, answer) = match answer {
-            (true, Some((answer, Ok(body)))) => {
-                (true, Some(AnswerSide { status: answer.status, headers: answer.headers, body: Arc::new(body) }))
-            }
-            (true, Some((_, Err(Incomplete::TooLarge | Incomplete::BudgetSpent)))) => {
-                counters.drop_copy(ShadowDrop::AnswerTooLarge);
-                (true, None)
-            }
-            _ => (false, None),
-        };
-        if is_answer { &counters.answered } else { &counters.failed }.fetch_add(1, Relaxed);
-        if let Some(pause) = self.breaker.on_result(is_answer, Stamp::now()) {
+        if is_answered { &counters.answered } else { &counters.failed }.fetch_add(1, Relaxed);
+        if let Some(pause) = self.breaker.on_result(is_answered, Stamp::now()) {
             tracing::warn!(target = self.name, ?pause, "the shadow target fails repeatedly and is left alone");
         }
         answer
     }
+}
+
+/// Reads an answer to its end. Returns whether it has one and is the target's, and what of it is kept to be compared.
+async fn read_answer<B>(response: Response<B>, parts: &TapParts, counters: &TargetCounters) -> (bool, Option<AnswerSide>)
+where
+    B: Body<Data = Bytes>,
+{
+    let (answer, body) = response.into_parts();
+    // Lapwing's own response says that the target gave none
+    if answer.headers.contains_key(ERROR_FIELD) {
+        return (false, None);
+    }
+    let mut body = pin!(body);
+    match capture_whole(body.as_mut(), &parts.budget).await {
+        Ok(body) => (true, Some(AnswerSide { status: answer.status, headers: answer.headers, body: Arc::new(body) })),
+        Err(Incomplete::TooLarge) => {
+            // a target that floods fails, so that the circuit breaker leaves it alone
+            counters.drop_copy(ShadowDrop::AnswerTooLarge);
+            (false, None)
+        }
+        Err(Incomplete::BudgetSpent) => {
+            // no fault of the target: the rest is read and not kept, and its latency counts
+            counters.drop_copy(ShadowDrop::BudgetSpent);
+            (read_to_end(body).await, None)
+        }
+        Err(Incomplete::Aborted) => (false, None),
+    }
+}
+
+/// Reads a body and keeps nothing. Returns whether it came to its end; the client bounds its length and its time.
+async fn read_to_end<B: Body>(mut body: Pin<&mut B>) -> bool {
+    while let Some(frame) = body.frame().await {
+        if frame.is_err() {
+            return false;
+        }
+    }
+    true
 }

@@ -117,7 +117,7 @@ families! {
     SHADOW_SAMPLED: Counter "lapwing_shadow_sampled_requests" None, [],
         "Requests that were sampled and handed to the shadow's thread.";
     SHADOW_REQUESTS: Counter "lapwing_shadow_requests" None, ["target", "result"],
-        "Copies of requests that were sent, by what became of them: answered (in full, whatever the status) or failed (no answer, or none in time).";
+        "Copies of requests that were sent, by what became of them: answered (in full, whatever the status) or failed (no answer, none in time, or one that is too large).";
     SHADOW_DROPPED: Counter "lapwing_shadow_dropped" None, ["target", "reason"],
         "Copies that were not sent, or not compared, by reason; the target is empty where a request was dropped before it had copies.";
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "kind"],

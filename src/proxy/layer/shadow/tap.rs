@@ -15,10 +15,12 @@ use tokio::sync::oneshot;
 use super::job::{PrimaryAnswer, ShadowJob};
 use crate::ledger::PairId;
 use crate::protocol::Protocols;
+use crate::proxy;
 use crate::proxy::body::ResponseBody;
-use crate::proxy::body::capture::CaptureBudget;
+use crate::proxy::body::capture::{CaptureBudget, CaptureLimits};
 use crate::proxy::exchange::{InFlight, TrackedRequest};
-use crate::shadow::{Sampler, ShadowCounters, ShadowDrop};
+use crate::settings::Size;
+use crate::shadow::{Config, Sampler, ShadowCounters, ShadowDrop};
 
 /// What all taps of a process share, whatever configuration is in force.
 #[derive(Debug)]
@@ -28,6 +30,21 @@ pub(crate) struct TapParts {
     pub(crate) counters: Arc<ShadowCounters>,
     /// The last pair's number.
     pub(crate) last: AtomicU64,
+}
+
+impl TapParts {
+    /// The parts for so many targets, with the budget of `config`. Up to `waiting` copies (at least 1) wait to be taken.
+    pub(crate) fn new(config: &Config, proxy: &proxy::Config, targets: usize, waiting: usize) -> Arc<Self> {
+        let bytes = |size: Size| usize::try_from(size.get()).unwrap_or(usize::MAX);
+        let limits =
+            CaptureLimits { total: bytes(config.budget), body: bytes(config.max_body), read_buffer: proxy.max_read_buffer() };
+        Arc::new(Self {
+            queue: ArrayQueue::new(waiting.max(1)),
+            budget: CaptureBudget::new(limits),
+            counters: Arc::new(ShadowCounters::new(targets)),
+            last: AtomicU64::new(0),
+        })
+    }
 }
 
 /// Copies sampled requests.
@@ -44,6 +61,20 @@ impl std::fmt::Debug for ShadowTap {
 }
 
 impl ShadowTap {
+    /// A tap for measuring the request path alone: up to `waiting` copies (at least 1) are handed over, and nothing takes them but
+    /// [`Self::discard_one`].
+    #[must_use]
+    pub fn detached(config: &Config, protocols: Arc<Protocols>, waiting: usize) -> Self {
+        let parts = TapParts::new(config, &proxy::Config::default(), 0, waiting);
+        Self { parts, sampler: Sampler::new(config), protocols }
+    }
+
+    /// Takes the oldest copy that was handed over, and drops it. Returns whether there was one.
+    #[must_use]
+    pub fn discard_one(&self) -> bool {
+        self.parts.queue.pop().is_some()
+    }
+
     /// Copies the request if it is sampled and there is room. Returns where its answer is awaited.
     pub(super) fn copy(&self, tracked: &mut TrackedRequest) -> Option<AwaitedAnswer> {
         let TrackedRequest { request, in_flight } = tracked;
