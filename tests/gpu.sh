@@ -134,7 +134,7 @@ export CUDA_CACHE_PATH=$work/cache TRITON_CACHE_DIR=$work/triton TORCHINDUCTOR_C
 step 'each primitive against its twin' 40 checks --filter primitive
 step 'every kernel' 100 checks || (($? == 3)) || step 'each kernel by itself' 90 "$python" "$here/each_kernel.py" "$work" "$check" "$ptx" "$seed"
 step 'the executor on a device' 60 rust_tests
-step 'seeded models' 30 needs numpy,onnx "$python" "$here/seeded.py" "$work"
+step 'seeded models' 60 needs numpy,onnx "$python" "$here/seeded.py" "$work"
 step 'plans in all precisions, a thousand replays, memory' 90 needs numpy,onnx,onnxruntime \
     with_libraries "$python" "$here/plans.py" --lapwing "$bin" --patience 40 --json "$work/plans.json"
 step 'compute-sanitizer, the primitives' 30 sanitized --filter primitive
