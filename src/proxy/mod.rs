@@ -20,6 +20,8 @@ pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use exchange::{Observer, Profiler, ReportReader};
 pub use layer::shadow::ShadowTap;
-pub(crate) use layer::shadow::{PAIR_FIELD, PrimaryAnswer, ShadowJob, TapParts};
+pub(crate) use layer::shadow::{
+    PAIR_FIELD, PairNumbers, PrimaryAnswer, RecordingSwitch, RunningRecording, ShadowJob, TapParts, Tapping,
+};
 pub use serve::{DataPlane, serve, serve_local};
 pub use settings::{ConnectionSettings, ContinuedTrace, ShadowRole, Tracing};

@@ -11,14 +11,24 @@ use super::compare::AnswerSide;
 use super::copy::{self, Head};
 use crate::ledger::Stamp;
 use crate::net::{Client, ClientLimits, LocalAddress, Target};
-use crate::proxy::{CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, TapParts, capture_whole};
+use crate::proxy::{CaptureBudget, CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, TapParts, capture_whole};
 use crate::shadow::{Config, ShadowDrop};
 
 /// How long a copy waits for its turn at a target before it is dropped.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
+/// What became of a request that was sent to a target.
+pub(in crate::app) enum Sent {
+    /// It was answered in full.
+    Answered(AnswerSide),
+    /// It was answered, with more than is kept.
+    TooLarge,
+    /// It got no answer, or none in time.
+    Unanswered,
+}
+
 /// A target of copies.
-pub(super) struct CopyTarget {
+pub(in crate::app) struct CopyTarget {
     pub(super) name: String,
     /// Its place among the targets.
     pub(super) index: usize,
@@ -32,7 +42,7 @@ pub(super) struct CopyTarget {
 
 impl CopyTarget {
     /// Sends to the stack at `address`.
-    pub(super) fn new(name: String, index: usize, is_upstream: bool, address: &LocalAddress, config: &Config) -> Self {
+    pub(in crate::app) fn new(name: String, index: usize, is_upstream: bool, address: &LocalAddress, config: &Config) -> Self {
         let limits = ClientLimits {
             connect_timeout: Duration::from_secs(1),
             // the stack's own limits come first, because they tell what happened
@@ -68,33 +78,41 @@ impl CopyTarget {
             return None;
         }
         counters.sent.fetch_add(1, Relaxed);
-        let client = if head.is_h2 { &self.h2 } else { &self.h1 };
-        let answer = match client.send(copy::request(head, body)).await {
-            Ok(response) => {
-                let (answer, body) = response.into_parts();
-                // Lapwing's own response says that the target gave none
-                let is_answer = !answer.headers.contains_key(ERROR_FIELD);
-                (is_answer, Some((answer, capture_whole(body, &parts.budget).await)))
-            }
-            Err(error) => {
-                tracing::debug!(target = self.name, %error, "a copy got no answer");
-                (false, None)
-            }
-        };
-        let (is_answer, answer) = match answer {
-            (true, Some((answer, Ok(body)))) => {
-                (true, Some(AnswerSide { status: answer.status, headers: answer.headers, body: Arc::new(body) }))
-            }
-            (true, Some((_, Err(Incomplete::TooLarge | Incomplete::BudgetSpent)))) => {
-                counters.drop_copy(ShadowDrop::AnswerTooLarge);
-                (true, None)
-            }
-            _ => (false, None),
-        };
+        let sent = self.exchange(head, body, &parts.budget).await;
+        let is_answer = !matches!(sent, Sent::Unanswered);
         if is_answer { &counters.answered } else { &counters.failed }.fetch_add(1, Relaxed);
         if let Some(pause) = self.breaker.on_result(is_answer, Stamp::now()) {
             tracing::warn!(target = self.name, ?pause, "the shadow target fails repeatedly and is left alone");
         }
-        answer
+        match sent {
+            Sent::Answered(answer) => Some(answer),
+            Sent::TooLarge => {
+                counters.drop_copy(ShadowDrop::AnswerTooLarge);
+                None
+            }
+            Sent::Unanswered => None,
+        }
+    }
+
+    /// Sends a request at once and reads the whole answer, within `budget`. Counts nothing.
+    pub(in crate::app) async fn exchange(&self, head: &Head, body: &Arc<CapturedBody>, budget: &Arc<CaptureBudget>) -> Sent {
+        let client = if head.is_h2 { &self.h2 } else { &self.h1 };
+        let response = match client.send(copy::request(head, body)).await {
+            Ok(response) => response,
+            Err(error) => {
+                tracing::debug!(target = self.name, %error, "a copy got no answer");
+                return Sent::Unanswered;
+            }
+        };
+        let (answer, body) = response.into_parts();
+        // Lapwing's own response says that the target gave none
+        if answer.headers.contains_key(ERROR_FIELD) {
+            return Sent::Unanswered;
+        }
+        match capture_whole(body, budget).await {
+            Ok(body) => Sent::Answered(AnswerSide { status: answer.status, headers: answer.headers, body: Arc::new(body) }),
+            Err(Incomplete::TooLarge | Incomplete::BudgetSpent) => Sent::TooLarge,
+            Err(Incomplete::Aborted) => Sent::Unanswered,
+        }
     }
 }

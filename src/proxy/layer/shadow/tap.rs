@@ -13,6 +13,7 @@ use http::uri::PathAndQuery;
 use tokio::sync::oneshot;
 
 use super::job::{PrimaryAnswer, ShadowJob};
+use super::recording::RecordingSwitch;
 use crate::ledger::PairId;
 use crate::protocol::Protocols;
 use crate::proxy::body::ResponseBody;
@@ -20,20 +21,36 @@ use crate::proxy::body::capture::CaptureBudget;
 use crate::proxy::exchange::{InFlight, TrackedRequest};
 use crate::shadow::{Sampler, ShadowCounters, ShadowDrop};
 
-/// What all taps of a process share, whatever configuration is in force.
+/// Where copies of one purpose go, and what became of them.
 #[derive(Debug)]
 pub(crate) struct TapParts {
     pub(crate) queue: ArrayQueue<ShadowJob>,
     pub(crate) budget: Arc<CaptureBudget>,
     pub(crate) counters: Arc<ShadowCounters>,
-    /// The last pair's number.
-    pub(crate) last: AtomicU64,
 }
 
-/// Copies sampled requests.
-pub struct ShadowTap {
+/// One purpose of copies: which requests it wants, and where they go.
+#[derive(Debug)]
+pub(crate) struct Tapping {
     pub(crate) parts: Arc<TapParts>,
     pub(crate) sampler: Sampler,
+}
+
+/// The numbers of copied requests, for all taps of a process.
+#[derive(Debug, Default)]
+pub(crate) struct PairNumbers(AtomicU64);
+
+impl PairNumbers {
+    fn next(&self) -> Option<PairId> {
+        PairId::new(self.0.fetch_add(1, Relaxed).wrapping_add(1))
+    }
+}
+
+/// Copies sampled requests: for shadow targets, and for a recording while one runs.
+pub struct ShadowTap {
+    pub(crate) shadow: Option<Tapping>,
+    pub(crate) recording: Arc<RecordingSwitch>,
+    pub(crate) numbers: Arc<PairNumbers>,
     pub(crate) protocols: Arc<Protocols>,
 }
 
@@ -44,21 +61,36 @@ impl std::fmt::Debug for ShadowTap {
 }
 
 impl ShadowTap {
-    /// Copies the request if it is sampled and there is room. Returns where its answer is awaited.
-    pub(super) fn copy(&self, tracked: &mut TrackedRequest) -> Option<AwaitedAnswer> {
-        let TrackedRequest { request, in_flight } = tracked;
-        if !self.sampler.takes(&self.protocols, request.method(), request.uri().path(), request.headers()) {
+    /// Copies the request for each purpose that samples it and has room. Returns where its answer is awaited.
+    pub(super) fn copy(&self, tracked: &mut TrackedRequest) -> Option<AwaitedAnswers> {
+        let shadow = self.shadow.as_ref().and_then(|tapping| self.copy_for(tapping, tracked));
+        let recording = self.recording.load().and_then(|tapping| self.copy_for(&tapping, tracked));
+        if shadow.is_none() && recording.is_none() {
             return None;
         }
-        let parts = &*self.parts;
+        tracked.in_flight.with(|ledger| {
+            ledger.has_copies |= shadow.is_some();
+            ledger.is_recorded |= recording.is_some();
+        });
+        Some(AwaitedAnswers { shadow, recording })
+    }
+
+    fn copy_for(&self, tapping: &Tapping, tracked: &mut TrackedRequest) -> Option<AwaitedAnswer> {
+        let TrackedRequest { request, in_flight } = tracked;
+        if !tapping.sampler.takes(&self.protocols, request.method(), request.uri().path(), request.headers()) {
+            return None;
+        }
+        let parts = &*tapping.parts;
         if parts.queue.is_full() {
             parts.counters.drop_sampled(ShadowDrop::QueueFull);
             return None;
         }
-        let pair = PairId::new(parts.last.fetch_add(1, Relaxed).wrapping_add(1))?;
+        let (known, arrived) = in_flight.with(|ledger| (ledger.pair, ledger.started));
+        let pair = known.or_else(|| self.numbers.next())?;
         let (sender, answer) = oneshot::channel();
         let job = ShadowJob {
             pair,
+            arrived,
             method: request.method().clone(),
             path: request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")),
             version: request.version(),
@@ -75,17 +107,30 @@ impl ShadowTap {
     }
 }
 
+/// The answer to a request that was copied.
+#[derive(Debug)]
+pub(super) struct AwaitedAnswers {
+    shadow: Option<AwaitedAnswer>,
+    recording: Option<AwaitedAnswer>,
+}
+
+impl AwaitedAnswers {
+    /// Copies the body of `response` while it passes, for each purpose.
+    pub(super) fn attach(self, response: Response<ResponseBody>) -> Response<ResponseBody> {
+        [self.shadow, self.recording].into_iter().flatten().fold(response, |response, awaited| awaited.attach(response))
+    }
+}
+
 /// An answer that is on its way to who compares.
 #[derive(Debug)]
-pub(super) struct AwaitedAnswer {
+struct AwaitedAnswer {
     sender: oneshot::Sender<PrimaryAnswer>,
     budget: Arc<CaptureBudget>,
     in_flight: Arc<InFlight>,
 }
 
 impl AwaitedAnswer {
-    /// Copies the body of `response` while it passes.
-    pub(super) fn attach(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    fn attach(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         let body = response.body_mut().capture(&self.budget);
         let trace = self.in_flight.with(|ledger| ledger.trace);
         let answer = PrimaryAnswer { trace, status: response.status(), headers: response.headers().clone(), body };
