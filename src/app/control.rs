@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::aggregate::Aggregation;
 use super::data;
 use super::hosted::Models;
+use super::record::Recorder;
 use super::running::StartError;
 use super::shadow::ShadowParts;
 use crate::attribution::otlp::{self, ExportHandler, ForwardQueue, OwnTraces};
@@ -66,6 +67,7 @@ pub(super) struct Control {
     pub(super) models: Option<Models>,
     /// What shadow-serving shares, if there is a target.
     pub(super) shadow: Option<ShadowParts>,
+    pub(super) recorder: Recorder,
     pub(super) phases: Phases,
 }
 
@@ -103,6 +105,7 @@ impl Control {
             optima,
             models,
             shadow,
+            recorder,
             phases,
         } = self;
         let loaded = whole.load();
@@ -129,7 +132,7 @@ impl Control {
 
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
-        let aggregation = aggregation.tokenizing(tokenizers).shadowing(shadow.clone());
+        let aggregation = aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone());
         let aggregation = aggregation.run(spans, stop.clone());
         let hosted = models.clone();
         let surfaces = Surfaces {
@@ -139,6 +142,7 @@ impl Control {
             counters,
             optima,
             config: whole.map(Loaded::masked_json),
+            record: Arc::new(move |options| recorder.start(options)),
             ready: Arc::new(move || probe(target.clone(), models.clone())),
             draining: phases.accepting.clone(),
             limits: whole.map(move |loaded| export::ProfilerLimits {

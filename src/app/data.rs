@@ -17,8 +17,8 @@ use crate::metrics::{Counters, Labels};
 use crate::net;
 use crate::protocol::Protocols;
 use crate::proxy::{
-    self, ConnectionSettings, ContinuedTrace, DataPlane, Profiler, ShadowRole, ShadowTap, TapParts, TraceSampling, Tracing,
-    UpstreamProtocol,
+    self, ConnectionSettings, ContinuedTrace, DataPlane, PairNumbers, Profiler, RecordingSwitch, ShadowRole, ShadowTap, TapParts,
+    Tapping, TraceSampling, Tracing, UpstreamProtocol,
 };
 use crate::settings::{ConfigHandle, Upstream};
 use crate::shadow::Sampler;
@@ -33,6 +33,10 @@ pub(super) struct Observing {
     pub(super) receives_spans: bool,
     /// What the tap hands copies over with, if there is a shadow target.
     pub(super) tap: Option<Arc<TapParts>>,
+    /// Whether requests are recorded.
+    pub(super) recording: Arc<RecordingSwitch>,
+    /// The numbers of copied requests.
+    pub(super) numbers: Arc<PairNumbers>,
 }
 
 /// Tells the forwarder of every client's trace in which Lapwing's span takes the place of the client's.
@@ -80,10 +84,12 @@ impl Observing {
         }
     }
 
-    /// The tap that copies by `config`.
+    /// The tap that copies by `config`, and for recordings.
     fn tap(&self, config: &Config, protocols: Arc<Protocols>) -> ShadowRole {
-        let Some(parts) = self.tap.clone().filter(|_| config.shadow.is_on()) else { return ShadowRole::Off };
-        ShadowRole::Tap(Arc::new(ShadowTap { parts, sampler: Sampler::new(&config.shadow), protocols }))
+        let parts = self.tap.clone().filter(|_| config.shadow.is_on());
+        let shadow = parts.map(|parts| Tapping { parts, sampler: Sampler::new(&config.shadow) });
+        let (recording, numbers) = (self.recording.clone(), self.numbers.clone());
+        ShadowRole::Tap(Arc::new(ShadowTap { shadow, recording, numbers, protocols }))
     }
 
     /// The settings of the stack that sends copies to a target; closed ledgers go to `ledgers`, under the upstream's name `label`.

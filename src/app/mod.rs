@@ -12,6 +12,8 @@ pub mod engine;
 #[cfg(feature = "engine")]
 mod hosted;
 mod log;
+mod record;
+mod replay;
 mod run;
 mod running;
 mod shadow;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::cli::Command;
 use super::running::{self, Running};
-use super::{check, demo, engine, log, shadow_report, signals, upstream_flags};
+use super::{check, demo, engine, log, record, replay, shadow_report, signals, upstream_flags};
 use crate::config::{self, Loaded, Sources};
 
 /// Does what the command line asks for.
@@ -16,6 +16,8 @@ pub fn run() -> ExitCode {
         Ok(Command::Demo(args)) => demo::run_command(&args),
         Ok(Command::Engine(command, env)) => engine::run(&command, env),
         Ok(Command::Shadow(command)) => exit(shadow_report::run(&command).into()),
+        Ok(Command::Record(args)) => exit(record::run(&args).into()),
+        Ok(Command::Replay(args, env)) => exit(replay::run(&args, env).into()),
         Ok(Command::UpstreamFlags(args)) => exit(upstream_flags::print(&args)),
         Err(error) => {
             let is_fault = error.use_stderr();

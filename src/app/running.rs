@@ -10,6 +10,7 @@ use crossbeam_queue::ArrayQueue;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
 use super::hosted::{self, HostError, Hosted};
+use super::record::{self, Recorder};
 use super::shadow::{self, ShadowThreads};
 use crate::attribution::otlp::OwnTraces;
 use crate::config::Loaded;
@@ -127,9 +128,19 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         ours: ours.clone(),
         receives_spans: addresses.receives_spans(),
         tap: None,
+        recording: Arc::default(),
+        numbers: Arc::default(),
     };
     let (shadow, threads) = shadow::start(config, &observing, &labels)?.unzip();
     observing.tap = shadow.as_ref().map(|parts| parts.tap.clone());
+
+    let recorder = Recorder {
+        config: whole.clone(),
+        switch: observing.recording.clone(),
+        accounts: record::accounts(),
+        labels: labels.clone(),
+        stop: phases.accepting.clone(),
+    };
 
     let control = Control {
         config: whole.clone(),
@@ -143,6 +154,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         optima,
         models: engine.as_ref().map(Hosted::models),
         shadow,
+        recorder,
         phases: phases.clone(),
     };
     let control = control.spawn()?;

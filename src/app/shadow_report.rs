@@ -13,7 +13,7 @@ use crate::net::{Client, ClientLimits, Target};
 use crate::settings::Bind;
 
 /// The exit code when Lapwing does not answer (`EX_UNAVAILABLE`).
-const UNAVAILABLE: u8 = 69;
+pub(super) const UNAVAILABLE: u8 = 69;
 
 /// `lapwing shadow`, and what it does.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
@@ -27,7 +27,7 @@ pub enum ShadowSub {
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct ShadowReportArgs {
     /// The admin address of the running Lapwing
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = admin_address)]
     admin: String,
     /// Print every figure as JSON instead of sentences
     #[arg(long)]
@@ -35,7 +35,7 @@ pub struct ShadowReportArgs {
 }
 
 /// Checks that `text` is an address, and returns it with its host.
-fn address(text: &str) -> Result<String, String> {
+pub(super) fn admin_address(text: &str) -> Result<String, String> {
     let bind: Bind = text.parse().map_err(|error: crate::settings::Invalid| error.reason)?;
     Ok(bind.reached_at().unwrap_or_else(|| bind.get()).to_string())
 }

@@ -25,13 +25,16 @@ pub(super) enum QueryError {
     /// The value is not one of the allowed ones.
     #[error("{field}={value:?}: must be one of {allowed}")]
     NotOneOf { field: &'static str, value: String, allowed: String },
+    /// The value is not of its kind, or out of range.
+    #[error("{field}={value:?}: {reason}")]
+    Invalid { field: &'static str, value: String, reason: String },
     /// The value is not a number in range.
     #[error("limit={0:?}: must be a whole number from 0 to {MAX_LIMIT}")]
     Limit(String),
 }
 
 /// The values of the `known` fields. Each field may be given once.
-fn fields<const N: usize>(uri: &Uri, known: [&'static str; N]) -> Result<[Option<String>; N], QueryError> {
+pub(super) fn fields<const N: usize>(uri: &Uri, known: [&'static str; N]) -> Result<[Option<String>; N], QueryError> {
     let malformed = |e: axum::extract::rejection::QueryRejection| {
         QueryError::Malformed(uri.query().unwrap_or_default().to_owned(), e.body_text())
     };

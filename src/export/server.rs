@@ -9,12 +9,12 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::surfaces::Surfaces;
-use super::{exchanges, hdr, health, prometheus, query, shadow, stats};
+use super::{exchanges, hdr, health, prometheus, query, record, shadow, stats};
 use crate::metrics::Window;
 use crate::net::{self, AcceptLimits, ServerLimits};
 
@@ -34,6 +34,7 @@ pub const PATHS: &[(&str, &str)] = &[
         "/shadow",
         "what copies of requests say of the shadow targets: faster, slower, the same (text; JSON by Accept: application/json)",
     ),
+    ("/record", "POST: streams sampled requests to a process on this machine, for `lapwing record` (JSON lines)"),
     ("/config", "the effective configuration, secrets masked (JSON)"),
     ("/livez", "200 while the process runs"),
     (
@@ -44,8 +45,8 @@ pub const PATHS: &[(&str, &str)] = &[
 ];
 
 #[derive(Clone)]
-struct Admin {
-    surfaces: Arc<Surfaces>,
+pub(super) struct Admin {
+    pub(super) surfaces: Arc<Surfaces>,
     turns: Arc<Semaphore>,
 }
 
@@ -81,7 +82,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 /// When the listener cannot be registered with the runtime.
 pub async fn serve(listener: std::net::TcpListener, surfaces: Surfaces, stop: CancellationToken) -> io::Result<()> {
     let accept = AcceptLimits { backoff: ACCEPT_BACKOFF, ..AcceptLimits::default() };
-    let limits = ServerLimits { accept, grace: DRAIN, ..ServerLimits::new("admin") };
+    let limits = ServerLimits { accept, grace: DRAIN, tells_peer: true, ..ServerLimits::new("admin") };
     net::serve(net::registered(listener)?, router(surfaces), limits, stop).await;
     Ok(())
 }
@@ -95,12 +96,15 @@ pub fn router(surfaces: Surfaces) -> Router {
         .route("/metrics", get(metrics))
         .route("/hdr", get(hdr))
         .route("/shadow", get(shadow_report))
+        .route("/record", post(record::record))
         .route("/config", get(config))
         .route("/livez", get(async || text(StatusCode::OK, "alive")))
         .route("/readyz", get(readyz))
         .route("/", get(async || text(StatusCode::OK, list())))
         .fallback(async |uri: Uri| text(StatusCode::NOT_FOUND, format!("no such path: {}; there is\n\n{}", uri.path(), list())))
-        .method_not_allowed_fallback(async || text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered"))
+        .method_not_allowed_fallback(async || {
+            text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered, and POST at /record")
+        })
         .with_state(admin)
         .layer(map_response(forbid_caching))
 }
@@ -111,7 +115,7 @@ async fn forbid_caching(mut response: Response) -> Response {
     response
 }
 
-fn text(status: StatusCode, text: impl Into<String>) -> Response {
+pub(super) fn text(status: StatusCode, text: impl Into<String>) -> Response {
     let mut text = text.into();
     if !text.ends_with('\n') {
         text.push('\n');
@@ -123,7 +127,7 @@ fn list() -> String {
     PATHS.iter().map(|(path, shows)| format!("{path:<12}{shows}\n")).collect()
 }
 
-fn refuse(error: &query::QueryError) -> Response {
+pub(super) fn refuse(error: &query::QueryError) -> Response {
     text(StatusCode::BAD_REQUEST, error.to_string())
 }
 

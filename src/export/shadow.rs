@@ -1,7 +1,7 @@
 //! `/shadow`: what copies of requests say of each target, in words and as JSON. Durations are nanoseconds.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -35,8 +35,13 @@ pub(super) struct ShadowView {
     /// The memory that copies of bodies keep alive.
     budget: BudgetView,
     assumptions: &'static str,
-    targets: Vec<TargetView>,
+    targets: ComparedTargets,
 }
+
+/// What is known of each target.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct ComparedTargets(Vec<TargetView>);
 
 /// How full the budget is, in bytes.
 #[derive(Debug, Serialize)]
@@ -76,14 +81,13 @@ struct ComparisonView {
     figures: Pairs<LatencyReport>,
 }
 
-/// The report of everything so far.
-pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
-    let (snapshots, contention, unpaired, overflowed) = {
+/// What is known of each target until now, in the order of their indices.
+#[must_use]
+pub fn compared_targets(shadow: &ShadowSurface) -> ComparedTargets {
+    let snapshots: Vec<_> = {
         let pairs = shadow.pairs.lock();
-        let snapshots: Vec<_> = (0..shadow.targets.len()).map(|target| pairs.target(target)).collect();
-        (snapshots, pairs.contention(), pairs.unpaired(), pairs.overflowed())
+        (0..shadow.targets.len()).map(|target| pairs.target(target)).collect()
     };
-    let (used, limit) = (shadow.budget)();
     let targets = shadow.targets.iter().zip(snapshots).enumerate().filter_map(|(index, (info, snapshot))| {
         let counters = shadow.counters.target(index)?;
         Some(TargetView {
@@ -100,6 +104,17 @@ pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
             series: series_of_copies(&shadow.registry, &info.label),
         })
     });
+    ComparedTargets(targets.collect())
+}
+
+/// The report of everything so far.
+pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
+    let targets = compared_targets(shadow);
+    let (contention, unpaired, overflowed) = {
+        let pairs = shadow.pairs.lock();
+        (pairs.contention(), pairs.unpaired(), pairs.overflowed())
+    };
+    let (used, limit) = (shadow.budget)();
     ShadowView {
         sampled: shadow.counters.sampled.load(Relaxed),
         dropped: dropped(|reason| shadow.counters.dropped(reason)),
@@ -109,7 +124,7 @@ pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
         contention: contention.into_iter().map(|card| comparison(shadow, COPIED, card)).collect(),
         budget: BudgetView { used, limit },
         assumptions: ASSUMPTIONS,
-        targets: targets.collect(),
+        targets,
     }
 }
 
@@ -142,39 +157,38 @@ fn comparison(shadow: &ShadowSurface, target: &str, card: CardSnapshot) -> Compa
 /// The report in words.
 pub(super) fn text(shadow: &ShadowSurface) -> String {
     let view = report(shadow);
-    let mut text = String::new();
-    for target in &view.targets {
-        // writing to a string cannot fail
-        let _ = writeln!(
-            text,
-            "{} ({}): {} copies sent, {} answered, {} failed, {} paired{}",
-            target.name,
-            target.address,
-            target.sent,
-            target.answered,
-            target.failed,
-            target.paired,
-            in_words(&target.dropped)
-        );
-        for comparison in &target.comparisons {
-            let model = comparison.model.as_deref().map_or(String::new(), |model| format!(", model {model}"));
-            let class = comparison.class.map_or(String::new(), |class| format!(", from {class} units of work"));
-            let _ = writeln!(text, "  {}{model}{class}\n    {}", comparison.route, comparison.text);
-            for note in &comparison.notes {
-                let _ = writeln!(text, "    {note}");
+    let contention: String = view.contention.iter().map(contention_in_words).collect();
+    let dropped = in_words(&view.dropped);
+    format!("{}{contention}{} requests sampled{dropped}\n\n{}", view.targets, view.sampled, view.assumptions)
+}
+
+fn contention_in_words(comparison: &ComparisonView) -> String {
+    let model = comparison.model.as_deref().map_or(String::new(), |model| format!(", model {model}"));
+    format!("what copies cost clients, {}{model}:\n    {}\n", comparison.route, comparison.text)
+}
+
+impl fmt::Display for ComparedTargets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for target in &self.0 {
+            let TargetView { name, address, sent, answered, failed, paired, .. } = target;
+            let dropped = in_words(&target.dropped);
+            writeln!(
+                f,
+                "{name} ({address}): {sent} copies sent, {answered} answered, {failed} failed, {paired} paired{dropped}"
+            )?;
+            for comparison in &target.comparisons {
+                let model = comparison.model.as_deref().map_or(String::new(), |model| format!(", model {model}"));
+                let class = comparison.class.map_or(String::new(), |class| format!(", from {class} units of work"));
+                writeln!(f, "  {}{model}{class}\n    {}", comparison.route, comparison.text)?;
+                comparison.notes.iter().try_for_each(|note| writeln!(f, "    {note}"))?;
+            }
+            for (route, differences) in target.outputs.iter().filter(|(_, differences)| differences.compared > 0) {
+                let words = differences.to_string().replace('\n', "\n    ");
+                writeln!(f, "  {route}\n    {words}")?;
             }
         }
-        for (route, differences) in target.outputs.iter().filter(|(_, differences)| differences.compared > 0) {
-            let words = differences.to_string().replace('\n', "\n    ");
-            let _ = writeln!(text, "  {route}\n    {words}");
-        }
+        Ok(())
     }
-    for comparison in &view.contention {
-        let model = comparison.model.as_deref().map_or(String::new(), |model| format!(", model {model}"));
-        let _ = writeln!(text, "what copies cost clients, {}{model}:\n    {}", comparison.route, comparison.text);
-    }
-    let _ = writeln!(text, "{} requests sampled{}\n\n{}", view.sampled, in_words(&view.dropped), view.assumptions);
-    text
 }
 
 /// ", dropped: 3 busy, 1 cut", or nothing.

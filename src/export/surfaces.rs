@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::record::StartRecording;
 use super::stats::HostedModels;
 use crate::cost::ModelOptima;
 use crate::ledger::Stamp;
@@ -67,6 +68,8 @@ pub struct Surfaces {
     pub engine: HostedModels,
     /// Shadow-serving, if there is a target.
     pub shadow: Option<ShadowSurface>,
+    /// Starts a recording, for `/record`.
+    pub record: StartRecording,
     /// For `/readyz`, which waits two seconds for it.
     pub ready: Probe,
     /// Cancelled when shutdown begins: `/readyz` fails from then on, while the other paths are still served.

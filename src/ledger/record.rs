@@ -163,7 +163,11 @@ pub struct Ledger {
     pub ours: bool,
     /// Whether it is a copy of a client's request, sent to a shadow target.
     pub is_copy: bool,
-    /// What a client's request and its copies have in common, if it was copied.
+    /// Whether copies of it go to shadow targets.
+    pub has_copies: bool,
+    /// Whether a recording waits for its account.
+    pub is_recorded: bool,
+    /// What a client's request and its copies, or its record, have in common.
     pub pair: Option<PairId>,
     /// The wall clock at the start, in nanoseconds since the Unix epoch.
     pub anchor_unix_ns: u64,
@@ -219,6 +223,8 @@ impl Ledger {
             traced: false,
             ours: false,
             is_copy: false,
+            has_copies: false,
+            is_recorded: false,
             pair: None,
             anchor_unix_ns,
             started,

@@ -14,12 +14,14 @@ mod settings;
 mod stack;
 mod upstream;
 
-pub(crate) use body::capture::{CapturedBody, Incomplete, ReplayBody, capture_whole};
+pub(crate) use body::capture::{CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};
 pub use config::{Config, TraceSampling, UpstreamProtocol};
 pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use exchange::{Observer, Profiler, ReportReader};
 pub use layer::shadow::ShadowTap;
-pub(crate) use layer::shadow::{PAIR_FIELD, PrimaryAnswer, ShadowJob, TapParts};
+pub(crate) use layer::shadow::{
+    PAIR_FIELD, PairNumbers, PrimaryAnswer, RecordingSwitch, RunningRecording, ShadowJob, TapParts, Tapping,
+};
 pub use serve::{DataPlane, serve, serve_local};
 pub use settings::{ConnectionSettings, ContinuedTrace, ShadowRole, Tracing};

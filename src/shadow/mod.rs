@@ -3,6 +3,7 @@
 //! - `sampler` decides which requests are copied;
 //! - `pairs` puts the accounts of both sides together;
 //! - `ab`: the statistics of latency, paired and unpaired, valid however often one looks;
+//! - `recording` is the file of recorded requests and that of the pairs of a replay; `gates`: bounds that a replay must keep;
 //! - `compare`: decoded outputs against each other, net of the noise of the primary itself; `outputs` adds them up by target and route.
 //!
 //! The copying itself is in `proxy/layer/shadow` (the tap) and in `app/shadow` (the thread that sends copies).
@@ -11,8 +12,10 @@ pub mod ab;
 pub mod compare;
 mod config;
 mod counters;
+pub mod gates;
 mod outputs;
 mod pairs;
+pub mod recording;
 mod sampler;
 
 use http::HeaderName;
@@ -20,7 +23,7 @@ use http::HeaderName;
 pub use config::{Config, CopiedHeader, CopyOrder, OnlyThese};
 pub use counters::{ShadowCounters, ShadowDrop, TargetCounters};
 pub use outputs::OutputAccounts;
-pub use pairs::{CardSnapshot, PairFigure, PairTable, RATIO_BOUNDS, RatioHistogram, TargetSnapshot};
+pub use pairs::{CardSnapshot, PairFigure, PairHalf, PairTable, RATIO_BOUNDS, RatioHistogram, SideAccount, TargetSnapshot};
 pub use sampler::Sampler;
 
 /// A target, as surfaces name it.

@@ -129,6 +129,7 @@ impl Recording {
             config: ConfigHandle::fixed(serde_json::Value::Null),
             engine: Arc::new(Vec::new),
             shadow: None,
+            record: Arc::new(|_| Err("nothing is recorded here".to_owned())),
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             draining: CancellationToken::new(),
             limits: ConfigHandle::fixed(ProfilerLimits { queue: 4096, pending: 40, orphan_spans: 30 }),

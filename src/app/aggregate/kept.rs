@@ -1,18 +1,20 @@
-//! Where merged exchanges go, once they know their optimum: those of clients to the registry, those of copies to theirs, and both
-//! sides of a pair to the pairs.
+//! Where merged exchanges go, once they know their optimum: those of clients to the registry, those of copies to theirs, both sides
+//! of a pair to the pairs, and the accounts of recorded requests to the recording.
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::app::record::RecordAccounts;
 use crate::app::shadow::ShadowParts;
 use crate::cost::DebtAssessor;
 use crate::ledger::{Exchange, Stamp};
 use crate::metrics::Registry;
-use crate::shadow::PairTable;
+use crate::shadow::{PairHalf, PairTable};
 
 /// The tables, locked for one round of the aggregator.
 pub(super) struct Kept<'l> {
     pub(super) registry: MutexGuard<'l, Registry>,
     copies: Option<Copies<'l>>,
+    records: Option<&'l RecordAccounts>,
     assessor: &'l DebtAssessor,
     now: Stamp,
 }
@@ -32,15 +34,19 @@ impl<'l> Kept<'l> {
     pub(super) fn lock(
         registry: &'l Mutex<Registry>,
         shadow: Option<&'l ShadowParts>,
+        records: Option<&'l RecordAccounts>,
         assessor: &'l DebtAssessor,
         now: Stamp,
     ) -> Self {
-        Self { registry: registry.lock(), copies: shadow.map(Copies::lock), assessor, now }
+        Self { registry: registry.lock(), copies: shadow.map(Copies::lock), records, assessor, now }
     }
 
     /// Records an exchange. `behind` more wait to be recorded.
     pub(super) fn keep(&mut self, exchange: Exchange, behind: usize) {
         let exchange = self.assessor.assessed(exchange);
+        if exchange.ledger.is_recorded {
+            self.record(&exchange);
+        }
         match &mut self.copies {
             Some(copies) if exchange.ledger.is_copy => {
                 copies.pairs.copy(&exchange, self.now);
@@ -52,6 +58,13 @@ impl<'l> Kept<'l> {
                 }
                 self.registry.keep(exchange, self.now, behind);
             }
+        }
+    }
+
+    /// Sends the account of a recorded request to the recording. If nobody takes them, the oldest is lost.
+    fn record(&self, exchange: &Exchange) {
+        if let (Some(records), Some(pair), Some(half)) = (self.records, exchange.ledger.pair, PairHalf::of_primary(exchange)) {
+            drop(records.force_push((pair, half)));
         }
     }
 

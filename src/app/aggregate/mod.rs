@@ -14,6 +14,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use self::kept::Kept;
+use super::record::RecordAccounts;
 use super::shadow::ShadowParts;
 use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge};
 use crate::cost::DebtAssessor;
@@ -53,6 +54,8 @@ pub(super) struct Aggregation {
     counters: Arc<Counters>,
     tokenizers: Option<Tokenizers>,
     shadow: Option<ShadowParts>,
+    /// For the accounts of recorded requests.
+    records: Option<RecordAccounts>,
     assessor: DebtAssessor,
     rotated: Stamp,
     config: ConfigHandle<Config>,
@@ -79,8 +82,21 @@ impl Aggregation {
             merge(ledger, traced)
         };
         let aggregator = Aggregator::with_merge(applied.join(), counters.clone(), Box::new(merge) as Merge);
-        let (tokenizers, shadow, rotated) = (None, None, Stamp::now());
-        Self { aggregator, statistics, queue, registry, counters, tokenizers, shadow, assessor, rotated, config, applied }
+        let (tokenizers, shadow, records, rotated) = (None, None, None, Stamp::now());
+        Self {
+            aggregator,
+            statistics,
+            queue,
+            registry,
+            counters,
+            tokenizers,
+            shadow,
+            records,
+            assessor,
+            rotated,
+            config,
+            applied,
+        }
     }
 
     /// Applies the configuration in force if it has changed.
@@ -102,6 +118,11 @@ impl Aggregation {
         Self { shadow, ..self }
     }
 
+    /// Sends the accounts of recorded requests there.
+    pub(super) fn recording(self, records: RecordAccounts) -> Self {
+        Self { records: Some(records), ..self }
+    }
+
     /// Runs until `stop`, then merges and records everything that waits.
     pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Vec<IncomingSpan>>, stop: CancellationToken) {
         let mut look = tokio::time::interval(LOOK);
@@ -120,13 +141,13 @@ impl Aggregation {
         }
         self.look();
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), &self.assessor, now);
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_ref(), &self.assessor, now);
         self.aggregator.flush(now, &mut |exchange| kept.keep(exchange, 0));
     }
 
     fn spans(&mut self, received: Vec<IncomingSpan>) {
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), &self.assessor, now);
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_ref(), &self.assessor, now);
         self.aggregator.spans(received, now, &mut |exchange| kept.keep(exchange, 0));
         self.aggregator.mend(&mut |exchange| kept.mend(exchange));
     }
@@ -149,7 +170,7 @@ impl Aggregation {
         let depth = self.queue.len();
         self.counters.set(Counter::QueueDepth, depth as u64);
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), &self.assessor, now);
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_ref(), &self.assessor, now);
         if depth > 0 {
             self.statistics.note_request();
         }

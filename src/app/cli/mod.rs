@@ -9,6 +9,8 @@ use clap::{Args, Parser, Subcommand};
 
 use super::demo::DemoArgs;
 use super::engine::EngineSub;
+use super::record::RecordArgs;
+use super::replay::ReplayArgs;
 use super::shadow_report::ShadowSub;
 use super::upstream_flags;
 pub use super::upstream_flags::UpstreamFlags;
@@ -58,6 +60,10 @@ pub enum Command {
     UpstreamFlags(UpstreamFlags),
     /// Ask a running Lapwing for its shadow report.
     Shadow(ShadowSub),
+    /// Record requests of a running Lapwing.
+    Record(RecordArgs),
+    /// Replay a recording. The variables are those of the environment.
+    Replay(ReplayArgs, Vec<(String, String)>),
     /// Serve, inspect, time or quantize a model. The variables are those of the environment.
     Engine(EngineSub, Vec<(String, String)>),
 }
@@ -86,6 +92,8 @@ pub fn parse(
             Command::UpstreamFlags(UpstreamFlags { server, otlp_grpc, otlp_http })
         }
         Some(Sub::Shadow { command }) => Command::Shadow(command),
+        Some(Sub::Record(args)) => Command::Record(args),
+        Some(Sub::Replay(args)) => Command::Replay(*args, env),
         Some(Sub::Engine { command }) => Command::Engine(command, env),
     })
 }
@@ -125,6 +133,25 @@ enum Sub {
         #[command(subcommand)]
         command: ShadowSub,
     },
+    /// Record sampled requests of a running Lapwing, to be replayed
+    #[command(after_help = "The file has what users sent: bodies, and headers except authorization, cookie and those that \
+        `shadow.headers` removes.\nValues at the paths of `shadow.compare.redact` are hidden. The running Lapwing answers only \
+        processes of its own machine.\nExit code: 0; 69 if there is no recording, or it broke off.\n\n\
+        Examples:\n  lapwing record --sample 1% --for 10m --out traffic.lwr\n  \
+        lapwing record --sample 100% --max-requests 1000 --out traffic.lwr")]
+    Record(RecordArgs),
+    /// Send a recording to one or more servers or models, compare them, and check gates
+    #[command(
+        after_help = "Requests are sent when they are due, whether or not earlier ones were answered, and latencies are counted \
+        from the due time\n(not with --closed). Errors and late answers therefore count as what a client would have seen.\n\
+        Exit code: 0; 1 if a gate does not hold (each one is named); 64 wrong usage; 65 a broken file; 69 it could not run.\n\n\
+        Examples:\n  lapwing replay traffic.lwr --to http://127.0.0.1:9000\n  \
+        lapwing replay traffic.lwr --to fp32=http://127.0.0.1:8000 --to int8=http://127.0.0.1:9000 --rate 500 \\\n    \
+        --gate 'p99_ratio<=1.05' --gate 'mismatch<=0.1%'\n  \
+        lapwing replay traffic.lwr --to engine:model.onnx --closed 8 --json\n  \
+        lapwing replay traffic.lwr --to http://127.0.0.1:9000 --pairs pairs.lwp && lapwing replay pairs.lwp"
+    )]
+    Replay(Box<ReplayArgs>),
     /// Serve ONNX models on the built-in engine; inspect, time or quantize one
     #[command(after_help = "`lapwing engine COMMAND --help` has examples.")]
     Engine {

@@ -2,62 +2,54 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use crossbeam_queue::ArrayQueue;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
-use super::ShadowParts;
 use super::copy::Head;
 
 use crate::config::Config;
 use crate::ledger::{PairId, TraceId};
 use crate::protocol::{Protocols, fold_route};
 use crate::proxy::CapturedBody;
+use crate::shadow::OutputAccounts;
 use crate::shadow::compare::{Comparer, FinishedAnswer};
-use crate::shadow::{OutputAccounts, ShadowCounters, ShadowDrop};
-
-/// How many pairs may wait to be compared.
-const ROOM: usize = 256;
 
 /// One side's answer.
 #[derive(Clone, Debug)]
-pub(super) struct AnswerSide {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Arc<CapturedBody>,
+pub(in crate::app) struct AnswerSide {
+    pub(in crate::app) status: StatusCode,
+    pub(in crate::app) headers: HeaderMap,
+    pub(in crate::app) body: Arc<CapturedBody>,
 }
 
 /// Two answers to the same request.
 #[derive(Debug)]
-pub(super) struct ComparePair {
-    pub(super) head: Arc<Head>,
-    pub(super) target: usize,
-    pub(super) trace: TraceId,
-    pub(super) primary: AnswerSide,
-    pub(super) copy: AnswerSide,
+pub(in crate::app) struct ComparePair {
+    pub(in crate::app) head: Arc<Head>,
+    pub(in crate::app) target: usize,
+    pub(in crate::app) trace: TraceId,
+    pub(in crate::app) primary: AnswerSide,
+    pub(in crate::app) copy: AnswerSide,
 }
 
 /// The end that pairs are handed to.
 #[derive(Clone, Debug)]
-pub(super) struct Comparing(SyncSender<ComparePair>);
+pub(in crate::app) struct Comparing(SyncSender<ComparePair>);
 
-/// A bounded channel of pairs.
-pub(super) fn channel() -> (Comparing, Receiver<ComparePair>) {
-    let (sender, receiver) = sync_channel(ROOM);
+/// A channel in which so many pairs may wait to be compared.
+pub(in crate::app) fn channel(room: usize) -> (Comparing, Receiver<ComparePair>) {
+    let (sender, receiver) = sync_channel(room);
     (Comparing(sender), receiver)
 }
 
 impl Comparing {
-    /// Hands a pair over, or drops and counts it.
-    pub(super) fn compare(&self, pair: ComparePair, counters: &ShadowCounters) {
-        if let Err(TrySendError::Full(pair) | TrySendError::Disconnected(pair)) = self.0.try_send(pair)
-            && let Some(counters) = counters.target(pair.target)
-        {
-            counters.drop_copy(ShadowDrop::CompareFull);
-        }
+    /// Hands a pair over. Returns whether there was room.
+    pub(in crate::app) fn compare(&self, pair: ComparePair) -> bool {
+        self.0.try_send(pair).is_ok()
     }
 }
 
@@ -70,7 +62,7 @@ pub(in crate::app) struct ComparedOutputs {
 }
 
 /// The thread's own state.
-pub(super) struct Worker {
+pub(in crate::app) struct Worker {
     comparer: Comparer,
     protocols: Protocols,
     accounts: Arc<Mutex<OutputAccounts>>,
@@ -78,17 +70,17 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(config: &Config, parts: &ShadowParts) -> Self {
-        Self {
-            comparer: Comparer::new(&config.shadow.compare),
-            protocols: Protocols::new(&config.protocol),
-            accounts: parts.outputs.clone(),
-            results: parts.compared.clone(),
-        }
+    pub(in crate::app) fn new(
+        config: &Config,
+        accounts: Arc<Mutex<OutputAccounts>>,
+        results: Arc<ArrayQueue<ComparedOutputs>>,
+    ) -> Self {
+        let (comparer, protocols) = (Comparer::new(&config.shadow.compare), Protocols::new(&config.protocol));
+        Self { comparer, protocols, accounts, results }
     }
 
     /// Compares what comes until nobody sends any more.
-    pub(super) fn run(self, pairs: &Receiver<ComparePair>) {
+    pub(in crate::app) fn run(self, pairs: &Receiver<ComparePair>) {
         while let Ok(pair) = pairs.recv() {
             // a comparison that panics costs its result, and neither the thread nor any request
             if catch_unwind(AssertUnwindSafe(|| self.compare(&pair))).is_err() {

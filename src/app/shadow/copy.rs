@@ -22,10 +22,10 @@ const SECRETS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
 
 /// The headers of copies.
 #[derive(Debug)]
-pub(super) struct CopiedHeaders(Vec<HeaderName>);
+pub(in crate::app) struct CopiedHeaders(Vec<HeaderName>);
 
 impl CopiedHeaders {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(in crate::app) fn new(config: &Config) -> Self {
         let is = |name: &HeaderName, what| {
             config.headers.iter().any(|(key, value)| *value == what && key.eq_ignore_ascii_case(name.as_str()))
         };
@@ -36,7 +36,7 @@ impl CopiedHeaders {
     }
 
     /// The headers of the copies of a request with `headers`.
-    pub(super) fn of(&self, headers: &HeaderMap) -> HeaderMap {
+    pub(in crate::app) fn of(&self, headers: &HeaderMap) -> HeaderMap {
         let mut copied = headers.clone();
         for name in &self.0 {
             copied.remove(name);
@@ -61,12 +61,12 @@ pub(super) fn request(job: &Head, body: &Arc<CapturedBody>) -> Request<ReplayBod
 
 /// The head of a copy.
 #[derive(Debug)]
-pub(super) struct Head {
-    pub(super) pair: crate::ledger::PairId,
-    pub(super) method: http::Method,
-    pub(super) path: http::uri::PathAndQuery,
-    pub(super) is_h2: bool,
-    pub(super) headers: HeaderMap,
+pub(in crate::app) struct Head {
+    pub(in crate::app) pair: crate::ledger::PairId,
+    pub(in crate::app) method: http::Method,
+    pub(in crate::app) path: http::uri::PathAndQuery,
+    pub(in crate::app) is_h2: bool,
+    pub(in crate::app) headers: HeaderMap,
 }
 
 impl Head {

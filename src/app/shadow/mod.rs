@@ -19,9 +19,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use self::copy::CopiedHeaders;
+pub(super) use self::compare::{
+    AnswerSide, ComparePair, ComparedOutputs, Comparing, Worker as CompareWorker, channel as compare_channel,
+};
+pub(super) use self::copy::{CopiedHeaders, Head};
 use self::runner::Runner;
-use self::target::CopyTarget;
+pub(super) use self::runner::reason;
+pub(super) use self::target::{CopyTarget, Sent};
 use super::data::Observing;
 use super::hosted::Hosted;
 use super::running::StartError;
@@ -50,7 +54,7 @@ pub(super) struct ShadowParts {
     /// Closed ledgers of copies.
     pub(super) ledgers: Arc<ArrayQueue<Ledger>>,
     /// Results of comparisons.
-    pub(super) compared: Arc<ArrayQueue<compare::ComparedOutputs>>,
+    pub(super) compared: Arc<ArrayQueue<ComparedOutputs>>,
     /// The series of copies, apart from those of clients.
     pub(super) registry: Arc<Mutex<Registry>>,
     /// Both sides together.
@@ -87,8 +91,11 @@ pub(super) struct ShadowThreads {
     engines: Vec<Hosted>,
 }
 
+/// Pairs of outputs that may wait to be compared.
+const COMPARISONS: usize = 256;
+
 /// A target before its stack runs.
-struct NamedTarget {
+pub(super) struct NamedTarget {
     name: String,
     address: String,
     target: Target,
@@ -97,7 +104,52 @@ struct NamedTarget {
 }
 
 impl NamedTarget {
-    fn info(&self) -> TargetInfo {
+    /// A target by its address. A model that the engine runs is loaded, and its engine added to `engines`.
+    ///
+    /// # Errors
+    ///
+    /// If a model cannot be loaded.
+    pub(super) fn resolve(
+        name: String,
+        target: &ShadowTarget,
+        whole: &Config,
+        engines: &mut Vec<Hosted>,
+    ) -> Result<Self, StartError> {
+        let address = target.to_string();
+        let (target, is_h2) = match target {
+            ShadowTarget::Server(upstream) => (Target::from(upstream), matches!(upstream, Upstream::Http { h2: true, .. })),
+            ShadowTarget::Engine(path) => {
+                let engine = Hosted::start_one(&whole.engine, &name, path, whole.proxy.workers, whole.drain_timeout)?;
+                let address = Target::Tcp(engine.address().to_string());
+                engines.push(engine);
+                (address, false)
+            }
+        };
+        Ok(Self { name, address, target, is_h2, is_upstream: false })
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its label among the upstreams.
+    pub(super) fn label(&self) -> String {
+        label(&self.name)
+    }
+
+    /// Whether it speaks HTTP/2 only.
+    pub(super) const fn is_h2(&self) -> bool {
+        self.is_h2
+    }
+
+    /// The server that it is.
+    pub(super) fn into_target(self) -> Target {
+        self.target
+    }
+
+    /// As surfaces name it.
+    pub(super) fn info(&self) -> TargetInfo {
         TargetInfo {
             name: self.name.clone(),
             address: self.address.clone(),
@@ -124,16 +176,7 @@ pub(super) fn start(
     let mut engines = Vec::new();
     let mut named = Vec::new();
     for (name, target) in &config.targets {
-        let (address, is_h2) = match target {
-            ShadowTarget::Server(upstream) => (Target::from(upstream), matches!(upstream, Upstream::Http { h2: true, .. })),
-            ShadowTarget::Engine(path) => {
-                let engine = Hosted::start_one(&whole.engine, name, path, whole.proxy.workers, whole.drain_timeout)?;
-                let address = Target::Tcp(engine.address().to_string());
-                engines.push(engine);
-                (address, false)
-            }
-        };
-        named.push(NamedTarget { name: name.clone(), address: target.to_string(), target: address, is_h2, is_upstream: false });
+        named.push(NamedTarget::resolve(name.clone(), target, whole, &mut engines)?);
     }
     if config.noise.get() > 0.0 {
         let is_h2 = matches!(whole.upstream, Upstream::Http { h2: true, .. });
@@ -158,7 +201,7 @@ pub(super) fn start(
         targets: named.iter().map(NamedTarget::info).collect(),
     };
 
-    let (comparing, pairs) = compare::channel();
+    let (comparing, pairs) = compare::channel(COMPARISONS);
     let mut stacks = Vec::new();
     let mut targets = Vec::new();
     for (index, target) in named.into_iter().enumerate() {
@@ -184,7 +227,7 @@ pub(super) fn start(
     let copying = std::thread::Builder::new().name("lapwing-shadow".to_owned());
     let copying = copying.spawn(move || copy_requests(runner, stacks, until)).map_err(StartError::Thread)?;
     let comparing = std::thread::Builder::new().name("lapwing-compare".to_owned());
-    let worker = compare::Worker::new(whole, &parts);
+    let worker = compare::Worker::new(whole, parts.outputs.clone(), parts.compared.clone());
     let comparing = comparing.spawn(move || worker.run(&pairs)).map_err(StartError::Thread)?;
     Ok(Some((parts, ShadowThreads { stop, copying, comparing, engines })))
 }

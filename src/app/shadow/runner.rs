@@ -104,7 +104,11 @@ impl Runner {
             if let Some(copy) = copy {
                 let head = head.clone();
                 let pair = ComparePair { head, target, trace, primary: primary.clone(), copy };
-                self.comparing.compare(pair, &self.parts.counters);
+                if !self.comparing.compare(pair)
+                    && let Some(counters) = self.parts.counters.target(target)
+                {
+                    counters.drop_copy(ShadowDrop::CompareFull);
+                }
             }
         }
     }
@@ -138,7 +142,7 @@ impl Drop for WaitingPlace {
 }
 
 /// Why there is no copy of a client's body, as it is counted.
-pub(super) const fn reason(incomplete: Incomplete) -> ShadowDrop {
+pub(in crate::app) const fn reason(incomplete: Incomplete) -> ShadowDrop {
     match incomplete {
         Incomplete::TooLarge => ShadowDrop::TooLarge,
         Incomplete::BudgetSpent => ShadowDrop::BudgetSpent,

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Response;
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
@@ -16,14 +14,26 @@ use super::compare::AnswerSide;
 use super::copy::{self, Head};
 use crate::ledger::Stamp;
 use crate::net::{Client, ClientLimits, LocalAddress, Target};
-use crate::proxy::{CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, TapParts, capture_whole};
-use crate::shadow::{Config, ShadowDrop, TargetCounters};
+use crate::proxy::{CaptureBudget, CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, TapParts, capture_whole};
+use crate::shadow::{Config, ShadowDrop};
 
 /// How long a copy waits for its turn at a target before it is dropped.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
+/// What became of a request that was sent to a target.
+pub(in crate::app) enum Sent {
+    /// It was answered in full.
+    Answered(AnswerSide),
+    /// It was answered in full; the budget has no room to keep it.
+    Unkept,
+    /// The answer is larger than one may be, and was cut off.
+    TooLarge,
+    /// It got no answer, or none in time.
+    Unanswered,
+}
+
 /// A target of copies.
-pub(super) struct CopyTarget {
+pub(in crate::app) struct CopyTarget {
     pub(super) name: String,
     /// Its place among the targets.
     pub(super) index: usize,
@@ -37,7 +47,7 @@ pub(super) struct CopyTarget {
 
 impl CopyTarget {
     /// Sends to the stack at `address`.
-    pub(super) fn new(name: String, index: usize, is_upstream: bool, address: &LocalAddress, config: &Config) -> Self {
+    pub(in crate::app) fn new(name: String, index: usize, is_upstream: bool, address: &LocalAddress, config: &Config) -> Self {
         let limits = ClientLimits {
             connect_timeout: Duration::from_secs(1),
             // the stack's own limits come first, because they tell what happened
@@ -73,46 +83,50 @@ impl CopyTarget {
             return None;
         }
         counters.sent.fetch_add(1, Relaxed);
-        let client = if head.is_h2 { &self.h2 } else { &self.h1 };
-        let (is_answered, answer) = match client.send(copy::request(head, body)).await {
-            Ok(response) => read_answer(response, parts, counters).await,
-            Err(error) => {
-                tracing::debug!(target = self.name, %error, "a copy got no answer");
-                (false, None)
-            }
-        };
-        if is_answered { &counters.answered } else { &counters.failed }.fetch_add(1, Relaxed);
-        if let Some(pause) = self.breaker.on_result(is_answered, Stamp::now()) {
+        let sent = self.exchange(head, body, &parts.budget).await;
+        // a target that floods fails, so that the circuit breaker leaves it alone
+        let is_answer = matches!(sent, Sent::Answered(_) | Sent::Unkept);
+        if is_answer { &counters.answered } else { &counters.failed }.fetch_add(1, Relaxed);
+        if let Some(pause) = self.breaker.on_result(is_answer, Stamp::now()) {
             tracing::warn!(target = self.name, ?pause, "the shadow target fails repeatedly and is left alone");
         }
-        answer
+        match sent {
+            Sent::Answered(answer) => Some(answer),
+            Sent::Unkept => {
+                counters.drop_copy(ShadowDrop::BudgetSpent);
+                None
+            }
+            Sent::TooLarge => {
+                counters.drop_copy(ShadowDrop::AnswerTooLarge);
+                None
+            }
+            Sent::Unanswered => None,
+        }
     }
-}
 
-/// Reads an answer to its end. Returns whether it has one and is the target's, and what of it is kept to be compared.
-async fn read_answer<B>(response: Response<B>, parts: &TapParts, counters: &TargetCounters) -> (bool, Option<AnswerSide>)
-where
-    B: Body<Data = Bytes>,
-{
-    let (answer, body) = response.into_parts();
-    // Lapwing's own response says that the target gave none
-    if answer.headers.contains_key(ERROR_FIELD) {
-        return (false, None);
-    }
-    let mut body = pin!(body);
-    match capture_whole(body.as_mut(), &parts.budget).await {
-        Ok(body) => (true, Some(AnswerSide { status: answer.status, headers: answer.headers, body: Arc::new(body) })),
-        Err(Incomplete::TooLarge) => {
-            // a target that floods fails, so that the circuit breaker leaves it alone
-            counters.drop_copy(ShadowDrop::AnswerTooLarge);
-            (false, None)
+    /// Sends a request at once and reads the whole answer, within `budget`. Counts nothing.
+    pub(in crate::app) async fn exchange(&self, head: &Head, body: &Arc<CapturedBody>, budget: &Arc<CaptureBudget>) -> Sent {
+        let client = if head.is_h2 { &self.h2 } else { &self.h1 };
+        let response = match client.send(copy::request(head, body)).await {
+            Ok(response) => response,
+            Err(error) => {
+                tracing::debug!(target = self.name, %error, "a copy got no answer");
+                return Sent::Unanswered;
+            }
+        };
+        let (answer, body) = response.into_parts();
+        // Lapwing's own response says that the target gave none
+        if answer.headers.contains_key(ERROR_FIELD) {
+            return Sent::Unanswered;
         }
-        Err(Incomplete::BudgetSpent) => {
+        let mut body = pin!(body);
+        match capture_whole(body.as_mut(), budget).await {
+            Ok(body) => Sent::Answered(AnswerSide { status: answer.status, headers: answer.headers, body: Arc::new(body) }),
+            Err(Incomplete::TooLarge) => Sent::TooLarge,
             // no fault of the target: the rest is read and not kept, and its latency counts
-            counters.drop_copy(ShadowDrop::BudgetSpent);
-            (read_to_end(body).await, None)
+            Err(Incomplete::BudgetSpent) if read_to_end(body).await => Sent::Unkept,
+            Err(Incomplete::BudgetSpent | Incomplete::Aborted) => Sent::Unanswered,
         }
-        Err(Incomplete::Aborted) => (false, None),
     }
 }
 

@@ -58,6 +58,7 @@ pub(in crate::export) fn empty() -> Surfaces {
         engine: Arc::new(Vec::new),
         shadow: None,
         config: ConfigHandle::fixed(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
+        record: Arc::new(|_| Err("nothing is recorded here".to_owned())),
         ready: Arc::new(|| Box::pin(async { Ok(()) })),
         draining: CancellationToken::new(),
         limits: ConfigHandle::fixed(ProfilerLimits { queue: 4096, pending: 8192, orphan_spans: 16_384 }),

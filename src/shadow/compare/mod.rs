@@ -17,6 +17,7 @@ pub mod config;
 mod decode;
 mod differences;
 mod paths;
+mod redact;
 mod rules;
 mod sample;
 
@@ -31,6 +32,7 @@ pub use differences::{
     ComparedWith, Differences, DifferencesSnapshot, ErrorStepSnapshot, FieldSnapshot, KindSnapshot, MismatchSnapshot,
     NumberSnapshot, RepeatSnapshot, SampleSnapshot, SetSnapshot, TextSnapshot, WorstCase,
 };
+pub use redact::Redactor;
 pub use sample::{PayloadSample, SAMPLE_BYTES};
 
 #[cfg(test)]

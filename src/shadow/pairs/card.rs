@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::figure::PairFigure;
-use super::half::{Half, HalfOutcome};
+use super::half::{HalfOutcome, PairHalf};
 use super::ratios::RatioHistogram;
 use crate::shadow::ab::{LatencyReport, PairCounts, PairSide, Tracking};
 
@@ -30,7 +30,7 @@ impl Card {
     }
 
     /// Records a pair.
-    pub(super) fn record(&mut self, primary: &Half, copy: &Half) {
+    pub(super) fn record(&mut self, primary: &PairHalf, copy: &PairHalf) {
         for (index, tracked) in self.figures.iter_mut().enumerate() {
             let (baseline, candidate) = (primary.figures[index], copy.figures[index]);
             match (primary.outcome, copy.outcome) {
@@ -77,6 +77,12 @@ impl Card {
         let report = |tracked: &Tracked| LatencyReport::new(&tracked.counts, &tracked.tracking);
         let figures = PairFigure::ALL.iter().zip(&self.figures);
         figures.filter_map(|(figure, tracked)| Some((*figure, report(tracked.as_deref()?)))).collect()
+    }
+
+    /// The counts of each figure that both sides have.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (PairFigure, &PairCounts)> {
+        let figures = PairFigure::ALL.iter().zip(&self.figures);
+        figures.filter_map(|(figure, tracked)| Some((*figure, &tracked.as_deref()?.counts)))
     }
 
     /// The ratios of each figure that both sides have.

@@ -38,7 +38,7 @@ impl Contention {
             return;
         }
         let compared = self.0.entry(key).or_insert_with(|| Box::new(Compared { since: now, ..Compared::default() }));
-        let side = if ledger.pair.is_some() { PairSide::Candidate } else { PairSide::Baseline };
+        let side = if ledger.has_copies { PairSide::Candidate } else { PairSide::Baseline };
         let ticket = compared.matcher.start(side);
         if let Some(pair) = compared.matcher.finish(ticket, Some(window.length_ns())) {
             pair.record(&mut compared.counts);

@@ -1,7 +1,12 @@
-//! One side of a pair: what its exchange took, and how it ended.
+//! One side of a pair: what its exchange took, and how it ended; and the same as text, for files.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use super::figure::PairFigure;
-use crate::ledger::{Exchange, Outcome, SeriesKey};
+use crate::ledger::{Exchange, LabelId, Outcome, SeriesKey};
+use crate::metrics::Labels;
 
 /// How one side ended, as far as a comparison of latencies is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +18,8 @@ pub(super) enum HalfOutcome {
 }
 
 /// One side of a pair.
-#[derive(Clone, Debug)]
-pub(super) struct Half {
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairHalf {
     pub(super) series: SeriesKey,
     pub(super) class: Option<u8>,
     pub(super) outcome: HalfOutcome,
@@ -22,18 +27,16 @@ pub(super) struct Half {
     pub(super) figures: [Option<u64>; PairFigure::ALL.len()],
 }
 
-impl Half {
-    /// `None` if the client left a request before it was answered: that says nothing of the server.
-    pub(super) fn of_primary(exchange: &Exchange) -> Option<Self> {
-        (exchange.ledger.outcome != Outcome::Cancelled).then(|| Self::of(exchange))
+impl PairHalf {
+    /// The side of an exchange. `None` if the client left a request before it was answered: that says nothing of the server.
+    #[must_use]
+    pub fn of_primary(exchange: &Exchange) -> Option<Self> {
+        (exchange.ledger.outcome != Outcome::Cancelled).then(|| Self::of_copy(exchange))
     }
 
     /// The side of a copy. One that was given up took too long.
-    pub(super) fn of_copy(exchange: &Exchange) -> Self {
-        Self::of(exchange)
-    }
-
-    fn of(exchange: &Exchange) -> Self {
+    #[must_use]
+    pub fn of_copy(exchange: &Exchange) -> Self {
         let ledger = &exchange.ledger;
         Self {
             series: ledger.series,
@@ -42,4 +45,58 @@ impl Half {
             figures: PairFigure::ALL.map(|figure| figure.of(exchange)),
         }
     }
+
+    /// The same side with another time in place of the upstream window's, in nanoseconds. A side without a window stays without.
+    #[must_use]
+    pub fn with_total(mut self, total_ns: u64) -> Self {
+        if let Some(total) = &mut self.figures[0] {
+            *total = total_ns;
+        }
+        self
+    }
+
+    /// The side as it is written to files.
+    #[must_use]
+    pub fn account(&self, labels: &Labels) -> SideAccount {
+        let figures = PairFigure::ALL.iter().zip(self.figures);
+        SideAccount {
+            route: labels.routes.text(self.series.route).to_string(),
+            model: labels.models.text(self.series.model).to_string(),
+            class: self.class,
+            is_answered: self.outcome == HalfOutcome::Answered,
+            figures_ns: figures.filter_map(|(figure, ns)| Some((figure.name().to_owned(), ns?))).collect(),
+        }
+    }
+
+    /// The side that was written as `account`. Names of figures that are unknown here are left out.
+    #[must_use]
+    pub fn of_account(account: &SideAccount, labels: &Labels) -> Self {
+        Self {
+            series: SeriesKey {
+                route: labels.routes.intern(&account.route),
+                model: labels.models.intern(&account.model),
+                upstream: LabelId::default(),
+            },
+            class: account.class.filter(|class| *class < 64),
+            outcome: if account.is_answered { HalfOutcome::Answered } else { HalfOutcome::Failed },
+            figures: PairFigure::ALL.map(|figure| account.figures_ns.get(figure.name()).copied()),
+        }
+    }
+}
+
+/// One side of a pair as text: in recordings, and in files of pairs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideAccount {
+    /// The route, as `/stats` names it.
+    pub route: String,
+    /// The model; empty if it is unknown.
+    #[serde(default)]
+    pub model: String,
+    /// The cost class: the exponent of two of its least amount of work; absent if the work is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<u8>,
+    /// Whether it was answered without an error.
+    pub is_answered: bool,
+    /// Nanoseconds by figure: `total` is the upstream window, the others are stages and phases that the server told.
+    pub figures_ns: BTreeMap<String, u64>,
 }

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use self::card::Card;
 use self::contention::Contention;
 pub use self::figure::PairFigure;
-use self::half::Half;
+pub use self::half::{PairHalf, SideAccount};
 pub use self::ratios::{RATIO_BOUNDS, RatioHistogram};
 pub use self::snapshot::{CardSnapshot, TargetSnapshot};
 use crate::ledger::{Exchange, LabelId, PairId, Stamp};
@@ -41,9 +41,9 @@ struct CardKey {
 /// A pair of which one side, or the comparison of its outputs, is still to come.
 #[derive(Debug, Default)]
 struct WaitingPair {
-    primary: Option<Half>,
+    primary: Option<PairHalf>,
     /// By target. A side that came and was recorded is gone.
-    copies: SmallVec<[(usize, Half); 1]>,
+    copies: SmallVec<[(usize, PairHalf); 1]>,
     /// By target: whether the outputs differ.
     outputs: SmallVec<[(usize, bool); 1]>,
 }
@@ -88,12 +88,19 @@ impl PairTable {
     /// Takes the account of a client's request, copied or not.
     pub fn primary(&mut self, exchange: &Exchange, now: Stamp) {
         self.contention.record(exchange, self.since_start(now));
-        let (Some(pair), Some(half)) = (exchange.ledger.pair, Half::of_primary(exchange)) else { return };
+        let pair = exchange.ledger.pair.filter(|_| exchange.ledger.has_copies);
+        if let (Some(pair), Some(half)) = (pair, PairHalf::of_primary(exchange)) {
+            self.primary_half(pair, half, now);
+        }
+    }
+
+    /// Takes the primary's side of a pair.
+    pub fn primary_half(&mut self, pair: PairId, half: PairHalf, now: Stamp) {
         let waiting = self.waiting(pair, now);
         waiting.primary = Some(half);
         let (copies, outputs) = (std::mem::take(&mut waiting.copies), std::mem::take(&mut waiting.outputs));
         for (target, copy) in copies {
-            self.record(pair, target, &copy, now);
+            self.copy_half(pair, target, &copy, now);
         }
         for (target, differ) in outputs {
             self.outputs(pair, target, differ, now);
@@ -104,16 +111,18 @@ impl PairTable {
     pub fn copy(&mut self, exchange: &Exchange, now: Stamp) {
         let Some(pair) = exchange.ledger.pair else { return };
         let Some(target) = self.targets.iter().position(|label| *label == exchange.ledger.series.upstream) else { return };
-        self.record(pair, target, &Half::of_copy(exchange), now);
+        self.copy_half(pair, target, &PairHalf::of_copy(exchange), now);
     }
 
-    fn record(&mut self, pair: PairId, target: usize, copy: &Half, now: Stamp) {
+    /// Takes the side of the copy that went to `target`.
+    pub fn copy_half(&mut self, pair: PairId, target: usize, copy: &PairHalf, now: Stamp) {
         let waiting = self.waiting(pair, now);
         let Some(primary) = waiting.primary.clone() else {
             waiting.copies.push((target, copy.clone()));
             return;
         };
-        self.paired[target] += 1;
+        let Some(paired) = self.paired.get_mut(target) else { return };
+        *paired += 1;
         if let Some(card) = self.card(target, &primary, now) {
             card.record(&primary, copy);
         }
@@ -149,7 +158,7 @@ impl PairTable {
         }
     }
 
-    fn card(&mut self, target: usize, primary: &Half, now: Stamp) -> Option<&mut Card> {
+    fn card(&mut self, target: usize, primary: &PairHalf, now: Stamp) -> Option<&mut Card> {
         let key = CardKey { target, route: primary.series.route, model: primary.series.model, class: primary.class };
         if !self.cards.contains_key(&key) && self.cards.len() >= MAX_CARDS {
             self.overflowed += 1;

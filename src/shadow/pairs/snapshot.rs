@@ -6,7 +6,7 @@ use super::figure::PairFigure;
 use super::ratios::RatioHistogram;
 use super::{CardKey, PairTable};
 use crate::ledger::LabelId;
-use crate::shadow::ab::LatencyReport;
+use crate::shadow::ab::{LatencyReport, PairCounts};
 
 /// What is known of one target for one route, model and cost class.
 #[derive(Clone, Debug)]
@@ -51,6 +51,18 @@ impl PairTable {
         let snapshot =
             |((route, model, class), report)| CardSnapshot { route, model, class, figures: vec![(PairFigure::Total, report)] };
         self.contention.reports().into_iter().map(snapshot).collect()
+    }
+
+    /// The counts of a target by figure, over all routes, models and cost classes.
+    #[must_use]
+    pub fn pooled(&self, target: usize) -> BTreeMap<PairFigure, PairCounts> {
+        let mut pooled: BTreeMap<_, PairCounts> = BTreeMap::new();
+        for (_, card) in self.cards.iter().filter(|(key, _)| key.target == target) {
+            for (figure, counts) in card.counts() {
+                pooled.entry(figure).or_default().merge(counts);
+            }
+        }
+        pooled
     }
 
     /// What is known of the target at this place.

@@ -1,10 +1,11 @@
-//! Copies sampled requests and their answers for shadow targets (`tap`), and recognises copies in the stack that sends them
+//! Copies sampled requests and their answers for shadow targets and recordings (`tap`), and recognises copies in the stack that sends them
 //! (`ShadowRole::Copies`).
 //!
 //! Stage: none. The primary's exchange is never delayed, changed or failed: bodies are referenced while they pass, and a copy
 //! that has no room is dropped and counted.
 
 mod job;
+mod recording;
 mod tap;
 
 use std::future::Future;
@@ -16,8 +17,9 @@ use http::{HeaderName, Response};
 use tower::Service;
 
 pub(crate) use self::job::{PrimaryAnswer, ShadowJob};
+pub(crate) use self::recording::{RecordingSwitch, RunningRecording};
 pub use self::tap::ShadowTap;
-pub(crate) use self::tap::TapParts;
+pub(crate) use self::tap::{PairNumbers, TapParts, Tapping};
 use crate::ledger::PairId;
 use crate::proxy::body::ResponseBody;
 use crate::proxy::error::Error;

@@ -13,6 +13,7 @@ use http::uri::PathAndQuery;
 use tokio::sync::oneshot;
 
 use super::job::{PrimaryAnswer, ShadowJob};
+use super::recording::RecordingSwitch;
 use crate::ledger::PairId;
 use crate::protocol::Protocols;
 use crate::proxy;
@@ -22,14 +23,12 @@ use crate::proxy::exchange::{InFlight, TrackedRequest};
 use crate::settings::Size;
 use crate::shadow::{Config, Sampler, ShadowCounters, ShadowDrop};
 
-/// What all taps of a process share, whatever configuration is in force.
+/// Where copies of one purpose go, and what became of them.
 #[derive(Debug)]
 pub(crate) struct TapParts {
     pub(crate) queue: ArrayQueue<ShadowJob>,
     pub(crate) budget: Arc<CaptureBudget>,
     pub(crate) counters: Arc<ShadowCounters>,
-    /// The last pair's number.
-    pub(crate) last: AtomicU64,
 }
 
 impl TapParts {
@@ -42,15 +41,32 @@ impl TapParts {
             queue: ArrayQueue::new(waiting.max(1)),
             budget: CaptureBudget::new(limits),
             counters: Arc::new(ShadowCounters::new(targets)),
-            last: AtomicU64::new(0),
         })
     }
 }
 
-/// Copies sampled requests.
-pub struct ShadowTap {
+/// One purpose of copies: which requests it wants, and where they go.
+#[derive(Debug)]
+pub(crate) struct Tapping {
     pub(crate) parts: Arc<TapParts>,
     pub(crate) sampler: Sampler,
+}
+
+/// The numbers of copied requests, for all taps of a process.
+#[derive(Debug, Default)]
+pub(crate) struct PairNumbers(AtomicU64);
+
+impl PairNumbers {
+    fn next(&self) -> Option<PairId> {
+        PairId::new(self.0.fetch_add(1, Relaxed).wrapping_add(1))
+    }
+}
+
+/// Copies sampled requests: for shadow targets, and for a recording while one runs.
+pub struct ShadowTap {
+    pub(crate) shadow: Option<Tapping>,
+    pub(crate) recording: Arc<RecordingSwitch>,
+    pub(crate) numbers: Arc<PairNumbers>,
     pub(crate) protocols: Arc<Protocols>,
 }
 
@@ -66,30 +82,46 @@ impl ShadowTap {
     #[must_use]
     pub fn detached(config: &Config, protocols: Arc<Protocols>, waiting: usize) -> Self {
         let parts = TapParts::new(config, &proxy::Config::default(), 0, waiting);
-        Self { parts, sampler: Sampler::new(config), protocols }
+        let shadow = Some(Tapping { parts, sampler: Sampler::new(config) });
+        Self { shadow, recording: Arc::default(), numbers: Arc::default(), protocols }
     }
 
     /// Takes the oldest copy that was handed over, and drops it. Returns whether there was one.
     #[must_use]
     pub fn discard_one(&self) -> bool {
-        self.parts.queue.pop().is_some()
+        self.shadow.as_ref().is_some_and(|tapping| tapping.parts.queue.pop().is_some())
     }
 
-    /// Copies the request if it is sampled and there is room. Returns where its answer is awaited.
-    pub(super) fn copy(&self, tracked: &mut TrackedRequest) -> Option<AwaitedAnswer> {
-        let TrackedRequest { request, in_flight } = tracked;
-        if !self.sampler.takes(&self.protocols, request.method(), request.uri().path(), request.headers()) {
+    /// Copies the request for each purpose that samples it and has room. Returns where its answer is awaited.
+    pub(super) fn copy(&self, tracked: &mut TrackedRequest) -> Option<AwaitedAnswers> {
+        let shadow = self.shadow.as_ref().and_then(|tapping| self.copy_for(tapping, tracked));
+        let recording = self.recording.load().and_then(|tapping| self.copy_for(&tapping, tracked));
+        if shadow.is_none() && recording.is_none() {
             return None;
         }
-        let parts = &*self.parts;
+        tracked.in_flight.with(|ledger| {
+            ledger.has_copies |= shadow.is_some();
+            ledger.is_recorded |= recording.is_some();
+        });
+        Some(AwaitedAnswers { shadow, recording })
+    }
+
+    fn copy_for(&self, tapping: &Tapping, tracked: &mut TrackedRequest) -> Option<AwaitedAnswer> {
+        let TrackedRequest { request, in_flight } = tracked;
+        if !tapping.sampler.takes(&self.protocols, request.method(), request.uri().path(), request.headers()) {
+            return None;
+        }
+        let parts = &*tapping.parts;
         if parts.queue.is_full() {
             parts.counters.drop_sampled(ShadowDrop::QueueFull);
             return None;
         }
-        let pair = PairId::new(parts.last.fetch_add(1, Relaxed).wrapping_add(1))?;
+        let (known, arrived) = in_flight.with(|ledger| (ledger.pair, ledger.started));
+        let pair = known.or_else(|| self.numbers.next())?;
         let (sender, answer) = oneshot::channel();
         let job = ShadowJob {
             pair,
+            arrived,
             method: request.method().clone(),
             path: request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")),
             version: request.version(),
@@ -106,17 +138,30 @@ impl ShadowTap {
     }
 }
 
+/// The answer to a request that was copied.
+#[derive(Debug)]
+pub(super) struct AwaitedAnswers {
+    shadow: Option<AwaitedAnswer>,
+    recording: Option<AwaitedAnswer>,
+}
+
+impl AwaitedAnswers {
+    /// Copies the body of `response` while it passes, for each purpose.
+    pub(super) fn attach(self, response: Response<ResponseBody>) -> Response<ResponseBody> {
+        [self.shadow, self.recording].into_iter().flatten().fold(response, |response, awaited| awaited.attach(response))
+    }
+}
+
 /// An answer that is on its way to who compares.
 #[derive(Debug)]
-pub(super) struct AwaitedAnswer {
+struct AwaitedAnswer {
     sender: oneshot::Sender<PrimaryAnswer>,
     budget: Arc<CaptureBudget>,
     in_flight: Arc<InFlight>,
 }
 
 impl AwaitedAnswer {
-    /// Copies the body of `response` while it passes.
-    pub(super) fn attach(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    fn attach(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         let body = response.body_mut().capture(&self.budget);
         let trace = self.in_flight.with(|ledger| ledger.trace);
         let answer = PrimaryAnswer { trace, status: response.status(), headers: response.headers().clone(), body };

@@ -1,7 +1,5 @@
 //! The tap in a listening proxy: what it copies, what it leaves alone, and that a request never depends on it.
 
-use std::sync::atomic::AtomicU64;
-
 use crossbeam_queue::ArrayQueue;
 use http::HeaderValue;
 use tower::layer::util::Identity;
@@ -9,21 +7,26 @@ use tower::layer::util::Identity;
 use super::*;
 use crate::ledger::PairId;
 use crate::proxy::body::capture::Incomplete;
-use crate::proxy::layer::shadow::{PAIR_FIELD, ShadowJob, ShadowTap, TapParts};
+use crate::proxy::layer::shadow::{PAIR_FIELD, RecordingSwitch, ShadowJob, ShadowTap, TapParts, Tapping};
 use crate::shadow::{Config as ShadowConfig, Sampler, ShadowCounters, ShadowDrop};
 
 const INFER: &str = "/v2/models/m/infer";
 
-fn tap(room: usize, body: usize) -> (ShadowRole, Arc<TapParts>) {
-    let parts = Arc::new(TapParts {
-        queue: ArrayQueue::new(room),
-        budget: budget(body),
-        counters: Arc::new(ShadowCounters::new(1)),
-        last: AtomicU64::new(0),
-    });
+fn tapping(room: usize, body: usize) -> (Tapping, Arc<TapParts>) {
+    let parts =
+        Arc::new(TapParts { queue: ArrayQueue::new(room), budget: budget(body), counters: Arc::new(ShadowCounters::new(1)) });
     let config = ShadowConfig { sample: "100%".parse().unwrap(), ..ShadowConfig::default() };
-    let tap = ShadowTap { parts: parts.clone(), sampler: Sampler::new(&config), protocols: Arc::default() };
-    (ShadowRole::Tap(Arc::new(tap)), parts)
+    (Tapping { parts: parts.clone(), sampler: Sampler::new(&config) }, parts)
+}
+
+fn tap(room: usize, body: usize) -> (ShadowRole, Arc<TapParts>) {
+    let (tapping, parts) = tapping(room, body);
+    (role(Some(tapping), &Arc::default()), parts)
+}
+
+fn role(shadow: Option<Tapping>, recording: &Arc<RecordingSwitch>) -> ShadowRole {
+    let (recording, numbers, protocols) = (recording.clone(), Arc::default(), Arc::default());
+    ShadowRole::Tap(Arc::new(ShadowTap { shadow, recording, numbers, protocols }))
 }
 
 async fn bytes_of(copy: crate::proxy::body::capture::Capture) -> Result<Vec<u8>, Incomplete> {
@@ -68,6 +71,32 @@ async fn without_room_the_copy_is_dropped_and_the_request_is_not() {
     assert_eq!(bytes_of(job.body).await, Err(Incomplete::TooLarge));
     assert_eq!(proxy.closed(3).await.iter().filter(|ledger| ledger.pair.is_some()).count(), 1);
     assert_eq!(parts.budget.used(), 0);
+}
+
+#[tokio::test]
+async fn a_recording_gets_copies_of_its_own_while_it_runs() {
+    let tasks = Tasks::default();
+    let (upstream, _) = server("answer ", &tasks).await;
+    let switch = Arc::new(RecordingSwitch::default());
+    let ((shadow, copies), (recording, records)) = (tapping(64, 4 << 20), tapping(64, 4 << 20));
+    let proxy = Proxy::start_as(role(Some(shadow), &switch), upstream, Identity::new(), &tasks);
+    proxy.ask(INFER, "before").await;
+    let running = switch.turn_on(recording).unwrap();
+    assert!(switch.turn_on(tapping(1, 1).0).is_none(), "one at a time");
+    proxy.ask(INFER, "during").await;
+    drop(running);
+    proxy.ask(INFER, "after").await;
+    let pairs = |parts: &TapParts| std::iter::from_fn(|| parts.queue.pop()).collect::<Vec<_>>();
+    let (copies, mut records) = (pairs(&copies), pairs(&records));
+    assert_eq!((copies.len(), records.len()), (3, 1));
+    assert_eq!(records[0].pair, copies[1].pair, "one number for one request");
+    let record = records.remove(0);
+    assert_eq!(bytes_of(record.body).await, Ok(b"during".to_vec()));
+    assert_eq!(bytes_of(record.answer.await.unwrap().body).await, Ok(b"answer during".to_vec()));
+    let mut noted: Vec<_> = proxy.closed(3).await.iter().map(|ledger| (ledger.has_copies, ledger.is_recorded)).collect();
+    noted.sort_unstable();
+    assert_eq!(noted, [(true, false), (true, false), (true, true)]);
+    assert!(switch.turn_on(tapping(1, 1).0).is_some());
 }
 
 #[tokio::test]

@@ -1,0 +1,102 @@
+//! One record: a request and its answer, without secrets, as they are written.
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, Method, StatusCode, Version};
+
+use crate::app::shadow::{CopiedHeaders, reason};
+use crate::ledger::{PairId, Stamp};
+use crate::proxy::{CapturedBody, PrimaryAnswer, ShadowJob};
+use crate::shadow::compare::Redactor;
+use crate::shadow::recording::{RecordedAnswer, RecordedExchange};
+use crate::shadow::{Config, SHADOW_FIELD, ShadowDrop, SideAccount};
+
+/// The header fields of an answer that say how its body is to be read. No other is recorded.
+const ANSWER_FIELDS: [HeaderName; 4] = [
+    CONTENT_TYPE,
+    CONTENT_ENCODING,
+    HeaderName::from_static("inference-header-content-length"),
+    HeaderName::from_static("grpc-encoding"),
+];
+
+/// A request and its answer, both complete.
+#[derive(Debug)]
+pub(super) struct CompleteJob {
+    pub(super) pair: PairId,
+    arrived: Stamp,
+    method: Method,
+    path: http::uri::PathAndQuery,
+    version: Version,
+    headers: HeaderMap,
+    body: CapturedBody,
+    status: StatusCode,
+    answer_headers: HeaderMap,
+    answer: CapturedBody,
+}
+
+impl CompleteJob {
+    /// Waits until both bodies are complete.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no copy of one of them.
+    pub(super) async fn of(job: ShadowJob) -> Result<Self, ShadowDrop> {
+        let ShadowJob { pair, arrived, method, path, version, headers, body, answer } = job;
+        let body = body.await.map_err(reason)?;
+        let PrimaryAnswer { status, headers: answer_headers, body: answer, .. } = answer.await.map_err(|_| ShadowDrop::Cut)?;
+        let answer = answer.await.map_err(reason)?;
+        Ok(Self { pair, arrived, method, path, version, headers, body, status, answer_headers, answer })
+    }
+}
+
+/// What is left out of records.
+#[derive(Debug)]
+pub(super) struct Redaction {
+    headers: CopiedHeaders,
+    bodies: Redactor,
+}
+
+impl Redaction {
+    /// By `config`.
+    pub(super) fn new(config: &Config) -> Self {
+        Self { headers: CopiedHeaders::new(config), bodies: Redactor::new(&config.compare) }
+    }
+
+    /// The record of `job` in a recording that began at `began`. `None` if there are values to hide and the request's body is not
+    /// JSON, so that nobody can say whether they are in it. An answer of which that holds is left out.
+    pub(super) fn record(&self, job: &CompleteJob, account: Option<SideAccount>, began: Stamp) -> Option<RecordedExchange> {
+        let mut headers = self.headers.of(&job.headers);
+        for name in [SHADOW_FIELD, CONTENT_LENGTH] {
+            headers.remove(name);
+        }
+        let grpc_status = |fields: &HeaderMap| fields.get("grpc-status")?.to_str().ok()?.parse().ok();
+        let answer = self.body(&job.answer).map(|body| RecordedAnswer {
+            status: job.status.as_u16(),
+            headers: ANSWER_FIELDS
+                .iter()
+                .filter_map(|name| Some((name.clone(), job.answer_headers.get(name)?.clone())))
+                .collect(),
+            grpc_status: job.answer.trailers().and_then(grpc_status).or_else(|| grpc_status(&job.answer_headers)),
+            body,
+        });
+        Some(RecordedExchange {
+            at_ns: job.arrived.since(began),
+            method: job.method.clone(),
+            path: job.path.clone(),
+            http2: job.version == Version::HTTP_2,
+            headers,
+            body: self.body(&job.body)?,
+            answer,
+            account,
+        })
+    }
+
+    fn body(&self, body: &CapturedBody) -> Option<Bytes> {
+        let whole = match body.pieces() {
+            [] => Bytes::new(),
+            [piece] => piece.clone(),
+            pieces => pieces.concat().into(),
+        };
+        if self.bodies.is_idle() || whole.is_empty() { Some(whole) } else { self.bodies.redacted(&whole).map(Bytes::from) }
+    }
+}

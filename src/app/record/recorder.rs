@@ -1,0 +1,274 @@
+//! The recorder of a running Lapwing: one recording at a time, each on a thread of its own.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use crossbeam_queue::ArrayQueue;
+use rustc_hash::FxHashMap;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::entry::{CompleteJob, Redaction};
+use crate::config::{Config, Loaded};
+use crate::export::{RecordOptions, RecordedLines};
+use crate::ledger::{PairId, Stamp, clock};
+use crate::metrics::Labels;
+use crate::proxy::{CaptureBudget, CaptureLimits, RecordingSwitch, RunningRecording, TapParts, Tapping};
+use crate::settings::{ConfigHandle, Switch};
+use crate::shadow::recording::{RecordingEnd, RecordingHeader, RecordingLine, to_line};
+use crate::shadow::{self, PairHalf, Sampler, ShadowCounters, ShadowDrop};
+
+/// Sampled requests that may wait for the recorder's thread.
+const QUEUE: usize = 1024;
+/// Accounts that may wait for it.
+const ACCOUNTS: usize = 4096;
+/// Lines that may wait for the reader. Few, because each may be as long as two bodies.
+const LINES: usize = 4;
+/// How often the thread looks at what is there.
+const LOOK: Duration = Duration::from_millis(2);
+/// How long a request waits for its account longer than spans are waited for, and how long the last ones have to come to their end.
+const PATIENCE_NS: u64 = 3_000_000_000;
+/// The reason that is counted where a body cannot be redacted.
+const UNREDACTABLE: &str = "unredactable";
+
+/// The accounts of recorded requests, from the aggregator.
+pub(in crate::app) type RecordAccounts = Arc<ArrayQueue<(PairId, PairHalf)>>;
+
+/// An empty queue of accounts. If nobody takes them, the oldest are lost.
+pub(in crate::app) fn accounts() -> RecordAccounts {
+    Arc::new(ArrayQueue::new(ACCOUNTS))
+}
+
+/// Starts recordings.
+pub(in crate::app) struct Recorder {
+    pub(in crate::app) config: ConfigHandle<Loaded>,
+    pub(in crate::app) switch: Arc<RecordingSwitch>,
+    pub(in crate::app) accounts: RecordAccounts,
+    pub(in crate::app) labels: Arc<Labels>,
+    /// Ends a recording when the process drains.
+    pub(in crate::app) stop: CancellationToken,
+}
+
+impl Recorder {
+    /// Starts a recording.
+    ///
+    /// # Errors
+    ///
+    /// If one runs already, or its thread cannot be started.
+    pub(in crate::app) fn start(&self, options: RecordOptions) -> Result<RecordedLines, String> {
+        let loaded = self.config.load();
+        let config = &loaded.config;
+        let parts = Arc::new(TapParts {
+            queue: ArrayQueue::new(QUEUE),
+            budget: CaptureBudget::new(limits(config)),
+            counters: Arc::new(ShadowCounters::new(0)),
+        });
+        let sampled = shadow::Config { sample: options.sample, header: Switch::Off, ..config.shadow.clone() };
+        let tapping = Tapping { parts: parts.clone(), sampler: Sampler::new(&sampled) };
+        let running = self.switch.turn_on(tapping).ok_or("a recording runs already; there is one at a time")?;
+        let (sender, lines) = mpsc::channel(LINES);
+        let session = RecordingSession {
+            options,
+            parts,
+            lines: sender,
+            accounts: self.accounts.clone(),
+            labels: self.labels.clone(),
+            redaction: Redaction::new(&config.shadow),
+            max_waiting: config.shadow.max_waiting,
+            patience_ns: config.attribution.grace.as_nanos().saturating_add(PATIENCE_NS),
+            stop: self.stop.clone(),
+            began: Stamp::now(),
+            under_way: Vec::new(),
+            complete: FxHashMap::default(),
+            known: FxHashMap::default(),
+            end: RecordingEnd::default(),
+            written_bytes: 0,
+        };
+        let upstream = config.upstream.to_string();
+        let thread = std::thread::Builder::new().name("lapwing-record".to_owned());
+        thread.spawn(move || session.run(running, upstream)).map_err(|error| format!("cannot start a thread: {error}"))?;
+        Ok(lines)
+    }
+}
+
+fn limits(config: &Config) -> CaptureLimits {
+    let bytes = |size: crate::settings::Size| usize::try_from(size.get()).unwrap_or(usize::MAX);
+    let (total, body) = (bytes(config.shadow.budget), bytes(config.shadow.max_body));
+    CaptureLimits { total, body, read_buffer: config.proxy.max_read_buffer() }
+}
+
+type Completing = Pin<Box<dyn Future<Output = Result<CompleteJob, ShadowDrop>> + Send>>;
+
+/// A recording that runs.
+struct RecordingSession {
+    options: RecordOptions,
+    parts: Arc<TapParts>,
+    lines: mpsc::Sender<Bytes>,
+    accounts: RecordAccounts,
+    labels: Arc<Labels>,
+    redaction: Redaction,
+    max_waiting: usize,
+    patience_ns: u64,
+    stop: CancellationToken,
+    began: Stamp,
+    /// Requests whose body or answer is on its way.
+    under_way: Vec<Completing>,
+    /// Those that wait for their account, and since when.
+    complete: FxHashMap<PairId, (CompleteJob, Stamp)>,
+    /// Accounts that came first, and when.
+    known: FxHashMap<PairId, (PairHalf, Stamp)>,
+    end: RecordingEnd,
+    written_bytes: u64,
+}
+
+/// The reader has left, or takes nothing any more.
+struct ReaderGone;
+
+impl RecordingSession {
+    fn run(mut self, running: RunningRecording, upstream: String) {
+        // of an earlier recording
+        while self.accounts.pop().is_some() {}
+        let header = RecordingHeader::new(clock::unix_ns(), upstream, self.options.sample.get());
+        let recorded = to_line(&header).map_err(|_| ReaderGone).and_then(|line| self.send(line)).and_then(|()| self.record());
+        // no further request is copied
+        drop(running);
+        let ended = recorded.and_then(|reason| {
+            self.await_rest()?;
+            self.finish(reason)
+        });
+        let (requests, reason) = (self.end.requests, if ended.is_ok() { &*self.end.reason } else { "the reader left" });
+        tracing::info!(requests, reason, "the recording has ended");
+    }
+
+    /// Records until there is a reason to end.
+    fn record(&mut self) -> Result<&'static str, ReaderGone> {
+        tracing::info!(sample = %self.options.sample, duration = %self.options.duration, "requests are being recorded");
+        loop {
+            std::thread::sleep(LOOK);
+            if self.lines.is_closed() {
+                return Err(ReaderGone);
+            }
+            self.look()?;
+            let is_over = self.began.elapsed() >= self.options.duration.as_nanos();
+            match () {
+                () if self.stop.is_cancelled() => return Ok("shutdown"),
+                () if self.end.requests >= self.options.max_requests => return Ok("requests"),
+                () if self.is_full() => return Ok("size"),
+                () if is_over => return Ok("time"),
+                () => {}
+            }
+        }
+    }
+
+    /// Waits for the requests that were under way when it ended.
+    fn await_rest(&mut self) -> Result<(), ReaderGone> {
+        let until = Stamp::now().plus(self.patience_ns);
+        while Stamp::now() < until && !(self.under_way.is_empty() && self.complete.is_empty() && self.parts.queue.is_empty()) {
+            if self.stop.is_cancelled() || self.is_done() {
+                break;
+            }
+            self.look()?;
+            std::thread::sleep(LOOK);
+        }
+        for _ in 0..self.under_way.len() + self.parts.queue.len() {
+            self.drop_one(ShadowDrop::Cut.name());
+        }
+        let rest: Vec<PairId> = self.complete.keys().copied().collect();
+        rest.into_iter().try_for_each(|pair| self.write(pair))
+    }
+
+    /// Takes what has come, and writes what is ready.
+    fn look(&mut self) -> Result<(), ReaderGone> {
+        let now = Stamp::now();
+        while let Some(job) = self.parts.queue.pop() {
+            if self.under_way.len() + self.complete.len() >= self.max_waiting {
+                self.drop_one(ShadowDrop::Waiting.name());
+            } else {
+                self.under_way.push(Box::pin(CompleteJob::of(job)));
+            }
+        }
+        while let Some((pair, half)) = self.accounts.pop() {
+            self.known.insert(pair, (half, now));
+        }
+        // the data plane wakes nobody, so each is looked at
+        let mut at = 0;
+        while at < self.under_way.len() {
+            match self.under_way[at].as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Pending => at += 1,
+                Poll::Ready(done) => {
+                    drop(self.under_way.swap_remove(at));
+                    match done {
+                        Ok(job) => drop(self.complete.insert(job.pair, (job, now))),
+                        Err(reason) => self.drop_one(reason.name()),
+                    }
+                }
+            }
+        }
+        let is_late = |since: Stamp| now.since(since) > self.patience_ns;
+        let ready = self.complete.iter().filter(|(pair, (_, since))| self.known.contains_key(pair) || is_late(*since));
+        let ready: Vec<PairId> = ready.map(|(pair, _)| *pair).collect();
+        self.known.retain(|_, (_, since)| now.since(*since) <= self.patience_ns);
+        ready.into_iter().try_for_each(|pair| self.write(pair))
+    }
+
+    /// Writes the record of a request that is complete.
+    fn write(&mut self, pair: PairId) -> Result<(), ReaderGone> {
+        let Some((job, _)) = self.complete.remove(&pair) else { return Ok(()) };
+        let account = self.known.remove(&pair).map(|(half, _)| half.account(&self.labels));
+        if self.is_done() {
+            return Ok(());
+        }
+        let Some(record) = self.redaction.record(&job, account, self.began) else {
+            self.drop_one(UNREDACTABLE);
+            return Ok(());
+        };
+        // give the memory back before the reader is waited for
+        drop(job);
+        let Ok(line) = to_line(&RecordingLine::Exchange(Box::new(record))) else { return Ok(()) };
+        self.send(line)?;
+        self.end.requests += 1;
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.written_bytes >= self.options.max_size.get()
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_full() || self.end.requests >= self.options.max_requests
+    }
+
+    fn drop_one(&mut self, reason: &str) {
+        *self.end.dropped.entry(reason.to_owned()).or_default() += 1;
+    }
+
+    fn finish(&mut self, reason: &str) -> Result<(), ReaderGone> {
+        self.end.reason = reason.to_owned();
+        self.end.duration_ns = self.began.elapsed();
+        let of_tap = ShadowDrop::ALL.iter().map(|reason| (reason.name().to_owned(), self.parts.counters.dropped(*reason)));
+        let of_tap: BTreeMap<String, u64> = of_tap.filter(|(_, count)| *count > 0).collect();
+        self.end.dropped.extend(of_tap);
+        let line = to_line(&RecordingLine::End(self.end.clone())).map_err(|_| ReaderGone)?;
+        self.send(line)
+    }
+
+    /// Hands a line over. A reader that takes nothing for some seconds is given up; meanwhile requests are dropped and counted.
+    fn send(&mut self, line: Vec<u8>) -> Result<(), ReaderGone> {
+        self.written_bytes += line.len() as u64;
+        let mut line = Bytes::from(line);
+        let until = Stamp::now().plus(PATIENCE_NS);
+        loop {
+            match self.lines.try_send(line) {
+                Ok(()) => return Ok(()),
+                Err(mpsc::error::TrySendError::Full(back)) if Stamp::now() < until => line = back,
+                Err(_) => return Err(ReaderGone),
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}

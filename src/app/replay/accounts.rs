@@ -1,0 +1,127 @@
+//! The accounts of a replay: closed ledgers in, pairs out, each of them written down if the user asks for it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use parking_lot::Mutex;
+
+use super::schedule::DueTimes;
+use crate::app::shadow::ComparedOutputs;
+use crate::attribution::Aggregator;
+use crate::ledger::{Exchange, LabelId, Ledger, PairId, Stamp};
+use crate::metrics::{Labels, Registry};
+use crate::shadow::recording::{PairEvent, PairsHeader, to_line};
+use crate::shadow::{PairHalf, PairTable, SideAccount};
+
+/// The file of pairs.
+pub(super) struct PairsFile(BufWriter<File>);
+
+impl PairsFile {
+    /// # Errors
+    ///
+    /// If the file exists, or cannot be written.
+    pub(super) fn create(path: &Path, header: &PairsHeader) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut file = BufWriter::new(file);
+        file.write_all(&to_line(header)?)?;
+        Ok(Self(file))
+    }
+}
+
+/// What becomes known of pairs, in order.
+pub(super) struct Accounts {
+    pub(super) aggregator: Aggregator,
+    pub(super) registry: Arc<Mutex<Registry>>,
+    pub(super) pairs: Arc<Mutex<PairTable>>,
+    pub(super) labels: Arc<Labels>,
+    pub(super) started: Stamp,
+    pub(super) due: DueTimes,
+    /// The label of the first target, if the others are compared with it.
+    pub(super) baseline: Option<LabelId>,
+    /// The labels of the targets that are compared.
+    pub(super) targets: Vec<LabelId>,
+    /// What was recorded, by request, if that is compared with.
+    pub(super) recorded: Vec<Option<SideAccount>>,
+    pub(super) ledgers: Arc<ArrayQueue<Ledger>>,
+    pub(super) compared: Arc<ArrayQueue<ComparedOutputs>>,
+    pub(super) file: Option<PairsFile>,
+    /// Exchanges that were taken.
+    pub(super) taken: u64,
+}
+
+impl Accounts {
+    /// Takes what has come.
+    ///
+    /// # Errors
+    ///
+    /// If the file of pairs cannot be written.
+    pub(super) fn look(&mut self) -> io::Result<()> {
+        let now = Stamp::now();
+        let mut merged = Vec::new();
+        while let Some(ledger) = self.ledgers.pop() {
+            self.aggregator.ledger(ledger, now, &mut |exchange| merged.push(exchange));
+        }
+        self.aggregator.tick(now, &mut |exchange| merged.push(exchange));
+        self.take(merged, now)
+    }
+
+    /// Merges what waits, and ends.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::look`].
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        self.look()?;
+        let (now, mut merged) = (Stamp::now(), Vec::new());
+        self.aggregator.flush(now, &mut |exchange| merged.push(exchange));
+        self.take(merged, now)?;
+        self.apply(&PairEvent::End { t_ns: Stamp::now().since(self.started) })?;
+        self.file.as_mut().map_or(Ok(()), |file| file.0.flush())
+    }
+
+    fn take(&mut self, merged: Vec<Exchange>, now: Stamp) -> io::Result<()> {
+        let t_ns = now.since(self.started);
+        for exchange in merged {
+            self.taken += 1;
+            self.exchange(&exchange, t_ns)?;
+            self.registry.lock().keep(exchange, now, 0);
+        }
+        while let Some(ComparedOutputs { pair, target, differ }) = self.compared.pop() {
+            self.apply(&PairEvent::Output { t_ns, pair: pair.get(), target, differ })?;
+        }
+        Ok(())
+    }
+
+    /// Takes one side of a pair. Its total is from the time at which the request was due.
+    fn exchange(&mut self, exchange: &Exchange, t_ns: u64) -> io::Result<()> {
+        let ledger = &exchange.ledger;
+        let Some(pair) = ledger.pair.map(PairId::get) else { return Ok(()) };
+        let place = usize::try_from(pair - 1).unwrap_or(usize::MAX);
+        let mut half = PairHalf::of_copy(exchange);
+        if let (Some(window), Some(due)) = (ledger.window, self.due.get(place)) {
+            half = half.with_total(ledger.started.plus(window.end_ns).since(due));
+        }
+        let side = half.account(&self.labels);
+        if self.baseline == Some(ledger.series.upstream) {
+            return self.apply(&PairEvent::Baseline { t_ns, pair, side });
+        }
+        let Some(target) = self.targets.iter().position(|label| *label == ledger.series.upstream) else { return Ok(()) };
+        // the recorded side is known from the start
+        if let Some(recorded) = self.recorded.get_mut(place).and_then(Option::take) {
+            self.apply(&PairEvent::Baseline { t_ns, pair, side: recorded })?;
+        }
+        self.apply(&PairEvent::Target { t_ns, pair, target, side })
+    }
+
+    fn apply(&mut self, event: &PairEvent) -> io::Result<()> {
+        event.apply(&mut self.pairs.lock(), &self.labels, self.started);
+        match &mut self.file {
+            Some(file) => file.0.write_all(&to_line(event)?),
+            None => Ok(()),
+        }
+    }
+}

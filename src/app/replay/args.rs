@@ -1,0 +1,111 @@
+//! The arguments of `lapwing replay`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::schedule::Pace;
+use crate::settings::{Period, ShadowTarget, Size};
+use crate::shadow::gates::Gate;
+
+/// The longest name of a target, in bytes.
+const MAX_NAME: usize = 64;
+
+/// What is replayed, where to, how fast, and what must hold.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct ReplayArgs {
+    /// A recording (`lapwing record`); or the pairs of an earlier replay (--pairs), whose report is made again
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    /// Where requests go, as often as there are targets: http://HOST:PORT, h2c://HOST:PORT, unix:/PATH or engine:model.onnx, each
+    /// with or without a name before it. One target is compared with what was recorded; of several, the first with the others
+    #[arg(long = "to", value_name = "[NAME=]TARGET", value_parser = target)]
+    pub(super) targets: Vec<ReplayTarget>,
+    /// Send at the recorded times, so many times as fast [default: 1]
+    #[arg(long, value_name = "FACTOR", group = "pace", value_parser = factor)]
+    pub(super) speed: Option<f64>,
+    /// Send so many requests per second, evenly
+    #[arg(long, value_name = "N", group = "pace", value_parser = factor)]
+    pub(super) rate: Option<f64>,
+    /// Send with so many clients, each of which waits for its answers
+    #[arg(long, value_name = "N", group = "pace", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(super) closed: Option<u32>,
+    /// What must hold, or the exit code is 1: p50_ratio, p90_ratio, p99_ratio, paired_p50 (each with a stage before it, as in
+    /// forward.p99_ratio), mismatch, failed or lateness_p99; <=, <, >= or >; and a bound
+    #[arg(long = "gate", value_name = "GATE")]
+    pub(super) gates: Vec<Gate>,
+    /// How long a target may take to answer
+    #[arg(long, value_name = "PERIOD", default_value = "30s")]
+    pub(super) timeout: Period,
+    /// Requests that each target has in flight at most; further ones wait, which counts as their latency
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(super) max_in_flight: u32,
+    /// The largest recording that is read
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub(super) max_size: Size,
+    /// Write every pair to this file, which must not exist
+    #[arg(long, value_name = "FILE")]
+    pub(super) pairs: Option<PathBuf>,
+    /// YAML file with settings: shadow.compare, protocol, attribution, engine [env: LAPWING_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Print every figure as JSON instead of sentences
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// A target of a replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ReplayTarget {
+    /// `None`: it is named by its place.
+    pub(super) name: Option<String>,
+    pub(super) address: ShadowTarget,
+}
+
+impl ReplayArgs {
+    /// How fast requests are sent.
+    pub(super) fn pace(&self) -> Pace {
+        match (self.rate, self.closed) {
+            (Some(rate), _) => Pace::Rate(rate),
+            (_, Some(clients)) => Pace::Closed(clients as usize),
+            _ => Pace::Speed(self.speed.unwrap_or(1.0)),
+        }
+    }
+
+    /// The targets with their names.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, too many, or two have the same name.
+    pub(super) fn named(&self) -> Result<Vec<(String, ShadowTarget)>, String> {
+        let name = |at: usize, target: &ReplayTarget| target.name.clone().unwrap_or_else(|| format!("target-{}", at + 1));
+        let named: Vec<_> =
+            self.targets.iter().enumerate().map(|(at, target)| (name(at, target), target.address.clone())).collect();
+        if !(1..=8).contains(&named.len()) {
+            return Err("--to: name 1 to 8 targets, as in --to http://127.0.0.1:9000".to_owned());
+        }
+        for (at, (name, _)) in named.iter().enumerate() {
+            if named[..at].iter().any(|(other, _)| other == name) {
+                return Err(format!("--to: two targets are named {name}"));
+            }
+        }
+        Ok(named)
+    }
+}
+
+fn target(text: &str) -> Result<ReplayTarget, String> {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.len() <= MAX_NAME && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    };
+    let (name, address) = match text.split_once('=') {
+        Some((name, address)) if is_name(name) => (Some(name.to_owned()), address),
+        _ => (None, text),
+    };
+    let address = address.parse().map_err(|error: crate::settings::Invalid| error.reason)?;
+    Ok(ReplayTarget { name, address })
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.001..=1e6).contains(number));
+    number.ok_or_else(|| "must be a number from 0.001 to 1000000".to_owned())
+}

@@ -1,0 +1,102 @@
+//! What a replay says: how it was sent, the same comparison as `/shadow`, and which gates hold.
+
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::lateness::LatenessSnapshot;
+use crate::export::ComparedTargets;
+use crate::shadow::ab::ASSUMPTIONS;
+use crate::shadow::gates::GateResult;
+
+/// The report of a replay.
+#[derive(Debug, Serialize)]
+pub(super) struct ReplayReport {
+    /// The file.
+    pub(super) file: String,
+    /// How requests were sent; absent where the report is made again from pairs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sending: Option<SendingReport>,
+    /// What the targets are compared with: `recorded`, or the name of the first target.
+    pub(super) baseline: String,
+    pub(super) targets: ComparedTargets,
+    pub(super) gates: Vec<GateResult>,
+    pub(super) assumptions: &'static str,
+}
+
+/// How requests were sent.
+#[derive(Debug, Serialize)]
+pub(super) struct SendingReport {
+    /// Requests of the recording.
+    pub(super) requests: usize,
+    pub(super) pace: String,
+    /// From the first to the last, in nanoseconds.
+    pub(super) duration_ns: u64,
+    /// How late they were sent; latencies are counted from the due time, so it is part of them.
+    pub(super) lateness: LatenessSnapshot,
+    /// The first target, if it is the baseline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) baseline: Option<BaselineReport>,
+}
+
+/// What became of the requests to the baseline.
+#[derive(Debug, Serialize)]
+pub(super) struct BaselineReport {
+    pub(super) address: String,
+    pub(super) sent: u64,
+    pub(super) answered: u64,
+    pub(super) failed: u64,
+}
+
+impl ReplayReport {
+    /// The gates that do not hold.
+    pub(super) fn failed_gates(&self) -> impl Iterator<Item = &GateResult> {
+        self.gates.iter().filter(|gate| !gate.holds)
+    }
+}
+
+/// A gate's result in words: `p99_ratio<=1.05 of fast: p99_ratio is 1.02`.
+pub(super) fn in_words(gate: &GateResult) -> String {
+    let of = |value: f64| match gate.field.rsplit('.').next() {
+        Some("mismatch" | "failed") => format!("{:.4} %", value * 100.0),
+        Some("lateness_p99") => format!("{:.3} ms", value / 1e6),
+        _ => format!("{value:.4}"),
+    };
+    let value = gate.value.map_or_else(|| "not known".to_owned(), of);
+    let verb = if gate.holds { "holds" } else { "FAILS" };
+    format!("gate {} of {} {verb}: {} is {value}, the bound {}", gate.gate, gate.target, gate.field, of(gate.bound))
+}
+
+impl fmt::Display for ReplayReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(SendingReport { requests, pace, duration_ns, lateness, baseline }) = &self.sending {
+            let seconds = Duration::from_nanos(*duration_ns).as_secs_f64();
+            writeln!(f, "{}: {requests} requests sent {pace}, in {seconds:.1} s", self.file)?;
+            let ms = |ns: u64| format!("{:.3} ms", Duration::from_nanos(ns).as_secs_f64() * 1e3);
+            let LatenessSnapshot { p50_ns, p99_ns, max_ns, .. } = *lateness;
+            writeln!(f, "sent later than due: p50 {}, p99 {}, at most {}", ms(p50_ns), ms(p99_ns), ms(max_ns))?;
+            if let Some(BaselineReport { address, sent, answered, failed }) = baseline {
+                writeln!(f, "baseline {} ({address}): {sent} sent, {answered} answered, {failed} failed", self.baseline)?;
+            }
+        } else {
+            writeln!(f, "{}: the pairs of an earlier replay", self.file)?;
+        }
+        writeln!(
+            f,
+            "compared with {}\n\n{}",
+            if self.baseline == "recorded" { "what was recorded" } else { &self.baseline },
+            self.targets
+        )?;
+        let mut gates = String::new();
+        for gate in &self.gates {
+            writeln!(gates, "{}", in_words(gate))?;
+        }
+        write!(f, "{gates}\n{}", self.assumptions)
+    }
+}
+
+/// The report's assumptions, which are those of the comparison.
+pub(super) const fn assumptions() -> &'static str {
+    ASSUMPTIONS
+}

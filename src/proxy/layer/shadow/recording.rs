@@ -1,0 +1,46 @@
+//! The switch of recordings. While none runs, a request pays one look at a flag.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use arc_swap::{ArcSwapOption, Guard};
+
+use super::tap::Tapping;
+
+/// Turns recording on and off; at most one runs at a time.
+#[derive(Debug, Default)]
+pub(crate) struct RecordingSwitch {
+    is_on: AtomicBool,
+    tapping: ArcSwapOption<Tapping>,
+}
+
+impl RecordingSwitch {
+    /// Begins to copy requests for `tapping`, until the guard is dropped. `None` if a recording runs already.
+    pub(crate) fn turn_on(self: &Arc<Self>, tapping: Tapping) -> Option<RunningRecording> {
+        let previous = self.tapping.compare_and_swap(&None::<Arc<Tapping>>, Some(Arc::new(tapping)));
+        if previous.is_some() {
+            return None;
+        }
+        self.is_on.store(true, Relaxed);
+        Some(RunningRecording(self.clone()))
+    }
+
+    /// What the running recording wants.
+    pub(super) fn load(&self) -> Option<Arc<Tapping>> {
+        if !self.is_on.load(Relaxed) {
+            return None;
+        }
+        Guard::into_inner(self.tapping.load())
+    }
+}
+
+/// A recording that runs. Dropping it ends it: no further request is copied.
+#[derive(Debug)]
+pub(crate) struct RunningRecording(Arc<RecordingSwitch>);
+
+impl Drop for RunningRecording {
+    fn drop(&mut self) {
+        self.0.is_on.store(false, Relaxed);
+        self.0.tapping.store(None);
+    }
+}
