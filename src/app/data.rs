@@ -17,8 +17,8 @@ use crate::metrics::{Counters, Labels};
 use crate::net;
 use crate::protocol::Protocols;
 use crate::proxy::{
-    self, ConnectionSettings, ContinuedTrace, DataPlane, PairNumbers, Profiler, RecordingSwitch, ShadowRole, ShadowTap, TapParts,
-    Tapping, TraceSampling, Tracing, UpstreamProtocol,
+    self, ConnectionSettings, ContinuedTrace, DataPlane, PairNumbers, Profiler, RecordingSwitch, ShadowRole, ShadowTap,
+    TapBranch, TapParts, TraceSampling, Tracing, UpstreamProtocol,
 };
 use crate::settings::{ConfigHandle, Upstream};
 use crate::shadow::Sampler;
@@ -87,7 +87,7 @@ impl Observing {
     /// The tap that copies by `config`, and for recordings.
     fn tap(&self, config: &Config, protocols: Arc<Protocols>) -> ShadowRole {
         let parts = self.tap.clone().filter(|_| config.shadow.is_on());
-        let shadow = parts.map(|parts| Tapping { parts, sampler: Sampler::new(&config.shadow) });
+        let shadow = parts.map(|parts| TapBranch { parts, sampler: Sampler::new(&config.shadow) });
         let (recording, numbers) = (self.recording.clone(), self.numbers.clone());
         ShadowRole::Tap(Arc::new(ShadowTap { shadow, recording, numbers, protocols }))
     }

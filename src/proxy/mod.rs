@@ -21,7 +21,7 @@ pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use exchange::{Observer, Profiler, ReportReader};
 pub use layer::shadow::ShadowTap;
 pub(crate) use layer::shadow::{
-    PAIR_FIELD, PairNumbers, PrimaryAnswer, RecordingSwitch, RunningRecording, ShadowJob, TapParts, Tapping,
+    PAIR_FIELD, PairNumbers, PrimaryAnswer, RecordingSwitch, RunningRecording, ShadowJob, TapBranch, TapParts,
 };
 pub use serve::{DataPlane, serve, serve_local};
 pub use settings::{ConnectionSettings, ContinuedTrace, ShadowRole, Tracing};

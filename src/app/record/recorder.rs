@@ -18,7 +18,7 @@ use crate::config::{Config, Loaded};
 use crate::export::{RecordOptions, RecordedLines};
 use crate::ledger::{PairId, Stamp, clock};
 use crate::metrics::Labels;
-use crate::proxy::{CaptureBudget, CaptureLimits, RecordingSwitch, RunningRecording, TapParts, Tapping};
+use crate::proxy::{CaptureBudget, CaptureLimits, RecordingSwitch, RunningRecording, TapBranch, TapParts};
 use crate::settings::{ConfigHandle, Switch};
 use crate::shadow::recording::{RecordingEnd, RecordingHeader, RecordingLine, to_line};
 use crate::shadow::{self, PairHalf, Sampler, ShadowCounters, ShadowDrop};
@@ -69,8 +69,8 @@ impl Recorder {
             counters: Arc::new(ShadowCounters::new(0)),
         });
         let sampled = shadow::Config { sample: options.sample, header: Switch::Off, ..config.shadow.clone() };
-        let tapping = Tapping { parts: parts.clone(), sampler: Sampler::new(&sampled) };
-        let running = self.switch.turn_on(tapping).ok_or("a recording runs already; there is one at a time")?;
+        let branch = TapBranch { parts: parts.clone(), sampler: Sampler::new(&sampled) };
+        let running = self.switch.turn_on(branch).ok_or("a recording runs already; there is one at a time")?;
         let (sender, lines) = mpsc::channel(LINES);
         let session = RecordingSession {
             options,

@@ -88,7 +88,9 @@ fn replay(args: &ReplayArgs, env: Vec<(String, String)>) -> Result<ReplayReport,
     // a replay has no upstream; the setting is required
     let upstream = Flag { path: "upstream".into(), name: "--to".into(), text: "http://127.0.0.1:9".into() };
     let loaded = config::load(&Sources::new(args.config.clone(), env, vec![upstream])).map_err(ReplayError::Settings)?;
-    super::log::init(&loaded.config.log, loaded.config.log_format);
+    // a report stands on its own: only what is wrong is logged, unless somebody asks for more
+    let filter = if loaded.config.log == Config::default().log { "warn" } else { loaded.config.log.as_str() };
+    super::log::init(filter, loaded.config.log_format);
     let limits = FileLimits { file: args.max_size.get(), ..FileLimits::default() };
     if !args.targets.is_empty() {
         return session::replay(args, &loaded.config, open()?, limits);

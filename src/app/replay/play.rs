@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lateness::Lateness;
 use super::schedule::{DueTimes, keep_time};
-use crate::app::shadow::{AnswerSide, ComparePair, Comparing, CopyTarget, Head, Sent};
+use crate::app::shadow::{AnswerSide, ComparePair, Comparing, CopyTarget, Head, SendOutcome};
 use crate::ledger::{PairId, Stamp, TraceId};
 use crate::net::{LocalListener, Tasks};
 use crate::proxy::{self, CaptureBudget, CapturedBody, DataPlane};
@@ -32,7 +32,7 @@ pub(super) struct PreparedRequest {
 }
 
 /// A target and how many requests it may have in flight.
-pub(super) struct Receiver {
+pub(super) struct PlayedTarget {
     pub(super) target: CopyTarget,
     pub(super) permits: Semaphore,
 }
@@ -41,10 +41,10 @@ pub(super) struct Receiver {
 pub(super) struct Player {
     pub(super) requests: Vec<PreparedRequest>,
     /// The baseline first, unless the recorded answers are the baseline.
-    pub(super) receivers: Vec<Receiver>,
+    pub(super) targets: Vec<PlayedTarget>,
     pub(super) is_baseline_recorded: bool,
     pub(super) budget: Arc<CaptureBudget>,
-    /// By receiver.
+    /// By target.
     pub(super) counters: Arc<ShadowCounters>,
     pub(super) comparing: Comparing,
     pub(super) lateness: Arc<Lateness>,
@@ -119,7 +119,7 @@ impl Player {
     /// Sends one request to every target, and hands the answers to who compares them.
     async fn play(&self, at: usize) {
         let (Some(request), Some(due)) = (self.requests.get(at), self.due.get(at)) else { return };
-        let count = self.receivers.len();
+        let count = self.targets.len();
         // each target is the first as often as the others
         let order = (0..count).map(|place| (at + place) % count);
         let answers = join_all(order.map(|index| async move { (index, self.send(index, request, due).await) })).await;
@@ -145,23 +145,23 @@ impl Player {
     }
 
     async fn send(&self, index: usize, request: &PreparedRequest, due: Stamp) -> Option<AnswerSide> {
-        let (receiver, counters) = (self.receivers.get(index)?, self.counters.target(index)?);
-        let _permit = receiver.permits.acquire().await.ok()?;
+        let (played, counters) = (self.targets.get(index)?, self.counters.target(index)?);
+        let _permit = played.permits.acquire().await.ok()?;
         self.lateness.record(Stamp::now().since(due));
         counters.sent.fetch_add(1, Relaxed);
-        let sent = receiver.target.exchange(&request.head, &request.body, &self.budget).await;
-        if let Sent::Unanswered | Sent::TooLarge = sent { &counters.failed } else { &counters.answered }.fetch_add(1, Relaxed);
+        let sent = played.target.exchange(&request.head, &request.body, &self.budget).await;
+        if let SendOutcome::Unanswered | SendOutcome::TooLarge = sent { &counters.failed } else { &counters.answered }.fetch_add(1, Relaxed);
         match sent {
-            Sent::Answered(answer) => Some(answer),
-            Sent::Unkept => {
+            SendOutcome::Answered(answer) => Some(answer),
+            SendOutcome::Unkept => {
                 counters.drop_copy(ShadowDrop::BudgetSpent);
                 None
             }
-            Sent::TooLarge => {
+            SendOutcome::TooLarge => {
                 counters.drop_copy(ShadowDrop::AnswerTooLarge);
                 None
             }
-            Sent::Unanswered => None,
+            SendOutcome::Unanswered => None,
         }
     }
 }

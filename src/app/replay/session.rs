@@ -1,6 +1,6 @@
 //! A replay from its recording to its report.
 
-use std::io::BufRead;
+use std::io::{self, BufRead};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -13,24 +13,27 @@ use tokio::sync::Semaphore;
 use super::accounts::{Accounts, PairsFile};
 use super::args::ReplayArgs;
 use super::lateness::Lateness;
-use super::play::{Player, PreparedRequest, Receiver, Timing, captured, pair_of};
+use super::play::{PlayedTarget, Player, PreparedRequest, Timing, captured, pair_of};
 use super::report::{BaselineReport, ReplayReport, SendingReport, assumptions};
 use super::schedule::{DueTimes, Pace};
 use super::{ReplayError, checked};
 use crate::app::data::Observing;
-use crate::app::shadow::{AnswerSide, CompareWorker, CopiedHeaders, CopyTarget, Head, NamedTarget, compare_channel};
+use crate::app::hosted::Hosted;
+use crate::app::shadow::{
+    AnswerSide, CompareWorker, ComparedOutputs, CopiedHeaders, CopyTarget, Head, NamedTarget, compare_channel,
+};
 use crate::attribution::Aggregator;
 use crate::attribution::otlp::OwnTraces;
 use crate::config::Config;
 use crate::export::{ShadowSurface, compared_targets};
-use crate::ledger::{LabelId, Stamp, TraceMark};
+use crate::ledger::{LabelId, Ledger, Stamp, TraceMark};
 use crate::metrics::{Counters, Labels, Registry};
-use crate::net;
+use crate::net::{self, LocalListener};
 use crate::proxy::{CaptureBudget, CaptureLimits, DataPlane};
 use crate::settings::ConfigHandle;
 use crate::shadow::compare::Comparer;
-use crate::shadow::recording::{FileLimits, PairsHeader, RecordedExchange, Recording, read_recording};
-use crate::shadow::{CopyOrder, OutputAccounts, PairTable, ShadowCounters};
+use crate::shadow::recording::{FileLimits, PairsHeader, RecordedExchange, read_recording};
+use crate::shadow::{CopyOrder, OutputAccounts, PairTable, ShadowCounters, ShadowDrop, SideAccount, TargetInfo};
 
 /// What the targets are compared with if there is one: the recorded answers.
 const RECORDED: &str = "recorded";
@@ -59,7 +62,6 @@ pub(super) fn replay(
     file: impl BufRead,
     limits: FileLimits,
 ) -> Result<ReplayReport, ReplayError> {
-    let failed = |error: &dyn std::fmt::Display| ReplayError::Failed(error.to_string());
     let addresses = args.named().map_err(ReplayError::Usage)?;
     let recording = read_recording(file, limits).map_err(|error| ReplayError::File(args.file.display().to_string(), error))?;
     if recording.end.is_none() {
@@ -69,165 +71,251 @@ pub(super) fn replay(
     config.shadow.timeout = args.timeout;
     config.shadow.concurrency = args.max_in_flight as usize;
 
-    let mut engines = Vec::new();
-    let named: Result<Vec<_>, _> =
-        addresses.into_iter().map(|(name, target)| NamedTarget::resolve(name, &target, &config, &mut engines)).collect();
-    let named = named.map_err(|error| failed(&error))?;
+    let (mut engines, mut named) = (Vec::new(), Vec::new());
+    for (name, target) in addresses {
+        named.push(NamedTarget::resolve(name, &target, &config, &mut engines).map_err(|error| failed(&error))?);
+    }
+    engines.iter().try_for_each(await_ready)?;
+    let session = Session::new(args, config, &named);
+    let report = session.run(args, named, recording.exchanges)?;
+    engines.into_iter().try_for_each(|engine| engine.stop().map_err(|error| failed(&error)))?;
+    Ok(report)
+}
+
+fn failed(error: &dyn std::fmt::Display) -> ReplayError {
+    ReplayError::Failed(error.to_string())
+}
+
+/// Waits until the models of `engine` are warm.
+fn await_ready(engine: &Hosted) -> Result<(), ReplayError> {
     let until = Stamp::now().plus(WARM_UP_NS);
-    for engine in &engines {
-        while let Err(reason) = engine.models().readiness() {
-            if Stamp::now() > until {
-                return Err(ReplayError::Failed(reason));
-            }
-            std::thread::sleep(LOOK);
+    while let Err(reason) = engine.models().readiness() {
+        if Stamp::now() > until {
+            return Err(ReplayError::Failed(reason));
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// The tables and queues of one replay.
+struct Session {
+    config: Config,
+    /// Whether the recorded answers are the baseline; else the first target is.
+    is_baseline_recorded: bool,
+    baseline: String,
+    /// In order, the baseline first.
+    infos: Vec<TargetInfo>,
+    target_labels: Vec<LabelId>,
+    labels: Arc<Labels>,
+    /// Of the stacks.
+    counters: Arc<Counters>,
+    ledgers: Arc<ArrayQueue<Ledger>>,
+    compared: Arc<ArrayQueue<ComparedOutputs>>,
+    outputs: Arc<Mutex<OutputAccounts>>,
+    budget: Arc<CaptureBudget>,
+    registry: Arc<Mutex<Registry>>,
+    pairs: Arc<Mutex<PairTable>>,
+    /// By target, the baseline first.
+    counts: Arc<ShadowCounters>,
+    started: Stamp,
+}
+
+impl Session {
+    fn new(args: &ReplayArgs, config: Config, named: &[NamedTarget]) -> Self {
+        let is_baseline_recorded = named.len() == 1;
+        let skipped = usize::from(!is_baseline_recorded);
+        let (labels, counters, started) = (Arc::new(labels(&config)), Arc::new(Counters::default()), Stamp::now());
+        let target_labels: Vec<LabelId> = named.iter().map(|target| labels.upstreams.intern(&target.label())).collect();
+        let patience_ns = args.timeout.as_nanos().saturating_add(PATIENCE_NS);
+        let candidates = (0..named.len() - skipped).collect();
+        // the recording is in memory as it is: its size has been bounded
+        let limits = CaptureLimits { total: usize::MAX / 2, body: usize::MAX / 4, read_buffer: 0 };
+        Self {
+            is_baseline_recorded,
+            baseline: if is_baseline_recorded { RECORDED.to_owned() } else { named[0].name().to_owned() },
+            infos: named.iter().map(NamedTarget::info).collect(),
+            ledgers: Arc::new(ArrayQueue::new(LEDGERS)),
+            compared: Arc::new(ArrayQueue::new(LEDGERS)),
+            outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare), candidates))),
+            budget: CaptureBudget::new(limits),
+            registry: Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters.clone()))),
+            pairs: Arc::new(Mutex::new(PairTable::new(target_labels[skipped..].to_vec(), patience_ns, started))),
+            counts: Arc::new(ShadowCounters::new(named.len())),
+            config,
+            target_labels,
+            labels,
+            counters,
+            started,
         }
     }
-    let is_baseline_recorded = named.len() == 1;
-    let baseline = if is_baseline_recorded { RECORDED.to_owned() } else { named[0].name().to_owned() };
-    let candidates: Vec<String> =
-        named.iter().map(|target| target.name().to_owned()).skip(usize::from(!is_baseline_recorded)).collect();
 
-    let labels = Arc::new(labels(&config));
-    let counters = Arc::new(Counters::default());
-    let observing = Observing {
-        queue: Arc::new(ArrayQueue::new(1)),
-        counters: counters.clone(),
-        labels: labels.clone(),
-        ours: Arc::new(OwnTraces::new(TraceMark::random())),
-        receives_spans: false,
-        tap: None,
-        recording: Arc::default(),
-        numbers: Arc::default(),
-    };
-    let ledgers = Arc::new(ArrayQueue::new(LEDGERS));
-    let target_labels: Vec<LabelId> = named.iter().map(|target| labels.upstreams.intern(&target.label())).collect();
-    let mut infos: Vec<_> = named.iter().map(NamedTarget::info).collect();
-    let (mut stacks, mut receivers) = (Vec::new(), Vec::new());
-    for (index, target) in named.into_iter().enumerate() {
-        let (address, listener) = net::local();
-        let (label, is_h2) = (target.label(), target.is_h2());
-        let settings = observing.settings_of_copies(&config, &label, is_h2, &ledgers, &counters);
-        let name = target.name().to_owned();
-        let plane =
-            DataPlane { settings: ConfigHandle::fixed(settings), target: target.into_target(), counters: counters.clone() };
-        stacks.push((listener, plane));
-        let target = CopyTarget::new(name, index, false, &address, &config.shadow);
-        receivers.push(Receiver { target, permits: Semaphore::new(config.shadow.concurrency) });
+    /// How many targets stand before those that are compared.
+    fn skipped(&self) -> usize {
+        usize::from(!self.is_baseline_recorded)
     }
 
-    let budget = CaptureBudget::new(CaptureLimits {
-        total: usize::MAX / 2,
-        body: usize::try_from(config.shadow.max_body.get()).unwrap_or(usize::MAX / 2).max(64 << 20),
-        read_buffer: 0,
-    });
-    let skipped = usize::from(!is_baseline_recorded);
-    let outputs =
-        Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare), (0..candidates.len()).collect())));
-    let compared = Arc::new(ArrayQueue::new(LEDGERS));
-    let (comparing, to_compare) = compare_channel(COMPARISONS);
-    let worker = CompareWorker::new(&config, outputs.clone(), compared.clone());
-    let counts = Arc::new(ShadowCounters::new(receivers.len()));
-    let lateness = Arc::new(Lateness::new().map_err(|error| failed(&error))?);
-    let Recording { exchanges, .. } = recording;
-    let arrivals: Vec<u64> = exchanges.iter().map(|exchange| exchange.at_ns).collect();
-    let due = DueTimes::new(exchanges.len());
-    let headers = CopiedHeaders::new(&config.shadow);
-    let mut recorded = Vec::new();
-    let mut requests = Vec::new();
-    for (at, mut exchange) in exchanges.into_iter().enumerate() {
-        recorded.push(exchange.account.take().filter(|_| is_baseline_recorded));
-        let prepared = prepare(at, exchange, is_baseline_recorded, &headers, &budget);
-        requests.push(prepared.ok_or_else(|| failed(&"a body of the recording is larger than 64 MiB and shadow.max_body"))?);
+    fn run(
+        self,
+        args: &ReplayArgs,
+        named: Vec<NamedTarget>,
+        exchanges: Vec<RecordedExchange>,
+    ) -> Result<ReplayReport, ReplayError> {
+        let (stacks, targets) = self.stacks(named);
+        let arrivals: Vec<u64> = exchanges.iter().map(|exchange| exchange.at_ns).collect();
+        let (count, due) = (exchanges.len(), DueTimes::new(exchanges.len()));
+        let (requests, recorded) = self.prepared(exchanges)?;
+        let mut accounts = self.accounts(args, due.clone(), recorded)?;
+        let pace = args.pace();
+        let timing = match (pace, pace.due_ns(&arrivals)) {
+            (Pace::Closed(clients), _) => Timing::Closed(clients),
+            (_, due_ns) => Timing::Open(due_ns.unwrap_or_default()),
+        };
+        let lateness = Arc::new(Lateness::new().map_err(|error| failed(&error))?);
+        let (comparing, to_compare) = compare_channel(COMPARISONS);
+        let worker = CompareWorker::new(&self.config, self.outputs.clone(), self.compared.clone());
+        let player = Player {
+            requests,
+            targets,
+            is_baseline_recorded: self.is_baseline_recorded,
+            budget: self.budget.clone(),
+            counters: self.counts.clone(),
+            comparing,
+            lateness: lateness.clone(),
+            due,
+        };
+        eprintln!("lapwing replay: sending {count} requests {pace}");
+        let began = Stamp::now();
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let playing = thread("lapwing-replay").spawn(move || player.run(stacks, timing)).map_err(|error| failed(&error))?;
+        let comparing = thread("lapwing-compare").spawn(move || worker.run(&to_compare)).map_err(|error| failed(&error))?;
+        while !(playing.is_finished() && comparing.is_finished()) {
+            accounts.look().map_err(|error| of_pairs(&error))?;
+            std::thread::sleep(LOOK);
+        }
+        let duration_ns = began.elapsed();
+        let played = playing.join().unwrap_or_else(|_| Err(io::Error::other("the sending thread panicked")));
+        played.map_err(|error| failed(&error))?;
+        comparing.join().map_err(|_| failed(&"the comparing thread panicked"))?;
+        self.settle(&mut accounts).map_err(|error| of_pairs(&error))?;
+        let lateness = lateness.snapshot();
+        let baseline = self.baseline_report();
+        let sending = SendingReport { requests: count, pace: pace.to_string(), duration_ns, lateness, baseline };
+        Ok(self.report(args, sending))
     }
 
-    let started = Stamp::now();
-    let patience_ns = args.timeout.as_nanos().saturating_add(PATIENCE_NS);
-    let header = PairsHeader::new(baseline.clone(), candidates);
-    let pairs_file = args.pairs.as_ref().map(|path| PairsFile::create(path, &header)).transpose();
-    let pairs_file = pairs_file.map_err(|error| failed(&format!("--pairs: {error}")))?;
-    let mut accounts = Accounts {
-        aggregator: Aggregator::new(config.attribution.join(), counters.clone()),
-        registry: Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters))),
-        pairs: Arc::new(Mutex::new(PairTable::new(target_labels[skipped..].to_vec(), patience_ns, started))),
-        labels: labels.clone(),
-        started,
-        due: due.clone(),
-        baseline: (!is_baseline_recorded).then(|| target_labels[0]),
-        targets: target_labels[skipped..].to_vec(),
-        recorded,
-        ledgers,
-        compared,
-        file: pairs_file,
-        taken: 0,
-    };
-    let pace = args.pace();
-    let timing = match (pace, pace.due_ns(&arrivals)) {
-        (Pace::Closed(clients), _) => Timing::Closed(clients),
-        (_, due_ns) => Timing::Open(due_ns.unwrap_or_default()),
-    };
-    let (count, late, sent_counts) = (requests.len(), lateness.clone(), counts.clone());
-    eprintln!("lapwing replay: sending {count} requests {pace}");
-    let player =
-        Player { requests, receivers, is_baseline_recorded, budget: budget.clone(), counters: counts, comparing, lateness, due };
-    let playing = std::thread::Builder::new().name("lapwing-replay".to_owned());
-    let playing = playing.spawn(move || player.run(stacks, timing)).map_err(|error| failed(&error))?;
-    let comparing = std::thread::Builder::new().name("lapwing-compare".to_owned());
-    let comparing = comparing.spawn(move || worker.run(&to_compare)).map_err(|error| failed(&error))?;
-    while !(playing.is_finished() && comparing.is_finished()) {
-        accounts.look().map_err(|error| failed(&format!("--pairs: {error}")))?;
-        std::thread::sleep(LOOK);
-    }
-    let duration_ns = started.elapsed();
-    let played = playing.join().unwrap_or_else(|_| Err(std::io::Error::other("the sending thread panicked")));
-    played.map_err(|error| failed(&error))?;
-    drop(comparing.join());
-    let sent: u64 = (0..infos.len()).filter_map(|index| sent_counts.target(index)).map(|of| of.sent.load(Relaxed)).sum();
-    let until = Stamp::now().plus(SETTLE_NS);
-    while accounts.taken < sent && Stamp::now() < until {
-        accounts.look().map_err(|error| failed(&format!("--pairs: {error}")))?;
-        std::thread::sleep(LOOK);
-    }
-    accounts.finish().map_err(|error| failed(&format!("--pairs: {error}")))?;
-    for engine in engines {
-        engine.stop().map_err(|error| failed(&error))?;
+    /// A stack in front of each target, and its client.
+    fn stacks(&self, named: Vec<NamedTarget>) -> (Vec<(LocalListener, DataPlane)>, Vec<PlayedTarget>) {
+        let observing = Observing {
+            queue: self.ledgers.clone(),
+            counters: self.counters.clone(),
+            labels: self.labels.clone(),
+            ours: Arc::new(OwnTraces::new(TraceMark::random())),
+            receives_spans: false,
+            tap: None,
+            recording: Arc::default(),
+            numbers: Arc::default(),
+        };
+        let stack = |(index, target): (usize, NamedTarget)| {
+            let (address, listener) = net::local();
+            let settings =
+                observing.settings_of_copies(&self.config, &target.label(), target.is_h2(), &self.ledgers, &self.counters);
+            let shadow = &self.config.shadow;
+            let played = PlayedTarget {
+                target: CopyTarget::new(target.name().to_owned(), index, false, &address, shadow),
+                permits: Semaphore::new(shadow.concurrency),
+            };
+            let settings = ConfigHandle::fixed(settings);
+            let plane = DataPlane { settings, target: target.into_target(), counters: self.counters.clone() };
+            ((listener, plane), played)
+        };
+        named.into_iter().enumerate().map(stack).unzip()
     }
 
-    let first = (!is_baseline_recorded).then(|| infos.remove(0));
-    let baseline_report = first.and_then(|info| {
-        let of = sent_counts.target(0)?;
+    /// The requests as they are sent, and the recorded accounts that they are compared with.
+    fn prepared(
+        &self,
+        exchanges: Vec<RecordedExchange>,
+    ) -> Result<(Vec<PreparedRequest>, Vec<Option<SideAccount>>), ReplayError> {
+        let headers = CopiedHeaders::new(&self.config.shadow);
+        let (mut requests, mut recorded) = (Vec::with_capacity(exchanges.len()), Vec::with_capacity(exchanges.len()));
+        for (at, mut exchange) in exchanges.into_iter().enumerate() {
+            recorded.push(exchange.account.take().filter(|_| self.is_baseline_recorded));
+            let prepared = prepare(at, exchange, self.is_baseline_recorded, &headers, &self.budget);
+            requests.push(prepared.ok_or_else(|| failed(&"a recorded body does not fit into memory"))?);
+        }
+        Ok((requests, recorded))
+    }
+
+    fn accounts(&self, args: &ReplayArgs, due: DueTimes, recorded: Vec<Option<SideAccount>>) -> Result<Accounts, ReplayError> {
+        let candidates = self.infos[self.skipped()..].iter().map(|info| info.name.clone()).collect();
+        let header = PairsHeader::new(self.baseline.clone(), candidates);
+        let file = args.pairs.as_ref().map(|path| PairsFile::create(path, &header)).transpose();
+        Ok(Accounts {
+            aggregator: Aggregator::new(self.config.attribution.join(), self.counters.clone()),
+            registry: self.registry.clone(),
+            pairs: self.pairs.clone(),
+            labels: self.labels.clone(),
+            started: self.started,
+            due,
+            baseline: (!self.is_baseline_recorded).then(|| self.target_labels[0]),
+            targets: self.target_labels[self.skipped()..].to_vec(),
+            recorded,
+            ledgers: self.ledgers.clone(),
+            compared: self.compared.clone(),
+            file: file.map_err(|error| of_pairs(&error))?,
+            taken: 0,
+        })
+    }
+
+    /// Waits for the last ledgers, and ends the accounts.
+    fn settle(&self, accounts: &mut Accounts) -> io::Result<()> {
+        let all = (0..self.infos.len()).filter_map(|index| self.counts.target(index));
+        let sent: u64 = all.map(|of| of.sent.load(Relaxed)).sum();
+        let until = Stamp::now().plus(SETTLE_NS);
+        while accounts.taken < sent && Stamp::now() < until {
+            accounts.look()?;
+            std::thread::sleep(LOOK);
+        }
+        accounts.finish()
+    }
+
+    fn baseline_report(&self) -> Option<BaselineReport> {
+        let of = self.counts.target(0).filter(|_| !self.is_baseline_recorded)?;
         let (sent, answered, failed) = (of.sent.load(Relaxed), of.answered.load(Relaxed), of.failed.load(Relaxed));
-        Some(BaselineReport { address: info.address, sent, answered, failed })
-    });
-    let surface = ShadowSurface {
-        registry: accounts.registry,
-        pairs: accounts.pairs,
-        outputs,
-        counters: Arc::new(candidates_only(&sent_counts, skipped, infos.len())),
-        budget: Arc::new(move || budget.fill()),
-        targets: infos.into(),
-        order: CopyOrder::Concurrent,
-        labels,
-    };
-    let lateness = late.snapshot();
-    Ok(ReplayReport {
-        file: args.file.display().to_string(),
-        sending: Some(SendingReport {
-            requests: count,
-            pace: pace.to_string(),
-            duration_ns,
-            lateness,
-            baseline: baseline_report,
-        }),
-        baseline,
-        gates: checked(&args.gates, &surface, Some(lateness.p99_ns)),
-        targets: compared_targets(&surface),
-        assumptions: assumptions(),
-    })
+        Some(BaselineReport { address: self.infos[0].address.clone(), sent, answered, failed })
+    }
+
+    fn report(self, args: &ReplayArgs, sending: SendingReport) -> ReplayReport {
+        let (skipped, budget) = (self.skipped(), self.budget);
+        let infos: Arc<[TargetInfo]> = self.infos.into_iter().skip(skipped).collect();
+        let surface = ShadowSurface {
+            registry: self.registry,
+            pairs: self.pairs,
+            outputs: self.outputs,
+            counters: Arc::new(candidates_only(&self.counts, skipped, infos.len())),
+            budget: Arc::new(move || budget.fill()),
+            targets: infos,
+            order: CopyOrder::Concurrent,
+            labels: self.labels,
+        };
+        ReplayReport {
+            file: args.file.display().to_string(),
+            baseline: self.baseline,
+            gates: checked(&args.gates, &surface, Some(sending.lateness.p99_ns)),
+            sending: Some(sending),
+            targets: compared_targets(&surface),
+            assumptions: assumptions(),
+        }
+    }
+}
+
+fn of_pairs(error: &io::Error) -> ReplayError {
+    ReplayError::Failed(format!("--pairs: {error}"))
 }
 
 /// The counts of the targets that are compared.
 fn candidates_only(all: &ShadowCounters, skipped: usize, count: usize) -> ShadowCounters {
-    use crate::shadow::ShadowDrop;
     let counters = ShadowCounters::new(count);
     for (from, to) in (0..count).filter_map(|index| Some((all.target(index + skipped)?, counters.target(index)?))) {
         for (from, to) in [(&from.sent, &to.sent), (&from.answered, &to.answered), (&from.failed, &to.failed)] {

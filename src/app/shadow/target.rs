@@ -21,7 +21,7 @@ use crate::shadow::{Config, ShadowDrop};
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// What became of a request that was sent to a target.
-pub(in crate::app) enum Sent {
+pub(in crate::app) enum SendOutcome {
     /// It was answered in full.
     Answered(AnswerSide),
     /// It was answered in full; the budget has no room to keep it.
@@ -85,47 +85,52 @@ impl CopyTarget {
         counters.sent.fetch_add(1, Relaxed);
         let sent = self.exchange(head, body, &parts.budget).await;
         // a target that floods fails, so that the circuit breaker leaves it alone
-        let is_answer = matches!(sent, Sent::Answered(_) | Sent::Unkept);
+        let is_answer = matches!(sent, SendOutcome::Answered(_) | SendOutcome::Unkept);
         if is_answer { &counters.answered } else { &counters.failed }.fetch_add(1, Relaxed);
         if let Some(pause) = self.breaker.on_result(is_answer, Stamp::now()) {
             tracing::warn!(target = self.name, ?pause, "the shadow target fails repeatedly and is left alone");
         }
         match sent {
-            Sent::Answered(answer) => Some(answer),
-            Sent::Unkept => {
+            SendOutcome::Answered(answer) => Some(answer),
+            SendOutcome::Unkept => {
                 counters.drop_copy(ShadowDrop::BudgetSpent);
                 None
             }
-            Sent::TooLarge => {
+            SendOutcome::TooLarge => {
                 counters.drop_copy(ShadowDrop::AnswerTooLarge);
                 None
             }
-            Sent::Unanswered => None,
+            SendOutcome::Unanswered => None,
         }
     }
 
     /// Sends a request at once and reads the whole answer, within `budget`. Counts nothing.
-    pub(in crate::app) async fn exchange(&self, head: &Head, body: &Arc<CapturedBody>, budget: &Arc<CaptureBudget>) -> Sent {
+    pub(in crate::app) async fn exchange(
+        &self,
+        head: &Head,
+        body: &Arc<CapturedBody>,
+        budget: &Arc<CaptureBudget>,
+    ) -> SendOutcome {
         let client = if head.is_h2 { &self.h2 } else { &self.h1 };
         let response = match client.send(copy::request(head, body)).await {
             Ok(response) => response,
             Err(error) => {
                 tracing::debug!(target = self.name, %error, "a copy got no answer");
-                return Sent::Unanswered;
+                return SendOutcome::Unanswered;
             }
         };
         let (answer, body) = response.into_parts();
         // Lapwing's own response says that the target gave none
         if answer.headers.contains_key(ERROR_FIELD) {
-            return Sent::Unanswered;
+            return SendOutcome::Unanswered;
         }
         let mut body = pin!(body);
         match capture_whole(body.as_mut(), budget).await {
-            Ok(body) => Sent::Answered(AnswerSide { status: answer.status, headers: answer.headers, body: Arc::new(body) }),
-            Err(Incomplete::TooLarge) => Sent::TooLarge,
+            Ok(body) => SendOutcome::Answered(AnswerSide { status: answer.status, headers: answer.headers, body: Arc::new(body) }),
+            Err(Incomplete::TooLarge) => SendOutcome::TooLarge,
             // no fault of the target: the rest is read and not kept, and its latency counts
-            Err(Incomplete::BudgetSpent) if read_to_end(body).await => Sent::Unkept,
-            Err(Incomplete::BudgetSpent | Incomplete::Aborted) => Sent::Unanswered,
+            Err(Incomplete::BudgetSpent) if read_to_end(body).await => SendOutcome::Unkept,
+            Err(Incomplete::BudgetSpent | Incomplete::Aborted) => SendOutcome::Unanswered,
         }
     }
 }

@@ -22,7 +22,7 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
     let labels = surfaces.registry.lock().labels().clone();
     let label = labels.upstreams.intern(LABEL);
     let mut primary = request(surfaces, ROUTE, "digits", Outcome::Ok, 10_000_000);
-    primary.ledger.pair = PairId::new(1);
+    (primary.ledger.pair, primary.ledger.has_copies) = (PairId::new(1), true);
     let mut copy = request(surfaces, ROUTE, "digits", Outcome::Ok, 5_000_000);
     (copy.ledger.pair, copy.ledger.is_copy, copy.ledger.series.upstream) = (PairId::new(1), true, label);
     let mut pairs = PairTable::new(vec![label], 1, Stamp::now());

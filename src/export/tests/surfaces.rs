@@ -202,14 +202,18 @@ async fn a_probe_that_hangs_is_given_up() {
 async fn every_path_answers_get_and_head_and_nothing_else() {
     let surfaces = busy();
     let (_, list) = get(&surfaces, "/").await;
-    for (path, _) in PATHS {
-        assert!(list.contains(path));
+    assert!(PATHS.iter().all(|(path, _)| list.contains(path)));
+    for (path, _) in PATHS.iter().filter(|(path, _)| *path != "/record") {
         let (status, head, body) = ask(&surfaces, Method::HEAD, path, "*/*").await;
         assert_eq!((status, &*body), (StatusCode::OK, ""), "{path}");
         assert_eq!(head[header::CACHE_CONTROL], "no-store");
         assert!(head.contains_key(header::CONTENT_TYPE));
         let (status, head, body) = ask(&surfaces, Method::POST, path, "*/*").await;
-        assert_eq!((status, &*body), (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n"), "{path}");
+        assert_eq!(
+            (status, &*body),
+            (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered, and POST at /record\n"),
+            "{path}"
+        );
         assert_eq!(
             (&head[header::ALLOW], &head[header::CACHE_CONTROL]),
             (&"GET,HEAD".parse().unwrap(), &"no-store".parse().unwrap())
@@ -218,6 +222,14 @@ async fn every_path_answers_get_and_head_and_nothing_else() {
     let (status, body) = get(&surfaces, "/nothing").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(body.starts_with("no such path: /nothing") && PATHS.iter().all(|(path, _)| body.contains(path)), "{body}");
+}
+
+#[tokio::test]
+async fn who_asks_to_record_from_nowhere_gets_nothing() {
+    let (status, head, _) = ask(&busy(), Method::GET, "/record", "*/*").await;
+    assert_eq!((status, &head[header::ALLOW]), (StatusCode::METHOD_NOT_ALLOWED, &"POST".parse().unwrap()));
+    let (status, _, body) = ask(&busy(), Method::POST, "/record", "*/*").await;
+    assert!(status == StatusCode::FORBIDDEN && body.contains("the same machine"), "{body}");
 }
 
 #[tokio::test]

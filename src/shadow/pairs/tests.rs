@@ -17,6 +17,7 @@ fn label(n: u64) -> LabelId {
 fn exchange(pair: u64, ms: u64, outcome: Outcome) -> Exchange {
     let mut ledger = Ledger::open(Stamp::default(), 0);
     (ledger.pair, ledger.outcome, ledger.total_ns) = (PairId::new(pair), outcome, (ms + 1) * MS);
+    ledger.has_copies = pair > 0;
     ledger.window = Some(UpstreamWindow { start_ns: 0, head_ns: ms * MS, end_ns: ms * MS });
     if outcome == Outcome::Ok {
         ledger.report(Report::of(Stage::Forward, (ms - 1) * MS, ReportPlace::Head));

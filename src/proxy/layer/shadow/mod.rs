@@ -19,7 +19,7 @@ use tower::Service;
 pub(crate) use self::job::{PrimaryAnswer, ShadowJob};
 pub(crate) use self::recording::{RecordingSwitch, RunningRecording};
 pub use self::tap::ShadowTap;
-pub(crate) use self::tap::{PairNumbers, TapParts, Tapping};
+pub(crate) use self::tap::{PairNumbers, TapBranch, TapParts};
 use crate::ledger::PairId;
 use crate::proxy::body::ResponseBody;
 use crate::proxy::error::Error;

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::{ArcSwapOption, Guard};
 
-use super::tap::Tapping;
+use super::tap::TapBranch;
 
 /// Turns recording on and off; at most one runs at a time.
 #[derive(Debug, Default)]
 pub(crate) struct RecordingSwitch {
     is_on: AtomicBool,
-    tapping: ArcSwapOption<Tapping>,
+    branch: ArcSwapOption<TapBranch>,
 }
 
 impl RecordingSwitch {
-    /// Begins to copy requests for `tapping`, until the guard is dropped. `None` if a recording runs already.
-    pub(crate) fn turn_on(self: &Arc<Self>, tapping: Tapping) -> Option<RunningRecording> {
-        let previous = self.tapping.compare_and_swap(&None::<Arc<Tapping>>, Some(Arc::new(tapping)));
+    /// Begins to copy requests for `branch`, until the guard is dropped. `None` if a recording runs already.
+    pub(crate) fn turn_on(self: &Arc<Self>, branch: TapBranch) -> Option<RunningRecording> {
+        let previous = self.branch.compare_and_swap(&None::<Arc<TapBranch>>, Some(Arc::new(branch)));
         if previous.is_some() {
             return None;
         }
@@ -26,11 +26,11 @@ impl RecordingSwitch {
     }
 
     /// What the running recording wants.
-    pub(super) fn load(&self) -> Option<Arc<Tapping>> {
+    pub(super) fn load(&self) -> Option<Arc<TapBranch>> {
         if !self.is_on.load(Relaxed) {
             return None;
         }
-        Guard::into_inner(self.tapping.load())
+        Guard::into_inner(self.branch.load())
     }
 }
 
@@ -41,6 +41,6 @@ pub(crate) struct RunningRecording(Arc<RecordingSwitch>);
 impl Drop for RunningRecording {
     fn drop(&mut self) {
         self.0.is_on.store(false, Relaxed);
-        self.0.tapping.store(None);
+        self.0.branch.store(None);
     }
 }

@@ -47,7 +47,7 @@ impl TapParts {
 
 /// One purpose of copies: which requests it wants, and where they go.
 #[derive(Debug)]
-pub(crate) struct Tapping {
+pub(crate) struct TapBranch {
     pub(crate) parts: Arc<TapParts>,
     pub(crate) sampler: Sampler,
 }
@@ -64,7 +64,7 @@ impl PairNumbers {
 
 /// Copies sampled requests: for shadow targets, and for a recording while one runs.
 pub struct ShadowTap {
-    pub(crate) shadow: Option<Tapping>,
+    pub(crate) shadow: Option<TapBranch>,
     pub(crate) recording: Arc<RecordingSwitch>,
     pub(crate) numbers: Arc<PairNumbers>,
     pub(crate) protocols: Arc<Protocols>,
@@ -94,8 +94,8 @@ impl ShadowTap {
 
     /// Copies the request for each purpose that samples it and has room. Returns where its answer is awaited.
     pub(super) fn copy(&self, tracked: &mut TrackedRequest) -> Option<AwaitedAnswers> {
-        let shadow = self.shadow.as_ref().and_then(|tapping| self.copy_for(tapping, tracked));
-        let recording = self.recording.load().and_then(|tapping| self.copy_for(&tapping, tracked));
+        let shadow = self.shadow.as_ref().and_then(|branch| self.copy_for(branch, tracked));
+        let recording = self.recording.load().and_then(|branch| self.copy_for(&branch, tracked));
         if shadow.is_none() && recording.is_none() {
             return None;
         }
@@ -106,12 +106,12 @@ impl ShadowTap {
         Some(AwaitedAnswers { shadow, recording })
     }
 
-    fn copy_for(&self, tapping: &Tapping, tracked: &mut TrackedRequest) -> Option<AwaitedAnswer> {
+    fn copy_for(&self, branch: &TapBranch, tracked: &mut TrackedRequest) -> Option<AwaitedAnswer> {
         let TrackedRequest { request, in_flight } = tracked;
-        if !tapping.sampler.takes(&self.protocols, request.method(), request.uri().path(), request.headers()) {
+        if !branch.sampler.takes(&self.protocols, request.method(), request.uri().path(), request.headers()) {
             return None;
         }
-        let parts = &*tapping.parts;
+        let parts = &*branch.parts;
         if parts.queue.is_full() {
             parts.counters.drop_sampled(ShadowDrop::QueueFull);
             return None;

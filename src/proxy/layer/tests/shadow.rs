@@ -7,24 +7,24 @@ use tower::layer::util::Identity;
 use super::*;
 use crate::ledger::PairId;
 use crate::proxy::body::capture::Incomplete;
-use crate::proxy::layer::shadow::{PAIR_FIELD, RecordingSwitch, ShadowJob, ShadowTap, TapParts, Tapping};
+use crate::proxy::layer::shadow::{PAIR_FIELD, RecordingSwitch, ShadowJob, ShadowTap, TapBranch, TapParts};
 use crate::shadow::{Config as ShadowConfig, Sampler, ShadowCounters, ShadowDrop};
 
 const INFER: &str = "/v2/models/m/infer";
 
-fn tapping(room: usize, body: usize) -> (Tapping, Arc<TapParts>) {
+fn branch(room: usize, body: usize) -> (TapBranch, Arc<TapParts>) {
     let parts =
         Arc::new(TapParts { queue: ArrayQueue::new(room), budget: budget(body), counters: Arc::new(ShadowCounters::new(1)) });
     let config = ShadowConfig { sample: "100%".parse().unwrap(), ..ShadowConfig::default() };
-    (Tapping { parts: parts.clone(), sampler: Sampler::new(&config) }, parts)
+    (TapBranch { parts: parts.clone(), sampler: Sampler::new(&config) }, parts)
 }
 
 fn tap(room: usize, body: usize) -> (ShadowRole, Arc<TapParts>) {
-    let (tapping, parts) = tapping(room, body);
-    (role(Some(tapping), &Arc::default()), parts)
+    let (branch, parts) = branch(room, body);
+    (role(Some(branch), &Arc::default()), parts)
 }
 
-fn role(shadow: Option<Tapping>, recording: &Arc<RecordingSwitch>) -> ShadowRole {
+fn role(shadow: Option<TapBranch>, recording: &Arc<RecordingSwitch>) -> ShadowRole {
     let (recording, numbers, protocols) = (recording.clone(), Arc::default(), Arc::default());
     ShadowRole::Tap(Arc::new(ShadowTap { shadow, recording, numbers, protocols }))
 }
@@ -78,11 +78,11 @@ async fn a_recording_gets_copies_of_its_own_while_it_runs() {
     let tasks = Tasks::default();
     let (upstream, _) = server("answer ", &tasks).await;
     let switch = Arc::new(RecordingSwitch::default());
-    let ((shadow, copies), (recording, records)) = (tapping(64, 4 << 20), tapping(64, 4 << 20));
+    let ((shadow, copies), (recording, records)) = (branch(64, 4 << 20), branch(64, 4 << 20));
     let proxy = Proxy::start_as(role(Some(shadow), &switch), upstream, Identity::new(), &tasks);
     proxy.ask(INFER, "before").await;
     let running = switch.turn_on(recording).unwrap();
-    assert!(switch.turn_on(tapping(1, 1).0).is_none(), "one at a time");
+    assert!(switch.turn_on(branch(1, 1).0).is_none(), "one at a time");
     proxy.ask(INFER, "during").await;
     drop(running);
     proxy.ask(INFER, "after").await;
@@ -96,7 +96,7 @@ async fn a_recording_gets_copies_of_its_own_while_it_runs() {
     let mut noted: Vec<_> = proxy.closed(3).await.iter().map(|ledger| (ledger.has_copies, ledger.is_recorded)).collect();
     noted.sort_unstable();
     assert_eq!(noted, [(true, false), (true, false), (true, true)]);
-    assert!(switch.turn_on(tapping(1, 1).0).is_some());
+    assert!(switch.turn_on(branch(1, 1).0).is_some());
 }
 
 #[tokio::test]
