@@ -150,7 +150,8 @@ impl Player {
         self.lateness.record(Stamp::now().since(due));
         counters.sent.fetch_add(1, Relaxed);
         let sent = played.target.exchange(&request.head, &request.body, &self.budget).await;
-        if let SendOutcome::Unanswered | SendOutcome::TooLarge = sent { &counters.failed } else { &counters.answered }.fetch_add(1, Relaxed);
+        if let SendOutcome::Unanswered | SendOutcome::TooLarge = sent { &counters.failed } else { &counters.answered }
+            .fetch_add(1, Relaxed);
         match sent {
             SendOutcome::Answered(answer) => Some(answer),
             SendOutcome::Unkept => {

@@ -82,7 +82,7 @@ impl ShadowTap {
     #[must_use]
     pub fn detached(config: &Config, protocols: Arc<Protocols>, waiting: usize) -> Self {
         let parts = TapParts::new(config, &proxy::Config::default(), 0, waiting);
-        let shadow = Some(Tapping { parts, sampler: Sampler::new(config) });
+        let shadow = Some(TapBranch { parts, sampler: Sampler::new(config) });
         Self { shadow, recording: Arc::default(), numbers: Arc::default(), protocols }
     }
 
