@@ -131,7 +131,7 @@ impl FromStr for Gate {
         let known = GateField::ALL.into_iter().find(|(_, known)| *known == name).map(|(field, _)| field);
         let field = known.ok_or_else(|| {
             let names: Vec<&str> = GateField::ALL.iter().map(|(_, name)| *name).collect();
-            Invalid::new(text, &format!("has an unknown field; there are {}", names.join(", ")))
+            Invalid::new(text, format!("has an unknown field; there are {}", names.join(", ")))
         })?;
         if !field.is_of_figure() && left.contains('.') {
             return Err(invalid("has a stage before a field that is of whole requests"));

@@ -64,7 +64,7 @@ impl<'l> Kept<'l> {
     /// Sends the account of a recorded request to the recording. If nobody takes them, the oldest is lost.
     fn record(&self, exchange: &Exchange) {
         if let (Some(records), Some(pair), Some(half)) = (self.records, exchange.ledger.pair, PairHalf::of_primary(exchange)) {
-            drop(records.force_push((pair, half)));
+            let _ = records.force_push((pair, half));
         }
     }
 

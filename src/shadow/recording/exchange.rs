@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use serde::{Deserialize, Serialize};
 
-use super::fields::{base64_body, fields, text};
+use super::fields::{base64_body, header_fields, text};
 use super::lines::{FileError, FileLimits, JsonLines};
 use crate::shadow::SideAccount;
 
@@ -71,7 +71,7 @@ pub struct RecordedExchange {
     #[serde(default)]
     pub http2: bool,
     /// The header fields, without secrets and without those that only concern the connection.
-    #[serde(with = "fields")]
+    #[serde(with = "header_fields")]
     pub headers: HeaderMap,
     /// The body.
     #[serde(with = "base64_body")]
@@ -90,7 +90,7 @@ pub struct RecordedAnswer {
     /// The HTTP status.
     pub status: u16,
     /// The header fields that say how the body is to be read.
-    #[serde(with = "fields")]
+    #[serde(with = "header_fields")]
     pub headers: HeaderMap,
     /// `grpc-status` of the trailers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,7 +133,7 @@ pub fn read_recording(reader: impl BufRead, limits: FileLimits) -> Result<Record
     let mut lines = JsonLines::new(reader, limits);
     let header: RecordingHeader = first(&mut lines, RecordingHeader::FORMAT, RecordingHeader::VERSION)?;
     let (mut exchanges, mut end) = (Vec::new(), None);
-    while let Some(line) = lines.next()? {
+    while let Some(line) = lines.next_value()? {
         if end.is_some() {
             return Err(lines.fault("stands behind the end".to_owned()));
         }
@@ -167,7 +167,7 @@ pub(super) fn first<T: serde::de::DeserializeOwned>(
     format: &'static str,
     version: u32,
 ) -> Result<T, FileError> {
-    let value = match lines.next::<serde_json::Value>() {
+    let value = match lines.next_value::<serde_json::Value>() {
         Ok(Some(value)) => value,
         Err(FileError::Io(error)) => return Err(FileError::Io(error)),
         _ => return Err(FileError::OtherFormat(format)),

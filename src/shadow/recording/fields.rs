@@ -31,7 +31,7 @@ pub(super) mod text {
 }
 
 /// Header fields in their order, as `["name", "value"]`. A value that is not ASCII text is left out.
-pub(super) mod fields {
+pub(super) mod header_fields {
     use super::{Deserialize, Deserializer, Error, HeaderMap, HeaderName, HeaderValue, MAX_FIELDS, Serialize, Serializer};
 
     pub(in super::super) fn serialize<S: Serializer>(fields: &HeaderMap, serializer: S) -> Result<S::Ok, S::Error> {

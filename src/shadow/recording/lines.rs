@@ -75,7 +75,7 @@ impl<R: BufRead> JsonLines<R> {
     /// # Errors
     ///
     /// If the file cannot be read, exceeds a limit, or the line is not such a value.
-    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FileError> {
+    pub fn next_value<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FileError> {
         loop {
             self.line.clear();
             self.number += 1;

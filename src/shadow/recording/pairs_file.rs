@@ -125,7 +125,7 @@ pub fn read_pairs<T>(
         return Err(lines.fault(format!("{targets} targets; there are 1 to 64")));
     }
     let mut into = begin(header);
-    while let Some(line) = lines.next()? {
+    while let Some(line) = lines.next_value()? {
         if let PairEvent::Target { target, .. } | PairEvent::Output { target, .. } = &line
             && *target >= targets
         {
