@@ -18,7 +18,7 @@ use super::report::{BaselineReport, ReplayReport, SendingReport, assumptions};
 use super::schedule::{DueTimes, Pace};
 use super::{ReplayError, checked};
 use crate::app::data::Observing;
-use crate::app::hosted::Hosted;
+use crate::app::hosted::{Hosted, Models};
 use crate::app::shadow::{
     AnswerSide, CompareWorker, ComparedOutputs, CopiedHeaders, CopyTarget, Head, NamedTarget, compare_channel,
 };
@@ -75,7 +75,7 @@ pub(super) fn replay(
     for (name, target) in addresses {
         named.push(NamedTarget::resolve(name, &target, &config, &mut engines).map_err(|error| failed(&error))?);
     }
-    engines.iter().try_for_each(await_ready)?;
+    engines.iter().map(Hosted::models).try_for_each(|models| await_ready(&models))?;
     let session = Session::new(args, config, &named);
     let report = session.run(args, named, recording.exchanges)?;
     engines.into_iter().try_for_each(|engine| engine.stop().map_err(|error| failed(&error)))?;
@@ -86,10 +86,10 @@ fn failed(error: &dyn std::fmt::Display) -> ReplayError {
     ReplayError::Failed(error.to_string())
 }
 
-/// Waits until the models of `engine` are warm.
-fn await_ready(engine: &Hosted) -> Result<(), ReplayError> {
+/// Waits until `models` are warm.
+fn await_ready(models: &Models) -> Result<(), ReplayError> {
     let until = Stamp::now().plus(WARM_UP_NS);
-    while let Err(reason) = engine.models().readiness() {
+    while let Err(reason) = models.readiness() {
         if Stamp::now() > until {
             return Err(ReplayError::Failed(reason));
         }
