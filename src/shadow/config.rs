@@ -69,7 +69,8 @@ pub struct Config {
     pub order: CopyOrder,
     /// How long a target may take to answer. Default 30 s; 1 ms to 1 h.
     pub timeout: Period,
-    /// How many copies each target has in flight; further ones wait for up to a second, then they are dropped and counted. Default 8; 1 to 1024.
+    /// How many copies each target has in flight; further ones wait for up to a second, and not at all while none gets its turn; then they are
+    /// dropped and counted. Default 8; 1 to 1024.
     pub concurrency: usize,
     /// How many copied requests may wait for their answer. Default 1024; 1 to 65,536.
     pub max_waiting: usize,

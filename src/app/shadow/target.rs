@@ -2,14 +2,14 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
 use http_body_util::BodyExt;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::breaker::Breaker;
 use super::compare::AnswerSide;
@@ -32,6 +32,8 @@ pub(super) struct CopyTarget {
     h1: Client<ReplayBody>,
     h2: Client<ReplayBody>,
     permits: Semaphore,
+    /// Whether the last copy did not get its turn.
+    is_overrun: AtomicBool,
     breaker: Breaker,
 }
 
@@ -55,16 +57,28 @@ impl CopyTarget {
             h1: Client::new(target.clone(), limits),
             h2: Client::http2(target, limits),
             permits: Semaphore::new(config.concurrency),
+            is_overrun: AtomicBool::new(false),
             breaker: Breaker::default(),
         }
+    }
+
+    /// Waits for the copy's turn: a burst may be longer than the target can take at once. `None` if it takes too long. Then further
+    /// copies do not wait until there is room again, so that a slow target does not make all keep their memory for nothing.
+    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        let permit = match self.permits.try_acquire() {
+            Ok(permit) => Some(permit),
+            Err(_) if self.is_overrun.load(Relaxed) => None,
+            Err(_) => tokio::time::timeout(MAX_WAIT, self.permits.acquire()).await.ok().and_then(Result::ok),
+        };
+        self.is_overrun.store(permit.is_none(), Relaxed);
+        permit
     }
 
     /// Sends a copy and reads the whole answer. `None` if it was dropped, got no answer, or one that is too large to keep; each is
     /// counted.
     pub(super) async fn send(&self, head: &Head, body: &Arc<CapturedBody>, parts: &TapParts) -> Option<AnswerSide> {
         let counters = parts.counters.target(self.index)?;
-        // a burst may be longer than the target can take at once
-        let Ok(Ok(_permit)) = tokio::time::timeout(MAX_WAIT, self.permits.acquire()).await else {
+        let Some(_permit) = self.turn().await else {
             counters.drop_copy(ShadowDrop::Busy);
             return None;
         };
