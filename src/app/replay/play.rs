@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lateness::Lateness;
 use super::schedule::{DueTimes, keep_time};
-use crate::app::shadow::{AnswerSide, ComparePair, Comparing, CopyTarget, Head, SendOutcome};
+use crate::app::shadow::{AnswerSide, ComparePair, Comparing, CopyTarget, Head};
 use crate::ledger::{PairId, Stamp, TraceId};
 use crate::net::{LocalListener, Tasks};
 use crate::proxy::{self, CaptureBudget, CapturedBody, DataPlane};
@@ -149,21 +149,7 @@ impl Player {
         let _permit = played.permits.acquire().await.ok()?;
         self.lateness.record(Stamp::now().since(due));
         counters.sent.fetch_add(1, Relaxed);
-        let sent = played.target.exchange(&request.head, &request.body, &self.budget).await;
-        if let SendOutcome::Unanswered | SendOutcome::TooLarge = sent { &counters.failed } else { &counters.answered }
-            .fetch_add(1, Relaxed);
-        match sent {
-            SendOutcome::Answered(answer) => Some(answer),
-            SendOutcome::Unkept => {
-                counters.drop_copy(ShadowDrop::BudgetSpent);
-                None
-            }
-            SendOutcome::TooLarge => {
-                counters.drop_copy(ShadowDrop::AnswerTooLarge);
-                None
-            }
-            SendOutcome::Unanswered => None,
-        }
+        played.target.exchange(&request.head, &request.body, &self.budget).await.counted(counters)
     }
 }
 

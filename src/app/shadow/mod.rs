@@ -25,7 +25,7 @@ pub(super) use self::compare::{
 pub(super) use self::copy::{CopiedHeaders, Head};
 use self::runner::Runner;
 pub(super) use self::runner::reason;
-pub(super) use self::target::{CopyTarget, SendOutcome};
+pub(super) use self::target::CopyTarget;
 use super::data::Observing;
 use super::hosted::Hosted;
 use super::running::StartError;

@@ -15,7 +15,7 @@ use super::copy::{self, Head};
 use crate::ledger::Stamp;
 use crate::net::{Client, ClientLimits, LocalAddress, Target};
 use crate::proxy::{CaptureBudget, CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, TapParts, capture_whole};
-use crate::shadow::{Config, ShadowDrop};
+use crate::shadow::{Config, ShadowDrop, TargetCounters};
 
 /// How long a copy waits for its turn at a target before it is dropped.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -30,6 +30,26 @@ pub(in crate::app) enum SendOutcome {
     TooLarge,
     /// It got no answer, or none in time.
     Unanswered,
+}
+
+impl SendOutcome {
+    /// Whether it was answered in full. A target that floods was not, so that the circuit breaker leaves it alone.
+    const fn is_answered(&self) -> bool {
+        matches!(self, Self::Answered(_) | Self::Unkept)
+    }
+
+    /// Counts what became of the request. Returns the answer, if there is one to compare.
+    pub(in crate::app) fn counted(self, counters: &TargetCounters) -> Option<AnswerSide> {
+        if self.is_answered() { &counters.answered } else { &counters.failed }.fetch_add(1, Relaxed);
+        let dropped = match self {
+            Self::Answered(answer) => return Some(answer),
+            Self::Unanswered => return None,
+            Self::Unkept => ShadowDrop::BudgetSpent,
+            Self::TooLarge => ShadowDrop::AnswerTooLarge,
+        };
+        counters.drop_copy(dropped);
+        None
+    }
 }
 
 /// A target of copies.
@@ -98,24 +118,10 @@ impl CopyTarget {
         }
         counters.sent.fetch_add(1, Relaxed);
         let sent = self.exchange(head, body, &parts.budget).await;
-        // a target that floods fails, so that the circuit breaker leaves it alone
-        let is_answer = matches!(sent, SendOutcome::Answered(_) | SendOutcome::Unkept);
-        if is_answer { &counters.answered } else { &counters.failed }.fetch_add(1, Relaxed);
-        if let Some(pause) = self.breaker.on_result(is_answer, Stamp::now()) {
+        if let Some(pause) = self.breaker.on_result(sent.is_answered(), Stamp::now()) {
             tracing::warn!(target = self.name, ?pause, "the shadow target fails repeatedly and is left alone");
         }
-        match sent {
-            SendOutcome::Answered(answer) => Some(answer),
-            SendOutcome::Unkept => {
-                counters.drop_copy(ShadowDrop::BudgetSpent);
-                None
-            }
-            SendOutcome::TooLarge => {
-                counters.drop_copy(ShadowDrop::AnswerTooLarge);
-                None
-            }
-            SendOutcome::Unanswered => None,
-        }
+        sent.counted(counters)
     }
 
     /// Sends a request at once and reads the whole answer, within `budget`. Counts nothing.
