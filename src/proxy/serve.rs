@@ -61,7 +61,7 @@ where
 {
     let tasks = Tasks::default();
     let context = context(&parts);
-    let pool = Arc::new(ConnectionPool::new(context.load().config.pool_idle_timeout.get()));
+    let pool = Arc::new(ConnectionPool::new(context.load().config.pool_idle_timeout.get(), tasks.clone()));
     let upstream =
         Arc::new(UpstreamContext { target: parts.target, pool: pool.clone(), traits: Arc::default(), tasks: tasks.clone() });
     let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, ..AcceptLimits::default() };

@@ -31,7 +31,7 @@ pub(crate) struct H1Connection {
     pub(crate) deadline: LazyDeadline,
     /// When it was last put back.
     pub(super) idle_since: Option<Stamp>,
-    /// Where it is put back; only while a request holds it.
+    /// Where it is put back; only while a request holds it, and not if it is closed after that.
     pub(super) pool: Option<Arc<ConnectionPool>>,
 }
 
@@ -60,6 +60,16 @@ impl H1Connection {
     /// Returns whether it can take a request.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_done && self.send.is_ready()
+    }
+
+    /// Returns whether it is closed.
+    pub(crate) const fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// It is closed when its response ends.
+    pub(crate) fn close_at_end(&mut self) {
+        self.pool = None;
     }
 
     /// Sends `request`. The future makes progress only while the connection is driven. Its error holds the request if none of

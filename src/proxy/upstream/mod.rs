@@ -103,7 +103,11 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
     interim::pass_on(&mut request, &in_flight, gate.clone());
     let client = request.extensions_mut().remove::<OnUpgrade>();
     let request = request.map(|body| body.held_by(gate));
-    let (mut response, connection) = h1::exchange(&context, request, &in_flight).await?;
+    let (mut response, mut connection) = h1::exchange(&context, request, &in_flight).await?;
+    if in_flight.request_end().is_none() && (in_flight.is_multiplexed || says_close(&response)) {
+        // nobody wants the rest of the request: an HTTP/2 client is told so by the end of its stream
+        connection.close_at_end();
+    }
     let head = connection.last_read().unwrap_or_else(Stamp::now);
     let sent = in_flight.request_end().and_then(|end| Some(connection.meter.last_write()?.max(end)));
     in_flight.begin_window(sent, head);
@@ -114,6 +118,13 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
         return Ok(response.map(|body| ResponseBody::upstream(body, None, head)));
     }
     Ok(response.map(|body| ResponseBody::upstream(body, Some(connection), head)))
+}
+
+/// Whether the upstream closes the connection after its response (RFC 9112, 9.3).
+fn says_close<B>(response: &Response<B>) -> bool {
+    let options = response.headers().get_all(header::CONNECTION).iter();
+    let options = options.filter_map(|field| field.to_str().ok()).flat_map(|field| field.split(','));
+    response.version() < Version::HTTP_11 || options.map(str::trim).any(|option| option.eq_ignore_ascii_case("close"))
 }
 
 /// Connects to the upstream, within `connect_timeout`.

@@ -2,6 +2,9 @@
 //!
 //! Servers close idle connections after a few seconds (uvicorn: five), so a connection is dropped before that. A connection
 //! that is taken is checked once more, so that a request is written only to a connection that the upstream has not closed.
+//!
+//! An upstream may answer before it has all of a request. Its connection first carries the rest (`linger`): so the client can go on with its
+//! own connection, as it could with the upstream's.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,22 +17,26 @@ use parking_lot::Mutex;
 
 use super::h1_connection::H1Connection;
 use crate::ledger::Stamp;
+use crate::net::Tasks;
 use crate::proxy::body::Drive;
 
 /// How many idle connections a worker keeps.
 const MAX_IDLE: usize = 1024;
+/// How long the rest of a request may take after its response. nginx waits as long for the next bytes of it (`lingering_timeout`).
+const LINGER: Duration = Duration::from_secs(5);
 
 /// The idle connections.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
     idle: Mutex<VecDeque<Box<H1Connection>>>,
     limit_ns: AtomicU64,
+    tasks: Tasks,
 }
 
 impl ConnectionPool {
-    /// An empty pool. It drops connections that are idle for longer than `limit`.
-    pub(crate) fn new(limit: Duration) -> Self {
-        Self { idle: Mutex::default(), limit_ns: nanos(limit).into() }
+    /// An empty pool. It drops connections that are idle for longer than `limit`; `tasks` carry what is left of answered requests.
+    pub(crate) fn new(limit: Duration, tasks: Tasks) -> Self {
+        Self { idle: Mutex::default(), limit_ns: nanos(limit).into(), tasks }
     }
 
     /// Takes a connection that is alive, if there is one at `now`.
@@ -49,15 +56,33 @@ impl ConnectionPool {
         }
     }
 
-    /// Keeps a connection that can carry another request, idle since `now`; drops (closes) any other.
-    pub(crate) fn put(&self, mut connection: Box<H1Connection>, now: Stamp) {
+    /// Keeps a connection that can carry another request, idle since `now`, or will once it has carried the rest of its own; drops (closes)
+    /// any other.
+    pub(crate) fn put(self: &Arc<Self>, connection: Box<H1Connection>, now: Stamp) {
         if connection.is_idle() {
-            connection.idle_since = Some(now);
-            let mut idle = self.idle.lock();
-            if idle.len() == MAX_IDLE {
-                idle.pop_front();
-            }
-            idle.push_back(connection);
+            self.keep(connection, now);
+        } else if !connection.is_done() {
+            self.tasks.spawn(self.clone().linger(connection));
+        }
+    }
+
+    fn keep(&self, mut connection: Box<H1Connection>, now: Stamp) {
+        connection.idle_since = Some(now);
+        let mut idle = self.idle.lock();
+        if idle.len() == MAX_IDLE {
+            idle.pop_front();
+        }
+        idle.push_back(connection);
+    }
+
+    /// Drives a connection until it has carried the rest of the request that it has answered.
+    async fn linger(self: Arc<Self>, mut connection: Box<H1Connection>) {
+        let rest = poll_fn(|cx| {
+            connection.drive(cx);
+            if connection.is_idle() || connection.is_done() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        if tokio::time::timeout(LINGER, rest).await.is_ok() && connection.is_idle() {
+            self.keep(connection, Stamp::now());
         }
     }
 
