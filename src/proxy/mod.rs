@@ -1,13 +1,15 @@
 //! The data plane: accepts connections, carries requests, and keeps their ledgers. It knows nothing of histograms or exporters.
 //!
 //! A request walks through `serve` (accept), `connection` (metered socket), `stack` and `layer` (the tower stack), `body` and
-//! `upstream`; `exchange` is the request in flight, which all of them write into; `error` holds Lapwing's own responses.
+//! `upstream`; `head` has the rules for messages' heads, `exchange` is the request in flight, which all of them write into, and `error`
+//! holds Lapwing's own responses.
 
 mod body;
 mod config;
 mod connection;
 mod error;
 mod exchange;
+mod head;
 mod layer;
 mod serve;
 mod settings;
@@ -19,6 +21,7 @@ pub use config::{Config, TraceSampling, UpstreamProtocol};
 pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use exchange::{Observer, Profiler, ReportReader};
+pub use head::{RefusedHead, UpstreamHeadError};
 pub use layer::shadow::ShadowTap;
 pub(crate) use layer::shadow::{
     PAIR_FIELD, PairNumbers, PrimaryAnswer, RecordingSwitch, RunningRecording, ShadowJob, TapBranch, TapParts,

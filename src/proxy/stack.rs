@@ -15,7 +15,7 @@ use super::exchange::{ExchangeContext, TrackedRequest};
 use super::layer::amend::Amend;
 use super::layer::shadow::Shadow;
 use super::layer::trace::Trace;
-use super::layer::{admit, amend, buffered_response, classify, ledger, rescue, shadow, trace};
+use super::layer::{admit, amend, buffered_response, classify, ledger, normalise, rescue, shadow, trace};
 use super::upstream::{Upstream, UpstreamContext};
 
 /// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive: a lock that is never contended (one
@@ -59,6 +59,7 @@ where
         .layer(ledger::layer(context.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
         .layer(rescue::RescueLayer) // turns any error below into a response that names who failed
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
+        .layer(normalise::NormaliseLayer) // Validation: one reading of each head; before anything acts on it, after classify: refused requests have a name too
         .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
         .layer(extra) // answers or copies; after admission, before the span: what it answers itself has no span
         .layer(shadow::layer(context.shadow.clone())) // copies sampled requests; above trace, so that a copy has no trace of its original

@@ -11,6 +11,9 @@ use smallvec::SmallVec;
 use super::client_waits::ClientWaits;
 use crate::ledger::Stamp;
 
+/// Bytes of interim responses that may wait for a client.
+const MAX_INTERIM: usize = 64 * 1024;
+
 /// A response whose last bytes the connection is about to write. It ends when a flush finds them written.
 pub(crate) trait OnFlush: Debug + Send + Sync {
     /// Returns whether hyper still holds some of its bytes. Then this flush did not write them.
@@ -187,10 +190,15 @@ impl SocketMeter {
         self.has_blocked.swap(false, Relaxed).then(|| std::mem::take(&mut *self.blocked.lock()))
     }
 
-    /// Writes an interim response (1xx) before anything else that is written.
-    pub(crate) fn interject(&self, bytes: &[u8]) {
-        self.interim.lock().extend_from_slice(bytes);
+    /// Writes an interim response (1xx) before anything else that is written. Returns `false` if too many wait for the client already.
+    pub(crate) fn interject(&self, bytes: &[u8]) -> bool {
+        let mut interim = self.interim.lock();
+        if interim.len() + bytes.len() > MAX_INTERIM {
+            return false;
+        }
+        interim.extend_from_slice(bytes);
         self.has_interim.store(true, Relaxed);
+        true
     }
 
     /// Takes the bytes given to [`Self::interject`].

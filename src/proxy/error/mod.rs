@@ -5,6 +5,8 @@ pub(crate) mod response;
 use std::io;
 use std::time::Duration;
 
+use super::head::{RefusedHead, UpstreamHeadError};
+
 /// Why Lapwing could not proxy a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,6 +57,9 @@ pub enum Error {
     /// What the upstream sent is not HTTP.
     #[error("the upstream's answer is not HTTP: {0}")]
     Garbage(hyper::Error),
+    /// The upstream's head can be read in two ways.
+    #[error("the upstream's answer is ambiguous: {0}")]
+    Ambiguous(UpstreamHeadError),
     /// The upstream answered 101 to a request that asked for no upgrade.
     #[error("the upstream switched protocols unasked")]
     SwitchedUnasked,
@@ -64,6 +69,9 @@ pub enum Error {
     /// The client's request body is malformed.
     #[error("the request body is malformed: {0}")]
     RequestBody(String),
+    /// The request's head can be read in two ways.
+    #[error("the request is not clear: {0}")]
+    Refused(RefusedHead),
     /// The request's head is larger than allowed.
     #[error("the request's head is larger than max_header_bytes = {limit}")]
     HeadTooLarge {

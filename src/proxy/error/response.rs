@@ -7,6 +7,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::ledger::Outcome;
 use crate::proxy::error::Error;
+use crate::proxy::head::RefusedHead;
 
 /// The header field that marks a response as Lapwing's own.
 pub const ERROR_FIELD: &str = "x-lapwing-error";
@@ -38,9 +39,13 @@ impl Error {
             }
             Self::RequestStalled { .. } => (StatusCode::REQUEST_TIMEOUT, "request_stalled", Outcome::Rejected),
             Self::Reset(_) => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
-            Self::Garbage(_) | Self::SwitchedUnasked => (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken),
+            Self::Garbage(_) | Self::Ambiguous(_) | Self::SwitchedUnasked => {
+                (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken)
+            }
             Self::RequestCut(_) => (StatusCode::BAD_REQUEST, "request_cut", Outcome::Cancelled),
             Self::RequestBody(_) => (StatusCode::BAD_REQUEST, "malformed_body", Outcome::Rejected),
+            Self::Refused(RefusedHead::Coding) => (StatusCode::NOT_IMPLEMENTED, "unsupported", Outcome::Rejected),
+            Self::Refused(_) => (StatusCode::BAD_REQUEST, "malformed_request", Outcome::Rejected),
             Self::HeadTooLarge { .. } => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "header_too_large", Outcome::Rejected),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", Outcome::Rejected),
             Self::Shed { .. } => (StatusCode::SERVICE_UNAVAILABLE, "shed", Outcome::Shed),
@@ -54,7 +59,12 @@ impl Error {
 #[must_use]
 pub(crate) fn respond(error: &Error) -> (Response<Bytes>, Outcome) {
     let ErrorResponse { status, token, outcome } = error.response();
-    (build(status, token, &error.to_string()), outcome)
+    let mut response = build(status, token, &error.to_string());
+    if matches!(error, Error::Refused(_)) {
+        // where the next request begins is not clear either (RFC 9112, 6.3); HTTP/2 has no such field, and hyper removes it
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    (response, outcome)
 }
 
 fn build(status: StatusCode, token: &'static str, reason: &str) -> Response<Bytes> {

@@ -5,6 +5,7 @@ pub(crate) mod amend;
 pub(crate) mod buffered_response;
 pub(crate) mod classify;
 pub(crate) mod ledger;
+pub(crate) mod normalise;
 pub(crate) mod rescue;
 pub(crate) mod shadow;
 pub(crate) mod trace;

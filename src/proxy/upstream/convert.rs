@@ -2,18 +2,10 @@
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::{Authority, Scheme};
-use http::{HeaderName, Request, Uri, Version};
+use http::{Request, Uri, Version};
 
 use crate::net::Target;
-
-/// Fields that belong to one HTTP/1 connection and mean nothing in HTTP/2 (RFC 9113, 8.2.2).
-const CONNECTION_FIELDS: [HeaderName; 5] = [
-    header::CONNECTION,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
+use crate::proxy::head::remove_connection_fields;
 
 /// Converts HTTP/2 to HTTP/1.1: the authority becomes `Host`, split cookies are joined (RFC 9113, 8.2.3).
 pub(crate) fn to_h1<B>(request: &mut Request<B>) {
@@ -25,7 +17,7 @@ pub(crate) fn to_h1<B>(request: &mut Request<B>) {
     let authority = uri.authority().map(Authority::as_str).and_then(|a| HeaderValue::from_str(a).ok());
     *request.uri_mut() = uri.into_parts().path_and_query.map_or_else(Uri::default, Uri::from);
     let headers = request.headers_mut();
-    if let (Some(host), false) = (authority, headers.contains_key(header::HOST)) {
+    if let Some(host) = authority {
         headers.insert(header::HOST, host);
     }
     join_cookies(headers);
@@ -47,19 +39,7 @@ pub(crate) fn to_h2<B>(request: &mut Request<B>, target: &Target) {
     }
     *request.version_mut() = Version::HTTP_2;
     let headers = request.headers_mut();
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|v| v.to_str().ok())
-        .flat_map(|v| v.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in named.iter().chain(&CONNECTION_FIELDS) {
-        headers.remove(name);
-    }
-    if headers.get(header::TE).is_some_and(|te| te.as_bytes() != b"trailers") {
-        headers.remove(header::TE);
-    }
+    remove_connection_fields(headers);
     let host = headers.remove(header::HOST);
     let authority = request.uri().authority().cloned();
     let authority = authority
@@ -73,6 +53,8 @@ pub(crate) fn to_h2<B>(request: &mut Request<B>, target: &Target) {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
     use super::*;
 
     #[test]

@@ -1,20 +1,31 @@
 //! The upstream's interim responses (1xx). "100 Continue" opens the gate of the request's body; any other is passed on.
 //!
-//! Only HTTP/1.1 clients get them: hyper's HTTP/2 server has no way to send one.
+//! Only HTTP/1.1 clients get them: hyper's HTTP/2 server has no way to send one, and HTTP/1.0 knows none (RFC 9110, 15.2).
 
 use std::sync::Arc;
 
-use http::{Request, StatusCode};
+use http::{HeaderName, Request, StatusCode, Version, header};
 
+use crate::metrics::Counter;
 use crate::proxy::body::{ContinueGate, RequestBody};
 use crate::proxy::exchange::InFlight;
 
+/// Of the upstream's connection, or of a body that an interim response cannot have (RFC 9110, 8.6).
+const NOT_PASSED: [HeaderName; 5] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+
 /// Makes hyper pass on the interim responses to `request`, and open `gate`.
 pub(super) fn pass_on(request: &mut Request<RequestBody>, in_flight: &InFlight, gate: Option<Arc<ContinueGate>>) {
-    if in_flight.is_multiplexed && gate.is_none() {
+    let takes_interim = !in_flight.is_multiplexed && request.version() == Version::HTTP_11;
+    if !takes_interim && gate.is_none() {
         return;
     }
-    let (meter, is_multiplexed) = (in_flight.meter.clone(), in_flight.is_multiplexed);
+    let (meter, counters) = (in_flight.meter.clone(), in_flight.context.counters.clone());
     hyper::ext::on_informational(request, move |response| {
         if response.status() == StatusCode::CONTINUE {
             if let Some(gate) = &gate {
@@ -22,17 +33,19 @@ pub(super) fn pass_on(request: &mut Request<RequestBody>, in_flight: &InFlight, 
             }
             return;
         }
-        if is_multiplexed {
+        if !takes_interim {
             return;
         }
         let mut bytes = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();
-        for (name, value) in response.headers() {
+        for (name, value) in response.headers().iter().filter(|(name, _)| !NOT_PASSED.contains(name)) {
             bytes.extend_from_slice(name.as_str().as_bytes());
             bytes.extend_from_slice(b": ");
             bytes.extend_from_slice(value.as_bytes());
             bytes.extend_from_slice(b"\r\n");
         }
         bytes.extend_from_slice(b"\r\n");
-        meter.interject(&bytes);
+        if !meter.interject(&bytes) {
+            counters.bump(Counter::InterimDropped);
+        }
     });
 }

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version, header};
 use hyper::upgrade::OnUpgrade;
 
 pub(crate) use h2::{CONNECTION_WINDOW, STREAM_WINDOW};
@@ -26,8 +26,13 @@ use crate::net::{ConnectError, Socket, Target, Tasks};
 use crate::proxy::body::{ContinueGate, Drive, RequestBody, ResponseBody};
 use crate::proxy::config::UpstreamProtocol;
 use crate::proxy::error::Error;
+use crate::proxy::error::response::ERROR_FIELD;
 use crate::proxy::exchange::{InFlight, TrackedRequest};
+use crate::proxy::head::normalise_response;
 use h2::H2Connection;
+
+/// [`ERROR_FIELD`] as an upstream sent it.
+const UPSTREAM_ERROR_FIELD: HeaderName = HeaderName::from_static("x-lapwing-upstream-error");
 
 /// What the requests of one worker share of the upstream.
 #[derive(Debug)]
@@ -88,7 +93,8 @@ async fn over_h2(
     let TrackedRequest { mut request, in_flight } = tracked;
     refuse_tunnel(&request)?;
     convert::to_h2(&mut request, &context.target);
-    let response = h2.exchange(&context, request, &in_flight).await?;
+    let mut response = h2.exchange(&context, request, &in_flight).await?;
+    keep_error_field_apart(response.headers_mut());
     let head = Stamp::now();
     in_flight.begin_window(in_flight.request_end(), head);
     in_flight.record_response_head(response.status(), response.headers());
@@ -108,6 +114,8 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
         // nobody wants the rest of the request: an HTTP/2 client is told so by the end of its stream
         connection.close_at_end();
     }
+    normalise_response(&mut response).map_err(Error::Ambiguous)?;
+    keep_error_field_apart(response.headers_mut());
     let head = connection.last_read().unwrap_or_else(Stamp::now);
     let sent = in_flight.request_end().and_then(|end| Some(connection.meter.last_write()?.max(end)));
     in_flight.begin_window(sent, head);
@@ -125,6 +133,13 @@ fn says_close<B>(response: &Response<B>) -> bool {
     let options = response.headers().get_all(header::CONNECTION).iter();
     let options = options.filter_map(|field| field.to_str().ok()).flat_map(|field| field.split(','));
     response.version() < Version::HTTP_11 || options.map(str::trim).any(|option| option.eq_ignore_ascii_case("close"))
+}
+
+/// The field that marks Lapwing's own responses has another name in those of an upstream, which may be behind a Lapwing too.
+fn keep_error_field_apart(headers: &mut HeaderMap) {
+    if let Some(said) = headers.remove(ERROR_FIELD) {
+        headers.insert(UPSTREAM_ERROR_FIELD, said);
+    }
 }
 
 /// Connects to the upstream, within `connect_timeout`.

@@ -1,0 +1,12 @@
+//! The one step each way that makes a message's head one that may be forwarded: its framing is unambiguous, its host is one, and
+//! what belongs to a single connection stays there (RFC 9110, 7.6; RFC 9112, 3 and 6; RFC 9113, 8).
+
+mod hop;
+mod request;
+mod response;
+
+pub(crate) use hop::remove_connection_fields;
+pub use request::RefusedHead;
+pub(crate) use request::normalise_request;
+pub use response::UpstreamHeadError;
+pub(crate) use response::normalise_response;

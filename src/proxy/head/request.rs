@@ -1,0 +1,185 @@
+//! The head of a client's request.
+
+use http::header::{CONNECTION, HOST, TE, UPGRADE};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
+
+use super::hop::{Coding, coding, keep_trailers_only, remove_hop_fields};
+
+/// Why a request's head is not forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RefusedHead {
+    /// `Transfer-Encoding` does not say where the body ends.
+    #[error("Transfer-Encoding must be exactly `chunked`, in one line")]
+    Framing,
+    /// The body has codings beside `chunked`.
+    #[error("Transfer-Encoding has codings other than `chunked`, which are not supported")]
+    Coding,
+    /// HTTP/1.0 has no `Transfer-Encoding`.
+    #[error("HTTP/1.0 has no Transfer-Encoding")]
+    CodingInHttp10,
+    /// Not exactly one `Host`.
+    #[error("a request has exactly one Host")]
+    Host,
+    /// `Host`, or the target's host, is not a host.
+    #[error("Host is not a host with or without a port")]
+    HostSyntax,
+}
+
+/// Checks the head of a client's request and makes it one that may be forwarded: one host, in the form that servers expect, and
+/// nothing of the client's own connection.
+///
+/// # Errors
+///
+/// If two readers could understand different requests.
+pub(crate) fn normalise_request<B>(request: &mut Request<B>) -> Result<(), RefusedHead> {
+    if request.version() == Version::HTTP_2 {
+        return normalise_h2(request);
+    }
+    match (coding(request.headers()), request.version()) {
+        (Coding::None, _) => {}
+        (Coding::Ambiguous, _) => return Err(RefusedHead::Framing),
+        (_, Version::HTTP_09 | Version::HTTP_10) => return Err(RefusedHead::CodingInHttp10),
+        (Coding::Unknown, _) => return Err(RefusedHead::Coding),
+        (Coding::Chunked, _) => {}
+    }
+    check_host(request.headers(), request.version())?;
+    if request.uri().authority().is_some() && *request.method() != Method::CONNECT {
+        to_origin_form(request)?;
+    }
+    let headers = request.headers_mut();
+    let options = remove_hop_fields(headers);
+    let upgrades = options.upgrade && headers.contains_key(UPGRADE);
+    if !upgrades {
+        headers.remove(UPGRADE);
+    }
+    let takes_trailers = headers.contains_key(TE) && keep_trailers_only(headers);
+    let option = match (upgrades, takes_trailers) {
+        (false, false) => return Ok(()),
+        (true, false) => "Upgrade",
+        (false, true) => "TE",
+        (true, true) => "Upgrade, TE",
+    };
+    headers.insert(CONNECTION, HeaderValue::from_static(option));
+    Ok(())
+}
+
+/// RFC 9112, 3.2: a server must refuse a request without one `Host`; HTTP/1.0 has none.
+fn check_host(headers: &HeaderMap, version: Version) -> Result<(), RefusedHead> {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if is_host(host) => Ok(()),
+        (Some(_), None) => Err(RefusedHead::HostSyntax),
+        (None, _) if version < Version::HTTP_11 => Ok(()),
+        _ => Err(RefusedHead::Host),
+    }
+}
+
+/// Whether this is a host with or without a port, or empty (RFC 9110, 7.2: of a target without an authority).
+fn is_host(host: &HeaderValue) -> bool {
+    let is_authority = |bytes: &[u8]| !bytes.contains(&b'@') && Authority::try_from(bytes).is_ok();
+    host.is_empty() || is_authority(host.as_bytes())
+}
+
+/// A target with a scheme and a host, as proxies are asked: its host counts, whatever `Host` says (RFC 9112, 3.2.2).
+fn to_origin_form<B>(request: &mut Request<B>) -> Result<(), RefusedHead> {
+    let uri = std::mem::take(request.uri_mut()).into_parts();
+    let host = uri.authority.as_ref().map(Authority::as_str).filter(|host| !host.contains('@'));
+    let host = host.and_then(|host| HeaderValue::from_str(host).ok()).ok_or(RefusedHead::HostSyntax)?;
+    request.headers_mut().insert(HOST, host);
+    *request.uri_mut() = Uri::from(uri.path_and_query.unwrap_or(PathAndQuery::from_static("/")));
+    Ok(())
+}
+
+/// RFC 9113, 8.3.1: `:authority` says which host is meant; a `host` beside it would be a second one.
+fn normalise_h2<B>(request: &mut Request<B>) -> Result<(), RefusedHead> {
+    if request.uri().authority().is_some() {
+        request.headers_mut().remove(HOST);
+        return Ok(());
+    }
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => Err(RefusedHead::Host),
+        (Some(host), None) if !is_host(host) => Err(RefusedHead::HostSyntax),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn normalised(version: Version, target: &str, fields: &[(&str, &str)]) -> Result<Request<()>, RefusedHead> {
+        let mut request = Request::builder().method("POST").version(version).uri(target);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let mut request = request.body(()).unwrap();
+        normalise_request(&mut request).map(|()| request)
+    }
+
+    fn fields(request: &Request<()>) -> Vec<(&str, &str)> {
+        request.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect()
+    }
+
+    #[test]
+    fn one_host_and_one_way_to_read_it() {
+        let of = |fields: &[(&str, &str)]| normalised(Version::HTTP_11, "/x", fields).map(|_| ());
+        assert_eq!(of(&[("host", "m:8000")]), Ok(()));
+        assert_eq!(of(&[("host", "")]), Ok(()));
+        assert_eq!(of(&[("host", "[::1]:80")]), Ok(()));
+        assert_eq!(of(&[]), Err(RefusedHead::Host));
+        assert_eq!(of(&[("host", "a"), ("host", "a")]), Err(RefusedHead::Host));
+        for host in ["a b", "a/b", "user@a", "a?b", "a,b c"] {
+            assert_eq!(of(&[("host", host)]), Err(RefusedHead::HostSyntax), "{host}");
+        }
+        assert!(normalised(Version::HTTP_10, "/x", &[]).is_ok());
+        for (coding, refused) in [("gzip, chunked", RefusedHead::Coding), ("identity", RefusedHead::Framing)] {
+            assert_eq!(of(&[("host", "a"), ("transfer-encoding", coding)]), Err(refused));
+        }
+        let old = normalised(Version::HTTP_10, "/x", &[("transfer-encoding", "chunked")]);
+        assert_eq!(old.map(|_| ()), Err(RefusedHead::CodingInHttp10));
+    }
+
+    #[test]
+    fn the_targets_host_wins() {
+        let request = normalised(Version::HTTP_11, "http://model:8000/v2/x?y=1", &[("host", "other")]).unwrap();
+        assert_eq!((request.uri().to_string().as_str(), fields(&request)), ("/v2/x?y=1", vec![("host", "model:8000")]));
+        let request = normalised(Version::HTTP_11, "http://model", &[("host", "model")]).unwrap();
+        assert_eq!(request.uri().to_string(), "/");
+        let request = normalised(Version::HTTP_2, "http://model/x", &[("host", "other")]).unwrap();
+        assert!(fields(&request).is_empty());
+    }
+
+    #[test]
+    fn the_clients_connection_stays_its_own() {
+        let request = normalised(
+            Version::HTTP_11,
+            "/x",
+            &[
+                ("host", "m"),
+                ("connection", "keep-alive, X-Hop, traceparent"),
+                ("x-hop", "1"),
+                ("upgrade", "h2c"),
+                ("traceparent", "00"),
+            ],
+        );
+        assert_eq!(fields(&request.unwrap()), [("host", "m")]);
+        let request = normalised(
+            Version::HTTP_11,
+            "/x",
+            &[
+                ("host", "m"),
+                ("connection", "keep-alive, upgrade"),
+                ("upgrade", "websocket"),
+                ("te", "trailers, gzip"),
+                ("trailer", "x"),
+            ],
+        );
+        let mut passed = request.as_ref().map(fields).unwrap();
+        passed.sort_unstable();
+        let expected =
+            [("connection", "Upgrade, TE"), ("host", "m"), ("te", "trailers"), ("trailer", "x"), ("upgrade", "websocket")];
+        assert_eq!(passed, expected);
+    }
+}

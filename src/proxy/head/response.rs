@@ -1,0 +1,83 @@
+//! The head of an upstream's response over HTTP/1.
+
+use http::header::{CONNECTION, CONTENT_LENGTH, UPGRADE};
+use http::{HeaderValue, Response, StatusCode, Version};
+
+use super::hop::{Coding, coding, remove_hop_fields};
+
+/// Why an upstream's response is not forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamHeadError {
+    /// Where the body ends can be read in two ways.
+    #[error("its response has both Content-Length and Transfer-Encoding")]
+    TwoLengths,
+    /// `Transfer-Encoding` does not say where the body ends, or has a coding that only this hop could undo.
+    #[error("its response has a Transfer-Encoding other than `chunked`")]
+    Coding,
+}
+
+/// Checks the head of a response and makes it one that may be forwarded: of our own HTTP version, and with nothing of the upstream's
+/// own connection.
+///
+/// # Errors
+///
+/// If two readers could understand different responses (RFC 9112, 6.3).
+pub(crate) fn normalise_response<B>(response: &mut Response<B>) -> Result<(), UpstreamHeadError> {
+    let headers = response.headers();
+    match coding(headers) {
+        Coding::None => {}
+        Coding::Chunked if headers.contains_key(CONTENT_LENGTH) => return Err(UpstreamHeadError::TwoLengths),
+        Coding::Chunked => {}
+        Coding::Unknown | Coding::Ambiguous => return Err(UpstreamHeadError::Coding),
+    }
+    if response.version() < Version::HTTP_11 {
+        // a body that lasts until the connection ends is passed on in chunks, so that the client sees whether it was cut off
+        *response.version_mut() = Version::HTTP_11;
+    }
+    let status = response.status();
+    let headers = response.headers_mut();
+    let options = remove_hop_fields(headers);
+    if !headers.contains_key(UPGRADE) {
+        return Ok(());
+    }
+    if status == StatusCode::SWITCHING_PROTOCOLS || status == StatusCode::UPGRADE_REQUIRED {
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    } else if options.upgrade {
+        headers.remove(UPGRADE);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn normalised(status: u16, fields: &[(&str, &str)]) -> Result<Vec<(String, String)>, UpstreamHeadError> {
+        let mut response = Response::builder().status(status).version(Version::HTTP_10);
+        for (name, value) in fields {
+            response = response.header(*name, *value);
+        }
+        let mut response = response.body(()).unwrap();
+        normalise_response(&mut response)?;
+        assert_eq!(response.version(), Version::HTTP_11);
+        Ok(response.headers().iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect())
+    }
+
+    #[test]
+    fn a_response_has_one_length() {
+        let both = [("content-length", "3"), ("transfer-encoding", "chunked")];
+        assert_eq!(normalised(200, &both), Err(UpstreamHeadError::TwoLengths));
+        assert_eq!(normalised(200, &[("transfer-encoding", "gzip, chunked")]), Err(UpstreamHeadError::Coding));
+        assert!(normalised(200, &both[..1]).is_ok() && normalised(200, &both[1..]).is_ok());
+    }
+
+    #[test]
+    fn the_upstreams_connection_stays_its_own() {
+        let given = [("connection", "close, x-hop"), ("x-hop", "1"), ("keep-alive", "timeout=5"), ("server", "m")];
+        assert_eq!(normalised(200, &given).unwrap(), [("server".to_owned(), "m".to_owned())]);
+        let upgrade = [("connection", "upgrade"), ("upgrade", "h2c")];
+        assert!(normalised(200, &upgrade).unwrap().is_empty());
+        assert_eq!(normalised(426, &upgrade).unwrap().len(), 2);
+        assert_eq!(normalised(101, &upgrade).unwrap().len(), 2);
+    }
+}
