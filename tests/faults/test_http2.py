@@ -8,91 +8,9 @@ import pytest
 pytest.importorskip("h2")
 
 from fake import OK, Upstream, await_true, breaks_after, chunked, plain  # noqa: E402
-from h2.config import H2Configuration  # noqa: E402
-from h2.connection import H2Connection  # noqa: E402
-from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamEnded, StreamReset, TrailersReceived  # noqa: E402
+from http2 import Client, Stream  # noqa: E402
 from sidecar import Sidecar  # noqa: E402
 from wire import LIMIT  # noqa: E402
-
-
-class Stream:
-    """The result of one request."""
-
-    def __init__(self):
-        self.fields, self.body, self.trailers, self.reset, self.ended = {}, b"", {}, None, False
-
-    @property
-    def status(self):
-        return int(self.fields[":status"])
-
-    @property
-    def done(self):
-        return self.ended or self.reset is not None
-
-
-class Client:
-    """One HTTP/2 connection with any number of streams."""
-
-    def __init__(self, proxy):
-        self.sock = socket.create_connection(("127.0.0.1", proxy.port), LIMIT)
-        self.sock.settimeout(LIMIT)
-        self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
-        self.h2.initiate_connection()
-        self.streams, self.closed = {}, False
-        self.flush()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.sock.close()
-
-    def flush(self):
-        self.sock.sendall(self.h2.data_to_send())
-
-    def ask(self, path, method="GET", body=None, end=True, extra=()):
-        """Opens a stream and sends the request with its body, if any, and the end."""
-        number = self.h2.get_next_available_stream_id()
-        fields = [(":method", method), (":path", path), (":scheme", "http"), (":authority", "m"), ("te", "trailers"), *extra]
-        self.h2.send_headers(number, fields, end_stream=end and body is None)
-        if body is not None:
-            self.h2.send_data(number, body, end_stream=end)
-        self.flush()
-        self.streams[number] = Stream()
-        return number
-
-    def pump(self):
-        data = self.sock.recv(65536)
-        if not data:
-            self.closed = True
-            return
-        for event in self.h2.receive_data(data):
-            stream = self.streams.get(getattr(event, "stream_id", None))
-            if isinstance(event, ConnectionTerminated):
-                self.closed = True
-            elif isinstance(event, ResponseReceived):
-                stream.fields = dict(event.headers)
-            elif isinstance(event, DataReceived):
-                stream.body += event.data
-                self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-            elif isinstance(event, TrailersReceived):
-                stream.trailers = dict(event.headers)
-            elif isinstance(event, StreamEnded):
-                stream.ended = True
-            elif isinstance(event, StreamReset):
-                stream.reset = event.error_code
-        self.flush()
-
-    def get(self, *args, **options):
-        """Sends a request and returns its whole result."""
-        return self.await_(self.ask(*args, **options))
-
-    def await_(self, number):
-        stream = self.streams[number]
-        while not stream.done:
-            assert not self.closed, "the connection ended"
-            self.pump()
-        return stream
 
 
 def over_h1(up, **settings):

@@ -18,6 +18,7 @@ use super::rewrite::ResponseRewrite;
 use super::upstream::{Drive, UpstreamBody};
 use crate::ledger::{Outcome, Stamp};
 use crate::proxy::connection::{LazyDeadline, OnFlush};
+use crate::proxy::error::Error;
 use crate::proxy::exchange::{ExchangeGuard, InFlight, server_timing};
 
 /// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
@@ -212,6 +213,7 @@ impl ResponseBody {
                 self.on_frame(&frame, cx);
                 Step::Frame(frame)
             }
+            Poll::Ready(None) if self.upstream.is_cut() => self.fail(Outcome::Broken, Error::StreamCut, cx),
             Poll::Ready(None) => {
                 self.end(cx);
                 Step::End

@@ -23,6 +23,9 @@ pub(crate) enum RequestBodyError {
     /// The client's connection failed.
     #[error("{0}")]
     Client(hyper::Error),
+    /// The client reset its HTTP/2 stream before the end of the body.
+    #[error("the stream was reset before its end")]
+    StreamCut,
     /// More bytes than `max_request_bytes`.
     #[error("larger than max_request_bytes = {0}")]
     TooLarge(u64),
@@ -32,6 +35,7 @@ impl From<&RequestBodyError> for Error {
     fn from(error: &RequestBodyError) -> Self {
         match error {
             RequestBodyError::TooLarge(limit) => Self::BodyTooLarge { limit: *limit },
+            RequestBodyError::StreamCut => Self::RequestCut(error.to_string()),
             RequestBodyError::Client(error) if is_malformed(error) => Self::RequestBody(reason(error)),
             RequestBodyError::Client(error) => Self::RequestCut(reason(error)),
         }
@@ -145,6 +149,11 @@ impl Body for RequestBody {
         this.in_flight.awaits_client.store(polled.is_pending(), Relaxed);
         match polled {
             Poll::Pending => Poll::Pending,
+            // hyper takes `RST_STREAM(NO_ERROR)` for an end, and only END_STREAM is one (RFC 9113, 8.1)
+            Poll::Ready(None) if this.in_flight.is_multiplexed && !inner.is_end_stream() => {
+                this.inner = None;
+                Poll::Ready(Some(Err(RequestBodyError::StreamCut)))
+            }
             Poll::Ready(None) => {
                 this.end();
                 Poll::Ready(None)

@@ -32,6 +32,8 @@ pub(crate) trait Drive: Debug + Send {
 pub(super) struct UpstreamBody {
     source: Source,
     connection: Option<Box<dyn Drive>>,
+    /// It comes over an HTTP/2 stream, which says by itself when it ends.
+    is_stream: bool,
     /// When the upstream last gave something, or the client last took it.
     last: Stamp,
     deadline: LazyDeadline,
@@ -46,13 +48,14 @@ enum Source {
 impl UpstreamBody {
     /// The upstream's body, its head read at `head`. With `connection`, the body drives it.
     pub(super) fn new(body: Incoming, connection: Option<Box<dyn Drive>>, head: Stamp) -> Self {
-        Self { source: Source::Upstream(body), connection, last: head, deadline: LazyDeadline::default() }
+        let is_stream = connection.is_none();
+        Self { source: Source::Upstream(body), connection, is_stream, last: head, deadline: LazyDeadline::default() }
     }
 
     /// Lapwing's own body.
     pub(super) fn own(body: Bytes) -> Self {
         let source = Source::Own(Full::new(body));
-        Self { source, connection: None, last: Stamp::now(), deadline: LazyDeadline::default() }
+        Self { source, connection: None, is_stream: false, last: Stamp::now(), deadline: LazyDeadline::default() }
     }
 
     pub(super) fn is_end_stream(&self) -> bool {
@@ -88,6 +91,12 @@ impl UpstreamBody {
             }
             (_, polled) => polled,
         }
+    }
+
+    /// Whether a body that gives nothing more was reset before its end: hyper takes `RST_STREAM(NO_ERROR)` for an end, and only END_STREAM is one
+    /// (RFC 9113, 8.1).
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_stream && !self.is_end_stream()
     }
 
     /// Stamps a frame: returns when its bytes were read.

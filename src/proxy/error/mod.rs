@@ -54,6 +54,9 @@ pub enum Error {
     /// The upstream closed or reset the connection.
     #[error("the upstream closed the connection before it answered: {0}")]
     Reset(hyper::Error),
+    /// The upstream reset its HTTP/2 stream before the end of the response.
+    #[error("the upstream reset the stream before the end of its response")]
+    StreamCut,
     /// What the upstream sent is not HTTP.
     #[error("the upstream's answer is not HTTP: {0}")]
     Garbage(hyper::Error),

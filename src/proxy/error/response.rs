@@ -38,7 +38,7 @@ impl Error {
                 (StatusCode::GATEWAY_TIMEOUT, "idle_timeout", Outcome::TimedOut)
             }
             Self::RequestStalled { .. } => (StatusCode::REQUEST_TIMEOUT, "request_stalled", Outcome::Rejected),
-            Self::Reset(_) => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
+            Self::Reset(_) | Self::StreamCut => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
             Self::Garbage(_) | Self::Ambiguous(_) | Self::SwitchedUnasked => {
                 (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken)
             }
