@@ -111,6 +111,10 @@ pub fn compared_targets(shadow: &ShadowSurface) -> ComparedTargets {
     };
     let targets = shadow.targets.iter().zip(snapshots).enumerate().filter_map(|(index, (info, snapshot))| {
         let counters = shadow.counters.target(index)?;
+        let [outputs, outputs_by_quota] = {
+            let outputs = shadow.outputs.lock();
+            CopyCause::ALL.map(|cause| outputs.of(index, cause))
+        };
         Some(TargetView {
             name: info.name.clone(),
             address: info.address.clone(),
@@ -121,8 +125,8 @@ pub fn compared_targets(shadow: &ShadowSurface) -> ComparedTargets {
             dropped: dropped(|reason| counters.dropped(reason)),
             paired: snapshot.paired,
             comparisons: snapshot.cards.into_iter().map(|card| comparison(shadow, &info.name, card)).collect(),
-            outputs: shadow.outputs.lock().of(index, CopyCause::Share),
-            outputs_by_quota: shadow.outputs.lock().of(index, CopyCause::Quota),
+            outputs,
+            outputs_by_quota,
             series: series_of_copies(&shadow.registry, &info.label),
         })
     });

@@ -87,8 +87,8 @@ impl TapBranch {
         if !self.sampler.takes(protocols, request.method(), request.uri().path(), request.headers()) {
             return (!self.parts.quotas.is_empty()).then_some(CopyCause::Quota);
         }
-        let has_room = self.parts.has_room().map_err(|reason| self.parts.counters.drop_sampled(reason));
-        has_room.is_ok().then_some(CopyCause::Share)
+        let has_room = self.parts.has_room().inspect_err(|reason| self.parts.counters.drop_sampled(*reason));
+        has_room.ok().map(|()| CopyCause::Share)
     }
 
     /// The quota of a request that the share does not draw, if its route has one and there is room to capture it.

@@ -29,15 +29,20 @@ const MINUTE_NS: u64 = 60_000_000_000;
 pub struct RouteQuota {
     /// The route, as `/stats` names it.
     pub route: String,
-    /// How many copies a minute are taken of each cost class and model, on top of the share; 1 to 60,000.
+    /// How many copies a minute are taken of each cost class and model, on top of the share. Default 30; 1 to 60,000.
+    #[serde(default = "default_per_minute")]
     pub per_minute: u32,
+}
+
+const fn default_per_minute() -> u32 {
+    30
 }
 
 /// An element of `shadow.quotas`.
 pub(super) const QUOTA: Record = Record {
     what: "a route and how many copies a minute: route, per_minute",
     keys: &[("route", Form::Text), ("per_minute", Form::Number)],
-    stand_in: &[("route", "POST /v2/models/{model}/infer"), ("per_minute", "1")],
+    stand_in: &[("route", "POST /v2/models/{model}/infer")],
 };
 
 /// Checks the key `quotas`. `routes` are those that are safe to repeat although they are of no known protocol.
