@@ -54,6 +54,8 @@ RESAMPLES = 1000
 PAUSE_S = 0.05
 # reasons why a copy is not sent to a target that there is
 NOT_SENT = ("busy", "circuit_open")
+# reasons for which a sampled request is not handed over
+NOT_HANDED_OVER = ("queue_full", "circuit_open")
 
 
 # === load ===
@@ -220,8 +222,9 @@ def accounted(condition, view):
     (target,) = (t for t in view["targets"] if t["name"] == "candidate")
     drops = view["dropped"]
     not_sent = target["sent"] + sum(target["dropped"].get(reason, 0) for reason in NOT_SENT)
-    lost = view["sampled"] - not_sent - sum(n for reason, n in drops.items() if reason != "queue_full")
-    return lost, condition.sent - view["sampled"] - drops.get("queue_full", 0)
+    before = sum(drops.get(reason, 0) for reason in NOT_HANDED_OVER)
+    lost = view["sampled"] - not_sent - (sum(drops.values()) - before)
+    return lost, condition.sent - view["sampled"] - before
 
 
 def report(conditions, figures, views):

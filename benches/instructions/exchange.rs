@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crossbeam_queue::ArrayQueue;
 use lapwing::attribution::{Rules, adapters};
@@ -24,6 +24,9 @@ use tokio_util::sync::CancellationToken;
 use crate::peer::{Answer, Client};
 use crate::{Repeat, h2, peer};
 
+/// The labels of the case, which the tap knows too.
+static LABELS: LazyLock<Arc<Labels>> = LazyLock::new(|| Arc::new(Labels::new(16, 16, 16)));
+
 /// The data plane as shipped: its address, the queue of closed ledgers, and the future that serves it.
 fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Future<Output = ()>) {
     let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
@@ -32,7 +35,7 @@ fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueu
     let observer = Profiler::new(
         queue.clone(),
         counters.clone(),
-        Arc::new(Labels::new(16, 16, 16)),
+        LABELS.clone(),
         "http://127.0.0.1:8000",
         Arc::new(Protocols::default()),
         adapters::reader(Arc::new(Rules::default()), counters.clone()),
@@ -153,8 +156,27 @@ pub(crate) fn http1_infer(is_proxied: bool) -> Repeat {
 
 /// A tap that copies this share; up to `waiting` copies are handed over.
 fn tap(share: &str, waiting: usize) -> Arc<ShadowTap> {
-    let config = shadow::Config { sample: share.parse().unwrap(), ..shadow::Config::default() };
-    Arc::new(ShadowTap::detached(&config, Arc::new(Protocols::default()), waiting))
+    tap_of(shadow::Config { sample: share.parse().unwrap(), ..shadow::Config::default() }, waiting)
+}
+
+fn tap_of(config: shadow::Config, waiting: usize) -> Arc<ShadowTap> {
+    Arc::new(ShadowTap::detached(&config, Arc::new(Protocols::default()), &LABELS.routes, waiting))
+}
+
+/// A tap that copies by a quota of `route` alone.
+fn quota(route: &str) -> Arc<ShadowTap> {
+    let quotas = vec![shadow::RouteQuota { route: route.to_owned(), per_minute: 1 }];
+    tap_of(shadow::Config { sample: "0%".parse().unwrap(), quotas, ..shadow::Config::default() }, 4)
+}
+
+/// The route has a quota, which is used up: every request is captured and let go.
+pub(crate) fn shadow_quota(is_proxied: bool) -> Repeat {
+    over_h1(is_proxied, ShadowRole::Tap(quota("POST /v2/models/{model}/infer")), inference())
+}
+
+/// Another route has a quota.
+pub(crate) fn shadow_quota_elsewhere(is_proxied: bool) -> Repeat {
+    over_h1(is_proxied, ShadowRole::Tap(quota("POST /v1/embeddings")), inference())
 }
 
 /// There is a shadow target, and no request is copied.

@@ -47,6 +47,8 @@ const CASES: &[Case] = &[
     Case { name: "shadow_full", prepare: exchange::shadow_full, is_proxied: true },
     Case { name: "shadow_copied", prepare: exchange::shadow_copied, is_proxied: true },
     Case { name: "shadow_discarded", prepare: exchange::shadow_discarded, is_proxied: true },
+    Case { name: "shadow_quota", prepare: exchange::shadow_quota, is_proxied: true },
+    Case { name: "shadow_quota_elsewhere", prepare: exchange::shadow_quota_elsewhere, is_proxied: true },
     Case { name: "grpc_infer", prepare: exchange::grpc_infer, is_proxied: true },
     Case { name: "chat_stream_64", prepare: exchange::chat_stream, is_proxied: true },
     Case { name: "otlp_receive", prepare: profile::otlp_receive, is_proxied: false },

@@ -10,9 +10,10 @@ use serde::Serialize;
 use super::pairs::Pairs;
 use super::stats::{Series, series_of_copies};
 use super::surfaces::ShadowSurface;
+use crate::ledger::CopyCause;
 use crate::shadow::ab::{ASSUMPTIONS, LatencyReport, sentence};
 use crate::shadow::compare::DifferencesSnapshot;
-use crate::shadow::{CardSnapshot, PairFigure, ShadowDrop};
+use crate::shadow::{CardSnapshot, PairFigure, QuotaOfRoute, QuotaResult, ShadowDrop};
 
 /// The name of the requests that are copied, as a candidate against those that are not.
 const COPIED: &str = "copied requests";
@@ -20,10 +21,13 @@ const COPIED: &str = "copied requests";
 /// The whole report.
 #[derive(Debug, Serialize)]
 pub(super) struct ShadowView {
-    /// Requests that were sampled and handed over.
+    /// Requests that were sampled, by the share or by quota, and handed over.
     sampled: u64,
     /// Sampled requests of which no copy was sent, by reason.
     dropped: Pairs<u64>,
+    /// What quotas took, in the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    quotas: Vec<QuotaView>,
     /// Copies whose request's account never came.
     unpaired: u64,
     /// Pairs that were counted only, because there are too many routes, models and classes.
@@ -36,6 +40,20 @@ pub(super) struct ShadowView {
     budget: BudgetView,
     assumptions: &'static str,
     targets: ComparedTargets,
+}
+
+/// The quota of a route, and what became of its requests that the share did not draw.
+#[derive(Debug, Serialize)]
+struct QuotaView {
+    route: String,
+    /// Copies a minute of each model and cost class.
+    per_minute: u32,
+    /// Captured, and copied.
+    taken: u64,
+    /// Captured, and not copied: their class had its copies, or they were not answered.
+    let_go: u64,
+    /// Not captured, or not copied, because the room is for requests that the share draws.
+    skipped: u64,
 }
 
 /// What is known of each target.
@@ -63,8 +81,11 @@ struct TargetView {
     dropped: Pairs<u64>,
     paired: u64,
     comparisons: Vec<ComparisonView>,
-    /// What outputs differ in, by route.
+    /// What outputs differ in, by route, in requests that the share drew.
     outputs: BTreeMap<String, DifferencesSnapshot>,
+    /// The same of requests that quotas took: of each class so many, so that a rate over all is not that of the traffic.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    outputs_by_quota: BTreeMap<String, DifferencesSnapshot>,
     /// The copies' own stages, as `/stats` has those of clients.
     series: Vec<Series>,
 }
@@ -90,6 +111,10 @@ pub fn compared_targets(shadow: &ShadowSurface) -> ComparedTargets {
     };
     let targets = shadow.targets.iter().zip(snapshots).enumerate().filter_map(|(index, (info, snapshot))| {
         let counters = shadow.counters.target(index)?;
+        let [outputs, outputs_by_quota] = {
+            let outputs = shadow.outputs.lock();
+            CopyCause::ALL.map(|cause| outputs.of(index, cause))
+        };
         Some(TargetView {
             name: info.name.clone(),
             address: info.address.clone(),
@@ -100,7 +125,8 @@ pub fn compared_targets(shadow: &ShadowSurface) -> ComparedTargets {
             dropped: dropped(|reason| counters.dropped(reason)),
             paired: snapshot.paired,
             comparisons: snapshot.cards.into_iter().map(|card| comparison(shadow, &info.name, card)).collect(),
-            outputs: shadow.outputs.lock().of(index),
+            outputs,
+            outputs_by_quota,
             series: series_of_copies(&shadow.registry, &info.label),
         })
     });
@@ -118,6 +144,7 @@ pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
     ShadowView {
         sampled: shadow.counters.sampled.load(Relaxed),
         dropped: dropped(|reason| shadow.counters.dropped(reason)),
+        quotas: shadow.quotas.routes().map(quota).collect(),
         unpaired,
         overflowed,
         order: shadow.order.name(),
@@ -126,6 +153,11 @@ pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
         assumptions: ASSUMPTIONS,
         targets,
     }
+}
+
+fn quota(of_route: &QuotaOfRoute) -> QuotaView {
+    let [taken, let_go, skipped] = QuotaResult::ALL.map(|result| of_route.count(result));
+    QuotaView { route: of_route.route.clone(), per_minute: of_route.per_minute, taken, let_go, skipped }
 }
 
 /// The reasons that occurred.
@@ -158,8 +190,15 @@ fn comparison(shadow: &ShadowSurface, target: &str, card: CardSnapshot) -> Compa
 pub(super) fn text(shadow: &ShadowSurface) -> String {
     let view = report(shadow);
     let contention: String = view.contention.iter().map(contention_in_words).collect();
+    let quotas: String = view.quotas.iter().map(quota_in_words).collect();
     let dropped = in_words(&view.dropped);
-    format!("{}{contention}{} requests sampled{dropped}\n\n{}", view.targets, view.sampled, view.assumptions)
+    format!("{}{contention}{} requests sampled{dropped}\n{quotas}\n{}", view.targets, view.sampled, view.assumptions)
+}
+
+fn quota_in_words(quota: &QuotaView) -> String {
+    let QuotaView { route, per_minute, taken, let_go, skipped } = quota;
+    let skipped = if *skipped > 0 { format!(", {skipped} skipped for lack of room") } else { String::new() };
+    format!("{taken} of them by quota: {route}, {per_minute} a minute of each class; {let_go} captured and let go{skipped}\n")
 }
 
 fn contention_in_words(comparison: &ComparisonView) -> String {
@@ -182,9 +221,11 @@ impl fmt::Display for ComparedTargets {
                 writeln!(f, "  {}{model}{class}\n    {}", comparison.route, comparison.text)?;
                 comparison.notes.iter().try_for_each(|note| writeln!(f, "    {note}"))?;
             }
-            for (route, differences) in target.outputs.iter().filter(|(_, differences)| differences.compared > 0) {
-                let words = differences.to_string().replace('\n', "\n    ");
-                writeln!(f, "  {route}\n    {words}")?;
+            for (outputs, cause) in [(&target.outputs, ""), (&target.outputs_by_quota, ", taken by quota")] {
+                for (route, differences) in outputs.iter().filter(|(_, differences)| differences.compared > 0) {
+                    let words = differences.to_string().replace('\n', "\n    ");
+                    writeln!(f, "  {route}{cause}\n    {words}")?;
+                }
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::cost::ModelOptima;
 use crate::ledger::Stamp;
 use crate::metrics::{Counters, Labels, Registry};
 use crate::settings::ConfigHandle;
-use crate::shadow::{CopyOrder, OutputAccounts, PairTable, ShadowCounters, TargetInfo};
+use crate::shadow::{CopyOrder, OutputAccounts, PairTable, QuotaTable, ShadowCounters, TargetInfo};
 
 /// The result of a [`Probe`]: `Err` holds the reason, for people to read.
 pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -43,6 +43,8 @@ pub struct ShadowSurface {
     pub outputs: Arc<Mutex<OutputAccounts>>,
     /// What became of copies.
     pub counters: Arc<ShadowCounters>,
+    /// What quotas took.
+    pub quotas: Arc<QuotaTable>,
     /// How many bytes copies of bodies keep alive now, and at most.
     pub budget: Arc<dyn Fn() -> (usize, usize) + Send + Sync>,
     /// The targets, in the order of their indices.

@@ -28,7 +28,7 @@ pub use identity::{SpanId, TraceContext, TraceId, TraceMark};
 pub use names::{LabelId, LabelTable};
 pub use optimum::{ForwardDebt, OptimalForward};
 pub use outcome::{ExchangeKind, Outcome};
-pub use pair::PairId;
+pub use pair::{CopyCause, PairId};
 pub use prompt::{Prompt, PromptBody, PromptBudget};
 pub use record::{Ledger, ObservedEvent, Report, ReportPlace, SeriesKey, Span, UpstreamWindow};
 pub use server::{Server, ServerEvidence, ServerField};

@@ -12,7 +12,7 @@ use super::generation::Generation;
 use super::identity::{SpanId, TraceId};
 use super::names::LabelId;
 use super::outcome::{ExchangeKind, Outcome};
-use super::pair::PairId;
+use super::pair::{CopyCause, PairId};
 use super::prompt::Prompt;
 use super::server::{Server, ServerEvidence, ServerField};
 use super::stage::{Phase, Source, Stage};
@@ -163,8 +163,8 @@ pub struct Ledger {
     pub ours: bool,
     /// Whether it is a copy of a client's request, sent to a shadow target.
     pub is_copy: bool,
-    /// Whether copies of it go to shadow targets.
-    pub has_copies: bool,
+    /// Why copies of it go to shadow targets; `None` if none do.
+    pub copied: Option<CopyCause>,
     /// Whether a recording waits for its account.
     pub is_recorded: bool,
     /// What a client's request and its copies, or its record, have in common.
@@ -223,7 +223,7 @@ impl Ledger {
             traced: false,
             ours: false,
             is_copy: false,
-            has_copies: false,
+            copied: None,
             is_recorded: false,
             pair: None,
             anchor_unix_ns,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::quota::{self, RouteQuota};
 use crate::settings::{Checks, FieldName, Form, Period, Record, Section, ShadowTarget, Share, Size, Switch};
 
 /// When a copy is sent.
@@ -65,6 +66,8 @@ pub struct Config {
     pub only: Vec<OnlyThese>,
     /// Routes of no known protocol that are safe to repeat, as `/stats` names them: `POST /score`.
     pub routes: Vec<String>,
+    /// Of each cost class of these routes, so many copies a minute on top of the share. Default none; at most 32, with `order: after` only.
+    pub quotas: Vec<RouteQuota>,
     /// When a copy is sent. Default `after`.
     pub order: CopyOrder,
     /// How long a target may take to answer. Default 30 s; 1 ms to 1 h.
@@ -94,6 +97,7 @@ impl Default for Config {
             header: Switch::Off,
             only: Vec::new(),
             routes: Vec::new(),
+            quotas: Vec::new(),
             order: CopyOrder::default(),
             timeout: Period::from_secs(30),
             concurrency: 8,
@@ -125,6 +129,7 @@ impl Section for Config {
         ("targets", Form::Named(&Form::Text)),
         ("only", Form::List(&ONLY)),
         ("routes", Form::Texts),
+        ("quotas", Form::List(&quota::QUOTA)),
         ("headers", Form::Named(&Form::Text)),
         ("compare", Form::Section(super::compare::Config::FORMS)),
     ];
@@ -146,6 +151,14 @@ impl Section for Config {
                 checks.fault(&format!("only[{index}]"), "", "needs a route or a model");
             }
         }
+        quota::check(&self.quotas, &self.routes, checks);
+        if !self.quotas.is_empty() && self.order == CopyOrder::Concurrent {
+            checks.fault(
+                "quotas",
+                self.quotas.len(),
+                "needs order: after, because a cost class is known once the request is answered",
+            );
+        }
         for name in self.headers.keys().filter(|name| http::HeaderName::try_from(name.as_str()).is_err()) {
             checks.fault(&format!("headers.{name}"), name, "is not a header's name");
         }
@@ -165,5 +178,6 @@ mod tests {
     #[test]
     fn the_keys_of_records_are_their_fields() {
         ONLY.assert_describes::<OnlyThese>();
+        quota::QUOTA.assert_describes::<RouteQuota>();
     }
 }

@@ -1,6 +1,6 @@
 //! Shadow-serving: copies of sampled requests go to other targets, and the answers and latencies of both sides are compared.
 //!
-//! - `sampler` decides which requests are copied;
+//! - `sampler` decides by a request's head whether it is copied, `quota` by its cost class once it is answered;
 //! - `pairs` puts the accounts of both sides together;
 //! - `ab`: the statistics of latency, paired and unpaired, valid however often one looks;
 //! - `recording` is the file of recorded requests and that of the pairs of a replay; `gates`: bounds that a replay must keep;
@@ -15,6 +15,7 @@ mod counters;
 pub mod gates;
 mod outputs;
 mod pairs;
+mod quota;
 pub mod recording;
 mod sampler;
 
@@ -24,6 +25,7 @@ pub use config::{Config, CopiedHeader, CopyOrder, OnlyThese};
 pub use counters::{ShadowCounters, ShadowDrop, TargetCounters};
 pub use outputs::OutputAccounts;
 pub use pairs::{CardSnapshot, PairFigure, PairHalf, PairTable, RATIO_BOUNDS, RatioHistogram, SideAccount, TargetSnapshot};
+pub use quota::{QuotaIndex, QuotaOfRoute, QuotaResult, QuotaTable, RouteQuota};
 pub use sampler::Sampler;
 
 /// A target, as surfaces name it.

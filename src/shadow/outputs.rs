@@ -1,11 +1,14 @@
 //! What the outputs of each target differ in, by route. Bounded: so many targets and routes, the rest is counted only.
+//!
+//! Requests that a quota took are kept apart from those that the share drew: they are not in proportion to the traffic, and a rate
+//! over both would be that of no traffic. Each is judged by repeats of its own kind.
 
 use std::collections::BTreeMap;
 
 use super::compare::{ComparedWith, Comparer, Comparison, ComparisonResult, Differences, DifferencesSnapshot};
-use crate::ledger::TraceId;
+use crate::ledger::{CopyCause, TraceId};
 
-/// How many accounts are kept, of a target and a route each.
+/// How many accounts are kept, of a target, a route and a cause of copies each.
 const MAX_ACCOUNTS: usize = 64;
 
 /// The accounts of all targets.
@@ -14,11 +17,11 @@ pub struct OutputAccounts {
     comparer: Comparer,
     /// The targets that are candidates: all but the upstream itself.
     candidates: Vec<usize>,
-    accounts: BTreeMap<(usize, String), Differences>,
-    /// By target.
-    compared: BTreeMap<usize, u64>,
-    /// By target and kind, as each was judged when it came.
-    mismatches: BTreeMap<(usize, &'static str), u64>,
+    accounts: BTreeMap<(usize, CopyCause, String), Differences>,
+    /// By target and cause.
+    compared: BTreeMap<(usize, CopyCause), u64>,
+    /// By target, cause and kind, as each was judged when it came.
+    mismatches: BTreeMap<(usize, CopyCause, &'static str), u64>,
     overflowed: u64,
 }
 
@@ -36,40 +39,47 @@ impl OutputAccounts {
         }
     }
 
-    /// Records a comparison with the answer of `target`. Returns whether the outputs differ in what the upstream's own answers do not;
+    /// Records a comparison with the answer of `target` to a request that was copied for `cause`. Returns whether the outputs differ in what the upstream's own answers do not;
     /// `None` if they could not be compared.
-    pub fn record(&mut self, target: usize, route: &str, comparison: &Comparison, trace: TraceId) -> Option<bool> {
+    pub fn record(
+        &mut self,
+        target: usize,
+        route: &str,
+        cause: CopyCause,
+        comparison: &Comparison,
+        trace: TraceId,
+    ) -> Option<bool> {
         if !self.candidates.contains(&target) {
             for candidate in self.candidates.clone() {
-                if let Some(account) = self.account(candidate, route) {
+                if let Some(account) = self.account(candidate, route, cause) {
                     account.record(comparison, ComparedWith::Itself, trace);
                 }
             }
             return is_different(comparison);
         }
-        let account = self.account(target, route)?;
+        let account = self.account(target, route, cause)?;
         account.record(comparison, ComparedWith::Candidate, trace);
         let is_mismatch = is_different(comparison)? && account.is_mismatch(comparison);
-        *self.compared.entry(target).or_default() += 1;
+        *self.compared.entry((target, cause)).or_default() += 1;
         for kind in comparison.kinds().iter().filter(|_| is_mismatch) {
-            *self.mismatches.entry((target, kind.name())).or_default() += 1;
+            *self.mismatches.entry((target, cause, kind.name())).or_default() += 1;
         }
         Some(is_mismatch)
     }
 
-    /// How many outputs of `target` were compared.
-    #[must_use]
-    pub fn compared(&self, target: usize) -> u64 {
-        self.compared.get(&target).copied().unwrap_or(0)
+    /// How many outputs of `target` were compared, by the cause of their copies; without causes that there were not.
+    pub fn compared(&self, target: usize) -> impl Iterator<Item = (CopyCause, u64)> {
+        self.compared.iter().filter(move |((of, _), _)| *of == target).map(|((_, cause), count)| (*cause, *count))
     }
 
-    /// How many outputs of `target` differed, by kind, in what the upstream's own answers had not differed until then.
-    pub fn mismatches(&self, target: usize) -> impl Iterator<Item = (&'static str, u64)> {
-        self.mismatches.iter().filter(move |((of, _), _)| *of == target).map(|((_, kind), count)| (*kind, *count))
+    /// How many outputs of `target` differed, by cause and kind, in what the upstream's own answers had not differed until then.
+    pub fn mismatches(&self, target: usize) -> impl Iterator<Item = (CopyCause, &'static str, u64)> {
+        let own = self.mismatches.iter().filter(move |((of, ..), _)| *of == target);
+        own.map(|((_, cause, kind), count)| (*cause, *kind, *count))
     }
 
-    fn account(&mut self, target: usize, route: &str) -> Option<&mut Differences> {
-        let key = (target, route.to_owned());
+    fn account(&mut self, target: usize, route: &str, cause: CopyCause) -> Option<&mut Differences> {
+        let key = (target, cause, route.to_owned());
         if !self.accounts.contains_key(&key) && self.accounts.len() >= MAX_ACCOUNTS {
             self.overflowed += 1;
             return None;
@@ -78,11 +88,11 @@ impl OutputAccounts {
         Some(self.accounts.entry(key).or_insert_with(|| comparer.differences(route)))
     }
 
-    /// What differs at `target`, by route.
+    /// What differs at `target` in answers to requests that were copied for `cause`, by route.
     #[must_use]
-    pub fn of(&self, target: usize) -> BTreeMap<String, DifferencesSnapshot> {
-        let own = self.accounts.iter().filter(|((of, _), _)| *of == target);
-        own.map(|((_, route), account)| (route.clone(), account.snapshot())).collect()
+    pub fn of(&self, target: usize, cause: CopyCause) -> BTreeMap<String, DifferencesSnapshot> {
+        let own = self.accounts.iter().filter(|((of, why, _), _)| (*of, *why) == (target, cause));
+        own.map(|((.., route), account)| (route.clone(), account.snapshot())).collect()
     }
 
     /// How many comparisons were left out, because there are too many routes.

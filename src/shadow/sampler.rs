@@ -33,9 +33,13 @@ impl Sampler {
     #[must_use]
     pub fn takes(&self, protocols: &Protocols, method: &Method, path: &str, headers: &HeaderMap) -> bool {
         let is_asked_for = self.header.as_ref().is_some_and(|name| headers.contains_key(name));
-        (is_asked_for || self.draws(headers))
-            && !headers.contains_key(SHADOW_FIELD)
-            && self.is_allowed(protocols, method, path, headers)
+        (is_asked_for || self.draws(headers)) && self.may_copy(protocols, method, path, headers)
+    }
+
+    /// Whether a request with this head may be copied at all, drawn or not.
+    #[must_use]
+    pub fn may_copy(&self, protocols: &Protocols, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+        !headers.contains_key(SHADOW_FIELD) && self.is_allowed(protocols, method, path, headers)
     }
 
     fn draws(&self, headers: &HeaderMap) -> bool {

@@ -41,7 +41,7 @@ impl CompleteJob {
     ///
     /// Why there is no copy of one of them.
     pub(super) async fn of(job: ShadowJob) -> Result<Self, ShadowDrop> {
-        let ShadowJob { pair, arrived, method, path, version, headers, body, answer } = job;
+        let ShadowJob { pair, arrived, method, path, version, headers, body, answer, .. } = job;
         let body = body.await.map_err(reason)?;
         let PrimaryAnswer { status, headers: answer_headers, body: answer, .. } = answer.await.map_err(|_| ShadowDrop::Cut)?;
         let answer = answer.await.map_err(reason)?;

@@ -14,14 +14,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::entry::{CompleteJob, Redaction};
-use crate::config::{Config, Loaded};
+use crate::config::Loaded;
 use crate::export::{RecordOptions, RecordedLines};
 use crate::ledger::{PairId, Stamp, clock};
 use crate::metrics::Labels;
-use crate::proxy::{CaptureBudget, CaptureLimits, RecordingSwitch, RunningRecording, TapBranch, TapParts};
+use crate::proxy::{RecordingSwitch, RunningRecording, TapBranch, TapParts};
 use crate::settings::{ConfigHandle, Switch};
 use crate::shadow::recording::{RecordingEnd, RecordingHeader, RecordingLine, to_line};
-use crate::shadow::{self, PairHalf, Sampler, ShadowCounters, ShadowDrop};
+use crate::shadow::{self, PairHalf, Sampler, ShadowDrop};
 
 /// Sampled requests that may wait for the recorder's thread.
 const QUEUE: usize = 1024;
@@ -63,11 +63,8 @@ impl Recorder {
     pub(in crate::app) fn start(&self, options: RecordOptions) -> Result<RecordedLines, String> {
         let loaded = self.config.load();
         let config = &loaded.config;
-        let parts = Arc::new(TapParts {
-            queue: ArrayQueue::new(QUEUE),
-            budget: CaptureBudget::new(limits(config)),
-            counters: Arc::new(ShadowCounters::new(0)),
-        });
+        let limits = TapParts::limits(&config.shadow, &config.proxy);
+        let parts = TapParts::new(QUEUE, limits, 0, Arc::default());
         let sampled = shadow::Config { sample: options.sample, header: Switch::Off, ..config.shadow.clone() };
         let branch = TapBranch { parts: parts.clone(), sampler: Sampler::new(&sampled) };
         let running = self.switch.turn_on(branch).ok_or("a recording runs already; there is one at a time")?;
@@ -94,12 +91,6 @@ impl Recorder {
         thread.spawn(move || session.run(running, upstream)).map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(lines)
     }
-}
-
-fn limits(config: &Config) -> CaptureLimits {
-    let bytes = |size: crate::settings::Size| usize::try_from(size.get()).unwrap_or(usize::MAX);
-    let (total, body) = (bytes(config.shadow.budget), bytes(config.shadow.max_body));
-    CaptureLimits { total, body, read_buffer: config.proxy.max_read_buffer() }
 }
 
 type Completing = Pin<Box<dyn Future<Output = Result<CompleteJob, ShadowDrop>> + Send>>;

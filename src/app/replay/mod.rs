@@ -124,6 +124,7 @@ fn again(args: &ReplayArgs, config: &Config, file: impl io::BufRead, limits: Fil
         pairs: Arc::new(Mutex::new(pairs)),
         outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare), Vec::new()))),
         counters: Arc::new(ShadowCounters::new(header.targets.len())),
+        quotas: Arc::default(),
         budget: Arc::new(|| (0, 0)),
         targets: header.targets.iter().map(info).collect(),
         order: CopyOrder::Concurrent,

@@ -26,7 +26,7 @@ use crate::attribution::Aggregator;
 use crate::attribution::otlp::OwnTraces;
 use crate::config::Config;
 use crate::export::{ShadowSurface, compared_targets};
-use crate::ledger::{LabelId, Ledger, Stamp, TraceMark};
+use crate::ledger::{CopyCause, LabelId, Ledger, Stamp, TraceMark};
 use crate::metrics::{Counters, Labels, Registry};
 use crate::net::{self, LocalListener};
 use crate::proxy::{CaptureBudget, CaptureLimits, DataPlane};
@@ -294,6 +294,7 @@ impl Session {
             pairs: self.pairs,
             outputs: self.outputs,
             counters: Arc::new(candidates_only(&self.counts, skipped, infos.len())),
+            quotas: Arc::default(),
             budget: Arc::new(move || budget.fill()),
             targets: infos,
             order: CopyOrder::Concurrent,
@@ -339,7 +340,7 @@ fn prepare(
     let RecordedExchange { method, path, http2, headers: recorded_headers, body, answer, .. } = exchange;
     let mut headers = headers.of(&recorded_headers);
     headers.remove(http::header::CONTENT_LENGTH);
-    let head = Arc::new(Head { pair: pair_of(at)?, method, path, is_h2: http2, headers });
+    let head = Arc::new(Head { pair: pair_of(at)?, cause: CopyCause::Share, method, path, is_h2: http2, headers });
     let recorded = match answer.filter(|_| is_baseline_recorded) {
         Some(answer) => {
             let trailers = answer.grpc_status.map(|status| HeaderMap::from_iter([(GRPC_STATUS, status.into())]));

@@ -37,6 +37,11 @@ impl Breaker {
         }
     }
 
+    /// Whether nothing would be sent `now`.
+    pub(super) fn is_open(&self, now: Stamp) -> bool {
+        self.0.lock().open_until.is_some_and(|until| now < until)
+    }
+
     /// A copy was answered, or was not. Returns for how long nothing is sent if the circuit opens now.
     pub(super) fn on_result(&self, is_answered: bool, now: Stamp) -> Option<Duration> {
         let state = &mut *self.0.lock();
@@ -68,10 +73,11 @@ mod tests {
         for n in 1..=FAILURES {
             assert_eq!(breaker.on_result(false, now).is_some(), n == FAILURES);
         }
-        assert!(!breaker.allows(now.plus(OPEN_NS - 1)));
+        assert!(!breaker.allows(now.plus(OPEN_NS - 1)) && breaker.is_open(now.plus(OPEN_NS - 1)));
         let later = now.plus(OPEN_NS);
+        assert!(!breaker.is_open(later), "one may try");
         assert!(breaker.allows(later) && !breaker.allows(later), "one copy only");
         breaker.on_result(true, later);
-        assert!(breaker.allows(later));
+        assert!(breaker.allows(later) && !breaker.is_open(later));
     }
 }

@@ -90,12 +90,12 @@ impl Worker {
     }
 
     fn compare(&self, pair: &ComparePair) {
-        let Head { method, path, headers, pair: number, .. } = &*pair.head;
+        let Head { method, path, headers, pair: number, cause, .. } = &*pair.head;
         let route = fold_route(method.as_str(), path.path()).name;
         let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
         let kind = self.protocols.detect(method, path.path()).output_kind(is_grpc);
         let comparison = self.comparer.compare(&route, kind, &pair.primary.finished(), &pair.copy.finished());
-        let differ = self.accounts.lock().record(pair.target, &route, &comparison, pair.trace);
+        let differ = self.accounts.lock().record(pair.target, &route, *cause, &comparison, pair.trace);
         if let Some(differ) = differ {
             // if nobody took the oldest result, it is late anyway
             let _ = self.results.force_push(ComparedOutputs { pair: *number, target: pair.target, differ });

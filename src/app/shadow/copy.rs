@@ -63,6 +63,7 @@ pub(super) fn request(job: &Head, body: &Arc<CapturedBody>) -> Request<ReplayBod
 #[derive(Debug)]
 pub(in crate::app) struct Head {
     pub(in crate::app) pair: crate::ledger::PairId,
+    pub(in crate::app) cause: crate::ledger::CopyCause,
     pub(in crate::app) method: http::Method,
     pub(in crate::app) path: http::uri::PathAndQuery,
     pub(in crate::app) is_h2: bool,
@@ -73,7 +74,14 @@ impl Head {
     /// The head of the copies of `job`.
     pub(super) fn new(job: &ShadowJob, headers: &CopiedHeaders) -> Self {
         let is_h2 = job.version == http::Version::HTTP_2;
-        Self { pair: job.pair, method: job.method.clone(), path: job.path.clone(), is_h2, headers: headers.of(&job.headers) }
+        Self {
+            pair: job.pair,
+            cause: job.cause,
+            method: job.method.clone(),
+            path: job.path.clone(),
+            is_h2,
+            headers: headers.of(&job.headers),
+        }
     }
 }
 

@@ -37,7 +37,7 @@ use crate::net::{self, LocalListener, Target, Tasks};
 use crate::proxy::{self, DataPlane, TapParts};
 use crate::settings::{ConfigHandle, ShadowTarget, Upstream};
 use crate::shadow::compare::Comparer;
-use crate::shadow::{CopyOrder, OutputAccounts, PairTable, TargetInfo, UPSTREAM_AGAIN};
+use crate::shadow::{CopyOrder, OutputAccounts, PairTable, QuotaTable, TargetInfo, UPSTREAM_AGAIN};
 
 /// Sampled requests that may wait for the shadow's thread, which reads the queue every millisecond.
 const QUEUE: usize = 1024;
@@ -74,6 +74,7 @@ impl ShadowParts {
             pairs,
             outputs,
             counters: tap.counters.clone(),
+            quotas: tap.quotas.clone(),
             budget: Arc::new(move || tap.budget.fill()),
             targets,
             order,
@@ -184,7 +185,8 @@ pub(super) fn start(
         named.push(NamedTarget { name, address, target: Target::from(&whole.upstream), is_h2, is_upstream: true });
     }
 
-    let tap = TapParts::new(config, &whole.proxy, named.len(), QUEUE);
+    let quotas = Arc::new(QuotaTable::new(&config.quotas, &labels.routes));
+    let tap = TapParts::new(QUEUE, TapParts::limits(config, &whole.proxy), named.len(), quotas);
     let copy_labels: Vec<LabelId> = named.iter().map(|target| labels.upstreams.intern(&label(&target.name))).collect();
     let patience_ns = config.timeout.as_nanos().saturating_add(whole.attribution.grace.as_nanos()).saturating_add(PATIENCE_NS);
     let started = Stamp::now();

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::compare::{AnswerSide, ComparePair, Comparing};
 use super::copy::{CopiedHeaders, Head};
 use super::target::CopyTarget;
+use crate::ledger::Stamp;
 use crate::net::Tasks;
 use crate::proxy::{Incomplete, PrimaryAnswer, ShadowJob, TapParts};
 use crate::shadow::{CopyOrder, ShadowDrop};
@@ -55,6 +56,7 @@ impl Runner {
                 () = tokio::time::sleep(if is_idle { IDLE_LOOK } else { LOOK }) => {}
             }
             quiet = quiet.saturating_add(1);
+            self.parts.pause(self.is_useless(Stamp::now()));
             // those that wait first, so that their room is free for new ones
             self.looks.notify_waiters();
             while let Some(job) = self.parts.queue.pop() {
@@ -68,6 +70,11 @@ impl Runner {
                 tasks.spawn(async move { waiting.0.clone().carry(job).await });
             }
         }
+    }
+
+    /// Whether a copy would reach no target. The upstream asked again serves the others' comparison alone.
+    fn is_useless(&self, now: Stamp) -> bool {
+        self.targets.iter().filter(|target| !target.is_upstream).all(|target| target.is_left_alone(now))
     }
 
     /// Carries one sampled request to the targets, and hands both answers to who compares them.

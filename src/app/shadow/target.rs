@@ -104,6 +104,11 @@ impl CopyTarget {
         permit
     }
 
+    /// Whether it is left alone `now`, so that no copy would be sent.
+    pub(super) fn is_left_alone(&self, now: Stamp) -> bool {
+        self.breaker.is_open(now)
+    }
+
     /// Sends a copy and reads the whole answer. `None` if it was dropped, got no answer, or one that is too large to keep; each is
     /// counted.
     pub(super) async fn send(&self, head: &Head, body: &Arc<CapturedBody>, parts: &TapParts) -> Option<AnswerSide> {

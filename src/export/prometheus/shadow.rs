@@ -10,13 +10,16 @@ use super::encode::{count, family};
 use super::series::{Series, histogram};
 use crate::export::gather;
 use crate::export::surfaces::ShadowSurface;
+use crate::ledger::CopyCause;
 use crate::metrics::{Measure, Window, defs};
-use crate::shadow::{PairFigure, RATIO_BOUNDS, RatioHistogram, ShadowDrop};
+use crate::shadow::{PairFigure, QuotaOfRoute, QuotaResult, RATIO_BOUNDS, RatioHistogram, ShadowDrop};
 
 /// What a scrape shows of shadow-serving.
 #[derive(Debug)]
 pub(super) struct Shadow {
     sampled: u64,
+    /// By route and result.
+    quotas: Vec<(String, QuotaResult, u64)>,
     dropped: Vec<(&'static str, u64)>,
     targets: Vec<Target>,
     series: Vec<Series>,
@@ -28,8 +31,10 @@ struct Target {
     answered: u64,
     failed: u64,
     dropped: Vec<(&'static str, u64)>,
-    compared: u64,
-    mismatches: Vec<(&'static str, u64)>,
+    /// By cause.
+    compared: Vec<(CopyCause, u64)>,
+    /// By cause and kind.
+    mismatches: Vec<(CopyCause, &'static str, u64)>,
     /// By route, model and figure.
     ratios: Vec<(Arc<str>, Arc<str>, PairFigure, RatioHistogram)>,
 }
@@ -37,6 +42,10 @@ struct Target {
 /// The count of every reason.
 fn dropped(count: impl Fn(ShadowDrop) -> u64) -> Vec<(&'static str, u64)> {
     ShadowDrop::ALL.iter().map(|reason| (reason.name(), count(*reason))).collect()
+}
+
+fn of_quota(quota: &QuotaOfRoute) -> impl Iterator<Item = (String, QuotaResult, u64)> {
+    QuotaResult::ALL.into_iter().map(|result| (quota.route.clone(), result, quota.count(result)))
 }
 
 impl Shadow {
@@ -52,7 +61,7 @@ impl Shadow {
                 answered: counters.answered.load(Relaxed),
                 failed: counters.failed.load(Relaxed),
                 dropped: dropped(|reason| counters.dropped(reason)),
-                compared: outputs.compared(index),
+                compared: outputs.compared(index).collect(),
                 mismatches: outputs.mismatches(index).collect(),
                 ratios: ratios.into_iter().map(named).collect(),
             })
@@ -65,6 +74,7 @@ impl Shadow {
         before.push(("unpaired", shadow.pairs.lock().unpaired()));
         Self {
             sampled: shadow.counters.sampled.load(Relaxed),
+            quotas: shadow.quotas.routes().flat_map(of_quota).collect(),
             dropped: before,
             targets: shadow.targets.iter().enumerate().filter_map(target).collect(),
             series: series.into_iter().flatten().collect(),
@@ -73,6 +83,11 @@ impl Shadow {
 
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         family(encoder, &defs::SHADOW_SAMPLED, |metric| count(metric, &Vec::new(), &self.sampled))?;
+        family(encoder, &defs::SHADOW_QUOTA, |metric| {
+            let mut quotas = self.quotas.iter();
+            quotas
+                .try_for_each(|(route, result, n)| count(metric, &vec![("route", route.as_str()), ("result", result.name())], n))
+        })?;
         family(encoder, &defs::SHADOW_REQUESTS, |metric| {
             for target in &self.targets {
                 for (result, n) in [("answered", target.answered), ("failed", target.failed)] {
@@ -91,12 +106,18 @@ impl Shadow {
             Ok(())
         })?;
         family(encoder, &defs::SHADOW_COMPARED, |metric| {
-            self.targets.iter().try_for_each(|target| count(metric, &vec![("target", target.name.as_str())], &target.compared))
+            for target in &self.targets {
+                for (cause, n) in &target.compared {
+                    count(metric, &vec![("target", target.name.as_str()), ("cause", cause.name())], n)?;
+                }
+            }
+            Ok(())
         })?;
         family(encoder, &defs::SHADOW_MISMATCHES, |metric| {
             for target in &self.targets {
-                for (kind, n) in &target.mismatches {
-                    count(metric, &vec![("target", target.name.as_str()), ("kind", kind)], n)?;
+                for (cause, kind, n) in &target.mismatches {
+                    let labels = vec![("target", target.name.as_str()), ("cause", cause.name()), ("kind", kind)];
+                    count(metric, &labels, n)?;
                 }
             }
             Ok(())

@@ -10,11 +10,13 @@ use parking_lot::Mutex;
 use super::fixture::{ROUTE, empty, request};
 use crate::export::shadow::{report, text};
 use crate::export::surfaces::{ShadowSurface, Surfaces};
-use crate::ledger::{Outcome, PairId, Stamp, TraceId};
+use crate::ledger::{CopyCause, Outcome, PairId, Stamp, TraceId};
 use crate::metrics::{Config, Registry};
 use crate::protocol::OutputKind;
 use crate::shadow::compare::{self, Comparer, FinishedAnswer};
-use crate::shadow::{CopyOrder, OutputAccounts, PairTable, ShadowCounters, ShadowDrop, TargetInfo};
+use crate::shadow::{
+    CopyOrder, OutputAccounts, PairTable, QuotaResult, QuotaTable, RouteQuota, ShadowCounters, ShadowDrop, TargetInfo,
+};
 
 /// One request of 8 ms at the upstream, whose copy took half of that and whose output differs; another copy was dropped.
 pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
@@ -22,7 +24,7 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
     let labels = surfaces.registry.lock().labels().clone();
     let label = labels.upstreams.intern(LABEL);
     let mut primary = request(surfaces, ROUTE, "digits", Outcome::Ok, 10_000_000);
-    (primary.ledger.pair, primary.ledger.has_copies) = (PairId::new(1), true);
+    (primary.ledger.pair, primary.ledger.copied) = (PairId::new(1), Some(CopyCause::Share));
     let mut copy = request(surfaces, ROUTE, "digits", Outcome::Ok, 5_000_000);
     (copy.ledger.pair, copy.ledger.is_copy, copy.ledger.series.upstream) = (PairId::new(1), true, label);
     let mut pairs = PairTable::new(vec![label], 1, Stamp::now());
@@ -45,13 +47,18 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
     });
     let comparison = comparer.compare(ROUTE, OutputKind::Other, &one, &other);
     let mut outputs = OutputAccounts::new(comparer, vec![0]);
-    outputs.record(0, ROUTE, &comparison, TraceId([7; 16]));
+    outputs.record(0, ROUTE, CopyCause::Share, &comparison, TraceId([7; 16]));
 
     let counters = ShadowCounters::new(1);
     counters.sampled.store(2, Relaxed);
     counters.drop_sampled(ShadowDrop::TooLarge);
     counters.target(0).unwrap().sent.store(1, Relaxed);
     counters.target(0).unwrap().answered.store(1, Relaxed);
+    let quotas = QuotaTable::new(&[RouteQuota { route: ROUTE.to_owned(), per_minute: 30 }], &labels.routes);
+    let quota = quotas.find(labels.routes.intern(ROUTE)).unwrap();
+    for result in [QuotaResult::Taken, QuotaResult::LetGo, QuotaResult::LetGo] {
+        quotas.record(quota, result);
+    }
     let info =
         TargetInfo { name: "int8".into(), address: "http://127.0.0.1:9000".into(), label: LABEL.into(), is_upstream: false };
     ShadowSurface {
@@ -59,6 +66,7 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
         pairs: Arc::new(Mutex::new(pairs)),
         outputs: Arc::new(Mutex::new(outputs)),
         counters: Arc::new(counters),
+        quotas: Arc::new(quotas),
         budget: Arc::new(|| (3, 64)),
         targets: [info].into(),
         order: CopyOrder::After,
@@ -80,10 +88,17 @@ fn the_report_has_both_sides_and_says_what_differs() {
         assert_eq!(comparison["figures"][figure]["is_too_early"], true, "{figure}: one pair says nothing");
     }
     assert_eq!(target["outputs"][ROUTE]["mismatches"]["answers"], 1);
+    assert!(target.get("outputs_by_quota").is_none());
+    let quota = serde_json::json!({"route": ROUTE, "per_minute": 30, "taken": 1, "let_go": 2, "skipped": 0});
+    assert_eq!(view["quotas"], serde_json::json!([quota]));
     assert_eq!(target["series"][0]["stages"]["forward"]["count"], 1);
 
     let words = text(&shadow);
     assert!(words.starts_with("int8 (http://127.0.0.1:9000): 1 copies sent, 1 answered, 0 failed, 1 paired\n"), "{words}");
     assert!(words.contains("candidate `int8`: forward too early to say after 1 pairs"), "{words}");
     assert!(words.contains("2 requests sampled, dropped: 1 too_large\n"), "{words}");
+    assert!(
+        words.contains(&format!("1 of them by quota: {ROUTE}, 30 a minute of each class; 2 captured and let go\n")),
+        "{words}"
+    );
 }

@@ -115,19 +115,21 @@ families! {
     UPSTREAM_INFO: Gauge "lapwing_upstream_info" None, ["upstream", "server"],
         "Always 1; the recognised server of an upstream is a label.";
     SHADOW_SAMPLED: Counter "lapwing_shadow_sampled_requests" None, [],
-        "Requests that were sampled and handed to the shadow's thread.";
+        "Requests that were sampled, by the share or by quota, and handed to the shadow's thread.";
+    SHADOW_QUOTA: Counter "lapwing_shadow_quota_requests" None, ["route", "result"],
+        "Requests on routes with a quota that the share did not draw: taken (copied), let_go (captured, and their class had its copies or they were not answered) or skipped (not captured or not copied, because the room is for the share).";
     SHADOW_REQUESTS: Counter "lapwing_shadow_requests" None, ["target", "result"],
         "Copies of requests that were sent, by what became of them: answered (in full, whatever the status) or failed (no answer, none in time, or one that is too large).";
     SHADOW_DROPPED: Counter "lapwing_shadow_dropped" None, ["target", "reason"],
         "Copies that were not sent, or not compared, by reason; the target is empty where a request was dropped before it had copies.";
-    SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "kind"],
-        "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several.";
-    SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target"],
-        "Pairs whose outputs were compared.";
+    SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
+        "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
+    SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],
+        "Pairs whose outputs were compared, by why they were copied: share or quota.";
     SHADOW_DURATION: Histogram "lapwing_shadow_duration_seconds" Some("seconds"), ["target", "route", "model", "stage"],
         "Time that a stage owned in the answered copies that have it.";
     SHADOW_RATIO: Histogram "lapwing_shadow_latency_ratio" Some("ratio"), ["target", "route", "model", "stage"],
-        "The copy's time over that of its request, where both were answered; total is the whole time at the server, all else a stage or phase that both servers told.";
+        "The copy's time over that of its request, where both were answered; total is the whole time at the server, all else a stage or phase that both servers told. Without requests that a quota took.";
     SERIES: Gauge "lapwing_series" None, [],
         "Series (route, model and upstream) in use.";
     SERIES_LIMIT: Gauge "lapwing_series_limit" None, [],

@@ -11,6 +11,7 @@ use super::body_reader::BodyReader;
 use super::context::{ExchangeContext, Observer};
 use super::first_byte::{FirstByte, GRPC};
 use super::grpc_status::grpc_outcome;
+use super::on_close::OnClose;
 use crate::ledger::clock::unix_ns;
 use crate::ledger::{ExchangeKind, Ledger, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
 use crate::metrics::{Counter, RequestGeneration};
@@ -50,6 +51,7 @@ struct State {
     waits: Option<Box<ClientWaits>>,
     reader: Option<BodyReader>,
     first_byte: FirstByte,
+    on_close: Option<Box<dyn OnClose>>,
 }
 
 impl State {
@@ -93,6 +95,7 @@ impl InFlight {
                 waits: None,
                 reader: None,
                 first_byte: FirstByte::default(),
+                on_close: None,
             }),
         })
     }
@@ -110,6 +113,11 @@ impl InFlight {
     /// Sets the reader of the bodies.
     pub(crate) fn set_reader(&self, reader: ExchangeReader) {
         self.state.lock().reader = Some(BodyReader::new(reader));
+    }
+
+    /// Has `on_close` called when the ledger closes.
+    pub(crate) fn set_on_close(&self, on_close: Box<dyn OnClose>) {
+        self.state.lock().on_close = Some(on_close);
     }
 
     /// Calls the reader of the bodies. A panic is caught and counted; a reader that panicked is not called again.
@@ -339,6 +347,9 @@ impl InFlight {
             self.context.observe(Counter::ObserverPanics, |observer| {
                 reader.close(&mut ledger, |ledger, model| observer.model(model, ledger));
             });
+        }
+        if let Some(decision) = state.on_close.take() {
+            self.context.observe(Counter::ObserverPanics, |_| decision.on_close(&mut ledger));
         }
         self.context.observe(Counter::DroppedPanic, |observer| observer.closed(ledger));
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::figure::PairFigure;
 use super::half::{HalfOutcome, PairHalf};
 use super::ratios::RatioHistogram;
+use crate::ledger::CopyCause;
 use crate::shadow::ab::{LatencyReport, PairCounts, PairSide, Tracking};
 
 /// The counts of one figure and how they vary over time.
@@ -38,7 +39,10 @@ impl Card {
                     if let (Some(baseline), Some(candidate)) = (baseline, candidate) {
                         let tracked = tracked.get_or_insert_default();
                         tracked.counts.record(baseline, candidate);
-                        tracked.ratios.record(baseline, candidate);
+                        // ratios are added up over classes, which quotas take out of proportion
+                        if primary.copied != Some(CopyCause::Quota) {
+                            tracked.ratios.record(baseline, candidate);
+                        }
                     }
                 }
                 // a failure has no stages: it counts for every figure that the other side has

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use crate::ledger::{Exchange, ExchangeKind, LabelId, Outcome};
+use crate::ledger::{CopyCause, Exchange, ExchangeKind, LabelId, Outcome};
 use crate::shadow::ab::{LatencyReport, LifoMatcher, PairCounts, PairSide, Tracking};
 
 /// How many routes, models and classes are told apart; requests of further ones are left out.
@@ -29,6 +29,12 @@ impl Contention {
     /// Records a client's request that ended at `now`, from the start of the process: its upstream window, if it was answered.
     pub(super) fn record(&mut self, exchange: &Exchange, now: Duration) {
         let ledger = &exchange.ledger;
+        let side = match ledger.copied {
+            None => PairSide::Baseline,
+            Some(CopyCause::Share) => PairSide::Candidate,
+            // a quota takes the first request after a pause, which is not like the next
+            Some(CopyCause::Quota) => return,
+        };
         let Some(window) = ledger.window.filter(|_| ledger.outcome == Outcome::Ok && ledger.kind == ExchangeKind::Request) else {
             return;
         };
@@ -38,7 +44,6 @@ impl Contention {
             return;
         }
         let compared = self.0.entry(key).or_insert_with(|| Box::new(Compared { since: now, ..Compared::default() }));
-        let side = if ledger.has_copies { PairSide::Candidate } else { PairSide::Baseline };
         let ticket = compared.matcher.start(side);
         if let Some(pair) = compared.matcher.finish(ticket, Some(window.length_ns())) {
             pair.record(&mut compared.counts);

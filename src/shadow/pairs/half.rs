@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::figure::PairFigure;
-use crate::ledger::{Exchange, LabelId, Outcome, SeriesKey};
+use crate::ledger::{CopyCause, Exchange, LabelId, Outcome, SeriesKey};
 use crate::metrics::Labels;
 
 /// How one side ended, as far as a comparison of latencies is concerned.
@@ -23,6 +23,8 @@ pub struct PairHalf {
     pub(super) series: SeriesKey,
     pub(super) class: Option<u8>,
     pub(super) outcome: HalfOutcome,
+    /// Why it has copies, if it is the primary's side and that is known.
+    pub(super) copied: Option<CopyCause>,
     /// Nanoseconds by figure, in the order of [`PairFigure::ALL`].
     pub(super) figures: [Option<u64>; PairFigure::ALL.len()],
 }
@@ -41,6 +43,7 @@ impl PairHalf {
         Self {
             series: ledger.series,
             class: ledger.work.class().and_then(|class| u8::try_from(class).ok()),
+            copied: ledger.copied,
             outcome: if ledger.outcome == Outcome::Ok { HalfOutcome::Answered } else { HalfOutcome::Failed },
             figures: PairFigure::ALL.map(|figure| figure.of(exchange)),
         }
@@ -78,6 +81,7 @@ impl PairHalf {
                 upstream: LabelId::default(),
             },
             class: account.class.filter(|class| *class < 64),
+            copied: None,
             outcome: if account.is_answered { HalfOutcome::Answered } else { HalfOutcome::Failed },
             figures: PairFigure::ALL.map(|figure| account.figures_ns.get(figure.name()).copied()),
         }

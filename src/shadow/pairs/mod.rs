@@ -88,7 +88,7 @@ impl PairTable {
     /// Takes the account of a client's request, copied or not.
     pub fn primary(&mut self, exchange: &Exchange, now: Stamp) {
         self.contention.record(exchange, self.since_start(now));
-        let pair = exchange.ledger.pair.filter(|_| exchange.ledger.has_copies);
+        let pair = exchange.ledger.pair.filter(|_| exchange.ledger.copied.is_some());
         if let (Some(pair), Some(half)) = (pair, PairHalf::of_primary(exchange)) {
             self.primary_half(pair, half, now);
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::attribution::merge;
-use crate::ledger::{LabelTable, Ledger, Outcome, Report, ReportPlace, SeriesKey, Stage, UpstreamWindow};
+use crate::ledger::{CopyCause, LabelTable, Ledger, Outcome, Report, ReportPlace, SeriesKey, Stage, UpstreamWindow};
 use crate::shadow::ab::LatencyReport;
 
 const MS: u64 = 1_000_000;
@@ -17,7 +17,7 @@ fn label(n: u64) -> LabelId {
 fn exchange(pair: u64, ms: u64, outcome: Outcome) -> Exchange {
     let mut ledger = Ledger::open(Stamp::default(), 0);
     (ledger.pair, ledger.outcome, ledger.total_ns) = (PairId::new(pair), outcome, (ms + 1) * MS);
-    ledger.has_copies = pair > 0;
+    ledger.copied = (pair > 0).then_some(CopyCause::Share);
     ledger.window = Some(UpstreamWindow { start_ns: 0, head_ns: ms * MS, end_ns: ms * MS });
     if outcome == Outcome::Ok {
         ledger.report(Report::of(Stage::Forward, (ms - 1) * MS, ReportPlace::Head));

@@ -21,13 +21,18 @@ pub(crate) struct CaptureLimits {
 #[derive(Debug)]
 pub(crate) struct CaptureBudget {
     limits: CaptureLimits,
-    used: AtomicUsize,
+    used: Arc<AtomicUsize>,
 }
 
 impl CaptureBudget {
     /// A budget within `limits`, of which nothing is used.
     pub(crate) fn new(limits: CaptureLimits) -> Arc<Self> {
-        Arc::new(Self { limits, used: AtomicUsize::new(0) })
+        Arc::new(Self { limits, used: Arc::default() })
+    }
+
+    /// A budget of the same memory for captures of less importance: they stop where half of it is used, whoever uses it.
+    pub(crate) fn lower_half(&self) -> Arc<Self> {
+        Arc::new(Self { limits: CaptureLimits { total: self.limits.total / 2, ..self.limits }, used: self.used.clone() })
     }
 
     /// How many bytes captures keep alive now, and at most.

@@ -138,6 +138,26 @@ proptest! {
 }
 
 #[test]
+fn the_lower_half_stops_where_half_is_used() {
+    let budget = CaptureBudget::new(CaptureLimits { total: 64_000, ..ROOMY });
+    let half = budget.lower_half();
+    let copied = |budget: &Arc<CaptureBudget>| {
+        let (mut writer, copy) = capture(budget);
+        writer.push(&Frame::data(Bytes::from(vec![0; 20_000])));
+        writer.finish();
+        ended(copy)
+    };
+    let first = copied(&half).unwrap();
+    assert_eq!(copied(&half).unwrap_err(), Incomplete::BudgetSpent);
+    let (second, third) = (copied(&budget).unwrap(), copied(&budget).unwrap());
+    assert_eq!(budget.used(), first.reserved() + second.reserved() + third.reserved());
+    drop(first);
+    assert_eq!(copied(&half).unwrap_err(), Incomplete::BudgetSpent, "whoever uses it");
+    drop((second, third));
+    assert!(copied(&half).is_ok() && budget.used() == 0);
+}
+
+#[test]
 fn a_small_slice_of_a_large_buffer_does_not_pin_it() {
     let (budget, alive) = (CaptureBudget::new(ROOMY), Arc::default());
     let (mut writer, copy) = capture(&budget);

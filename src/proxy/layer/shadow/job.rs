@@ -4,7 +4,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode, Version};
 use tokio::sync::oneshot;
 
-use crate::ledger::{PairId, Stamp, TraceId};
+use crate::ledger::{CopyCause, PairId, Stamp, TraceId};
 use crate::proxy::body::capture::Capture;
 
 /// A sampled request. Its body, and the answer, may still be on their way.
@@ -12,6 +12,8 @@ use crate::proxy::body::capture::Capture;
 pub(crate) struct ShadowJob {
     /// The number that the request and its copies have in common.
     pub(crate) pair: PairId,
+    /// Why it is copied.
+    pub(crate) cause: CopyCause,
     /// When its first byte arrived.
     pub(crate) arrived: Stamp,
     pub(crate) method: Method,

@@ -1,10 +1,12 @@
-//! Copies sampled requests and their answers for shadow targets and recordings (`tap`), and recognises copies in the stack that sends them
-//! (`ShadowRole::Copies`).
+//! Copies sampled requests and their answers for shadow targets and recordings (`tap`), captures those that a quota may take
+//! (`candidate`), and recognises copies in the stack that sends them (`ShadowRole::Copies`).
 //!
 //! Stage: none. The primary's exchange is never delayed, changed or failed: bodies are referenced while they pass, and a copy
 //! that has no room is dropped and counted.
 
+mod candidate;
 mod job;
+mod parts;
 mod recording;
 mod tap;
 
@@ -17,9 +19,10 @@ use http::{HeaderName, Response};
 use tower::Service;
 
 pub(crate) use self::job::{PrimaryAnswer, ShadowJob};
+pub(crate) use self::parts::{TapBranch, TapParts};
 pub(crate) use self::recording::{RecordingSwitch, RunningRecording};
+pub(crate) use self::tap::PairNumbers;
 pub use self::tap::ShadowTap;
-pub(crate) use self::tap::{PairNumbers, TapBranch, TapParts};
 use crate::ledger::PairId;
 use crate::proxy::body::ResponseBody;
 use crate::proxy::error::Error;

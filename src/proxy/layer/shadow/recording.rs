@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::{ArcSwapOption, Guard};
 
-use super::tap::TapBranch;
+use super::parts::TapBranch;
 
 /// Turns recording on and off; at most one runs at a time.
 #[derive(Debug, Default)]

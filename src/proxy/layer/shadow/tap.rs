@@ -7,50 +7,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crossbeam_queue::ArrayQueue;
-use http::Response;
 use http::uri::PathAndQuery;
+use http::{Request, Response};
 use tokio::sync::oneshot;
 
+use super::candidate::Candidate;
 use super::job::{PrimaryAnswer, ShadowJob};
+use super::parts::{TapBranch, TapParts};
 use super::recording::RecordingSwitch;
-use crate::ledger::PairId;
+use crate::ledger::{CopyCause, LabelTable, Ledger, PairId, Stamp};
 use crate::protocol::Protocols;
 use crate::proxy;
-use crate::proxy::body::ResponseBody;
-use crate::proxy::body::capture::{CaptureBudget, CaptureLimits};
+use crate::proxy::body::capture::CaptureBudget;
+use crate::proxy::body::{RequestBody, ResponseBody};
 use crate::proxy::exchange::{InFlight, TrackedRequest};
-use crate::settings::Size;
-use crate::shadow::{Config, Sampler, ShadowCounters, ShadowDrop};
-
-/// Where copies of one purpose go, and what became of them.
-#[derive(Debug)]
-pub(crate) struct TapParts {
-    pub(crate) queue: ArrayQueue<ShadowJob>,
-    pub(crate) budget: Arc<CaptureBudget>,
-    pub(crate) counters: Arc<ShadowCounters>,
-}
-
-impl TapParts {
-    /// The parts for so many targets, with the budget of `config`. Up to `waiting` copies (at least 1) wait to be taken.
-    pub(crate) fn new(config: &Config, proxy: &proxy::Config, targets: usize, waiting: usize) -> Arc<Self> {
-        let bytes = |size: Size| usize::try_from(size.get()).unwrap_or(usize::MAX);
-        let limits =
-            CaptureLimits { total: bytes(config.budget), body: bytes(config.max_body), read_buffer: proxy.max_read_buffer() };
-        Arc::new(Self {
-            queue: ArrayQueue::new(waiting.max(1)),
-            budget: CaptureBudget::new(limits),
-            counters: Arc::new(ShadowCounters::new(targets)),
-        })
-    }
-}
-
-/// One purpose of copies: which requests it wants, and where they go.
-#[derive(Debug)]
-pub(crate) struct TapBranch {
-    pub(crate) parts: Arc<TapParts>,
-    pub(crate) sampler: Sampler,
-}
+use crate::shadow::{Config, QuotaTable, Sampler, ShadowDrop};
 
 /// The numbers of copied requests, for all taps of a process.
 #[derive(Debug, Default)]
@@ -78,10 +49,11 @@ impl std::fmt::Debug for ShadowTap {
 
 impl ShadowTap {
     /// A tap for measuring the request path alone: up to `waiting` copies (at least 1) are handed over, and nothing takes them but
-    /// [`Self::discard_one`].
+    /// [`Self::discard_one`]. `routes` are the labels that requests get.
     #[must_use]
-    pub fn detached(config: &Config, protocols: Arc<Protocols>, waiting: usize) -> Self {
-        let parts = TapParts::new(config, &proxy::Config::default(), 0, waiting);
+    pub fn detached(config: &Config, protocols: Arc<Protocols>, routes: &LabelTable, waiting: usize) -> Self {
+        let limits = TapParts::limits(config, &proxy::Config::default());
+        let parts = TapParts::new(waiting, limits, 0, Arc::new(QuotaTable::new(&config.quotas, routes)));
         let shadow = Some(TapBranch { parts, sampler: Sampler::new(config) });
         Self { shadow, recording: Arc::default(), numbers: Arc::default(), protocols }
     }
@@ -92,50 +64,93 @@ impl ShadowTap {
         self.shadow.as_ref().is_some_and(|tapping| tapping.parts.queue.pop().is_some())
     }
 
-    /// Copies the request for each purpose that samples it and has room. Returns where its answer is awaited.
+    /// Copies the request for each purpose that wants it and has room. Returns where its answer is awaited.
     pub(super) fn copy(&self, tracked: &mut TrackedRequest) -> Option<AwaitedAnswers> {
-        let shadow = self.shadow.as_ref().and_then(|branch| self.copy_for(branch, tracked));
-        let recording = self.recording.load().and_then(|branch| self.copy_for(&branch, tracked));
+        let TrackedRequest { request, in_flight } = tracked;
+        let shadow = self.shadow.as_ref().and_then(|branch| Some((branch, branch.selects(&self.protocols, request)?)));
+        let recording = self.recording.load().filter(|branch| branch.selects(&self.protocols, request).is_some());
         if shadow.is_none() && recording.is_none() {
             return None;
         }
-        tracked.in_flight.with(|ledger| {
-            ledger.has_copies |= shadow.is_some();
+        let mut candidate = None;
+        let answers = in_flight.with(|ledger| {
+            let shadow = match shadow {
+                Some((branch, CopyCause::Share)) => self.hand_over(&branch.parts, request, in_flight, ledger).inspect(|_| {
+                    ledger.copied = Some(CopyCause::Share);
+                }),
+                Some((branch, CopyCause::Quota)) => {
+                    self.capture_candidate(branch, request, in_flight, ledger).map(|(job, answer)| {
+                        candidate = Some(job);
+                        answer
+                    })
+                }
+                None => None,
+            };
+            let recording = recording.and_then(|branch| self.hand_over(&branch.parts, request, in_flight, ledger));
             ledger.is_recorded |= recording.is_some();
+            AwaitedAnswers { shadow, recording }
         });
-        Some(AwaitedAnswers { shadow, recording })
+        if let Some(candidate) = candidate {
+            in_flight.set_on_close(candidate);
+        }
+        (answers.shadow.is_some() || answers.recording.is_some()).then_some(answers)
     }
 
-    fn copy_for(&self, branch: &TapBranch, tracked: &mut TrackedRequest) -> Option<AwaitedAnswer> {
-        let TrackedRequest { request, in_flight } = tracked;
-        if !branch.sampler.takes(&self.protocols, request.method(), request.uri().path(), request.headers()) {
-            return None;
-        }
-        let parts = &*branch.parts;
-        if parts.queue.is_full() {
-            parts.counters.drop_sampled(ShadowDrop::QueueFull);
-            return None;
-        }
-        let (known, arrived) = in_flight.with(|ledger| (ledger.pair, ledger.started));
-        let pair = known.or_else(|| self.numbers.next())?;
-        let (sender, answer) = oneshot::channel();
-        let job = ShadowJob {
-            pair,
-            arrived,
-            method: request.method().clone(),
-            path: request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")),
-            version: request.version(),
-            headers: request.headers().clone(),
-            body: request.body_mut().capture(&parts.budget),
-            answer,
-        };
+    /// Hands a copy of the request over.
+    fn hand_over(
+        &self,
+        parts: &TapParts,
+        request: &mut Request<RequestBody>,
+        in_flight: &Arc<InFlight>,
+        ledger: &mut Ledger,
+    ) -> Option<AwaitedAnswer> {
+        let pair = ledger.pair.or_else(|| self.numbers.next())?;
+        let (job, answer) = captured(request, in_flight, (pair, ledger.started), CopyCause::Share, &parts.budget);
         if parts.queue.push(job).is_err() {
             parts.counters.drop_sampled(ShadowDrop::QueueFull);
             return None;
         }
-        in_flight.with(|ledger| ledger.pair = Some(pair));
-        Some(AwaitedAnswer { sender, budget: parts.budget.clone(), in_flight: in_flight.clone() })
+        ledger.pair = Some(pair);
+        Some(answer)
     }
+
+    /// Captures the request if its route has a quota.
+    fn capture_candidate(
+        &self,
+        branch: &TapBranch,
+        request: &mut Request<RequestBody>,
+        in_flight: &Arc<InFlight>,
+        ledger: &Ledger,
+    ) -> Option<(Box<Candidate>, AwaitedAnswer)> {
+        let quota = branch.quota(&self.protocols, request, ledger.series.route)?;
+        let pair = ledger.pair.or_else(|| self.numbers.next())?;
+        let parts = branch.parts.clone();
+        let (job, answer) = captured(request, in_flight, (pair, ledger.started), CopyCause::Quota, &parts.candidates);
+        Some((Box::new(Candidate { job, quota, parts }), answer))
+    }
+}
+
+/// Captures a request that began at `arrived` and has the number `pair`, within `budget`; and where its answer is captured.
+fn captured(
+    request: &mut Request<RequestBody>,
+    in_flight: &Arc<InFlight>,
+    (pair, arrived): (PairId, Stamp),
+    cause: CopyCause,
+    budget: &Arc<CaptureBudget>,
+) -> (ShadowJob, AwaitedAnswer) {
+    let (sender, answer) = oneshot::channel();
+    let job = ShadowJob {
+        pair,
+        cause,
+        arrived,
+        method: request.method().clone(),
+        path: request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")),
+        version: request.version(),
+        headers: request.headers().clone(),
+        body: request.body_mut().capture(budget),
+        answer,
+    };
+    (job, AwaitedAnswer { sender, budget: budget.clone(), in_flight: in_flight.clone() })
 }
 
 /// The answer to a request that was copied.

@@ -3,11 +3,12 @@
 
 mod answers;
 mod mirror;
+mod quota;
 mod shadow;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,10 +26,10 @@ use tower::{Layer, Service};
 
 use self::answers::AnswersLayer;
 use self::mirror::MirrorLayer;
-use crate::ledger::{Ledger, Outcome, TraceMark};
+use crate::ledger::{Basis, LabelTable, Ledger, Outcome, TraceMark, Unit};
 use crate::metrics::Counter;
 use crate::net::{Client, ClientLimits, Target, Tasks, bind, registered};
-use crate::protocol::ExchangeReader;
+use crate::protocol::{ExchangeReader, fold_route};
 use crate::proxy::body::capture::{CaptureBudget, CaptureLimits, ReplayBody, capture_whole};
 use crate::proxy::body::{RequestBody, ResponseBody, collect};
 use crate::proxy::error::Error;
@@ -44,12 +45,22 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// What a comparison found: whether the bodies are equal, or why they were not compared.
 type Comparison = Result<bool, String>;
 
+/// The labels of all routes here.
+static ROUTES: LazyLock<LabelTable> = LazyLock::new(|| LabelTable::new(64));
+/// Says how many rows a request has.
+const ROWS: &str = "x-rows";
+
 /// Keeps closed ledgers.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<Ledger>>>);
 
 impl Observer for Kept {
-    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader> {
+        ledger.series.route = ROUTES.intern(&fold_route(method.as_str(), path).name);
+        if let Some(rows) = headers.get(ROWS) {
+            ledger.work.primary = Some(Unit::Row);
+            ledger.work.set(Unit::Row, rows.to_str().unwrap().parse().unwrap(), Basis::Counted);
+        }
         None
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}

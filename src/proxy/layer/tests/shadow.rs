@@ -1,21 +1,24 @@
 //! The tap in a listening proxy: what it copies, what it leaves alone, and that a request never depends on it.
 
-use crossbeam_queue::ArrayQueue;
 use http::HeaderValue;
 use tower::layer::util::Identity;
 
 use super::*;
 use crate::ledger::PairId;
-use crate::proxy::body::capture::Incomplete;
+use crate::proxy::body::capture::{CaptureLimits, Incomplete};
 use crate::proxy::layer::shadow::{PAIR_FIELD, RecordingSwitch, ShadowJob, ShadowTap, TapBranch, TapParts};
-use crate::shadow::{Config as ShadowConfig, Sampler, ShadowCounters, ShadowDrop};
+use crate::shadow::{Config as ShadowConfig, QuotaTable, Sampler, ShadowDrop};
 
-const INFER: &str = "/v2/models/m/infer";
+pub(super) const INFER: &str = "/v2/models/m/infer";
 
 fn branch(room: usize, body: usize) -> (TapBranch, Arc<TapParts>) {
-    let parts =
-        Arc::new(TapParts { queue: ArrayQueue::new(room), budget: budget(body), counters: Arc::new(ShadowCounters::new(1)) });
-    let config = ShadowConfig { sample: "100%".parse().unwrap(), ..ShadowConfig::default() };
+    branch_of("100%", room, body, QuotaTable::default())
+}
+
+pub(super) fn branch_of(share: &str, room: usize, body: usize, quotas: QuotaTable) -> (TapBranch, Arc<TapParts>) {
+    let limits = CaptureLimits { total: 16 << 20, body, read_buffer: Config::default().max_read_buffer() };
+    let parts = TapParts::new(room, limits, 1, Arc::new(quotas));
+    let config = ShadowConfig { sample: share.parse().unwrap(), ..ShadowConfig::default() };
     (TapBranch { parts: parts.clone(), sampler: Sampler::new(&config) }, parts)
 }
 
@@ -24,12 +27,12 @@ fn tap(room: usize, body: usize) -> (ShadowRole, Arc<TapParts>) {
     (role(Some(branch), &Arc::default()), parts)
 }
 
-fn role(shadow: Option<TapBranch>, recording: &Arc<RecordingSwitch>) -> ShadowRole {
+pub(super) fn role(shadow: Option<TapBranch>, recording: &Arc<RecordingSwitch>) -> ShadowRole {
     let (recording, numbers, protocols) = (recording.clone(), Arc::default(), Arc::default());
     ShadowRole::Tap(Arc::new(ShadowTap { shadow, recording, numbers, protocols }))
 }
 
-async fn bytes_of(copy: crate::proxy::body::capture::Capture) -> Result<Vec<u8>, Incomplete> {
+pub(super) async fn bytes_of(copy: crate::proxy::body::capture::Capture) -> Result<Vec<u8>, Incomplete> {
     let copy = tokio::time::timeout(LIMIT, copy).await.unwrap()?;
     Ok(copy.pieces().concat())
 }
@@ -93,7 +96,7 @@ async fn a_recording_gets_copies_of_its_own_while_it_runs() {
     let record = records.remove(0);
     assert_eq!(bytes_of(record.body).await, Ok(b"during".to_vec()));
     assert_eq!(bytes_of(record.answer.await.unwrap().body).await, Ok(b"answer during".to_vec()));
-    let mut noted: Vec<_> = proxy.closed(3).await.iter().map(|ledger| (ledger.has_copies, ledger.is_recorded)).collect();
+    let mut noted: Vec<_> = proxy.closed(3).await.iter().map(|ledger| (ledger.copied.is_some(), ledger.is_recorded)).collect();
     noted.sort_unstable();
     assert_eq!(noted, [(true, false), (true, false), (true, true)]);
     assert!(switch.turn_on(branch(1, 1).0).is_some());
