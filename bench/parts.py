@@ -110,7 +110,7 @@ class Lapwing(Child):
         """The decoded answer of the admin server."""
         connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=30)
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers={"accept": "application/json"})
             response = connection.getresponse()
             body = response.read()
         finally:
