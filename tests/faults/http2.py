@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -35,12 +36,18 @@ class Stream:
 class Client:
     """One HTTP/2 connection with any number of streams."""
 
-    def __init__(self, proxy):
+    def __init__(self, proxy, preface_cut=None):
         self.sock = socket.create_connection(("127.0.0.1", proxy.port), LIMIT)
         self.sock.settimeout(LIMIT)
         self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self.h2.initiate_connection()
         self.streams, self.closed = {}, False
+        if preface_cut:
+            first = self.h2.data_to_send()
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.sock.sendall(first[:preface_cut])
+            time.sleep(0.1)  # so that it is read by itself
+            self.sock.sendall(first[preface_cut:])
         self.flush()
 
     def __enter__(self):

@@ -6,7 +6,7 @@ import time
 import tomllib
 
 import pytest
-from fake import OK, Upstream, plain
+from fake import OK, Upstream, answers, plain
 from sidecar import Sidecar
 from wire import Closed
 
@@ -102,3 +102,13 @@ def test_interim_responses_without_end_are_bounded():
         dropped = [line for line in proxy.get("/metrics").splitlines() if line.startswith(b"lapwing_interim_responses_dropped_total")]
         assert int(dropped[0].split()[1]) > 0
         proxy.settled(ok=1)
+
+
+def test_a_response_head_beyond_the_limit_is_the_upstreams_fault():
+    fields = "".join(f"X-{n}: {'v' * 1000}\r\n" for n in range(80))
+    answer = f"HTTP/1.1 200 OK\r\n{fields}Content-Length: 2\r\n\r\nok".encode()
+    with Upstream(answers(answer)) as up, Sidecar(up.url) as proxy:
+        got = proxy.ask(GOOD)
+        assert (got.status, got.one("x-lapwing-error")) == (502, "upstream_garbage")
+        assert b"max_header_bytes" in got.body
+        proxy.settled(broken=1)

@@ -1,5 +1,7 @@
 """HTTP/2 streams that end without END_STREAM are cut, whatever the code of their reset (RFC 9113, 8.1)."""
 
+import time
+
 import pytest
 
 pytest.importorskip("h2")
@@ -72,3 +74,14 @@ def test_half_an_upload_is_half_over_http2_too(code):
         assert await_true(lambda: up.requests[0].reset is not None)
         assert not up.requests[0].ended
         proxy.settled(plain=False, cancelled=1)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 11, 12])
+def test_a_preface_may_come_in_pieces(cut):
+    """And the connection then has the limits of HTTP/2, not those of a slow head."""
+    with Server(lambda h2, stream, _: h2.send_headers(stream, [(":status", "204")], end_stream=True)) as up:
+        with Sidecar(up.url, upstream_protocol="h2", client_header_timeout="300ms") as proxy, Client(proxy, preface_cut=cut) as client:
+            assert client.get("/x").status == 204
+            time.sleep(0.6)
+            assert client.get("/x").status == 204
+            proxy.settled(plain=False, ok=2)

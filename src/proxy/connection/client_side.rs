@@ -14,6 +14,9 @@ const LINGER_IDLE: Duration = Duration::from_secs(2);
 /// After an answer in the middle of its request, a client may go on sending for this long.
 const LINGER: Duration = Duration::from_secs(30);
 
+/// What an HTTP/2 connection begins with (RFC 9113, 3.4), as far as it tells it from any request.
+const PREFACE: &[u8] = b"PRI * HTTP/2";
+
 /// Decides how a head that is not a request is answered, and counts it.
 pub(crate) trait OnRefusal: Send + Sync {
     /// Hyper refuses the head with `status`. Returns the bytes of the response that is sent instead of hyper's.
@@ -40,6 +43,8 @@ pub(super) struct ClientSide {
     pub(super) ahead: Option<(Vec<u8>, usize)>,
     on_refusal: Arc<dyn OnRefusal>,
     is_refusing: bool,
+    /// How much of [`PREFACE`] came, while nothing else did.
+    preface: Option<u8>,
     lingering: Option<Stamp>,
 }
 
@@ -58,6 +63,7 @@ impl ClientSide {
             ahead: None,
             on_refusal,
             is_refusing: false,
+            preface: Some(0),
             lingering: None,
         }
     }
@@ -65,6 +71,26 @@ impl ClientSide {
     /// Returns whether hyper's own answer is thrown away, because Lapwing's has been sent.
     pub(super) const fn is_refusing(&self) -> bool {
         self.is_refusing
+    }
+
+    /// The head comes too slowly: its refusal goes out before the connection ends.
+    pub(super) fn time_out(&mut self, meter: &Arc<SocketMeter>) {
+        self.is_refusing = true;
+        self.ahead = Some((self.on_refusal.on_refusal(408, meter), 0));
+    }
+
+    /// Bytes came. Returns whether the connection speaks HTTP/2, once its first bytes say so, however they were split.
+    pub(super) fn is_preface(&mut self, mut bytes: &[u8]) -> bool {
+        while let (Some(at), Some((byte, rest))) = (self.preface, bytes.split_first()) {
+            let is_next = PREFACE.get(usize::from(at)) == Some(byte);
+            self.preface = is_next.then_some(at + 1);
+            if usize::from(at) + 1 == PREFACE.len() {
+                self.preface = None;
+                return is_next;
+            }
+            bytes = rest;
+        }
+        false
     }
 
     /// If `buf` is hyper's refusal of a head, sends Lapwing's instead. Call it only while no request is open: what hyper

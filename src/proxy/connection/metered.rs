@@ -53,6 +53,11 @@ impl MeteredSocket {
         }
         if let Some(began) = self.meter.first_read().filter(|_| !self.meter.is_multiplexed.load(Relaxed)) {
             if client.deadline.has_expired(cx, began, client.timeouts.head) {
+                client.time_out(&self.meter);
+                // a client that takes nothing is not waited for
+                if self.poll_ahead(cx).is_ready() {
+                    self.meter.on_flushed();
+                }
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "client_header_timeout")));
             }
             return Poll::Pending;
@@ -158,8 +163,8 @@ impl AsyncRead for MeteredSocket {
         match Pin::new(&mut self.socket).poll_read(cx, buf) {
             Poll::Ready(Ok(())) => {
                 if buf.filled().len() > before {
-                    if self.client.is_some() && self.meter.last_read().is_none() {
-                        self.meter.is_multiplexed.store(buf.filled()[before..].starts_with(b"PRI * HTTP/2"), Relaxed);
+                    if self.client.as_mut().is_some_and(|client| client.is_preface(&buf.filled()[before..])) {
+                        self.meter.is_multiplexed.store(true, Relaxed);
                     }
                     self.meter.on_read();
                 }

@@ -60,9 +60,9 @@ pub enum Error {
     /// What the upstream sent is not HTTP.
     #[error("the upstream's answer is not HTTP: {0}")]
     Garbage(hyper::Error),
-    /// The upstream's head can be read in two ways.
-    #[error("the upstream's answer is ambiguous: {0}")]
-    Ambiguous(UpstreamHeadError),
+    /// The upstream's head can be read in two ways, or is too large.
+    #[error("the upstream's answer is not passed on: {0}")]
+    RefusedAnswer(UpstreamHeadError),
     /// The upstream answered 101 to a request that asked for no upgrade.
     #[error("the upstream switched protocols unasked")]
     SwitchedUnasked,

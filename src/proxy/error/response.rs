@@ -39,7 +39,7 @@ impl Error {
             }
             Self::RequestStalled { .. } => (StatusCode::REQUEST_TIMEOUT, "request_stalled", Outcome::Rejected),
             Self::Reset(_) | Self::StreamCut => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
-            Self::Garbage(_) | Self::Ambiguous(_) | Self::SwitchedUnasked => {
+            Self::Garbage(_) | Self::RefusedAnswer(_) | Self::SwitchedUnasked => {
                 (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken)
             }
             Self::RequestCut(_) => (StatusCode::BAD_REQUEST, "request_cut", Outcome::Cancelled),
@@ -79,8 +79,8 @@ fn build(status: StatusCode, token: &'static str, reason: &str) -> Response<Byte
     response
 }
 
-/// Returns the bytes of the response to a head that is not a request. Hyper's parser chooses the status; the text is
-/// Lapwing's.
+/// Returns the bytes of the response to a head that is not a request. Hyper's parser chooses the status, unless the head comes too slowly;
+/// the text is Lapwing's.
 #[must_use]
 pub(crate) fn refusal(status: u16) -> Vec<u8> {
     let (phrase, token, reason) = match status {
@@ -89,6 +89,7 @@ pub(crate) fn refusal(status: u16) -> Vec<u8> {
             "header_too_large",
             "the request's head is larger than max_header_bytes, or has more than 100 fields",
         ),
+        408 => ("Request Timeout", "header_timeout", "the request's head was not complete within client_header_timeout"),
         414 => ("URI Too Long", "uri_too_long", "the request's target is too long"),
         _ => ("Bad Request", "malformed_request", "the request is not HTTP"),
     };

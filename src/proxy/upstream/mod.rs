@@ -114,7 +114,8 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
         // nobody wants the rest of the request: an HTTP/2 client is told so by the end of its stream
         connection.close_at_end();
     }
-    normalise_response(&mut response).map_err(Error::Ambiguous)?;
+    let limit = in_flight.context.config.max_header_bytes.get();
+    normalise_response(&mut response, limit).map_err(Error::RefusedAnswer)?;
     keep_error_field_apart(response.headers_mut());
     let head = connection.last_read().unwrap_or_else(Stamp::now);
     let sent = in_flight.request_end().and_then(|end| Some(connection.meter.last_write()?.max(end)));
