@@ -9,6 +9,7 @@ mod copy;
 mod runner;
 mod target;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -30,6 +31,7 @@ use super::data::Observing;
 use super::hosted::Hosted;
 use super::running::StartError;
 use crate::config::Config;
+use crate::cost::TargetEngine;
 use crate::export::ShadowSurface;
 use crate::ledger::{LabelId, Ledger, Stamp};
 use crate::metrics::{Counters, Labels, Registry};
@@ -251,6 +253,18 @@ fn copy_requests(runner: Runner, stacks: Vec<(LocalListener, DataPlane)>, stop: 
 }
 
 impl ShadowThreads {
+    /// The optima of the models that the engine runs as these targets.
+    pub(super) fn optima(&self, targets: &BTreeMap<String, ShadowTarget>) -> Vec<TargetEngine> {
+        let is_engine = |(_, (_, target)): &(usize, (&String, &ShadowTarget))| matches!(target, ShadowTarget::Engine(_));
+        // engines are in the order of their targets
+        let engines = targets.iter().enumerate().filter(is_engine).zip(&self.engines);
+        let optimum = |((index, (name, _)), engine): ((usize, (&String, _)), &Hosted)| {
+            let (models, name) = (engine.models(), name.clone());
+            TargetEngine::new(index, Box::new(move || models.optimum_of_target(&name)))
+        };
+        engines.map(optimum).collect()
+    }
+
     /// Drops the copies in flight, and ends.
     ///
     /// # Errors
