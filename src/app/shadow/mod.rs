@@ -28,7 +28,7 @@ use self::runner::Runner;
 pub(super) use self::runner::reason;
 pub(super) use self::target::CopyTarget;
 use super::data::Observing;
-use super::hosted::Hosted;
+use super::hosted::{Hosted, Models};
 use super::running::StartError;
 use crate::config::Config;
 use crate::cost::TargetEngine;
@@ -239,6 +239,11 @@ fn label(name: &str) -> String {
     format!("shadow:{name}")
 }
 
+/// The optimum of the target at `index`, whose engine runs `models`.
+fn target_engine(index: usize, name: String, models: Models) -> TargetEngine {
+    TargetEngine::new(index, Box::new(move || models.optimum_of_target(&name)))
+}
+
 /// The thread that sends copies, until `stop`.
 fn copy_requests(runner: Runner, stacks: Vec<(LocalListener, DataPlane)>, stop: CancellationToken) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -258,11 +263,7 @@ impl ShadowThreads {
         let is_engine = |(_, (_, target)): &(usize, (&String, &ShadowTarget))| matches!(target, ShadowTarget::Engine(_));
         // engines are in the order of their targets
         let engines = targets.iter().enumerate().filter(is_engine).zip(&self.engines);
-        let optimum = |((index, (name, _)), engine): ((usize, (&String, _)), &Hosted)| {
-            let (models, name) = (engine.models(), name.clone());
-            TargetEngine::new(index, Box::new(move || models.optimum_of_target(&name)))
-        };
-        engines.map(optimum).collect()
+        engines.map(|((index, (name, _)), engine)| target_engine(index, name.clone(), engine.models())).collect()
     }
 
     /// Drops the copies in flight, and ends.
