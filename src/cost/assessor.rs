@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::models::ModelOptima;
 use super::optimum::Optimum;
-use crate::ledger::{Exchange, LabelId, OptimalForward};
+use crate::ledger::{Exchange, LabelId, Ledger, OptimalForward, Work};
 use crate::metrics::Labels;
 
 /// An optimum, and its interned name.
@@ -45,13 +45,14 @@ impl DebtAssessor {
     #[must_use]
     pub fn assessed(&self, mut exchange: Exchange, runs_same_model: impl Fn(usize) -> bool) -> Exchange {
         if !self.optima.is_empty() {
-            exchange.optimal_forward = self.optimal_forward(&exchange, runs_same_model);
+            let Ledger { series, work, .. } = &exchange.ledger;
+            exchange.optimal_forward = self.optimal_forward(series.model, work, runs_same_model);
         }
         exchange
     }
 
-    fn optimal_forward(&self, exchange: &Exchange, runs_same_model: impl Fn(usize) -> bool) -> Option<OptimalForward> {
-        let (optimum, id) = match self.declared(exchange.ledger.series.model) {
+    fn optimal_forward(&self, model: LabelId, work: &Work, runs_same_model: impl Fn(usize) -> bool) -> Option<OptimalForward> {
+        let (optimum, id) = match self.declared(model) {
             Declared::Known(optimum, id) => (optimum, id),
             Declared::ToCome => return None,
             Declared::Never => {
@@ -60,7 +61,7 @@ impl DebtAssessor {
                 (optimum.clone(), self.labels.optima.intern(&optimum.name))
             }
         };
-        Some(OptimalForward { optimum: id, ps: optimum.forward_ps(&exchange.ledger.work) })
+        Some(OptimalForward { optimum: id, ps: optimum.forward_ps(work) })
     }
 
     fn declared(&self, model: LabelId) -> Declared {
@@ -86,26 +87,24 @@ impl DebtAssessor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attribution::merge;
     use crate::cost::{Config, CostLine, OptimalTime, TargetEngine};
-    use crate::ledger::{Basis, Ledger, Stamp, Unit};
+    use crate::ledger::{Basis, Unit};
 
     fn optimum(name: &str) -> Optimum {
         let line = CostLine { fixed_ns: 0.0, ns_per_unit: 5.0, unit: Unit::Row };
         Optimum { name: name.into(), time: OptimalTime::Line(line), memory: None }
     }
 
-    /// The optimum that an exchange of a model is noted with; the engines of targets 1 and 3, where they run the same model.
+    /// The optimum that two rows of a model are noted with; the engines of targets 1 and 3, where they run the same model.
     fn noted(model: &str, cost: serde_json::Value, same: &[usize]) -> Option<(String, u64)> {
         let config: Config = serde_json::from_value(cost).unwrap();
         let declared = ModelOptima::new(&config, |_| Err(String::new()), Arc::new(|_| None)).unwrap();
         let engine = |target| TargetEngine::new(target, Box::new(move || Some(optimum(&format!("engine {target}")))));
         let labels = Arc::new(Labels::new(8, 8, 8));
         let assessor = DebtAssessor::new(Arc::new(declared.with_engines(vec![engine(1), engine(3)])), labels.clone());
-        let mut ledger = Ledger::open(Stamp::default(), 0);
-        ledger.series.model = labels.models.intern(model);
-        ledger.work.set(Unit::Row, 2, Basis::Counted);
-        let noted = assessor.assessed(merge(ledger, Vec::new()), |target| same.contains(&target)).optimal_forward?;
+        let mut work = Work::default();
+        work.set(Unit::Row, 2, Basis::Counted);
+        let noted = assessor.optimal_forward(labels.models.intern(model), &work, |target| same.contains(&target))?;
         Some((labels.optima.text(noted.optimum).to_string(), noted.ps?.get()))
     }
 
