@@ -129,6 +129,10 @@ impl Models {
         match *self {}
     }
 
+    pub(crate) const fn optimum_of_target(&self, _: &str) -> Option<Optimum> {
+        match *self {}
+    }
+
     pub(crate) const fn readiness(&self) -> Result<(), String> {
         match *self {}
     }

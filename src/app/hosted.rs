@@ -166,12 +166,21 @@ impl Models {
 
     /// What the warm-up of a model measured, in its highest version; `None` until then.
     pub(super) fn optimum(&self, name: &str) -> Option<Optimum> {
+        self.optimum_named(name, "engine")
+    }
+
+    /// The same of the model of a shadow target; the optimum has the target's name.
+    pub(super) fn optimum_of_target(&self, name: &str) -> Option<Optimum> {
+        self.optimum_named(name, &format!("engine {name}"))
+    }
+
+    fn optimum_named(&self, name: &str, called: &str) -> Option<Optimum> {
         let model = self.0.models().filter(|model| model.about().name == name).last()?;
         let (line, placement) = (model.warm_line()?, model.placement());
         let unit = if line.counts_tokens { Unit::InputToken } else { Unit::Row };
         let device = placement.device_name.clone().or_else(processor_name).unwrap_or_else(|| placement.device.clone());
         Some(Optimum {
-            name: format!("engine in this process ({device}, {}), calibrated at its warm-up", placement.precision).into(),
+            name: format!("{called} in this process ({device}, {}), calibrated at its warm-up", placement.precision).into(),
             time: OptimalTime::Line(CostLine { fixed_ns: line.fixed_ns, ns_per_unit: line.unit_ns, unit }),
             memory: None,
         })

@@ -119,7 +119,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
     let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
-    let optima = Arc::new(ModelOptima::new(&config.cost, hosted::plan_demand, hosted)?);
+    let optima = ModelOptima::new(&config.cost, hosted::plan_demand, hosted)?;
 
     let mut observing = Observing {
         queue: queue.clone(),
@@ -132,6 +132,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         numbers: Arc::default(),
     };
     let (shadow, threads) = shadow::start(config, &observing, &labels)?.unzip();
+    let engines = threads.as_ref().map_or_else(Vec::new, |threads| threads.optima(&config.shadow.targets));
+    let optima = Arc::new(optima.with_engines(engines));
     observing.tap = shadow.as_ref().map(|parts| parts.tap.clone());
 
     let recorder = Recorder {

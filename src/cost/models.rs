@@ -49,11 +49,46 @@ pub enum CostError {
 /// Returns the optimum of a model that this process serves itself, by its name; `None` until it is warm.
 pub type HostedOptimum = Arc<dyn Fn(&str) -> Option<Optimum> + Send + Sync>;
 
+/// Returns the optimum of one model that this process serves; `None` until it is warm.
+pub type WarmOptimum = Box<dyn Fn() -> Option<Optimum> + Send + Sync>;
+
 /// The optimum of each model that has one.
 #[derive(Default)]
 pub struct ModelOptima {
     models: BTreeMap<String, DeclaredOptimum>,
     hosted: Option<HostedOptimum>,
+    engines: Vec<TargetEngine>,
+}
+
+/// A model that the engine runs as a shadow target: the optimum of the upstream's model, where both are the same.
+pub struct TargetEngine {
+    target: usize,
+    known: OnceLock<Arc<Optimum>>,
+    warm: WarmOptimum,
+}
+
+impl TargetEngine {
+    /// The model of the target with this index.
+    #[must_use]
+    pub const fn new(target: usize, warm: WarmOptimum) -> Self {
+        Self { target, known: OnceLock::new(), warm }
+    }
+
+    /// The target's index.
+    #[must_use]
+    pub const fn target(&self) -> usize {
+        self.target
+    }
+
+    /// Its optimum; `None` until it is warm.
+    #[must_use]
+    pub fn optimum(&self) -> Option<&Arc<Optimum>> {
+        if let Some(optimum) = self.known.get() {
+            return Some(optimum);
+        }
+        let optimum = Arc::new((self.warm)()?);
+        Some(self.known.get_or_init(|| optimum))
+    }
 }
 
 /// An optimum that is known, or that a served model has as soon as it is warm.
@@ -84,7 +119,26 @@ impl ModelOptima {
             Ok((name.clone(), DeclaredOptimum { known, engine: model.engine.clone() }))
         };
         let models = config.models.iter().map(declared).collect::<Result<_, _>>()?;
-        Ok(Self { models, hosted: Some(hosted) })
+        Ok(Self { models, hosted: Some(hosted), engines: Vec::new() })
+    }
+
+    /// With the models that the engine runs as shadow targets.
+    #[must_use]
+    pub fn with_engines(self, engines: Vec<TargetEngine>) -> Self {
+        Self { engines, ..self }
+    }
+
+    /// The models that the engine runs as shadow targets.
+    #[must_use]
+    pub fn engines(&self) -> &[TargetEngine] {
+        &self.engines
+    }
+
+    /// The optimum of this name that figures of the model are relative to.
+    #[must_use]
+    pub fn named(&self, model: &str, name: &str) -> Option<&Arc<Optimum>> {
+        let engines = self.engines.iter().filter_map(TargetEngine::optimum);
+        self.get(model).into_iter().chain(engines).find(|optimum| &*optimum.name == name)
     }
 
     /// The optimum of a model; the empty name is that of requests that name none. Of a served model, `None` until it is warm.
@@ -108,16 +162,16 @@ impl ModelOptima {
         self.models.get(model).or_else(|| self.models.get(REST))
     }
 
-    /// Whether no model has an optimum.
+    /// Whether no model has an optimum, or can have one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.models.is_empty()
+        self.models.is_empty() && self.engines.is_empty()
     }
 }
 
 impl fmt::Debug for ModelOptima {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(&self.models).finish()
+        f.debug_struct("ModelOptima").field("models", &self.models).field("engines", &self.engines.len()).finish_non_exhaustive()
     }
 }
 

@@ -176,8 +176,8 @@ async fn shadow_report(State(admin): State<Admin>, head: HeaderMap) -> Response 
     let wants_json = accepts(&head, "application/json");
     admin
         .make(move |surfaces| match &surfaces.shadow {
-            Some(shadow) if wants_json => json(&shadow::report(shadow)),
-            Some(shadow) => Ok((TEXT, shadow::text(shadow).into_bytes())),
+            Some(shadow) if wants_json => json(&shadow::report(surfaces, shadow)),
+            Some(shadow) => Ok((TEXT, shadow::text(surfaces, shadow).into_bytes())),
             None if wants_json => Ok((JSON, b"{\"targets\":[]}".to_vec())),
             None => Ok((TEXT, b"there is no shadow target; --shadow URL adds one\n".to_vec())),
         })

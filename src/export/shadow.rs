@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde::Serialize;
 
 use super::pairs::Pairs;
-use super::stats::{Series, series_of_copies};
-use super::surfaces::ShadowSurface;
+use super::stats::{Series, SeriesDebt, debts, series_of_copies};
+use super::surfaces::{ShadowSurface, Surfaces};
 use crate::ledger::CopyCause;
 use crate::shadow::ab::{ASSUMPTIONS, LatencyReport, sentence};
 use crate::shadow::compare::DifferencesSnapshot;
@@ -36,6 +36,8 @@ pub(super) struct ShadowView {
     order: &'static str,
     /// What copies cost clients: requests that are copied against those that are not.
     contention: Vec<ComparisonView>,
+    /// How much more than the optimum the upstream burns, for clients' requests whose model has one.
+    debts: Vec<SeriesDebt>,
     /// The memory that copies of bodies keep alive.
     budget: BudgetView,
     assumptions: &'static str,
@@ -134,7 +136,7 @@ pub fn compared_targets(shadow: &ShadowSurface) -> ComparedTargets {
 }
 
 /// The report of everything so far.
-pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
+pub(super) fn report(surfaces: &Surfaces, shadow: &ShadowSurface) -> ShadowView {
     let targets = compared_targets(shadow);
     let (contention, unpaired, overflowed) = {
         let pairs = shadow.pairs.lock();
@@ -149,6 +151,7 @@ pub(super) fn report(shadow: &ShadowSurface) -> ShadowView {
         overflowed,
         order: shadow.order.name(),
         contention: contention.into_iter().map(|card| comparison(shadow, COPIED, card)).collect(),
+        debts: debts(surfaces),
         budget: BudgetView { used, limit },
         assumptions: ASSUMPTIONS,
         targets,
@@ -187,12 +190,13 @@ fn comparison(shadow: &ShadowSurface, target: &str, card: CardSnapshot) -> Compa
 }
 
 /// The report in words.
-pub(super) fn text(shadow: &ShadowSurface) -> String {
-    let view = report(shadow);
+pub(super) fn text(surfaces: &Surfaces, shadow: &ShadowSurface) -> String {
+    let view = report(surfaces, shadow);
     let contention: String = view.contention.iter().map(contention_in_words).collect();
+    let debts: String = view.debts.iter().map(ToString::to_string).collect();
     let quotas: String = view.quotas.iter().map(quota_in_words).collect();
     let dropped = in_words(&view.dropped);
-    format!("{}{contention}{} requests sampled{dropped}\n{quotas}\n{}", view.targets, view.sampled, view.assumptions)
+    format!("{}{contention}{debts}{} requests sampled{dropped}\n{quotas}\n{}", view.targets, view.sampled, view.assumptions)
 }
 
 fn quota_in_words(quota: &QuotaView) -> String {

@@ -23,7 +23,7 @@ pub(super) struct ExchangeFacts {
     rows: Option<u64>,
     columns: Option<u64>,
     elements: Option<u64>,
-    shape: Shape,
+    tensor: InputTensor,
     /// The most rows that a tensor of this message has.
     message_rows: Option<u64>,
     /// The side whose body is being read. Both may arrive at once.
@@ -49,9 +49,11 @@ pub(super) struct ExchangeFacts {
     reported: ReportedValues,
 }
 
-/// A tensor whose dimensions are being read.
+/// A tensor that is being read.
 #[derive(Debug, Default)]
-struct Shape {
+struct InputTensor {
+    /// Whether its elements are tokens.
+    is_token_ids: bool,
     rows: Option<u64>,
     elements: Option<u64>,
 }
@@ -112,8 +114,9 @@ impl ExchangeFacts {
             (Tag::Input, seen) => self.inputs.item(seen),
             (Tag::Text, TagValue::Text { bytes, .. }) => self.inputs.text(bytes),
             (Tag::Query, TagValue::Text { bytes, .. }) => self.inputs.query(bytes),
-            (Tag::Dim, seen) => self.shape.dim(seen.count()),
-            (Tag::Shape, _) => self.end_shape(),
+            (Tag::InputName, TagValue::Text { head, .. }) => self.tensor.is_token_ids = head == b"input_ids",
+            (Tag::Dim, seen) => self.tensor.dim(seen.count()),
+            (Tag::Tensor, TagValue::Group) => self.end_tensor(),
             (Tag::Content, TagValue::Text { bytes: 1.., .. }) => self.wrote(seen),
             (Tag::Output, TagValue::Text { head: b"text_output", .. }) => self.content = true,
             (Tag::Done, TagValue::Bool(true) | TagValue::Text { .. }) => self.done = true,
@@ -226,11 +229,14 @@ impl ExchangeFacts {
         }
     }
 
-    fn end_shape(&mut self) {
-        let shape = std::mem::take(&mut self.shape);
+    fn end_tensor(&mut self) {
+        let tensor = std::mem::take(&mut self.tensor);
         // a tensor without dimensions is one scalar
-        self.message_rows = self.message_rows.max(Some(shape.rows.unwrap_or(1)));
-        let elements = shape.elements.unwrap_or(1);
+        self.message_rows = self.message_rows.max(Some(tensor.rows.unwrap_or(1)));
+        let elements = tensor.elements.unwrap_or(1);
+        if tensor.is_token_ids {
+            self.add(Unit::InputToken, elements, Basis::Counted);
+        }
         self.elements = Some(self.elements.unwrap_or(0).saturating_add(elements));
     }
 
@@ -278,7 +284,7 @@ impl ExchangeFacts {
     }
 }
 
-impl Shape {
+impl InputTensor {
     fn dim(&mut self, dim: Option<u64>) {
         // an unknown dimension, written as -1, is ignored
         let Some(dim) = dim else { return };

@@ -28,8 +28,10 @@ pub(super) enum Tag {
     Query,
     /// A dimension of a tensor.
     Dim,
-    /// The end of a tensor's dimensions.
-    Shape,
+    /// The name of an input tensor; `input_ids` is one of token ids.
+    InputName,
+    /// The end of an input tensor.
+    Tensor,
     /// Text that the model wrote.
     Content,
     /// The name of an output; `text_output` is one that carries text that the model wrote.

@@ -24,7 +24,9 @@ use http::HeaderName;
 pub use config::{Config, CopiedHeader, CopyOrder, OnlyThese};
 pub use counters::{ShadowCounters, ShadowDrop, TargetCounters};
 pub use outputs::OutputAccounts;
-pub use pairs::{CardSnapshot, PairFigure, PairHalf, PairTable, RATIO_BOUNDS, RatioHistogram, SideAccount, TargetSnapshot};
+pub use pairs::{
+    CardSnapshot, OutputResult, PairFigure, PairHalf, PairTable, RATIO_BOUNDS, RatioHistogram, SideAccount, TargetSnapshot,
+};
 pub use quota::{QuotaIndex, QuotaOfRoute, QuotaResult, QuotaTable, RouteQuota};
 pub use sampler::Sampler;
 

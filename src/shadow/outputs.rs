@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::compare::{ComparedWith, Comparer, Comparison, ComparisonResult, Differences, DifferencesSnapshot};
+use super::compare::{ComparedWith, Comparer, Comparison, ComparisonResult, DifferenceKind, Differences, DifferencesSnapshot};
+use super::pairs::OutputResult;
 use crate::ledger::{CopyCause, TraceId};
 
 /// How many accounts are kept, of a target, a route and a cause of copies each.
@@ -39,8 +40,8 @@ impl OutputAccounts {
         }
     }
 
-    /// Records a comparison with the answer of `target` to a request that was copied for `cause`. Returns whether the outputs differ in what the upstream's own answers do not;
-    /// `None` if they could not be compared.
+    /// Records a comparison with the answer of `target` to a request that was copied for `cause`. Returns how the outputs compare, net of
+    /// what the upstream's own answers differ in; `None` if they could not be compared.
     pub fn record(
         &mut self,
         target: usize,
@@ -48,23 +49,24 @@ impl OutputAccounts {
         cause: CopyCause,
         comparison: &Comparison,
         trace: TraceId,
-    ) -> Option<bool> {
+    ) -> Option<OutputResult> {
         if !self.candidates.contains(&target) {
             for candidate in self.candidates.clone() {
                 if let Some(account) = self.account(candidate, route, cause) {
                     account.record(comparison, ComparedWith::Itself, trace);
                 }
             }
-            return is_different(comparison);
+            return is_different(comparison).map(|differs| result(comparison, differs, differs));
         }
         let account = self.account(target, route, cause)?;
         account.record(comparison, ComparedWith::Candidate, trace);
-        let is_mismatch = is_different(comparison)? && account.is_mismatch(comparison);
+        let is_different = is_different(comparison)?;
+        let is_mismatch = is_different && account.is_mismatch(comparison);
         *self.compared.entry((target, cause)).or_default() += 1;
         for kind in comparison.kinds().iter().filter(|_| is_mismatch) {
             *self.mismatches.entry((target, cause, kind.name())).or_default() += 1;
         }
-        Some(is_mismatch)
+        Some(result(comparison, is_different, is_mismatch))
     }
 
     /// How many outputs of `target` were compared, by the cause of their copies; without causes that there were not.
@@ -99,6 +101,15 @@ impl OutputAccounts {
     #[must_use]
     pub const fn overflowed(&self) -> u64 {
         self.overflowed
+    }
+}
+
+fn result(comparison: &Comparison, is_different: bool, is_mismatch: bool) -> OutputResult {
+    match (is_different, is_mismatch) {
+        (false, _) => OutputResult::Same,
+        (true, false) => OutputResult::Noise,
+        (true, true) if comparison.kinds().contains(DifferenceKind::Status) => OutputResult::Status,
+        (true, true) => OutputResult::Mismatch,
     }
 }
 

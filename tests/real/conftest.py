@@ -21,6 +21,7 @@ from ports import free_port  # noqa: E402
 from process import Process, wait_for, wait_listening  # noqa: E402
 from raw_server import RawServer  # noqa: E402
 from servers.parts import Llama, MlServer, RayServe, Triton  # noqa: E402
+from shadowing import SHADOW, WIDTHS  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 BINARY = os.environ.get("LAPWING_BIN") or str(HERE.parents[1] / "target/debug/lapwing")
@@ -228,6 +229,42 @@ def ray(behind):
 def llama(behind):
     """It has no exporter."""
     return behind(Llama, env=NO_SPANS)
+
+
+# --- shadow-serving
+
+@pytest.fixture(scope="session")
+def small_mlp(models_folder):
+    """The file of an MLP that takes no time."""
+    return fixtures.mlp(models_folder / "small_mlp.onnx", WIDTHS)
+
+
+@pytest.fixture(scope="session")
+def start_server(processes, small_mlp):
+    """Serves a model, by default the small MLP, behind FastAPI with these options of servers/oip_server.py; its port."""
+
+    def start(*options, model=small_mlp):
+        port = free_port()
+        processes("oip_server", [sys.executable, str(HERE / "servers/oip_server.py"), str(port), str(model), *map(str, options)])
+        wait_listening(port, 60)
+        return port
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def shadowed(start_lapwing):
+    """Starts a Lapwing before the server at a port that copies every request to these targets."""
+
+    def start(upstream, *targets, env=None, **kw):
+        flags = [part for target in targets for part in ("--shadow", target)]
+        lapwing = start_lapwing(
+            f"http://127.0.0.1:{upstream}", "--shadow-sample", "100%", *flags, env={**SHADOW, **(env or {})}, **kw
+        )
+        wait_for(lapwing.is_ready, 60, "lapwing is ready")
+        return lapwing
+
+    return start
 
 
 # --- the engine

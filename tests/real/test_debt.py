@@ -28,6 +28,15 @@ cost:
   models:
     mlp: {{bench: {bench}}}
 """
+TRANSFORMER = """
+protocol:
+  custom:
+    - {{route: POST /score/*, model: {{fixed: minilm}}, input_tokens: {{json: /ids/*}}}}
+cost:
+  models:
+    minilm: {{engine: minilm}}
+engine: {{model: {minilm}, listen: "127.0.0.1:{port}", device: cpu}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +56,21 @@ def bench(binary, model, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def upstream(processes, model):
-    port = free_port()
-    processes("onnx_server", [sys.executable, str(HERE / "servers/onnx_server.py"), str(port), str(model)])
-    wait_listening(port)
-    return f"http://127.0.0.1:{port}"
+def start_upstream(processes):
+    """Serves a model; the server's address."""
+
+    def start(model):
+        port = free_port()
+        processes("onnx_server", [sys.executable, str(HERE / "servers/onnx_server.py"), str(port), str(model)])
+        wait_listening(port)
+        return f"http://127.0.0.1:{port}"
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def upstream(start_upstream, model):
+    return start_upstream(model)
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +192,27 @@ def test_a_model_of_this_process_is_an_optimum_too(start_lapwing, upstream, mode
     assert debt["optimum"].startswith("engine in this process (") and debt["optimum"].endswith(", fp32), calibrated at its warm-up")
     slow, plain = (exchange["computational_debt"]["ratio"] for exchange in lapwing.exchanges())
     assert slow / plain == pytest.approx(3, rel=1e-3), "the line stays as warm-up measured it"
+
+
+def test_a_transformer_three_times_as_slow_has_three_times_the_debt(start_lapwing, start_upstream, minilm, sentences, tmp_path):
+    """MiniLM, against the engine of this process, in which it does nothing but be the optimum."""
+    config = tmp_path / "lapwing.yaml"
+    config.write_text(TRANSFORMER.format(minilm=minilm, port=free_port()))
+    lapwing = start_lapwing(start_upstream(minilm), config=config, env=NO_SPANS)
+    wait_for(lapwing.is_ready, 60, "the engine is warm", 0.1)
+    bodies = [json.dumps({"ids": [ids[:length].tolist()] * rows}) for ids, length, rows in zip(sentences, (6, 6, 24, 8), (1, 4, 1, 2))]
+    turns = 10
+    connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=20)
+    with Counted(lapwing, turns * len(bodies) * 2):
+        for body in bodies * turns:
+            for path in ("/score/plain", "/score/slow?times=3"):
+                connection.request("POST", path, body, {"content-type": "application/json"})
+                assert json.load(connection.getresponse())["forward_ns"] > 0
+    connection.close()
+    plain, slow = debt_of(lapwing, "plain"), debt_of(lapwing, "slow")
+    assert slow["ratio"]["p50"] / plain["ratio"]["p50"] == pytest.approx(3, rel=0.05), (plain, slow)
+    assert slow["weighted"] / plain["weighted"] == pytest.approx(3, rel=1e-3)
+    assert slow["optimum_ns"] == plain["optimum_ns"] and {one["unit"] for one in plain["classes"]} == {"input_token"}
 
 
 def test_an_undivided_window_has_no_debt(lapwing, answered):

@@ -4,37 +4,16 @@ import base64
 import http.client
 import json
 import subprocess
-import sys
 import threading
 
 import pytest
 
-from engine import fixtures
 from lapwing import NO_SPANS
 from ports import free_port
-from process import wait_for, wait_listening
-from servers.parts import HERE
+from process import wait_for
+from shadowing import WIDTHS, body_of, post
 
-WIDTHS = (30, 64, 2)
 ENV = {**NO_SPANS, "LAPWING_ATTRIBUTION__POLL": "off"}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return fixtures.mlp(tmp_path_factory.mktemp("replay") / "m.onnx", WIDTHS)
-
-
-@pytest.fixture(scope="module")
-def start_server(processes, model):
-    """Starts the model behind FastAPI; its port."""
-
-    def start(*options):
-        port = free_port()
-        processes("oip_server", [sys.executable, str(HERE / "oip_server.py"), str(port), str(model), *map(str, options)])
-        wait_listening(port, 60)
-        return port
-
-    return start
 
 
 @pytest.fixture(scope="module")
@@ -42,19 +21,8 @@ def primary(start_server):
     return start_server("--forward-ms", 4)
 
 
-def body_of(n):
-    data = [((n + i) * 37 % 101) / 50 - 1 for i in range(3 * WIDTHS[0])]
-    inputs = [{"name": "x", "shape": [3, WIDTHS[0]], "datatype": "FP32", "data": data}]
-    return json.dumps({"inputs": inputs, "parameters": {"user": f"secret {n}"}}).encode()
-
-
-def post(port, path, body, headers):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("POST", path, body, headers)
-    response = connection.getresponse()
-    answer = response.status, response.read()
-    connection.close()
-    return answer
+def request_of(n):
+    return body_of(3, n, parameters={"user": f"secret {n}"})
 
 
 def run(binary, *args, env=None):
@@ -71,7 +39,7 @@ def record(binary, lapwing, out, requests, *flags):
     wait_for(out.exists, 10, "the recording has begun")
     given = {"content-type": "application/json", "authorization": "Bearer x", "cookie": "a=b", "x-tenant": "t"}
     for n in range(requests):
-        assert post(lapwing.port, "/v2/models/m/infer", body_of(n), given)[0] == 200
+        assert post(lapwing.port, "/v2/models/m/infer", request_of(n), given)[0] == 200
     said, error = recording.communicate(timeout=30)
     assert recording.returncode == 0, error
     assert f"{requests} requests" in said and "ended by requests" in said, said
@@ -161,8 +129,8 @@ def test_lateness_is_told(binary, recorded, primary):
     print("lateness at 150 requests/s:", lateness)
 
 
-def test_a_closed_loop_and_the_engine(binary, recorded, model):
-    code, report, error = replay(binary, recorded[0], "--to", f"engine={'engine:' + str(model)}", "--closed", 4, "--gate", "mismatch<=0%")
+def test_a_closed_loop_and_the_engine(binary, recorded, small_mlp):
+    code, report, error = replay(binary, recorded[0], "--to", f"engine={'engine:' + str(small_mlp)}", "--closed", 4, "--gate", "mismatch<=0%")
     assert code == 0, error
     (target,) = report["targets"]
     assert (target["answered"], target["paired"], target["failed"]) == (300, 300, 0)

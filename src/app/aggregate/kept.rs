@@ -43,7 +43,7 @@ impl<'l> Kept<'l> {
 
     /// Records an exchange. `behind` more wait to be recorded.
     pub(super) fn keep(&mut self, exchange: Exchange, behind: usize) {
-        let exchange = self.assessor.assessed(exchange);
+        let exchange = self.assessed(exchange);
         if exchange.ledger.is_recorded {
             self.record(&exchange);
         }
@@ -61,6 +61,13 @@ impl<'l> Kept<'l> {
         }
     }
 
+    /// The exchange with its optimum.
+    fn assessed(&self, exchange: Exchange) -> Exchange {
+        let series = exchange.ledger.series;
+        let pairs = self.copies.as_ref().map(|copies| &copies.pairs);
+        self.assessor.assessed(exchange, |target| pairs.is_some_and(|pairs| pairs.runs_same_model(target, &series)))
+    }
+
     /// Sends the account of a recorded request to the recording. If nobody takes them, the oldest is lost.
     fn record(&self, exchange: &Exchange) {
         if let (Some(records), Some(pair), Some(half)) = (self.records, exchange.ledger.pair, PairHalf::of_primary(exchange)) {
@@ -70,7 +77,7 @@ impl<'l> Kept<'l> {
 
     /// Records what late spans add. A pair keeps the figures that it was recorded with.
     pub(super) fn mend(&mut self, exchange: Exchange) {
-        let exchange = self.assessor.assessed(exchange);
+        let exchange = self.assessed(exchange);
         match &mut self.copies {
             Some(copies) if exchange.ledger.is_copy => copies.registry.mend(exchange),
             _ => self.registry.mend(exchange),
@@ -82,7 +89,7 @@ impl<'l> Kept<'l> {
         let (Some(copies), Some(shadow)) = (&mut self.copies, shadow) else { return };
         for _ in 0..shadow.compared.len() {
             let Some(result) = shadow.compared.pop() else { break };
-            copies.pairs.outputs(result.pair, result.target, result.differ, self.now);
+            copies.pairs.outputs(result.pair, result.target, result.result, self.now);
         }
         copies.pairs.tick(self.now);
     }

@@ -90,8 +90,8 @@ impl Accounts {
             self.exchange(&exchange, t_ns)?;
             self.registry.lock().keep(exchange, now, 0);
         }
-        while let Some(ComparedOutputs { pair, target, differ }) = self.compared.pop() {
-            self.apply(&PairEvent::Output { t_ns, pair: pair.get(), target, differ })?;
+        while let Some(ComparedOutputs { pair, target, result }) = self.compared.pop() {
+            self.apply(&PairEvent::Output { t_ns, pair: pair.get(), target, differ: result.is_mismatch() })?;
         }
         Ok(())
     }

@@ -15,8 +15,8 @@ use crate::config::Config;
 use crate::ledger::{PairId, TraceId};
 use crate::protocol::{Protocols, fold_route};
 use crate::proxy::CapturedBody;
-use crate::shadow::OutputAccounts;
 use crate::shadow::compare::{Comparer, FinishedAnswer};
+use crate::shadow::{OutputAccounts, OutputResult};
 
 /// One side's answer.
 #[derive(Clone, Debug)]
@@ -53,12 +53,12 @@ impl Comparing {
     }
 }
 
-/// Whether the outputs of a pair differ.
+/// How the outputs of a pair compare.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::app) struct ComparedOutputs {
     pub(in crate::app) pair: PairId,
     pub(in crate::app) target: usize,
-    pub(in crate::app) differ: bool,
+    pub(in crate::app) result: OutputResult,
 }
 
 /// The thread's own state.
@@ -95,10 +95,10 @@ impl Worker {
         let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
         let kind = self.protocols.detect(method, path.path()).output_kind(is_grpc);
         let comparison = self.comparer.compare(&route, kind, &pair.primary.finished(), &pair.copy.finished());
-        let differ = self.accounts.lock().record(pair.target, &route, *cause, &comparison, pair.trace);
-        if let Some(differ) = differ {
+        let result = self.accounts.lock().record(pair.target, &route, *cause, &comparison, pair.trace);
+        if let Some(result) = result {
             // if nobody took the oldest result, it is late anyway
-            let _ = self.results.force_push(ComparedOutputs { pair: *number, target: pair.target, differ });
+            let _ = self.results.force_push(ComparedOutputs { pair: *number, target: pair.target, result });
         }
     }
 }

@@ -9,6 +9,7 @@ mod copy;
 mod runner;
 mod target;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -27,9 +28,10 @@ use self::runner::Runner;
 pub(super) use self::runner::reason;
 pub(super) use self::target::CopyTarget;
 use super::data::Observing;
-use super::hosted::Hosted;
+use super::hosted::{Hosted, Models};
 use super::running::StartError;
 use crate::config::Config;
+use crate::cost::TargetEngine;
 use crate::export::ShadowSurface;
 use crate::ledger::{LabelId, Ledger, Stamp};
 use crate::metrics::{Counters, Labels, Registry};
@@ -239,6 +241,11 @@ fn label(name: &str) -> String {
     format!("shadow:{name}")
 }
 
+/// The optimum of the target at `index`, whose engine runs `models`.
+fn target_engine(index: usize, name: String, models: Models) -> TargetEngine {
+    TargetEngine::new(index, Box::new(move || models.optimum_of_target(&name)))
+}
+
 /// The thread that sends copies, until `stop`.
 fn copy_requests(runner: Runner, stacks: Vec<(LocalListener, DataPlane)>, stop: CancellationToken) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -253,6 +260,14 @@ fn copy_requests(runner: Runner, stacks: Vec<(LocalListener, DataPlane)>, stop: 
 }
 
 impl ShadowThreads {
+    /// The optima of the models that the engine runs as these targets.
+    pub(super) fn optima(&self, targets: &BTreeMap<String, ShadowTarget>) -> Vec<TargetEngine> {
+        let is_engine = |(_, (_, target)): &(usize, (&String, &ShadowTarget))| matches!(target, ShadowTarget::Engine(_));
+        // engines are in the order of their targets
+        let engines = targets.iter().enumerate().filter(is_engine).zip(&self.engines);
+        engines.map(|((index, (name, _)), engine)| target_engine(index, name.clone(), engine.models())).collect()
+    }
+
     /// Drops the copies in flight, and ends.
     ///
     /// # Errors

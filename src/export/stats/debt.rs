@@ -1,13 +1,16 @@
 //! Computational debt as `/stats` shows it: forward over its optimum, and the name of the optimum beside it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use crate::cost::ModelOptima;
+use crate::export::gather;
 use crate::export::pairs::Pairs;
+use crate::export::surfaces::Surfaces;
 use crate::ledger::{Unit, Work};
-use crate::metrics::{DebtGap, DebtTotals, HistogramScratch, RatioDistribution, SeriesSnapshot};
+use crate::metrics::{DebtGap, DebtTotals, HistogramScratch, RatioDistribution, SeriesSnapshot, Window};
 
 /// The debt of a series in the window.
 #[derive(Debug, Serialize)]
@@ -23,6 +26,40 @@ pub(super) struct DebtView {
     without: Pairs<u64>,
     classes: Vec<DebtClass>,
     batch: Option<BatchView>,
+}
+
+/// The debt of a series since the start.
+#[derive(Debug, Serialize)]
+pub(in crate::export) struct SeriesDebt {
+    route: Arc<str>,
+    model: Option<Arc<str>>,
+    upstream: Arc<str>,
+    computational_debt: DebtView,
+}
+
+/// The debts of clients' series since the start.
+pub(in crate::export) fn debts(surfaces: &Surfaces) -> Vec<SeriesDebt> {
+    let covered_ns = surfaces.registry.lock().covered_ns(Window::All);
+    let mut scratch = HistogramScratch::default();
+    let debt = |series: &SeriesSnapshot| {
+        let computational_debt = DebtView::of(series, &surfaces.optima, covered_ns, &mut scratch)?;
+        let model = Some(series.model.clone()).filter(|model| !model.is_empty());
+        Some(SeriesDebt { route: series.route.clone(), model, upstream: series.upstream.clone(), computational_debt })
+    };
+    gather::series(&surfaces.registry, Window::All, debt).into_iter().flatten().collect()
+}
+
+impl fmt::Display for SeriesDebt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DebtView { optimum, ratio, without, .. } = &self.computational_debt;
+        let model = self.model.as_deref().map_or(String::new(), |model| format!(", model {model}"));
+        write!(f, "computational debt of the upstream, {}{model}:\n    ", self.route)?;
+        if let Some(RatioDistribution { count, p50, p99, .. }) = ratio {
+            return writeln!(f, "{p50:.2}× at p50, {p99:.2}× at p99, of {count} requests, relative to: {optimum}");
+        }
+        let reasons: Vec<String> = without.0.iter().map(|(reason, count)| format!("{count} for {reason}")).collect();
+        writeln!(f, "unknown ({}), relative to: {optimum}", reasons.join(", "))
+    }
 }
 
 /// Requests that were quicker than the optimum.
@@ -97,7 +134,7 @@ fn classes(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Vec<DebtC
 #[expect(clippy::cast_precision_loss, reason = "a ratio")]
 fn batch(series: &SeriesSnapshot, totals: &DebtTotals, optima: &ModelOptima) -> Option<BatchView> {
     let size = series.polled.as_ref()?.batch_size.value()?;
-    let optimum = optima.get(&series.model).filter(|optimum| Some(&optimum.name) == series.optimum.as_ref())?;
+    let optimum = optima.named(&series.model, series.optimum.as_deref()?)?;
     let unit = optimum.time.unit();
     let sum = |unit: Unit| series.figures.work().find(|(own, _)| *own == unit).map(|(_, sum)| sum);
     let all = sum(unit)?;

@@ -20,6 +20,7 @@ mod polled;
 mod profiler;
 mod work;
 
+pub(super) use debt::{SeriesDebt, debts};
 pub use engine::{HostedFallback, HostedModel, HostedModels};
 pub(super) use work::speed;
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use parking_lot::Mutex;
 
-use super::fixture::{ROUTE, empty, request};
+use super::fixture::{ROUTE, busy, empty, request};
 use crate::export::shadow::{report, text};
 use crate::export::surfaces::{ShadowSurface, Surfaces};
 use crate::ledger::{CopyCause, Outcome, PairId, Stamp, TraceId};
@@ -15,7 +15,8 @@ use crate::metrics::{Config, Registry};
 use crate::protocol::OutputKind;
 use crate::shadow::compare::{self, Comparer, FinishedAnswer};
 use crate::shadow::{
-    CopyOrder, OutputAccounts, PairTable, QuotaResult, QuotaTable, RouteQuota, ShadowCounters, ShadowDrop, TargetInfo,
+    CopyOrder, OutputAccounts, OutputResult, PairTable, QuotaResult, QuotaTable, RouteQuota, ShadowCounters, ShadowDrop,
+    TargetInfo,
 };
 
 /// One request of 8 ms at the upstream, whose copy took half of that and whose output differs; another copy was dropped.
@@ -31,7 +32,7 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
     let now = Stamp::now();
     pairs.primary(&primary, now);
     pairs.copy(&copy, now);
-    pairs.outputs(PairId::new(1).unwrap(), 0, true, now);
+    pairs.outputs(PairId::new(1).unwrap(), 0, OutputResult::Mismatch, now);
     let mut registry = Registry::new(Config::default(), labels.clone(), surfaces.counters.clone());
     registry.keep(copy, now, 0);
 
@@ -76,8 +77,9 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
 
 #[test]
 fn the_report_has_both_sides_and_says_what_differs() {
-    let shadow = one_pair(&empty());
-    let view = serde_json::to_value(report(&shadow)).unwrap();
+    let surfaces = empty();
+    let shadow = one_pair(&surfaces);
+    let view = serde_json::to_value(report(&surfaces, &shadow)).unwrap();
     let target = &view["targets"][0];
     assert_eq!((&view["sampled"], &view["dropped"]["too_large"], &view["budget"]["used"]), (&2.into(), &1.into(), &3.into()));
     assert_eq!((&target["name"], &target["paired"], &target["sent"]), (&"int8".into(), &1.into(), &1.into()));
@@ -93,7 +95,9 @@ fn the_report_has_both_sides_and_says_what_differs() {
     assert_eq!(view["quotas"], serde_json::json!([quota]));
     assert_eq!(target["series"][0]["stages"]["forward"]["count"], 1);
 
-    let words = text(&shadow);
+    assert_eq!(view["debts"], serde_json::json!([]), "no model has an optimum");
+
+    let words = text(&surfaces, &shadow);
     assert!(words.starts_with("int8 (http://127.0.0.1:9000): 1 copies sent, 1 answered, 0 failed, 1 paired\n"), "{words}");
     assert!(words.contains("candidate `int8`: forward too early to say after 1 pairs"), "{words}");
     assert!(words.contains("2 requests sampled, dropped: 1 too_large\n"), "{words}");
@@ -101,4 +105,19 @@ fn the_report_has_both_sides_and_says_what_differs() {
         words.contains(&format!("1 of them by quota: {ROUTE}, 30 a minute of each class; 2 captured and let go\n")),
         "{words}"
     );
+}
+
+#[test]
+fn the_report_has_the_upstreams_debts() {
+    let surfaces = busy();
+    let shadow = surfaces.shadow.as_ref().unwrap();
+    let view = serde_json::to_value(report(&surfaces, shadow)).unwrap();
+    let debts = view["debts"].as_array().unwrap();
+    assert_eq!(debts.len(), 1);
+    assert_eq!((&debts[0]["model"], &debts[0]["computational_debt"]["ratio"]["p50"]), (&"digits".into(), &2.0.into()));
+    let wanted = format!(
+        "computational debt of the upstream, {ROUTE}, model digits:\n    \
+         2.00× at p50, 2.00× at p99, of 100 requests, relative to: declared: half of \"it\"\n"
+    );
+    assert!(text(&surfaces, shadow).contains(&wanted), "{}", text(&surfaces, shadow));
 }

@@ -1,6 +1,7 @@
 //! The Open Inference Protocol (Triton, MLServer, KServe, TorchServe): REST with its binary tensors, gRPC, and Triton's
-//! `generate`. Rows are the first dimension of the inputs, elements the product of all dimensions. Responses of `infer` are not
-//! read, because they contain nothing that the request did not.
+//! `generate`. Rows are the first dimension of the inputs, elements the product of all dimensions; those of a tensor that is named
+//! `input_ids`, as tokenizers name it, are input tokens too, padding included. Responses of `infer` are not read, because they
+//! contain nothing that the request did not.
 
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
@@ -11,19 +12,20 @@ use crate::ledger::{Server, Unit};
 pub(super) const REST: ProtocolSpec = ProtocolSpec {
     primary: Unit::Row,
     row_each: false,
-    request: WatchSpec::Json(&[("inputs[].shape[]", Tag::Dim), ("inputs[].shape", Tag::Shape)]),
+    request: WatchSpec::Json(&[("inputs[].name", Tag::InputName), ("inputs[].shape[]", Tag::Dim), ("inputs[]", Tag::Tensor)]),
     response: WatchSpec::Nothing,
     servers: &[],
 };
 
-/// `inference.GRPCInferenceService/ModelInfer`: `ModelInferRequest.model_name`, `.inputs[].shape`
+/// `inference.GRPCInferenceService/ModelInfer`: `ModelInferRequest.model_name`, `.inputs[].name`, `.inputs[].shape`
 pub(super) const GRPC: ProtocolSpec = ProtocolSpec {
     primary: Unit::Row,
     row_each: false,
     request: WatchSpec::Proto(&[
         (&[1], Tag::Model, ProtoShape::Text),
+        (&[5, 1], Tag::InputName, ProtoShape::Text),
         (&[5, 3], Tag::Dim, ProtoShape::PackedVarints),
-        (&[5], Tag::Shape, ProtoShape::Message),
+        (&[5], Tag::Tensor, ProtoShape::Message),
     ]),
     response: WatchSpec::Nothing,
     servers: &[],

@@ -25,7 +25,7 @@ pub(super) const GRPC: ProtocolSpec = ProtocolSpec {
     request: WatchSpec::Proto(&[
         (&[1, 1], Tag::Model, ProtoShape::Text),
         (&[2, 2, 2, 2, 1], Tag::Dim, ProtoShape::Varint),
-        (&[2], Tag::Shape, ProtoShape::Message),
+        (&[2], Tag::Tensor, ProtoShape::Message),
     ]),
     ..REST
 };

@@ -3,6 +3,7 @@
 //! Bounded: so many pairs wait for their other side, each for a limited time; so many cards (target, route, model and cost class).
 //! One thread owns it; time is passed in.
 
+mod agreement;
 mod card;
 mod contention;
 mod figure;
@@ -16,13 +17,15 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use self::agreement::Agreements;
+pub use self::agreement::OutputResult;
 use self::card::Card;
 use self::contention::Contention;
 pub use self::figure::PairFigure;
 pub use self::half::{PairHalf, SideAccount};
 pub use self::ratios::{RATIO_BOUNDS, RatioHistogram};
 pub use self::snapshot::{CardSnapshot, TargetSnapshot};
-use crate::ledger::{Exchange, LabelId, PairId, Stamp};
+use crate::ledger::{Exchange, LabelId, PairId, SeriesKey, Stamp};
 
 /// How many pairs may wait for their other side.
 const MAX_WAITING: usize = 8192;
@@ -44,8 +47,8 @@ struct WaitingPair {
     primary: Option<PairHalf>,
     /// By target. A side that came and was recorded is gone.
     copies: SmallVec<[(usize, PairHalf); 1]>,
-    /// By target: whether the outputs differ.
-    outputs: SmallVec<[(usize, bool); 1]>,
+    /// By target: how the outputs compare.
+    outputs: SmallVec<[(usize, OutputResult); 1]>,
 }
 
 /// All pairs.
@@ -59,6 +62,7 @@ pub struct PairTable {
     /// How long a pair waits, in nanoseconds.
     patience_ns: u64,
     cards: FxHashMap<CardKey, Card>,
+    agreements: Agreements,
     contention: Contention,
     started: Stamp,
     paired: Vec<u64>,
@@ -77,6 +81,7 @@ impl PairTable {
             arrivals: VecDeque::new(),
             patience_ns,
             cards: FxHashMap::default(),
+            agreements: Agreements::default(),
             contention: Contention::default(),
             started,
             paired,
@@ -102,8 +107,8 @@ impl PairTable {
         for (target, copy) in copies {
             self.copy_half(pair, target, &copy, now);
         }
-        for (target, differ) in outputs {
-            self.outputs(pair, target, differ, now);
+        for (target, result) in outputs {
+            self.outputs(pair, target, result, now);
         }
     }
 
@@ -129,15 +134,22 @@ impl PairTable {
     }
 
     /// Takes the result of comparing the outputs of a pair.
-    pub fn outputs(&mut self, pair: PairId, target: usize, differ: bool, now: Stamp) {
+    pub fn outputs(&mut self, pair: PairId, target: usize, result: OutputResult, now: Stamp) {
         let waiting = self.waiting(pair, now);
         let Some(primary) = waiting.primary.clone() else {
-            waiting.outputs.push((target, differ));
+            waiting.outputs.push((target, result));
             return;
         };
+        self.agreements.record(target, &primary, result);
         if let Some(card) = self.card(target, &primary, now) {
-            card.record_outputs(differ);
+            card.record_outputs(result.is_mismatch());
         }
+    }
+
+    /// Whether the target's answers show that it runs the model that the upstream has for requests of this route and model.
+    #[must_use]
+    pub fn runs_same_model(&self, target: usize, series: &SeriesKey) -> bool {
+        self.agreements.runs_same_model(target, series)
     }
 
     fn waiting(&mut self, pair: PairId, now: Stamp) -> &mut WaitingPair {

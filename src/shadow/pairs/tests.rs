@@ -14,7 +14,7 @@ fn label(n: u64) -> LabelId {
 }
 
 /// One exchange of a pair, with a window of so many milliseconds, of which the model takes all but one.
-fn exchange(pair: u64, ms: u64, outcome: Outcome) -> Exchange {
+pub(super) fn exchange(pair: u64, ms: u64, outcome: Outcome) -> Exchange {
     let mut ledger = Ledger::open(Stamp::default(), 0);
     (ledger.pair, ledger.outcome, ledger.total_ns) = (PairId::new(pair), outcome, (ms + 1) * MS);
     ledger.copied = (pair > 0).then_some(CopyCause::Share);
@@ -55,9 +55,9 @@ fn both_orders_make_the_same_pair() {
         if primary_first {
             pairs.primary(&primary, at(0));
             pairs.copy(&copy, at(5));
-            pairs.outputs(PairId::new(1).unwrap(), 0, true, at(6));
+            pairs.outputs(PairId::new(1).unwrap(), 0, OutputResult::Mismatch, at(6));
         } else {
-            pairs.outputs(PairId::new(1).unwrap(), 0, true, at(0));
+            pairs.outputs(PairId::new(1).unwrap(), 0, OutputResult::Mismatch, at(0));
             pairs.copy(&copy, at(5));
             pairs.primary(&primary, at(6));
         }

@@ -8,7 +8,7 @@ use super::exchange::first;
 use super::lines::{FileError, FileLimits, JsonLines};
 use crate::ledger::{PairId, Stamp};
 use crate::metrics::Labels;
-use crate::shadow::{PairHalf, PairTable, SideAccount};
+use crate::shadow::{OutputResult, PairHalf, PairTable, SideAccount};
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +99,9 @@ impl PairEvent {
             }
             Self::Output { pair, target, differ, .. } => {
                 if let Some(pair) = PairId::new(*pair) {
-                    pairs.outputs(pair, *target, *differ, now);
+                    // the file does not tell noise from nothing
+                    let result = if *differ { OutputResult::Mismatch } else { OutputResult::Noise };
+                    pairs.outputs(pair, *target, result, now);
                 }
             }
             Self::End { .. } => {}

@@ -12,6 +12,7 @@ parser.add_argument("model", help="the ONNX file")
 parser.add_argument("--forward-ms", type=float, default=0.0, help="a forward pass takes at least so long (default: as long as it takes)")
 parser.add_argument("--wrong-every", type=int, default=0, help="one row too high in every so many answers (default: none)")
 parser.add_argument("--timestamp", action="store_true", help="the answer's parameters have the time")
+parser.add_argument("--record", action="store_true", help="keep the answers to requests with an id, for /answers")
 options = parser.parse_args()
 
 import numpy as np  # noqa: E402
@@ -25,12 +26,19 @@ threads.intra_op_num_threads = threads.inter_op_num_threads = 1
 session = onnxruntime.InferenceSession(options.model, threads, providers=["CPUExecutionProvider"])
 app = FastAPI()
 seen = []
+answers = {}
 
 
 @app.get("/seen")
 async def headers():
     """The headers of every request."""
     return seen
+
+
+@app.get("/answers")
+async def recorded():
+    """By id of the request, the data of each output as it was sent."""
+    return answers
 
 
 @app.post("/v2/models/{model}/infer")
@@ -51,6 +59,8 @@ async def infer(model: str, request: Request):
         "model_name": model,
         "outputs": [{"name": of.name, "shape": list(one.shape), "datatype": "FP32", "data": one.ravel().tolist()} for of, one in named],
     }
+    if options.record and "id" in asked:
+        answers[asked["id"]] = {one["name"]: one["data"] for one in answer["outputs"]}
     if options.timestamp:
         answer["parameters"] = {"answered_at": time.time()}
     timing = f"preprocessing;dur={(ready - began) / 1e6:.6f}, forward;dur={(done - ready) / 1e6:.6f}"

@@ -84,8 +84,7 @@ class Triton(Server):
         stub.chmod(0o755)
         binary.chmod(0o755)
         models = folder / "models"
-        shutil.copytree(MODELS / "triton", models)
-        (models / "pipe/1").mkdir()  # an ensemble has no files, but a version
+        self.copy_models(models)
         command = [binary, f"--model-repository={models}", f"--backend-directory={backends}"]
         for name in ("http", "grpc", "metrics"):
             command += [f"--{name}-address=127.0.0.1", f"--{name}-port={getattr(self, name)}"]
@@ -104,10 +103,28 @@ class Triton(Server):
         self.process = start("triton", [str(part) for part in command], env=env)
         await_ready(self.process, lambda: is_ready(f"{self.url}/v2/health/ready"), 60)
 
+    def copy_models(self, to):
+        """Writes the model repository there."""
+        shutil.copytree(MODELS / "triton", to)
+        (to / "pipe/1").mkdir()  # an ensemble has no files, but a version
+
     def statistics(self):
         """Its own account: by model, count and nanoseconds of each part since start."""
         stats = get_json(f"{self.url}/v2/models/stats")["model_stats"]
         return {one["name"]: one for one in stats}
+
+
+class TritonOnnx(Triton):
+    """Triton with ONNX files by the names of their models, each run by ONNX Runtime in its Python backend."""
+
+    def __init__(self, files):
+        super().__init__()
+        self.files = files
+
+    def copy_models(self, to):
+        for name, file in self.files.items():
+            shutil.copytree(MODELS / "triton_onnx", to / name)
+            shutil.copy(file, to / name / "1/model.onnx")
 
 
 class MlServer(Server):

@@ -1,0 +1,74 @@
+"""Shadow-serving from outside: requests of the small MLP by the Open Inference Protocol, and what `/shadow` says of their copies."""
+
+import http.client
+import json
+
+from lapwing import NO_SPANS
+from process import wait_for
+
+WIDTHS = (30, 64, 2)
+"""Of the small MLP, which reads `x` and answers with `y`."""
+SHADOW = {**NO_SPANS, "LAPWING_ATTRIBUTION__POLL": "off", "LAPWING_METRICS__RECENT_EXCHANGES": "4096"}
+"""For upstreams that report their stages in `Server-Timing`."""
+
+
+def body_of(rows, seed=0, **more):
+    """A request of so many rows of the small MLP; `more` members of it."""
+    data = [((seed + i) * 37 % 101) / 50 - 1 for i in range(rows * WIDTHS[0])]
+    inputs = [{"name": "x", "shape": [rows, WIDTHS[0]], "datatype": "FP32", "data": data}]
+    return json.dumps({"inputs": inputs, **more}).encode()
+
+
+def post(port, path, body, headers=None, connection=None):
+    """(status, body) of one call."""
+    own = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    own.request("POST", path, body, headers or {})
+    response = own.getresponse()
+    answer = response.status, response.read()
+    if not connection:
+        own.close()
+    return answer
+
+
+def ask(port, body, headers=None, connection=None, model="m"):
+    """(status, body) of one inference."""
+    return post(port, f"/v2/models/{model}/infer", body, {"content-type": "application/json", **(headers or {})}, connection)
+
+
+def shadow(lapwing):
+    status, _, body = lapwing.get("/shadow", "application/json")
+    assert status == 200, body
+    return json.loads(body)
+
+
+def target(lapwing, name):
+    return {one["name"]: one for one in shadow(lapwing)["targets"]}[name]
+
+
+def dropped(of):
+    return sum(of["dropped"].values())
+
+
+def await_paired(lapwing, name, sampled):
+    """The target, once every sampled request is paired or counted as dropped."""
+
+    def settled():
+        view = shadow(lapwing)
+        one = {t["name"]: t for t in view["targets"]}[name]
+        # while the target is left alone, nothing is captured
+        before = view["dropped"].get("circuit_open", 0)
+        settled = view["sampled"] + before == sampled and one["paired"] + dropped(one) + dropped(view) >= sampled
+        return one if settled and lapwing.is_settled() else None
+
+    return wait_for(settled, 30, f"{sampled} copies are paired", 0.2)
+
+
+def await_compared(lapwing, name, n):
+    """The target's outputs on its only route, once `n` of them were compared."""
+
+    def found():
+        outputs = list(target(lapwing, name)["outputs"].values())
+        assert len(outputs) <= 1, [*target(lapwing, name)["outputs"]]
+        return outputs[0] if outputs and outputs[0]["compared"] == n else None
+
+    return wait_for(found, 30, f"{n} outputs are compared", 0.2)
