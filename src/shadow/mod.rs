@@ -2,6 +2,7 @@
 //!
 //! - `sampler` decides which requests are copied;
 //! - `pairs` puts the accounts of both sides together;
+//! - `order`: which side of a pair goes first;
 //! - `ab`: the statistics of latency, paired and unpaired, valid however often one looks;
 //! - `recording` is the file of recorded requests and that of the pairs of a replay; `gates`: bounds that a replay must keep;
 //! - `compare`: decoded outputs against each other, net of the noise of the primary itself; `outputs` adds them up by target and route.
@@ -13,6 +14,7 @@ pub mod compare;
 mod config;
 mod counters;
 pub mod gates;
+mod order;
 mod outputs;
 mod pairs;
 pub mod recording;
@@ -22,8 +24,12 @@ use http::HeaderName;
 
 pub use config::{Config, CopiedHeader, CopyOrder, OnlyThese};
 pub use counters::{ShadowCounters, ShadowDrop, TargetCounters};
-pub use outputs::OutputAccounts;
-pub use pairs::{CardSnapshot, PairFigure, PairHalf, PairTable, RATIO_BOUNDS, RatioHistogram, SideAccount, TargetSnapshot};
+pub use order::PairOrder;
+pub use outputs::{OutputAccounts, OutputVerdict};
+pub use pairs::{
+    CardSnapshot, DifferingPair, PairFigure, PairHalf, PairTable, RATIO_BOUNDS, RatioHistogram, SideAccount, SideWaterfall,
+    TargetSnapshot,
+};
 pub use sampler::Sampler;
 
 /// A target, as surfaces name it.

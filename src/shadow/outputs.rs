@@ -8,6 +8,30 @@ use crate::ledger::TraceId;
 /// How many accounts are kept, of a target and a route each.
 const MAX_ACCOUNTS: usize = 64;
 
+/// What the comparison of a pair's outputs says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OutputVerdict {
+    /// They agree, or differ only in what the upstream's own answers differ in.
+    Agree,
+    /// They differ.
+    Differ {
+        /// The greatest error; infinite for a difference that is no number.
+        greatest_error: f64,
+    },
+}
+
+impl OutputVerdict {
+    /// Whether they differ.
+    #[must_use]
+    pub const fn differ(self) -> bool {
+        matches!(self, Self::Differ { .. })
+    }
+
+    fn of(greatest_error: Option<f64>) -> Self {
+        greatest_error.map_or(Self::Agree, |greatest_error| Self::Differ { greatest_error })
+    }
+}
+
 /// The accounts of all targets.
 #[derive(Debug)]
 pub struct OutputAccounts {
@@ -38,23 +62,26 @@ impl OutputAccounts {
 
     /// Records a comparison with the answer of `target`. Returns whether the outputs differ in what the upstream's own answers do not;
     /// `None` if they could not be compared.
-    pub fn record(&mut self, target: usize, route: &str, comparison: &Comparison, trace: TraceId) -> Option<bool> {
+    pub fn record(&mut self, target: usize, route: &str, comparison: &Comparison, trace: TraceId) -> Option<OutputVerdict> {
         if !self.candidates.contains(&target) {
             for candidate in self.candidates.clone() {
                 if let Some(account) = self.account(candidate, route) {
                     account.record(comparison, ComparedWith::Itself, trace);
                 }
             }
-            return is_different(comparison);
+            return is_compared(comparison).then(|| OutputVerdict::of(comparison.greatest_error(|_, _| true)));
         }
         let account = self.account(target, route)?;
         account.record(comparison, ComparedWith::Candidate, trace);
-        let is_mismatch = is_different(comparison)? && account.is_mismatch(comparison);
+        if !is_compared(comparison) {
+            return None;
+        }
+        let verdict = OutputVerdict::of(account.mismatch(comparison));
         *self.compared.entry(target).or_default() += 1;
-        for kind in comparison.kinds().iter().filter(|_| is_mismatch) {
+        for kind in comparison.kinds().iter().filter(|_| verdict.differ()) {
             *self.mismatches.entry((target, kind.name())).or_default() += 1;
         }
-        Some(is_mismatch)
+        Some(verdict)
     }
 
     /// How many outputs of `target` were compared.
@@ -92,10 +119,6 @@ impl OutputAccounts {
     }
 }
 
-fn is_different(comparison: &Comparison) -> Option<bool> {
-    match comparison.result {
-        ComparisonResult::Same => Some(false),
-        ComparisonResult::Different => Some(true),
-        ComparisonResult::Incomparable(_) => None,
-    }
+const fn is_compared(comparison: &Comparison) -> bool {
+    !matches!(comparison.result, ComparisonResult::Incomparable(_))
 }

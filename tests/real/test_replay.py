@@ -148,8 +148,10 @@ def test_latency_counts_from_the_due_time(binary, recorded, start_server):
     (target,) = report["targets"]
     total, forward = (target["comparisons"][0]["figures"][name]["candidate_ns"] for name in ("total", "forward"))
     assert target["answered"] == 300 and forward["p50"]["value"] < 40e6
-    # the last ones wait for about half of 300 · 20 ms
-    assert total["p99"]["value"] > 2e9 and report["sending"]["lateness"]["p99_ns"] > 2e9, report["sending"]
+    # the last ones wait for about half of 300 · 20 ms; the server itself has four of them at a time
+    (due,) = report["sending"]["from_due"]
+    assert due["p99_ns"] > 2e9 and report["sending"]["lateness"]["p99_ns"] > 2e9, report["sending"]
+    assert total["p99"]["value"] < 1e9, total
 
 
 def test_lateness_is_told(binary, recorded, primary):

@@ -8,7 +8,7 @@ use crate::app::shadow::ShadowParts;
 use crate::cost::DebtAssessor;
 use crate::ledger::{Exchange, Stamp};
 use crate::metrics::Registry;
-use crate::shadow::{PairHalf, PairTable};
+use crate::shadow::{OutputVerdict, PairHalf, PairTable};
 
 /// The tables, locked for one round of the aggregator.
 pub(super) struct Kept<'l> {
@@ -61,10 +61,10 @@ impl<'l> Kept<'l> {
         }
     }
 
-    /// Sends the account of a recorded request to the recording. If nobody takes them, the oldest is lost.
+    /// Sends the account of a recorded request to the recording.
     fn record(&self, exchange: &Exchange) {
         if let (Some(records), Some(pair), Some(half)) = (self.records, exchange.ledger.pair, PairHalf::of_primary(exchange)) {
-            let _ = records.force_push((pair, half));
+            records.push(pair, half);
         }
     }
 
@@ -82,7 +82,10 @@ impl<'l> Kept<'l> {
         let (Some(copies), Some(shadow)) = (&mut self.copies, shadow) else { return };
         for _ in 0..shadow.compared.len() {
             let Some(result) = shadow.compared.pop() else { break };
-            copies.pairs.outputs(result.pair, result.target, result.differ, self.now);
+            copies.pairs.outputs(result.pair, result.target, result.verdict.differ(), self.now);
+            if let OutputVerdict::Differ { greatest_error } = result.verdict {
+                copies.pairs.difference(result.pair, result.target, greatest_error);
+            }
         }
         copies.pairs.tick(self.now);
     }
