@@ -56,7 +56,9 @@ class Open:
         inputs = [{"name": "x", "shape": [1, WIDTHS[0]], "datatype": "FP32", "data": [n / 10] * WIDTHS[0]}]
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.request("POST", "/v2/models/m/infer", json.dumps({"inputs": inputs}), {"content-type": "application/json"})
-        assert connection.getresponse().status == 200
+        response = connection.getresponse()
+        response.read()
+        assert response.status == 200
         connection.close()
 
     def admin_answer(self, method, path, address="127.0.0.1", headers=None):

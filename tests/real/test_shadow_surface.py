@@ -52,7 +52,9 @@ def ask(port, model="m", n=0):
     inputs = [{"name": "x", "shape": [5, WIDTHS[0]], "datatype": "FP32", "data": [(n + i) % 7 / 7 for i in range(5 * WIDTHS[0])]}]
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("POST", f"/v2/models/{model}/infer", json.dumps({"inputs": inputs}), {"content-type": "application/json"})
-    assert connection.getresponse().status == 200
+    response = connection.getresponse()
+    response.read()
+    assert response.status == 200
     connection.close()
 
 
@@ -115,23 +117,28 @@ def test_the_order_of_a_target_is_told(start_server, start_shadowed, order, word
 
 @pytest.mark.timeout(240)
 def test_the_model_that_changed_is_named(start_server, start_shadowed):
-    """Of five models the target is slower in one."""
+    """Of five models the target is much slower in one."""
     lapwing = start_shadowed(start_server(), start_server("--forward-ms", 12, "--only-model", "m3"))
+
+    def changed():
+        return {one["model"]: one for one in other(lapwing)["changed"]["named"]}
+
     until, n = time.monotonic() + 110, 0
-    while not other(lapwing)["changed"]["named"] and time.monotonic() < until:
+    while "m3" not in changed() and time.monotonic() < until:
         for _ in range(100):
             ask(lapwing.port, f"m{n % 5}", n)
             n += 1
-    target = other(lapwing)
-    changed = target["changed"]
-    # a server process may be the quicker one throughout; the model that is slower on purpose is the strongest all the same
-    first = changed["named"][0]
-    assert (changed["of"], first["model"], first["direction"]) == (5, "m3", "slower"), changed
-    assert first["losses"] > 10 * first["wins"] and changed["claim"] == "at most 5 % of those named are expected to be false"
+    said, named = other(lapwing)["changed"], changed()
+    assert said["of"] == 5 and said["claim"] == "at most 5 % of those named are expected to be false"
+    assert named["m3"]["direction"] == "slower" and named["m3"]["losses"] > 10 * named["m3"]["wins"], said
+    # another process on a busy machine may be the slower one throughout, but not by so much
+    assert all(one["paired_p50"] < named["m3"]["paired_p50"] for model, one in named.items() if model != "m3"), said
+    evidence = [one["log_e_value"] for one in said["named"]]
+    assert evidence == sorted(evidence, reverse=True)
     text = lapwing.get("/shadow")[2].decode()
     assert "of 5 routes, models and classes; at most 5 % of those named are expected to be false" in text
-    named = text[text.index("changed in total, strongest first"):].splitlines()[1]
-    assert named.startswith("    POST /v2/models/{model}/infer, model m3, from 4 units of work: slower"), named
+    lines = text[text.index("changed in total, strongest first") :].splitlines()[1:6]
+    assert any(line.startswith("    POST /v2/models/{model}/infer, model m3, from 4 units of work: slower, ") for line in lines), lines
 
 
 # --- replays
@@ -197,7 +204,9 @@ def test_a_replay_joins_the_spans_of_its_target(binary, start_lapwing, processes
     def predict(n):
         connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=30)
         connection.request("POST", "/predict", json.dumps({"n": n}), {"content-type": "application/json"})
-        assert connection.getresponse().status == 200
+        response = connection.getresponse()
+        response.read()
+        assert response.status == 200
         connection.close()
 
     upstream = free_port()

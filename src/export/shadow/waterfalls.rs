@@ -140,7 +140,7 @@ impl fmt::Display for DifferingView {
         writeln!(f, "    trace of the copy    {}", trace(self.copy_trace_id))?;
         writeln!(f, "    {:<NAME$} {:>21} {:>21}", "", "primary", "copy")?;
         // without a bar of its own, as of a recorded answer, a stage has a duration only
-        let of = |side: &Pairs<u64>, name| side.0.iter().find(|(of, _)| *of == name).map(|(_, ns)| *ns);
+        let of = |side: &Pairs<u64>, name: &str| side.0.iter().find(|(of, _)| *of == name).map(|(_, ns)| *ns);
         let only_copy = self.copy.0.iter().filter(|(name, _)| of(&self.primary, name).is_none());
         for (name, _) in self.primary.0.iter().chain(only_copy) {
             writeln!(f, "    {name:<NAME$} {:>21} {:>21}", ms(of(&self.primary, name)), ms(of(&self.copy, name)))?;
