@@ -124,12 +124,11 @@ impl Control {
             rules: rules.clone(),
             counters: counters.clone(),
         };
-        let queue_capacity = queue.capacity();
+        let (queue_capacity, max_body) = (queue.capacity(), config.attribution.otlp_max_body.get());
         let assessor = DebtAssessor::new(optima.clone(), labels.clone());
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         let handler = ExportHandler::new(rules, counters.clone(), sender, forward);
-        let max_body = config.attribution.otlp_max_body.get();
         // the admin server and the receiver outlive the last request: a scrape or a span may still arrive while requests drain
         let stop = phases.profiling.clone();
 

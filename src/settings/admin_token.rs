@@ -24,9 +24,9 @@ impl AdminToken {
         let token = text.trim();
         match token.len() {
             0 => Err("has no token in it"),
-            ..Self::MIN => Err("has a token of fewer than 16 characters, which could be guessed"),
-            ..=Self::MAX if token.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Self(token.into())),
-            ..=Self::MAX => Err("must have one token of visible ASCII characters"),
+            1..Self::MIN => Err("has a token of fewer than 16 characters, which could be guessed"),
+            Self::MIN..=Self::MAX if token.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Self(token.into())),
+            Self::MIN..=Self::MAX => Err("must have one token of visible ASCII characters"),
             _ => Err("has a token of more than 4096 characters"),
         }
     }

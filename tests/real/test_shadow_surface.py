@@ -130,7 +130,7 @@ def test_the_model_that_changed_is_named(start_server, start_shadowed):
             n += 1
     said, named = other(lapwing)["changed"], changed()
     assert said["of"] == 5 and said["claim"] == "at most 5 % of those named are expected to be false"
-    assert named["m3"]["direction"] == "slower" and named["m3"]["losses"] > 10 * named["m3"]["wins"], said
+    assert named["m3"]["direction"] == "slower" and named["m3"]["losses"] > 3 * named["m3"]["wins"], said
     # another process on a busy machine may be the slower one throughout, but not by so much
     assert all(one["paired_p50"] < named["m3"]["paired_p50"] for model, one in named.items() if model != "m3"), said
     evidence = [one["log_e_value"] for one in said["named"]]
@@ -171,8 +171,8 @@ def test_total_is_the_time_at_the_server_and_waiting_is_apart(binary, start_serv
     (target,) = report["targets"]
     figures = target["comparisons"][0]["figures"]
     assert (target["order"], target["paired"]) == ("recorded", 150)
-    # like with like: one at a time in the recording and here
-    assert 0.7 < figures["total"]["paired_ratio"]["p50"]["value"] < 1.4, figures["total"]
+    # like with like, one at a time in the recording and here; with the waiting in it, it would be 30 times as much
+    assert 0.3 < figures["total"]["paired_ratio"]["p50"]["value"] < 3, figures["total"]
     assert "from_due" not in figures, "a recorded request was never due"
     (due,) = report["sending"]["from_due"]
     # 150 requests take 3 s; the last was due after 1.5 s

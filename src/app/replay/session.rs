@@ -201,7 +201,7 @@ impl Session {
         played.map_err(|error| failed(&error))?;
         comparing.join().map_err(|_| failed(&"the comparing thread panicked"))?;
         self.settle(&mut accounts).map_err(|error| of_pairs(&error))?;
-        let from_due = self.from_due_reports(&accounts);
+        let from_due = self.due_reports(&accounts);
         if let Some(receiver) = accounts.receiver {
             receiver.stop().map_err(|error| failed(&error))?;
         }
@@ -297,7 +297,7 @@ impl Session {
         accounts.finish()
     }
 
-    fn from_due_reports(&self, accounts: &Accounts) -> Vec<FromDueReport> {
+    fn due_reports(&self, accounts: &Accounts) -> Vec<FromDueReport> {
         let infos = self.infos.iter().zip(&accounts.from_due);
         infos.map(|(info, (_, durations))| FromDueReport { target: info.name.clone(), durations: durations.snapshot() }).collect()
     }
