@@ -202,7 +202,7 @@ def test_only_a_process_on_this_machine_may_record(binary, start_lapwing, primar
     wait_for(lapwing.is_ready, 20, "lapwing is ready")
     for name in ("origin", "x-forwarded-for"):
         status, why = post(lapwing.admin, "/record", b"", {name: "http://10.0.0.1"})
-        assert (status, b"neither for a browser nor through a proxy" in why) == (403, True)
+        assert (status, b"neither a browser nor a proxy" in why) == (403, True)
     assert post(lapwing.admin, "/record?sample=7", b"", {})[0] == 400
     connection = http.client.HTTPConnection("127.0.0.1", lapwing.admin, timeout=10)
     connection.request("GET", "/record")
