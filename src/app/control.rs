@@ -28,7 +28,7 @@ use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry};
 use crate::net::Target;
 use crate::protocol::Tokenizers;
-use crate::settings::ConfigHandle;
+use crate::settings::{AdminToken, ConfigHandle};
 
 /// How long forwarding the last telemetry may take at shutdown.
 const FORWARD_DRAIN: Duration = Duration::from_secs(5);
@@ -54,6 +54,8 @@ pub(super) struct Listeners {
 /// The parts of the control plane.
 pub(super) struct Control {
     pub(super) config: ConfigHandle<Loaded>,
+    /// Who shows it may read what users sent.
+    pub(super) admin_token: Option<AdminToken>,
     pub(super) listeners: Listeners,
     pub(super) counters: Arc<Counters>,
     pub(super) labels: Arc<Labels>,
@@ -95,6 +97,7 @@ impl Control {
     async fn run(self, forward: Option<ForwardQueue>, worker: Option<impl Future<Output = ()>>) -> io::Result<()> {
         let Self {
             config: whole,
+            admin_token,
             listeners,
             counters,
             labels,
@@ -121,12 +124,11 @@ impl Control {
             rules: rules.clone(),
             counters: counters.clone(),
         };
-        let queue_capacity = queue.capacity();
+        let (queue_capacity, max_body) = (queue.capacity(), config.attribution.otlp_max_body.get());
         let assessor = DebtAssessor::new(optima.clone(), labels.clone());
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         let handler = ExportHandler::new(rules, counters.clone(), sender, forward);
-        let max_body = config.attribution.otlp_max_body.get();
         // the admin server and the receiver outlive the last request: a scrape or a span may still arrive while requests drain
         let stop = phases.profiling.clone();
 
@@ -142,6 +144,7 @@ impl Control {
             counters,
             optima,
             config: whole.map(Loaded::masked_json),
+            admin_token,
             record: Arc::new(move |options| recorder.start(options)),
             ready: Arc::new(move || probe(target.clone(), models.clone())),
             draining: phases.accepting.clone(),

@@ -1,5 +1,6 @@
 //! Wiring: who owns which thread and task, start and shutdown, the command line, and the demo.
 
+mod admin_token;
 mod aggregate;
 mod check;
 pub mod cli;

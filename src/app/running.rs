@@ -7,10 +7,11 @@ use std::thread::JoinHandle;
 
 use crossbeam_queue::ArrayQueue;
 
+use super::admin_token;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
 use super::hosted::{self, HostError, Hosted};
-use super::record::{self, Recorder};
+use super::record::Recorder;
 use super::shadow::{self, ShadowThreads};
 use crate::attribution::otlp::OwnTraces;
 use crate::config::Loaded;
@@ -42,6 +43,9 @@ pub enum StartError {
         /// What the user can do about it.
         hint: &'static str,
     },
+    /// The admin token cannot be read.
+    #[error("admin_token_file: {0}")]
+    AdminToken(String),
     /// The collector for forwarded telemetry cannot be used.
     #[error("otlp_forward: {0}")]
     Forward(#[from] crate::attribution::otlp::Error),
@@ -99,6 +103,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         .map_err(|cause| StartError::Bind { key: "listen", address: config.listen.get(), cause, hint: "" })?;
     let admin = bind("admin", config.admin, "")?;
     let (otlp_grpc, otlp_http) = (receiver("otlp_grpc", &config.otlp_grpc)?, receiver("otlp_http", &config.otlp_http)?);
+    let admin_token = config.admin_token_file.on().map(|file| admin_token::read(file.path()));
+    let admin_token = admin_token.transpose().map_err(StartError::AdminToken)?;
     let local = |listener: &TcpListener| listener.local_addr().map_err(StartError::Thread);
     let engine =
         (config.engine.is_on()).then(|| Hosted::start(&config.engine, config.proxy.workers, config.drain_timeout)).transpose()?;
@@ -139,13 +145,14 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let recorder = Recorder {
         config: whole.clone(),
         switch: observing.recording.clone(),
-        accounts: record::accounts(),
+        accounts: Arc::default(),
         labels: labels.clone(),
         stop: phases.accepting.clone(),
     };
 
     let control = Control {
         config: whole.clone(),
+        admin_token,
         listeners: control::Listeners { admin, otlp_grpc, otlp_http },
         counters: counters.clone(),
         labels,

@@ -9,8 +9,9 @@ use http::Request;
 use http::header::ACCEPT;
 use http_body_util::Full;
 
+use super::admin_token::TokenArgs;
 use crate::net::{Client, ClientLimits, Target};
-use crate::settings::Bind;
+use crate::settings::{Bind, Upstream};
 
 /// The exit code when Lapwing does not answer (`EX_UNAVAILABLE`).
 pub(super) const UNAVAILABLE: u8 = 69;
@@ -29,15 +30,23 @@ pub struct ShadowReportArgs {
     /// The admin address of the running Lapwing
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = admin_address)]
     admin: String,
+    #[command(flatten)]
+    token: TokenArgs,
     /// Print every figure as JSON instead of sentences
     #[arg(long)]
     json: bool,
 }
 
-/// Checks that `text` is an address, and returns it with its host.
+/// Checks that `text` is `HOST:PORT`, and returns it with its host: `:9464` is this machine.
 pub(super) fn admin_address(text: &str) -> Result<String, String> {
-    let bind: Bind = text.parse().map_err(|error: crate::settings::Invalid| error.reason)?;
-    Ok(bind.reached_at().unwrap_or_else(|| bind.get()).to_string())
+    match text.parse::<Bind>() {
+        Ok(bind) => Ok(bind.reached_at().unwrap_or_else(|| bind.get()).to_string()),
+        // the name of another machine
+        Err(error) => match format!("http://{text}").parse() {
+            Ok(Upstream::Http { authority, .. }) if text.contains(':') => Ok(authority),
+            _ => Err(error.reason),
+        },
+    }
 }
 
 /// Runs the command. Returns the exit code.
@@ -63,8 +72,8 @@ fn ask(args: &ShadowReportArgs) -> Result<Bytes, (u8, String)> {
     let limits = ClientLimits { timeout: Duration::from_secs(10), max_body: 64 << 20, ..ClientLimits::default() };
     let client: Client = Client::new(Target::Tcp(args.admin.clone()), limits);
     let kind = if args.json { "application/json" } else { "text/plain" };
-    let request =
-        Request::get("/shadow").header(ACCEPT, kind).body(Full::default()).map_err(|error| failed(UNAVAILABLE)(&error))?;
+    let request = args.token.sign(Request::get("/shadow").header(ACCEPT, kind)).map_err(|reason| (UNAVAILABLE, reason))?;
+    let request = request.body(Full::default()).map_err(|error| failed(UNAVAILABLE)(&error))?;
     let response = runtime.block_on(client.fetch(request)).map_err(|error| failed(UNAVAILABLE)(&error))?;
     if !response.status().is_success() {
         return Err((UNAVAILABLE, format!("answered {}; is it the admin address of a Lapwing?", response.status())));

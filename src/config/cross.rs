@@ -42,6 +42,11 @@ pub(super) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
     {
         checks.fault("attribution.poll", &config.attribution.poll, format!("is Lapwing itself: {key} listens there"));
     }
+    if let Switch::On(file) = &config.admin_token_file
+        && !file.path().is_file()
+    {
+        checks.fault("admin_token_file", file, "is not a file");
+    }
     shadow_targets(config, checks, &binds);
     headers(config, checks);
 }

@@ -25,7 +25,7 @@ pub use load::{Loaded, Root, load, load_as};
 use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
-use crate::settings::{Bind, Checks, Collector, Form, Period, Secret, Section, Switch, TraceSampler, Upstream};
+use crate::settings::{Bind, Checks, Collector, File, Form, Period, Secret, Section, Switch, TraceSampler, Upstream};
 use crate::{attribution, cost, metrics, protocol, proxy, serving, shadow};
 
 /// The format of log lines.
@@ -49,6 +49,8 @@ pub struct Config {
     pub listen: Bind,
     /// The address of `/stats`, `/metrics` and the other admin paths. Default `127.0.0.1:9464`.
     pub admin: Bind,
+    /// The file of the token that lets others than processes of this machine read what users sent. Default off.
+    pub admin_token_file: Switch<File>,
     /// The address that receives spans over gRPC. Default `127.0.0.1:4317`.
     pub otlp_grpc: Switch<Bind>,
     /// The address that receives spans over HTTP. Default `127.0.0.1:4318`.
@@ -92,6 +94,7 @@ impl Default for Config {
             upstream: Upstream::Http { authority: "127.0.0.1:8000".to_owned(), h2: false },
             listen: Bind::loopback(8080),
             admin: Bind::loopback(9464),
+            admin_token_file: Switch::Off,
             otlp_grpc: Switch::On(Bind::loopback(4317)),
             otlp_http: Switch::On(Bind::loopback(4318)),
             otlp_forward: Switch::Off,

@@ -3,6 +3,7 @@
 //! It reads what the aggregator wrote and never changes it; `/record` alone starts something. Responses are made on tokio's blocking threads, two at a time. They lock
 //! the registry for one series at a time, so that neither requests nor the aggregator wait.
 
+mod access;
 mod exchanges;
 mod gather;
 mod hdr;

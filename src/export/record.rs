@@ -1,7 +1,6 @@
 //! `POST /record`: streams sampled requests to the one who asks, as long as they listen. Nothing is written to disk here.
 //!
-//! Only a process on this machine may ask: the connection must come from loopback, and neither a browser (`Origin`) nor a proxy
-//! (`Forwarded`, `X-Forwarded-For`) may stand behind it.
+//! Only a process on this machine may ask, or one with the admin token (`access`).
 
 use std::convert::Infallible;
 use std::str::FromStr;
@@ -17,8 +16,9 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use tokio::sync::mpsc;
 
+use super::access::may_read_payloads;
 use super::query::{self, QueryError};
-use super::server::{Admin, refuse, text};
+use super::server::{Admin, deny, refuse, text};
 use crate::net::Peer;
 use crate::settings::{Period, Share, Size};
 
@@ -57,8 +57,8 @@ pub type StartRecording = Arc<dyn Fn(RecordOptions) -> Result<RecordedLines, Str
 
 /// Answers `POST /record`.
 pub(super) async fn record(State(admin): State<Admin>, peer: Option<Extension<Peer>>, head: HeaderMap, uri: Uri) -> Response {
-    if let Err(reason) = may_record(peer.map(|Extension(peer)| peer), &head) {
-        return text(StatusCode::FORBIDDEN, reason);
+    if let Err(denied) = may_read_payloads(admin.surfaces.admin_token.as_ref(), peer.map(|Extension(peer)| peer), &head) {
+        return deny(denied);
     }
     let options = match options(&uri) {
         Ok(options) => options,
@@ -72,20 +72,6 @@ pub(super) async fn record(State(admin): State<Admin>, peer: Option<Extension<Pe
         }
         Err(reason) => text(StatusCode::CONFLICT, reason),
     }
-}
-
-/// Whether requests may be shown to this peer.
-fn may_record(peer: Option<Peer>, head: &HeaderMap) -> Result<(), &'static str> {
-    if !peer.is_some_and(|Peer(address)| address.ip().to_canonical().is_loopback()) {
-        return Err(
-            "requests are recorded only for a process on the same machine: ask 127.0.0.1, in the pod or by a port-forward",
-        );
-    }
-    let stands_behind = [header::ORIGIN, header::FORWARDED, header::HeaderName::from_static("x-forwarded-for")];
-    if stands_behind.iter().any(|name| head.contains_key(name)) {
-        return Err("requests are recorded neither for a browser nor through a proxy");
-    }
-    Ok(())
 }
 
 fn options(uri: &Uri) -> Result<RecordOptions, QueryError> {
@@ -112,22 +98,6 @@ fn parsed<T: FromStr<Err: std::fmt::Display>>(field: &'static str, value: Option
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_process_on_this_machine_may_record() {
-        let peer = |address: &str| Some(Peer(format!("{address}:1").parse().unwrap()));
-        let with = |name: &'static str| HeaderMap::from_iter([(header::HeaderName::from_static(name), "x".parse().unwrap())]);
-        for own in ["127.0.0.1", "127.8.9.1", "[::1]", "[::ffff:127.0.0.1]"] {
-            assert_eq!(may_record(peer(own), &HeaderMap::new()), Ok(()), "{own}");
-        }
-        for other in ["10.0.0.5", "192.168.1.2", "[::2]", "[::ffff:10.0.0.5]", "0.0.0.0"] {
-            assert!(may_record(peer(other), &HeaderMap::new()).is_err(), "{other}");
-        }
-        assert!(may_record(None, &HeaderMap::new()).is_err(), "an unknown peer");
-        for behind in ["origin", "forwarded", "x-forwarded-for"] {
-            assert!(may_record(peer("127.0.0.1"), &with(behind)).is_err(), "{behind}");
-        }
-    }
 
     #[test]
     fn the_query_says_what_and_for_how_long() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
@@ -13,10 +13,11 @@ use axum::routing::{get, post};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::access::{AccessDenied, may_read_payloads};
 use super::surfaces::Surfaces;
 use super::{exchanges, hdr, health, prometheus, query, record, shadow, stats};
 use crate::metrics::Window;
-use crate::net::{self, AcceptLimits, ServerLimits};
+use crate::net::{self, AcceptLimits, Peer, ServerLimits};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -34,7 +35,10 @@ pub const PATHS: &[(&str, &str)] = &[
         "/shadow",
         "what copies of requests say of the shadow targets: faster, slower, the same (text; JSON by Accept: application/json)",
     ),
-    ("/record", "POST: streams sampled requests to a process on this machine, for `lapwing record` (JSON lines)"),
+    (
+        "/record",
+        "POST: streams sampled requests to a process on this machine or with the admin token, for `lapwing record` (JSON lines)",
+    ),
     ("/config", "the effective configuration, secrets masked (JSON)"),
     ("/livez", "200 while the process runs"),
     (
@@ -131,6 +135,15 @@ pub(super) fn refuse(error: &query::QueryError) -> Response {
     text(StatusCode::BAD_REQUEST, error.to_string())
 }
 
+/// Refuses to show what users sent.
+pub(super) fn deny(denied: AccessDenied) -> Response {
+    let mut response = text(denied.status, denied.reason);
+    if denied.status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
 fn json(value: &impl serde::Serialize) -> Result<Content, String> {
     serde_json::to_vec(value).map(|body| (JSON, body)).map_err(|e| e.to_string())
 }
@@ -172,11 +185,17 @@ fn accepts(head: &HeaderMap, kind: &str) -> bool {
     fields.flat_map(|field| field.split(',')).any(|range| range.split(';').next().unwrap_or_default().trim() == kind)
 }
 
-async fn shadow_report(State(admin): State<Admin>, head: HeaderMap) -> Response {
+/// Everyone may read what copies say; kept samples are payloads of users, and only shown to those who may read these.
+async fn shadow_report(State(admin): State<Admin>, peer: Option<Extension<Peer>>, head: HeaderMap) -> Response {
     let wants_json = accepts(&head, "application/json");
+    let access = may_read_payloads(admin.surfaces.admin_token.as_ref(), peer.map(|Extension(peer)| peer), &head);
+    let payloads = match access {
+        Err(denied) if denied.status == StatusCode::UNAUTHORIZED => return deny(denied),
+        access => access.map_err(|denied| denied.reason),
+    };
     admin
         .make(move |surfaces| match &surfaces.shadow {
-            Some(shadow) if wants_json => json(&shadow::report(surfaces, shadow)),
+            Some(shadow) if wants_json => json(&shadow::report(surfaces, shadow, payloads)),
             Some(shadow) => Ok((TEXT, shadow::text(surfaces, shadow).into_bytes())),
             None if wants_json => Ok((JSON, b"{\"targets\":[]}".to_vec())),
             None => Ok((TEXT, b"there is no shadow target; --shadow URL adds one\n".to_vec())),

@@ -12,8 +12,8 @@ use super::stats::HostedModels;
 use crate::cost::ModelOptima;
 use crate::ledger::Stamp;
 use crate::metrics::{Counters, Labels, Registry};
-use crate::settings::ConfigHandle;
-use crate::shadow::{CopyOrder, OutputAccounts, PairTable, QuotaTable, ShadowCounters, TargetInfo};
+use crate::settings::{AdminToken, ConfigHandle};
+use crate::shadow::{OutputAccounts, PairOrder, PairTable, QuotaTable, ShadowCounters, TargetInfo};
 
 /// The result of a [`Probe`]: `Err` holds the reason, for people to read.
 pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -49,8 +49,8 @@ pub struct ShadowSurface {
     pub budget: Arc<dyn Fn() -> (usize, usize) + Send + Sync>,
     /// The targets, in the order of their indices.
     pub targets: Arc<[TargetInfo]>,
-    /// When copies are sent.
-    pub order: CopyOrder,
+    /// Which side of a pair goes first.
+    pub order: PairOrder,
     /// The names of routes and models.
     pub labels: Arc<Labels>,
 }
@@ -70,6 +70,8 @@ pub struct Surfaces {
     pub engine: HostedModels,
     /// Shadow-serving, if there is a target.
     pub shadow: Option<ShadowSurface>,
+    /// Who shows it may read what users sent, from anywhere.
+    pub admin_token: Option<AdminToken>,
     /// Starts a recording, for `/record`.
     pub record: StartRecording,
     /// For `/readyz`, which waits two seconds for it.

@@ -3,6 +3,7 @@
 //! Every type parses from text (or, in a configuration file, from a number) and prints its canonical text, which parses to
 //! the same value. Nothing here does I/O or knows any module's settings.
 
+mod admin_token;
 mod bind;
 mod checks;
 mod collector;
@@ -24,6 +25,7 @@ mod text;
 mod trace_sampler;
 mod upstream;
 
+pub use admin_token::AdminToken;
 pub use bind::Bind;
 pub use checks::Checks;
 pub use collector::Collector;

@@ -31,6 +31,7 @@ drops! {
     CircuitOpen "circuit_open" "The target failed repeatedly and is left alone for a while.";
     AnswerTooLarge "answer_too_large" "The target's answer exceeds `shadow.max_body` and was not read further, which counts as a failure.";
     CompareFull "compare_full" "More pairs waited to be compared than there is room for, so that outputs are not compared.";
+    ResultLost "result_lost" "More results of comparisons waited than there is room for: the oldest is in the counts of outputs, and not in those of pairs.";
 }
 
 /// The counts of one target.

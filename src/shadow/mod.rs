@@ -2,6 +2,7 @@
 //!
 //! - `sampler` decides by a request's head whether it is copied, `quota` by its cost class once it is answered;
 //! - `pairs` puts the accounts of both sides together;
+//! - `order`: which side of a pair goes first;
 //! - `ab`: the statistics of latency, paired and unpaired, valid however often one looks;
 //! - `recording` is the file of recorded requests and that of the pairs of a replay; `gates`: bounds that a replay must keep;
 //! - `compare`: decoded outputs against each other, net of the noise of the primary itself; `outputs` adds them up by target and route.
@@ -13,6 +14,7 @@ pub mod compare;
 mod config;
 mod counters;
 pub mod gates;
+mod order;
 mod outputs;
 mod pairs;
 mod quota;
@@ -23,9 +25,11 @@ use http::HeaderName;
 
 pub use config::{Config, CopiedHeader, CopyOrder, OnlyThese};
 pub use counters::{ShadowCounters, ShadowDrop, TargetCounters};
-pub use outputs::OutputAccounts;
+pub use order::PairOrder;
+pub use outputs::{OutputAccounts, OutputVerdict};
 pub use pairs::{
-    CardSnapshot, OutputResult, PairFigure, PairHalf, PairTable, RATIO_BOUNDS, RatioHistogram, SideAccount, TargetSnapshot,
+    CardSnapshot, DifferingPair, OutputResult, PairFigure, PairHalf, PairTable, RATIO_BOUNDS, RatioHistogram, SideAccount,
+    SideWaterfall, TargetSnapshot,
 };
 pub use quota::{QuotaIndex, QuotaOfRoute, QuotaResult, QuotaTable, RouteQuota};
 pub use sampler::Sampler;

@@ -12,6 +12,15 @@ use crate::ledger::{CopyCause, TraceId};
 /// How many accounts are kept, of a target, a route and a cause of copies each.
 const MAX_ACCOUNTS: usize = 64;
 
+/// What the comparison of a pair's outputs says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OutputVerdict {
+    /// How they compare.
+    pub result: OutputResult,
+    /// If they differ: the greatest error; infinite for a difference that is no number.
+    pub greatest_error: Option<f64>,
+}
+
 /// The accounts of all targets.
 #[derive(Debug)]
 pub struct OutputAccounts {
@@ -49,24 +58,24 @@ impl OutputAccounts {
         cause: CopyCause,
         comparison: &Comparison,
         trace: TraceId,
-    ) -> Option<OutputResult> {
+    ) -> Option<OutputVerdict> {
         if !self.candidates.contains(&target) {
             for candidate in self.candidates.clone() {
                 if let Some(account) = self.account(candidate, route, cause) {
                     account.record(comparison, ComparedWith::Itself, trace);
                 }
             }
-            return is_different(comparison).map(|differs| result(comparison, differs, differs));
+            return is_different(comparison).map(|_| verdict(comparison, comparison.greatest_error(|_, _| true)));
         }
         let account = self.account(target, route, cause)?;
         account.record(comparison, ComparedWith::Candidate, trace);
-        let is_different = is_different(comparison)?;
-        let is_mismatch = is_different && account.is_mismatch(comparison);
+        is_different(comparison)?;
+        let verdict = verdict(comparison, account.mismatch(comparison));
         *self.compared.entry((target, cause)).or_default() += 1;
-        for kind in comparison.kinds().iter().filter(|_| is_mismatch) {
+        for kind in comparison.kinds().iter().filter(|_| verdict.result.is_mismatch()) {
             *self.mismatches.entry((target, cause, kind.name())).or_default() += 1;
         }
-        Some(result(comparison, is_different, is_mismatch))
+        Some(verdict)
     }
 
     /// How many outputs of `target` were compared, by the cause of their copies; without causes that there were not.
@@ -104,13 +113,15 @@ impl OutputAccounts {
     }
 }
 
-fn result(comparison: &Comparison, is_different: bool, is_mismatch: bool) -> OutputResult {
-    match (is_different, is_mismatch) {
-        (false, _) => OutputResult::Same,
-        (true, false) => OutputResult::Noise,
-        (true, true) if comparison.kinds().contains(DifferenceKind::Status) => OutputResult::Status,
-        (true, true) => OutputResult::Mismatch,
-    }
+/// `greatest_error` is that of what is blamed on the target, if anything is.
+fn verdict(comparison: &Comparison, greatest_error: Option<f64>) -> OutputVerdict {
+    let result = match (is_different(comparison), greatest_error) {
+        (Some(false) | None, None) => OutputResult::Same,
+        (Some(true), None) => OutputResult::Noise,
+        (_, Some(_)) if comparison.kinds().contains(DifferenceKind::Status) => OutputResult::Status,
+        (_, Some(_)) => OutputResult::Mismatch,
+    };
+    OutputVerdict { result, greatest_error }
 }
 
 fn is_different(comparison: &Comparison) -> Option<bool> {

@@ -116,8 +116,10 @@ def test_latency_counts_from_the_due_time(binary, recorded, start_server):
     (target,) = report["targets"]
     total, forward = (target["comparisons"][0]["figures"][name]["candidate_ns"] for name in ("total", "forward"))
     assert target["answered"] == 300 and forward["p50"]["value"] < 40e6
-    # the last ones wait for about half of 300 · 20 ms
-    assert total["p99"]["value"] > 2e9 and report["sending"]["lateness"]["p99_ns"] > 2e9, report["sending"]
+    # the last ones wait for about half of 300 · 20 ms; the server itself has four of them at a time
+    (due,) = report["sending"]["from_due"]
+    assert due["p99_ns"] > 2e9 and report["sending"]["lateness"]["p99_ns"] > 2e9, report["sending"]
+    assert total["p99"]["value"] < 1e9, total
 
 
 def test_lateness_is_told(binary, recorded, primary):
@@ -168,7 +170,7 @@ def test_only_a_process_on_this_machine_may_record(binary, start_lapwing, primar
     wait_for(lapwing.is_ready, 20, "lapwing is ready")
     for name in ("origin", "x-forwarded-for"):
         status, why = post(lapwing.admin, "/record", b"", {name: "http://10.0.0.1"})
-        assert (status, b"neither for a browser nor through a proxy" in why) == (403, True)
+        assert (status, b"neither a browser nor a proxy" in why) == (403, True)
     assert post(lapwing.admin, "/record?sample=7", b"", {})[0] == 400
     connection = http.client.HTTPConnection("127.0.0.1", lapwing.admin, timeout=10)
     connection.request("GET", "/record")

@@ -9,14 +9,14 @@ import pytest
 
 from process import wait_for
 from servers.parts import get_json
-from test_shadow import SHADOW, ask, body_of, model, shadow, start_server, target  # noqa: F401
+from shadowing import SHADOW, ask, body_of, shadow, target
 
 ROUTE = "POST /v2/models/{model}/infer"
 PER_MINUTE = 5
 
 
 @pytest.fixture(scope="module")
-def servers(start_server):  # noqa: F811
+def servers(start_server):
     """The ports of the primary and of the candidate."""
     return start_server(), start_server()
 
@@ -88,7 +88,7 @@ def test_all_of_the_few_are_compared_and_the_many_are_capped(start_with_quota, s
 
 
 @pytest.mark.parametrize("route, is_captured", [(ROUTE, True), ("POST /v1/embeddings", False)], ids=["of_the_route", "of_another"])
-def test_only_a_route_with_a_quota_is_captured(start_server, start_with_quota, route, is_captured):  # noqa: F811
+def test_only_a_route_with_a_quota_is_captured(start_server, start_with_quota, route, is_captured):
     """While a request is in flight, its capture holds memory of the budget, or there is none."""
     lapwing = start_with_quota(route, upstream=start_server("--forward-ms", 1500))
     asking = threading.Thread(target=ask, args=(lapwing.port, body_of(64)))

@@ -68,10 +68,10 @@ impl<'l> Kept<'l> {
         self.assessor.assessed(exchange, |target| pairs.is_some_and(|pairs| pairs.runs_same_model(target, &series)))
     }
 
-    /// Sends the account of a recorded request to the recording. If nobody takes them, the oldest is lost.
+    /// Sends the account of a recorded request to the recording.
     fn record(&self, exchange: &Exchange) {
         if let (Some(records), Some(pair), Some(half)) = (self.records, exchange.ledger.pair, PairHalf::of_primary(exchange)) {
-            let _ = records.force_push((pair, half));
+            records.push(pair, half);
         }
     }
 
@@ -89,7 +89,10 @@ impl<'l> Kept<'l> {
         let (Some(copies), Some(shadow)) = (&mut self.copies, shadow) else { return };
         for _ in 0..shadow.compared.len() {
             let Some(result) = shadow.compared.pop() else { break };
-            copies.pairs.outputs(result.pair, result.target, result.result, self.now);
+            copies.pairs.outputs(result.pair, result.target, result.verdict.result, self.now);
+            if let Some(greatest_error) = result.verdict.greatest_error {
+                copies.pairs.difference(result.pair, result.target, greatest_error);
+            }
         }
         copies.pairs.tick(self.now);
     }

@@ -55,7 +55,7 @@ pub(super) struct Aggregation {
     tokenizers: Option<Tokenizers>,
     shadow: Option<ShadowParts>,
     /// For the accounts of recorded requests.
-    records: Option<RecordAccounts>,
+    records: Option<Arc<RecordAccounts>>,
     assessor: DebtAssessor,
     rotated: Stamp,
     config: ConfigHandle<Config>,
@@ -119,7 +119,7 @@ impl Aggregation {
     }
 
     /// Sends the accounts of recorded requests there.
-    pub(super) fn recording(self, records: RecordAccounts) -> Self {
+    pub(super) fn recording(self, records: Arc<RecordAccounts>) -> Self {
         Self { records: Some(records), ..self }
     }
 
@@ -141,13 +141,13 @@ impl Aggregation {
         }
         self.look();
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_ref(), &self.assessor, now);
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_deref(), &self.assessor, now);
         self.aggregator.flush(now, &mut |exchange| kept.keep(exchange, 0));
     }
 
     fn spans(&mut self, received: Vec<IncomingSpan>) {
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_ref(), &self.assessor, now);
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_deref(), &self.assessor, now);
         self.aggregator.spans(received, now, &mut |exchange| kept.keep(exchange, 0));
         self.aggregator.mend(&mut |exchange| kept.mend(exchange));
     }
@@ -170,7 +170,7 @@ impl Aggregation {
         let depth = self.queue.len();
         self.counters.set(Counter::QueueDepth, depth as u64);
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_ref(), &self.assessor, now);
+        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_deref(), &self.assessor, now);
         if depth > 0 {
             self.statistics.note_request();
         }

@@ -12,6 +12,7 @@ use clap::Args;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 
+use crate::app::admin_token::TokenArgs;
 use crate::app::shadow_report::{UNAVAILABLE, admin_address};
 use crate::net::{Client, ClientLimits, Target};
 use crate::settings::{Period, Share, Size};
@@ -35,9 +36,11 @@ pub struct RecordArgs {
     /// At most about so many bytes
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     max_size: Size,
-    /// The admin address of the running Lapwing, on this machine
+    /// The admin address of the running Lapwing: HOST:PORT
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = admin_address)]
     admin: String,
+    #[command(flatten)]
+    token: TokenArgs,
 }
 
 /// What became of a recording.
@@ -51,7 +54,10 @@ pub(in crate::app) fn run(args: &RecordArgs) -> u8 {
     match record(args) {
         Ok(Written { bytes, end: Some(end) }) => {
             let dropped: Vec<String> = end.dropped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-            let dropped = if dropped.is_empty() { String::new() } else { format!("; dropped: {}", dropped.join(", ")) };
+            let mut dropped = if dropped.is_empty() { String::new() } else { format!("; dropped: {}", dropped.join(", ")) };
+            if end.accounts_lost > 0 {
+                dropped += &format!("; {} accounts of requests were lost", end.accounts_lost);
+            }
             let (requests, seconds) = (end.requests, Duration::from_nanos(end.duration_ns).as_secs());
             println!("{}: {requests} requests, {bytes} bytes, {seconds} s, ended by {}{dropped}", args.out.display(), end.reason);
             0
@@ -76,7 +82,7 @@ fn record(args: &RecordArgs) -> Result<Written, String> {
         let share = args.sample.get();
         let (duration, requests, size) = (args.duration, args.max_requests, args.max_size.get());
         let path = format!("/record?sample={share}&for={duration}&max_requests={requests}&max_size={size}");
-        let request = Request::post(path).body(Full::default()).map_err(|error| error.to_string())?;
+        let request = args.token.sign(Request::post(path))?.body(Full::default()).map_err(|error| error.to_string())?;
         let response = client.send(request).await.map_err(|error| format!("{}: {error}", args.admin))?;
         if !response.status().is_success() {
             let status = response.status();

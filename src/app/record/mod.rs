@@ -10,4 +10,4 @@ mod recorder;
 
 pub(super) use client::RecordArgs;
 pub(super) use client::run;
-pub(super) use recorder::{RecordAccounts, Recorder, accounts};
+pub(super) use recorder::{RecordAccounts, Recorder};

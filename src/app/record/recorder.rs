@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -37,18 +38,39 @@ const PATIENCE_NS: u64 = 3_000_000_000;
 const UNREDACTABLE: &str = "unredactable";
 
 /// The accounts of recorded requests, from the aggregator.
-pub(in crate::app) type RecordAccounts = Arc<ArrayQueue<(PairId, PairHalf)>>;
+#[derive(Debug)]
+pub(in crate::app) struct RecordAccounts {
+    queue: ArrayQueue<(PairId, PairHalf)>,
+    /// How many were lost since the recording began.
+    lost: AtomicU64,
+}
 
-/// An empty queue of accounts. If nobody takes them, the oldest are lost.
-pub(in crate::app) fn accounts() -> RecordAccounts {
-    Arc::new(ArrayQueue::new(ACCOUNTS))
+impl Default for RecordAccounts {
+    fn default() -> Self {
+        Self { queue: ArrayQueue::new(ACCOUNTS), lost: AtomicU64::new(0) }
+    }
+}
+
+impl RecordAccounts {
+    /// Hands an account over. If nobody takes them, the oldest is lost and counted.
+    pub(in crate::app) fn push(&self, pair: PairId, half: PairHalf) {
+        if self.queue.force_push((pair, half)).is_some() {
+            self.lost.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Forgets what is left of an earlier recording.
+    fn clear(&self) {
+        while self.queue.pop().is_some() {}
+        self.lost.store(0, Relaxed);
+    }
 }
 
 /// Starts recordings.
 pub(in crate::app) struct Recorder {
     pub(in crate::app) config: ConfigHandle<Loaded>,
     pub(in crate::app) switch: Arc<RecordingSwitch>,
-    pub(in crate::app) accounts: RecordAccounts,
+    pub(in crate::app) accounts: Arc<RecordAccounts>,
     pub(in crate::app) labels: Arc<Labels>,
     /// Ends a recording when the process drains.
     pub(in crate::app) stop: CancellationToken,
@@ -100,7 +122,7 @@ struct RecordingSession {
     options: RecordOptions,
     parts: Arc<TapParts>,
     lines: mpsc::Sender<Bytes>,
-    accounts: RecordAccounts,
+    accounts: Arc<RecordAccounts>,
     labels: Arc<Labels>,
     redaction: Redaction,
     max_waiting: usize,
@@ -122,8 +144,7 @@ struct ReaderGone;
 
 impl RecordingSession {
     fn run(mut self, running: RunningRecording, upstream: String) {
-        // of an earlier recording
-        while self.accounts.pop().is_some() {}
+        self.accounts.clear();
         let header = RecordingHeader::new(clock::unix_ns(), upstream, self.options.sample.get());
         let recorded = to_line(&header).map_err(|_| ReaderGone).and_then(|line| self.send(line)).and_then(|()| self.record());
         // no further request is copied
@@ -183,7 +204,7 @@ impl RecordingSession {
                 self.under_way.push(Box::pin(CompleteJob::of(job)));
             }
         }
-        while let Some((pair, half)) = self.accounts.pop() {
+        while let Some((pair, half)) = self.accounts.queue.pop() {
             self.known.insert(pair, (half, now));
         }
         // the data plane wakes nobody, so each is looked at
@@ -241,6 +262,7 @@ impl RecordingSession {
     fn finish(&mut self, reason: &str) -> Result<(), ReaderGone> {
         self.end.reason = reason.to_owned();
         self.end.duration_ns = self.began.elapsed();
+        self.end.accounts_lost = self.accounts.lost.load(Relaxed);
         let of_tap = ShadowDrop::ALL.iter().map(|reason| (reason.name().to_owned(), self.parts.counters.dropped(*reason)));
         let of_tap: BTreeMap<String, u64> = of_tap.filter(|(_, count)| *count > 0).collect();
         self.end.dropped.extend(of_tap);
@@ -261,5 +283,23 @@ impl RecordingSession {
             }
             std::thread::sleep(LOOK);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shadow::SideAccount;
+
+    #[test]
+    fn accounts_that_nobody_takes_are_counted_as_lost() {
+        let (accounts, labels) = (RecordAccounts::default(), Labels::new(1, 1, 1));
+        let half = PairHalf::of_account(&SideAccount::default(), &labels);
+        for n in 1..=ACCOUNTS as u64 + 3 {
+            accounts.push(PairId::new(n).unwrap(), half.clone());
+        }
+        assert_eq!((accounts.lost.load(Relaxed), accounts.queue.pop().unwrap().0.get()), (3, 4), "the oldest are gone");
+        accounts.clear();
+        assert_eq!((accounts.lost.load(Relaxed), accounts.queue.len()), (0, 0));
     }
 }

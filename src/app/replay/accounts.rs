@@ -1,4 +1,4 @@
-//! The accounts of a replay: closed ledgers in, pairs out, each of them written down if the user asks for it.
+//! The accounts of a replay: closed ledgers and spans in, pairs out, each of them written down if the user asks for it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -9,13 +9,18 @@ use std::sync::Arc;
 use crossbeam_queue::ArrayQueue;
 use parking_lot::Mutex;
 
+use super::durations::Durations;
+use super::receiver::SpanReceiver;
 use super::schedule::DueTimes;
 use crate::app::shadow::ComparedOutputs;
 use crate::attribution::Aggregator;
-use crate::ledger::{Exchange, LabelId, Ledger, PairId, Stamp};
+use crate::ledger::{Exchange, LabelId, Ledger, Outcome, Stamp};
 use crate::metrics::{Labels, Registry};
 use crate::shadow::recording::{PairEvent, PairsHeader, to_line};
 use crate::shadow::{PairHalf, PairTable, SideAccount};
+
+/// How many messages of spans are taken in one look.
+const SPAN_MESSAGES: usize = 64;
 
 /// The file of pairs.
 pub(super) struct PairsFile(BufWriter<File>);
@@ -35,11 +40,15 @@ impl PairsFile {
 /// What becomes known of pairs, in order.
 pub(super) struct Accounts {
     pub(super) aggregator: Aggregator,
+    /// Where the targets' spans come from, if they are received.
+    pub(super) receiver: Option<SpanReceiver>,
     pub(super) registry: Arc<Mutex<Registry>>,
     pub(super) pairs: Arc<Mutex<PairTable>>,
     pub(super) labels: Arc<Labels>,
     pub(super) started: Stamp,
     pub(super) due: DueTimes,
+    /// What answered requests took from the time at which they were due, by target.
+    pub(super) from_due: Vec<(LabelId, Durations)>,
     /// The label of the first target, if the others are compared with it.
     pub(super) baseline: Option<LabelId>,
     /// The labels of the targets that are compared.
@@ -65,7 +74,13 @@ impl Accounts {
         while let Some(ledger) = self.ledgers.pop() {
             self.aggregator.ledger(ledger, now, &mut |exchange| merged.push(exchange));
         }
+        // so many at a time: a flood of spans must not keep ledgers waiting
+        for _ in 0..SPAN_MESSAGES {
+            let Some(spans) = self.receiver.as_mut().and_then(SpanReceiver::take) else { break };
+            self.aggregator.spans(spans, now, &mut |exchange| merged.push(exchange));
+        }
         self.aggregator.tick(now, &mut |exchange| merged.push(exchange));
+        self.aggregator.mend(&mut |exchange| self.registry.lock().mend(exchange));
         self.take(merged, now)
     }
 
@@ -90,28 +105,40 @@ impl Accounts {
             self.exchange(&exchange, t_ns)?;
             self.registry.lock().keep(exchange, now, 0);
         }
-        while let Some(ComparedOutputs { pair, target, result }) = self.compared.pop() {
-            self.apply(&PairEvent::Output { t_ns, pair: pair.get(), target, differ: result.is_mismatch() })?;
+        while let Some(ComparedOutputs { pair, target, verdict }) = self.compared.pop() {
+            self.apply(&PairEvent::Output { t_ns, pair: pair.get(), target, differ: verdict.result.is_mismatch() })?;
+            if let Some(greatest_error) = verdict.greatest_error {
+                self.pairs.lock().difference(pair, target, greatest_error);
+            }
         }
         Ok(())
     }
 
-    /// Takes one side of a pair. Its total is from the time at which the request was due.
+    /// Takes one side of a pair.
     fn exchange(&mut self, exchange: &Exchange, t_ns: u64) -> io::Result<()> {
         let ledger = &exchange.ledger;
-        let Some(pair) = ledger.pair.map(PairId::get) else { return Ok(()) };
+        let Some(number) = ledger.pair else { return Ok(()) };
+        let pair = number.get();
         let place = usize::try_from(pair - 1).unwrap_or(usize::MAX);
         let mut half = PairHalf::of_copy(exchange);
         if let (Some(window), Some(due)) = (ledger.window, self.due.get(place)) {
-            half = half.with_total(ledger.started.plus(window.end_ns).since(due));
+            let from_due_ns = ledger.started.plus(window.end_ns).since(due);
+            half = half.with_from_due(from_due_ns);
+            let of_target = self.from_due.iter().find(|(label, _)| *label == ledger.series.upstream);
+            if let Some((_, durations)) = of_target.filter(|_| ledger.outcome == Outcome::Ok) {
+                durations.record(from_due_ns);
+            }
         }
         let side = half.account(&self.labels);
         if self.baseline == Some(ledger.series.upstream) {
+            self.pairs.lock().show_side(number, None, &half, Some(exchange));
             return self.apply(&PairEvent::Baseline { t_ns, pair, side });
         }
         let Some(target) = self.targets.iter().position(|label| *label == ledger.series.upstream) else { return Ok(()) };
+        self.pairs.lock().show_side(number, Some(target), &half, Some(exchange));
         // the recorded side is known from the start
         if let Some(recorded) = self.recorded.get_mut(place).and_then(Option::take) {
+            self.pairs.lock().show_side(number, None, &PairHalf::of_account(&recorded, &self.labels), None);
             self.apply(&PairEvent::Baseline { t_ns, pair, side: recorded })?;
         }
         self.apply(&PairEvent::Target { t_ns, pair, target, side })

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::schedule::Pace;
-use crate::settings::{Period, ShadowTarget, Size};
+use crate::settings::{Bind, Period, ShadowTarget, Size};
 use crate::shadow::gates::Gate;
 
 /// The longest name of a target, in bytes.
@@ -30,8 +30,8 @@ pub struct ReplayArgs {
     /// Send with so many clients, each of which waits for its answers
     #[arg(long, value_name = "N", group = "pace", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) closed: Option<u32>,
-    /// What must hold, or the exit code is 1: p50_ratio, p90_ratio, p99_ratio, paired_p50 (each with a stage before it, as in
-    /// forward.p99_ratio), mismatch, failed or lateness_p99; <=, <, >= or >; and a bound
+    /// What must hold, or the exit code is 1: p50_ratio, p90_ratio, p99_ratio, paired_p50 (each of total, or of what stands before
+    /// it, as in forward.p99_ratio and from_due.p99_ratio), mismatch, failed or lateness_p99; <=, <, >= or >; and a bound
     #[arg(long = "gate", value_name = "GATE")]
     pub(super) gates: Vec<Gate>,
     /// How long a target may take to answer
@@ -46,6 +46,13 @@ pub struct ReplayArgs {
     /// Write every pair to this file, which must not exist
     #[arg(long, value_name = "FILE")]
     pub(super) pairs: Option<PathBuf>,
+    /// Address that receives the targets' OpenTelemetry spans over gRPC while they are replayed to; their exporters must send there
+    /// [default: none, and stages come from the answers alone]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) otlp_grpc: Option<Bind>,
+    /// The same over HTTP
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) otlp_http: Option<Bind>,
     /// YAML file with settings: shadow.compare, protocol, attribution, engine [env: LAPWING_CONFIG]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,

@@ -2,13 +2,15 @@
 //!
 //! - `args`, `schedule`: what is asked for, and when each request is due;
 //! - `play`: the thread that sends, through the same stack in front of each target as copies of live requests take;
-//! - `accounts`: the pairs, each total counted from the due time;
+//! - `receiver`: the targets' spans, if they send any; `durations`: how late requests were sent, and what they took from then on;
+//! - `accounts`: the pairs;
 //! - `session` puts these together; `report` says what came of it.
 
 mod accounts;
 mod args;
-mod lateness;
+mod durations;
 mod play;
+mod receiver;
 mod report;
 mod schedule;
 mod session;
@@ -30,7 +32,7 @@ use crate::settings::Fault;
 use crate::shadow::compare::Comparer;
 use crate::shadow::gates::{Gate, GateResult};
 use crate::shadow::recording::{FileError, FileLimits, PairsHeader, read_pairs};
-use crate::shadow::{CopyOrder, OutputAccounts, PairTable, ShadowCounters, TargetInfo};
+use crate::shadow::{OutputAccounts, PairOrder, PairTable, ShadowCounters, TargetInfo};
 
 /// The exit code if a gate does not hold.
 const GATE_FAILED: u8 = 1;
@@ -127,7 +129,7 @@ fn again(args: &ReplayArgs, config: &Config, file: impl io::BufRead, limits: Fil
         quotas: Arc::default(),
         budget: Arc::new(|| (0, 0)),
         targets: header.targets.iter().map(info).collect(),
-        order: CopyOrder::Concurrent,
+        order: order(header.baseline == session::RECORDED),
         labels,
     };
     Ok(ReplayReport {
@@ -135,9 +137,14 @@ fn again(args: &ReplayArgs, config: &Config, file: impl io::BufRead, limits: Fil
         sending: None,
         baseline: header.baseline,
         gates: checked(&args.gates, &surface, None),
-        targets: compared_targets(&surface),
+        targets: compared_targets(&surface, Ok(())),
         assumptions: assumptions(),
     })
+}
+
+/// Which side of a pair goes first.
+const fn order(is_baseline_recorded: bool) -> PairOrder {
+    if is_baseline_recorded { PairOrder::AfterRecording } else { PairOrder::InTurn }
 }
 
 /// Every gate for every target.

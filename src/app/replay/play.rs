@@ -10,7 +10,7 @@ use http_body_util::Full;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::lateness::Lateness;
+use super::durations::Durations;
 use super::schedule::{DueTimes, keep_time};
 use crate::app::shadow::{AnswerSide, ComparePair, Comparing, CopyTarget, Head};
 use crate::ledger::{PairId, Stamp, TraceId};
@@ -47,7 +47,7 @@ pub(super) struct Player {
     /// By target.
     pub(super) counters: Arc<ShadowCounters>,
     pub(super) comparing: Comparing,
-    pub(super) lateness: Arc<Lateness>,
+    pub(super) lateness: Arc<Durations>,
     pub(super) due: DueTimes,
 }
 

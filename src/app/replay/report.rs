@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::lateness::LatenessSnapshot;
+use super::durations::DurationsSnapshot;
 use crate::export::ComparedTargets;
 use crate::shadow::ab::ASSUMPTIONS;
 use crate::shadow::gates::GateResult;
@@ -33,11 +33,21 @@ pub(super) struct SendingReport {
     pub(super) pace: String,
     /// From the first to the last, in nanoseconds.
     pub(super) duration_ns: u64,
-    /// How late they were sent; latencies are counted from the due time, so it is part of them.
-    pub(super) lateness: LatenessSnapshot,
+    /// How late they were sent.
+    pub(super) lateness: DurationsSnapshot,
+    /// What answered requests took from the time at which they were due to the last byte, lateness included; by target.
+    pub(super) from_due: Vec<FromDueReport>,
     /// The first target, if it is the baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) baseline: Option<BaselineReport>,
+}
+
+/// What the answered requests to one target took from the time at which they were due.
+#[derive(Debug, Serialize)]
+pub(super) struct FromDueReport {
+    pub(super) target: String,
+    #[serde(flatten)]
+    pub(super) durations: DurationsSnapshot,
 }
 
 /// What became of the requests to the baseline.
@@ -70,12 +80,16 @@ pub(super) fn in_words(gate: &GateResult) -> String {
 
 impl fmt::Display for ReplayReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(SendingReport { requests, pace, duration_ns, lateness, baseline }) = &self.sending {
+        if let Some(SendingReport { requests, pace, duration_ns, lateness, from_due, baseline }) = &self.sending {
             let seconds = Duration::from_nanos(*duration_ns).as_secs_f64();
             writeln!(f, "{}: {requests} requests sent {pace}, in {seconds:.1} s", self.file)?;
             let ms = |ns: u64| format!("{:.3} ms", Duration::from_nanos(ns).as_secs_f64() * 1e3);
-            let LatenessSnapshot { p50_ns, p99_ns, max_ns, .. } = *lateness;
+            let DurationsSnapshot { p50_ns, p99_ns, max_ns, .. } = *lateness;
             writeln!(f, "sent later than due: p50 {}, p99 {}, at most {}", ms(p50_ns), ms(p99_ns), ms(max_ns))?;
+            for FromDueReport { target, durations: DurationsSnapshot { p50_ns, p99_ns, max_ns, .. } } in from_due {
+                let (p50, p99, max) = (ms(*p50_ns), ms(*p99_ns), ms(*max_ns));
+                writeln!(f, "{target}, from the due time to the last byte: p50 {p50}, p99 {p99}, at most {max}")?;
+            }
             if let Some(BaselineReport { address, sent, answered, failed }) = baseline {
                 writeln!(f, "baseline {} ({address}): {sent} sent, {answered} answered, {failed} failed", self.baseline)?;
             }
@@ -85,7 +99,7 @@ impl fmt::Display for ReplayReport {
         writeln!(
             f,
             "compared with {}\n\n{}",
-            if self.baseline == "recorded" { "what was recorded" } else { &self.baseline },
+            if self.baseline == super::session::RECORDED { "what was recorded" } else { &self.baseline },
             self.targets
         )?;
         let mut gates = String::new();

@@ -12,11 +12,12 @@ use tokio::sync::Semaphore;
 
 use super::accounts::{Accounts, PairsFile};
 use super::args::ReplayArgs;
-use super::lateness::Lateness;
+use super::durations::Durations;
 use super::play::{PlayedTarget, Player, PreparedRequest, Timing, captured, pair_of};
-use super::report::{BaselineReport, ReplayReport, SendingReport, assumptions};
+use super::receiver::SpanReceiver;
+use super::report::{BaselineReport, FromDueReport, ReplayReport, SendingReport, assumptions};
 use super::schedule::{DueTimes, Pace};
-use super::{ReplayError, checked};
+use super::{ReplayError, checked, order};
 use crate::app::data::Observing;
 use crate::app::hosted::{Hosted, Models};
 use crate::app::shadow::{
@@ -33,10 +34,10 @@ use crate::proxy::{CaptureBudget, CaptureLimits, DataPlane};
 use crate::settings::ConfigHandle;
 use crate::shadow::compare::Comparer;
 use crate::shadow::recording::{FileLimits, PairsHeader, RecordedExchange, read_recording};
-use crate::shadow::{CopyOrder, OutputAccounts, PairTable, ShadowCounters, ShadowDrop, SideAccount, TargetInfo};
+use crate::shadow::{OutputAccounts, PairTable, ShadowCounters, ShadowDrop, SideAccount, TargetInfo};
 
 /// What the targets are compared with if there is one: the recorded answers.
-const RECORDED: &str = "recorded";
+pub(super) const RECORDED: &str = "recorded";
 /// Closed ledgers that may wait.
 const LEDGERS: usize = 65_536;
 /// Pairs of outputs that may wait to be compared.
@@ -161,19 +162,21 @@ impl Session {
         named: Vec<NamedTarget>,
         exchanges: Vec<RecordedExchange>,
     ) -> Result<ReplayReport, ReplayError> {
-        let (stacks, targets) = self.stacks(named);
+        let receiver = SpanReceiver::start(args, &self.config, &self.counters).map_err(ReplayError::Failed)?;
+        let (stacks, targets) = self.stacks(named, receiver.is_some());
         let arrivals: Vec<u64> = exchanges.iter().map(|exchange| exchange.at_ns).collect();
         let (count, due) = (exchanges.len(), DueTimes::new(exchanges.len()));
         let (requests, recorded) = self.prepared(exchanges)?;
-        let mut accounts = self.accounts(args, due.clone(), recorded)?;
+        let mut accounts = self.accounts(args, due.clone(), recorded, receiver)?;
         let pace = args.pace();
         let timing = match (pace, pace.due_ns(&arrivals)) {
             (Pace::Closed(clients), _) => Timing::Closed(clients),
             (_, due_ns) => Timing::Open(due_ns.unwrap_or_default()),
         };
-        let lateness = Arc::new(Lateness::new().map_err(|error| failed(&error))?);
+        let lateness = Arc::new(Durations::new().map_err(|error| failed(&error))?);
         let (comparing, to_compare) = compare_channel(COMPARISONS);
-        let worker = CompareWorker::new(&self.config, self.outputs.clone(), self.compared.clone());
+        let worker =
+            CompareWorker::new(&self.config, self.outputs.clone(), self.compared.clone(), self.counts.clone(), self.skipped());
         let player = Player {
             requests,
             targets,
@@ -198,20 +201,24 @@ impl Session {
         played.map_err(|error| failed(&error))?;
         comparing.join().map_err(|_| failed(&"the comparing thread panicked"))?;
         self.settle(&mut accounts).map_err(|error| of_pairs(&error))?;
+        let from_due = self.due_reports(&accounts);
+        if let Some(receiver) = accounts.receiver {
+            receiver.stop().map_err(|error| failed(&error))?;
+        }
         let lateness = lateness.snapshot();
         let baseline = self.baseline_report();
-        let sending = SendingReport { requests: count, pace: pace.to_string(), duration_ns, lateness, baseline };
+        let sending = SendingReport { requests: count, pace: pace.to_string(), duration_ns, lateness, from_due, baseline };
         Ok(self.report(args, sending))
     }
 
     /// A stack in front of each target, and its client.
-    fn stacks(&self, named: Vec<NamedTarget>) -> (Vec<(LocalListener, DataPlane)>, Vec<PlayedTarget>) {
+    fn stacks(&self, named: Vec<NamedTarget>, receives_spans: bool) -> (Vec<(LocalListener, DataPlane)>, Vec<PlayedTarget>) {
         let observing = Observing {
             queue: self.ledgers.clone(),
             counters: self.counters.clone(),
             labels: self.labels.clone(),
             ours: Arc::new(OwnTraces::new(TraceMark::random())),
-            receives_spans: false,
+            receives_spans,
             tap: None,
             recording: Arc::default(),
             numbers: Arc::default(),
@@ -247,17 +254,26 @@ impl Session {
         Ok((requests, recorded))
     }
 
-    fn accounts(&self, args: &ReplayArgs, due: DueTimes, recorded: Vec<Option<SideAccount>>) -> Result<Accounts, ReplayError> {
+    fn accounts(
+        &self,
+        args: &ReplayArgs,
+        due: DueTimes,
+        recorded: Vec<Option<SideAccount>>,
+        receiver: Option<SpanReceiver>,
+    ) -> Result<Accounts, ReplayError> {
+        let durations = |label: &LabelId| Ok((*label, Durations::new().map_err(|error| failed(&error))?));
         let candidates = self.infos[self.skipped()..].iter().map(|info| info.name.clone()).collect();
         let header = PairsHeader::new(self.baseline.clone(), candidates);
         let file = args.pairs.as_ref().map(|path| PairsFile::create(path, &header)).transpose();
         Ok(Accounts {
             aggregator: Aggregator::new(self.config.attribution.join(), self.counters.clone()),
+            receiver,
             registry: self.registry.clone(),
             pairs: self.pairs.clone(),
             labels: self.labels.clone(),
             started: self.started,
             due,
+            from_due: self.target_labels.iter().map(durations).collect::<Result<_, ReplayError>>()?,
             baseline: (!self.is_baseline_recorded).then(|| self.target_labels[0]),
             targets: self.target_labels[self.skipped()..].to_vec(),
             recorded,
@@ -272,12 +288,18 @@ impl Session {
     fn settle(&self, accounts: &mut Accounts) -> io::Result<()> {
         let all = (0..self.infos.len()).filter_map(|index| self.counts.target(index));
         let sent: u64 = all.map(|of| of.sent.load(Relaxed)).sum();
-        let until = Stamp::now().plus(SETTLE_NS);
+        let grace_ns = if accounts.receiver.is_some() { self.config.attribution.grace.as_nanos() } else { 0 };
+        let until = Stamp::now().plus(SETTLE_NS.saturating_add(grace_ns));
         while accounts.taken < sent && Stamp::now() < until {
             accounts.look()?;
             std::thread::sleep(LOOK);
         }
         accounts.finish()
+    }
+
+    fn due_reports(&self, accounts: &Accounts) -> Vec<FromDueReport> {
+        let infos = self.infos.iter().zip(&accounts.from_due);
+        infos.map(|(info, (_, durations))| FromDueReport { target: info.name.clone(), durations: durations.snapshot() }).collect()
     }
 
     fn baseline_report(&self) -> Option<BaselineReport> {
@@ -297,7 +319,7 @@ impl Session {
             quotas: Arc::default(),
             budget: Arc::new(move || budget.fill()),
             targets: infos,
-            order: CopyOrder::Concurrent,
+            order: order(self.is_baseline_recorded),
             labels: self.labels,
         };
         ReplayReport {
@@ -305,7 +327,7 @@ impl Session {
             baseline: self.baseline,
             gates: checked(&args.gates, &surface, Some(sending.lateness.p99_ns)),
             sending: Some(sending),
-            targets: compared_targets(&surface),
+            targets: compared_targets(&surface, Ok(())),
             assumptions: assumptions(),
         }
     }

@@ -16,7 +16,7 @@ use crate::ledger::{PairId, TraceId};
 use crate::protocol::{Protocols, fold_route};
 use crate::proxy::CapturedBody;
 use crate::shadow::compare::{Comparer, FinishedAnswer};
-use crate::shadow::{OutputAccounts, OutputResult};
+use crate::shadow::{OutputAccounts, OutputVerdict, ShadowCounters, ShadowDrop};
 
 /// One side's answer.
 #[derive(Clone, Debug)]
@@ -53,12 +53,12 @@ impl Comparing {
     }
 }
 
-/// How the outputs of a pair compare.
+/// What the comparison of a pair's outputs says.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::app) struct ComparedOutputs {
     pub(in crate::app) pair: PairId,
     pub(in crate::app) target: usize,
-    pub(in crate::app) result: OutputResult,
+    pub(in crate::app) verdict: OutputVerdict,
 }
 
 /// The thread's own state.
@@ -67,16 +67,22 @@ pub(in crate::app) struct Worker {
     protocols: Protocols,
     accounts: Arc<Mutex<OutputAccounts>>,
     results: Arc<ArrayQueue<ComparedOutputs>>,
+    counters: Arc<ShadowCounters>,
+    /// The place of target 0 among the counters.
+    first_target: usize,
 }
 
 impl Worker {
+    /// The results of target 0 and those after it are counted from `first_target` on.
     pub(in crate::app) fn new(
         config: &Config,
         accounts: Arc<Mutex<OutputAccounts>>,
         results: Arc<ArrayQueue<ComparedOutputs>>,
+        counters: Arc<ShadowCounters>,
+        first_target: usize,
     ) -> Self {
         let (comparer, protocols) = (Comparer::new(&config.shadow.compare), Protocols::new(&config.protocol));
-        Self { comparer, protocols, accounts, results }
+        Self { comparer, protocols, accounts, results, counters, first_target }
     }
 
     /// Compares what comes until nobody sends any more.
@@ -95,10 +101,12 @@ impl Worker {
         let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
         let kind = self.protocols.detect(method, path.path()).output_kind(is_grpc);
         let comparison = self.comparer.compare(&route, kind, &pair.primary.finished(), &pair.copy.finished());
-        let result = self.accounts.lock().record(pair.target, &route, *cause, &comparison, pair.trace);
-        if let Some(result) = result {
-            // if nobody took the oldest result, it is late anyway
-            let _ = self.results.force_push(ComparedOutputs { pair: *number, target: pair.target, result });
+        let verdict = self.accounts.lock().record(pair.target, &route, *cause, &comparison, pair.trace);
+        if let Some(verdict) = verdict
+            && let Some(lost) = self.results.force_push(ComparedOutputs { pair: *number, target: pair.target, verdict })
+            && let Some(counters) = self.counters.target(lost.target + self.first_target)
+        {
+            counters.drop_copy(ShadowDrop::ResultLost);
         }
     }
 }

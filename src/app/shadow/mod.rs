@@ -79,7 +79,7 @@ impl ShadowParts {
             quotas: tap.quotas.clone(),
             budget: Arc::new(move || tap.budget.fill()),
             targets,
-            order,
+            order: order.into(),
             labels: labels.clone(),
         }
     }
@@ -231,7 +231,7 @@ pub(super) fn start(
     let copying = std::thread::Builder::new().name("lapwing-shadow".to_owned());
     let copying = copying.spawn(move || copy_requests(runner, stacks, until)).map_err(StartError::Thread)?;
     let comparing = std::thread::Builder::new().name("lapwing-compare".to_owned());
-    let worker = compare::Worker::new(whole, parts.outputs.clone(), parts.compared.clone());
+    let worker = compare::Worker::new(whole, parts.outputs.clone(), parts.compared.clone(), parts.tap.counters.clone(), 0);
     let comparing = comparing.spawn(move || worker.run(&pairs)).map_err(StartError::Thread)?;
     Ok(Some((parts, ShadowThreads { stop, copying, comparing, engines })))
 }

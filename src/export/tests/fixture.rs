@@ -57,6 +57,7 @@ pub(in crate::export) fn empty() -> Surfaces {
         optima: Arc::default(),
         engine: Arc::new(Vec::new),
         shadow: None,
+        admin_token: None,
         config: ConfigHandle::fixed(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
         record: Arc::new(|_| Err("nothing is recorded here".to_owned())),
         ready: Arc::new(|| Box::pin(async { Ok(()) })),

@@ -15,8 +15,8 @@ use crate::metrics::{Config, Registry};
 use crate::protocol::OutputKind;
 use crate::shadow::compare::{self, Comparer, FinishedAnswer};
 use crate::shadow::{
-    CopyOrder, OutputAccounts, OutputResult, PairTable, QuotaResult, QuotaTable, RouteQuota, ShadowCounters, ShadowDrop,
-    TargetInfo,
+    OutputAccounts, OutputResult, PairHalf, PairOrder, PairTable, QuotaResult, QuotaTable, RouteQuota, ShadowCounters,
+    ShadowDrop, SideAccount, TargetInfo,
 };
 
 /// One request of 8 ms at the upstream, whose copy took half of that and whose output differs; another copy was dropped.
@@ -28,15 +28,16 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
     (primary.ledger.pair, primary.ledger.copied) = (PairId::new(1), Some(CopyCause::Share));
     let mut copy = request(surfaces, ROUTE, "digits", Outcome::Ok, 5_000_000);
     (copy.ledger.pair, copy.ledger.is_copy, copy.ledger.series.upstream) = (PairId::new(1), true, label);
-    let mut pairs = PairTable::new(vec![label], 1, Stamp::now());
     let now = Stamp::now();
+    let mut pairs = PairTable::new(vec![label], 60_000_000_000, now);
     pairs.primary(&primary, now);
     pairs.copy(&copy, now);
     pairs.outputs(PairId::new(1).unwrap(), 0, OutputResult::Mismatch, now);
+    pairs.difference(PairId::new(1).unwrap(), 0, 0.5);
     let mut registry = Registry::new(Config::default(), labels.clone(), surfaces.counters.clone());
     registry.keep(copy, now, 0);
 
-    let comparer = Comparer::new(&compare::Config::default());
+    let comparer = Comparer::new(&compare::Config { keep_samples: 4, ..compare::Config::default() });
     let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, "application/json".parse().unwrap())]);
     let bodies = [Bytes::from_static(br#"{"score": 1.0}"#), Bytes::from_static(br#"{"score": 1.5}"#)];
     let [one, other] = bodies.each_ref().map(|body| FinishedAnswer {
@@ -70,7 +71,7 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
         quotas: Arc::new(quotas),
         budget: Arc::new(|| (3, 64)),
         targets: [info].into(),
-        order: CopyOrder::After,
+        order: PairOrder::PrimaryFirst,
         labels,
     }
 }
@@ -79,7 +80,7 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
 fn the_report_has_both_sides_and_says_what_differs() {
     let surfaces = empty();
     let shadow = one_pair(&surfaces);
-    let view = serde_json::to_value(report(&surfaces, &shadow)).unwrap();
+    let view = serde_json::to_value(report(&surfaces, &shadow, Ok(()))).unwrap();
     let target = &view["targets"][0];
     assert_eq!((&view["sampled"], &view["dropped"]["too_large"], &view["budget"]["used"]), (&2.into(), &1.into(), &3.into()));
     assert_eq!((&target["name"], &target["paired"], &target["sent"]), (&"int8".into(), &1.into(), &1.into()));
@@ -105,13 +106,49 @@ fn the_report_has_both_sides_and_says_what_differs() {
         words.contains(&format!("1 of them by quota: {ROUTE}, 30 a minute of each class; 2 captured and let go\n")),
         "{words}"
     );
+    assert!(words.contains("\n  every figure: primary first, the copy after the upstream's answer\n"), "{words}");
+    assert_eq!(target["order"], "after");
+}
+
+#[test]
+fn pairs_that_differ_have_both_waterfalls_side_by_side() {
+    let surfaces = empty();
+    let shadow = one_pair(&surfaces);
+    let view = serde_json::to_value(report(&surfaces, &shadow, Ok(()))).unwrap();
+    let pair = &view["targets"][0]["differing"][0];
+    assert_eq!((&pair["route"], &pair["model"], &pair["greatest_error"]), (&ROUTE.into(), &"digits".into(), &0.5.into()));
+    assert_eq!(pair["primary_trace_id"], "07070707070707070707070707070707");
+    assert_eq!((&pair["primary"]["total"], &pair["copy"]["total"]), (&8_000_000.into(), &4_000_000.into()));
+    let rows: Vec<_> = pair["waterfall"].as_array().unwrap().iter().filter(|row| row["stage"] == "forward").collect();
+    let [forward] = rows[..] else { panic!("one row for both sides: {pair}") };
+    for (side, ms) in [("primary", 5), ("copy", 2)] {
+        let bar = &forward[side];
+        // of a report without a place in time: the end of the window
+        assert_eq!(
+            bar["start_ns"].as_u64().unwrap() + bar["duration_ns"].as_u64().unwrap(),
+            pair[side]["total"].as_u64().unwrap()
+        );
+        assert_eq!(bar["duration_ns"].as_u64().unwrap() / 1_000_000, ms, "{forward}");
+    }
+    let words = text(&surfaces, &shadow);
+    assert!(words.contains("outputs that differ most"), "{words}");
+    let row = words.lines().find(|line| line.trim_start().starts_with("· forward")).unwrap();
+    assert_eq!(row.matches('+').count(), 2, "an offset and a duration of each side: {row}");
+    assert!(
+        words
+            .lines()
+            .skip_while(|line| !line.contains("outputs that differ most"))
+            .take(8)
+            .all(|line| line.chars().count() <= 80),
+        "{words}"
+    );
 }
 
 #[test]
 fn the_report_has_the_upstreams_debts() {
     let surfaces = busy();
     let shadow = surfaces.shadow.as_ref().unwrap();
-    let view = serde_json::to_value(report(&surfaces, shadow)).unwrap();
+    let view = serde_json::to_value(report(&surfaces, shadow, Ok(()))).unwrap();
     let debts = view["debts"].as_array().unwrap();
     assert_eq!(debts.len(), 1);
     assert_eq!((&debts[0]["model"], &debts[0]["computational_debt"]["ratio"]["p50"]), (&"digits".into(), &2.0.into()));
@@ -120,4 +157,66 @@ fn the_report_has_the_upstreams_debts() {
          2.00× at p50, 2.00× at p99, of 100 requests, relative to: declared: half of \"it\"\n"
     );
     assert!(text(&surfaces, shadow).contains(&wanted), "{}", text(&surfaces, shadow));
+}
+
+#[test]
+fn samples_are_withheld_from_those_who_may_not_read_payloads() {
+    let surfaces = empty();
+    let shadow = one_pair(&surfaces);
+    let shown = serde_json::to_value(report(&surfaces, &shadow, Ok(()))).unwrap();
+    assert_eq!(shown["targets"][0]["outputs"][ROUTE]["samples"].as_array().unwrap().len(), 1);
+    assert_eq!(shown["targets"][0].get("samples_withheld"), None);
+    let withheld = serde_json::to_value(report(&surfaces, &shadow, Err("not for you"))).unwrap();
+    assert_eq!(withheld["targets"][0]["outputs"][ROUTE].get("samples"), None);
+    let told = serde_json::json!({"count": 1, "reason": "not for you"});
+    assert_eq!(
+        (&withheld["targets"][0]["samples_withheld"], withheld["targets"][0]["outputs"][ROUTE]["compared"].as_u64()),
+        (&told, Some(1))
+    );
+}
+
+#[test]
+fn routes_that_changed_are_named_strongest_first() {
+    let surfaces = empty();
+    let mut shadow = one_pair(&surfaces);
+    let label = shadow.labels.upstreams.intern("shadow:int8");
+    let began = Stamp::now();
+    let mut pairs = PairTable::new(vec![label], 60_000_000_000, began);
+    let half = |route: &str, ns: u64| {
+        let figures_ns = [("total".to_owned(), ns)].into();
+        let side = SideAccount { route: route.to_owned(), model: "m".to_owned(), class: None, is_answered: true, figures_ns };
+        PairHalf::of_account(&side, &shadow.labels)
+    };
+    for n in 0..3_000_u64 {
+        let now = began.plus(n * 20_000_000);
+        pairs.tick(now);
+        // slower, faster in most, and by turns
+        let sides = [
+            ("POST /a", 10, 20),
+            ("POST /b", 20, if n % 10 == 0 { 30 } else { 10 }),
+            ("POST /c", 10, if n % 2 == 0 { 9 } else { 11 }),
+        ];
+        for (at, (route, primary, copy)) in sides.into_iter().enumerate() {
+            let pair = PairId::new(n * 3 + at as u64 + 1).unwrap();
+            pairs.primary_half(pair, half(route, primary * 1_000_000), now);
+            pairs.copy_half(pair, 0, &half(route, copy * 1_000_000), now);
+        }
+    }
+    shadow.pairs = Arc::new(Mutex::new(pairs));
+    let view = serde_json::to_value(report(&surfaces, &shadow, Ok(()))).unwrap();
+    let changed = &view["targets"][0]["changed"];
+    let named: Vec<_> = changed["named"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["route"].as_str().unwrap(), one["direction"].as_str().unwrap()))
+        .collect();
+    assert_eq!(named, [("POST /a", "slower"), ("POST /b", "faster")], "{changed}");
+    assert_eq!(
+        (&changed["of"], changed["claim"].as_str()),
+        (&3.into(), Some("at most 5 % of those named are expected to be false"))
+    );
+    let words = text(&surfaces, &shadow);
+    assert!(words.contains("2 of 3 routes, models and classes; at most 5 % of those named are expected to be false"), "{words}");
+    assert!(words.contains("    POST /a, model m: slower, 0 pairs faster, 3000 slower\n"), "{words}");
 }

@@ -40,5 +40,5 @@ pub use matching::{LifoMatcher, MatchTicket, MatchedPair};
 pub use report::{
     ASSUMPTIONS, IntervalEstimate, LatencyReport, MismatchReport, QuantileEstimates, RatioEstimates, Verdict, sentence,
 };
-pub use routes::changed_routes;
+pub use routes::{CHANGED_ROUTES_CLAIM, changed_routes};
 pub use tracking::Tracking;

@@ -3,6 +3,9 @@
 /// The largest expected share of routes that are named although nothing changed.
 const FALSE_DISCOVERY_RATE: f64 = 0.05;
 
+/// What can be said of the routes that are named.
+pub const CHANGED_ROUTES_CLAIM: &str = "at most 5 % of those named are expected to be false";
+
 /// The indices of the routes that changed, strongest first, from the natural logarithm of each route's e-value
 /// ([`log_e_value`](super::LatencyReport::log_e_value)); `None` counts as no evidence.
 ///

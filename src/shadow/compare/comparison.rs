@@ -257,6 +257,19 @@ impl Comparison {
         Self { result, fields, fields_left_out, sample: None }
     }
 
+    /// The greatest error among the differences of which `counts` is true, by field and kind: infinite for one that is no number.
+    /// `None` if there is no such difference.
+    pub fn greatest_error(&self, counts: impl Fn(&str, DifferenceKind) -> bool) -> Option<f64> {
+        let error = |field: &FieldComparison, kind| match field.numbers.as_ref().and_then(|numbers| numbers.greatest.as_ref()) {
+            Some(greatest) if kind == DifferenceKind::Value => greatest.error,
+            _ => f64::INFINITY,
+        };
+        let errors = |field: &FieldComparison| {
+            field.kinds.iter().filter(|kind| counts(&field.field, *kind)).map(|kind| error(field, kind)).reduce(f64::max)
+        };
+        self.fields.iter().filter_map(errors).reduce(f64::max)
+    }
+
     /// How the answers differ; empty unless they do.
     #[must_use]
     pub fn kinds(&self) -> KindSet {

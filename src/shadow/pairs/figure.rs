@@ -1,12 +1,15 @@
-//! The figures that both sides of a pair have, and that are therefore compared.
+//! The figures of a pair. Those that both sides have are compared.
 
 use crate::ledger::{Exchange, Phase, Source, Stage};
 
-/// A figure of a pair. All lie inside the upstream window: what the client's connection does is not the server's.
+/// A figure of a pair. All but [`Self::FromDue`] lie inside the upstream window: what the client's connection does is not the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PairFigure {
     /// The whole upstream window.
     Total,
+    /// From the time at which a replayed request was due to the last byte of its answer: the window, and before it what waited to be
+    /// sent. Only replayed requests have it.
+    FromDue,
     /// A stage inside it.
     Stage(Stage),
     /// A phase of forward.
@@ -15,8 +18,9 @@ pub enum PairFigure {
 
 impl PairFigure {
     /// Every figure, in the order of a report.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Total,
+        Self::FromDue,
         Self::Stage(Stage::Hydration),
         Self::Stage(Stage::Preprocessing),
         Self::Stage(Stage::Queue),
@@ -32,6 +36,7 @@ impl PairFigure {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Total => "total",
+            Self::FromDue => "from_due",
             Self::Stage(stage) => stage.name(),
             Self::Phase(phase) => phase.name(),
         }
@@ -42,6 +47,8 @@ impl PairFigure {
     pub fn of(self, exchange: &Exchange) -> Option<u64> {
         match self {
             Self::Total => exchange.ledger.window.map(|window| window.length_ns()),
+            // who sends it knows when it was due
+            Self::FromDue => None,
             Self::Stage(Stage::Queue) => is_told(exchange.stage(Stage::Queue)).map(|_| exchange.upstream_queue_ns()),
             Self::Stage(stage) => is_told(exchange.stage(stage)),
             Self::Phase(phase) => is_told(exchange.phase(phase)),

@@ -49,11 +49,13 @@ impl PairHalf {
         }
     }
 
-    /// The same side with another time in place of the upstream window's, in nanoseconds. A side without a window stays without.
+    /// The same side with the time from when it was due, in nanoseconds.
     #[must_use]
-    pub fn with_total(mut self, total_ns: u64) -> Self {
-        if let Some(total) = &mut self.figures[0] {
-            *total = total_ns;
+    pub fn with_from_due(mut self, ns: u64) -> Self {
+        for (figure, known) in PairFigure::ALL.iter().zip(&mut self.figures) {
+            if *figure == PairFigure::FromDue {
+                *known = Some(ns);
+            }
         }
         self
     }
@@ -101,6 +103,7 @@ pub struct SideAccount {
     pub class: Option<u8>,
     /// Whether it was answered without an error.
     pub is_answered: bool,
-    /// Nanoseconds by figure: `total` is the upstream window, the others are stages and phases that the server told.
+    /// Nanoseconds by figure: `total` is the upstream window, `from_due` a replayed request's time from when it was due, the others are
+    /// stages and phases that the server told.
     pub figures_ns: BTreeMap<String, u64>,
 }

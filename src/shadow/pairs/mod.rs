@@ -6,6 +6,7 @@
 mod agreement;
 mod card;
 mod contention;
+mod differing;
 mod figure;
 mod half;
 mod ratios;
@@ -21,6 +22,8 @@ use self::agreement::Agreements;
 pub use self::agreement::OutputResult;
 use self::card::Card;
 use self::contention::Contention;
+use self::differing::DifferingPairs;
+pub use self::differing::{DifferingPair, SideWaterfall};
 pub use self::figure::PairFigure;
 pub use self::half::{PairHalf, SideAccount};
 pub use self::ratios::{RATIO_BOUNDS, RatioHistogram};
@@ -64,6 +67,7 @@ pub struct PairTable {
     cards: FxHashMap<CardKey, Card>,
     agreements: Agreements,
     contention: Contention,
+    differing: DifferingPairs,
     started: Stamp,
     paired: Vec<u64>,
     unpaired: u64,
@@ -83,6 +87,7 @@ impl PairTable {
             cards: FxHashMap::default(),
             agreements: Agreements::default(),
             contention: Contention::default(),
+            differing: DifferingPairs::default(),
             started,
             paired,
             unpaired: 0,
@@ -95,8 +100,26 @@ impl PairTable {
         self.contention.record(exchange, self.since_start(now));
         let pair = exchange.ledger.pair.filter(|_| exchange.ledger.copied.is_some());
         if let (Some(pair), Some(half)) = (pair, PairHalf::of_primary(exchange)) {
+            self.differing.saw(pair, None, &half, Some(exchange));
             self.primary_half(pair, half, now);
         }
+    }
+
+    /// Shows one side of a pair, that of `target` or the primary's, in case its outputs turn out to differ. [`Self::primary`] and
+    /// [`Self::copy`] do so themselves. Without its exchange only its figures are known.
+    pub fn show_side(&mut self, pair: PairId, target: Option<usize>, half: &PairHalf, exchange: Option<&Exchange>) {
+        self.differing.saw(pair, target, half, exchange);
+    }
+
+    /// Takes the result that the outputs of a pair differ, by so much: infinite for a difference that is no number.
+    pub fn difference(&mut self, pair: PairId, target: usize, greatest_error: f64) {
+        self.differing.note(pair, target, greatest_error);
+    }
+
+    /// The pairs of a target whose outputs differ most: by route, and within a route those that differ most first.
+    #[must_use]
+    pub fn differing(&self, target: usize) -> Vec<DifferingPair> {
+        self.differing.of(target)
     }
 
     /// Takes the primary's side of a pair.
@@ -116,7 +139,9 @@ impl PairTable {
     pub fn copy(&mut self, exchange: &Exchange, now: Stamp) {
         let Some(pair) = exchange.ledger.pair else { return };
         let Some(target) = self.targets.iter().position(|label| *label == exchange.ledger.series.upstream) else { return };
-        self.copy_half(pair, target, &PairHalf::of_copy(exchange), now);
+        let half = PairHalf::of_copy(exchange);
+        self.differing.saw(pair, Some(target), &half, Some(exchange));
+        self.copy_half(pair, target, &half, now);
     }
 
     /// Takes the side of the copy that went to `target`.

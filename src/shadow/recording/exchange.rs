@@ -107,10 +107,18 @@ pub struct RecordingEnd {
     pub requests: u64,
     /// How many sampled requests were not, by reason.
     pub dropped: BTreeMap<String, u64>,
+    /// How many accounts came faster than they were taken. Their requests are written without one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub accounts_lost: u64,
     /// From the start to the end.
     pub duration_ns: u64,
     /// Why it ended: `time`, `requests`, `size`, `shutdown`.
     pub reason: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A whole recording.

@@ -49,7 +49,13 @@ fn read(file: &[u8]) -> Result<Recording, FileError> {
 
 #[test]
 fn what_was_written_is_read_in_the_order_of_arrival() {
-    let end = RecordingEnd { requests: 2, dropped: [("cut".to_owned(), 3)].into(), duration_ns: 9, reason: "time".into() };
+    let end = RecordingEnd {
+        requests: 2,
+        dropped: [("cut".to_owned(), 3)].into(),
+        accounts_lost: 0,
+        duration_ns: 9,
+        reason: "time".into(),
+    };
     let (late, early) = (exchange(2_000), exchange(1_000));
     let plain = RecordedExchange { answer: None, account: None, ..early.clone() };
     let written = [late.clone(), plain.clone()].map(|one| line(RecordingLine::Exchange(Box::new(one))));

@@ -132,14 +132,11 @@ impl Differences {
         }
     }
 
-    /// Whether a comparison with the candidate is a mismatch by what is known of the noise so far.
+    /// The greatest error of a comparison with the candidate, by what is known of the noise so far; infinite for a difference that is
+    /// no number. `None` if it is no mismatch.
     #[must_use]
-    pub fn is_mismatch(&self, comparison: &Comparison) -> bool {
-        let is_blamed = |name: &str, kinds: KindSet| match self.by_name.get(name) {
-            Some(id) => kinds.iter().any(|kind| self.is_blamed(*id, kind)),
-            None => true,
-        };
-        comparison.fields.iter().any(|field| !field.kinds.is_empty() && is_blamed(&field.field, field.kinds))
+    pub fn mismatch(&self, comparison: &Comparison) -> Option<f64> {
+        comparison.greatest_error(|name, kind| self.by_name.get(name).is_none_or(|id| self.is_blamed(*id, kind)))
     }
 
     /// The field of this name; the common one if there is no room.

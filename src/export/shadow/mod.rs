@@ -1,4 +1,10 @@
 //! `/shadow`: what copies of requests say of each target, in words and as JSON. Durations are nanoseconds.
+//!
+//! - `changed`: which of many routes changed;
+//! - `waterfalls`: both sides of the pairs that differ most, next to each other.
+
+mod changed;
+mod waterfalls;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,6 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde::Serialize;
 
+use self::changed::ChangedView;
+use self::waterfalls::{DifferingView, Waterfalls};
 use super::pairs::Pairs;
 use super::stats::{Series, SeriesDebt, debts, series_of_copies};
 use super::surfaces::{ShadowSurface, Surfaces};
@@ -32,8 +40,6 @@ pub(super) struct ShadowView {
     unpaired: u64,
     /// Pairs that were counted only, because there are too many routes, models and classes.
     overflowed: u64,
-    /// When copies are sent: the primary's request always goes first.
-    order: &'static str,
     /// What copies cost clients: requests that are copied against those that are not.
     contention: Vec<ComparisonView>,
     /// How much more than the optimum the upstream burns, for clients' requests whose model has one.
@@ -82,14 +88,32 @@ struct TargetView {
     failed: u64,
     dropped: Pairs<u64>,
     paired: u64,
+    /// Which side of a pair goes first, in all figures of this target.
+    order: &'static str,
+    #[serde(skip)]
+    order_in_words: &'static str,
+    /// Which of the comparisons changed.
+    changed: ChangedView,
     comparisons: Vec<ComparisonView>,
     /// What outputs differ in, by route, in requests that the share drew.
     outputs: BTreeMap<String, DifferencesSnapshot>,
     /// The same of requests that quotas took: of each class so many, so that a rate over all is not that of the traffic.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     outputs_by_quota: BTreeMap<String, DifferencesSnapshot>,
+    /// The kept samples that are not shown, because who asks may not read payloads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    samples_withheld: Option<SamplesWithheld>,
+    /// The pairs whose outputs differ most, with both waterfalls.
+    differing: Vec<DifferingView>,
     /// The copies' own stages, as `/stats` has those of clients.
     series: Vec<Series>,
+}
+
+/// Samples that are not shown.
+#[derive(Debug, Serialize)]
+struct SamplesWithheld {
+    count: usize,
+    reason: &'static str,
 }
 
 /// One target, route, model and cost class.
@@ -104,19 +128,29 @@ struct ComparisonView {
     figures: Pairs<LatencyReport>,
 }
 
-/// What is known of each target until now, in the order of their indices.
+impl ComparisonView {
+    /// The report of the whole time at the server.
+    fn total(&self) -> Option<&LatencyReport> {
+        self.figures.0.iter().find(|(name, _)| *name == PairFigure::Total.name()).map(|(_, report)| report)
+    }
+}
+
+/// What is known of each target until now, in the order of their indices. `payloads` is why kept samples are not shown, if so.
 #[must_use]
-pub fn compared_targets(shadow: &ShadowSurface) -> ComparedTargets {
+pub fn compared_targets(shadow: &ShadowSurface, payloads: Result<(), &'static str>) -> ComparedTargets {
     let snapshots: Vec<_> = {
         let pairs = shadow.pairs.lock();
-        (0..shadow.targets.len()).map(|target| pairs.target(target)).collect()
+        (0..shadow.targets.len()).map(|target| (pairs.target(target), pairs.differing(target))).collect()
     };
-    let targets = shadow.targets.iter().zip(snapshots).enumerate().filter_map(|(index, (info, snapshot))| {
+    let targets = shadow.targets.iter().zip(snapshots).enumerate().filter_map(|(index, (info, (snapshot, differing)))| {
         let counters = shadow.counters.target(index)?;
-        let [outputs, outputs_by_quota] = {
+        let comparisons: Vec<_> = snapshot.cards.into_iter().map(|card| comparison(shadow, &info.name, card)).collect();
+        let [mut outputs, mut outputs_by_quota] = {
             let outputs = shadow.outputs.lock();
             CopyCause::ALL.map(|cause| outputs.of(index, cause))
         };
+        let all = outputs.values_mut().chain(outputs_by_quota.values_mut());
+        let samples_withheld = payloads.err().and_then(|reason| withhold_samples(all, reason));
         Some(TargetView {
             name: info.name.clone(),
             address: info.address.clone(),
@@ -126,18 +160,37 @@ pub fn compared_targets(shadow: &ShadowSurface) -> ComparedTargets {
             failed: counters.failed.load(Relaxed),
             dropped: dropped(|reason| counters.dropped(reason)),
             paired: snapshot.paired,
-            comparisons: snapshot.cards.into_iter().map(|card| comparison(shadow, &info.name, card)).collect(),
+            order: shadow.order.name(),
+            order_in_words: shadow.order.in_words(),
+            changed: ChangedView::of(&comparisons),
+            comparisons,
             outputs,
             outputs_by_quota,
+            samples_withheld,
+            // what the upstream's own answers differ in is noise
+            differing: differing
+                .iter()
+                .filter(|_| !info.is_upstream)
+                .map(|pair| DifferingView::new(pair, &shadow.labels))
+                .collect(),
             series: series_of_copies(&shadow.registry, &info.label),
         })
     });
     ComparedTargets(targets.collect())
 }
 
-/// The report of everything so far.
-pub(super) fn report(surfaces: &Surfaces, shadow: &ShadowSurface) -> ShadowView {
-    let targets = compared_targets(shadow);
+/// Takes the samples out. Returns what became of them, if there were any.
+fn withhold_samples<'a>(
+    outputs: impl Iterator<Item = &'a mut DifferencesSnapshot>,
+    reason: &'static str,
+) -> Option<SamplesWithheld> {
+    let count = outputs.map(|outputs| std::mem::take(&mut outputs.samples).len()).sum();
+    (count > 0).then_some(SamplesWithheld { count, reason })
+}
+
+/// The report of everything so far. `payloads` is why kept samples are not shown, if so.
+pub(super) fn report(surfaces: &Surfaces, shadow: &ShadowSurface, payloads: Result<(), &'static str>) -> ShadowView {
+    let targets = compared_targets(shadow, payloads);
     let (contention, unpaired, overflowed) = {
         let pairs = shadow.pairs.lock();
         (pairs.contention(), pairs.unpaired(), pairs.overflowed())
@@ -149,7 +202,6 @@ pub(super) fn report(surfaces: &Surfaces, shadow: &ShadowSurface) -> ShadowView 
         quotas: shadow.quotas.routes().map(quota).collect(),
         unpaired,
         overflowed,
-        order: shadow.order.name(),
         contention: contention.into_iter().map(|card| comparison(shadow, COPIED, card)).collect(),
         debts: debts(surfaces),
         budget: BudgetView { used, limit },
@@ -189,9 +241,9 @@ fn comparison(shadow: &ShadowSurface, target: &str, card: CardSnapshot) -> Compa
     }
 }
 
-/// The report in words.
+/// The report in words, which have no payloads.
 pub(super) fn text(surfaces: &Surfaces, shadow: &ShadowSurface) -> String {
-    let view = report(surfaces, shadow);
+    let view = report(surfaces, shadow, Ok(()));
     let contention: String = view.contention.iter().map(contention_in_words).collect();
     let debts: String = view.debts.iter().map(ToString::to_string).collect();
     let quotas: String = view.quotas.iter().map(quota_in_words).collect();
@@ -206,8 +258,15 @@ fn quota_in_words(quota: &QuotaView) -> String {
 }
 
 fn contention_in_words(comparison: &ComparisonView) -> String {
-    let model = comparison.model.as_deref().map_or(String::new(), |model| format!(", model {model}"));
-    format!("what copies cost clients, {}{model}:\n    {}\n", comparison.route, comparison.text)
+    let place = place(&comparison.route, comparison.model.as_deref(), None);
+    format!("what copies cost clients, {place}:\n    {}\n", comparison.text)
+}
+
+/// A route, model and cost class in words.
+fn place(route: &str, model: Option<&str>, class: Option<u64>) -> String {
+    let model = model.map_or(String::new(), |model| format!(", model {model}"));
+    let class = class.map_or(String::new(), |class| format!(", from {class} units of work"));
+    format!("{route}{model}{class}")
 }
 
 impl fmt::Display for ComparedTargets {
@@ -219,10 +278,11 @@ impl fmt::Display for ComparedTargets {
                 f,
                 "{name} ({address}): {sent} copies sent, {answered} answered, {failed} failed, {paired} paired{dropped}"
             )?;
+            writeln!(f, "  {}", target.order_in_words)?;
+            write!(f, "{}", target.changed)?;
             for comparison in &target.comparisons {
-                let model = comparison.model.as_deref().map_or(String::new(), |model| format!(", model {model}"));
-                let class = comparison.class.map_or(String::new(), |class| format!(", from {class} units of work"));
-                writeln!(f, "  {}{model}{class}\n    {}", comparison.route, comparison.text)?;
+                let place = place(&comparison.route, comparison.model.as_deref(), comparison.class);
+                writeln!(f, "  {place}\n    {}", comparison.text)?;
                 comparison.notes.iter().try_for_each(|note| writeln!(f, "    {note}"))?;
             }
             for (outputs, cause) in [(&target.outputs, ""), (&target.outputs_by_quota, ", taken by quota")] {
@@ -231,6 +291,7 @@ impl fmt::Display for ComparedTargets {
                     writeln!(f, "  {route}{cause}\n    {words}")?;
                 }
             }
+            write!(f, "{}", Waterfalls(&target.differing))?;
         }
         Ok(())
     }
