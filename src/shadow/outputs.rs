@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::compare::{ComparedWith, Comparer, Comparison, ComparisonResult, Differences, DifferencesSnapshot};
+use super::compare::{ComparedWith, Comparer, Comparison, Differences, DifferencesSnapshot};
 use crate::ledger::TraceId;
 
 /// How many accounts are kept, of a target and a route each.
@@ -12,8 +12,6 @@ const MAX_ACCOUNTS: usize = 64;
 #[derive(Debug)]
 pub struct OutputAccounts {
     comparer: Comparer,
-    /// The targets that are candidates: all but the upstream itself.
-    candidates: Vec<usize>,
     accounts: BTreeMap<(usize, String), Differences>,
     /// By target.
     compared: BTreeMap<usize, u64>,
@@ -23,38 +21,30 @@ pub struct OutputAccounts {
 }
 
 impl OutputAccounts {
-    /// For these targets; the upstream's own second answers belong to none of them.
+    /// Without any comparison.
     #[must_use]
-    pub const fn new(comparer: Comparer, candidates: Vec<usize>) -> Self {
-        Self {
-            comparer,
-            candidates,
-            accounts: BTreeMap::new(),
-            compared: BTreeMap::new(),
-            mismatches: BTreeMap::new(),
-            overflowed: 0,
-        }
+    pub const fn new(comparer: Comparer) -> Self {
+        Self { comparer, accounts: BTreeMap::new(), compared: BTreeMap::new(), mismatches: BTreeMap::new(), overflowed: 0 }
     }
 
     /// Records a comparison with the answer of `target`. Returns whether the outputs differ in what the upstream's own answers do not;
     /// `None` if they could not be compared.
     pub fn record(&mut self, target: usize, route: &str, comparison: &Comparison, trace: TraceId) -> Option<bool> {
-        if !self.candidates.contains(&target) {
-            for candidate in self.candidates.clone() {
-                if let Some(account) = self.account(candidate, route) {
-                    account.record(comparison, ComparedWith::Itself, trace);
-                }
-            }
-            return is_different(comparison);
-        }
         let account = self.account(target, route)?;
         account.record(comparison, ComparedWith::Candidate, trace);
-        let is_mismatch = is_different(comparison)? && account.is_mismatch(comparison);
+        let is_mismatch = comparison.is_different()? && account.is_mismatch(comparison);
         *self.compared.entry(target).or_default() += 1;
         for kind in comparison.kinds().iter().filter(|_| is_mismatch) {
             *self.mismatches.entry((target, kind.name())).or_default() += 1;
         }
         Some(is_mismatch)
+    }
+
+    /// Records how the upstream's second answer compares with its first, for one candidate.
+    pub fn record_repeat(&mut self, candidate: usize, route: &str, comparison: &Comparison, trace: TraceId) {
+        if let Some(account) = self.account(candidate, route) {
+            account.record(comparison, ComparedWith::Itself, trace);
+        }
     }
 
     /// How many outputs of `target` were compared.
@@ -89,13 +79,5 @@ impl OutputAccounts {
     #[must_use]
     pub const fn overflowed(&self) -> u64 {
         self.overflowed
-    }
-}
-
-fn is_different(comparison: &Comparison) -> Option<bool> {
-    match comparison.result {
-        ComparisonResult::Same => Some(false),
-        ComparisonResult::Different => Some(true),
-        ComparisonResult::Incomparable(_) => None,
     }
 }

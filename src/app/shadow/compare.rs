@@ -13,10 +13,11 @@ use super::copy::Head;
 
 use crate::config::Config;
 use crate::ledger::{PairId, TraceId};
-use crate::protocol::{Protocols, fold_route};
+use crate::protocol::{OutputKind, Protocols, fold_route};
 use crate::proxy::CapturedBody;
 use crate::shadow::OutputAccounts;
-use crate::shadow::compare::{Comparer, FinishedAnswer};
+use crate::shadow::compare::{AnswerReading, Comparer, FinishedAnswer};
+use crate::shadow::mapping::{MappingTable, RequestMapping};
 
 /// One side's answer.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(in crate::app) struct AnswerSide {
     pub(in crate::app) status: StatusCode,
     pub(in crate::app) headers: HeaderMap,
     pub(in crate::app) body: Arc<CapturedBody>,
+    /// By what the request was made of the copied one, if it was not that itself.
+    pub(in crate::app) mapping: Option<Arc<RequestMapping>>,
 }
 
 /// Two answers to the same request.
@@ -67,6 +70,8 @@ pub(in crate::app) struct Worker {
     protocols: Protocols,
     accounts: Arc<Mutex<OutputAccounts>>,
     results: Arc<ArrayQueue<ComparedOutputs>>,
+    /// The mappings of each target that is a candidate, by its index; the upstream's second answers have the index behind them.
+    candidates: Vec<Arc<MappingTable>>,
 }
 
 impl Worker {
@@ -74,9 +79,10 @@ impl Worker {
         config: &Config,
         accounts: Arc<Mutex<OutputAccounts>>,
         results: Arc<ArrayQueue<ComparedOutputs>>,
+        candidates: Vec<Arc<MappingTable>>,
     ) -> Self {
         let (comparer, protocols) = (Comparer::new(&config.shadow.compare), Protocols::new(&config.protocol));
-        Self { comparer, protocols, accounts, results }
+        Self { comparer, protocols, accounts, results, candidates }
     }
 
     /// Compares what comes until nobody sends any more.
@@ -94,16 +100,49 @@ impl Worker {
         let route = fold_route(method.as_str(), path.path()).name;
         let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
         let kind = self.protocols.detect(method, path.path()).output_kind(is_grpc);
-        let comparison = self.comparer.compare(&route, kind, &pair.primary.finished(), &pair.copy.finished());
-        let differ = self.accounts.lock().record(pair.target, &route, &comparison, pair.trace);
+        let differ = if pair.target < self.candidates.len() {
+            let readings = [pair.primary.reading(&pair.copy, kind), pair.copy.reading(&pair.primary, kind)];
+            let comparison = self.comparer.compare_as(&route, readings, &pair.primary.finished(), &pair.copy.finished());
+            self.accounts.lock().record(pair.target, &route, &comparison, pair.trace)
+        } else {
+            self.compare_repeat(&route, kind, pair)
+        };
         if let Some(differ) = differ {
             // if nobody took the oldest result, it is late anyway
             let _ = self.results.force_push(ComparedOutputs { pair: *number, target: pair.target, differ });
         }
     }
+
+    /// Compares the upstream's second answer with its first, for each candidate in the way in which that candidate is compared: so
+    /// that the noise has the names of the same fields. Returns whether the answers differ as they are.
+    fn compare_repeat(&self, route: &str, kind: OutputKind, pair: &ComparePair) -> Option<bool> {
+        let (first, second) = (pair.primary.finished(), pair.copy.finished());
+        let compared = |reading| self.comparer.compare_as(route, [reading; 2], &first, &second);
+        let plain = compared(AnswerReading::Protocol(kind));
+        for (candidate, mappings) in self.candidates.iter().enumerate() {
+            let mapped = mappings.of(route).map(|mapping| compared(AnswerReading::Mapped(mapping.outputs())));
+            self.accounts.lock().record_repeat(candidate, route, mapped.as_ref().unwrap_or(&plain), pair.trace);
+        }
+        plain.is_different()
+    }
 }
 
 impl AnswerSide {
+    /// The answer to a request as it was copied.
+    pub(in crate::app) const fn of_upstream(status: StatusCode, headers: HeaderMap, body: Arc<CapturedBody>) -> Self {
+        Self { status, headers, body, mapping: None }
+    }
+
+    /// How it is decoded where it is compared with `other`. A request that was mapped is a call of the Open Inference Protocol; the
+    /// other side has the same tensors where the mapping says.
+    fn reading<'a>(&self, other: &'a Self, kind: OutputKind) -> AnswerReading<'a> {
+        match (&self.mapping, &other.mapping) {
+            (Some(_), _) => AnswerReading::Protocol(OutputKind::Tensors),
+            (None, Some(mapping)) => AnswerReading::Mapped(mapping.outputs()),
+            (None, None) => AnswerReading::Protocol(kind),
+        }
+    }
+
     fn finished(&self) -> FinishedAnswer<'_> {
         let told = |fields: &HeaderMap| fields.get("grpc-status")?.to_str().ok()?.parse().ok();
         FinishedAnswer {

@@ -257,6 +257,16 @@ impl Comparison {
         Self { result, fields, fields_left_out, sample: None }
     }
 
+    /// Whether the answers differ; `None` if they could not be compared.
+    #[must_use]
+    pub const fn is_different(&self) -> Option<bool> {
+        match self.result {
+            ComparisonResult::Same => Some(false),
+            ComparisonResult::Different => Some(true),
+            ComparisonResult::Incomparable(_) => None,
+        }
+    }
+
     /// How the answers differ; empty unless they do.
     #[must_use]
     pub fn kinds(&self) -> KindSet {

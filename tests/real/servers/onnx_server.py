@@ -2,7 +2,8 @@
 
 `POST /score/…` with {"rows": [[...]]} runs the model and reports the forward pass in `Server-Timing`; the answer has what was reported,
 in nanoseconds. `?times=N` slows the forward pass to N times what as many rows took the last time unslowed: the ratio is exact however
-noisy the machine is. `?silent=1` reports nothing.
+noisy the machine is. `?silent=1` reports nothing. `?wrong=N` answers with row N one too high; `?drawn=1` adds a
+random number, as a model does that samples. What cannot be scored is answered with 422.
 """
 
 import sys
@@ -38,9 +39,15 @@ def forward(rows, times):
 
 
 @app.post("/score/{path}")
-async def score(request: Request, times: int = 1, silent: bool = False):
-    rows = np.asarray((await request.json())["rows"], np.float32)
-    outputs, took = forward(rows, times)
+async def score(request: Request, times: int = 1, silent: bool = False, wrong: int = -1, drawn: bool = False):
+    try:
+        outputs, took = forward(np.asarray((await request.json())["rows"], np.float32), times)
+    except Exception as error:
+        return JSONResponse({"error": type(error).__name__}, 422)
+    if wrong >= 0:
+        outputs[0][wrong] += 1
+    if drawn:
+        outputs[0] += np.random.uniform(1, 2)
     headers = {} if silent else {"server-timing": f"model_forward;dur={took / 1e6:.6f}"}
     return JSONResponse({"outputs": outputs[0].tolist(), "forward_ns": took}, headers=headers)
 
