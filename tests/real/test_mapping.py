@@ -166,7 +166,7 @@ def test_requests_that_cannot_be_mapped_are_dropped_and_counted_by_reason(start_
     for body, reason in [
         ({"row": good}, "mapping_missing"),
         ({"rows": [good[0], good[1][:-1]]}, "mapping_ragged"),
-        ({"rows": [good[0], ["NaN"] * 30]}, "mapping_type"),
+        ({"rows": [good[0], ["many"] * 30]}, "mapping_type"),
         ({"rows": [row[:-1] for row in good]}, "mapping_shape"),
         ("no JSON", "mapping_body"),
         ("[" * 1_000_000, "mapping_body"),
