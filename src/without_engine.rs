@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::cost::{ModelDemand, Optimum};
 use crate::export::HostedModel;
 use crate::settings::{Bind, Checks, Period, Section};
+use crate::shadow::mapping::ModelPorts;
 
 const REASON: &str = "this build was made without the feature `engine`";
 /// The exit code of a command that cannot be carried out as it was written (`EX_USAGE`).
@@ -130,6 +131,10 @@ impl Models {
     }
 
     pub(crate) const fn optimum_of_target(&self, _: &str) -> Option<Optimum> {
+        match *self {}
+    }
+
+    pub(crate) const fn ports(&self) -> ModelPorts {
         match *self {}
     }
 

@@ -15,11 +15,13 @@ use crate::net;
 use crate::serving::config::{Config, ModelToServe};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
 use crate::settings::{Bind, Period, Switch};
+use crate::shadow::mapping::{ModelPorts, TensorPort};
 use lapwing_engine::exec::{Fallback, FallbackCause, Placement};
 use lapwing_engine::gpu::DeviceRequest;
 use lapwing_engine::model::{Model, ModelOptions};
 use lapwing_engine::served::Served;
 use lapwing_engine::service::Servable;
+use lapwing_engine::tensor::TensorSpec;
 use lapwing_engine::{Backend, Device};
 
 /// Why the engine could not be started.
@@ -184,6 +186,16 @@ impl Models {
             time: OptimalTime::Line(CostLine { fixed_ns: line.fixed_ns, ns_per_unit: line.unit_ns, unit }),
             memory: None,
         })
+    }
+
+    /// What the first model reads and answers.
+    pub(super) fn ports(&self) -> ModelPorts {
+        // every datatype of the engine is one of the protocol
+        let port = |spec: &TensorSpec| TensorPort::new(spec.name.clone(), spec.datatype.name(), spec.shape.clone());
+        let ports = |specs: &[TensorSpec]| specs.iter().filter_map(port).collect();
+        let first = self.0.models().next().map(|model| model.about());
+        first
+            .map_or_else(ModelPorts::default, |about| ModelPorts { inputs: ports(&about.inputs), outputs: ports(&about.outputs) })
     }
 
     /// Whether every model is warm and can run.

@@ -22,6 +22,7 @@ use crate::net::{self, Target};
 use crate::protocol::{TokenizerError, Tokenizers};
 use crate::proxy::DataPlane;
 use crate::settings::{Bind, ConfigCell, Switch};
+use crate::shadow::mapping::MappingError;
 
 /// Closed ledgers that may wait for the aggregator, which reads them every 20 ms: enough for 200,000 requests per second.
 const QUEUE: usize = 4096;
@@ -58,6 +59,9 @@ pub enum StartError {
     /// The engine.
     #[error(transparent)]
     Engine(#[from] HostError),
+    /// A mapping of requests does not fit the model that it is for.
+    #[error(transparent)]
+    Mapping(#[from] MappingError),
     /// A thread or its runtime could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),

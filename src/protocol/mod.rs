@@ -30,4 +30,4 @@ pub use families::matches_glob;
 pub use media::Media;
 pub use output::OutputKind;
 pub use route::{FoldedRoute, fold_route};
-pub use tokens::{ModelError, TokenizerError, Tokenizers};
+pub use tokens::{EncodedText, ModelError, TextEncoder, TokenizerError, Tokenizers};

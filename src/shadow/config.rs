@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::mapping::{MAPPING, MAX_MAPPINGS, MappingRule};
 use super::quota::{self, RouteQuota};
 use crate::settings::{Checks, FieldName, Form, Period, Record, Section, ShadowTarget, Share, Size, Switch};
 
@@ -85,6 +86,8 @@ pub struct Config {
     pub headers: BTreeMap<String, CopiedHeader>,
     /// The share of copied requests that go to the upstream a second time, so that what differs by itself is known. Default 5%.
     pub noise: Share,
+    /// Which values of another API's JSON are the tensors of models that the engine runs. Default: none; at most 64.
+    pub mappings: Vec<MappingRule>,
     /// How outputs are compared.
     pub compare: super::compare::Config,
 }
@@ -106,6 +109,7 @@ impl Default for Config {
             max_body: Size::mib(8),
             headers: BTreeMap::new(),
             noise: "5%".parse().unwrap_or_else(|_| unreachable!("a share")),
+            mappings: Vec::new(),
             compare: super::compare::Config::default(),
         }
     }
@@ -131,6 +135,7 @@ impl Section for Config {
         ("routes", Form::Texts),
         ("quotas", Form::List(&quota::QUOTA)),
         ("headers", Form::Named(&Form::Text)),
+        ("mappings", Form::List(&MAPPING)),
         ("compare", Form::Section(super::compare::Config::FORMS)),
     ];
 
@@ -162,6 +167,12 @@ impl Section for Config {
         for name in self.headers.keys().filter(|name| http::HeaderName::try_from(name.as_str()).is_err()) {
             checks.fault(&format!("headers.{name}"), name, "is not a header's name");
         }
+        if self.mappings.len() > MAX_MAPPINGS {
+            checks.fault("mappings", self.mappings.len(), format!("must be at most {MAX_MAPPINGS}"));
+        }
+        for (index, mapping) in self.mappings.iter().enumerate() {
+            mapping.check(checks, &format!("mappings[{index}]"), self);
+        }
         checks.section("compare", |checks| self.compare.check(checks));
         checks.range("timeout", &self.timeout, Period::from_millis(1)..=Period::from_secs(3600));
         checks.range("concurrency", &self.concurrency, 1..=1024);
@@ -179,5 +190,6 @@ mod tests {
     fn the_keys_of_records_are_their_fields() {
         ONLY.assert_describes::<OnlyThese>();
         quota::QUOTA.assert_describes::<RouteQuota>();
+        MAPPING.assert_describes::<MappingRule>();
     }
 }

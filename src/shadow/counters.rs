@@ -30,6 +30,13 @@ drops! {
     Busy "busy" "The target had as many copies in flight as `shadow.concurrency` allows, for a second.";
     CircuitOpen "circuit_open" "The target failed repeatedly and is left alone for a while.";
     AnswerTooLarge "answer_too_large" "The target's answer exceeds `shadow.max_body` and was not read further, which counts as a failure.";
+    MappingBody "mapping_body" "The request of a mapped route is no JSON, or cannot be decompressed to `shadow.max_body`.";
+    MappingMissing "mapping_missing" "A path of the mapping leads to nothing in the request.";
+    MappingRagged "mapping_ragged" "Lists that the mapping leads to have unequal lengths, or stand beside single values.";
+    MappingType "mapping_type" "A value that the mapping leads to is none of the input's datatype, or no text.";
+    MappingShape "mapping_shape" "The lists that the mapping leads to do not have the shape of the model's input.";
+    MappingTooLarge "mapping_too_large" "The tensors that the request becomes exceed `shadow.max_body`.";
+    MappingTokens "mapping_tokens" "The request has no text for the model's tokenizer, or the tokenizer fails on it.";
     CompareFull "compare_full" "More pairs waited to be compared than there is room for, so that outputs are not compared.";
     ResultLost "result_lost" "More results of comparisons waited than there is room for: the oldest is in the counts of outputs, and not in those of pairs.";
 }

@@ -5,6 +5,7 @@
 //! - `order`: which side of a pair goes first;
 //! - `ab`: the statistics of latency, paired and unpaired, valid however often one looks;
 //! - `recording` is the file of recorded requests and that of the pairs of a replay; `gates`: bounds that a replay must keep;
+//! - `mapping`: requests of another API as calls of a model that the engine runs;
 //! - `compare`: decoded outputs against each other, net of the noise of the primary itself; `outputs` adds them up by target and route.
 //!
 //! The copying itself is in `proxy/layer/shadow` (the tap) and in `app/shadow` (the thread that sends copies).
@@ -14,6 +15,7 @@ pub mod compare;
 mod config;
 mod counters;
 pub mod gates;
+pub mod mapping;
 mod order;
 mod outputs;
 mod pairs;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::compare::{ComparedWith, Comparer, Comparison, ComparisonResult, DifferenceKind, Differences, DifferencesSnapshot};
+use super::compare::{ComparedWith, Comparer, Comparison, DifferenceKind, Differences, DifferencesSnapshot};
 use super::pairs::OutputResult;
 use crate::ledger::{CopyCause, TraceId};
 
@@ -21,12 +21,29 @@ pub struct OutputVerdict {
     pub greatest_error: Option<f64>,
 }
 
+impl OutputVerdict {
+    /// How the upstream's second answer compares with its first: nothing is excused. `None` if they could not be compared.
+    #[must_use]
+    pub fn of_repeat(comparison: &Comparison) -> Option<Self> {
+        Some(Self::of(comparison.is_different()?, comparison, comparison.greatest_error(|_, _| true)))
+    }
+
+    /// `greatest_error` is that of what is blamed on the target, if anything is.
+    fn of(is_different: bool, comparison: &Comparison, greatest_error: Option<f64>) -> Self {
+        let result = match greatest_error {
+            None if is_different => OutputResult::Noise,
+            None => OutputResult::Same,
+            Some(_) if comparison.kinds().contains(DifferenceKind::Status) => OutputResult::Status,
+            Some(_) => OutputResult::Mismatch,
+        };
+        Self { result, greatest_error }
+    }
+}
+
 /// The accounts of all targets.
 #[derive(Debug)]
 pub struct OutputAccounts {
     comparer: Comparer,
-    /// The targets that are candidates: all but the upstream itself.
-    candidates: Vec<usize>,
     accounts: BTreeMap<(usize, CopyCause, String), Differences>,
     /// By target and cause.
     compared: BTreeMap<(usize, CopyCause), u64>,
@@ -36,17 +53,10 @@ pub struct OutputAccounts {
 }
 
 impl OutputAccounts {
-    /// For these targets; the upstream's own second answers belong to none of them.
+    /// Without any comparison.
     #[must_use]
-    pub const fn new(comparer: Comparer, candidates: Vec<usize>) -> Self {
-        Self {
-            comparer,
-            candidates,
-            accounts: BTreeMap::new(),
-            compared: BTreeMap::new(),
-            mismatches: BTreeMap::new(),
-            overflowed: 0,
-        }
+    pub const fn new(comparer: Comparer) -> Self {
+        Self { comparer, accounts: BTreeMap::new(), compared: BTreeMap::new(), mismatches: BTreeMap::new(), overflowed: 0 }
     }
 
     /// Records a comparison with the answer of `target` to a request that was copied for `cause`. Returns how the outputs compare, net of
@@ -59,23 +69,21 @@ impl OutputAccounts {
         comparison: &Comparison,
         trace: TraceId,
     ) -> Option<OutputVerdict> {
-        if !self.candidates.contains(&target) {
-            for candidate in self.candidates.clone() {
-                if let Some(account) = self.account(candidate, route, cause) {
-                    account.record(comparison, ComparedWith::Itself, trace);
-                }
-            }
-            return is_different(comparison).map(|_| verdict(comparison, comparison.greatest_error(|_, _| true)));
-        }
         let account = self.account(target, route, cause)?;
         account.record(comparison, ComparedWith::Candidate, trace);
-        is_different(comparison)?;
-        let verdict = verdict(comparison, account.mismatch(comparison));
+        let verdict = OutputVerdict::of(comparison.is_different()?, comparison, account.mismatch(comparison));
         *self.compared.entry((target, cause)).or_default() += 1;
         for kind in comparison.kinds().iter().filter(|_| verdict.result.is_mismatch()) {
             *self.mismatches.entry((target, cause, kind.name())).or_default() += 1;
         }
         Some(verdict)
+    }
+
+    /// Records how the upstream's second answer compares with its first, for one candidate and cause of copies.
+    pub fn record_repeat(&mut self, candidate: usize, route: &str, cause: CopyCause, comparison: &Comparison, trace: TraceId) {
+        if let Some(account) = self.account(candidate, route, cause) {
+            account.record(comparison, ComparedWith::Itself, trace);
+        }
     }
 
     /// How many outputs of `target` were compared, by the cause of their copies; without causes that there were not.
@@ -110,24 +118,5 @@ impl OutputAccounts {
     #[must_use]
     pub const fn overflowed(&self) -> u64 {
         self.overflowed
-    }
-}
-
-/// `greatest_error` is that of what is blamed on the target, if anything is.
-fn verdict(comparison: &Comparison, greatest_error: Option<f64>) -> OutputVerdict {
-    let result = match (is_different(comparison), greatest_error) {
-        (Some(false) | None, None) => OutputResult::Same,
-        (Some(true), None) => OutputResult::Noise,
-        (_, Some(_)) if comparison.kinds().contains(DifferenceKind::Status) => OutputResult::Status,
-        (_, Some(_)) => OutputResult::Mismatch,
-    };
-    OutputVerdict { result, greatest_error }
-}
-
-fn is_different(comparison: &Comparison) -> Option<bool> {
-    match comparison.result {
-        ComparisonResult::Same => Some(false),
-        ComparisonResult::Different => Some(true),
-        ComparisonResult::Incomparable(_) => None,
     }
 }

@@ -124,7 +124,7 @@ fn again(args: &ReplayArgs, config: &Config, file: impl io::BufRead, limits: Fil
     let surface = ShadowSurface {
         registry: Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters))),
         pairs: Arc::new(Mutex::new(pairs)),
-        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare), Vec::new()))),
+        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare)))),
         counters: Arc::new(ShadowCounters::new(header.targets.len())),
         quotas: Arc::default(),
         budget: Arc::new(|| (0, 0)),

@@ -6,16 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use http_body_util::Full;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::durations::Durations;
 use super::schedule::{DueTimes, keep_time};
-use crate::app::shadow::{AnswerSide, ComparePair, Comparing, CopyTarget, Head};
+use crate::app::shadow::{AnswerSide, ComparePair, Comparing, CopyRequest, CopyTarget, Head};
 use crate::ledger::{PairId, Stamp, TraceId};
 use crate::net::{LocalListener, Tasks};
-use crate::proxy::{self, CaptureBudget, CapturedBody, DataPlane};
+use crate::proxy::{self, CaptureBudget, DataPlane};
 use crate::shadow::{ShadowCounters, ShadowDrop};
 
 /// Before the first request is due: time for the threads to start.
@@ -26,7 +25,8 @@ const CLOSING: Duration = Duration::from_millis(100);
 /// A request that is ready to be sent.
 pub(super) struct PreparedRequest {
     pub(super) head: Arc<Head>,
-    pub(super) body: Arc<CapturedBody>,
+    /// As each target gets it; `None` where it gets none.
+    pub(super) copies: Vec<Option<CopyRequest>>,
     /// What was recorded, if it is compared with.
     pub(super) recorded: Option<AnswerSide>,
 }
@@ -146,30 +146,12 @@ impl Player {
 
     async fn send(&self, index: usize, request: &PreparedRequest, due: Stamp) -> Option<AnswerSide> {
         let (played, counters) = (self.targets.get(index)?, self.counters.target(index)?);
+        let copy = request.copies.get(index)?.as_ref()?;
         let _permit = played.permits.acquire().await.ok()?;
         self.lateness.record(Stamp::now().since(due));
         counters.sent.fetch_add(1, Relaxed);
-        played.target.exchange(&request.head, &request.body, &self.budget).await.counted(counters)
+        played.target.exchange(copy, &self.budget).await.counted(counters)
     }
-}
-
-/// A body that is there, as one that was captured. `None` if the budget has no room.
-pub(super) fn captured(
-    body: bytes::Bytes,
-    trailers: Option<http::HeaderMap>,
-    budget: &Arc<CaptureBudget>,
-) -> Option<Arc<CapturedBody>> {
-    use futures_util::FutureExt;
-    let body = Full::new(body);
-    let whole = match trailers {
-        Some(trailers) => {
-            let body = http_body_util::BodyExt::with_trailers(body, async move { Some(Ok(trailers)) });
-            proxy::capture_whole(body, budget).now_or_never()
-        }
-        None => proxy::capture_whole(body, budget).now_or_never(),
-    };
-    // it never waits
-    whole?.ok().map(Arc::new)
 }
 
 /// The number of the pair of the request at this place.

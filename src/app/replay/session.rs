@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::accounts::{Accounts, PairsFile};
 use super::args::ReplayArgs;
 use super::durations::Durations;
-use super::play::{PlayedTarget, Player, PreparedRequest, Timing, captured, pair_of};
+use super::play::{PlayedTarget, Player, PreparedRequest, Timing, pair_of};
 use super::receiver::SpanReceiver;
 use super::report::{BaselineReport, FromDueReport, ReplayReport, SendingReport, assumptions};
 use super::schedule::{DueTimes, Pace};
@@ -21,7 +21,7 @@ use super::{ReplayError, checked, order};
 use crate::app::data::Observing;
 use crate::app::hosted::{Hosted, Models};
 use crate::app::shadow::{
-    AnswerSide, CompareWorker, ComparedOutputs, CopiedHeaders, CopyTarget, Head, NamedTarget, compare_channel,
+    AnswerSide, CompareWorker, ComparedOutputs, CopiedHeaders, CopyRequest, Head, NamedTarget, compare_channel, whole_body,
 };
 use crate::attribution::Aggregator;
 use crate::attribution::otlp::OwnTraces;
@@ -129,7 +129,6 @@ impl Session {
         let (labels, counters, started) = (Arc::new(labels(&config)), Arc::new(Counters::default()), Stamp::now());
         let target_labels: Vec<LabelId> = named.iter().map(|target| labels.upstreams.intern(&target.label())).collect();
         let patience_ns = args.timeout.as_nanos().saturating_add(PATIENCE_NS);
-        let candidates = (0..named.len() - skipped).collect();
         // the recording is in memory as it is: its size has been bounded
         let limits = CaptureLimits { total: usize::MAX / 2, body: usize::MAX / 4, read_buffer: 0 };
         Self {
@@ -138,7 +137,7 @@ impl Session {
             infos: named.iter().map(NamedTarget::info).collect(),
             ledgers: Arc::new(ArrayQueue::new(LEDGERS)),
             compared: Arc::new(ArrayQueue::new(LEDGERS)),
-            outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare), candidates))),
+            outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare)))),
             budget: CaptureBudget::new(limits),
             registry: Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters.clone()))),
             pairs: Arc::new(Mutex::new(PairTable::new(target_labels[skipped..].to_vec(), patience_ns, started))),
@@ -163,10 +162,11 @@ impl Session {
         exchanges: Vec<RecordedExchange>,
     ) -> Result<ReplayReport, ReplayError> {
         let receiver = SpanReceiver::start(args, &self.config, &self.counters).map_err(ReplayError::Failed)?;
+        let candidates = named.iter().skip(self.skipped()).map(NamedTarget::mappings).collect();
         let (stacks, targets) = self.stacks(named, receiver.is_some());
         let arrivals: Vec<u64> = exchanges.iter().map(|exchange| exchange.at_ns).collect();
         let (count, due) = (exchanges.len(), DueTimes::new(exchanges.len()));
-        let (requests, recorded) = self.prepared(exchanges)?;
+        let (requests, recorded) = self.prepared(exchanges, &targets)?;
         let mut accounts = self.accounts(args, due.clone(), recorded, receiver)?;
         let pace = args.pace();
         let timing = match (pace, pace.due_ns(&arrivals)) {
@@ -175,8 +175,14 @@ impl Session {
         };
         let lateness = Arc::new(Durations::new().map_err(|error| failed(&error))?);
         let (comparing, to_compare) = compare_channel(COMPARISONS);
-        let worker =
-            CompareWorker::new(&self.config, self.outputs.clone(), self.compared.clone(), self.counts.clone(), self.skipped());
+        let worker = CompareWorker::new(
+            &self.config,
+            self.outputs.clone(),
+            self.compared.clone(),
+            candidates,
+            self.counts.clone(),
+            self.skipped(),
+        );
         let player = Player {
             requests,
             targets,
@@ -228,10 +234,8 @@ impl Session {
             let settings =
                 observing.settings_of_copies(&self.config, &target.label(), target.is_h2(), &self.ledgers, &self.counters);
             let shadow = &self.config.shadow;
-            let played = PlayedTarget {
-                target: CopyTarget::new(target.name().to_owned(), index, false, &address, shadow),
-                permits: Semaphore::new(shadow.concurrency),
-            };
+            let played =
+                PlayedTarget { target: target.sender(index, &address, shadow), permits: Semaphore::new(shadow.concurrency) };
             let settings = ConfigHandle::fixed(settings);
             let plane = DataPlane { settings, target: target.into_target(), counters: self.counters.clone() };
             ((listener, plane), played)
@@ -243,15 +247,27 @@ impl Session {
     fn prepared(
         &self,
         exchanges: Vec<RecordedExchange>,
+        targets: &[PlayedTarget],
     ) -> Result<(Vec<PreparedRequest>, Vec<Option<SideAccount>>), ReplayError> {
         let headers = CopiedHeaders::new(&self.config.shadow);
         let (mut requests, mut recorded) = (Vec::with_capacity(exchanges.len()), Vec::with_capacity(exchanges.len()));
         for (at, mut exchange) in exchanges.into_iter().enumerate() {
             recorded.push(exchange.account.take().filter(|_| self.is_baseline_recorded));
             let prepared = prepare(at, exchange, self.is_baseline_recorded, &headers, &self.budget);
-            requests.push(prepared.ok_or_else(|| failed(&"a recorded body does not fit into memory"))?);
+            let (request, recorded) = prepared.ok_or_else(|| failed(&"a recorded body does not fit into memory"))?;
+            requests.push(PreparedRequest { copies: self.copies(&request, targets), head: request.head, recorded });
         }
         Ok((requests, recorded))
+    }
+
+    /// The request as each target gets it. One that a target cannot get is counted there.
+    fn copies(&self, request: &CopyRequest, targets: &[PlayedTarget]) -> Vec<Option<CopyRequest>> {
+        let copy = |(index, played): (usize, &PlayedTarget)| {
+            let copy = played.target.prepare(&request.head, &request.body, &self.budget);
+            let drop = |reason| self.counts.target(index).into_iter().for_each(|counters| counters.drop_copy(reason));
+            copy.map_err(drop).ok()
+        };
+        targets.iter().enumerate().map(copy).collect()
     }
 
     fn accounts(
@@ -351,14 +367,14 @@ fn candidates_only(all: &ShadowCounters, skipped: usize, count: usize) -> Shadow
     counters
 }
 
-/// A recorded request as it is sent. `None` if the budget has no room for a body.
+/// A recorded request, and its answer if that is compared with. `None` if the budget has no room for a body.
 fn prepare(
     at: usize,
     exchange: RecordedExchange,
     is_baseline_recorded: bool,
     headers: &CopiedHeaders,
     budget: &Arc<CaptureBudget>,
-) -> Option<PreparedRequest> {
+) -> Option<(CopyRequest, Option<AnswerSide>)> {
     let RecordedExchange { method, path, http2, headers: recorded_headers, body, answer, .. } = exchange;
     let mut headers = headers.of(&recorded_headers);
     headers.remove(http::header::CONTENT_LENGTH);
@@ -366,12 +382,12 @@ fn prepare(
     let recorded = match answer.filter(|_| is_baseline_recorded) {
         Some(answer) => {
             let trailers = answer.grpc_status.map(|status| HeaderMap::from_iter([(GRPC_STATUS, status.into())]));
-            let body = captured(answer.body, trailers, budget)?;
-            Some(AnswerSide { status: http::StatusCode::from_u16(answer.status).ok()?, headers: answer.headers, body })
+            let body = whole_body(answer.body, trailers, budget).ok()?;
+            Some(AnswerSide::of_upstream(http::StatusCode::from_u16(answer.status).ok()?, answer.headers, body))
         }
         None => None,
     };
-    Some(PreparedRequest { head, body: captured(body, None, budget)?, recorded })
+    Some((CopyRequest { head, body: whole_body(body, None, budget).ok()?, mapping: None }, recorded))
 }
 
 const GRPC_STATUS: http::HeaderName = http::HeaderName::from_static("grpc-status");

@@ -12,10 +12,11 @@ use parking_lot::Mutex;
 use super::copy::Head;
 
 use crate::config::Config;
-use crate::ledger::{PairId, TraceId};
-use crate::protocol::{Protocols, fold_route};
+use crate::ledger::{CopyCause, PairId, TraceId};
+use crate::protocol::{OutputKind, Protocols, fold_route};
 use crate::proxy::CapturedBody;
-use crate::shadow::compare::{Comparer, FinishedAnswer};
+use crate::shadow::compare::{AnswerReading, Comparer, FinishedAnswer};
+use crate::shadow::mapping::{MappingTable, RequestMapping};
 use crate::shadow::{OutputAccounts, OutputVerdict, ShadowCounters, ShadowDrop};
 
 /// One side's answer.
@@ -24,6 +25,8 @@ pub(in crate::app) struct AnswerSide {
     pub(in crate::app) status: StatusCode,
     pub(in crate::app) headers: HeaderMap,
     pub(in crate::app) body: Arc<CapturedBody>,
+    /// By what the request was made of the copied one, if it was not that itself.
+    pub(in crate::app) mapping: Option<Arc<RequestMapping>>,
 }
 
 /// Two answers to the same request.
@@ -67,6 +70,8 @@ pub(in crate::app) struct Worker {
     protocols: Protocols,
     accounts: Arc<Mutex<OutputAccounts>>,
     results: Arc<ArrayQueue<ComparedOutputs>>,
+    /// The mappings of each target that is a candidate, by its index; the upstream's second answers have the index behind them.
+    candidates: Vec<Arc<MappingTable>>,
     counters: Arc<ShadowCounters>,
     /// The place of target 0 among the counters.
     first_target: usize,
@@ -78,11 +83,12 @@ impl Worker {
         config: &Config,
         accounts: Arc<Mutex<OutputAccounts>>,
         results: Arc<ArrayQueue<ComparedOutputs>>,
+        candidates: Vec<Arc<MappingTable>>,
         counters: Arc<ShadowCounters>,
         first_target: usize,
     ) -> Self {
         let (comparer, protocols) = (Comparer::new(&config.shadow.compare), Protocols::new(&config.protocol));
-        Self { comparer, protocols, accounts, results, counters, first_target }
+        Self { comparer, protocols, accounts, results, candidates, counters, first_target }
     }
 
     /// Compares what comes until nobody sends any more.
@@ -100,8 +106,13 @@ impl Worker {
         let route = fold_route(method.as_str(), path.path()).name;
         let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
         let kind = self.protocols.detect(method, path.path()).output_kind(is_grpc);
-        let comparison = self.comparer.compare(&route, kind, &pair.primary.finished(), &pair.copy.finished());
-        let verdict = self.accounts.lock().record(pair.target, &route, *cause, &comparison, pair.trace);
+        let verdict = if pair.target < self.candidates.len() {
+            let readings = [pair.primary.reading(&pair.copy, kind), pair.copy.reading(&pair.primary, kind)];
+            let comparison = self.comparer.compare_as(&route, readings, &pair.primary.finished(), &pair.copy.finished());
+            self.accounts.lock().record(pair.target, &route, *cause, &comparison, pair.trace)
+        } else {
+            self.compare_repeat(&route, kind, *cause, pair)
+        };
         if let Some(verdict) = verdict
             && let Some(lost) = self.results.force_push(ComparedOutputs { pair: *number, target: pair.target, verdict })
             && let Some(counters) = self.counters.target(lost.target + self.first_target)
@@ -109,9 +120,37 @@ impl Worker {
             counters.drop_copy(ShadowDrop::ResultLost);
         }
     }
+
+    /// Compares the upstream's second answer with its first, for each candidate in the way in which that candidate is compared: so
+    /// that the noise has the names of the same fields. Returns how the answers compare as they are.
+    fn compare_repeat(&self, route: &str, kind: OutputKind, cause: CopyCause, pair: &ComparePair) -> Option<OutputVerdict> {
+        let (first, second) = (pair.primary.finished(), pair.copy.finished());
+        let compared = |reading| self.comparer.compare_as(route, [reading; 2], &first, &second);
+        let plain = compared(AnswerReading::Protocol(kind));
+        for (candidate, mappings) in self.candidates.iter().enumerate() {
+            let mapped = mappings.of(route).map(|mapping| compared(AnswerReading::Mapped(mapping.outputs())));
+            self.accounts.lock().record_repeat(candidate, route, cause, mapped.as_ref().unwrap_or(&plain), pair.trace);
+        }
+        OutputVerdict::of_repeat(&plain)
+    }
 }
 
 impl AnswerSide {
+    /// The answer to a request as it was copied.
+    pub(in crate::app) const fn of_upstream(status: StatusCode, headers: HeaderMap, body: Arc<CapturedBody>) -> Self {
+        Self { status, headers, body, mapping: None }
+    }
+
+    /// How it is decoded where it is compared with `other`. A request that was mapped is a call of the Open Inference Protocol; the
+    /// other side has the same tensors where the mapping says.
+    fn reading<'a>(&self, other: &'a Self, kind: OutputKind) -> AnswerReading<'a> {
+        match (&self.mapping, &other.mapping) {
+            (Some(_), _) => AnswerReading::Protocol(OutputKind::Tensors),
+            (None, Some(mapping)) => AnswerReading::Mapped(mapping.outputs()),
+            (None, None) => AnswerReading::Protocol(kind),
+        }
+    }
+
     fn finished(&self) -> FinishedAnswer<'_> {
         let told = |fields: &HeaderMap| fields.get("grpc-status")?.to_str().ok()?.parse().ok();
         FinishedAnswer {

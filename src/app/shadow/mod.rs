@@ -6,6 +6,7 @@
 mod breaker;
 mod compare;
 mod copy;
+mod prepare;
 mod runner;
 mod target;
 
@@ -24,6 +25,7 @@ pub(super) use self::compare::{
     AnswerSide, ComparePair, ComparedOutputs, Comparing, Worker as CompareWorker, channel as compare_channel,
 };
 pub(super) use self::copy::{CopiedHeaders, Head};
+pub(super) use self::prepare::{CopyRequest, whole_body};
 use self::runner::Runner;
 pub(super) use self::runner::reason;
 pub(super) use self::target::CopyTarget;
@@ -35,11 +37,12 @@ use crate::cost::TargetEngine;
 use crate::export::ShadowSurface;
 use crate::ledger::{LabelId, Ledger, Stamp};
 use crate::metrics::{Counters, Labels, Registry};
-use crate::net::{self, LocalListener, Target, Tasks};
+use crate::net::{self, LocalAddress, LocalListener, Target, Tasks};
 use crate::proxy::{self, DataPlane, TapParts};
 use crate::settings::{ConfigHandle, ShadowTarget, Upstream};
 use crate::shadow::compare::Comparer;
-use crate::shadow::{CopyOrder, OutputAccounts, PairTable, QuotaTable, TargetInfo, UPSTREAM_AGAIN};
+use crate::shadow::mapping::MappingTable;
+use crate::shadow::{self, CopyOrder, OutputAccounts, PairTable, QuotaTable, TargetInfo, UPSTREAM_AGAIN};
 
 /// Sampled requests that may wait for the shadow's thread, which reads the queue every millisecond.
 const QUEUE: usize = 1024;
@@ -104,6 +107,8 @@ pub(super) struct NamedTarget {
     target: Target,
     is_h2: bool,
     is_upstream: bool,
+    /// Routes whose requests are not sent as they are.
+    mappings: Arc<MappingTable>,
 }
 
 impl NamedTarget {
@@ -111,7 +116,7 @@ impl NamedTarget {
     ///
     /// # Errors
     ///
-    /// If a model cannot be loaded.
+    /// If a model cannot be loaded, or a mapping does not fit it.
     pub(super) fn resolve(
         name: String,
         target: &ShadowTarget,
@@ -119,21 +124,45 @@ impl NamedTarget {
         engines: &mut Vec<Hosted>,
     ) -> Result<Self, StartError> {
         let address = target.to_string();
+        let mut mappings = MappingTable::default();
         let (target, is_h2) = match target {
             ShadowTarget::Server(upstream) => (Target::from(upstream), matches!(upstream, Upstream::Http { h2: true, .. })),
             ShadowTarget::Engine(path) => {
                 let engine = Hosted::start_one(&whole.engine, &name, path, whole.proxy.workers, whole.drain_timeout)?;
+                mappings = MappingTable::new(&whole.shadow, &name, &engine.models().ports())?;
                 let address = Target::Tcp(engine.address().to_string());
                 engines.push(engine);
                 (address, false)
             }
         };
-        Ok(Self { name, address, target, is_h2, is_upstream: false })
+        Ok(Self { name, address, target, is_h2, is_upstream: false, mappings: Arc::new(mappings) })
+    }
+
+    /// The upstream, which is asked a second time.
+    fn upstream_again(upstream: &Upstream) -> Self {
+        Self {
+            name: UPSTREAM_AGAIN.to_owned(),
+            address: upstream.to_string(),
+            target: Target::from(upstream),
+            is_h2: matches!(upstream, Upstream::Http { h2: true, .. }),
+            is_upstream: true,
+            mappings: Arc::default(),
+        }
+    }
+
+    /// A sender of copies to it at this place among the targets, through the stack at `stack`.
+    pub(super) fn sender(&self, index: usize, stack: &LocalAddress, config: &shadow::Config) -> CopyTarget {
+        CopyTarget::new(self.name.clone(), index, self.is_upstream, stack, config, self.mappings.clone())
     }
 
     /// Its name.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its mappings.
+    pub(super) fn mappings(&self) -> Arc<MappingTable> {
+        self.mappings.clone()
     }
 
     /// Its label among the upstreams.
@@ -182,9 +211,7 @@ pub(super) fn start(
         named.push(NamedTarget::resolve(name.clone(), target, whole, &mut engines)?);
     }
     if config.noise.get() > 0.0 {
-        let is_h2 = matches!(whole.upstream, Upstream::Http { h2: true, .. });
-        let (name, address) = (UPSTREAM_AGAIN.to_owned(), whole.upstream.to_string());
-        named.push(NamedTarget { name, address, target: Target::from(&whole.upstream), is_h2, is_upstream: true });
+        named.push(NamedTarget::upstream_again(&whole.upstream));
     }
 
     let quotas = Arc::new(QuotaTable::new(&config.quotas, &labels.routes));
@@ -194,14 +221,14 @@ pub(super) fn start(
     let started = Stamp::now();
     // its own counters: what copies cost is not what clients' requests cost
     let counters = Arc::new(Counters::default());
-    let candidates = named.iter().enumerate().filter(|(_, target)| !target.is_upstream).map(|(index, _)| index).collect();
+    let candidates: Vec<_> = named.iter().filter(|target| !target.is_upstream).map(NamedTarget::mappings).collect();
     let parts = ShadowParts {
         tap: tap.clone(),
         ledgers: Arc::new(ArrayQueue::new(LEDGERS)),
         compared: Arc::new(ArrayQueue::new(LEDGERS)),
         registry: Arc::new(Mutex::new(Registry::new(whole.metrics, labels.clone(), counters.clone()))),
         pairs: Arc::new(Mutex::new(PairTable::new(copy_labels, patience_ns, started))),
-        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.compare), candidates))),
+        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.compare)))),
         targets: named.iter().map(NamedTarget::info).collect(),
     };
 
@@ -211,9 +238,9 @@ pub(super) fn start(
     for (index, target) in named.into_iter().enumerate() {
         let (address, listener) = net::local();
         let settings = observing.settings_of_copies(whole, &label(&target.name), target.is_h2, &parts.ledgers, &counters);
+        targets.push(target.sender(index, &address, config));
         let plane = DataPlane { settings: ConfigHandle::fixed(settings), target: target.target, counters: counters.clone() };
         stacks.push((listener, plane));
-        targets.push(CopyTarget::new(target.name, index, target.is_upstream, &address, config));
     }
     let runner = Runner {
         parts: tap,
@@ -231,7 +258,8 @@ pub(super) fn start(
     let copying = std::thread::Builder::new().name("lapwing-shadow".to_owned());
     let copying = copying.spawn(move || copy_requests(runner, stacks, until)).map_err(StartError::Thread)?;
     let comparing = std::thread::Builder::new().name("lapwing-compare".to_owned());
-    let worker = compare::Worker::new(whole, parts.outputs.clone(), parts.compared.clone(), parts.tap.counters.clone(), 0);
+    let worker =
+        compare::Worker::new(whole, parts.outputs.clone(), parts.compared.clone(), candidates, parts.tap.counters.clone(), 0);
     let comparing = comparing.spawn(move || worker.run(&pairs)).map_err(StartError::Thread)?;
     Ok(Some((parts, ShadowThreads { stop, copying, comparing, engines })))
 }

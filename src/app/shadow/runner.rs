@@ -103,7 +103,7 @@ impl Runner {
             CopyOrder::Concurrent => tokio::join!(answered, copies),
         };
         let (trace, primary) = match primary {
-            Ok((trace, status, headers, Ok(body))) => (trace, AnswerSide { status, headers, body: Arc::new(body) }),
+            Ok((trace, status, headers, Ok(body))) => (trace, AnswerSide::of_upstream(status, headers, Arc::new(body))),
             Ok((_, _, _, Err(incomplete))) => return self.parts.counters.drop_sampled(reason(incomplete)),
             Err(reason) => return self.parts.counters.drop_sampled(reason),
         };

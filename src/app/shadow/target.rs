@@ -12,9 +12,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::breaker::Breaker;
 use super::compare::AnswerSide;
 use super::copy::{self, Head};
+use super::prepare::{CopyRequest, Preparer};
 use crate::ledger::Stamp;
 use crate::net::{Client, ClientLimits, LocalAddress, Target};
 use crate::proxy::{CaptureBudget, CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, TapParts, capture_whole};
+use crate::shadow::mapping::MappingTable;
 use crate::shadow::{Config, ShadowDrop, TargetCounters};
 
 /// How long a copy waits for its turn at a target before it is dropped.
@@ -65,11 +67,19 @@ pub(in crate::app) struct CopyTarget {
     /// Whether the last copy did not get its turn.
     is_overrun: AtomicBool,
     breaker: Breaker,
+    preparer: Arc<Preparer>,
 }
 
 impl CopyTarget {
     /// Sends to the stack at `address`.
-    pub(in crate::app) fn new(name: String, index: usize, is_upstream: bool, address: &LocalAddress, config: &Config) -> Self {
+    pub(super) fn new(
+        name: String,
+        index: usize,
+        is_upstream: bool,
+        address: &LocalAddress,
+        config: &Config,
+        mappings: Arc<MappingTable>,
+    ) -> Self {
         let limits = ClientLimits {
             connect_timeout: Duration::from_secs(1),
             // the stack's own limits come first, because they tell what happened
@@ -81,6 +91,7 @@ impl CopyTarget {
         };
         let target = Target::Local(address.clone());
         Self {
+            preparer: Arc::new(Preparer::new(name.clone(), mappings)),
             name,
             index,
             is_upstream,
@@ -111,7 +122,7 @@ impl CopyTarget {
 
     /// Sends a copy and reads the whole answer. `None` if it was dropped, got no answer, or one that is too large to keep; each is
     /// counted.
-    pub(super) async fn send(&self, head: &Head, body: &Arc<CapturedBody>, parts: &TapParts) -> Option<AnswerSide> {
+    pub(super) async fn send(&self, head: &Arc<Head>, body: &Arc<CapturedBody>, parts: &TapParts) -> Option<AnswerSide> {
         let counters = parts.counters.target(self.index)?;
         let Some(_permit) = self.turn().await else {
             counters.drop_copy(ShadowDrop::Busy);
@@ -121,23 +132,39 @@ impl CopyTarget {
             counters.drop_copy(ShadowDrop::CircuitOpen);
             return None;
         }
+        let request = match self.preparer.prepare(head, body, &parts.budget).await {
+            Ok(request) => request,
+            Err(reason) => {
+                counters.drop_copy(reason);
+                return None;
+            }
+        };
         counters.sent.fetch_add(1, Relaxed);
-        let sent = self.exchange(head, body, &parts.budget).await;
+        let sent = self.exchange(&request, &parts.budget).await;
         if let Some(pause) = self.breaker.on_result(sent.is_answered(), Stamp::now()) {
             tracing::warn!(target = self.name, ?pause, "the shadow target fails repeatedly and is left alone");
         }
         sent.counted(counters)
     }
 
-    /// Sends a request at once and reads the whole answer, within `budget`. Counts nothing.
-    pub(in crate::app) async fn exchange(
+    /// The request that this target gets of a copied one, made on this thread. Counts nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why it gets none.
+    pub(in crate::app) fn prepare(
         &self,
-        head: &Head,
+        head: &Arc<Head>,
         body: &Arc<CapturedBody>,
         budget: &Arc<CaptureBudget>,
-    ) -> SendOutcome {
-        let client = if head.is_h2 { &self.h2 } else { &self.h1 };
-        let response = match client.send(copy::request(head, body)).await {
+    ) -> Result<CopyRequest, ShadowDrop> {
+        self.preparer.prepare_here(head, body, budget)
+    }
+
+    /// Sends a request at once and reads the whole answer, within `budget`. Counts nothing.
+    pub(in crate::app) async fn exchange(&self, request: &CopyRequest, budget: &Arc<CaptureBudget>) -> SendOutcome {
+        let client = if request.head.is_h2 { &self.h2 } else { &self.h1 };
+        let response = match client.send(copy::request(&request.head, &request.body)).await {
             Ok(response) => response,
             Err(error) => {
                 tracing::debug!(target = self.name, %error, "a copy got no answer");
@@ -151,9 +178,12 @@ impl CopyTarget {
         }
         let mut body = pin!(body);
         match capture_whole(body.as_mut(), budget).await {
-            Ok(body) => {
-                SendOutcome::Answered(AnswerSide { status: answer.status, headers: answer.headers, body: Arc::new(body) })
-            }
+            Ok(body) => SendOutcome::Answered(AnswerSide {
+                status: answer.status,
+                headers: answer.headers,
+                body: Arc::new(body),
+                mapping: request.mapping.clone(),
+            }),
             Err(Incomplete::TooLarge) => SendOutcome::TooLarge,
             // no fault of the target: the rest is read and not kept, and its latency counts
             Err(Incomplete::BudgetSpent) if read_to_end(body).await => SendOutcome::Unkept,

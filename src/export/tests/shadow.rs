@@ -48,7 +48,7 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
         is_complete: true,
     });
     let comparison = comparer.compare(ROUTE, OutputKind::Other, &one, &other);
-    let mut outputs = OutputAccounts::new(comparer, vec![0]);
+    let mut outputs = OutputAccounts::new(comparer);
     outputs.record(0, ROUTE, CopyCause::Share, &comparison, TraceId([7; 16]));
 
     let counters = ShadowCounters::new(1);

@@ -1,7 +1,8 @@
 //! Counts input tokens with a model's own `tokenizer.json` if the server does not report them. Runs off the request path, on
 //! bodies that were kept for it. It is slow by nature (some megabytes per second), so the caller decides when there is time for
-//! it.
+//! it. With the same file it turns the texts of copied requests into a model's input.
 
+mod encoder;
 #[cfg(feature = "tokenizers")]
 mod model;
 mod prompt_keeper;
@@ -13,6 +14,7 @@ use without_tokenizers as model;
 
 use std::fmt;
 
+pub use encoder::{EncodedText, TextEncoder};
 pub use model::ModelError;
 use model::ModelTokenizer;
 pub(super) use prompt_keeper::PromptKeeper;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::encoder::EncodedText;
 use super::texts::TokenizerInput;
 
 /// Why a tokenizer cannot be used. The message follows the file's name.
@@ -19,6 +20,21 @@ impl ModelTokenizer {
     /// Always returns the error that says why.
     pub(super) fn load(_: &Path) -> Result<Self, ModelError> {
         Err(ModelError::Absent)
+    }
+
+    /// Never called.
+    pub(super) fn truncating(self, _: usize) -> Result<Self, ModelError> {
+        match self {}
+    }
+
+    /// Never called.
+    pub(super) const fn pad_id(&self) -> u32 {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(super) fn encode(&self, _: &str) -> Option<EncodedText> {
+        match *self {}
     }
 
     /// Never called.

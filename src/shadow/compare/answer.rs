@@ -3,6 +3,9 @@
 use bytes::Bytes;
 use http::HeaderMap;
 
+use super::decode::OutputMapping;
+use crate::protocol::OutputKind;
+
 /// A finished answer of the primary or of a target. It borrows everything: nothing is copied before it is decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedAnswer<'a> {
@@ -31,4 +34,13 @@ impl FinishedAnswer<'_> {
             _ => self.status.to_string(),
         }
     }
+}
+
+/// How an answer is decoded.
+#[derive(Clone, Copy, Debug)]
+pub enum AnswerReading<'a> {
+    /// By what the protocol of its route answers with.
+    Protocol(OutputKind),
+    /// As the tensors of a model, each at its place in a JSON document.
+    Mapped(&'a OutputMapping),
 }

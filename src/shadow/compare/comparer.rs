@@ -1,6 +1,6 @@
 //! Two finished answers in, what differs out.
 
-use super::answer::FinishedAnswer;
+use super::answer::{AnswerReading, FinishedAnswer};
 use super::check::{EditBudget, compare_documents, compare_embeddings, compare_field, compare_generated, compare_tensors};
 use super::comparison::{Comparison, DifferenceDetail, DifferenceKind, FieldComparison, Incomparable};
 use super::config::Config;
@@ -24,6 +24,8 @@ pub struct Comparer {
     max_decoded: usize,
     keep_samples: usize,
     redact: PathSet,
+    /// Whether `redact` has any path.
+    redacts: bool,
 }
 
 impl Comparer {
@@ -35,6 +37,7 @@ impl Comparer {
             max_decoded: usize::try_from(config.max_decoded.get()).unwrap_or(usize::MAX),
             keep_samples: config.keep_samples,
             redact: PathSet::new(&config.redact),
+            redacts: !config.redact.is_empty(),
         }
     }
 
@@ -57,6 +60,18 @@ impl Comparer {
         primary: &FinishedAnswer<'_>,
         candidate: &FinishedAnswer<'_>,
     ) -> Comparison {
+        self.compare_as(route, [AnswerReading::Protocol(kind); 2], primary, candidate)
+    }
+
+    /// The same, where each side's answer is decoded in its own way: the primary's first.
+    #[must_use]
+    pub fn compare_as(
+        &self,
+        route: &str,
+        readings: [AnswerReading<'_>; 2],
+        primary: &FinishedAnswer<'_>,
+        candidate: &FinishedAnswer<'_>,
+    ) -> Comparison {
         if !primary.is_complete || !candidate.is_complete {
             return Comparison::incomparable(Incomparable::Incomplete);
         }
@@ -69,8 +84,9 @@ impl Comparer {
             // errors are compared by their status alone: their texts are for people
             return Comparison::of(fields);
         }
-        let decoded = |answer| decode(answer, kind, self.max_decoded);
-        let (p, c) = match (decoded(primary), decoded(candidate)) {
+        let [p, c] =
+            [(primary, readings[0]), (candidate, readings[1])].map(|(answer, reading)| decode(answer, reading, self.max_decoded));
+        let (p, c) = match (p, c) {
             (Ok(p), Ok(c)) => (p, c),
             (Err(_), Err(_)) if has_same_body(primary, candidate) => return Comparison::of(fields),
             (Err(DecodeError::TooLarge(_)), _) | (_, Err(DecodeError::TooLarge(_))) => {
@@ -84,7 +100,10 @@ impl Comparer {
         };
         fields.extend(compare_decoded(&p, &c, self.rules.of(route)));
         let mut comparison = Comparison::of(fields);
-        if self.keep_samples > 0 && !comparison.kinds().is_empty() {
+        // the paths of `redact` are those of a document, of which tensors say nothing
+        let is_mapped = readings.iter().any(|reading| matches!(reading, AnswerReading::Mapped(_)));
+        let may_be_kept = !(is_mapped && self.redacts);
+        if self.keep_samples > 0 && may_be_kept && !comparison.kinds().is_empty() {
             comparison.sample = Some(Box::new(PayloadSample::new(&p, &c, &self.redact)));
         }
         comparison

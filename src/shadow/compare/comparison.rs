@@ -270,6 +270,16 @@ impl Comparison {
         self.fields.iter().filter_map(errors).reduce(f64::max)
     }
 
+    /// Whether the answers differ; `None` if they could not be compared.
+    #[must_use]
+    pub const fn is_different(&self) -> Option<bool> {
+        match self.result {
+            ComparisonResult::Same => Some(false),
+            ComparisonResult::Different => Some(true),
+            ComparisonResult::Incomparable(_) => None,
+        }
+    }
+
     /// How the answers differ; empty unless they do.
     #[must_use]
     pub fn kinds(&self) -> KindSet {

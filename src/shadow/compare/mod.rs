@@ -21,17 +21,22 @@ mod redact;
 mod rules;
 mod sample;
 
-pub use answer::FinishedAnswer;
+pub use answer::{AnswerReading, FinishedAnswer};
 pub use comparer::Comparer;
 pub use comparison::{
     Comparison, ComparisonResult, DifferenceDetail, DifferenceKind, ERROR_STEPS, FieldComparison, GreatestError, Incomparable,
     KindSet, MAX_FIELDS, NumberComparison, TextComparison,
 };
 pub use config::{Config, RouteRules, TensorRule, TextRule, Tolerance};
+pub(in crate::shadow) use decode::content::whole as whole_body;
+pub(in crate::shadow) use decode::nested::{NestedFault, read_texts};
+pub(in crate::shadow) use decode::{Document, MappedTensor};
+pub use decode::{OutputMapping, TensorPort};
 pub use differences::{
     ComparedWith, Differences, DifferencesSnapshot, ErrorStepSnapshot, FieldSnapshot, KindSnapshot, MismatchSnapshot,
     NumberSnapshot, RepeatSnapshot, SampleSnapshot, SetSnapshot, TextSnapshot, WorstCase,
 };
+pub(in crate::shadow) use paths::ValuePath;
 pub use redact::Redactor;
 pub use sample::{PayloadSample, SAMPLE_BYTES};
 

@@ -13,11 +13,20 @@ const MAX_MESSAGES: usize = 65_536;
 
 /// The whole body, decompressed to at most `limit` bytes.
 pub(super) fn body(answer: &FinishedAnswer<'_>, limit: usize) -> Result<Bytes, DecodeError> {
-    let length = answer.body.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.len()));
+    whole(answer.headers, answer.body, limit)
+}
+
+/// The body of a message in one piece, decompressed to at most `limit` bytes.
+///
+/// # Errors
+///
+/// [`DecodeError`]: it is larger, corrupt, or in an unknown encoding.
+pub(in crate::shadow) fn whole(headers: &HeaderMap, pieces: &[Bytes], limit: usize) -> Result<Bytes, DecodeError> {
+    let length = pieces.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.len()));
     if length > limit {
         return Err(DecodeError::TooLarge(limit));
     }
-    let body = match answer.body {
+    let body = match pieces {
         [one] => one.clone(),
         pieces => {
             let mut joined = BytesMut::with_capacity(length);
@@ -25,7 +34,7 @@ pub(super) fn body(answer: &FinishedAnswer<'_>, limit: usize) -> Result<Bytes, D
             joined.freeze()
         }
     };
-    let mut codings = answer.headers.get_all(CONTENT_ENCODING).iter();
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     match (codings.next(), codings.next()) {
         (None, _) => Ok(body),
         (Some(coding), None) => decompressed(coding.as_bytes(), &body, limit),

@@ -12,7 +12,7 @@ use super::{DecodeError, events::MAX_DEPTH_REASON};
 
 /// A node; containers are followed by what they contain.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in super::super) enum Node {
+pub(in crate::shadow) enum Node {
     Null,
     Bool(bool),
     Unsigned(u64),
@@ -35,7 +35,7 @@ pub(in super::super) enum Node {
 
 /// A parsed document.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Document {
+pub(in crate::shadow) struct Document {
     nodes: Vec<Node>,
     texts: String,
 }
@@ -46,7 +46,7 @@ impl Document {
     /// # Errors
     ///
     /// The text is not JSON, or it is nested deeper than 128 values.
-    pub(in super::super) fn parse(text: &[u8]) -> Result<Self, DecodeError> {
+    pub(in crate::shadow) fn parse(text: &[u8]) -> Result<Self, DecodeError> {
         let mut document = Self::default();
         document.append(text)?;
         Ok(document)
@@ -83,7 +83,7 @@ impl Document {
     }
 
     /// The value of the whole document.
-    pub(in super::super) fn root(&self) -> Value<'_> {
+    pub(in crate::shadow) fn root(&self) -> Value<'_> {
         Value { document: self, at: 0 }
     }
 
@@ -100,7 +100,7 @@ impl Document {
 
 /// A value of a document.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Value<'a> {
+pub(in crate::shadow) struct Value<'a> {
     document: &'a Document,
     at: usize,
 }

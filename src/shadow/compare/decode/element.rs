@@ -2,7 +2,7 @@
 
 /// A number: integers are exact.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in super::super) enum Number {
+pub(in crate::shadow) enum Number {
     Integer(i128),
     Float(f64),
 }
@@ -35,7 +35,7 @@ impl Number {
 
 /// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum ElementType {
+pub(in crate::shadow) enum ElementType {
     Bool,
     Uint8,
     Uint16,
@@ -72,19 +72,19 @@ const NAMES: [(ElementType, &str); 14] = [
 
 impl ElementType {
     /// The type of this name in the protocol. `TYPE_` before it, as in Triton's configuration, and `STRING` are accepted.
-    pub(in super::super) fn parse(name: &str) -> Option<Self> {
+    pub(in crate::shadow) fn parse(name: &str) -> Option<Self> {
         let name = name.strip_prefix("TYPE_").unwrap_or(name);
         let name = if name == "STRING" { "BYTES" } else { name };
         NAMES.iter().find(|(_, own)| *own == name).map(|(element, _)| *element)
     }
 
     /// Its name in the protocol.
-    pub(in super::super) fn name(self) -> &'static str {
+    pub(in crate::shadow) fn name(self) -> &'static str {
         NAMES[self as usize].1
     }
 
     /// The size of an element in bytes; `None` if it varies.
-    pub(in super::super) const fn bytes(self) -> Option<usize> {
+    pub(in crate::shadow) const fn bytes(self) -> Option<usize> {
         Some(match self {
             Self::Bool | Self::Uint8 | Self::Int8 => 1,
             Self::Uint16 | Self::Int16 | Self::Fp16 | Self::Bf16 => 2,
@@ -100,7 +100,7 @@ impl ElementType {
     }
 
     /// Reads the element at `index` of little-endian `data`; 0 beyond its end, which callers have excluded.
-    pub(in super::super) fn read(self, data: &[u8], index: usize) -> Number {
+    pub(in crate::shadow) fn read(self, data: &[u8], index: usize) -> Number {
         fn chunk<const N: usize>(data: &[u8], index: usize) -> [u8; N] {
             data.get(index * N..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
         }

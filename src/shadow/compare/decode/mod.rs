@@ -5,25 +5,32 @@
 //! each byte of text, and tensors are kept as they are on the wire.
 
 mod base64_floats;
-mod content;
-pub(super) mod document;
-mod element;
+pub(in crate::shadow) mod content;
+pub(in crate::shadow) mod document;
+pub(in crate::shadow) mod element;
 mod embeddings;
 mod events;
 mod generated;
+mod mapped;
+pub(in crate::shadow) mod nested;
 mod oip_grpc;
 mod oip_json;
+mod port;
 pub(super) mod tensor;
 
 use bytes::Bytes;
 
-use super::answer::FinishedAnswer;
+use super::answer::{AnswerReading, FinishedAnswer};
 use crate::protocol::{Media, OutputKind};
 
-pub(super) use document::{Document, Node};
+pub(in crate::shadow) use document::Document;
+pub(super) use document::Node;
 pub(super) use element::Number;
 pub(super) use embeddings::Embeddings;
 pub(super) use generated::GeneratedTexts;
+pub(in crate::shadow) use mapped::MappedTensor;
+pub use mapped::OutputMapping;
+pub use port::TensorPort;
 pub(super) use tensor::DecodedTensor;
 
 /// A decoded body.
@@ -59,7 +66,7 @@ impl Decoded {
 
 /// Why a body cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DecodeError {
+pub(in crate::shadow) enum DecodeError {
     /// It is larger than the limit.
     #[error("larger than {0} bytes")]
     TooLarge(usize),
@@ -82,7 +89,11 @@ impl DecodeError {
 /// # Errors
 ///
 /// [`DecodeError`]: too large, in an unknown encoding, or not in the announced format.
-pub(super) fn decode(answer: &FinishedAnswer<'_>, kind: OutputKind, limit: usize) -> Result<Decoded, DecodeError> {
+pub(super) fn decode(answer: &FinishedAnswer<'_>, reading: AnswerReading<'_>, limit: usize) -> Result<Decoded, DecodeError> {
+    let kind = match reading {
+        AnswerReading::Protocol(kind) => kind,
+        AnswerReading::Mapped(outputs) => return mapped::decode(answer, outputs, limit).map(Decoded::Tensors),
+    };
     let body = content::body(answer, limit)?;
     let media = Media::of_decompressed(answer.headers);
     match media {

@@ -73,7 +73,7 @@ fn flatten(value: Value<'_>, on: &mut impl FnMut(Value<'_>) -> Option<()>) -> Op
 
 /// Appends a value in this type; `None` if it does not fit.
 #[expect(clippy::cast_possible_truncation, reason = "a double is rounded to the tensor's own precision")]
-fn write(value: Value<'_>, element: ElementType, out: &mut BytesMut) -> Option<()> {
+pub(super) fn write(value: Value<'_>, element: ElementType, out: &mut BytesMut) -> Option<()> {
     let number = match value.node() {
         Node::Bool(is_true) => Number::Integer(is_true.into()),
         Node::Null if element.is_float() => Number::Float(f64::NAN),

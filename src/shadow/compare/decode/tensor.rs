@@ -6,7 +6,7 @@ use super::DecodeError;
 use super::element::{ElementType, Number};
 
 /// The most dimensions of a tensor.
-const MAX_DIMENSIONS: usize = 16;
+pub(super) const MAX_DIMENSIONS: usize = 16;
 /// The most tensors of an answer.
 pub(super) const MAX_TENSORS: usize = 1024;
 

@@ -5,8 +5,10 @@
 //! few operations per step and pattern, whatever the document.
 
 mod pattern;
+mod value_path;
 
 pub(super) use pattern::{PathPattern, PathSet, PathState};
+pub(in crate::shadow) use value_path::{ValuePath, ValueStep};
 
 use std::fmt::{self, Write as _};
 

@@ -9,7 +9,7 @@ const MAX_STEPS: usize = 30;
 
 /// A step of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum PatternStep {
+pub(super) enum PatternStep {
     Key(String),
     AnyKey,
     Element(usize),
@@ -20,7 +20,7 @@ enum PatternStep {
 
 /// A pattern of paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct PathPattern(Vec<PatternStep>);
+pub(in super::super) struct PathPattern(pub(super) Vec<PatternStep>);
 
 impl PathPattern {
     /// Parses a pattern.

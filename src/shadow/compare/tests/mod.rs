@@ -12,36 +12,36 @@ use super::*;
 use crate::ledger::TraceId;
 
 /// An answer that owns what a [`FinishedAnswer`] borrows.
-pub(super) struct TestAnswer {
-    pub(super) status: u16,
-    pub(super) headers: HeaderMap,
-    pub(super) grpc_status: Option<u32>,
-    pub(super) body: Vec<Bytes>,
-    pub(super) is_complete: bool,
+pub(in crate::shadow) struct TestAnswer {
+    pub(in crate::shadow) status: u16,
+    pub(in crate::shadow) headers: HeaderMap,
+    pub(in crate::shadow) grpc_status: Option<u32>,
+    pub(in crate::shadow) body: Vec<Bytes>,
+    pub(in crate::shadow) is_complete: bool,
 }
 
 impl TestAnswer {
-    pub(super) fn new(media: &str, body: impl Into<Bytes>) -> Self {
+    pub(in crate::shadow) fn new(media: &str, body: impl Into<Bytes>) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::CONTENT_TYPE, media.parse().unwrap());
         Self { status: 200, headers, grpc_status: None, body: vec![body.into()], is_complete: true }
     }
 
-    pub(super) fn json(body: impl Into<String>) -> Self {
+    pub(in crate::shadow) fn json(body: impl Into<String>) -> Self {
         Self::new("application/json", body.into())
     }
 
-    pub(super) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+    pub(in crate::shadow) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.headers.insert(HeaderName::from_static(name), HeaderValue::from_str(&value.to_string()).unwrap());
         self
     }
 
-    pub(super) fn status(mut self, status: u16) -> Self {
+    pub(in crate::shadow) fn status(mut self, status: u16) -> Self {
         self.status = status;
         self
     }
 
-    pub(super) fn as_finished(&self) -> FinishedAnswer<'_> {
+    pub(in crate::shadow) fn as_finished(&self) -> FinishedAnswer<'_> {
         FinishedAnswer {
             status: self.status,
             headers: &self.headers,

@@ -1,0 +1,49 @@
+//! Texts as a model's input: token ids by its own `tokenizer.json`. It runs off the request path, for copies of requests.
+
+use std::fmt;
+use std::path::Path;
+
+use super::model::{ModelError, ModelTokenizer};
+
+/// A text as tokens, in order; special tokens are among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EncodedText {
+    /// The tokens.
+    pub ids: Vec<u32>,
+    /// The segment of each, as many as there are tokens.
+    pub type_ids: Vec<u32>,
+}
+
+/// Turns texts into tokens.
+pub struct TextEncoder(ModelTokenizer);
+
+impl fmt::Debug for TextEncoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // a tokenizer holds its whole vocabulary
+        f.write_str("TextEncoder")
+    }
+}
+
+impl TextEncoder {
+    /// Reads a `tokenizer.json`. Texts are cut at their end to `max_tokens`, special tokens included; what the file itself says of padding
+    /// and truncation is ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError`] if the file cannot be read, is no tokenizer, or this build has none.
+    pub fn load(file: &Path, max_tokens: usize) -> Result<Self, ModelError> {
+        ModelTokenizer::load(file)?.truncating(max_tokens).map(Self)
+    }
+
+    /// The tokens of a text; `None` if the tokenizer fails on it.
+    #[must_use]
+    pub fn encode(&self, text: &str) -> Option<EncodedText> {
+        self.0.encode(text)
+    }
+
+    /// The token that shorter texts are filled up with: the file's own, else 0.
+    #[must_use]
+    pub const fn pad_id(&self) -> u32 {
+        self.0.pad_id()
+    }
+}
