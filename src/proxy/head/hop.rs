@@ -86,7 +86,7 @@ pub(super) fn coding(headers: &HeaderMap) -> Coding {
     let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
     let is_token = |coding: &&[u8]| HeaderName::from_bytes(coding).is_ok() && !coding.eq_ignore_ascii_case(b"identity");
     match codings.split_last() {
-        Some((last, others)) if is_chunked(last) && !others.iter().any(is_chunked) && others.iter().all(|one| is_token(one)) => {
+        Some((last, others)) if is_chunked(last) && !others.iter().any(is_chunked) && others.iter().all(is_token) => {
             Coding::Unknown
         }
         _ => Coding::Ambiguous,
