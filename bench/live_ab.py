@@ -19,6 +19,7 @@ import http.client
 import itertools
 import json
 import pathlib
+import random
 import subprocess
 import tempfile
 import time
@@ -27,7 +28,7 @@ from parts import ROOT, Child, Lapwing, arguments, finish, free_port, quantile, 
 
 SERVER = ROOT / "tests/real/servers/oip_server.py"
 WIDTHS = (30, 64, 2)
-FORWARD_MS = 8
+FORWARD_MS = 40
 WARM_UP, CALIBRATION = 50, 100
 FIGURES = ("forward", "total")
 SETTINGS = """
@@ -96,8 +97,9 @@ def run(options, model, number, share):
 
 
 def watch(options, lapwing):
-    """Calls at the rate until the time is over, and looks each second."""
+    """Calls at random times with this rate until the time is over, and looks each second."""
     client, began, look = Client(lapwing.port), time.monotonic(), 1
+    due = began
     seen = {name: {"verdicts": [], "first": {}} for name in FIGURES}
     for number in itertools.count(1):
         client.call()
@@ -110,7 +112,9 @@ def watch(options, lapwing):
                 seen[name]["last"] = {"pairs": figure["pairs"], "verdict": figure["verdict"], **figure["paired_ratio"]["p50"]}
         if now >= options.seconds:
             return {"requests": number, "seen": seen}
-        time.sleep(max(0, began + number / options.rate - time.monotonic()))
+        # at a fixed beat, runs side by side would meet at the same place of each request
+        due += random.expovariate(options.rate)
+        time.sleep(max(0, due - time.monotonic()))
 
 
 def main():
@@ -119,9 +123,9 @@ def main():
     parser.add_argument("--python", default=str(ROOT / ".venv/bin/python"), help="an interpreter with ONNX Runtime and FastAPI")
     parser.add_argument("--runs", type=int, default=20, help="runs of each kind (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=180, help="how long each takes (default: %(default)s)")
-    parser.add_argument("--rate", type=float, default=25, help="requests a second (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=12, help="requests a second (default: %(default)s)")
     parser.add_argument("--share", type=float, default=3, help="the injected delay, %% of a request (default: %(default)s)")
-    parser.add_argument("--parallel", type=int, default=4, help="how many runs go on side by side (default: %(default)s)")
+    parser.add_argument("--parallel", type=int, default=8, help="how many runs go on side by side (default: %(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         model = pathlib.Path(folder) / "m.onnx"

@@ -18,6 +18,8 @@ const BYTES_PER_TOKEN: u64 = 4;
 #[derive(Debug, Default)]
 pub(super) struct ExchangeFacts {
     model: ArrayVec<u8, NAME_BYTES>,
+    /// The model's name is of the message of the request that is being read: it may name another one, and parsers take the last.
+    may_rename: bool,
     work: Work,
     inputs: Inputs,
     rows: Option<u64>,
@@ -99,7 +101,13 @@ impl ExchangeFacts {
     /// Records a watched value.
     pub(super) fn note(&mut self, tag: Tag, seen: TagValue<'_>) {
         match (tag, seen) {
-            (Tag::Model, TagValue::Text { head, .. }) => self.name_model(head),
+            (Tag::Model, TagValue::Text { head, .. }) => {
+                if self.may_rename {
+                    self.model.clear();
+                }
+                self.may_rename = self.side == Side::Request && self.model.is_empty();
+                self.name_model(head);
+            }
             (Tag::Rows, TagValue::List(len)) => self.add_rows(len),
             (Tag::Rows, _) => {
                 self.add_rows(1);
@@ -171,6 +179,7 @@ impl ExchangeFacts {
     /// Ends a message, `at_ns` from the request's start. Amounts in the next message are added to those of this one.
     pub(super) fn end_message(&mut self, at_ns: u64) {
         if self.side == Side::Request {
+            self.may_rename = false;
             if let Some(rows) = self.message_rows.take() {
                 self.add_rows(rows);
             }
