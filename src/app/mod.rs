@@ -12,6 +12,7 @@ pub mod engine;
 #[cfg(feature = "engine")]
 mod hosted;
 mod log;
+mod receivers;
 mod record;
 mod replay;
 mod run;
