@@ -1,7 +1,7 @@
-//! The control plane: one thread that owns the aggregator, the admin server, the OTLP receiver and the forwarder.
-//! Nothing here can slow a request; the data plane only leaves closed ledgers in a queue.
+//! The control plane: a thread for the aggregator and the poller, one for the admin server, and one for the OTLP receivers and the
+//! forwarder, so that `/livez` answers and exchanges are merged whatever exporters send. Nothing here can slow a request; the data
+//! plane only leaves closed ledgers in a queue.
 
-use std::future::Future;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -10,16 +10,18 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use parking_lot::Mutex;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::aggregate::Aggregation;
 use super::data;
 use super::hosted::Models;
+use super::receivers::Receivers;
 use super::record::Recorder;
 use super::running::StartError;
 use super::shadow::ShadowParts;
-use crate::attribution::otlp::{self, ExportHandler, ForwardQueue, OwnTraces};
+use crate::attribution::otlp::OwnTraces;
 use crate::attribution::{Poller, Statistics};
 use crate::config::Loaded;
 use crate::cost::{DebtAssessor, ModelOptima};
@@ -30,8 +32,6 @@ use crate::net::Target;
 use crate::protocol::Tokenizers;
 use crate::settings::{AdminToken, ConfigHandle};
 
-/// How long forwarding the last telemetry may take at shutdown.
-const FORWARD_DRAIN: Duration = Duration::from_secs(5);
 /// How long `/readyz` waits for the upstream to accept a connection.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -74,34 +74,15 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Starts the thread.
-    pub(super) fn spawn(self) -> Result<JoinHandle<io::Result<()>>, StartError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
-        let loaded = self.config.load();
-        let config = &loaded.config;
-        let guard = runtime.enter();
-        let forward = match config.otlp_forward.on() {
-            Some(to) => {
-                let (headers, sampler) = (config.otlp_forward_headers.clone(), config.otlp_forward_sampler);
-                let (own, counters) = (self.ours.clone(), self.counters.clone());
-                Some(otlp::forwarder(to, headers, &config.attribution, sampler, own, counters)?)
-            }
-            None => None,
-        };
-        drop(guard);
-        let (queue, worker) = forward.unzip();
-        let run = move || runtime.block_on(self.run(queue, worker));
-        std::thread::Builder::new().name("lapwing-control".to_owned()).spawn(run).map_err(StartError::Thread)
-    }
-
-    async fn run(self, forward: Option<ForwardQueue>, worker: Option<impl Future<Output = ()>>) -> io::Result<()> {
+    /// Starts the threads.
+    pub(super) fn spawn(self) -> Result<Vec<JoinHandle<io::Result<()>>>, StartError> {
         let Self {
             config: whole,
             admin_token,
             listeners,
             counters,
             labels,
-            ours: _,
+            ours,
             queue,
             target,
             tokenizers,
@@ -124,18 +105,25 @@ impl Control {
             rules: rules.clone(),
             counters: counters.clone(),
         };
-        let (queue_capacity, max_body) = (queue.capacity(), config.attribution.otlp_max_body.get());
+        let queue_capacity = queue.capacity();
         let assessor = DebtAssessor::new(optima.clone(), labels.clone());
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
-        let handler = ExportHandler::new(rules, counters.clone(), sender, forward);
         // the admin server and the receiver outlive the last request: a scrape or a span may still arrive while requests drain
         let stop = phases.profiling.clone();
 
+        let receivers = Receivers {
+            grpc: listeners.otlp_grpc,
+            http: listeners.otlp_http,
+            own_traces: ours,
+            rules,
+            counters: counters.clone(),
+            spans: sender,
+            stop: stop.clone(),
+        };
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
         let aggregation = aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone());
-        let aggregation = aggregation.run(spans, stop.clone());
         let hosted = models.clone();
         let surfaces = Surfaces {
             engine: Arc::new(move || hosted.as_ref().map(Models::list).unwrap_or_default()),
@@ -156,34 +144,36 @@ impl Control {
             started_unix_ns: clock::unix_ns(),
             started: Stamp::now(),
         };
-        let admin = export::serve(listeners.admin, surfaces, stop.clone());
-        let grpc = listeners.otlp_grpc.map(|l| otlp::serve_grpc(l, handler.clone(), max_body, stop.clone()));
-        let http = listeners.otlp_http.map(|l| otlp::serve_http(l, handler.clone(), max_body, stop.clone()));
-        drop(handler); // now only the servers hold senders: when they end, the forwarder ends
-
-        let forwarding = async {
-            let Some(worker) = worker else { return };
-            let too_late = async {
-                stop.cancelled().await;
-                tokio::time::sleep(FORWARD_DRAIN).await;
-            };
-            tokio::select! {
-                () = worker => {}
-                () = too_late => tracing::warn!("otlp_forward: some telemetry could not be passed on before the end"),
-            }
-        };
-        let polling = poller.run(phases.accepting.clone());
-        let ((), admin, grpc, http, (), ()) =
-            tokio::join!(aggregation, admin, optional(grpc), optional(http), forwarding, Box::pin(polling));
-        admin.and(grpc).and(http)
+        let mut threads: Vec<_> = receivers.spawn(config)?.into_iter().collect();
+        let stopping = stop.clone();
+        threads.push(spawn("lapwing-admin", async move || export::serve(listeners.admin, surfaces, stop).await)?);
+        threads.push(spawn("lapwing-control", async move || {
+            tokio::join!(aggregation.run(spans, stopping), Box::pin(poller.run(phases.accepting)));
+            Ok(())
+        })?);
+        Ok(threads)
     }
 }
 
-async fn optional(server: Option<impl Future<Output = io::Result<()>>>) -> io::Result<()> {
-    match server {
-        Some(server) => server.await,
-        None => Ok(()),
-    }
+fn spawn<F>(name: &str, run: impl FnOnce() -> F + Send + 'static) -> Result<JoinHandle<io::Result<()>>, StartError>
+where
+    F: Future<Output = io::Result<()>>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
+    spawn_on(runtime, name, run)
+}
+
+/// Runs `run` in `runtime` on a thread of its own.
+pub(super) fn spawn_on<F>(
+    runtime: Runtime,
+    name: &str,
+    run: impl FnOnce() -> F + Send + 'static,
+) -> Result<JoinHandle<io::Result<()>>, StartError>
+where
+    F: Future<Output = io::Result<()>>,
+{
+    let run = move || runtime.block_on(async { run().await });
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(StartError::Thread)
 }
 
 /// Whether the engine's models are warm and can run, and the upstream accepts.

@@ -13,6 +13,7 @@ pub mod engine;
 #[cfg(feature = "engine")]
 mod hosted;
 mod log;
+mod receivers;
 mod record;
 mod replay;
 mod run;

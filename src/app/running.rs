@@ -26,6 +26,8 @@ use crate::shadow::mapping::MappingError;
 
 /// Closed ledgers that may wait for the aggregator, which reads them every 20 ms: enough for 200,000 requests per second.
 const QUEUE: usize = 4096;
+/// Connections that may wait to be accepted by the admin server, and by a receiver. One that finds no room tries again a second later.
+const BACKLOG: u32 = 1024;
 /// The number of upstreams; there is one so far.
 const UPSTREAMS: usize = 16;
 
@@ -88,7 +90,7 @@ pub struct Running {
     addresses: Addresses,
     phases: Phases,
     data: Vec<JoinHandle<io::Result<()>>>,
-    control: JoinHandle<io::Result<()>>,
+    control: Vec<JoinHandle<io::Result<()>>>,
     engine: Option<Hosted>,
     shadow: Option<ShadowThreads>,
     config: ConfigCell<Loaded>,
@@ -223,13 +225,13 @@ impl Running {
         // drained requests may have used it
         let data = self.engine.map_or(Ok(()), Hosted::stop).and(data);
         self.phases.profiling.cancel();
-        join(self.control).and(data)
+        self.control.into_iter().map(join).fold(data, |before, ended| ended.and(before))
     }
 
     /// Whether a thread has ended unexpectedly.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.control.is_finished()
+        self.control.iter().any(JoinHandle::is_finished)
             || self.engine.as_ref().is_some_and(Hosted::has_failed)
             || self.data.iter().any(JoinHandle::is_finished)
     }
@@ -240,7 +242,7 @@ fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
 }
 
 fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {
-    net::bind(to.get(), 128, false).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
+    net::bind(to.get(), BACKLOG, false).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
 }
 
 fn receiver(key: &'static str, to: &Switch<Bind>) -> Result<Option<TcpListener>, StartError> {

@@ -1,7 +1,8 @@
 //! The admin server: stats, exchanges, metrics, HDR logs, configuration and health.
 //!
-//! It reads what the aggregator wrote and never changes it; `/record` alone starts something. Responses are made on tokio's blocking threads, two at a time. They lock
-//! the registry for one series at a time, so that neither requests nor the aggregator wait.
+//! It reads what the aggregator wrote and never changes it; `/record` alone starts something. Responses are made on tokio's blocking
+//! threads, one at a time; at most four are made or wait to be read. They lock the registry for one series at a time, so that neither requests nor
+//! the aggregator wait.
 
 mod access;
 mod exchanges;

@@ -1,29 +1,48 @@
 //! The admin server: its paths, the headers of its responses, and how it refuses a request.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use tokio::sync::Semaphore;
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::access::{AccessDenied, may_read_payloads};
 use super::surfaces::Surfaces;
 use super::{exchanges, hdr, health, prometheus, query, record, shadow, stats};
-use crate::metrics::Window;
+use crate::metrics::{Counter, Window};
 use crate::net::{self, AcceptLimits, Peer, ServerLimits};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Responses made at the same time. Further ones wait, so that many scrapes at once cannot take much memory.
-const AT_ONCE: usize = 2;
+/// Answers that are made, or wait to be read, at the same time. Further ones wait, so that many scrapes at once cannot take much
+/// memory, whether they are read or not.
+const AT_ONCE: usize = 4;
+/// Answers that are made at the same time: the processors are for the requests.
+const MADE_AT_ONCE: usize = 1;
+/// How long a request waits to be one of them, before it gets 503.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Answers are handed to the socket in pieces of this size.
+const PIECE: usize = 64 << 10;
+/// The time for a connection's first request to come.
+const FIRST_REQUEST: Duration = Duration::from_secs(10);
+/// A connection without a request is closed after this time: above the minute between two scrapes.
+const IDLE: Duration = Duration::from_secs(120);
+/// The time for an answer to be read, longer by what is read meanwhile.
+const WRITE: Duration = Duration::from_secs(5);
 
 /// Every path and what it shows.
 pub const PATHS: &[(&str, &str)] = &[
@@ -52,25 +71,58 @@ pub const PATHS: &[(&str, &str)] = &[
 pub(super) struct Admin {
     pub(super) surfaces: Arc<Surfaces>,
     turns: Arc<Semaphore>,
+    making: Arc<Semaphore>,
 }
 
 /// A response's content type and body.
 type Content = (&'static str, Vec<u8>);
 
 impl Admin {
-    /// Makes a response on a blocking thread.
+    /// Makes a response on a blocking thread. It counts as one of [`AT_ONCE`] until its last byte is written.
     async fn make(&self, make: impl FnOnce(&Surfaces) -> Result<Content, String> + Send + 'static) -> Response {
         let surfaces = self.surfaces.clone();
-        let made = match self.turns.acquire().await {
-            Ok(_turn) => tokio::task::spawn_blocking(move || make(&surfaces)).await,
-            Err(_) => return text(StatusCode::SERVICE_UNAVAILABLE, "shutting down"),
+        let Ok(Ok(turn)) = timeout(TURN_TIMEOUT, self.turns.clone().acquire_owned()).await else {
+            surfaces.counters.bump(Counter::ScrapesRefused);
+            let mut refused = text(StatusCode::SERVICE_UNAVAILABLE, "other answers wait to be read; try again");
+            refused.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            return refused;
         };
-        match made {
-            Ok(Ok((kind, body))) => ([(header::CONTENT_TYPE, kind)], body).into_response(),
+        let Ok(making) = self.making.clone().acquire_owned().await else {
+            return text(StatusCode::SERVICE_UNAVAILABLE, "shutting down");
+        };
+        // it goes on if the client leaves, and keeps its place until it ends
+        let made = tokio::task::spawn_blocking(move || {
+            let _making = making;
+            make(&surfaces)
+        });
+        match made.await {
+            Ok(Ok((kind, body))) => ([(header::CONTENT_TYPE, kind)], in_pieces(body, turn)).into_response(),
             Ok(Err(reason)) => text(StatusCode::INTERNAL_SERVER_ERROR, reason),
             Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "making the answer panicked; see the log"),
         }
     }
+}
+
+/// The bytes of an answer, and its turn: both are held until the last piece is written.
+struct HeldAnswer {
+    bytes: Vec<u8>,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for HeldAnswer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn in_pieces(bytes: Vec<u8>, turn: OwnedSemaphorePermit) -> Response {
+    let length = bytes.len();
+    let mut rest = Bytes::from_owner(HeldAnswer { bytes, _turn: turn });
+    let pieces = std::iter::from_fn(move || {
+        (!rest.is_empty()).then(|| Ok::<_, Infallible>(Frame::data(rest.split_to(PIECE.min(rest.len())))))
+    });
+    let body = Body::new(StreamBody::new(futures_util::stream::iter(pieces)));
+    ([(header::CONTENT_LENGTH, length)], body).into_response()
 }
 
 /// How long answers that are being written may take after the stop: a client that never finishes reading must not keep the
@@ -85,15 +137,28 @@ const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 ///
 /// When the listener cannot be registered with the runtime.
 pub async fn serve(listener: std::net::TcpListener, surfaces: Surfaces, stop: CancellationToken) -> io::Result<()> {
-    let accept = AcceptLimits { backoff: ACCEPT_BACKOFF, ..AcceptLimits::default() };
-    let limits = ServerLimits { accept, grace: DRAIN, tells_peer: true, ..ServerLimits::new("admin") };
+    let limits = ServerLimits {
+        accept: AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections: Some(net::control_connections()) },
+        grace: DRAIN,
+        counters: Some(surfaces.counters.clone()),
+        first_request_timeout: Some(FIRST_REQUEST),
+        idle_timeout: Some(IDLE),
+        write_timeout: Some(WRITE),
+        tells_peer: true,
+        http1_only: true,
+        ..ServerLimits::new("admin")
+    };
     net::serve(net::registered(listener)?, router(surfaces), limits, stop).await;
     Ok(())
 }
 
 /// The paths as a service, without a listener.
 pub fn router(surfaces: Surfaces) -> Router {
-    let admin = Admin { surfaces: Arc::new(surfaces), turns: Arc::new(Semaphore::new(AT_ONCE)) };
+    let admin = Admin {
+        surfaces: Arc::new(surfaces),
+        turns: Arc::new(Semaphore::new(AT_ONCE)),
+        making: Arc::new(Semaphore::new(MADE_AT_ONCE)),
+    };
     Router::new()
         .route("/stats", get(stats))
         .route("/exchanges", get(exchanges))

@@ -73,7 +73,9 @@ rows! {
     SpanShapesEvicted: Counter "lapwing_span_shapes_evicted" &[], "Learnt kinds of spans that gave way to others because their route's table was full.";
     SpansInvalid: Counter "lapwing_spans_invalid" &[], "Spans without a valid trace or span id, which the OTLP receiver skipped.";
     SpansSkipped: Counter "lapwing_spans_skipped" &[], "Spans that were not joined because the span above them has their time: SGLang's one for each token.";
+    SpansRejected: Counter "lapwing_spans_rejected" &[], "Spans that the OTLP receiver did not join, because they or their message have more elements than it decodes.";
     OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that were refused: not decodable, too large, too slow.";
+    OtlpBusy: Counter "lapwing_otlp_busy" &[], "OTLP requests that were refused for now, because others filled the bytes that may be received at once.";
     SpansWithheld: Counter "lapwing_otlp_spans_withheld" &[], "Spans not passed on to the collector, because they were sampled for Lapwing only.";
     OtlpForwarded: Counter "lapwing_otlp_forwarded" &[], "OTLP requests passed on to the collector.";
     OtlpForwardLost: Counter "lapwing_otlp_forward_lost" &[], "OTLP requests that could not be passed on to the collector.";
@@ -82,6 +84,12 @@ rows! {
     InterimDropped: Counter "lapwing_interim_responses_dropped" &[], "Interim responses (1xx) that were not passed on, because 64 KiB of them waited for a client that did not read.";
     UpstreamRetried: Counter "lapwing_upstream_retried" &[], "Requests sent again on a fresh connection because the reused one had closed before anything was written.";
     UpstreamConnected: Counter "lapwing_upstream_connections" &[], "Connections opened to the upstream.";
+    ClosedGaveWay: Counter "lapwing_control_connections_closed" &[("reason", "gave_way")], "Connections that the admin server and the OTLP receivers closed, by reason: was idle while another one needed its place.";
+    ClosedSlowHead: Counter "lapwing_control_connections_closed" &[("reason", "slow_head")], "Connections that the admin server and the OTLP receivers closed, by reason: made no request in time.";
+    ClosedIdle: Counter "lapwing_control_connections_closed" &[("reason", "idle")], "Connections that the admin server and the OTLP receivers closed, by reason: was idle for too long after a request.";
+    ClosedSlowReader: Counter "lapwing_control_connections_closed" &[("reason", "slow_reader")], "Connections that the admin server and the OTLP receivers closed, by reason: did not read its answer in time.";
+    ScrapesRefused: Counter "lapwing_scrapes_refused" &[], "Requests to the admin server that got 503, because other answers were being made or waited to be read.";
+    AcceptsFailed: Counter "lapwing_accepts_failed" &[], "Connections that could not be accepted, for want of file descriptors or memory; each is tried again.";
     ConnectionsAccepted: Counter "lapwing_client_connections" &[], "Connections accepted from clients.";
     ConnectionsFailed: Counter "lapwing_client_connections_failed" &[], "Client connections that ended in a protocol error.";
     Amended: Counter "lapwing_requests_amended" &[], "Requests that were changed on their way to the upstream (proxy.amend).";

@@ -12,11 +12,12 @@
 //! handshake belongs in the socket's first read or write, which happen in the connection's own task; in [`Listener::accept`] a
 //! slow client would hold up every client that connects after it. A client's TLS would be in [`Target::connect`] in the same way.
 //!
-//! Nothing here knows of ledgers, stages or model servers.
+//! Nothing here knows of stages or model servers.
 
 mod accept;
 mod bind;
 mod client;
+mod descriptors;
 mod drain;
 mod gunzip;
 mod local;
@@ -25,9 +26,10 @@ mod socket;
 mod target;
 mod tasks;
 
-pub use accept::{AcceptLimits, Accepted, Listener, accept};
+pub use accept::{AcceptLimits, AcceptObserver, Accepted, Listener, accept};
 pub use bind::{bind, registered};
 pub use client::{Body, Client, ClientError, ClientLimits};
+pub use descriptors::{client_connections, control_connections, engine_connections};
 pub use drain::until_stopped;
 pub use gunzip::{GunzipError, gunzip, inflate};
 pub use local::{LocalAddress, LocalListener, local};

@@ -64,8 +64,10 @@ where
     let pool = Arc::new(ConnectionPool::new(context.load().config.pool_idle_timeout.get(), tasks.clone()));
     let upstream =
         Arc::new(UpstreamContext { target: parts.target, pool: pool.clone(), traits: Arc::default(), tasks: tasks.clone() });
-    let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, ..AcceptLimits::default() };
-    let accepting = net::accept(listener, limits, &tasks, &stop, |accepted| {
+    // the workers share what descriptors there are for clients
+    let max_connections = Some((net::client_connections() / context.load().config.workers).max(1));
+    let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections };
+    let accepting = net::accept(listener, limits, &tasks, &stop, &*parts.counters, |accepted| {
         let (context, meter) = (context.load(), Arc::new(SocketMeter::default()));
         context.counters.bump(Counter::ConnectionsAccepted);
         let service = HyperService::new(stack(&context, meter.clone(), upstream.clone(), extra.clone()));

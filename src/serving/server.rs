@@ -17,6 +17,8 @@ use crate::net::{self, AcceptLimits, ServerLimits};
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 /// HTTP/1.1: the time for the next request's head to arrive.
 const IDLE: Duration = Duration::from_secs(300);
+/// The time for an answer to be read, longer by what is read meanwhile.
+const WRITE: Duration = Duration::from_secs(60);
 /// HTTP/2: how often a peer is pinged; it must answer within 20 s.
 const PING: Duration = Duration::from_secs(60);
 /// HTTP/2: bytes of a stream, and of a connection, that may arrive before they are read. Tensors are large.
@@ -46,9 +48,11 @@ pub async fn serve_router(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let server = ServerLimits {
-        accept: AcceptLimits { backoff: ACCEPT_BACKOFF, ..AcceptLimits::default() },
+        accept: AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections: Some(net::engine_connections()) },
         grace: limits.grace.get(),
         header_timeout: Some(IDLE),
+        first_request_timeout: Some(IDLE),
+        write_timeout: Some(WRITE),
         keep_alive: Some(PING),
         stream_window: Some(STREAM_WINDOW),
         connection_window: Some(CONNECTION_WINDOW),

@@ -38,13 +38,14 @@ def binary():
 class Sidecar:
     """A running Lapwing. `settings` are those under `proxy:`, except `drain_timeout` and `grace`; values are YAML scalars.
 
-    With `otlp` it listens for spans too, and requests wait for theirs up to `grace`.
+    With `otlp` it listens for spans too, over HTTP and gRPC, and requests wait for theirs up to `grace`. `descriptors` is its
+    RLIMIT_NOFILE.
     """
 
     ended_on_purpose = False
 
-    def __init__(self, upstream_url, otlp=False, **settings):
-        self.url, self.otlp, self.settings = upstream_url, otlp, settings
+    def __init__(self, upstream_url, otlp=False, descriptors=None, **settings):
+        self.url, self.otlp, self.descriptors, self.settings = upstream_url, otlp, descriptors, settings
 
     def __enter__(self):
         for _ in range(5):  # a port that was free may be taken by now, because several suites may run at once
@@ -63,8 +64,10 @@ class Sidecar:
         self.port, self.admin = free_port(), free_port()
         self.dir = tempfile.TemporaryDirectory(prefix="lapwing-faults-")
         command = [binary(), "--upstream", self.url, "--listen", f"127.0.0.1:{self.port}"]
-        command += ["--admin", f"127.0.0.1:{self.admin}", "--otlp-grpc", "off"]
-        command += ["--otlp-http", f"127.0.0.1:{free_port()}" if self.otlp else "off"]
+        self.otlp_http, self.otlp_grpc = free_port(), free_port()
+        command += ["--admin", f"127.0.0.1:{self.admin}"]
+        command += ["--otlp-http", f"127.0.0.1:{self.otlp_http}" if self.otlp else "off"]
+        command += ["--otlp-grpc", f"127.0.0.1:{self.otlp_grpc}" if self.otlp else "off"]
         grace = settings.pop("grace", "6s")
         if drain := settings.pop("drain_timeout", None):
             command += ["--drain-timeout", drain]
@@ -75,6 +78,8 @@ class Sidecar:
         self.log_path = pathlib.Path(self.dir.name, "log")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LAPWING_")}  # they are settings
         with self.log_path.open("w") as log:
+            if self.descriptors:
+                command = ["prlimit", f"--nofile={self.descriptors}:{self.descriptors}", *command]  # which becomes the command
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
     def __exit__(self, *_):
@@ -148,6 +153,13 @@ class Sidecar:
     def rss_kib(self):
         with open(f"/proc/{self.process.pid}/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+    def metric(self, name):
+        """A sample of /metrics by its name and labels, as a number."""
+        for line in self.get("/metrics").decode().splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[1])
+        raise AssertionError(f"no metric {name}")
 
     # === the checks at the end of every test ===
 

@@ -30,7 +30,7 @@ const BATCH: usize = 16;
 /// How often the registry's windows advance.
 const ROTATE_NS: u64 = 2_000_000_000;
 
-/// How long prompts may be tokenized in one round, because the admin server and the receiver wait meanwhile.
+/// How long prompts may be tokenized in one round, because the queue fills meanwhile.
 const TOKENIZE_NS: u64 = 100_000_000;
 /// While the queue is fuller than this share, nothing is tokenized.
 const BUSY: usize = 4;
@@ -164,7 +164,7 @@ impl Aggregation {
         }
     }
 
-    /// Takes the waiting ledgers, but none that arrive meanwhile, so that the admin server gets its turn.
+    /// Takes the waiting ledgers, but none that arrive meanwhile, so that spans get their turn.
     fn look(&mut self) {
         self.apply_config();
         let depth = self.queue.len();

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 
-use super::decode::{self, Malformed};
+use super::decode::{self, Undecodable};
 use super::forward::ForwardQueue;
 use super::signal::{Encoding, Signal};
 use crate::attribution::{IncomingSpan, ProcessId, Rules};
@@ -17,10 +17,20 @@ use crate::settings::ConfigHandle;
 
 /// Most spans in one message to the join. Together with the channel's bound it bounds the memory that a flood of spans takes.
 const SPANS: usize = 512;
-/// Requests whose bodies are held at once. Further requests wait, which slows their senders down.
-const AT_ONCE: usize = 8;
+/// Bytes of the bodies that are held at once, as they came; more only if a single one may be larger. What finds no room is refused
+/// with an answer by which exporters send it again. Bytes are counted as they come, so a sender that stalls holds up nobody.
+const BODIES: usize = 32 << 20;
 /// For one request, from its head to its response.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// What became of a request that was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// Spans that exceed the bounds of [`super::bounds`] and were not joined.
+    pub(super) rejected: u64,
+    /// Whether the user's collector gets the request all the same.
+    pub(super) is_forwarded: bool,
+}
 
 /// Takes the requests that the receivers read. Clones share everything.
 #[derive(Clone, Debug)]
@@ -44,7 +54,19 @@ impl ExportHandler {
         spans: mpsc::Sender<Vec<IncomingSpan>>,
         forward: Option<ForwardQueue>,
     ) -> Self {
-        Self { rules: rules.into(), counters, spans, forward, room: Arc::new(Semaphore::new(AT_ONCE)), peer: None }
+        Self { rules: rules.into(), counters, spans, forward, room: Arc::new(Semaphore::new(BODIES)), peer: None }
+    }
+
+    /// Lets single bodies be as large as `bytes`.
+    #[must_use]
+    pub fn with_max_body(self, bytes: u64) -> Self {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).clamp(BODIES, Semaphore::MAX_PERMITS);
+        Self { room: Arc::new(Semaphore::new(bytes)), ..self }
+    }
+
+    /// Where the receivers count connections that they close.
+    pub(super) const fn counters(&self) -> &Arc<Counters> {
+        &self.counters
     }
 
     /// The same for the requests of one connection. It tells a sender's process from others where nothing else does.
@@ -52,20 +74,24 @@ impl ExportHandler {
         Self { peer, ..self.clone() }
     }
 
-    /// Waits until one more request's body may be held.
-    pub(super) async fn admit(&self) -> Option<SemaphorePermit<'_>> {
-        self.room.acquire().await.ok()
+    /// The bytes of bodies that may be held at once.
+    pub(super) const fn room(&self) -> &Arc<Semaphore> {
+        &self.room
     }
 
     /// Takes one request. Metrics and logs are decoded only when the collector needs them in another encoding.
-    pub(super) fn take(&self, signal: Signal, encoding: Encoding, body: Bytes) -> Result<(), Malformed> {
+    pub(super) fn take(&self, signal: Signal, encoding: Encoding, body: Bytes) -> Result<Taken, Undecodable> {
+        let mut taken = Taken { rejected: 0, is_forwarded: self.forward.is_some() };
         match signal {
             Signal::Traces => {
-                let request = decode::traces(encoding, &body)?;
-                self.join(decode::spans(&request, &self.rules.load()));
+                let protobuf = decode::to_protobuf(signal, encoding, body.clone())?;
+                let decoded = decode::spans(&protobuf.bytes, &self.rules.load())?;
+                taken.rejected = decoded.rejected + protobuf.left_out;
+                self.counters.add(Counter::SpansRejected, taken.rejected);
                 if let Some(forward) = &self.forward {
-                    forward.traces(&request, encoding, body);
+                    forward.traces(&protobuf.bytes, encoding, body)?;
                 }
+                self.join(decoded);
             }
             Signal::Metrics | Signal::Logs => {
                 if let Some(forward) = &self.forward {
@@ -73,12 +99,17 @@ impl ExportHandler {
                 }
             }
         }
-        Ok(())
+        Ok(taken)
     }
 
-    /// Counts a request that was refused.
+    /// Counts a request that was refused for good.
     pub(super) fn refused(&self) {
         self.counters.bump(Counter::OtlpMalformed);
+    }
+
+    /// Counts a request that was refused for now.
+    pub(super) fn busy(&self) {
+        self.counters.bump(Counter::OtlpBusy);
     }
 
     fn join(&self, decoded: decode::Decoded) {

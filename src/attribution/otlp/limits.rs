@@ -1,13 +1,19 @@
 //! The bounds of the receivers' connections.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::net::{AcceptLimits, ServerLimits};
+use crate::metrics::Counters;
+use crate::net::{self, AcceptLimits, ServerLimits};
 
-/// Connections at once on one listener; further ones wait in its backlog.
-const MAX_CONNECTIONS: usize = 64;
-/// A connection from which nothing comes for this long is closed: well above the 60 s between two exports of metrics.
+/// The time for a connection's first request. Exporters over HTTP connect when they have something to send.
+const FIRST_REQUEST_HTTP: Duration = Duration::from_secs(10);
+/// Exporters over gRPC connect when they start, and export metrics once a minute.
+const FIRST_REQUEST_GRPC: Duration = Duration::from_secs(90);
+/// A connection without a request is closed after this time: well above the 60 s between two exports of metrics.
 const IDLE: Duration = Duration::from_secs(300);
+/// The time for an answer to be read; answers are small.
+const WRITE: Duration = Duration::from_secs(10);
 /// The pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 /// How long open requests may take after the stop.
@@ -15,18 +21,23 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// HTTP/2: requests at once on one gRPC connection.
 const MAX_STREAMS: u32 = 32;
 
-/// The HTTP receiver's.
-pub(super) fn http() -> ServerLimits {
+/// The HTTP receiver's. Connections that it closes are counted in `counters`.
+pub(super) fn http(counters: &Arc<Counters>) -> ServerLimits {
     ServerLimits {
-        accept: AcceptLimits { max_connections: Some(MAX_CONNECTIONS), backoff: ACCEPT_BACKOFF },
+        accept: AcceptLimits { max_connections: Some(net::control_connections()), backoff: ACCEPT_BACKOFF },
         grace: DRAIN,
+        counters: Some(Arc::clone(counters)),
+        first_request_timeout: Some(FIRST_REQUEST_HTTP),
         idle_timeout: Some(IDLE),
+        write_timeout: Some(WRITE),
         tells_peer: true,
+        max_streams: Some(MAX_STREAMS),
         ..ServerLimits::new("otlp_http")
     }
 }
 
 /// The gRPC receiver's.
-pub(super) fn grpc() -> ServerLimits {
-    ServerLimits { name: "otlp_grpc", http2_only: true, max_streams: Some(MAX_STREAMS), ..http() }
+pub(super) fn grpc(counters: &Arc<Counters>) -> ServerLimits {
+    let first_request_timeout = Some(FIRST_REQUEST_GRPC);
+    ServerLimits { name: "otlp_grpc", http2_only: true, first_request_timeout, ..http(counters) }
 }

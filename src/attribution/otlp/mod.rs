@@ -1,9 +1,11 @@
 //! The OTLP receiver: traces, metrics and logs over gRPC and HTTP, and the forwarder to the user's own collector.
 //!
 //! The model server's exporter is pointed at Lapwing, so what is received is forwarded, and the user's collector gets what it would without
-//! Lapwing. Spans are also decoded,
-//! mapped to stages and handed to the join. Every queue and buffer here is bounded, and what does not fit is counted.
+//! Lapwing. Spans are also decoded, one at a time, mapped to stages and handed to the join. Every request, queue and buffer here
+//! is bounded, and what does not fit is counted.
 
+mod body;
+mod bounds;
 mod decode;
 mod export_handler;
 mod forward;
@@ -14,6 +16,7 @@ mod receive_grpc;
 mod receive_http;
 mod signal;
 mod status;
+mod wire;
 
 pub use export_handler::ExportHandler;
 pub use forward::{Error, ForwardQueue, forwarder};

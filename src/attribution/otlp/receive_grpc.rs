@@ -9,18 +9,25 @@ use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
 use http::HeaderValue;
+use http_body_util::Full;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
 use tonic::server::Grpc;
 
+use super::body::{self, BodyError};
+use super::decode::Undecodable;
 use super::export_handler::{ExportHandler, TIME_LIMIT};
 use super::limits;
 use super::signal::{Encoding, Signal};
+use super::status;
 use crate::net::{self, Peer};
 use crate::protocol::BytesCodec;
 
 const STATUS: &str = "grpc-status";
+const UNAVAILABLE: &str = "14";
+/// Bytes before a message: whether it is packed, and its length.
+const FRAME: usize = 5;
 
 /// Receives OTLP/gRPC on `listener` until `stop`, then lets open requests end for at most two seconds. Messages larger than
 /// `max_body` bytes, decompressed, are refused. Must be polled in a tokio runtime.
@@ -34,7 +41,8 @@ pub async fn serve_grpc(
     max_body: u64,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    net::serve(net::registered(listener)?, router(handler, max_body), limits::grpc(), stop).await;
+    let limits = limits::grpc(handler.counters());
+    net::serve(net::registered(listener)?, router(handler, max_body), limits, stop).await;
     Ok(())
 }
 
@@ -53,34 +61,51 @@ fn router(handler: ExportHandler, max_body: u64) -> Router {
 }
 
 async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, request: Request) -> Response {
-    let received = timeout(TIME_LIMIT, async {
-        let _permit = handler.admit().await;
-        let handler = handler.clone();
-        let take = tower::service_fn(move |message: tonic::Request<Bytes>| {
-            let taken = handler.take(signal, Encoding::Protobuf, message.into_inner());
-            // each service answers an empty message when it took everything
-            let response = taken.map(|()| tonic::Response::new(Bytes::new()));
-            std::future::ready(response.map_err(|malformed| tonic::Status::invalid_argument(format!("the message {malformed}"))))
-        });
-        let mut accepted = EnabledCompressionEncodings::default();
-        accepted.enable(CompressionEncoding::Gzip);
-        Grpc::new(BytesCodec)
-            .apply_compression_config(accepted, EnabledCompressionEncodings::default())
-            .apply_max_message_size_config(Some(max_body), None)
-            .unary(take, request)
-            .await
-    });
+    let received = timeout(TIME_LIMIT, receive(signal, handler, max_body, request));
     let mut response = match received.await {
-        Ok(response) => response.map(Body::new),
+        Ok(Ok(response)) => response,
+        Ok(Err(status)) => status.into_http(),
         Err(_) => tonic::Status::deadline_exceeded("the request did not come in time").into_http(),
     };
     // an error is in the head; a success is in the trailers
     if let Some(status) = response.headers_mut().get_mut(STATUS).filter(|status| *status != "0") {
-        handler.refused();
+        if *status == UNAVAILABLE {
+            handler.busy()
+        } else {
+            handler.refused()
+        }
         // tonic's OUT_OF_RANGE for a message that is too large is retryable in OTLP: the exporter would send it again and again
         if *status == "11" {
             *status = HeaderValue::from_static("8");
         }
     }
     response
+}
+
+/// Reads the whole request before any of it is unpacked: a client that never ends its stream would keep what it unpacked to.
+async fn receive(signal: Signal, handler: &ExportHandler, max_body: usize, request: Request) -> Result<Response, tonic::Status> {
+    let (head, body) = request.into_parts();
+    let held = body::read(body, max_body.saturating_add(FRAME), handler.room()).await.map_err(|error| match error {
+        BodyError::TooLarge(_) => tonic::Status::resource_exhausted(error.to_string()),
+        BodyError::Busy => tonic::Status::unavailable(error.to_string()),
+        BodyError::Unreadable(_) => tonic::Status::cancelled(error.to_string()),
+    })?;
+    let request = http::Request::from_parts(head, Full::new(held.bytes.clone()));
+    let handler = handler.clone();
+    let take = tower::service_fn(move |message: tonic::Request<Bytes>| {
+        let taken = handler.take(signal, Encoding::Protobuf, message.into_inner());
+        let response = taken.map(|taken| tonic::Response::new(Bytes::from(status::success(taken, Encoding::Protobuf))));
+        std::future::ready(response.map_err(|error| match error {
+            Undecodable::TooMany(_) => tonic::Status::resource_exhausted(format!("the message {error}")),
+            _ => tonic::Status::invalid_argument(format!("the message {error}")),
+        }))
+    });
+    let mut accepted = EnabledCompressionEncodings::default();
+    accepted.enable(CompressionEncoding::Gzip);
+    let response = Grpc::new(BytesCodec)
+        .apply_compression_config(accepted, EnabledCompressionEncodings::default())
+        .apply_max_message_size_config(Some(max_body), None)
+        .unary(take, request)
+        .await;
+    Ok(response.map(Body::new))
 }

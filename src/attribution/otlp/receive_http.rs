@@ -1,6 +1,7 @@
 //! OTLP over HTTP: `POST /v1/traces`, `/v1/metrics` and `/v1/logs`, in protobuf or JSON, plain or gzip.
 //!
-//! Responses follow the specification: they have the request's encoding; errors are `google.rpc.Status`, and none is retryable.
+//! Responses follow the specification: they have the request's encoding; errors are `google.rpc.Status`, and none is retryable but
+//! 503, which says that other bodies fill the room.
 
 use std::io;
 
@@ -9,16 +10,15 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::post;
-use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use super::decode::Malformed;
-use super::export_handler::{ExportHandler, TIME_LIMIT};
+use super::body::{self, BodyError};
+use super::decode::Undecodable;
+use super::export_handler::{ExportHandler, TIME_LIMIT, Taken};
 use super::limits;
 use super::signal::{Encoding, Signal};
 use super::status;
@@ -36,7 +36,8 @@ pub async fn serve_http(
     max_body: u64,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    net::serve(net::registered(listener)?, router(handler, max_body), limits::http(), stop).await;
+    let limits = limits::http(handler.counters());
+    net::serve(net::registered(listener)?, router(handler, max_body), limits, stop).await;
     Ok(())
 }
 
@@ -61,12 +62,12 @@ enum OtlpRefusal {
     ContentType,
     #[error("the content encoding must be gzip or none")]
     ContentEncoding,
-    #[error("the body is larger than {0} bytes")]
-    TooLarge(usize),
+    #[error(transparent)]
+    Body(#[from] BodyError),
     #[error("the body {0}")]
-    Malformed(#[from] Malformed),
-    #[error("the body cannot be read: {0}")]
-    Unreadable(String),
+    Undecodable(#[from] Undecodable),
+    #[error("the body cannot be unpacked: {0}")]
+    Packed(#[from] GunzipError),
     #[error("the body did not come in time")]
     TooSlow,
 }
@@ -83,16 +84,23 @@ async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, reques
     };
     let encoding = encoding.unwrap_or(Encoding::Json);
     let (status, body) = match taken {
-        Ok(()) => (StatusCode::OK, if encoding == Encoding::Json { Bytes::from_static(b"{}") } else { Bytes::new() }),
+        Ok(taken) => (StatusCode::OK, status::success(taken, encoding)),
         Err(refusal) => {
-            handler.refused();
             let (status, code) = refusal.codes();
-            (status, status::body(code, refusal.to_string(), encoding).into())
+            if status == StatusCode::SERVICE_UNAVAILABLE {
+                handler.busy()
+            } else {
+                handler.refused()
+            }
+            (status, status::body(code, refusal.to_string(), encoding))
         }
     };
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(encoding.content_type()));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     response
 }
 
@@ -102,15 +110,12 @@ async fn take(
     handler: &ExportHandler,
     max_body: usize,
     request: Request,
-) -> Result<(), OtlpRefusal> {
-    let packed = is_packed(request.headers())?;
-    let _permit = handler.admit().await;
-    let body = Limited::new(request.into_body(), max_body).collect().await.map_err(|error| {
-        if error.is::<LengthLimitError>() { OtlpRefusal::TooLarge(max_body) } else { OtlpRefusal::Unreadable(error.to_string()) }
-    })?;
-    let body = body.to_bytes();
-    let body = if packed { unpack(&body, max_body)? } else { body };
-    Ok(handler.take(signal, encoding, body)?)
+) -> Result<Taken, OtlpRefusal> {
+    let is_packed = is_packed(request.headers())?;
+    let body = body::read(request.into_body(), max_body, handler.room()).await?;
+    // nothing waits from here on, so that one request at a time is unpacked and decoded
+    let bytes = if is_packed { gunzip(&body.bytes, max_body)? } else { body.bytes.clone() };
+    Ok(handler.take(signal, encoding, bytes)?)
 }
 
 fn is_packed(headers: &HeaderMap) -> Result<bool, OtlpRefusal> {
@@ -121,20 +126,18 @@ fn is_packed(headers: &HeaderMap) -> Result<bool, OtlpRefusal> {
     }
 }
 
-fn unpack(packed: &[u8], max_body: usize) -> Result<Bytes, OtlpRefusal> {
-    gunzip(packed, max_body).map_err(|error| match error {
-        GunzipError::TooLarge(limit) => OtlpRefusal::TooLarge(limit),
-        GunzipError::Corrupt(error) => OtlpRefusal::Unreadable(error.to_string()),
-    })
-}
-
 impl OtlpRefusal {
     /// The HTTP status and the gRPC code.
     const fn codes(&self) -> (StatusCode, Code) {
         match self {
             Self::ContentType | Self::ContentEncoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::Unimplemented),
-            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, Code::ResourceExhausted),
-            Self::Malformed(_) | Self::Unreadable(_) => (StatusCode::BAD_REQUEST, Code::InvalidArgument),
+            Self::Body(BodyError::TooLarge(_))
+            | Self::Packed(GunzipError::TooLarge(_))
+            | Self::Undecodable(Undecodable::TooMany(_)) => (StatusCode::PAYLOAD_TOO_LARGE, Code::ResourceExhausted),
+            Self::Body(BodyError::Busy) => (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable),
+            Self::Undecodable(_) | Self::Packed(_) | Self::Body(BodyError::Unreadable(_)) => {
+                (StatusCode::BAD_REQUEST, Code::InvalidArgument)
+            }
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, Code::DeadlineExceeded),
         }
     }

@@ -8,19 +8,30 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::socket::Socket;
 use super::tasks::Tasks;
 
+use self::throttle::WarningThrottle;
+use crate::ledger::Stamp;
+use crate::metrics::{Counter, Counters};
+
+mod throttle;
+
 #[cfg(test)]
 mod tests;
+
+/// How long a connection waits before room is asked for again.
+const ROOM_RETRY: Duration = Duration::from_millis(50);
+
+static WARNINGS: WarningThrottle = WarningThrottle::new();
 
 /// The bounds of an accept loop.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptLimits {
-    /// Connections at once; further ones wait in the listener's backlog. Default: no bound.
+    /// Connections at once; one more is accepted and waits for room, further ones wait in the listener's backlog. Default: no bound.
     pub max_connections: Option<usize>,
     /// The pause after a failed accept. Nearly always the process is out of file descriptors, and ending connections free
     /// some. Default: 50 ms.
@@ -60,6 +71,21 @@ impl Listener for TcpListener {
     }
 }
 
+/// What an accept loop tells its owner.
+pub trait AcceptObserver: Sync {
+    /// A connection waits, because there are [`AcceptLimits::max_connections`]: one that is idle should end. Called again while it
+    /// waits.
+    fn full(&self) {}
+    /// A connection could not be accepted, for want of file descriptors or memory.
+    fn failed(&self) {}
+}
+
+impl AcceptObserver for Counters {
+    fn failed(&self) {
+        self.bump(Counter::AcceptsFailed);
+    }
+}
+
 /// Accepts connections until `stop` is cancelled, runs `connection` for each in `tasks`, and closes the listener. Then the
 /// caller drains: [`Tasks::finished`] waits for the connections, which must look at `stop` themselves ([`until_stopped`]).
 ///
@@ -69,6 +95,7 @@ pub async fn accept<F>(
     limits: AcceptLimits,
     tasks: &Tasks,
     stop: &CancellationToken,
+    observer: &impl AcceptObserver,
     mut connection: impl FnMut(Accepted) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
@@ -79,7 +106,7 @@ pub async fn accept<F>(
         let error = tokio::select! {
             biased;
             () = &mut stopping => break,
-            accepted = next(&mut listener, room.as_ref()) => match accepted {
+            accepted = next(&mut listener, room.as_ref(), observer) => match accepted {
                 Ok(accepted) => {
                     tasks.spawn(connection(accepted));
                     continue;
@@ -90,7 +117,10 @@ pub async fn accept<F>(
         if is_of_the_peer(&error) {
             continue;
         }
-        tracing::warn!(%error, backoff = ?limits.backoff, "cannot accept a connection");
+        observer.failed();
+        if let Some(held_back) = WARNINGS.admit(Stamp::now()) {
+            tracing::warn!(%error, backoff = ?limits.backoff, held_back, "cannot accept a connection");
+        }
         tokio::select! {
             biased;
             () = &mut stopping => break,
@@ -99,13 +129,30 @@ pub async fn accept<F>(
     }
 }
 
-async fn next(listener: &mut impl Listener, room: Option<&Arc<Semaphore>>) -> io::Result<Accepted> {
+async fn next(
+    listener: &mut impl Listener,
+    room: Option<&Arc<Semaphore>>,
+    observer: &impl AcceptObserver,
+) -> io::Result<Accepted> {
+    let (socket, peer) = listener.accept().await?;
     let permit = match room {
-        Some(room) => Arc::clone(room).acquire_owned().await.ok(),
+        Some(room) => wait_for_room(room, observer).await,
         None => None,
     };
-    let (socket, peer) = listener.accept().await?;
     Ok(Accepted { socket, peer, permit })
+}
+
+/// Waits for a place; `None` only if the semaphore were closed, which it never is.
+async fn wait_for_room(room: &Arc<Semaphore>, observer: &impl AcceptObserver) -> Option<OwnedSemaphorePermit> {
+    loop {
+        if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
+            return Some(permit);
+        }
+        observer.full();
+        if let Ok(permit) = timeout(ROOM_RETRY, Arc::clone(room).acquire_owned()).await {
+            return permit.ok();
+        }
+    }
 }
 
 /// Whether a single connection failed before it was accepted, so the next accept may succeed.

@@ -13,6 +13,10 @@ use super::*;
 
 const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 
+struct Unobserved;
+
+impl AcceptObserver for Unobserved {}
+
 /// Yields the scripted results, then nothing more.
 struct Scripted(VecDeque<io::Result<UnixStream>>);
 
@@ -37,7 +41,7 @@ async fn out_of_file_descriptors_it_pauses_and_goes_on() {
     let (sender, mut accepted) = mpsc::unbounded_channel();
     let (tasks, stop, began) = (Tasks::default(), CancellationToken::new(), clock());
     let limits = AcceptLimits { backoff: Duration::from_secs(3), ..AcceptLimits::default() };
-    let accepting = accept(listener, limits, &tasks, &stop, |connection| {
+    let accepting = accept(listener, limits, &tasks, &stop, &Unobserved, |connection| {
         sender.send(connection.peer).unwrap();
         async {}
     });
@@ -54,7 +58,7 @@ async fn a_stop_does_not_wait_for_the_pause() {
     let listener = Scripted([Err(io::Error::from_raw_os_error(24))].into());
     let (tasks, stop, began) = (Tasks::default(), CancellationToken::new(), clock());
     let limits = AcceptLimits { backoff: Duration::from_secs(3600), ..AcceptLimits::default() };
-    let accepting = accept(listener, limits, &tasks, &stop, async |_| {});
+    let accepting = accept(listener, limits, &tasks, &stop, &Unobserved, async |_| {});
     let stopping = async {
         sleep(Duration::from_secs(1)).await;
         stop.cancel();
@@ -69,7 +73,7 @@ async fn connections_are_bounded_and_the_next_is_accepted_when_one_ends() {
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
     let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let limits = AcceptLimits { max_connections: Some(2), ..AcceptLimits::default() };
-    let accepting = accept(listener, limits, &tasks, &stop, |connection| {
+    let accepting = accept(listener, limits, &tasks, &stop, &Unobserved, |connection| {
         let (open, most) = (open.clone(), most.clone());
         async move {
             most.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -92,7 +96,7 @@ async fn a_stop_closes_the_listener_and_the_drain_waits_for_what_is_open() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (tasks, stop) = (Tasks::default(), CancellationToken::new());
-    let accepting = accept(listener, AcceptLimits::default(), &tasks, &stop, |mut connection| async move {
+    let accepting = accept(listener, AcceptLimits::default(), &tasks, &stop, &Unobserved, |mut connection| async move {
         let byte = connection.socket.read_u8().await.unwrap();
         connection.socket.write_u8(byte + 1).await.unwrap();
     });

@@ -1,11 +1,13 @@
 //! The bounds of a server and of its connections. Sizes are bytes.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
 
+use crate::metrics::Counters;
 use crate::net::accept::AcceptLimits;
 use crate::net::tasks::Tasks;
 
@@ -14,7 +16,7 @@ use crate::net::tasks::Tasks;
 pub struct Peer(pub SocketAddr);
 
 /// The bounds of one server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerLimits {
     /// The server's name in the log.
     pub name: &'static str,
@@ -22,12 +24,21 @@ pub struct ServerLimits {
     pub accept: AcceptLimits,
     /// How long connections may stay open after the stop. Default: 2 s.
     pub grace: Duration,
-    /// A connection from which no bytes arrive for this long is closed, whether a request is open or not. Default: never.
+    /// Where connections that the server closes are counted, by reason. Default: nowhere.
+    pub counters: Option<Arc<Counters>>,
+    /// The time for the head of a connection's first request to arrive, in full. Default: `idle_timeout`.
+    pub first_request_timeout: Option<Duration>,
+    /// A connection without an open request is closed after this time, also amid a head. Default: never.
     pub idle_timeout: Option<Duration>,
+    /// An answer must be taken within this time, longer by 1 s for each 16 KiB that are. Default: no limit.
+    pub write_timeout: Option<Duration>,
     /// Whether each request carries its connection's [`Peer`] as an extension. Default: no.
     pub tells_peer: bool,
     /// Whether only HTTP/2 is spoken, without TLS and upgrade. Default: HTTP/1.1 too.
     pub http2_only: bool,
+    /// Whether only HTTP/1.1 is spoken. Over HTTP/2 a client can leave many answers unread while its socket is read. Default: HTTP/2
+    /// too.
+    pub http1_only: bool,
     /// HTTP/1.1: the time for a request's head to arrive, from the end of the request before it. Default: no limit.
     pub header_timeout: Option<Duration>,
     /// HTTP/1.1: the largest head of a request. Default: hyper's, about 400 KiB.
@@ -50,9 +61,13 @@ impl ServerLimits {
             name,
             accept: AcceptLimits::default(),
             grace: Duration::from_secs(2),
+            counters: None,
+            first_request_timeout: None,
             idle_timeout: None,
+            write_timeout: None,
             tells_peer: false,
             http2_only: false,
+            http1_only: false,
             header_timeout: None,
             max_header_bytes: None,
             stream_window: None,
@@ -67,6 +82,9 @@ impl ServerLimits {
         let mut builder = auto::Builder::new(tasks);
         if self.http2_only {
             builder = builder.http2_only();
+        }
+        if self.http1_only {
+            builder = builder.http1_only();
         }
         let mut http1 = builder.http1();
         http1.timer(TokioTimer::new()).header_read_timeout(self.header_timeout);

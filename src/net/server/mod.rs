@@ -2,23 +2,25 @@
 //!
 //! The data plane does not: its connections meter their sockets and carry upgrades, so it takes them from [`accept`] itself.
 
-mod idle;
+mod connections;
 mod limits;
+mod write_timeout;
 
 use std::error::Error;
 use std::pin::pin;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 
-use self::idle::IdleTimeout;
+use self::connections::{AnswerBody, ConnectionTable};
 pub use self::limits::{Peer, ServerLimits};
+use self::write_timeout::WriteTimeout;
 use super::accept::{Accepted, Listener, accept};
 use super::drain::until_stopped;
 use super::tasks::Tasks;
@@ -38,23 +40,29 @@ where
     let builder = Arc::new(limits.builder(tasks.clone()));
     let cut = CancellationToken::new();
     let _cut_when_dropped = cut.clone().drop_guard();
-    accept(listener, limits.accept, &tasks, &stop, |accepted| {
-        let peer = limits.tells_peer.then_some(Peer(accepted.peer));
-        let service = service.clone().map_request(move |mut request: Request<Incoming>| {
-            if let Some(peer) = peer {
-                request.extensions_mut().insert(peer);
+    let table = Arc::new(ConnectionTable::new(limits.counters.clone()));
+    let limits = Arc::new(limits);
+    accept(listener, limits.accept, &tasks, &stop, &*table, |accepted| {
+        let Accepted { socket, peer, permit } = accepted;
+        let entry = Arc::new(table.enter());
+        let (builder, stop, cut, limits, table) = (builder.clone(), stop.clone(), cut.clone(), limits.clone(), table.clone());
+        let (inner, tells_peer, of) = (TowerToHyperService::new(service.clone()), limits.tells_peer, entry.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            if tells_peer {
+                request.extensions_mut().insert(Peer(peer));
             }
-            request
+            let (open, answer) = (of.request(), inner.call(request));
+            async move { answer.await.map(|answer| answer.map(|body| AnswerBody { body, request: open })) }
         });
-        let (builder, service, stop, cut) = (builder.clone(), TowerToHyperService::new(service), stop.clone(), cut.clone());
+        let io = TokioIo::new(WriteTimeout::new(socket, limits.write_timeout, limits.counters.clone()));
         async move {
-            let Accepted { socket, peer, permit: _permit } = accepted;
-            let io = TokioIo::new(IdleTimeout::new(socket, limits.idle_timeout));
+            let _permit = permit;
             let connection = pin!(builder.serve_connection(io, service));
             tokio::select! {
                 ended = until_stopped(connection, &stop) => if let Err(error) = ended {
                     tracing::debug!(%error, %peer, server = limits.name, "a client's connection failed");
                 },
+                reason = entry.expired(&limits) => table.count(reason),
                 () = cut.cancelled() => {}
             }
         }

@@ -65,7 +65,7 @@ fn server_of(span: &Span, sender: Sender<'_>) -> Option<Server> {
     if queue || prefill || first || total {
         return if is_sglang(span, sender) {
             Some(Server::Sglang)
-        } else if sender.is("vllm") || sender.resource.iter().any(|a| a.key.starts_with("vllm.")) {
+        } else if sender.is_vllm || sender.is("vllm") {
             Some(Server::Vllm)
         } else if ["tensorrt", "trtllm", "trt_llm"].into_iter().any(|name| sender.is(name)) {
             Some(Server::TensorRtLlm)

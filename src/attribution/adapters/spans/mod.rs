@@ -64,11 +64,16 @@ pub(in crate::attribution) struct Sender<'a> {
     pub(in crate::attribution) service: &'a str,
     /// The instrumentation scope's name.
     pub(in crate::attribution) scope: &'a str,
-    /// The resource's attributes.
-    pub(in crate::attribution) resource: &'a [KeyValue],
+    /// Whether the resource has attributes of vLLM, by [`Sender::is_vllm`].
+    pub(in crate::attribution) is_vllm: bool,
 }
 
 impl Sender<'_> {
+    /// Whether a resource has attributes of vLLM. To be asked once for each resource, which may have many spans and attributes.
+    pub(in crate::attribution) fn is_vllm(resource: &[KeyValue]) -> bool {
+        resource.iter().any(|attribute| attribute.key.starts_with("vllm."))
+    }
+
     /// Whether the service or the scope has this name or begins with it.
     fn is(&self, name: &str) -> bool {
         let begins = |text: &str| text.get(..name.len()).is_some_and(|head| head.eq_ignore_ascii_case(name));

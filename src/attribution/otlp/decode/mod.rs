@@ -1,19 +1,23 @@
-//! Decodes an OTLP trace request into spans for the join: checks ids, maps names to stages, keeps times.
+//! Decodes an OTLP trace request into spans for the join, one at a time: checks ids, maps names to stages, keeps times. What
+//! belongs to a resource is read once, however many spans it has.
 //!
 //! Times are nanoseconds since the Unix epoch by the sender's clock. A span that ends before it starts is kept with length zero;
-//! one without valid ids is skipped and counted.
+//! one without valid ids is skipped and counted; one that exceeds the bounds of [`super::bounds`] is not built, and counted.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::KeyValue;
+use bytes::Bytes;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use prost::Message;
+use prost::{DecodeError, Message};
 
+use super::bounds::{Element, MAX_SPANS};
 use super::json;
 use super::signal::{Encoding, Signal};
+use super::wire::messages;
 use crate::attribution::adapters::spans::{self, MappedSpan, Sender};
 use crate::attribution::{IncomingSpan, ProcessId, Rules, SpanKind};
 use crate::ledger::{SpanId, TraceId};
@@ -23,29 +27,39 @@ const NAME_BYTES: usize = 256;
 
 /// A message that cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Malformed {
+pub(super) enum Undecodable {
     /// It is not protobuf, or not of this signal.
     #[error("is not protobuf of this signal: {0}")]
-    Protobuf(#[from] prost::DecodeError),
+    Protobuf(#[from] DecodeError),
     /// It is not JSON, or has a value of the wrong type.
     #[error("is not JSON of this signal: {0}")]
     Json(#[from] serde_json::Error),
+    /// A part of it exceeds the bounds.
+    #[error("has too many elements in {0}")]
+    TooMany(&'static str),
 }
 
-/// Reads a trace request.
-pub(super) fn traces(encoding: Encoding, body: &[u8]) -> Result<ExportTraceServiceRequest, Malformed> {
-    Ok(match encoding {
-        Encoding::Protobuf => ExportTraceServiceRequest::decode(body)?,
-        Encoding::Json => json::traces(body)?,
-    })
+/// A request in protobuf.
+#[derive(Debug)]
+pub(super) struct ProtobufBody {
+    pub(super) bytes: Bytes,
+    /// Spans that were in the JSON, exceed the bounds, and are not here.
+    pub(super) left_out: u64,
 }
 
 /// The request in protobuf. A body that is protobuf already is not decoded.
-pub(super) fn to_protobuf(signal: Signal, encoding: Encoding, body: bytes::Bytes) -> Result<bytes::Bytes, Malformed> {
-    Ok(match encoding {
-        Encoding::Protobuf => body,
-        Encoding::Json => json::to_protobuf(signal, &body)?.into(),
-    })
+pub(super) fn to_protobuf(signal: Signal, encoding: Encoding, body: Bytes) -> Result<ProtobufBody, Undecodable> {
+    if encoding == Encoding::Protobuf {
+        return Ok(ProtobufBody { bytes: body, left_out: 0 });
+    }
+    let converted = json::to_protobuf(signal, &body)?;
+    if converted.is_too_large {
+        return Err(Undecodable::TooMany("a resource or a scope, or too many of them"));
+    }
+    if converted.left_out > 0 && signal != Signal::Traces {
+        return Err(Undecodable::TooMany("its metrics or log records, or too many of them"));
+    }
+    Ok(ProtobufBody { bytes: converted.protobuf.into(), left_out: converted.left_out })
 }
 
 /// The spans of a request.
@@ -56,31 +70,73 @@ pub(super) struct Decoded {
     pub(super) invalid: u64,
     /// Spans that were skipped because the span above them has their time.
     pub(super) skipped: u64,
+    /// Spans that exceed the bounds.
+    pub(super) rejected: u64,
+    seen: usize,
+    containers: usize,
 }
 
-/// Decodes the spans of `request`, each with the stage that `rules` map it to.
-pub(super) fn spans(request: &ExportTraceServiceRequest, rules: &Rules) -> Decoded {
+/// Decodes the spans of a request in protobuf, each with the stage that `rules` map it to.
+pub(super) fn spans(request: &[u8], rules: &Rules) -> Result<Decoded, Undecodable> {
     let mut out = Decoded::default();
-    for resource in &request.resource_spans {
-        let attributes = resource.resource.as_ref().map_or(&[][..], |r| &r.attributes);
+    for resource_spans in messages(request, 1) {
+        let resource_spans = resource_spans?;
+        out.count_container()?;
+        let resource: Resource = outer(Element::Resource, resource_spans, "a resource")?;
+        let attributes = &resource.attributes[..];
         let (service, process) = (service(attributes), process(attributes));
         let name = text(attributes, "service.name").unwrap_or_default();
-        for scope in &resource.scope_spans {
-            let scope_name = scope.scope.as_ref().map_or("", |scope| &scope.name);
-            let sender = Sender { service: &name, scope: scope_name, resource: attributes };
-            for span in &scope.spans {
-                if spans::is_one_per_token(span, sender) {
-                    out.skipped += 1;
-                    continue;
-                }
-                match incoming(span, sender, (&service, process), rules) {
-                    Some(span) => out.spans.push(span),
-                    None => out.invalid += 1,
-                }
+        let is_vllm = Sender::is_vllm(attributes);
+        for scope_spans in messages(resource_spans, 2) {
+            let scope_spans = scope_spans?;
+            out.count_container()?;
+            let scope: InstrumentationScope = outer(Element::Scope, scope_spans, "a scope")?;
+            let sender = Sender { service: &name, scope: &scope.name, is_vllm };
+            for span in messages(scope_spans, 2) {
+                out.take(span?, sender, (&service, process), rules)?;
             }
         }
     }
-    out
+    Ok(out)
+}
+
+/// Field 1 of `message`: the resource or the scope. Writers write it once; of several, the last counts.
+fn outer<M: Message + Default>(element: Element, message: &[u8], name: &'static str) -> Result<M, Undecodable> {
+    let mut last = None;
+    for found in messages(message, 1) {
+        last = Some(found?);
+    }
+    match last {
+        Some(bytes) if !element.fits(bytes)? => Err(Undecodable::TooMany(name)),
+        Some(bytes) => Ok(M::decode(bytes)?),
+        None => Ok(M::default()),
+    }
+}
+
+impl Decoded {
+    fn count_container(&mut self) -> Result<(), Undecodable> {
+        self.containers += 1;
+        if self.containers > 2 * MAX_SPANS { Err(Undecodable::TooMany("its resources and scopes")) } else { Ok(()) }
+    }
+
+    /// Decodes one span, if it is within the bounds.
+    fn take(&mut self, span: &[u8], sender: Sender<'_>, of: (&Arc<str>, ProcessId), rules: &Rules) -> Result<(), DecodeError> {
+        self.seen += 1;
+        if self.seen > MAX_SPANS || !Element::Span.fits(span)? {
+            self.rejected += 1;
+            return Ok(());
+        }
+        let span = Span::decode(span)?;
+        if spans::is_one_per_token(&span, sender) {
+            self.skipped += 1;
+            return Ok(());
+        }
+        match incoming(&span, sender, of, rules) {
+            Some(span) => self.spans.push(span),
+            None => self.invalid += 1,
+        }
+        Ok(())
+    }
 }
 
 fn incoming(span: &Span, sender: Sender<'_>, (service, process): (&Arc<str>, ProcessId), rules: &Rules) -> Option<IncomingSpan> {

@@ -1,16 +1,23 @@
 //! Requests as exporters write them, and the spans decoded from them.
 
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::attribution::otlp::bounds::MAX_ELEMENTS;
 use crate::attribution::otlp::tests::{attribute, request, span, text as attr, triton};
 use crate::ledger::Stage;
 
 const TRACE: TraceId = TraceId([7; 16]);
 
 fn decoded(encoding: Encoding, body: &[u8]) -> Decoded {
-    spans(&traces(encoding, body).unwrap(), &Rules::default())
+    spans(&traces(encoding, body).unwrap(), &Rules::default()).unwrap()
+}
+
+fn traces(encoding: Encoding, body: &[u8]) -> Result<Bytes, Undecodable> {
+    to_protobuf(Signal::Traces, encoding, Bytes::copy_from_slice(body)).map(|body| body.bytes)
 }
 
 #[test]
@@ -136,8 +143,8 @@ fn what_is_no_request_is_refused() {
         assert!(traces(Encoding::Json, body).is_err(), "{}", String::from_utf8_lossy(body));
     }
     assert!(traces(Encoding::Json, "[".repeat(100_000).as_bytes()).is_err());
-    assert!(traces(Encoding::Protobuf, b"\xff\xff\xff").is_err());
-    assert!(traces(Encoding::Protobuf, b"").unwrap().resource_spans.is_empty());
+    assert!(spans(b"\xff\xff\xff", &Rules::default()).is_err());
+    assert!(spans(b"", &Rules::default()).unwrap().spans.is_empty());
 }
 
 #[test]
@@ -156,12 +163,57 @@ fn attributes_of_every_scalar_type_are_text() {
     );
 }
 
+#[test]
+fn spans_beyond_the_bounds_are_counted_and_not_built() {
+    let wide = Span { attributes: vec![KeyValue::default(); MAX_ELEMENTS + 1], ..span(TRACE, 1, "wide") };
+    let body = request(vec![wide, span(TRACE, 2, "forward")]).encode_to_vec();
+    let found = decoded(Encoding::Protobuf, &body);
+    assert_eq!((found.spans.len(), &*found.spans[0].name, found.rejected), (1, "forward", 1));
+    let many = request((0..MAX_SPANS + 3).map(|_| span(TRACE, 1, "x")).collect()).encode_to_vec();
+    let found = decoded(Encoding::Protobuf, &many);
+    assert_eq!((found.spans.len(), found.rejected), (MAX_SPANS, 3));
+}
+
+#[test]
+fn resources_and_scopes_beyond_the_bounds_refuse_the_request() {
+    let too_many = |request: &ExportTraceServiceRequest| {
+        matches!(spans(&request.encode_to_vec(), &Rules::default()), Err(Undecodable::TooMany(_)))
+    };
+    let mut wide = request(vec![span(TRACE, 1, "x")]);
+    wide.resource_spans[0].resource =
+        Some(Resource { attributes: vec![KeyValue::default(); MAX_ELEMENTS + 1], ..Resource::default() });
+    assert!(too_many(&wide));
+    let resource_spans = vec![ResourceSpans::default(); 2 * MAX_SPANS + 1];
+    assert!(too_many(&ExportTraceServiceRequest { resource_spans }));
+    let scope_spans = vec![ScopeSpans::default(); 2 * MAX_SPANS];
+    let resource_spans = vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }];
+    assert!(too_many(&ExportTraceServiceRequest { resource_spans }));
+}
+
+#[test]
+fn a_resource_after_its_spans_counts_for_them() {
+    let (service, body) = (attr("service.name", "late"), request(vec![span(TRACE, 1, "x")]));
+    let scopes = ResourceSpans { resource: None, ..body.resource_spans[0].clone() }.encode_to_vec();
+    let resource = Resource { attributes: vec![service], ..Resource::default() };
+    let resource = ResourceSpans { resource: Some(resource), ..ResourceSpans::default() }.encode_to_vec();
+    let mut bytes = Vec::new();
+    crate::attribution::otlp::wire::put_delimited(1, &[scopes, resource].concat(), &mut bytes);
+    assert_eq!(&*decoded(Encoding::Protobuf, &bytes).spans[0].service, "late");
+}
+
 proptest! {
     #[test]
+    fn what_is_read_in_pieces_is_what_the_whole_says(names in proptest::collection::vec("[a-z]{0,9}", 0..6), split in 0..6_usize) {
+        let mut whole = request(names.iter().map(|name| span(TRACE, 1, name)).collect());
+        let rest = whole.resource_spans[0].scope_spans[0].spans.split_off(split.min(names.len()));
+        whole.resource_spans[0].scope_spans.push(ScopeSpans { spans: rest, ..ScopeSpans::default() });
+        let found = decoded(Encoding::Protobuf, &whole.encode_to_vec()).spans;
+        prop_assert_eq!(found.iter().map(|span| &*span.name).collect::<Vec<_>>(), names);
+    }
+
+    #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        if let Ok(request) = traces(Encoding::Protobuf, &bytes) {
-            let _ = spans(&request, &Rules::default());
-        }
+        let _ = spans(&bytes, &Rules::default());
     }
 
     #[test]
@@ -170,8 +222,6 @@ proptest! {
         let length = bytes.len();
         bytes[at % length] = to;
         bytes.truncate(length - cut % length);
-        if let Ok(request) = traces(Encoding::Protobuf, &bytes) {
-            let _ = spans(&request, &Rules::default());
-        }
+        let _ = spans(&bytes, &Rules::default());
     }
 }

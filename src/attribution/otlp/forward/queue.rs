@@ -4,11 +4,9 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::Span;
-use prost::Message as _;
+use prost::{DecodeError, Message as _};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -16,12 +14,20 @@ use super::message::{DeliveryCount, Message};
 use super::rewrite::{SpanFate, rewritten};
 use super::sampler::{Sdk, would_sample};
 use crate::attribution::Config;
-use crate::attribution::otlp::decode::{self, Malformed};
+use crate::attribution::otlp::decode::{self, Undecodable};
 use crate::attribution::otlp::own_traces::{OwnTraces, SampledBy};
 use crate::attribution::otlp::signal::{Encoding, Signal};
+use crate::attribution::otlp::wire::{fields, messages};
 use crate::ledger::{SpanId, TraceId};
 use crate::metrics::{Counter, Counters};
 use crate::settings::TraceSampler;
+
+/// Fields of `ResourceSpans`, `Resource`, `KeyValue` and `Span`.
+const RESOURCE: u32 = 1;
+const ATTRIBUTE: u32 = 1;
+const KEY: u32 = 1;
+const TRACE: u32 = 1;
+const PARENT: u32 = 4;
 
 /// Bytes of the messages in the queue and under way; more only if a single message may be larger.
 const BYTES: u64 = 32 << 20;
@@ -60,40 +66,53 @@ impl ForwardQueue {
     }
 
     /// Queues the spans that would have reached the collector without Lapwing, in the trees in which they would have: the bytes as
-    /// they came if nothing is to be changed, and nothing if no span is left.
-    pub(in crate::attribution::otlp) fn traces(&self, request: &ExportTraceServiceRequest, encoding: Encoding, body: Bytes) {
-        let fates = self.fates(request);
+    /// they came if nothing is to be changed, and nothing if no span is left. `protobuf` is the request in protobuf.
+    pub(in crate::attribution::otlp) fn traces(
+        &self,
+        protobuf: &Bytes,
+        encoding: Encoding,
+        body: Bytes,
+    ) -> Result<(), DecodeError> {
+        let fates = self.fates(protobuf)?;
         let is_changed = fates.iter().any(|fate| *fate != SpanFate::Keep);
         let withheld = fates.iter().filter(|fate| **fate == SpanFate::Withhold).count();
         self.counters.add(Counter::SpansWithheld, withheld as u64);
-        if encoding == Encoding::Json && (is_changed || self.is_protobuf_only) {
-            self.changed_traces(&request.encode_to_vec().into(), &fates);
-        } else if is_changed {
-            self.changed_traces(&body, &fates);
+        if is_changed || (encoding == Encoding::Json && self.is_protobuf_only) {
+            if let Some(body) = rewritten(protobuf, &fates) {
+                self.put(Signal::Traces, Encoding::Protobuf, body.into());
+            }
         } else {
             self.put(Signal::Traces, encoding, body);
         }
+        Ok(())
     }
 
-    fn changed_traces(&self, protobuf: &Bytes, fates: &[SpanFate]) {
-        if let Some(body) = rewritten(protobuf, fates) {
-            self.put(Signal::Traces, Encoding::Protobuf, body.into());
-        }
-    }
-
-    /// What is to become of each span, in order.
-    fn fates(&self, request: &ExportTraceServiceRequest) -> Vec<SpanFate> {
+    /// What is to become of each span, in order. No span is built for it.
+    fn fates(&self, request: &[u8]) -> Result<Vec<SpanFate>, DecodeError> {
         let mut fates = Vec::new();
-        for resource in &request.resource_spans {
-            let sdk = Sdk::of_language(language(resource.resource.as_ref()));
-            fates.extend(resource.scope_spans.iter().flat_map(|scope| &scope.spans).map(|span| self.fate(span, sdk)));
+        for resource in messages(request, 1) {
+            let resource = resource?;
+            let sdk = Sdk::of_language(language(resource)?.as_deref());
+            for scope in messages(resource, 2) {
+                for span in messages(scope?, 2) {
+                    fates.push(self.fate(span?, sdk)?);
+                }
+            }
         }
-        fates
+        Ok(fates)
     }
 
-    fn fate(&self, span: &Span, sdk: Sdk) -> SpanFate {
-        let Some(trace) = TraceId::from_slice(&span.trace_id) else { return SpanFate::Keep };
-        let parent = SpanId::from_slice(&span.parent_span_id).and_then(|parent| self.own_traces.replaced_parent(trace, parent));
+    fn fate(&self, span: &[u8], sdk: Sdk) -> Result<SpanFate, DecodeError> {
+        let (mut trace, mut parent): (&[u8], &[u8]) = (&[], &[]);
+        for field in fields(span) {
+            match field? {
+                (TRACE, Some(id)) => trace = id,
+                (PARENT, Some(id)) => parent = id,
+                _ => {}
+            }
+        }
+        let Some(trace) = TraceId::from_slice(trace) else { return Ok(SpanFate::Keep) };
+        let parent = SpanId::from_slice(parent).and_then(|parent| self.own_traces.replaced_parent(trace, parent));
         if parent.is_some() {
             let _ = self.upstream_sdk.set(sdk);
         }
@@ -105,19 +124,19 @@ impl ForwardQueue {
         // the service that would have begun the trace decides for all
         let sdk = self.upstream_sdk.get().copied().unwrap_or(sdk);
         if decision.is_some_and(|client| !would_sample(self.sampler, trace, client, sdk)) {
-            return SpanFate::Withhold;
+            return Ok(SpanFate::Withhold);
         }
-        match parent {
+        Ok(match parent {
             Some(Some(parent)) => SpanFate::Reparent(parent),
             Some(None) => SpanFate::MakeRoot,
             None => SpanFate::Keep,
-        }
+        })
     }
 
     /// Queues metrics or logs, converted to protobuf only when the collector takes nothing else.
-    pub(in crate::attribution::otlp) fn pass(&self, signal: Signal, encoding: Encoding, body: Bytes) -> Result<(), Malformed> {
+    pub(in crate::attribution::otlp) fn pass(&self, signal: Signal, encoding: Encoding, body: Bytes) -> Result<(), Undecodable> {
         if self.is_protobuf_only {
-            self.put(signal, Encoding::Protobuf, decode::to_protobuf(signal, encoding, body)?);
+            self.put(signal, Encoding::Protobuf, decode::to_protobuf(signal, encoding, body)?.bytes);
         } else {
             self.put(signal, encoding, body);
         }
@@ -132,11 +151,17 @@ impl ForwardQueue {
     }
 }
 
-/// The resource attribute `telemetry.sdk.language`.
-fn language(resource: Option<&Resource>) -> Option<&str> {
-    let found = resource?.attributes.iter().find(|attribute| attribute.key == "telemetry.sdk.language")?;
-    match found.value.as_ref()?.value.as_ref()? {
-        Value::StringValue(language) => Some(language),
-        _ => None,
+/// The resource attribute `telemetry.sdk.language` of a `ResourceSpans`, read one attribute at a time.
+fn language(resource_spans: &[u8]) -> Result<Option<String>, DecodeError> {
+    for resource in messages(resource_spans, RESOURCE) {
+        for attribute in messages(resource?, ATTRIBUTE) {
+            let attribute = attribute?;
+            let is_it = messages(attribute, KEY).any(|key| key.is_ok_and(|key| key == b"telemetry.sdk.language"));
+            if is_it && let Some(Value::StringValue(language)) = KeyValue::decode(attribute)?.value.and_then(|value| value.value)
+            {
+                return Ok(Some(language));
+            }
+        }
     }
+    Ok(None)
 }

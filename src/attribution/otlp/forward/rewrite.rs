@@ -2,8 +2,9 @@
 //! which are newer than Lapwing reach the collector too.
 
 use bytes::Buf;
-use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field};
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, encode_key, skip_field};
 
+use crate::attribution::otlp::wire::put_delimited;
 use crate::ledger::SpanId;
 
 /// What is to become of a span.
@@ -106,12 +107,6 @@ fn take_delimited<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (message, rest) = from.split_at_checked(length)?;
     *from = rest;
     Some(message)
-}
-
-fn put_delimited(field: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    encode_key(field, WireType::LengthDelimited, out);
-    encode_varint(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
 }
 
 #[cfg(test)]

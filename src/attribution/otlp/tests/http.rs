@@ -10,12 +10,14 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use tokio_util::sync::CancellationToken;
 
 use super::{gzip, handler, listener, request, span, triton};
-use crate::attribution::otlp::signal::Encoding;
-use crate::attribution::otlp::{ExportHandler, decode, serve_http};
+use crate::attribution::otlp::bounds::MAX_SPANS;
+use crate::attribution::otlp::{ExportHandler, serve_http};
 use crate::ledger::TraceId;
 use crate::metrics::{Counter, Counters};
 
@@ -78,8 +80,7 @@ async fn both_encodings_are_taken_and_answered_in_kind() {
         }
     })
     .await;
-    let triton = decode::traces(Encoding::Json, &triton()).unwrap();
-    let triton = triton.resource_spans.iter().flat_map(|r| &r.scope_spans).map(|s| s.spans.len()).sum::<usize>();
+    let triton = String::from_utf8(triton()).unwrap().matches("\"spanId\"").count();
     let mut lengths = Vec::new();
     while let Some(spans) = spans.recv().await {
         lengths.push(spans.len());
@@ -118,6 +119,31 @@ async fn what_cannot_be_taken_is_refused_in_kind_and_counted() {
         assert_eq!(to.post("/v1/profiles", PROTOBUF, "").await.0, 404);
     })
     .await;
+}
+
+#[tokio::test]
+async fn spans_beyond_the_bounds_are_a_partial_success_in_kind() {
+    let counters = Arc::new(Counters::default());
+    let (handler, _spans) = handler(8, None, &counters);
+    against(handler, async |to| {
+        let many = request(vec![Span::default(); MAX_SPANS + 3]).encode_to_vec();
+        let (status, _, body) = to.post("/v1/traces", PROTOBUF, many).await;
+        let partial = ExportTraceServiceResponse::decode(body).unwrap().partial_success.unwrap();
+        assert_eq!((status, partial.rejected_spans), (200, 3));
+        assert!(partial.error_message.starts_with("3 spans"), "{}", partial.error_message);
+        let many = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{}{{}}]}}]}}]}}"#, "{},".repeat(MAX_SPANS + 1));
+        let (status, _, body) = to.post("/v1/traces", JSON, many).await;
+        let partial: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((status, &partial["partialSuccess"]["rejectedSpans"]), (200, &"2".into()));
+        let resources = ExportTraceServiceRequest { resource_spans: vec![ResourceSpans::default(); 2 * MAX_SPANS - 1] };
+        assert_eq!(to.post("/v1/traces", PROTOBUF, resources.encode_to_vec()).await.0, 200);
+        let message = request(vec![span(TRACE, 1, "x")]);
+        let scopes = ResourceSpans { scope_spans: vec![ScopeSpans::default(); 20_000], ..ResourceSpans::default() };
+        let resources = ExportTraceServiceRequest { resource_spans: vec![message.resource_spans[0].clone(), scopes] };
+        assert_eq!(to.post("/v1/traces", PROTOBUF, resources.encode_to_vec()).await.0, 200);
+    })
+    .await;
+    assert_eq!((counters.get(Counter::SpansRejected), counters.get(Counter::OtlpMalformed)), (5, 0));
 }
 
 #[tokio::test]

@@ -2,10 +2,11 @@
 //! of each is written out by hand.
 
 use proptest::prelude::*;
+use prost::Message;
 
 use super as sample;
-use crate::attribution::otlp::decode::{Decoded, spans, traces};
-use crate::attribution::otlp::signal::Encoding;
+use crate::attribution::otlp::decode::{Decoded, spans, to_protobuf};
+use crate::attribution::otlp::signal::{Encoding, Signal};
 use crate::attribution::{Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation, SpanRule};
 use crate::ledger::{
     Basis, Exchange, Ledger, Phase, Server, ServerEvidence, Source, SpanId, Stage, Stamp, TraceId, Unit, UpstreamWindow,
@@ -24,7 +25,8 @@ fn rules(spans: impl IntoIterator<Item = SpanRule>) -> Rules {
 }
 
 fn decoded(body: &[u8], rules: &Rules) -> Vec<IncomingSpan> {
-    let Decoded { spans, invalid, .. } = spans(&traces(Encoding::Json, body).unwrap(), rules);
+    let protobuf = to_protobuf(Signal::Traces, Encoding::Json, body.to_vec().into()).unwrap().bytes;
+    let Decoded { spans, invalid, .. } = spans(&protobuf, rules).unwrap();
     assert_eq!(invalid, 0);
     spans
 }
@@ -326,7 +328,12 @@ fn a_users_spans_of_the_same_names_are_the_users() {
         span(5, "embed", vec![sample::text("total_time", "soon"), sample::text("queue_time", "1")]),
         span(6, "prefill", vec![]),
     ]);
-    let found: Vec<_> = spans(&request, &rules([])).spans.into_iter().map(|s| (s.stage, s.phase, s.server.is_some())).collect();
+    let found: Vec<_> = spans(&request.encode_to_vec(), &rules([]))
+        .unwrap()
+        .spans
+        .into_iter()
+        .map(|s| (s.stage, s.phase, s.server.is_some()))
+        .collect();
     let nothing = (None, None, false);
     let forward = |phase| (Some(Stage::Forward), phase, false);
     assert_eq!(found, [forward(None), nothing, nothing, nothing, nothing, forward(Some(Phase::Prefill))]);
