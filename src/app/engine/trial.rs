@@ -19,7 +19,7 @@ const COPIES: u64 = 4;
 /// What a trial may take by the clock, in multiples of its processor time: the machine may be busy.
 const CLOCK: u64 = 4;
 const POLL: Duration = Duration::from_millis(2);
-/// The end of the text that the trial wrote about its failure, in bytes.
+/// What is read of the text that the trial wrote about its failure, in bytes.
 const TEXT: u64 = 4096;
 /// What a trial that succeeded says.
 const LOADED: &str = "loaded";
@@ -128,8 +128,10 @@ fn reason(path: &Path, time: Period, memory: Size, status: ExitStatus, said: Str
     let path = path.to_owned();
     match status.signal() {
         Some(SIGXCPU) => TrialError::Time { path, time },
-        // what Rust's allocator says before it aborts
-        _ if failure.contains("memory allocation of") => TrialError::Memory { path, memory },
+        // what Rust's allocator says before it aborts, and tract's before it panics
+        _ if ["memory allocation of", "failed to allocate"].iter().any(|words| failure.contains(words)) => {
+            TrialError::Memory { path, memory }
+        }
         None if !said.is_empty() && said != LOADED => TrialError::Refused(said),
         _ => TrialError::Ended { path, status },
     }
