@@ -1,5 +1,5 @@
-"""The engine against requests whose bytes are few and whose meaning is large. The laws: no input of at most 1 MB raises the resident
-memory by more than 64 MiB, each refusal says why and is counted, and the next good request is answered."""
+"""The engine against requests whose bytes are few and whose meaning is large. The laws: no input of at most 1 MB raises the
+resident memory by more than 64 MiB, each refusal says why and is counted, and the next good request is answered."""
 
 import json
 import socket
@@ -45,17 +45,24 @@ BOUND = "above the bound, which is"
 # name, message, whether it is compressed, status, part of its text, bound
 GRPC = [
     ("4 M empty inputs", MODEL + field(5, b"") * 4_000_000, True, "INVALID_ARGUMENT", f"inputs: 1025 is {BOUND} 1024", "tensors"),
-    ("400 K empty inputs", MODEL + field(5, b"") * 400_000, False, "INVALID_ARGUMENT", f"inputs: 1025 is {BOUND} 1024", "tensors"),
+    ("400 K empty inputs",
+     MODEL + field(5, b"") * 400_000, False, "INVALID_ARGUMENT", f"inputs: 1025 is {BOUND} 1024", "tensors"),
     ("400 K outputs", MODEL + field(6, b"") * 400_000, False, "INVALID_ARGUMENT", f"outputs: 1025 is {BOUND} 1024", "tensors"),
-    ("400 K raw tensors", MODEL + field(7, b"") * 400_000, False, "INVALID_ARGUMENT", f"raw_input_contents: 1025 is {BOUND}", "tensors"),
-    ("400 K parameters", MODEL + field(4, b"") * 400_000, False, "INVALID_ARGUMENT", f"parameters: 65 is {BOUND} 64", "parameters"),
-    ("parameters of an input", MODEL + field(5, field(4, b"") * 65), False, "INVALID_ARGUMENT", "inputs[0].parameters: 65", "parameters"),
-    ("parameters of an output", MODEL + field(6, field(2, b"") * 65), False, "INVALID_ARGUMENT", "outputs[0].parameters: 65", "parameters"),
-    ("900 K axes", MODEL + field(5, field(3, bytes(900_000))), False, "INVALID_ARGUMENT", f"inputs[0].shape: 900000 is {BOUND} 32", "axes"),
+    ("400 K raw tensors",
+     MODEL + field(7, b"") * 400_000, False, "INVALID_ARGUMENT", f"raw_input_contents: 1025 is {BOUND}", "tensors"),
+    ("400 K parameters",
+     MODEL + field(4, b"") * 400_000, False, "INVALID_ARGUMENT", f"parameters: 65 is {BOUND} 64", "parameters"),
+    ("parameters of an input",
+     MODEL + field(5, field(4, b"") * 65), False, "INVALID_ARGUMENT", "inputs[0].parameters: 65", "parameters"),
+    ("parameters of an output",
+     MODEL + field(6, field(2, b"") * 65), False, "INVALID_ARGUMENT", "outputs[0].parameters: 65", "parameters"),
+    ("900 K axes",
+     MODEL + field(5, field(3, bytes(900_000))), False, "INVALID_ARGUMENT", f"inputs[0].shape: 900000 is {BOUND} 32", "axes"),
     ("blobs", MODEL + field(5, field(5, field(8, b"") * 400_000)), False, "INVALID_ARGUMENT", "bytes_contents: 1025", "tensors"),
     ("a long id", MODEL + field(3, b"i" * 900_000), False, "INVALID_ARGUMENT", f"id: 900000 is {BOUND} 1024", "id"),
     ("typed zeros", MODEL + TYPED, True, "RESOURCE_EXHAUSTED", "which is the bound; send it uncompressed", "expansion"),
-    ("zeros", MODEL + field(7, bytes(60 << 20)), True, "RESOURCE_EXHAUSTED", "which is the bound; send it uncompressed", "expansion"),
+    ("zeros",
+     MODEL + field(7, bytes(60 << 20)), True, "RESOURCE_EXHAUSTED", "which is the bound; send it uncompressed", "expansion"),
 ]
 
 
@@ -88,17 +95,24 @@ SHAPE = b'{"name":"x","datatype":"FP32","data":[0],"shape":['
 # name, body, its headers, status, part of the text
 REST = [
     ("the same output 40,000 times", body(more=b',"outputs":[' + ASKED + b"]"), {}, 400, f"outputs: 40000 is {BOUND} 1024"),
-    ("an output twice", body(more=b',"outputs":[{"name":"logits"},{"name":"logits"}]'), {}, 400, "outputs[1] (logits): is there already"),
+    ("an output twice",
+     body(more=b',"outputs":[{"name":"logits"},{"name":"logits"}]'), {}, 400, "outputs[1] (logits): is there already"),
     ("an input twice", body(INPUT + b"," + INPUT), {}, 400, "inputs[1] (x): is there already"),
     ("25 K inputs", body(b",".join([LIGHT] * 25_000)), {}, 400, f"inputs: 25000 is {BOUND} 1024"),
     ("500 K axes", body(SHAPE + b"1," * 499_999 + b"1]}"), {}, 400, f"shape: 500000 is {BOUND} 32"),
     ("a shape beyond counting", body(SHAPE + b"4294967296,4294967296,4]}"), {}, 400, "has more elements than can be counted"),
     ("a shape of 2^62", body(SHAPE + b"4611686018427387904]}"), {}, 400, "shape"),
-    ("nested 500 K deep", body(b'{"name":"x","datatype":"FP32","shape":[1],"data":' + b"[" * 400_000 + b"]" * 400_000 + b"}"), {}, 400, "nor nested as the shape is"),
+    ("nested 500 K deep",
+     body(b'{"name":"x","datatype":"FP32","shape":[1],"data":' + b"[" * 400_000 + b"]" * 400_000 + b"}"),
+     {}, 400, "nor nested as the shape is"),
     ("a long id", body(more=b',"id":"' + b"i" * 900_000 + b'"'), {}, 400, f"id: 900000 is {BOUND} 1024"),
-    ("a sum of binary sizes beyond counting", body(b'{"name":"x","datatype":"FP32","shape":[1,64],"parameters":{"binary_data_size":18446744073709551615}}'), {}, 400, "binary_data_size"),
-    ("60 MiB of spaces, compressed", zipped(body(more=b" " * (60 << 20))), {"content_encoding": "gzip"}, 413, "which is the bound"),
-    ("8 M numbers, compressed", zipped(b'{"inputs":[{"name":"x","datatype":"INT64","shape":[7000000],"data":[' + b"0," * 6_999_999 + b"0]}]}"),
+    ("a sum of binary sizes beyond counting",
+     body(b'{"name":"x","datatype":"FP32","shape":[1,64],"parameters":{"binary_data_size":18446744073709551615}}'),
+     {}, 400, "binary_data_size"),
+    ("60 MiB of spaces, compressed",
+     zipped(body(more=b" " * (60 << 20))), {"content_encoding": "gzip"}, 413, "which is the bound"),
+    ("8 M numbers, compressed",
+     zipped(b'{"inputs":[{"name":"x","datatype":"INT64","shape":[7000000],"data":[' + b"0," * 6_999_999 + b"0]}]}"),
      {"content_encoding": "gzip"}, 413, "which is the bound"),
 ]
 
