@@ -55,6 +55,7 @@ const ENGINE: Tree = Tree {
         ("error", 0),
         ("tensor", 0),
         ("plan", 0),
+        ("process", 0),
         ("onnx", 1),
         ("lower", 1),
         ("fuse", 1),

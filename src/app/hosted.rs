@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use tokio_util::sync::CancellationToken;
 
+use super::engine::trial::{self, LoadLimits};
 use crate::cost::{CostLine, ModelDemand, OptimalTime, Optimum, processor_name};
 use crate::export::{HostedFallback, HostedModel};
 use crate::ledger::Unit;
@@ -102,8 +103,13 @@ impl Hosted {
             models.push(Arc::new(served.map_err(|e| HostError::Threads(e.to_string()))?));
         }
         let catalogue = Arc::new(adapt(Catalogue::new(models)?));
-        let limits =
-            Limits { max_body: config.max_body, timeout: config.timeout.on().copied(), grace: drain, ..Limits::default() };
+        let limits = Limits {
+            max_body: config.max_body,
+            body_budget: config.body_budget,
+            timeout: config.timeout.on().copied(),
+            grace: drain,
+            ..Limits::default()
+        };
         let (stop, served) = (CancellationToken::new(), catalogue.clone());
         let until = stop.clone();
         let run = move || {
@@ -261,6 +267,7 @@ pub(super) fn plan_demand(path: &Path) -> Result<ModelDemand, String> {
     use lapwing_engine::{fuse, lower};
 
     const LENGTH: usize = 128;
+    trial::load(path, LoadLimits::default()).map_err(|error| error.to_string())?;
     let graph = Graph::read(path).map_err(|error| error.to_string())?;
     let mut plan = lower::lower(&graph.typed).map_err(|error| error.to_string())?;
     fuse::fuse(&mut plan);
@@ -284,6 +291,7 @@ fn read(config: &Config, path: &Path, options: &ModelOptions) -> Result<Model, R
     use lapwing_engine::onnx::Graph;
     use lapwing_engine::quant::calibration::Calibration;
 
+    trial::load(path, LoadLimits { memory: config.load_memory, time: config.load_time })?;
     let graph = Graph::read(path)?;
     let mut options = options.clone();
     if let Some(file) = config.calibration.on() {

@@ -10,6 +10,8 @@ use crate::config::{self, Loaded, Sources};
 /// Does what the command line asks for.
 #[must_use]
 pub fn run() -> ExitCode {
+    #[cfg(feature = "engine")]
+    engine::trial::enable();
     match super::cli::parse(std::env::args_os(), std::env::vars_os()) {
         Ok(Command::Serve(sources)) => serve(&sources),
         Ok(Command::Check(sources)) => exit(check::check(&sources)),

@@ -50,6 +50,12 @@ pub struct Config {
     pub queue: usize,
     /// The largest body of a request. Default 64 MiB; 1 KiB to 4 GiB.
     pub max_body: Size,
+    /// The memory for the bodies of all requests. Default 256 MiB; 1 KiB to 1 TiB, and at least `max_body`.
+    pub body_budget: Size,
+    /// The memory that loading a model may take, besides four times the size of its files. Default 2 GiB; 64 MiB to 1 TiB.
+    pub load_memory: Size,
+    /// The processor time that loading a model may take. Default 10 s; 1 s to 1 h.
+    pub load_time: Period,
     /// The timeout of requests that name none. Default off.
     pub timeout: Switch<Period>,
 }
@@ -114,6 +120,9 @@ impl Default for Config {
             max_batch_calls: 256,
             queue: 1024,
             max_body: Size::mib(64),
+            body_budget: Size::mib(256),
+            load_memory: Size::mib(2048),
+            load_time: Period::from_secs(10),
             timeout: Switch::Off,
         }
     }
@@ -192,6 +201,13 @@ impl Section for Config {
         checks.range("max_batch_calls", &self.max_batch_calls, 1..=65_536);
         checks.range("queue", &self.queue, 1..=1_000_000);
         checks.range("max_body", &self.max_body, Size::kib(1)..=Size::mib(4096));
+        checks.range("body_budget", &self.body_budget, Size::kib(1)..=Size::mib(1 << 20));
+        checks.range("load_memory", &self.load_memory, Size::mib(64)..=Size::mib(1 << 20));
+        checks.range("load_time", &self.load_time, Period::from_secs(1)..=Period::from_secs(3600));
+        if self.body_budget < self.max_body && checks.is_sound("max_body") && checks.is_sound("body_budget") {
+            let reason = format!("must be at least max_body, which is {}, or the largest body never finds room", self.max_body);
+            checks.fault("body_budget", self.body_budget, reason);
+        }
         if let Switch::On(timeout) = &self.timeout {
             checks.range("timeout", timeout, Period::from_millis(1)..=Period::from_secs(3600));
         }

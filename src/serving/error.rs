@@ -3,10 +3,11 @@
 use http::StatusCode;
 use tonic::Code;
 
+use super::bounds::{self, Bound};
 use super::metrics::Outcome;
 use lapwing_engine::service::CallError;
 
-/// `Retry-After` of a request that met a full queue, in seconds.
+/// `Retry-After` of a request that met a full queue or found no room for its body, in seconds.
 pub(super) const RETRY_AFTER: &str = "1";
 
 /// Why a request failed.
@@ -22,6 +23,15 @@ pub(super) enum RequestError {
     Method(String),
     #[error("the body is larger than {limit} bytes, which is the limit")]
     TooLarge { limit: usize },
+    /// There is more of something than a request may have.
+    #[error("{field}: {count} is above the bound, which is {most}")]
+    Bound { bound: Bound, field: String, count: usize, most: usize },
+    #[error(
+        "a body of {received} bytes becomes more than {most} bytes when it is decoded, which is the bound; send it uncompressed, or in parts"
+    )]
+    Expansion { received: usize, most: usize },
+    #[error("body_budget: the {limit} bytes for all bodies are in use; send the request again later")]
+    NoRoom { limit: usize },
     #[error("content-encoding: {0:?} is not read here; gzip, deflate and identity are")]
     Encoding(String),
     #[error("the body did not come within {ms} ms")]
@@ -41,25 +51,31 @@ pub(super) enum RequestError {
 impl RequestError {
     pub(super) const fn status(&self) -> StatusCode {
         match self {
-            Self::Input(_) | Self::Call(CallError::Input { .. }) => StatusCode::BAD_REQUEST,
+            Self::Input(_) | Self::Bound { .. } | Self::Call(CallError::Input { .. }) => StatusCode::BAD_REQUEST,
             Self::Unknown(_) => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge { .. } | Self::Expansion { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Slow { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::Busy { .. } | Self::Call(CallError::Full { .. }) => StatusCode::TOO_MANY_REQUESTS,
             Self::Late | Self::Call(CallError::Deadline { .. }) => StatusCode::GATEWAY_TIMEOUT,
-            Self::Call(CallError::NotReady { .. } | CallError::Device { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoRoom { .. } | Self::Call(CallError::NotReady { .. } | CallError::Device { .. }) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Output(_) | Self::Call(CallError::Failed { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
     pub(super) const fn code(&self) -> Code {
         match self {
-            Self::Input(_) | Self::Call(CallError::Input { .. }) => Code::InvalidArgument,
+            Self::Input(_) | Self::Bound { .. } | Self::Call(CallError::Input { .. }) => Code::InvalidArgument,
             Self::Unknown(_) => Code::NotFound,
             Self::Method(_) | Self::Encoding(_) => Code::Unimplemented,
-            Self::TooLarge { .. } | Self::Busy { .. } | Self::Call(CallError::Full { .. }) => Code::ResourceExhausted,
+            Self::TooLarge { .. }
+            | Self::Expansion { .. }
+            | Self::NoRoom { .. }
+            | Self::Busy { .. }
+            | Self::Call(CallError::Full { .. }) => Code::ResourceExhausted,
             Self::Slow { .. } | Self::Late | Self::Call(CallError::Deadline { .. }) => Code::DeadlineExceeded,
             Self::Call(CallError::NotReady { .. } | CallError::Device { .. }) => Code::Unavailable,
             Self::Output(_) | Self::Call(CallError::Failed { .. }) => Code::Internal,
@@ -72,7 +88,7 @@ impl RequestError {
             return Outcome::Failed;
         }
         match self.code() {
-            Code::ResourceExhausted if !matches!(self, Self::TooLarge { .. }) => Outcome::Full,
+            Code::ResourceExhausted if !matches!(self, Self::TooLarge { .. } | Self::Expansion { .. }) => Outcome::Full,
             Code::DeadlineExceeded if !matches!(self, Self::Slow { .. }) => Outcome::Deadline,
             Code::Unavailable => Outcome::NotReady,
             Code::Internal => Outcome::Failed,
@@ -82,6 +98,28 @@ impl RequestError {
 
     /// The gRPC status.
     pub(super) fn to_grpc(&self) -> tonic::Status {
-        tonic::Status::new(self.code(), self.to_string())
+        tonic::Status::new(self.code(), self.message())
+    }
+
+    /// What the client is told.
+    pub(super) fn message(&self) -> String {
+        bounds::cut(self.to_string())
+    }
+
+    /// Whether the client may succeed with the same request a little later.
+    pub(super) const fn is_momentary(&self) -> bool {
+        matches!(self, Self::Busy { .. } | Self::NoRoom { .. } | Self::Call(CallError::Full { .. }))
+    }
+
+    /// The bound that was exceeded, if that is the reason.
+    pub(super) const fn bound(&self) -> Option<Bound> {
+        match self {
+            Self::TooLarge { .. } => Some(Bound::MaxBody),
+            Self::Expansion { .. } => Some(Bound::Expansion),
+            Self::NoRoom { .. } => Some(Bound::BodyBudget),
+            Self::Bound { bound, .. } => Some(*bound),
+            Self::Busy { .. } => Some(Bound::InFlight),
+            _ => None,
+        }
     }
 }

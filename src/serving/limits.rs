@@ -7,6 +7,9 @@ use crate::settings::{Period, Size};
 pub struct Limits {
     /// The largest request body, compressed or decompressed; a larger one gets 413. Default 64 MiB.
     pub max_body: Size,
+    /// The memory for the bodies of all requests, from their first byte until the model has run; a body beyond it gets 503. Default
+    /// 256 MiB.
+    pub body_budget: Size,
     /// Inference requests at once, from the first byte of the body to the answer; further ones get 429. Default 1024.
     pub max_in_flight: usize,
     /// The timeout of a request that sends none itself, counted from its arrival. Default: none.
@@ -21,6 +24,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_body: Size::mib(64),
+            body_budget: Size::mib(256),
             max_in_flight: 1024,
             timeout: None,
             body_timeout: Period::from_secs(60),
@@ -33,5 +37,10 @@ impl Limits {
     /// `max_body` as a `usize`.
     pub(super) fn max_body_bytes(&self) -> usize {
         usize::try_from(self.max_body.get()).unwrap_or(usize::MAX)
+    }
+
+    /// `body_budget` as a `usize`.
+    pub(super) fn body_budget_bytes(&self) -> usize {
+        usize::try_from(self.body_budget.get()).unwrap_or(usize::MAX)
     }
 }

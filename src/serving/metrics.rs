@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::bounds::Bound;
+use super::error::RequestError;
 use super::placement::PlacementMetrics;
 use crate::metrics::REQUEST_BOUNDS_NS;
 use crate::metrics::defs::{MetricFamily, MetricKind};
@@ -70,6 +72,20 @@ const READY: MetricFamily = MetricFamily {
     labels: &["model", "version"],
     help: "1 while the model is warm and takes requests, else 0.",
 };
+const BODY_BYTES: MetricFamily = MetricFamily {
+    name: "lapwing_engine_body_bytes",
+    kind: MetricKind::Gauge,
+    unit: None,
+    labels: &[],
+    help: "Memory that request bodies take, from their first byte until the model has run; engine.body_budget bounds it.",
+};
+const BOUNDS: MetricFamily = MetricFamily {
+    name: "lapwing_engine_bounds_exceeded",
+    kind: MetricKind::Counter,
+    unit: None,
+    labels: &["bound"],
+    help: "Requests that were refused because they exceeded a bound of the server, by the bound.",
+};
 
 pub(super) const DEVICE: MetricFamily = MetricFamily {
     name: "lapwing_engine_device_info",
@@ -87,7 +103,8 @@ pub(super) const FALLBACK: MetricFamily = MetricFamily {
 };
 
 /// Every family of `/metrics`.
-pub const FAMILIES: &[MetricFamily] = &[REQUESTS, STAGES, BATCH_CALLS, BATCH_TOKENS, TOKENS, IN_FLIGHT, READY, DEVICE, FALLBACK];
+pub const FAMILIES: &[MetricFamily] =
+    &[REQUESTS, STAGES, BATCH_CALLS, BATCH_TOKENS, TOKENS, IN_FLIGHT, READY, BODY_BYTES, BOUNDS, DEVICE, FALLBACK];
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +182,8 @@ pub(super) struct Metrics {
     tokens: Samples<LabelSet, Fractional>,
     in_flight: Samples<LabelSet, Gauge>,
     ready: Samples<LabelSet, Gauge>,
+    body_bytes: Gauge,
+    bounds: [Counter; Bound::ALL.len()],
     device: Samples<LabelSet, Gauge>,
     fallback: Samples<LabelSet, Counter>,
     registry: Mutex<Registry>,
@@ -196,7 +215,11 @@ fn powers() -> Histogram {
 
 impl Default for Metrics {
     fn default() -> Self {
+        let bounds: Samples<LabelSet, Counter> = Samples::default();
+        let of = |bound: Bound| bounds.get_or_create_owned(&vec![("bound", bound.name().to_owned())]);
         let metrics = Self {
+            bounds: Bound::ALL.map(of),
+            body_bytes: Gauge::default(),
             requests: Samples::default(),
             stages: Samples::new_with_constructor(seconds),
             batch_calls: Samples::new_with_constructor(powers),
@@ -218,6 +241,8 @@ impl Default for Metrics {
             registry.register(TOKENS.name, trimmed(TOKENS.help), metrics.tokens.clone());
             registry.register(IN_FLIGHT.name, trimmed(IN_FLIGHT.help), metrics.in_flight.clone());
             registry.register(READY.name, trimmed(READY.help), metrics.ready.clone());
+            registry.register(BODY_BYTES.name, trimmed(BODY_BYTES.help), metrics.body_bytes.clone());
+            registry.register(BOUNDS.name, trimmed(BOUNDS.help), bounds);
             registry.register(DEVICE.name, trimmed(DEVICE.help), metrics.device.clone());
             registry.register(FALLBACK.name, trimmed(FALLBACK.help), metrics.fallback.clone());
         }
@@ -254,6 +279,18 @@ impl Metrics {
             ready: self.ready.get_or_create_owned(&vec![model(), version()]),
             seen: PlacementMetrics::new(self.device.clone(), self.fallback.clone(), served),
         }
+    }
+
+    /// Counts a request that was refused, if a bound is the reason.
+    pub(super) fn refused(&self, error: &RequestError) {
+        if let Some(bound) = error.bound() {
+            self.bounds[bound as usize].inc();
+        }
+    }
+
+    /// Sets what bodies take now.
+    pub(super) fn set_body_bytes(&self, bytes: usize) {
+        self.body_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// OpenMetrics text.

@@ -4,6 +4,9 @@
 //! It decodes requests, calls a [`Servable`](lapwing_engine::service::Servable), encodes the answers, and reports with each answer which
 //! executor ran it and where the time went. It never loads, runs or batches models itself.
 
+mod body;
+mod body_budget;
+mod bounds;
 mod catalogue;
 pub mod config;
 mod deadline;

@@ -9,6 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::sync::Semaphore;
 
+use super::body_budget::BodyBudget;
 use super::catalogue::Catalogue;
 use super::error::RequestError;
 use super::limits::Limits;
@@ -22,18 +23,21 @@ pub(super) struct ServerState {
     pub(super) limits: Limits,
     /// One permit for each request in flight.
     pub(super) slots: Arc<Semaphore>,
+    /// The memory for bodies.
+    pub(super) bodies: Arc<BodyBudget>,
 }
 
 /// Every path of the Open Inference Protocol, health and metrics, to be served by [`serve_router`](super::serve_router).
 pub fn router(catalogue: Arc<Catalogue>, limits: Limits) -> Router {
     let slots = Arc::new(Semaphore::new(limits.max_in_flight.min(Semaphore::MAX_PERMITS)));
+    let bodies = BodyBudget::new(limits.body_budget_bytes());
     rest::routes()
         .merge(grpc::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(async |method: Method, uri: Uri| {
             error_response(&RequestError::Method(format!("{method}: is not the method of {}", uri.path())))
         })
-        .with_state(ServerState { catalogue, limits, slots })
+        .with_state(ServerState { catalogue, limits, slots, bodies })
 }
 
 async fn unknown(method: Method, uri: Uri, headers: HeaderMap) -> Response {

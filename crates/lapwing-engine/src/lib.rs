@@ -29,7 +29,7 @@
 //!
 //! | floor | modules |
 //! |---|---|
-//! | 0 | [`clock`], [`tensor`], [`plan`] |
+//! | 0 | [`clock`], [`tensor`], [`plan`], [`process`] |
 //! | 1 | [`onnx`], [`lower`], [`fuse`], [`exec`], [`batch`] |
 //! | 2 | [`roofline`] |
 //! | 3 | [`cpu`], [`gpu`] |
@@ -50,6 +50,7 @@ pub mod lower;
 pub mod model;
 pub mod onnx;
 pub mod plan;
+pub mod process;
 pub mod quant;
 pub mod roofline;
 pub mod served;

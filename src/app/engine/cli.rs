@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::{EXAMPLES, ServeArgs};
+use super::trial::TryLoadArgs;
 use lapwing_engine::{Backend, Device, Precision};
 
 const INSPECT: &str = "\
@@ -62,6 +63,9 @@ pub enum EngineSub {
     /// Report what a model loses and gains in 8 bits, and write the ranges of its products' inputs
     #[command(after_help = QUANTIZE)]
     Quantize(QuantizeArgs),
+    /// Load a model within limits of memory and time, and say whether it could be loaded
+    #[command(hide = true)]
+    TryLoad(TryLoadArgs),
 }
 
 /// The arguments of `inspect`.

@@ -10,6 +10,7 @@ mod quantize;
 mod serve;
 mod shapes;
 mod synthetic_inputs;
+pub(in crate::app) mod trial;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,16 +18,20 @@ use std::process::ExitCode;
 
 pub use cli::EngineSub;
 use error::ToolError;
+use trial::LoadLimits;
 
 /// Runs a command and returns the exit code: 1 for any error, which is written to standard error; 64 if settings are at fault.
 /// `env` holds the `LAPWING_` variables.
 pub(super) fn run(command: &EngineSub, env: Vec<(String, String)>) -> ExitCode {
     let mut out = io::stdout();
+    let limits = LoadLimits::default();
+    let tried = |path: &Path| trial::load(path, limits).map_err(ToolError::told);
     let (name, done) = match command {
         EngineSub::Serve(args) => return serve::run(args, env),
-        EngineSub::Inspect(args) => ("inspect", inspect::run(args, &mut out)),
-        EngineSub::Bench(args) => ("bench", bench::run(args, &mut out)),
-        EngineSub::Quantize(args) => ("quantize", quantize::run(args, &mut out)),
+        EngineSub::TryLoad(args) => return trial::run(args, &mut out),
+        EngineSub::Inspect(args) => ("inspect", tried(&args.model).and_then(|()| inspect::run(args, &mut out))),
+        EngineSub::Bench(args) => ("bench", tried(&args.model).and_then(|()| bench::run(args, &mut out))),
+        EngineSub::Quantize(args) => ("quantize", tried(&args.model).and_then(|()| quantize::run(args, &mut out))),
     };
     match done.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,

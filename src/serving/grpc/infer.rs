@@ -10,6 +10,7 @@ use super::messages::infer_parameter::ParameterChoice;
 use super::messages::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use super::messages::model_infer_response::InferOutputTensor;
 use super::messages::{InferParameter, ModelInferRequest, ModelInferResponse};
+use crate::serving::bounds::check_names;
 use crate::serving::deadline::RequestTimeout;
 use crate::serving::error::RequestError;
 use crate::serving::in_flight::InferenceRequest;
@@ -31,7 +32,8 @@ pub(super) fn decode(message: ModelInferRequest, timeout: RequestTimeout) -> Res
         let place = format!("inputs[{i}] ({})", input.name);
         inputs.push(tensor(input, raw.next()).map_err(|reason| RequestError::Input(format!("{place}: {reason}")))?);
     }
-    let outputs = message.outputs.into_iter().enumerate().map(|(i, output)| wanted(i, output)).collect::<Result<_, _>>()?;
+    let outputs = message.outputs.into_iter().enumerate().map(|(i, output)| wanted(i, output)).collect::<Result<Vec<_>, _>>()?;
+    check_names(&inputs, &outputs)?;
     let timeout = timeout.shorter_of(timeout_parameter(&message.parameters)?);
     Ok(InferenceRequest { inputs, outputs, timeout })
 }

@@ -1,7 +1,9 @@
 //! The protocol's gRPC half: `inference.GRPCInferenceService`, with Triton's `RepositoryIndex`.
 
 mod contents;
+mod count;
 mod infer;
+mod message;
 pub(super) mod messages;
 
 use axum::Router;
@@ -12,7 +14,6 @@ use axum::routing::any;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use prost::Message;
-use tokio_util::sync::CancellationToken;
 use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
 use tonic::metadata::MetadataMap;
 use tonic::server::Grpc;
@@ -70,28 +71,31 @@ pub(super) fn routes() -> Router<ServerState> {
 
 async fn call(shared: ServerState, method: Method, request: Request) -> Response {
     let arrival = Stamp::now();
-    let (max_body, body_timeout) = (shared.limits.max_body_bytes(), shared.limits.body_timeout.get());
-    let has_come = CancellationToken::new();
-    let come = has_come.clone();
+    let (head, body) = request.into_parts();
+    let message = match message::receive(head, body, &shared).await {
+        Ok(message) => message,
+        Err(error) => {
+            shared.catalogue.metrics.refused(&error);
+            return error.to_grpc().into_http();
+        }
+    };
+    let (received, mut share) = (message.received, Some(message.share));
+    let max_body = shared.limits.max_body_bytes();
     let service = tower::service_fn(move |message: tonic::Request<Bytes>| {
-        come.cancel();
         let shared = shared.clone();
-        async move { answer(&shared, method, arrival, message).await }
+        // the decoded tensors share the message's memory, so it holds its share of the budget as long as they are there
+        let message = message.map(|bytes| match share.take() {
+            Some(share) => share.held_by(bytes),
+            None => bytes,
+        });
+        async move { answer(&shared, method, arrival, received, message).await }
     });
     let mut accepted = EnabledCompressionEncodings::default();
     accepted.enable(CompressionEncoding::Gzip);
     let mut grpc = Grpc::new(BytesCodec)
         .apply_compression_config(accepted, EnabledCompressionEncodings::default())
         .apply_max_message_size_config(Some(max_body), None);
-    let too_slow = async {
-        if tokio::time::timeout(body_timeout, has_come.cancelled()).await.is_ok() {
-            std::future::pending::<()>().await;
-        }
-    };
-    let mut response = tokio::select! {
-        response = grpc.unary(service, request) => response.map(Body::new),
-        () = too_slow => RequestError::Slow { ms: body_timeout.as_millis() }.to_grpc().into_http(),
-    };
+    let mut response = grpc.unary(service, message.request).await.map(Body::new);
     // tonic answers OUT_OF_RANGE to a message that is too large; the usual code is RESOURCE_EXHAUSTED
     if let Some(status) = response.headers_mut().get_mut(STATUS).filter(|status| *status == "11") {
         *status = HeaderValue::from(Code::ResourceExhausted as i32);
@@ -103,11 +107,14 @@ async fn answer(
     shared: &ServerState,
     method: Method,
     arrival: Stamp,
+    received: usize,
     request: tonic::Request<Bytes>,
 ) -> Result<tonic::Response<Bytes>, Status> {
     let came = Stamp::now();
     let (metadata, _, body) = request.into_parts();
     if let Method::ModelInfer = method {
+        let checked = count::check(&body, received);
+        checked.inspect_err(|error| shared.catalogue.metrics.refused(error)).map_err(|error| error.to_grpc())?;
         return model_infer(shared, arrival, came, metadata.into_headers(), body).await;
     }
     answer_metadata(shared, method, body).map(|body| tonic::Response::new(body.into())).map_err(|error| error.to_grpc())
@@ -202,7 +209,8 @@ async fn model_infer(
         }
         Err(error) => {
             let error: RequestError = error;
-            Err(Status::with_metadata(error.code(), error.to_string(), MetadataMap::from_headers(told)))
+            shared.catalogue.metrics.refused(&error);
+            Err(Status::with_metadata(error.code(), error.message(), MetadataMap::from_headers(told)))
         }
     }
 }

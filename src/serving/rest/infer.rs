@@ -5,15 +5,14 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::body::{BodyEncoding, collect, unpack};
 use super::pages::{ModelPath, error_response};
 use super::request::{DecodedRequest, OutputFormat, read};
 use super::response::{EncodedResponse, write};
 use crate::ledger::Stamp;
+use crate::serving::body::{BodyEncoding, ReceivedBody, collect, unpack};
 use crate::serving::error::RequestError;
 use crate::serving::in_flight::InFlightInference;
 use crate::serving::metrics::StageTimes;
@@ -35,7 +34,10 @@ pub(super) async fn infer(State(shared): State<ServerState>, Path(asks): Path<Mo
     let executor = HeaderValue::from_static(entry.model.about().executor);
     let inference = match InFlightInference::begin(entry, arrival, &shared.slots, &shared.limits) {
         Ok(inference) => inference,
-        Err(error) => return named(error_response(&error), executor),
+        Err(error) => {
+            shared.catalogue.metrics.refused(&error);
+            return named(error_response(&error), executor);
+        }
     };
     let response = match answer(&shared, &inference, request).await {
         Ok((answer, spent, written)) => {
@@ -44,6 +46,7 @@ pub(super) async fn infer(State(shared): State<ServerState>, Path(asks): Path<Mo
         }
         Err(error) => {
             inference.failed(&error);
+            shared.catalogue.metrics.refused(&error);
             error_response(&error)
         }
     };
@@ -62,7 +65,7 @@ async fn answer(
 ) -> Result<(Arc<Answer>, StageTimes, EncodedResponse), RequestError> {
     let (head, body) = request.into_parts();
     let (packing, json_length) = (BodyEncoding::of(&head.headers)?, json_length(&head.headers)?);
-    let body = collect(body, &shared.limits).await?;
+    let body = collect(body, shared.limits.max_body_bytes(), &shared.limits, &shared.bodies).await?;
     let came = Stamp::now();
     let DecodedRequest { id, asked, form } = decode(shared, inference, body, packing, json_length).await?;
     let decode_ns = came.elapsed();
@@ -82,13 +85,13 @@ fn json_length(headers: &HeaderMap) -> Result<Option<usize>, RequestError> {
 async fn decode(
     shared: &ServerState,
     inference: &InFlightInference,
-    body: Bytes,
+    body: ReceivedBody,
     packing: BodyEncoding,
     json_length: Option<usize>,
 ) -> Result<DecodedRequest, RequestError> {
-    let size = json_length.unwrap_or(body.len());
-    let (limits, model) = (shared.limits, inference.model());
-    let work = move || read(&unpack(body, packing, &limits)?, json_length, model.about());
+    let size = json_length.unwrap_or(body.bytes.len());
+    let (limits, model, received) = (shared.limits, inference.model(), body.bytes.len());
+    let work = move || read(&unpack(body, packing, &limits)?, json_length, received, model.about());
     offload_if(size > LARGE || packing != BodyEncoding::Plain, work).await
 }
 

@@ -1,9 +1,9 @@
 //! The protocol's REST half: paths, bodies, errors as `{"error": …}`.
 
-mod body;
 mod data;
 mod elements;
 mod infer;
+mod list;
 pub(super) mod pages;
 mod request;
 mod response;

@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::body::{BodyEncoding, collect, unpack};
+use crate::serving::body::{BodyEncoding, collect, unpack};
 use crate::serving::error::{self, RequestError};
 use crate::serving::metrics::OPENMETRICS;
 use crate::serving::router::ServerState;
@@ -44,8 +44,8 @@ pub(in crate::serving) fn json(status: StatusCode, value: &impl Serialize) -> Re
 /// The error response.
 pub(in crate::serving) fn error_response(error: &RequestError) -> Response {
     let status = error.status();
-    let mut response = json(status, &json!({"error": error.to_string()}));
-    if status == StatusCode::TOO_MANY_REQUESTS {
+    let mut response = json(status, &json!({"error": error.message()}));
+    if error.is_momentary() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(error::RETRY_AFTER));
     }
     response
@@ -162,7 +162,8 @@ pub(super) async fn index(State(shared): State<ServerState>, request: Request) -
 async fn index_of(shared: &ServerState, request: Request) -> Result<Response, RequestError> {
     let (head, body) = request.into_parts();
     let packing = BodyEncoding::of(&head.headers)?;
-    let body: Bytes = unpack(collect(body, &shared.limits).await?, packing, &shared.limits)?;
+    let body = collect(body, shared.limits.max_body_bytes(), &shared.limits, &shared.bodies).await?;
+    let body: Bytes = unpack(body, packing, &shared.limits)?;
     let asked: IndexRequest = if body.trim_ascii().is_empty() {
         IndexRequest::default()
     } else {
@@ -179,6 +180,7 @@ pub(super) async fn metrics(State(shared): State<ServerState>) -> Response {
     for entry in shared.catalogue.entries() {
         entry.tallies.look(&*entry.model);
     }
+    shared.catalogue.metrics.set_body_bytes(shared.bodies.used());
     match shared.catalogue.metrics.text() {
         Ok(text) => {
             let mut response = Response::new(Body::from(text));

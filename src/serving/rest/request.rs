@@ -5,6 +5,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::data::flatten;
+use super::list::{Axes, Tensors};
+use crate::serving::bounds::{Bound, MAX_ID, check_names, expands, expansion};
 use crate::serving::deadline::RequestTimeout;
 use crate::serving::error::RequestError;
 use crate::serving::in_flight::InferenceRequest;
@@ -40,8 +42,8 @@ struct Body<'a> {
     id: Option<String>,
     parameters: Option<Parameters>,
     #[serde(borrow)]
-    inputs: Vec<Input<'a>>,
-    outputs: Option<Vec<Output>>,
+    inputs: Tensors<Input<'a>>,
+    outputs: Option<Tensors<Output>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -53,7 +55,7 @@ struct Parameters {
 #[derive(Debug, Deserialize)]
 struct Input<'a> {
     name: String,
-    shape: Vec<usize>,
+    shape: Axes,
     datatype: String,
     parameters: Option<InputParameters>,
     #[serde(borrow)]
@@ -83,8 +85,14 @@ fn input_fault(text: impl Into<String>) -> RequestError {
     RequestError::Input(text.into())
 }
 
-/// Reads a body of which the first `json_length` bytes are JSON; all of it if that is `None`.
-pub(super) fn read(body: &Bytes, json_length: Option<usize>, about: &About) -> Result<DecodedRequest, RequestError> {
+/// Reads a body of which the first `json_length` bytes are JSON; all of it if that is `None`. `received` is its size before it was
+/// decompressed.
+pub(super) fn read(
+    body: &Bytes,
+    json_length: Option<usize>,
+    received: usize,
+    about: &About,
+) -> Result<DecodedRequest, RequestError> {
     let length = json_length.unwrap_or(body.len());
     if length > body.len() {
         let size = body.len();
@@ -97,28 +105,42 @@ pub(super) fn read(body: &Bytes, json_length: Option<usize>, about: &About) -> R
         input_fault(format!("{at}{}", error.inner()))
     })?;
     json.end().map_err(|error| input_fault(error.to_string()))?;
+    Bound::Id.check("id", parsed.id.as_ref().map_or(0, String::len), MAX_ID)?;
+    let (given, wanted_outputs) = (parsed.inputs.checked("inputs")?, parsed.outputs.unwrap_or_default().checked("outputs")?);
     let mut binary = body.slice(length..);
-    let mut inputs = Vec::with_capacity(parsed.inputs.len());
-    for (i, input) in parsed.inputs.into_iter().enumerate() {
+    let mut inputs = Vec::with_capacity(given.len());
+    let mut decoded = 0_usize;
+    for (i, mut input) in given.into_iter().enumerate() {
         let place = format!("inputs[{i}] ({})", input.name);
-        inputs.push(tensor(input, &mut binary).map_err(|reason| input_fault(format!("{place}: {reason}")))?);
+        let shape = std::mem::take(&mut input.shape).checked(&place)?;
+        // numbers in JSON become larger: two characters may be eight bytes
+        if input.data.is_some() {
+            let elements = shape.iter().try_fold(1_usize, |product, axis| product.checked_mul(*axis)).unwrap_or(usize::MAX);
+            let held = input.data.map_or(0, |json| json.get().len() / 2 + 1);
+            decoded = decoded.saturating_add(elements.min(held).saturating_mul(8));
+            if decoded > expansion(received) {
+                return Err(expands(received));
+            }
+        }
+        inputs.push(tensor(input, shape, &mut binary).map_err(|reason| input_fault(format!("{place}: {reason}")))?);
     }
     if !binary.is_empty() {
         return Err(input_fault(format!("binary data: {} bytes are left that belong to no input", binary.len())));
     }
     let parameters = parsed.parameters.unwrap_or_default();
-    let (outputs, form) = wanted(parsed.outputs.unwrap_or_default(), parameters.binary_data_output, about)?;
+    let (outputs, form) = wanted(wanted_outputs, parameters.binary_data_output, about)?;
+    check_names(&inputs, &outputs)?;
     let timeout = RequestTimeout::from_micros(parameters.timeout.unwrap_or_default());
     Ok(DecodedRequest { id: parsed.id, asked: InferenceRequest { inputs, outputs, timeout }, form })
 }
 
 /// A tensor of `input`, whose bytes are in it, or next in `binary`.
-fn tensor(input: Input<'_>, binary: &mut Bytes) -> Result<Tensor, String> {
+fn tensor(input: Input<'_>, shape: Vec<usize>, binary: &mut Bytes) -> Result<Tensor, String> {
     let datatype = Datatype::from_name(&input.datatype)
         .ok_or_else(|| format!("datatype: {:?} is none of those that are read here", input.datatype))?;
-    let elements = input.shape.iter().try_fold(1_usize, |product, axis| product.checked_mul(*axis));
+    let elements = shape.iter().try_fold(1_usize, |product, axis| product.checked_mul(*axis));
     let sizes = elements.and_then(|elements| Some((elements, elements.checked_mul(datatype.bytes())?)));
-    let (elements, size) = sizes.ok_or_else(|| format!("shape: {:?} has more elements than can be counted", input.shape))?;
+    let (elements, size) = sizes.ok_or_else(|| format!("shape: {:?} has more elements than can be counted", shape))?;
     let parameters = input.parameters.unwrap_or_default();
     if let Some(region) = parameters.shared_memory_region {
         return Err(format!("shared_memory_region: {region:?}: there is no shared memory here"));
@@ -126,11 +148,9 @@ fn tensor(input: Input<'_>, binary: &mut Bytes) -> Result<Tensor, String> {
     let data = match (parameters.binary_data_size, input.data) {
         (Some(_), Some(_)) => return Err("data: must not stand beside binary_data_size".to_owned()),
         (None, None) => return Err("data: is missing, and there is no binary_data_size".to_owned()),
-        (None, Some(json)) => {
-            flatten(json.get(), datatype, &input.shape, elements).map_err(|reason| format!("data: {reason}"))?
-        }
+        (None, Some(json)) => flatten(json.get(), datatype, &shape, elements).map_err(|reason| format!("data: {reason}"))?,
         (Some(given), None) if given != size => {
-            let (name, shape) = (datatype.name(), &input.shape);
+            let name = datatype.name();
             return Err(format!("binary_data_size: {given} where {name} of shape {shape:?} takes {size}"));
         }
         (Some(given), None) if given > binary.len() => {
@@ -138,7 +158,7 @@ fn tensor(input: Input<'_>, binary: &mut Bytes) -> Result<Tensor, String> {
         }
         (Some(given), None) => binary.split_to(given),
     };
-    Ok(Tensor { name: input.name, datatype, shape: input.shape, data })
+    Ok(Tensor { name: input.name, datatype, shape, data })
 }
 
 /// The outputs' names, and their form; an output that cannot be represented in its form is refused before the model runs.

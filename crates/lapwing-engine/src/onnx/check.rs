@@ -9,16 +9,22 @@ use tract_onnx::pb::tensor_shape_proto::dimension::Value::DimValue;
 use tract_onnx::pb::type_proto::Value::TensorType;
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 
-use super::EngineError;
+use super::{EngineError, sizes};
 
 /// The most elements of one tensor: 16 GiB of float32.
 const MOST: i64 = 1 << 32;
+/// The most nodes of a model, with those of its subgraphs, and the most initializers. The largest exports have some 20,000.
+const MOST_PARTS: usize = 50_000;
+/// The most axes of a tensor.
+const MOST_AXES: usize = 32;
 
 type Checked = Result<(), EngineError>;
 
 /// Validates a model. External weights may lie in `folder`.
 pub(super) fn check(proto: &ModelProto, folder: Option<&Path>) -> Checked {
     let graph = proto.graph.as_ref().ok_or_else(|| EngineError::part("graph", "the model has none"))?;
+    let mut nodes_left = MOST_PARTS;
+    parts(graph, &mut nodes_left)?;
     for tensor in &graph.initializer {
         initializer(tensor, folder)?;
     }
@@ -28,6 +34,20 @@ pub(super) fn check(proto: &ModelProto, folder: Option<&Path>) -> Checked {
         return Err(EngineError::part("graph", "the model has no outputs"));
     }
     Ok(())
+}
+
+/// Checks that a graph and its subgraphs have at most [`MOST_PARTS`] nodes, and each of them as many initializers.
+fn parts(graph: &GraphProto, nodes_left: &mut usize) -> Checked {
+    let fails = |what: &str| Err(EngineError::part("graph", format!("has more than {MOST_PARTS} {what}, which is the bound")));
+    match nodes_left.checked_sub(graph.node.len()) {
+        Some(left) => *nodes_left = left,
+        None => return fails("nodes"),
+    }
+    if graph.initializer.len() > MOST_PARTS {
+        return fails("initializers");
+    }
+    let attributes = graph.node.iter().flat_map(|node| &node.attribute);
+    attributes.flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs)).try_for_each(|graph| parts(graph, nodes_left))
 }
 
 fn input(info: &ValueInfoProto) -> Checked {
@@ -41,7 +61,10 @@ fn input(info: &ValueInfoProto) -> Checked {
 }
 
 /// The number of elements of a tensor with these lengths.
-fn elements(dims: &[i64]) -> Result<i64, String> {
+pub(super) fn elements(dims: &[i64]) -> Result<i64, String> {
+    if dims.len() > MOST_AXES {
+        return Err(format!("has {} axes; the bound is {MOST_AXES}", dims.len()));
+    }
     if let Some(dim) = dims.iter().find(|dim| **dim < 0) {
         return Err(format!("has an axis of length {dim} in {dims:?}"));
     }
@@ -118,6 +141,7 @@ fn nodes(graph: &GraphProto) -> Checked {
     let inputs = graph.input.iter().map(|input| input.name.as_str());
     let mut made: HashSet<&str> = inputs.chain(graph.initializer.iter().map(|tensor| tensor.name.as_str())).collect();
     made.insert(""); // an optional input that is left out
+    let constants = sizes::Constants::of(graph);
     for node in &graph.node {
         if let Some(missing) = node.input.iter().find(|name| !made.contains(name.as_str())) {
             let later = graph.node.iter().any(|other| other.output.contains(missing));
@@ -131,26 +155,11 @@ fn nodes(graph: &GraphProto) -> Checked {
         for attribute in node.attribute.iter().filter_map(|attribute| attribute.t.as_ref()) {
             elements(&attribute.dims).map_err(|reason| EngineError::part(named(node), reason))?;
         }
-        filled(graph, node)?;
+        sizes::check(&constants, node).map_err(|reason| EngineError::part(named(node), reason))?;
         made.extend(node.output.iter().map(String::as_str));
     }
     let missing = graph.output.iter().find(|output| !made.contains(output.name.as_str()));
     missing.map_or(Ok(()), |output| Err(EngineError::part(format!("output {}", output.name), "nothing makes it")))
-}
-
-/// Checks shapes that are constants of the file and filled during import: their size must be allowed.
-fn filled(graph: &GraphProto, node: &NodeProto) -> Checked {
-    let place = match node.op_type.as_str() {
-        "ConstantOfShape" => 0,
-        "Expand" | "Reshape" | "Tile" => 1,
-        _ => return Ok(()),
-    };
-    let Some(shape) = node.input.get(place).and_then(|name| graph.initializer.iter().find(|tensor| tensor.name == *name)) else {
-        return Ok(());
-    };
-    let raw = shape.raw_data.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, i64::from_le_bytes));
-    let dims: Vec<i64> = raw.chain(shape.int64_data.iter().copied()).filter(|dim| *dim > 0).collect();
-    elements(&dims).map(drop).map_err(|reason| EngineError::part(named(node), reason))
 }
 
 fn named(node: &NodeProto) -> String {

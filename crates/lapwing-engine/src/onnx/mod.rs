@@ -4,10 +4,11 @@
 mod check;
 mod cost;
 mod open;
+mod sizes;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -73,15 +74,18 @@ impl Graph {
 fn name_apart(graph: &mut GraphProto) {
     let tensors = graph.initializer.iter().map(|tensor| &tensor.name).chain(graph.input.iter().map(|input| &input.name));
     let mut taken: HashSet<String> = tensors.cloned().collect();
+    // the last number that each name was given: a file may have one name many times
+    let mut numbers: HashMap<String, usize> = HashMap::new();
     for node in &mut graph.node {
         let named = if node.name.is_empty() { node.output.first().cloned().unwrap_or_default() } else { node.name.clone() };
         let mut name = named.clone();
-        let mut times = 1;
+        let mut times = numbers.get(&named).copied().unwrap_or(1);
         while !taken.insert(name.clone()) {
             times += 1;
             name = format!("{named}#{times}");
         }
         if times > 1 {
+            numbers.insert(named, times);
             node.name = name;
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto, ValueInfoProto};
+use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto, ValueInfoProto};
 
 use super::{Graph, check};
 
@@ -116,4 +116,46 @@ fn a_node_may_be_called_like_a_tensor() {
     model.graph.iter_mut().for_each(super::name_apart);
     let names: Vec<_> = model.graph.unwrap().node.into_iter().map(|node| node.name).collect();
     assert_eq!(names, ["w#2", "w#3", "w#2#2"]);
+}
+
+#[test]
+fn what_operators_make_of_constants_is_bounded() {
+    let numbers = |name: &str, values: &[i64]| TensorProto {
+        name: name.into(),
+        dims: vec![values.len() as i64],
+        data_type: DataType::Int64 as i32,
+        int64_data: values.to_vec(),
+        ..Default::default()
+    };
+    let scales = TensorProto { name: "s".into(), float_data: vec![1e9, 1e9], ..tensor(&[2], 0) };
+    let huge = 1 << 33;
+    for (kind, reads, made) in [
+        ("Pad", vec!["w", "n"], numbers("n", &[0, huge])),
+        ("Tile", vec!["w", "n"], numbers("n", &[huge])),
+        ("Expand", vec!["w", "n"], numbers("n", &[1 << 20, 1 << 20])),
+        ("Resize", vec!["w", "", "s"], scales),
+        ("Resize", vec!["w", "", "", "n"], numbers("n", &[1, huge])),
+        ("OneHot", vec!["w", "n"], numbers("n", &[huge])),
+    ] {
+        let node = NodeProto { op_type: kind.into(), ..node("a", &reads, "y") };
+        let found = checked(&model(vec![node], vec![tensor(&[1], 1), made]));
+        assert!(found.starts_with(&format!("node a ({kind}): its shape ")), "{found}");
+    }
+    let perm = AttributeProto { name: "perm".into(), ints: vec![0, 0], ..Default::default() };
+    let twice = NodeProto { op_type: "Transpose".into(), attribute: vec![perm], ..node("a", &["w"], "y") };
+    assert_eq!(
+        checked(&model(vec![twice], vec![tensor(&[1, 1], 1)])),
+        "node a (Transpose): perm: 0 in [0, 0] is no axis, or there twice"
+    );
+    assert_eq!(checked(&model(vec![], vec![tensor(&[1; 33], 1)])), "initializer w: has 33 axes; the bound is 32");
+    let many = vec![node("a", &["w"], "y"); 50_001];
+    assert_eq!(checked(&model(many, vec![tensor(&[1], 1)])), "graph: has more than 50000 nodes, which is the bound");
+}
+
+#[test]
+fn a_name_that_all_nodes_have_is_numbered_in_linear_time() {
+    let mut model = model(vec![node("same", &["w"], "y"); 50_000], vec![tensor(&[1], 1)]);
+    model.graph.iter_mut().for_each(super::name_apart);
+    let names: std::collections::HashSet<_> = model.graph.unwrap().node.into_iter().map(|node| node.name).collect();
+    assert!(names.len() == 50_000 && names.contains("same#50000"));
 }
