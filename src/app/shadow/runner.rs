@@ -28,10 +28,6 @@ const IDLE_LOOK: Duration = Duration::from_millis(20);
 /// After so many looks without a request nothing is expected soon.
 const IDLE_AFTER: u32 = 200;
 
-/// How long a copy waits after the answer to its original. What that sets going (the client reads it, the server cleans up, the account is
-/// closed) would compete with the copy for the processor, and did not with the original: copies seemed 1 % slower on one busy core.
-const SETTLE: Duration = Duration::from_millis(10);
-
 /// What the tasks of the thread share.
 pub(super) struct Runner {
     pub(super) parts: Arc<TapParts>,
@@ -101,10 +97,7 @@ impl Runner {
         };
         let (primary, copies) = match self.order {
             CopyOrder::After => match answered.await {
-                Ok(primary) => {
-                    tokio::time::sleep(SETTLE).await;
-                    (Ok(primary), copies.await)
-                }
+                Ok(primary) => (Ok(primary), copies.await),
                 Err(reason) => (Err(reason), Vec::new()),
             },
             CopyOrder::Concurrent => tokio::join!(answered, copies),
