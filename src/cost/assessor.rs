@@ -30,6 +30,11 @@ impl DebtAssessor {
         Self { optima, labels, known: RefCell::default() }
     }
 
+    /// Forgets the models whose names gave way.
+    pub fn retain_named(&self) {
+        self.known.borrow_mut().retain(|model, _| self.labels.models.holds(*model));
+    }
+
     /// The exchange with the optimum of its model, if there is one. Costs one look-up, and nothing where no optimum is declared.
     #[must_use]
     pub fn assessed(&self, mut exchange: Exchange) -> Exchange {

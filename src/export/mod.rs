@@ -8,6 +8,7 @@ mod gather;
 mod hdr;
 mod health;
 mod pairs;
+mod pieces;
 mod process;
 mod prometheus;
 mod query;

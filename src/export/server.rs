@@ -1,6 +1,6 @@
 //! The admin server: its paths, the headers of its responses, and how it refuses a request.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use axum::routing::{get, post};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::pieces::PieceWriter;
 use super::surfaces::Surfaces;
 use super::{exchanges, hdr, health, prometheus, query, record, shadow, stats};
 use crate::metrics::Window;
@@ -22,7 +23,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// Responses made at the same time. Further ones wait, so that many scrapes at once cannot take much memory.
-const AT_ONCE: usize = 2;
+const AT_ONCE: usize = 4;
 
 /// Every path and what it shows.
 pub const PATHS: &[(&str, &str)] = &[
@@ -50,22 +51,29 @@ pub(super) struct Admin {
     turns: Arc<Semaphore>,
 }
 
-/// A response's content type and body.
-type Content = (&'static str, Vec<u8>);
-
 impl Admin {
-    /// Makes a response on a blocking thread.
-    async fn make(&self, make: impl FnOnce(&Surfaces) -> Result<Content, String> + Send + 'static) -> Response {
+    /// Makes a response on a blocking thread, in pieces.
+    async fn make(
+        &self,
+        kind: &'static str,
+        make: impl FnOnce(&Surfaces, &mut PieceWriter) -> Result<(), String> + Send + 'static,
+    ) -> Response {
         let surfaces = self.surfaces.clone();
-        let made = match self.turns.acquire().await {
-            Ok(_turn) => tokio::task::spawn_blocking(move || make(&surfaces)).await,
-            Err(_) => return text(StatusCode::SERVICE_UNAVAILABLE, "shutting down"),
+        let Ok(turn) = self.turns.clone().acquire_owned().await else {
+            return text(StatusCode::SERVICE_UNAVAILABLE, "shutting down");
         };
-        match made {
-            Ok(Ok((kind, body))) => ([(header::CONTENT_TYPE, kind)], body).into_response(),
-            Ok(Err(reason)) => text(StatusCode::INTERNAL_SERVER_ERROR, reason),
-            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "making the answer panicked; see the log"),
-        }
+        let (mut writer, reader) = PieceWriter::new();
+        tokio::task::spawn_blocking(move || {
+            let result = make(&surfaces, &mut writer);
+            writer.finish(result);
+            drop(turn);
+        });
+        reader.response(kind).await.unwrap_or_else(|reason| text(StatusCode::INTERNAL_SERVER_ERROR, reason))
+    }
+
+    /// Makes a response of JSON.
+    async fn json<T: serde::Serialize>(&self, make: impl FnOnce(&Surfaces) -> T + Send + 'static) -> Response {
+        self.make(JSON, move |surfaces, out| serde_json::to_writer(out, &make(surfaces)).map_err(|e| e.to_string())).await
     }
 }
 
@@ -131,34 +139,28 @@ pub(super) fn refuse(error: &query::QueryError) -> Response {
     text(StatusCode::BAD_REQUEST, error.to_string())
 }
 
-fn json(value: &impl serde::Serialize) -> Result<Content, String> {
-    serde_json::to_vec(value).map(|body| (JSON, body)).map_err(|e| e.to_string())
-}
-
 async fn stats(State(admin): State<Admin>, uri: Uri) -> Response {
     match query::window(&uri, Window::default()) {
-        Ok(window) => admin.make(move |surfaces| json(&stats::stats(surfaces, window))).await,
+        Ok(window) => admin.json(move |surfaces| stats::stats(surfaces, window)).await,
         Err(error) => refuse(&error),
     }
 }
 
 async fn exchanges(State(admin): State<Admin>, uri: Uri) -> Response {
     match query::exchanges(&uri) {
-        Ok((order, limit)) => admin.make(move |surfaces| json(&exchanges::exchanges(surfaces, order, limit))).await,
+        Ok((order, limit)) => admin.json(move |surfaces| exchanges::exchanges(surfaces, order, limit)).await,
         Err(error) => refuse(&error),
     }
 }
 
 async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {
-    let is_plain = wants_plain(&head);
-    admin
-        .make(move |surfaces| {
-            let text = prometheus::openmetrics(surfaces).map_err(|e| e.to_string())?;
-            let (kind, text) =
-                if is_plain { (prometheus::PLAIN, prometheus::plain(&text)) } else { (prometheus::OPENMETRICS, text) };
-            Ok((kind, text.into_bytes()))
-        })
-        .await
+    if wants_plain(&head) {
+        admin.make(prometheus::PLAIN, |surfaces, out| prometheus::plain(surfaces, out).map_err(|e| e.to_string())).await
+    } else {
+        admin
+            .make(prometheus::OPENMETRICS, |surfaces, out| prometheus::openmetrics(surfaces, out).map_err(|e| e.to_string()))
+            .await
+    }
 }
 
 /// Whether `Accept` names Prometheus text and not OpenMetrics text.
@@ -174,29 +176,29 @@ fn accepts(head: &HeaderMap, kind: &str) -> bool {
 
 async fn shadow_report(State(admin): State<Admin>, head: HeaderMap) -> Response {
     let wants_json = accepts(&head, "application/json");
+    let kind = if wants_json { JSON } else { TEXT };
     admin
-        .make(move |surfaces| match &surfaces.shadow {
-            Some(shadow) if wants_json => json(&shadow::report(shadow)),
-            Some(shadow) => Ok((TEXT, shadow::text(shadow).into_bytes())),
-            None if wants_json => Ok((JSON, b"{\"targets\":[]}".to_vec())),
-            None => Ok((TEXT, b"there is no shadow target; --shadow URL adds one\n".to_vec())),
+        .make(kind, move |surfaces, out| match &surfaces.shadow {
+            Some(shadow) if wants_json => serde_json::to_writer(out, &shadow::report(shadow)).map_err(|e| e.to_string()),
+            Some(shadow) => out.write_all(shadow::text(shadow).as_bytes()).map_err(|e| e.to_string()),
+            None if wants_json => out.write_all(b"{\"targets\":[]}").map_err(|e| e.to_string()),
+            None => out.write_all(b"there is no shadow target; --shadow URL adds one\n").map_err(|e| e.to_string()),
         })
         .await
 }
 
 async fn hdr(State(admin): State<Admin>, uri: Uri) -> Response {
     match query::window(&uri, Window::All) {
-        Ok(window) => admin.make(move |surfaces| Ok((TEXT, hdr::log(surfaces, window)?))).await,
+        Ok(window) => admin.make(TEXT, move |surfaces, out| hdr::log(surfaces, window, out)).await,
         Err(error) => refuse(&error),
     }
 }
 
 async fn config(State(admin): State<Admin>) -> Response {
     admin
-        .make(|surfaces| {
-            let mut body = serde_json::to_vec_pretty(&*surfaces.config.load()).map_err(|e| e.to_string())?;
-            body.push(b'\n');
-            Ok((JSON, body))
+        .make(JSON, |surfaces, out| {
+            serde_json::to_writer_pretty(&mut *out, &*surfaces.config.load()).map_err(|e| e.to_string())?;
+            out.write_all(b"\n").map_err(|e| e.to_string())
         })
         .await
 }

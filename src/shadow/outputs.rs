@@ -57,6 +57,12 @@ impl OutputAccounts {
         Some(is_mismatch)
     }
 
+    /// Whether there is an account of this route.
+    #[must_use]
+    pub fn has(&self, route: &str) -> bool {
+        self.accounts.keys().any(|(_, known)| known == route)
+    }
+
     /// How many outputs of `target` were compared.
     #[must_use]
     pub fn compared(&self, target: usize) -> u64 {

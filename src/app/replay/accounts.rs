@@ -62,7 +62,8 @@ impl Accounts {
     pub(super) fn look(&mut self) -> io::Result<()> {
         let now = Stamp::now();
         let mut merged = Vec::new();
-        while let Some(ledger) = self.ledgers.pop() {
+        while let Some(mut ledger) = self.ledgers.pop() {
+            self.labels.settle(&mut ledger, now);
             self.aggregator.ledger(ledger, now, &mut |exchange| merged.push(exchange));
         }
         self.aggregator.tick(now, &mut |exchange| merged.push(exchange));
