@@ -56,8 +56,15 @@ impl Labels {
     /// Gives a closed ledger the ids of its new names: if its answer proves them, they are learnt; else they remain `other`, unless
     /// another exchange has proved them meanwhile. Names that remain `other` stay in the ledger, for `/exchanges`.
     pub fn settle(&self, ledger: &mut Ledger, now: Stamp) {
+        if ledger.new_names.is_some() {
+            let is_proven = ledger.proves_names();
+            self.name(ledger, now, is_proven);
+        }
+    }
+
+    /// Gives a closed ledger the ids of its new names, which are learnt whatever its answer is if they are proven.
+    pub fn name(&self, ledger: &mut Ledger, now: Stamp, is_proven: bool) {
         let Some(names) = &ledger.new_names else { return };
-        let is_proven = ledger.proves_names();
         let learn = |which: usize, text: &str| {
             let table = [&self.routes, &self.models][which];
             let found = table.find(text);

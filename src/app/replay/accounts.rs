@@ -63,7 +63,8 @@ impl Accounts {
         let now = Stamp::now();
         let mut merged = Vec::new();
         while let Some(mut ledger) = self.ledgers.pop() {
-            self.labels.settle(&mut ledger, now);
+            // a recording's names are known to be real
+            self.labels.name(&mut ledger, now, true);
             self.aggregator.ledger(ledger, now, &mut |exchange| merged.push(exchange));
         }
         self.aggregator.tick(now, &mut |exchange| merged.push(exchange));
