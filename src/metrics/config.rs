@@ -15,7 +15,7 @@ pub struct Config {
     /// Models kept apart; further models are named `other`. Default 100; 1 to 10,000.
     pub max_models: usize,
     /// For how long a route, a model or a series must have been idle before it may give way to a new one in a full table. Default
-    /// 1 h; 1 s to 365 days.
+    /// 1 h; 1 s to 720 h.
     pub idle_after: Period,
     /// The latest exchanges kept as waterfalls for `/exchanges`. Default 256; 0 to 65,536.
     pub recent_exchanges: usize,
@@ -41,7 +41,7 @@ impl Section for Config {
         checks.range("max_series", &self.max_series, 1..=65_536);
         checks.range("max_routes", &self.max_routes, 1..=10_000);
         checks.range("max_models", &self.max_models, 1..=10_000);
-        checks.range("idle_after", &self.idle_after, Period::from_secs(1)..=Period::from_secs(365 * 24 * 3600));
+        checks.range("idle_after", &self.idle_after, Period::from_secs(1)..=Period::from_secs(720 * 3600));
         checks.range("recent_exchanges", &self.recent_exchanges, 0..=65_536);
         checks.range("slowest_exchanges", &self.slowest_exchanges, 0..=4096);
     }
