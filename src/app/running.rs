@@ -123,7 +123,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     };
 
     let counters = Arc::new(Counters::default());
-    let labels = Arc::new(Labels::new(config.metrics.max_routes, config.metrics.max_models, UPSTREAMS));
+    let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAMS));
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();

@@ -113,6 +113,11 @@ impl Routes {
         self.route(series, now).sent(now);
     }
 
+    /// Forgets the routes that are not kept.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(LabelId) -> bool) {
+        self.routes.retain(|(route, _), _| is_kept(*route));
+    }
+
     fn route(&mut self, series: SeriesKey, now: Stamp) -> &mut RouteState {
         let fresh = RouteState { is_silent: false, has_sent: false, since: now, misses: 0, waiting: 0 };
         self.routes.entry((series.route, series.upstream)).or_insert(fresh)

@@ -40,6 +40,11 @@ impl DebtAssessor {
         Self { optima, labels, known: RefCell::default() }
     }
 
+    /// Forgets the models whose names gave way.
+    pub fn retain_named(&self) {
+        self.known.borrow_mut().retain(|model, _| self.labels.models.holds(*model));
+    }
+
     /// The exchange with the optimum of its model, if there is one: the declared one, else that of the first engine among the shadow
     /// targets that `runs_same_model` by the target's index. Costs a look-up or two, and nothing where there is no optimum.
     #[must_use]

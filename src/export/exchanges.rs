@@ -9,7 +9,7 @@ use super::pairs::Pairs;
 use super::request_work::{Amounts, ExchangeDebt, TokenTiming, UnitTime};
 use super::surfaces::Surfaces;
 use crate::attribution::{WaterfallBar, waterfall_bars};
-use crate::ledger::{Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
+use crate::ledger::{Exchange, ExchangeKind, NewNames, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
 use crate::metrics::{Labels, Order};
 
 #[derive(Debug, Serialize)]
@@ -100,6 +100,8 @@ pub(super) fn exchanges(surfaces: &Surfaces, order: Order, limit: usize) -> Exch
 fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
     let ledger = &exchange.ledger;
     let key = ledger.series;
+    // a single request has its own names, whatever series it is counted under
+    let new = |name: fn(&NewNames) -> Option<&str>| ledger.new_names.as_deref().and_then(name).map(Arc::from);
     let pieces = Stage::ALL.into_iter().filter_map(|stage| {
         let (ns, source) = exchange.stage(stage)?;
         Some(StageTime { stage, ns, source, resolution_ns: exchange.resolution_ns(stage) })
@@ -112,8 +114,9 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
         trace_id: ledger.trace,
         span_id: ledger.span,
         parent_span_id: Some(ledger.parent).filter(|parent| *parent != SpanId::default()),
-        route: labels.routes.text(key.route),
-        model: Some(labels.models.text(key.model)).filter(|model| !model.is_empty()),
+        route: new(|names| names.route.as_deref()).unwrap_or_else(|| labels.routes.text(key.route)),
+        model: Some(new(|names| names.model.as_deref()).unwrap_or_else(|| labels.models.text(key.model)))
+            .filter(|model| !model.is_empty()),
         upstream: labels.upstreams.text(key.upstream),
         server: ledger.server,
         started_at: humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(ledger.anchor_unix_ns)).to_string(),

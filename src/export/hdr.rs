@@ -6,6 +6,7 @@
 //! that each line shows in clear is divided by a million: milliseconds, microseconds per unit, or the debt itself.
 
 use std::fmt::Write as _;
+use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
 use hdrhistogram::serialization::V2DeflateSerializer;
@@ -16,16 +17,16 @@ use super::surfaces::Surfaces;
 use crate::ledger::Unit;
 use crate::metrics::{HistogramScratch, Measure, SeriesSnapshot, Window};
 
-/// The log of `window`. Each interval begins with the window; its times are seconds since the start of the process.
+/// Writes the log of `window`. Each interval begins with the window; its times are seconds since the start of the process.
 ///
 /// # Errors
 ///
-/// The reason, when a histogram cannot be encoded.
-pub(super) fn log(surfaces: &Surfaces, window: Window) -> Result<Vec<u8>, String> {
+/// The reason, when a histogram cannot be encoded or written.
+pub(super) fn log(surfaces: &Surfaces, window: Window, out: &mut impl io::Write) -> Result<(), String> {
     let covered = Duration::from_nanos(surfaces.registry.lock().covered_ns(window));
     let began = Duration::from_nanos(surfaces.started.elapsed()).saturating_sub(covered);
     let started = UNIX_EPOCH + Duration::from_nanos(surfaces.started_unix_ns);
-    let (mut text, mut serializer) = (Vec::new(), V2DeflateSerializer::new());
+    let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment("[Histogram log format version 1.3]")
         .add_comment(concat!(
@@ -36,7 +37,7 @@ pub(super) fn log(surfaces: &Surfaces, window: Window) -> Result<Vec<u8>, String
         .with_start_time(started)
         .with_base_time(started)
         .with_max_value_divisor(1e6)
-        .begin_log_with(&mut text, &mut serializer)
+        .begin_log_with(out, &mut serializer)
         .map_err(|e| e.to_string())?;
     let mut scratch = HistogramScratch::default();
     let written = gather::series(&surfaces.registry, window, |series| {
@@ -47,8 +48,7 @@ pub(super) fn log(surfaces: &Surfaces, window: Window) -> Result<Vec<u8>, String
         }
         Ok::<(), String>(())
     });
-    written.into_iter().collect::<Result<(), String>>()?;
-    Ok(text)
+    written.into_iter().collect()
 }
 
 fn tag(series: &SeriesSnapshot, measure: Measure) -> String {

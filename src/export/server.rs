@@ -231,10 +231,12 @@ async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {
     let is_plain = wants_plain(&head);
     admin
         .make(move |surfaces| {
-            let text = prometheus::openmetrics(surfaces).map_err(|e| e.to_string())?;
-            let (kind, text) =
-                if is_plain { (prometheus::PLAIN, prometheus::plain(&text)) } else { (prometheus::OPENMETRICS, text) };
-            Ok((kind, text.into_bytes()))
+            let mut text = String::new();
+            let (kind, made) = match is_plain {
+                true => (prometheus::PLAIN, prometheus::plain(surfaces, &mut text)),
+                false => (prometheus::OPENMETRICS, prometheus::openmetrics(surfaces, &mut text)),
+            };
+            made.map(|()| (kind, text.into_bytes())).map_err(|e| e.to_string())
         })
         .await
 }
@@ -270,7 +272,13 @@ async fn shadow_report(State(admin): State<Admin>, peer: Option<Extension<Peer>>
 
 async fn hdr(State(admin): State<Admin>, uri: Uri) -> Response {
     match query::window(&uri, Window::All) {
-        Ok(window) => admin.make(move |surfaces| Ok((TEXT, hdr::log(surfaces, window)?))).await,
+        Ok(window) => {
+            let log = move |surfaces: &Surfaces| {
+                let mut log = Vec::new();
+                hdr::log(surfaces, window, &mut log).map(|()| (TEXT, log))
+            };
+            admin.make(log).await
+        }
         Err(error) => refuse(&error),
     }
 }

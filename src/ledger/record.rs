@@ -1,5 +1,5 @@
 //! The ledger: what the request path hands over when a request is done. It has a fixed size and holds numbers only; the token
-//! timing of a generated answer and a prompt whose tokens are to be counted are the only heap allocations.
+//! timing of a generated answer, a prompt whose tokens are to be counted and names that are in no table are the only heap allocations.
 //!
 //! Every `_ns` field except the anchor is an offset from the request's start, in nanoseconds.
 
@@ -11,6 +11,7 @@ use super::clock::Stamp;
 use super::generation::Generation;
 use super::identity::{SpanId, TraceId};
 use super::names::LabelId;
+use super::naming::{NameProof, NewNames};
 use super::outcome::{ExchangeKind, Outcome};
 use super::pair::{CopyCause, PairId};
 use super::prompt::Prompt;
@@ -145,6 +146,10 @@ pub struct SeriesKey {
 pub struct Ledger {
     /// Route, model and upstream.
     pub series: SeriesKey,
+    /// Names that no table had when the request came; their places in `series` are `other` until the answer has proved them.
+    pub new_names: Option<Box<NewNames>>,
+    /// What the answer says of the names.
+    pub name_proof: NameProof,
     /// Request or long-lived stream.
     pub kind: ExchangeKind,
     /// How it ended.
@@ -214,6 +219,8 @@ impl Ledger {
     pub fn open(started: Stamp, anchor_unix_ns: u64) -> Self {
         Self {
             series: SeriesKey::default(),
+            new_names: None,
+            name_proof: NameProof::Unproven,
             kind: ExchangeKind::Request,
             outcome: Outcome::Cancelled,
             status: 0,
@@ -286,6 +293,6 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 784);
+        assert_eq!(size_of::<Ledger>(), 792);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{Checks, Section};
+use crate::settings::{Checks, Period, Section};
 
 /// The section `metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +14,9 @@ pub struct Config {
     pub max_routes: usize,
     /// Models kept apart; further models are named `other`. Default 100; 1 to 10,000.
     pub max_models: usize,
+    /// For how long a route, a model or a series must have been idle before it may give way to a new one in a full table. Default
+    /// 1 h; 1 s to 720 h.
+    pub idle_after: Period,
     /// The latest exchanges kept as waterfalls for `/exchanges`. Default 256; 0 to 65,536.
     pub recent_exchanges: usize,
     /// The slowest exchanges kept as waterfalls for `/exchanges`. Default 64; 0 to 4096.
@@ -22,7 +25,14 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { max_series: 256, max_routes: 200, max_models: 100, recent_exchanges: 256, slowest_exchanges: 64 }
+        Self {
+            max_series: 256,
+            max_routes: 200,
+            max_models: 100,
+            idle_after: Period::from_secs(3600),
+            recent_exchanges: 256,
+            slowest_exchanges: 64,
+        }
     }
 }
 
@@ -31,6 +41,7 @@ impl Section for Config {
         checks.range("max_series", &self.max_series, 1..=65_536);
         checks.range("max_routes", &self.max_routes, 1..=10_000);
         checks.range("max_models", &self.max_models, 1..=10_000);
+        checks.range("idle_after", &self.idle_after, Period::from_secs(1)..=Period::from_secs(720 * 3600));
         checks.range("recent_exchanges", &self.recent_exchanges, 0..=65_536);
         checks.range("slowest_exchanges", &self.slowest_exchanges, 0..=4096);
     }

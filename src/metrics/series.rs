@@ -16,7 +16,7 @@ use super::figures::{SeriesTotals, gap_ns};
 use super::layout::Layout;
 use super::measure::Measure;
 use super::window::{CoarseRotation, Selection, Window};
-use crate::ledger::{Exchange, LabelId, SeriesKey, Server, Unit};
+use crate::ledger::{Exchange, LabelId, SeriesKey, Server, Stamp, Unit};
 
 /// How many values the list holds before they are counted; 2 KiB.
 const LISTED: usize = 512;
@@ -56,6 +56,8 @@ pub(super) struct Series {
     fine: VecDeque<Slot>,
     coarse: VecDeque<Slot>,
     touched: bool,
+    /// When the slot began in which it was last recorded into.
+    pub(super) used: Stamp,
 }
 
 /// The totals and counts between two rotations.
@@ -78,6 +80,7 @@ impl Series {
             fine: VecDeque::new(),
             coarse: VecDeque::new(),
             touched: false,
+            used: Stamp::default(),
         }
     }
 
@@ -119,6 +122,13 @@ impl Series {
         let cells = self.cells[Measure::InterToken.index()].get_or_insert_with(|| Box::new(Cells::new()));
         gaps_us.iter().for_each(|us| cells.record(Layout::Time.cell(gap_ns(*us))));
         gaps_us.iter().filter(|us| gap_ns(**us) > Layout::Time.high()).count() as u64
+    }
+
+    /// The totals since the start.
+    pub(super) fn totals(&self) -> SeriesTotals {
+        let mut totals = self.now.clone();
+        totals.merge(&self.before);
+        totals
     }
 
     /// Reads from each cache line that [`Self::record`] will write to.

@@ -1,14 +1,18 @@
 //! Folds a path to a route: identifiers become placeholders, so that there are few routes.
 //!
 //! `/v2/models/digits/versions/3/infer` becomes `/v2/models/{model}/versions/{version}/infer`, and the model is `digits`. A
-//! segment that looks like an identifier (a number, a UUID, a long hexadecimal or random string) becomes `{id}`.
+//! segment that looks like an identifier (a number, a UUID, a long hexadecimal or random string) becomes `{id}`. A method that
+//! HTTP does not know becomes `_OTHER`, as OpenTelemetry's semantic conventions name it.
+
+use std::borrow::Cow;
 
 use super::detect::torch_serve;
+use crate::ledger::{LABEL_BYTES, label_text};
 
 /// A folded path and the model that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldedRoute<'a> {
-    /// Method and folded path, such as `POST /v2/models/{model}/infer`.
+    /// Method and folded path, such as `POST /v2/models/{model}/infer`: a label's text, so its length is bounded.
     pub name: String,
     /// The model, if the path names one.
     pub model: Option<&'a str>,
@@ -16,14 +20,14 @@ pub struct FoldedRoute<'a> {
 
 /// How many segments of a path are kept; the rest is folded to `…`.
 const SEGMENTS: usize = 8;
-/// How many bytes of a segment are kept.
+/// A segment that is longer, in bytes, is an identifier.
 const SEGMENT_BYTES: usize = 64;
 
 /// The route of a request by its method and path (without query).
 #[must_use]
 pub fn fold_route<'a>(method: &str, path: &'a str) -> FoldedRoute<'a> {
-    let mut name = String::with_capacity(method.len() + path.len() + 8);
-    name.push_str(method);
+    let mut name = String::with_capacity(path.len().min(LABEL_BYTES) + 16);
+    name.push_str(known_method(method));
     name.push(' ');
     let mut model = None;
     let mut before = "";
@@ -48,16 +52,27 @@ pub fn fold_route<'a>(method: &str, path: &'a str) -> FoldedRoute<'a> {
                 name.push_str("{model}");
                 if let Some(verb) = verb {
                     name.push(':');
-                    name.push_str(verb);
+                    name.push_str(if verb.len() > SEGMENT_BYTES { "{id}" } else { verb });
                 }
             }
             "versions" if !segment.is_empty() => name.push_str("{version}"),
             _ if is_id(segment) => name.push_str("{id}"),
-            _ => name.push_str(segment.get(..SEGMENT_BYTES).unwrap_or(segment)),
+            _ => name.push_str(segment),
         }
         before = segment;
     }
+    if let Cow::Owned(label) = label_text(&name) {
+        name = label;
+    }
     FoldedRoute { name, model }
+}
+
+/// The method, or `_OTHER` for one that HTTP does not know.
+fn known_method(method: &str) -> &str {
+    match method {
+        "GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE" | "PATCH" => method,
+        _ => "_OTHER",
+    }
 }
 
 /// Words that follow `models` in a path and are not a model: `/v2/repository/models/index`.
@@ -104,10 +119,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn long_and_unknown_parts_fold() {
+        let long = "x".repeat(60_000);
+        for (method, path, name) in [
+            (long.as_str(), "/a".to_owned(), "_OTHER /a"),
+            ("PROPFIND", "/a".to_owned(), "_OTHER /a"),
+            ("get", "/a".to_owned(), "_OTHER /a"),
+            ("PATCH", format!("/{long}"), "PATCH /{id}"),
+            ("POST", format!("/v1/models/m:{long}"), "POST /v1/models/{model}:{id}"),
+            ("POST", format!("/v1/models/{long}:predict"), "POST /v1/models/{model}:predict"),
+        ] {
+            assert_eq!(fold_route(method, &path).name, name);
+        }
+        let wordy = "/abcdefghijklmnopqrstuvwxyz".repeat(7);
+        let label = fold_route("POST", &wordy).name;
+        assert!(label.len() == LABEL_BYTES && label.starts_with("POST /abc"), "{label}");
+        assert_ne!(fold_route("POST", &format!("{wordy}/b")).name, label);
+    }
+
     proptest! {
         #[test]
         fn any_path_folds_to_a_bounded_route(path in "\\PC{0,400}") {
-            prop_assert!(fold_route("GET", &path).name.len() <= 10 + SEGMENTS * (SEGMENT_BYTES + 80));
+            prop_assert!(fold_route("GET", &path).name.len() <= LABEL_BYTES);
         }
     }
 }

@@ -79,6 +79,12 @@ impl OutputAccounts {
         Some(verdict)
     }
 
+    /// Whether there is an account of this route.
+    #[must_use]
+    pub fn has(&self, route: &str) -> bool {
+        self.accounts.keys().any(|(.., known)| known == route)
+    }
+
     /// Records how the upstream's second answer compares with its first, for one candidate and cause of copies.
     pub fn record_repeat(&mut self, candidate: usize, route: &str, cause: CopyCause, comparison: &Comparison, trace: TraceId) {
         if let Some(account) = self.account(candidate, route, cause) {

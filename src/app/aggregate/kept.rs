@@ -97,6 +97,16 @@ impl<'l> Kept<'l> {
         copies.pairs.tick(self.now);
     }
 
+    /// Forgets what was kept of routes and models whose names gave way.
+    pub(super) fn forget_unnamed(&mut self) {
+        self.registry.retire_unnamed();
+        if let Some(copies) = &mut self.copies {
+            copies.registry.retire_unnamed();
+            copies.pairs.retain_named(self.registry.labels());
+        }
+        self.assessor.retain_named();
+    }
+
     /// Advances windows.
     pub(super) fn rotate(&mut self) {
         self.registry.rotate(self.now);

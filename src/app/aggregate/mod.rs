@@ -19,7 +19,7 @@ use super::shadow::ShadowParts;
 use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge};
 use crate::cost::DebtAssessor;
 use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
-use crate::metrics::{Counter, Counters, Registry};
+use crate::metrics::{Counter, Counters, Labels, Registry};
 use crate::protocol::Tokenizers;
 use crate::settings::ConfigHandle;
 
@@ -58,6 +58,9 @@ pub(super) struct Aggregation {
     records: Option<Arc<RecordAccounts>>,
     assessor: DebtAssessor,
     rotated: Stamp,
+    labels: Arc<Labels>,
+    /// How many names had given way at the last look.
+    evicted: u64,
     config: ConfigHandle<Config>,
     /// The configuration by which the aggregator joins.
     applied: Arc<Config>,
@@ -83,6 +86,7 @@ impl Aggregation {
         };
         let aggregator = Aggregator::with_merge(applied.join(), counters.clone(), Box::new(merge) as Merge);
         let (tokenizers, shadow, records, rotated) = (None, None, None, Stamp::now());
+        let labels = registry.lock().labels().clone();
         Self {
             aggregator,
             statistics,
@@ -94,6 +98,8 @@ impl Aggregation {
             records,
             assessor,
             rotated,
+            labels,
+            evicted: 0,
             config,
             applied,
         }
@@ -176,10 +182,11 @@ impl Aggregation {
         }
         let mut behind = depth;
         while behind > 0 {
-            let batch: ArrayVec<Ledger, BATCH> = std::iter::from_fn(|| self.queue.pop()).take(behind.min(BATCH)).collect();
+            let mut batch: ArrayVec<Ledger, BATCH> = std::iter::from_fn(|| self.queue.pop()).take(behind.min(BATCH)).collect();
             if batch.is_empty() {
                 break; // the last one is still being pushed: next time
             }
+            batch.iter_mut().for_each(|ledger| self.labels.settle(ledger, now));
             batch.iter().for_each(|ledger| kept.registry.warm(ledger.series));
             for mut ledger in batch {
                 behind -= 1;
@@ -189,9 +196,15 @@ impl Aggregation {
         }
         if let Some(shadow) = &self.shadow {
             for _ in 0..shadow.ledgers.len() {
-                let Some(ledger) = shadow.ledgers.pop() else { break };
+                let Some(mut ledger) = shadow.ledgers.pop() else { break };
+                self.labels.settle(&mut ledger, now);
                 self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, 0));
             }
+        }
+        if self.evicted != self.labels.evicted() {
+            self.evicted = self.labels.evicted();
+            kept.forget_unnamed();
+            self.aggregator.retain_routes(|route| self.labels.routes.holds(route));
         }
         for (key, interval) in self.statistics.take() {
             kept.registry.record_polled(key, &interval, now.plus(valid_ns(&self.applied)));

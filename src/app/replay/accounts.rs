@@ -71,7 +71,9 @@ impl Accounts {
     pub(super) fn look(&mut self) -> io::Result<()> {
         let now = Stamp::now();
         let mut merged = Vec::new();
-        while let Some(ledger) = self.ledgers.pop() {
+        while let Some(mut ledger) = self.ledgers.pop() {
+            // a recording's names are known to be real
+            self.labels.name(&mut ledger, now, true);
             self.aggregator.ledger(ledger, now, &mut |exchange| merged.push(exchange));
         }
         // so many at a time: a flood of spans must not keep ledgers waiting

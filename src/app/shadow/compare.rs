@@ -108,8 +108,12 @@ impl Worker {
         let kind = self.protocols.detect(method, path.path()).output_kind(is_grpc);
         let verdict = if pair.target < self.candidates.len() {
             let readings = [pair.primary.reading(&pair.copy, kind), pair.copy.reading(&pair.primary, kind)];
-            let comparison = self.comparer.compare_as(&route, readings, &pair.primary.finished(), &pair.copy.finished());
-            self.accounts.lock().record(pair.target, &route, *cause, &comparison, pair.trace)
+            let primary = pair.primary.finished();
+            let comparison = self.comparer.compare_as(&route, readings, &primary, &pair.copy.finished());
+            let mut accounts = self.accounts.lock();
+            // clients must not fill the accounts with arbitrary paths
+            let route = if primary.proves_names() || accounts.has(&route) { &route } else { "other" };
+            accounts.record(pair.target, route, *cause, &comparison, pair.trace)
         } else {
             self.compare_repeat(&route, kind, *cause, pair)
         };
@@ -127,9 +131,11 @@ impl Worker {
         let (first, second) = (pair.primary.finished(), pair.copy.finished());
         let compared = |reading| self.comparer.compare_as(route, [reading; 2], &first, &second);
         let plain = compared(AnswerReading::Protocol(kind));
+        let is_proven = first.proves_names() || self.accounts.lock().has(route);
+        let account = if is_proven { route } else { "other" };
         for (candidate, mappings) in self.candidates.iter().enumerate() {
             let mapped = mappings.of(route).map(|mapping| compared(AnswerReading::Mapped(mapping.outputs())));
-            self.accounts.lock().record_repeat(candidate, route, cause, mapped.as_ref().unwrap_or(&plain), pair.trace);
+            self.accounts.lock().record_repeat(candidate, account, cause, mapped.as_ref().unwrap_or(&plain), pair.trace);
         }
         OutputVerdict::of_repeat(&plain)
     }

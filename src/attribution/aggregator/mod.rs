@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::ledger::{ClippedReports, Exchange, Ledger, ServerEvidence, Stamp, TracedSpan, Unit, Work};
+use crate::ledger::{ClippedReports, Exchange, LabelId, Ledger, ServerEvidence, Stamp, TracedSpan, Unit, Work};
 use crate::metrics::{Counter, Counters};
 
 use super::expect::SpanExpectation;
@@ -77,6 +77,11 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
     /// Joins by `join` from now on; what waits already keeps the deadline that it has.
     pub const fn set_join(&mut self, join: JoinSettings) {
         self.pending.set_join(join);
+    }
+
+    /// Forgets what was learnt of routes that are not kept, because their names gave way.
+    pub fn retain_routes(&mut self, is_kept: impl Fn(LabelId) -> bool) {
+        self.pending.retain_routes(is_kept);
     }
 
     /// Takes a closed ledger, which is merged into `sink` now or when its spans have arrived.

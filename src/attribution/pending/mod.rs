@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::ledger::{Ledger, SpanId, Stamp, TraceId};
+use crate::ledger::{LabelId, Ledger, SpanId, Stamp, TraceId};
 use crate::metrics::{Counter, Counters};
 
 use self::late::Generations;
@@ -101,6 +101,12 @@ impl Pending {
         self.join = join;
         self.orphans.set(join.max_orphan_spans, join.orphan_ns);
         self.routes.set(join.expect, join.grace_ns);
+    }
+
+    /// Forgets what was learnt of routes that are not kept.
+    pub(super) fn retain_routes(&mut self, is_kept: impl Fn(LabelId) -> bool) {
+        self.routes.retain(&is_kept);
+        self.shapes.retain(&is_kept);
     }
 
     /// Takes a closed ledger: calls `done` at once if no spans are expected, else later. `done` gets the ledger, its spans, and

@@ -189,12 +189,13 @@ impl Feed {
 /// that clients call by another name, or by none, is the server as a whole.
 fn put(means: BTreeMap<ModelLabel, Means>, covered_ns: u64, lone: bool, poller: &Poller) {
     let Labels { models, upstreams, .. } = &*poller.labels;
+    let whole = poller.labels.no_model();
     let upstream = upstreams.intern(&poller.upstream.to_string());
     for (model, Means { stages, batch }) in means {
         let name = match model.as_deref().map(|model| models.find(model)) {
             Some(Some(name)) => name,
             Some(None) if !lone => continue,
-            Some(None) | None => models.intern(""),
+            Some(None) | None => whole,
         };
         poller.statistics.put(PolledKey { model: name, upstream }, PolledInterval { covered_ns, stages, batch });
     }

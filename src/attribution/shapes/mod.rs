@@ -71,7 +71,8 @@ pub(super) struct MissingSpans {
     pub(super) is_unknown: bool,
 }
 
-/// The shapes of every route. Routes and upstreams are interned in bounded tables, so this is bounded too.
+/// The shapes of every route. Routes and upstreams are interned in bounded tables, and routes that gave way there are forgotten
+/// here, so this is bounded too.
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
     routes: FxHashMap<(LabelId, LabelId), RouteShapes>,
@@ -209,6 +210,11 @@ impl Shapes {
             }
         }
         missing
+    }
+
+    /// Forgets the routes that are not kept.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(LabelId) -> bool) {
+        self.routes.retain(|(route, _), _| is_kept(*route));
     }
 
     /// How many shapes and how many of their children are known.

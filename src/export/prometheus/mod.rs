@@ -10,14 +10,16 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use self::encode::{count, family, gauge, metric_type};
+use self::plain::PlainWriter;
 use self::series::{Series, seconds};
 use super::surfaces::Surfaces;
 use super::{gather, process};
 use crate::metrics::defs::{self, MetricFamily, MetricKind};
-use crate::metrics::{Counter, PolledSnapshot, Window};
+use crate::metrics::{Counter, NAME_TABLES, PolledSnapshot, Window};
 
 mod debt;
 mod encode;
+mod plain;
 mod series;
 mod shadow;
 mod traffic;
@@ -28,40 +30,24 @@ pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.
 /// `Content-Type` of Prometheus text.
 pub(super) const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The text of all families.
+/// Writes the text of all families.
 ///
 /// # Errors
 ///
-/// When the encoder refuses a family.
-pub(super) fn openmetrics(surfaces: &Surfaces) -> Result<String, fmt::Error> {
+/// When the encoder refuses a family, or `out` the text.
+pub(super) fn openmetrics(surfaces: &Surfaces, out: &mut impl fmt::Write) -> fmt::Result {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape::of(surfaces)));
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry)?;
-    Ok(text)
+    prometheus_client::encoding::text::encode(out, &registry)
 }
 
-/// Rewrites OpenMetrics text as Prometheus text 0.0.4, where a counter's family has the suffix `_total` too.
-pub(super) fn plain(openmetrics: &str) -> String {
-    let mut text = String::with_capacity(openmetrics.len());
-    let mut help = "";
-    for line in openmetrics.lines() {
-        let mut words = line.splitn(4, ' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("#"), Some("HELP"), ..) => help = line,
-            (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
-                let suffix = if kind == MetricKind::Counter.name() { "_total" } else { "" };
-                let text_of_help = help.splitn(4, ' ').nth(3).unwrap_or_default();
-                text.push_str(&format!("# HELP {name}{suffix} {text_of_help}\n# TYPE {name}{suffix} {kind}\n"));
-            }
-            (Some("#"), ..) => {}
-            _ => {
-                text.push_str(line);
-                text.push('\n');
-            }
-        }
-    }
-    text
+/// The same as Prometheus text 0.0.4.
+///
+/// # Errors
+///
+/// As for [`openmetrics`].
+pub(super) fn plain(surfaces: &Surfaces, out: &mut impl fmt::Write) -> fmt::Result {
+    openmetrics(surfaces, &mut PlainWriter::new(out))
 }
 
 /// The values that one scrape shows, copied out of the registry.
@@ -72,6 +58,8 @@ struct Scrape {
     shadow: Option<shadow::Shadow>,
     gauges: Vec<Gauge>,
     overflowed: u64,
+    retired: u64,
+    unnamed: [(u64, u64); 2],
     counters: Vec<(defs::RowFamily, Vec<u64>)>,
 }
 
@@ -87,9 +75,10 @@ impl Scrape {
     #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
     fn of(surfaces: &Surfaces) -> Self {
         let series = gather::series(&surfaces.registry, Window::All, Series::of);
-        let ((in_use, overflowed), limit, polled) = {
+        let ((in_use, overflowed), limit, polled, retired, unnamed) = {
             let registry = surfaces.registry.lock();
-            (registry.fill(), registry.config().max_series, registry.polled(Window::All))
+            let (polled, retired) = (registry.polled(Window::All), registry.retired().series);
+            (registry.fill(), registry.config().max_series, polled, retired, registry.labels().unnamed())
         };
         let gauge = |family, value| Gauge { family, label: None, value };
         let mut gauges = vec![
@@ -103,7 +92,7 @@ impl Scrape {
         let values = |rows: &[Counter]| rows.iter().map(|row| surfaces.counters.get(*row)).collect();
         let counters = defs::row_families().into_iter().map(|f| (values(&f.rows), f)).map(|(v, f)| (f, v)).collect();
         let shadow = surfaces.shadow.as_ref().map(shadow::Shadow::of);
-        Self { series, polled, shadow, gauges, overflowed, counters }
+        Self { series, polled, shadow, gauges, overflowed, retired, unnamed, counters }
     }
 
     fn profiler(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -111,6 +100,14 @@ impl Scrape {
             family(encoder, definition, |metric| gauge(metric, &label.iter().copied().collect(), value))?;
         }
         family(encoder, &defs::SERIES_OVERFLOWED, |metric| count(metric, &Vec::new(), &self.overflowed))?;
+        family(encoder, &defs::SERIES_RETIRED, |metric| count(metric, &Vec::new(), &self.retired))?;
+        let tables = || NAME_TABLES.into_iter().zip(self.unnamed);
+        family(encoder, &defs::NAMES_UNPROVEN, |metric| {
+            tables().try_for_each(|(table, (unproven, _))| count(metric, &vec![("table", table)], &unproven))
+        })?;
+        family(encoder, &defs::NAMES_OVERFLOWED, |metric| {
+            tables().try_for_each(|(table, (_, overflowed))| count(metric, &vec![("table", table)], &overflowed))
+        })?;
         for (rows, values) in &self.counters {
             let mut metric = encoder.encode_descriptor(rows.name, &rows.help, None, metric_type(rows.kind))?;
             for (row, value) in rows.rows.iter().zip(values) {

@@ -123,9 +123,19 @@ fn assert_sound(parsed: &Parsed) {
     }
 }
 
+fn text_of(write: fn(&Surfaces, &mut String) -> fmt::Result, surfaces: &Surfaces) -> String {
+    let mut text = String::new();
+    write(surfaces, &mut text).unwrap();
+    text
+}
+
+fn written(write: fn(&Surfaces, &mut String) -> fmt::Result) -> String {
+    text_of(write, &busy())
+}
+
 #[test]
 fn every_family_is_there_with_the_labels_it_is_defined_with() {
-    let text = openmetrics(&busy()).unwrap();
+    let text = written(openmetrics);
     let parsed = parse(&text);
     assert_sound(&parsed);
     for family in defs::FAMILIES {
@@ -147,7 +157,7 @@ fn every_family_is_there_with_the_labels_it_is_defined_with() {
 
 #[test]
 fn the_figures_are_those_recorded() {
-    let parsed = parse(&openmetrics(&busy()).unwrap());
+    let parsed = parse(&written(openmetrics));
     let of = |name: &str, labels: &[(&str, &str)]| parsed.value(name, labels);
     let answered = [("route", ROUTE), ("result", "answered")];
     assert_eq!(of("lapwing_request_duration_seconds_count", &answered), Some(102.0));
@@ -177,7 +187,7 @@ fn the_figures_are_those_recorded() {
 
 #[test]
 fn work_and_pace_are_those_recorded() {
-    let parsed = parse(&openmetrics(&busy()).unwrap());
+    let parsed = parse(&written(openmetrics));
     let of = |name: &str, labels: &[(&str, &str)]| parsed.value(&format!("lapwing_{name}"), labels);
     let rows = [("route", ROUTE), ("stage", "forward"), ("unit", "row")];
     let bucket = |le| of("stage_seconds_per_unit_bucket", &[rows[0], rows[1], rows[2], ("le", le)]);
@@ -214,7 +224,7 @@ fn work_and_pace_are_those_recorded() {
 
 #[test]
 fn debts_are_those_recorded() {
-    let parsed = parse(&openmetrics(&busy()).unwrap());
+    let parsed = parse(&written(openmetrics));
     let of = |name: &str, labels: &[(&str, &str)]| parsed.value(&format!("lapwing_computational_debt_{name}"), labels);
     let class = [("route", ROUTE), ("class", "64"), ("unit", "row"), ("optimum", "declared: half of \"it\"")];
     assert_eq!((of("ratio_count", &class), of("ratio_sum", &class)), (Some(37.0), Some(74.0)));
@@ -229,14 +239,14 @@ fn debts_are_those_recorded() {
 
 #[test]
 fn nothing_recorded_is_sound_too() {
-    let parsed = parse(&openmetrics(&empty()).unwrap());
+    let parsed = parse(&text_of(openmetrics, &empty()));
     assert_eq!(parsed.value("lapwing_series", &[]), Some(0.0));
     assert_eq!(parsed.value("lapwing_requests_in_flight", &[]), Some(0.0));
 }
 
 #[test]
 fn stages_sum_to_the_answered_requests() {
-    let parsed = parse(&openmetrics(&busy()).unwrap());
+    let parsed = parse(&written(openmetrics));
     let sum = |name: &str, label: &str, of: Option<&str>| -> f64 {
         let fits = |l: &BTreeMap<String, String>| of.is_none_or(|of| l[label] == of);
         parsed.samples.iter().filter(|(n, l, _)| n == name && fits(l)).map(|(.., value)| value).sum()
@@ -248,7 +258,7 @@ fn stages_sum_to_the_answered_requests() {
 
 #[test]
 fn prometheus_text_names_counters_by_their_samples() {
-    let text = plain(&openmetrics(&busy()).unwrap());
+    let text = written(plain);
     assert!(!text.contains("# EOF") && !text.contains("# UNIT"));
     assert!(text.contains("# TYPE lapwing_requests_total counter\n"));
     assert!(text.contains("# HELP lapwing_requests_total Requests and streams that ended"));

@@ -12,7 +12,7 @@ use super::gather;
 use super::pairs::Pairs;
 use super::surfaces::Surfaces;
 use crate::ledger::{ClippedReports, Outcome, Phase, Server, Stage};
-use crate::metrics::{Distribution, HistogramScratch, Measure, Registry, SeriesSnapshot, Window};
+use crate::metrics::{Distribution, HistogramScratch, Measure, Registry, Retired, SeriesSnapshot, SeriesTotals, Window};
 
 mod debt;
 mod engine;
@@ -30,9 +30,32 @@ pub(super) struct Stats {
     covered_ns: u64,
     series: Vec<Series>,
     polled: Vec<PolledModel>,
+    retired: RetiredSeries,
     #[serde(skip_serializing_if = "Option::is_none")]
     engine: Option<Engine>,
     profiler: Profiler,
+}
+
+/// What the series counted that gave way, since the start, whatever the window.
+#[derive(Debug, Serialize)]
+struct RetiredSeries {
+    series: u64,
+    count: u64,
+    errors: u64,
+    outcomes: Pairs<u64>,
+}
+
+impl From<&Retired> for RetiredSeries {
+    fn from(retired: &Retired) -> Self {
+        let Retired { series, totals } = retired;
+        Self { series: *series, count: totals.count(), errors: totals.errors(), outcomes: outcomes(totals) }
+    }
+}
+
+/// The outcomes that occurred.
+fn outcomes(totals: &SeriesTotals) -> Pairs<u64> {
+    let outcome = |o: Outcome| (o.name(), totals.outcomes[o.index()]);
+    Outcome::ALL.into_iter().map(outcome).filter(|(_, count)| *count > 0).collect()
 }
 
 /// The series of copies, since the start, as `/stats` has those of clients.
@@ -104,11 +127,13 @@ pub(super) fn stats(surfaces: &Surfaces, window: Window) -> Stats {
         computational_debt: debt::DebtView::of(series, &surfaces.optima, covered_ns, &mut scratch),
         ..figures(series, &mut scratch)
     });
+    let retired = RetiredSeries::from(surfaces.registry.lock().retired());
     Stats {
         window: window.name(),
         covered_ns,
         series,
         polled,
+        retired,
         engine: Engine::of(&surfaces.engine),
         profiler: profiler(surfaces),
     }
@@ -116,7 +141,6 @@ pub(super) fn stats(surfaces: &Surfaces, window: Window) -> Stats {
 
 fn figures(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Series {
     let exact = &series.figures;
-    let outcome = |o: Outcome| (o.name(), exact.outcomes[o.index()]);
     let stages = parts(series, Stage::ALL.map(|stage| (Measure::Stage(stage), exact.resolution_ns(stage))), scratch);
     let phases = parts(series, Phase::ALL.map(|phase| (Measure::Phase(phase), None)), scratch);
     let mut of = |measure| series.distribution(measure, scratch);
@@ -127,7 +151,7 @@ fn figures(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Series {
         server: series.facts.server,
         count: exact.count(),
         errors: exact.errors(),
-        outcomes: Outcome::ALL.into_iter().map(outcome).filter(|(_, count)| *count > 0).collect(),
+        outcomes: outcomes(exact),
         total: of(Measure::Total),
         stages,
         phases,

@@ -24,8 +24,12 @@ pub(super) struct Profiler {
     series_overflowed: u64,
     routes: usize,
     routes_max: usize,
+    routes_unproven: u64,
+    routes_overflowed: u64,
     models: usize,
     models_max: usize,
+    models_unproven: u64,
+    models_overflowed: u64,
     dropped: u64,
     dropped_channel_full: u64,
     dropped_panic: u64,
@@ -66,6 +70,7 @@ pub(super) fn profiler(surfaces: &Surfaces) -> Profiler {
         let registry = registry.lock();
         (registry.fill(), *registry.config(), registry.labels().clone())
     };
+    let [(routes_unproven, routes_overflowed), (models_unproven, models_overflowed)] = labels.unnamed();
     let (dropped_channel_full, dropped_panic) = (get(Counter::DroppedChannelFull), get(Counter::DroppedPanic));
     Profiler {
         uptime_ns: started.elapsed(),
@@ -81,8 +86,12 @@ pub(super) fn profiler(surfaces: &Surfaces) -> Profiler {
         series_overflowed,
         routes: labels.routes.fill().0,
         routes_max: config.max_routes,
+        routes_unproven,
+        routes_overflowed,
         models: labels.models.fill().0,
         models_max: config.max_models,
+        models_unproven,
+        models_overflowed,
         dropped: dropped_channel_full + dropped_panic,
         dropped_channel_full,
         dropped_panic,

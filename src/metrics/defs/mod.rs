@@ -136,6 +136,12 @@ families! {
         "The most series that there may be; further ones are counted under other.";
     SERIES_OVERFLOWED: Counter "lapwing_series_overflowed" None, [],
         "Requests counted under other because the limit of series was reached.";
+    SERIES_RETIRED: Counter "lapwing_series_retired" None, [],
+        "Series that gave way to others after they had been idle; what they counted is in no other metric, but in retired of /stats.";
+    NAMES_UNPROVEN: Counter "lapwing_names_unproven" None, ["table"],
+        "Requests whose route or model (table) is counted as other, because no answer has proved it: the upstream answered neither 2xx nor 5xx to it.";
+    NAMES_OVERFLOWED: Counter "lapwing_names_overflowed" None, ["table"],
+        "Requests whose route or model (table) is counted as other, because the table of names was full.";
     BUILD_INFO: Gauge "lapwing_build_info" None, ["version"],
         "Always 1; the version is a label.";
     UPTIME: Gauge "lapwing_uptime_seconds" Some("seconds"), [],

@@ -33,6 +33,11 @@ impl PolledTable {
         model.batch = interval.batch.map(|batch| (batch, valid_until));
     }
 
+    /// Forgets the models that are not kept.
+    pub(in crate::metrics) fn retain(&mut self, is_kept: impl Fn(&PolledKey) -> bool) {
+        self.models.retain(|key, _| is_kept(key));
+    }
+
     /// Whether anything was ever polled of the model.
     pub(in crate::metrics) fn holds(&self, key: PolledKey) -> bool {
         self.models.contains_key(&key)

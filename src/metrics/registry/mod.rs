@@ -1,6 +1,6 @@
 //! All series, the recent exchanges and the slowest. Only the aggregator records; queries copy out under the same lock.
 //!
-//! Bounded: `max_series` series plus one called `other` for everything beyond; `recent` exchanges; `slowest` for each of ten
+//! Bounded: `max_series` series, of which idle ones give way, plus one called `other` for everything beyond; `recent` exchanges; `slowest` for each of ten
 //! minutes. It does no I/O, and reads the clock only to stamp its own opening.
 
 use std::collections::VecDeque;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 
+pub use self::retire::Retired;
 use super::config::Config;
 use super::counters::{Counter, Counters};
 use super::labels::Labels;
@@ -89,6 +90,11 @@ pub struct Registry {
     places: FxHashMap<SeriesKey, u32>,
     /// The first one is `other`.
     series: Vec<Series>,
+    /// Places of series that gave way.
+    free: Vec<u32>,
+    retired: Retired,
+    /// Before this no series can have been idle for long enough, so nobody needs to look.
+    crowded_until: Stamp,
     overflowed: u64,
     polled: PolledTable,
     touched: Vec<u32>,
@@ -108,6 +114,9 @@ impl Registry {
             counters,
             places: FxHashMap::from_iter([(other, 0)]),
             series: vec![Series::new(other)],
+            free: Vec::new(),
+            retired: Retired::default(),
+            crowded_until: Stamp::default(),
             overflowed: 0,
             polled: PolledTable::default(),
             touched: Vec::new(),
@@ -134,6 +143,9 @@ impl Registry {
         let Recorded { clipped, first, mixed } = self.series[place as usize].record(exchange);
         if first {
             self.touched.push(place);
+            let (series, now) = (&mut self.series[place as usize], self.calendar.last());
+            series.used = now;
+            self.labels.touch(series.key, now);
         }
         if mixed {
             self.counters.bump(Counter::WorkMixed);
@@ -145,17 +157,18 @@ impl Registry {
 
     #[cold]
     fn open(&mut self, key: SeriesKey) -> u32 {
-        match u32::try_from(self.series.len()) {
-            Ok(place) if self.series.len() <= self.config.max_series => {
-                self.series.push(Series::new(key));
-                self.places.insert(key, place);
-                place
-            }
-            _ => {
-                self.overflowed += 1;
-                0
-            }
+        // the names of an exchange that took long may have given way meanwhile
+        let key = self.labels.live(key);
+        if let Some(place) = self.places.get(&key) {
+            return *place;
         }
+        let Some(place) = self.free_place() else {
+            self.count_overflow();
+            return 0;
+        };
+        self.series[place as usize] = Series::new(key);
+        self.places.insert(key, place);
+        place
     }
 
     /// Records an exchange, keeps it among the recent ones, and among the slowest if it is slow. `behind` is the number of
@@ -226,7 +239,7 @@ impl Registry {
     fn copy(&self, series: &Series, window: Window, selection: &Selection) -> Option<SeriesSnapshot> {
         let (figures, counts) = series.read(window, selection);
         let (key, facts) = (series.key, series.facts);
-        let Labels { routes, models, upstreams, optima } = &*self.labels;
+        let Labels { routes, models, upstreams, optima, .. } = &*self.labels;
         let (route, model, upstream) = (routes.text(key.route), models.text(key.model), upstreams.text(key.upstream));
         if figures.count() == 0 {
             return None;
@@ -274,11 +287,11 @@ impl Registry {
         series.facts.primary?;
         let upstream = series.key.upstream;
         let own = Some(PolledKey { model: series.key.model, upstream });
-        let whole = || self.labels.models.find("").map(|model| PolledKey { model, upstream });
-        own.into_iter().chain(whole()).find(|key| self.polled.holds(*key))
+        let whole = PolledKey { model: self.labels.no_model(), upstream };
+        own.into_iter().chain([whole]).find(|key| self.polled.holds(*key))
     }
 
-    /// The number of places: the series in use and `other`.
+    /// The number of places: the most series that were in use at once, and `other`.
     #[must_use]
     pub fn places(&self) -> usize {
         self.series.len()
@@ -293,7 +306,7 @@ impl Registry {
     /// The number of series in use besides `other`, and the number of exchanges counted under `other` because there was no room.
     #[must_use]
     pub fn fill(&self) -> (usize, u64) {
-        (self.series.len() - 1, self.overflowed)
+        (self.places.len() - 1, self.overflowed)
     }
 
     /// The tables that the keys were interned in.
@@ -317,6 +330,8 @@ impl Registry {
         }
     }
 }
+
+mod retire;
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use super::families::spec;
 use super::media::Media;
 use super::plan::{ReadPlan, WatchedFields};
 use super::tokens::PromptKeeper;
-use crate::ledger::{Basis, Ledger, PromptBody, Unit};
+use crate::ledger::{Basis, Ledger, PromptBody, Unit, label_text};
 
 /// The compiled protocols and rules: built once from the configuration, shared by all requests.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl Protocols {
         }
         let (plain, model) = detect(path).unzip();
         let grpc = detect_grpc(path).map(Protocol::Known);
-        DetectedProtocol { plain: plain.map(Protocol::Known), grpc, model: model.flatten().map(Into::into) }
+        DetectedProtocol { plain: plain.map(Protocol::Known), grpc, model: model.flatten().map(|name| label_text(name).into()) }
     }
 
     /// Whether a request with this head is one call of a known inference protocol. Nothing is changed by such a call, so it may be
@@ -147,7 +147,7 @@ pub struct DetectedProtocol {
     pub(super) plain: Option<Protocol>,
     /// The protocol if the body is gRPC.
     pub(super) grpc: Option<Protocol>,
-    /// The model that the path names.
+    /// The model that the path names, as a label.
     model: Option<Box<str>>,
 }
 

@@ -13,10 +13,13 @@ use super::first_byte::{FirstByte, GRPC};
 use super::grpc_status::grpc_outcome;
 use super::on_close::OnClose;
 use crate::ledger::clock::unix_ns;
-use crate::ledger::{ExchangeKind, Ledger, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
+use crate::ledger::{ExchangeKind, Ledger, NameProof, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
 use crate::metrics::{Counter, RequestGeneration};
 use crate::protocol::ExchangeReader;
 use crate::proxy::connection::{ClientWaits, OnFlush, SocketMeter};
+
+/// The content types of gRPC-Web, whose status is in the body and stays unknown.
+const GRPC_WEB: &[u8] = b"application/grpc-web";
 
 /// A request in flight.
 #[derive(Debug)]
@@ -236,8 +239,11 @@ impl InFlight {
             400..500 => Outcome::ClientError,
             _ => Outcome::Ok,
         };
+        ledger.name_proof = NameProof::of_status(status.as_u16());
         if content_type.starts_with(GRPC) {
-            ledger.outcome = grpc_outcome(headers).unwrap_or(ledger.outcome);
+            let is_plain = !content_type.starts_with(GRPC_WEB) && ledger.name_proof == NameProof::Proven;
+            let unsaid = if is_plain { NameProof::WithContent } else { ledger.name_proof };
+            (ledger.outcome, ledger.name_proof) = grpc_outcome(headers).unwrap_or((ledger.outcome, unsaid));
             if is_still_asking {
                 ledger.kind = ExchangeKind::Stream;
             }
@@ -248,8 +254,8 @@ impl InFlight {
     pub(crate) fn record_trailers(&self, trailers: &HeaderMap) {
         self.observe(|observer, ledger| observer.response(trailers, true, ledger));
         self.with_reader(|reader, _| self.on_refused_fields(reader.read_trailers(trailers)));
-        if let Some(outcome) = grpc_outcome(trailers) {
-            self.with(|ledger| ledger.outcome = outcome);
+        if let Some((outcome, proof)) = grpc_outcome(trailers) {
+            self.with(|ledger| (ledger.outcome, ledger.name_proof) = (outcome, proof));
         }
     }
 

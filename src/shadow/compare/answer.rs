@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::decode::OutputMapping;
+use crate::ledger::NameProof;
 use crate::protocol::OutputKind;
 
 /// A finished answer of the primary or of a target. It borrows everything: nothing is copied before it is decoded.
@@ -25,6 +26,13 @@ impl FinishedAnswer<'_> {
     /// Whether the server did what it was asked.
     pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status) && self.grpc_status.is_none_or(|status| status == 0)
+    }
+
+    /// Whether the answer proves that the request's route is real.
+    #[must_use]
+    pub fn proves_names(&self) -> bool {
+        let proof = self.grpc_status.map_or_else(|| NameProof::of_status(self.status), NameProof::of_grpc);
+        proof == NameProof::Proven
     }
 
     /// What the server says of its success: `200`, or `grpc 14`.

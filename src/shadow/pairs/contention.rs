@@ -50,6 +50,11 @@ impl Contention {
         }
     }
 
+    /// Forgets the routes and models that are not kept.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(LabelId, LabelId) -> bool) {
+        self.0.retain(|(route, model, _), _| is_kept(*route, *model));
+    }
+
     /// Closes the blocks that have ended.
     pub(super) fn tick(&mut self, now: Duration) {
         for compared in self.0.values_mut() {

@@ -29,6 +29,7 @@ pub use self::half::{PairHalf, SideAccount};
 pub use self::ratios::{RATIO_BOUNDS, RatioHistogram};
 pub use self::snapshot::{CardSnapshot, TargetSnapshot};
 use crate::ledger::{Exchange, LabelId, PairId, SeriesKey, Stamp};
+use crate::metrics::Labels;
 
 /// How many pairs may wait for their other side.
 const MAX_WAITING: usize = 8192;
@@ -213,6 +214,13 @@ impl PairTable {
         let since_start = self.since_start(now);
         self.cards.values_mut().for_each(|card| card.tick(since_start));
         self.contention.tick(since_start);
+    }
+
+    /// Forgets the cards of routes and models whose names gave way.
+    pub fn retain_named(&mut self, labels: &Labels) {
+        let is_named = |route, model| labels.routes.holds(route) && labels.models.holds(model);
+        self.cards.retain(|key, _| is_named(key.route, key.model));
+        self.contention.retain(is_named);
     }
 
     fn since_start(&self, now: Stamp) -> Duration {

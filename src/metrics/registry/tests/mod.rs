@@ -1,6 +1,7 @@
 //! Windows, overflow, conservation over rotations, and quantiles against a plain `hdrhistogram`.
 
 mod debt;
+mod retire;
 mod work;
 
 use proptest::prelude::*;
