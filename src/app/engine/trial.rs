@@ -117,7 +117,7 @@ pub(in crate::app) fn load(path: &Path, limits: LoadLimits) -> Result<(), TrialE
         return Ok(());
     }
     let failure = child.stderr.take().map(text).unwrap_or_default();
-    Err(reason(path, limits.time, Size(memory), status, said, &failure))
+    Err(reason(path, limits.time, Size::mib(memory >> 20), status, said, &failure))
 }
 
 fn reason(path: &Path, time: Period, memory: Size, status: ExitStatus, said: String, failure: &str) -> TrialError {
