@@ -239,7 +239,7 @@ mod tests {
         fn labels_have_a_bounded_length(text in "\\PC{0,300}", tail in "[a-z]{1,9}") {
             let label = label_text(&text);
             prop_assert!(label.len() <= LABEL_BYTES);
-            prop_assert_eq!(&*label == text, text.len() <= LABEL_BYTES);
+            prop_assert_eq!(*label == *text, text.len() <= LABEL_BYTES);
             prop_assert_eq!(&*label_text(&label), &*label);
             let longer = format!("{text}{tail}");
             prop_assert!(label_text(&longer) != label);
