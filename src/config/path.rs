@@ -76,6 +76,7 @@ impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, step) in self.0.iter().enumerate() {
             match step {
+                Step::Key(key) if at == 0 && key.is_empty() => f.write_str("\"\"")?,
                 Step::Key(key) if at == 0 => f.write_str(key)?,
                 Step::Key(key) => write!(f, ".{key}")?,
                 Step::Index(index) => write!(f, "[{index}]")?,

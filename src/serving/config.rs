@@ -50,7 +50,8 @@ pub struct Config {
     pub queue: usize,
     /// The largest body of a request. Default 64 MiB; 1 KiB to 4 GiB.
     pub max_body: Size,
-    /// The memory for the bodies of all requests. Default 256 MiB; 1 KiB to 1 TiB, and at least `max_body`.
+    /// The memory for the bodies of all requests. Default 256 MiB; 1 KiB to 1 TiB. Where it is less than
+    /// `max_body`, one body may be as large as that.
     pub body_budget: Size,
     /// The memory that loading a model may take, besides four times the size of its files. Default 2 GiB; 64 MiB to 1 TiB.
     pub load_memory: Size,
@@ -204,10 +205,6 @@ impl Section for Config {
         checks.range("body_budget", &self.body_budget, Size::kib(1)..=Size::mib(1 << 20));
         checks.range("load_memory", &self.load_memory, Size::mib(64)..=Size::mib(1 << 20));
         checks.range("load_time", &self.load_time, Period::from_secs(1)..=Period::from_secs(3600));
-        if self.body_budget < self.max_body && checks.is_sound("max_body") && checks.is_sound("body_budget") {
-            let reason = format!("must be at least max_body, which is {}, or the largest body never finds room", self.max_body);
-            checks.fault("body_budget", self.body_budget, reason);
-        }
         if let Switch::On(timeout) = &self.timeout {
             checks.range("timeout", timeout, Period::from_millis(1)..=Period::from_secs(3600));
         }

@@ -39,8 +39,8 @@ impl Limits {
         usize::try_from(self.max_body.get()).unwrap_or(usize::MAX)
     }
 
-    /// `body_budget` as a `usize`.
+    /// `body_budget` as a `usize`, with room for the largest body.
     pub(super) fn body_budget_bytes(&self) -> usize {
-        usize::try_from(self.body_budget.get()).unwrap_or(usize::MAX)
+        usize::try_from(self.body_budget.max(self.max_body).get()).unwrap_or(usize::MAX)
     }
 }

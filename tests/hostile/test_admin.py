@@ -86,7 +86,7 @@ def test_scrapers_that_do_not_read():
     with Upstream() as up, Sidecar(up.url) as proxy:
         with proxy.client() as client:
             for number in range(250):
-                client.send(f"GET /r{number} HTTP/1.1\r\nHost: m\r\n\r\n")
+                client.send(f"GET /a-route-of-some-length-{number} HTTP/1.1\r\nHost: m\r\n\r\n")
                 assert client.response().status == 200
         size = scrape(proxy)
         print(f"a scrape has {size} bytes")

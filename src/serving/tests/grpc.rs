@@ -66,8 +66,10 @@ async fn raw_and_typed_tensors_come_back_raw_with_what_ran_them() {
         let told = raw.metadata().clone();
         assert_eq!(told.get("lapwing-executor").unwrap(), "plan");
         let timing = told.get("server-timing").unwrap().to_str().unwrap().to_owned();
+        // decoding takes some of it, and a busy machine more
+        let (preprocessing, rest) = timing.strip_prefix("preprocessing;dur=").unwrap().split_once(", ").unwrap();
         assert!(
-            timing.starts_with("preprocessing;dur=0.1") && timing.contains("queue;dur=2.000000, forward;dur=7.500000"),
+            preprocessing.parse::<f64>().unwrap() >= 0.1 && rest.contains("queue;dur=2.000000, forward;dur=7.500000"),
             "{timing}"
         );
         let got = raw.into_inner();
