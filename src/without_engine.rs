@@ -99,6 +99,10 @@ impl Hosted {
         match *self {}
     }
 
+    pub(crate) const fn ports(&self) -> ModelPorts {
+        match *self {}
+    }
+
     pub(crate) const fn has_failed(&self) -> bool {
         match *self {}
     }
@@ -131,10 +135,6 @@ impl Models {
     }
 
     pub(crate) const fn optimum_of_target(&self, _: &str) -> Option<Optimum> {
-        match *self {}
-    }
-
-    pub(crate) const fn ports(&self) -> ModelPorts {
         match *self {}
     }
 

@@ -146,6 +146,11 @@ impl Hosted {
         Models(self.catalogue.clone())
     }
 
+    /// What its one model takes and gives.
+    pub(super) fn ports(&self) -> ModelPorts {
+        self.models().ports()
+    }
+
     /// Whether its thread has ended unexpectedly.
     pub(super) fn has_failed(&self) -> bool {
         self.thread.is_finished()

@@ -70,6 +70,7 @@ fn floats(data: &[u8]) -> Vec<f32> {
     data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
+#[cfg(feature = "tokenizers")]
 fn longs(data: &[u8]) -> Vec<i64> {
     data.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
 }
