@@ -55,7 +55,8 @@ def test_all_of_the_few_are_compared_and_the_many_are_capped(start_with_quota, s
     (quota,) = wait_for(lambda: lapwing.is_settled() and shadow(lapwing)["quotas"], 20, "all accounts are closed")
     taken = quota["taken"]
     assert (quota["route"], quota["per_minute"], taken + quota["let_go"], quota["skipped"]) == (ROUTE, PER_MINUTE, 64, 0), quota
-    assert 4 + PER_MINUTE <= taken <= 4 + PER_MINUTE + more, quota
+    # requests that come before an answer has proved the model's name have a bucket of their own
+    assert 4 + PER_MINUTE <= taken <= 4 + 2 * PER_MINUTE + more, quota
     wait_for(lambda: compared(lapwing, "outputs_by_quota", taken), 20, "all that were taken are compared")
 
     view = shadow(lapwing)

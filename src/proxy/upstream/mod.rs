@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::upgrade::OnUpgrade;
 
 pub(crate) use h2::{CONNECTION_WINDOW, STREAM_WINDOW};
@@ -108,8 +108,11 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
     let gate = request.headers().contains_key(header::EXPECT).then(ContinueGate::new);
     interim::pass_on(&mut request, &in_flight, gate.clone());
     let client = request.extensions_mut().remove::<OnUpgrade>();
+    let is_old = request.version() < Version::HTTP_11;
     let request = request.map(|body| body.held_by(gate));
     let (mut response, mut connection) = h1::exchange(&context, request, &in_flight).await?;
+    // to HTTP/1.0 the connection lasts for one response unless both sides say otherwise, so that what the upstream says holds here too
+    let closes = is_old && says_close(&response);
     if in_flight.request_end().is_none() && (in_flight.is_multiplexed || says_close(&response)) {
         // nobody wants the rest of the request: an HTTP/2 client is told so by the end of its stream
         connection.close_at_end();
@@ -117,6 +120,9 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
     let limit = in_flight.context.config.max_header_bytes.get();
     normalise_response(&mut response, limit).map_err(Error::RefusedAnswer)?;
     keep_error_field_apart(response.headers_mut());
+    if closes {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     let head = connection.last_read().unwrap_or_else(Stamp::now);
     let sent = in_flight.request_end().and_then(|end| Some(connection.meter.last_write()?.max(end)));
     in_flight.begin_window(sent, head);
