@@ -16,7 +16,7 @@ use crate::ledger::clock::unix_ns;
 use crate::ledger::{ExchangeKind, Ledger, NameProof, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
 use crate::metrics::{Counter, RequestGeneration};
 use crate::protocol::ExchangeReader;
-use crate::proxy::connection::{ClientWaits, OnFlush, SocketMeter};
+use crate::proxy::connection::{ClientWaits, SocketMeter};
 
 /// The content types of gRPC-Web, whose status is in the body and stays unknown.
 const GRPC_WEB: &[u8] = b"application/grpc-web";
@@ -36,7 +36,7 @@ pub(crate) struct InFlight {
     /// Whether the request body waits for the client, not for the upstream.
     pub(crate) awaits_client: AtomicBool,
     /// Pieces of the response that hyper still holds (HTTP/2).
-    held: AtomicU32,
+    pub(super) held: AtomicU32,
     finished: AtomicBool,
     closed: AtomicBool,
     /// Pieces of the bodies have passed that the reader has not read yet.
@@ -386,19 +386,5 @@ impl InFlight {
         for (from, to) in state.waits.iter().flat_map(|waits| waits.iter()) {
             ledger.observe(Stage::Egress, ObservedEvent::Backpressure, from, to.min(now));
         }
-    }
-}
-
-impl OnFlush for InFlight {
-    fn is_held(&self) -> bool {
-        self.held.load(Relaxed) > 0
-    }
-
-    fn on_flushed(&self, at: Stamp) {
-        self.close(at);
-    }
-
-    fn on_lost(&self) {
-        self.cancel();
     }
 }

@@ -9,6 +9,7 @@ mod grpc_status;
 mod guard;
 mod in_flight;
 mod on_close;
+mod on_flush;
 mod profiler;
 pub(crate) mod server_timing;
 mod tracked_request;
