@@ -24,21 +24,14 @@ use tokio_util::sync::CancellationToken;
 use crate::peer::{Answer, Client};
 use crate::{Repeat, h2, peer};
 
-/// The labels of the case, which the tap knows too.
+/// The labels of the case: of the proxy, of its tap, and of who takes closed ledgers.
 static LABELS: LazyLock<Arc<Labels>> = LazyLock::new(|| Arc::new(Labels::new(16, 16, 16)));
 
-/// The end that takes closed ledgers and learns their names, as the aggregator does.
-struct Closed {
-    queue: Arc<ArrayQueue<Ledger>>,
-    labels: Arc<Labels>,
-}
-
-/// The data plane as shipped: its address, the end that takes closed ledgers, and the future that serves it.
-fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Closed, impl Future<Output = ()>) {
+/// The data plane as shipped: its address, the queue of closed ledgers, and the future that serves it.
+fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Future<Output = ()>) {
     let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
     let address = listener.local_addr().unwrap();
     let (queue, counters) = (Arc::new(ArrayQueue::new(64)), Arc::new(Counters::default()));
-    let labels = Arc::new(Labels::new(16, 16, 16));
     let observer = Profiler::new(
         queue.clone(),
         counters.clone(),
@@ -56,7 +49,7 @@ fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Closed, impl 
     };
     let parts = DataPlane { settings: ConfigHandle::fixed(settings), target: Target::Tcp(upstream.to_string()), counters };
     let serving = async move { proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };
-    (address, Closed { queue, labels }, serving)
+    (address, queue, serving)
 }
 
 /// The runtime of the only thread, with everything that runs on it.
@@ -77,7 +70,7 @@ impl World {
         is_proxied: bool,
         shadow: ShadowRole,
         serve: impl FnOnce(TcpListener) -> F,
-    ) -> (SocketAddr, Option<Closed>) {
+    ) -> (SocketAddr, Option<Arc<ArrayQueue<Ledger>>>) {
         self.local.block_on(&self.runtime, async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let upstream = listener.local_addr().unwrap();
@@ -85,19 +78,19 @@ impl World {
             if !is_proxied {
                 return (upstream, None);
             }
-            let (address, ledgers, serving) = proxy(upstream, shadow);
+            let (address, queue, serving) = proxy(upstream, shadow);
             tokio::task::spawn_local(serving);
-            (address, Some(ledgers))
+            (address, Some(queue))
         })
     }
 }
 
 /// Waits for the ledger of the exchange that has ended, and removes it from the queue.
-async fn closed(ledgers: Option<&Closed>) {
-    let Some(Closed { queue, labels }) = ledgers else { return };
+async fn closed(queue: Option<&ArrayQueue<Ledger>>) {
+    let Some(queue) = queue else { return };
     loop {
         if let Some(mut ledger) = queue.pop() {
-            labels.settle(&mut ledger, Stamp::default());
+            LABELS.settle(&mut ledger, Stamp::default());
             assert_eq!(ledger.outcome, Outcome::Ok);
             return;
         }
@@ -122,13 +115,13 @@ fn over_h1(is_proxied: bool, shadow: ShadowRole, prepared: Prepared) -> Repeat {
     let taken = Rc::new(Notify::new());
     let ends = pieces.iter().map(|piece| piece[piece.len().saturating_sub(end_bytes)..].to_vec()).collect();
     let answer = Rc::new(Answer { after, pieces, taken: taken.clone() });
-    let (to, ledgers) = world.start(is_proxied, shadow, |listener| peer::serve(listener, answer));
+    let (to, queue) = world.start(is_proxied, shadow, |listener| peer::serve(listener, answer));
     let mut client = world.local.block_on(&world.runtime, Client::connect(to, request, ends, taken));
     Box::new(move |n| {
         world.local.block_on(&world.runtime, async {
             for _ in 0..n {
                 client.exchange().await;
-                closed(ledgers.as_ref()).await;
+                closed(queue.as_deref()).await;
             }
         });
     })
@@ -249,7 +242,7 @@ pub(crate) fn grpc_infer(is_proxied: bool) -> Repeat {
     framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
     framed.extend(message);
     let world = World::new();
-    let (to, ledgers) = world.start(is_proxied, ShadowRole::Off, |listener| {
+    let (to, queue) = world.start(is_proxied, ShadowRole::Off, |listener| {
         h2::serve(listener, &[0, 0, 0, 0, 8, 0x0a, 6, b'd', b'i', b'g', b'i', b't', b's'])
     });
     let path = "/inference.GRPCInferenceService/ModelInfer";
@@ -258,7 +251,7 @@ pub(crate) fn grpc_infer(is_proxied: bool) -> Repeat {
         world.local.block_on(&world.runtime, async {
             for _ in 0..n {
                 client.exchange().await;
-                closed(ledgers.as_ref()).await;
+                closed(queue.as_deref()).await;
             }
         });
     })

@@ -219,7 +219,9 @@ pub(crate) fn any_exchange() -> impl Strategy<Value = (Said, Said)> {
     let start = ("(POST|PUT|PATCH|DELETE|PURGE)", "/[a-zA-Z0-9._~!$&'()*+,;=:@/-]{0,20}(\\?[a-z0-9=&%/?-]{0,12})?");
     let request = (start, head(), any_body(), cuts()).prop_map(|((method, target), mut head, body, cuts)| {
         head.insert(0, ("Host".to_owned(), b"model".to_vec()));
+        // a sender of `TE` names it in `Connection` (RFC 9110, 10.1.4)
         head.push(("TE".to_owned(), b"trailers".to_vec()));
+        head.push(("Connection".to_owned(), b"TE".to_vec()));
         say(format!("{method} {target} HTTP/1.1"), head, body, &cuts)
     });
     let status = prop::sample::select(vec![200_u16, 201, 206, 299, 301, 400, 404, 422, 500, 503]);

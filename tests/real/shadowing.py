@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import subprocess
 
 from lapwing import NO_SPANS
 from process import wait_for
@@ -72,3 +73,18 @@ def await_compared(lapwing, name, n):
         return outputs[0] if outputs and outputs[0]["compared"] == n else None
 
     return wait_for(found, 30, f"{n} outputs are compared", 0.2)
+
+
+def record(binary, lapwing, out, requests, call, *flags):
+    """Records so many requests, which `call(n)` makes; the lines of the file."""
+    command = [binary, "record", "--admin", f"127.0.0.1:{lapwing.admin}", "--out", str(out), "--sample", "100%"]
+    recording = subprocess.Popen(
+        [*command, "--for", "60s", "--max-requests", str(requests), *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(out.exists, 10, "the recording has begun")
+    for n in range(requests):
+        call(n)
+    said, error = recording.communicate(timeout=60)
+    assert recording.returncode == 0, error
+    assert f"{requests} requests" in said and "ended by requests" in said, said
+    return [json.loads(line) for line in out.read_text().splitlines()]

@@ -6,17 +6,14 @@ import json
 import os
 import socket
 import subprocess
-import sys
 
 import pytest
 
-from engine import fixtures
 from lapwing import NO_SPANS
 from ports import free_port
 from process import wait_for, wait_listening
-from servers.parts import HERE
+from shadowing import WIDTHS, ask, body_of
 
-WIDTHS = (30, 64, 2)
 TOKEN = "correct-horse-battery-staple"
 
 
@@ -41,11 +38,9 @@ def token_file(tmp_path_factory):
 class Open:
     """A Lapwing whose admin address is reached from everywhere, with a target whose answers differ and samples of these."""
 
-    def __init__(self, processes, binary, model, *settings):
-        primary, candidate, self.port, self.admin = (free_port() for _ in range(4))
-        for port, options in ((primary, []), (candidate, ["--wrong-every", "1"])):
-            processes("oip_server", [sys.executable, str(HERE / "oip_server.py"), str(port), str(model), *options])
-            wait_listening(port, 60)
+    def __init__(self, processes, binary, start_server, *settings):
+        primary, candidate = start_server(), start_server("--wrong-every", 1)
+        self.port, self.admin = free_port(), free_port()
         env = dict(os.environ, **NO_SPANS, LAPWING_SHADOW__COMPARE__KEEP_SAMPLES="4", LAPWING_ATTRIBUTION__POLL="off", **dict(settings))
         command = [binary, "--upstream", f"http://127.0.0.1:{primary}", "--listen", f"127.0.0.1:{self.port}", "--admin", f"0.0.0.0:{self.admin}"]
         command += ["--otlp-grpc", "off", "--otlp-http", "off", "--shadow", f"wrong=http://127.0.0.1:{candidate}", "--shadow-sample", "100%"]
@@ -53,13 +48,8 @@ class Open:
         wait_listening(self.admin, 20)
 
     def ask(self, n=0):
-        inputs = [{"name": "x", "shape": [1, WIDTHS[0]], "datatype": "FP32", "data": [n / 10] * WIDTHS[0]}]
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        connection.request("POST", "/v2/models/m/infer", json.dumps({"inputs": inputs}), {"content-type": "application/json"})
-        response = connection.getresponse()
-        response.read()
-        assert response.status == 200
-        connection.close()
+        status, _ = ask(self.port, body_of(1, n))
+        assert status == 200
 
     def admin_answer(self, method, path, address="127.0.0.1", headers=None):
         """(status, headers, text) of the admin address."""
@@ -72,13 +62,8 @@ class Open:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return fixtures.mlp(tmp_path_factory.mktemp("record_token") / "m.onnx", WIDTHS)
-
-
-@pytest.fixture(scope="module")
-def tokened(processes, binary, model, token_file):
-    return Open(processes, binary, model, ("LAPWING_ADMIN_TOKEN_FILE", str(token_file)))
+def tokened(processes, binary, start_server, token_file):
+    return Open(processes, binary, start_server, ("LAPWING_ADMIN_TOKEN_FILE", str(token_file)))
 
 
 def bearer(token):

@@ -11,7 +11,7 @@ import pytest
 from lapwing import NO_SPANS
 from ports import free_port
 from process import wait_for
-from shadowing import WIDTHS, body_of, post
+from shadowing import WIDTHS, body_of, post, record
 
 ENV = {**NO_SPANS, "LAPWING_ATTRIBUTION__POLL": "off"}
 
@@ -30,22 +30,6 @@ def run(binary, *args, env=None):
     return done.returncode, done.stdout, done.stderr
 
 
-def record(binary, lapwing, out, requests, *flags):
-    """Records as many requests as are sent meanwhile; the lines of the file."""
-    command = [binary, "record", "--admin", f"127.0.0.1:{lapwing.admin}", "--out", str(out), "--sample", "100%"]
-    recording = subprocess.Popen(
-        [*command, "--for", "60s", "--max-requests", str(requests), *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    wait_for(out.exists, 10, "the recording has begun")
-    given = {"content-type": "application/json", "authorization": "Bearer x", "cookie": "a=b", "x-tenant": "t"}
-    for n in range(requests):
-        assert post(lapwing.port, "/v2/models/m/infer", request_of(n), given)[0] == 200
-    said, error = recording.communicate(timeout=30)
-    assert recording.returncode == 0, error
-    assert f"{requests} requests" in said and "ended by requests" in said, said
-    return [json.loads(line) for line in out.read_text().splitlines()]
-
-
 @pytest.fixture(scope="module")
 def recorded(binary, start_lapwing, primary, tmp_path_factory):
     """A recording of 300 requests; its path and its lines."""
@@ -53,7 +37,12 @@ def recorded(binary, start_lapwing, primary, tmp_path_factory):
     lapwing = start_lapwing(f"http://127.0.0.1:{primary}", env=env)
     wait_for(lapwing.is_ready, 20, "lapwing is ready")
     path = tmp_path_factory.mktemp("recording") / "traffic.lwr"
-    return path, record(binary, lapwing, path, 300)
+    given = {"content-type": "application/json", "authorization": "Bearer x", "cookie": "a=b", "x-tenant": "t"}
+
+    def call(n):
+        assert post(lapwing.port, "/v2/models/m/infer", request_of(n), given)[0] == 200
+
+    return path, record(binary, lapwing, path, 300, call)
 
 
 def replay(binary, *args):

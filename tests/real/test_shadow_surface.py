@@ -1,7 +1,6 @@
 """What `/shadow` and a replay's report say beside the figures: which pairs differ most and where their time went on both sides, which
 models changed, which side went first, and which time is which."""
 
-import http.client
 import json
 import os
 import subprocess
@@ -10,38 +9,29 @@ import time
 
 import pytest
 
-from engine import fixtures
-from lapwing import NO_SPANS
 from ports import free_port
 from process import wait_for, wait_listening
 from servers.parts import HERE
-
-WIDTHS = (30, 64, 2)
-ENV = {**NO_SPANS, "LAPWING_ATTRIBUTION__POLL": "off", "LAPWING_SHADOW__NOISE": "0%", "LAPWING_METRICS__RECENT_EXCHANGES": "4096"}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return fixtures.mlp(tmp_path_factory.mktemp("surface") / "m.onnx", WIDTHS)
+from shadowing import SHADOW, body_of, post, record, target
+from shadowing import ask as ask_server
 
 
-@pytest.fixture(scope="module")
-def start_server(processes, model):
-    """Starts the model behind FastAPI; its address."""
+@pytest.fixture
+def start_shadowed(shadowed):
+    """Starts a Lapwing before the server at a port that copies every request to `other`, at another port."""
 
-    def start(*options):
-        port = free_port()
-        processes("oip_server", [sys.executable, str(HERE / "oip_server.py"), str(port), str(model), *map(str, options)])
-        wait_listening(port, 60)
-        return f"http://127.0.0.1:{port}"
+    def start(upstream, candidate, env=None):
+        return shadowed(upstream, f"other=http://127.0.0.1:{candidate}", env={"LAPWING_SHADOW__NOISE": "0%", **(env or {})})
 
     return start
 
 
 @pytest.fixture
-def start_shadowed(start_lapwing):
-    def start(upstream, target, env=None):
-        lapwing = start_lapwing(upstream, "--shadow", f"other={target}", "--shadow-sample", "100%", env={**ENV, **(env or {})})
+def start_plain(start_lapwing):
+    """Starts a Lapwing before the server at a port, without shadow."""
+
+    def start(upstream):
+        lapwing = start_lapwing(f"http://127.0.0.1:{upstream}", env=SHADOW)
         wait_for(lapwing.is_ready, 20, "lapwing is ready")
         return lapwing
 
@@ -49,21 +39,12 @@ def start_shadowed(start_lapwing):
 
 
 def ask(port, model="m", n=0):
-    inputs = [{"name": "x", "shape": [5, WIDTHS[0]], "datatype": "FP32", "data": [(n + i) % 7 / 7 for i in range(5 * WIDTHS[0])]}]
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("POST", f"/v2/models/{model}/infer", json.dumps({"inputs": inputs}), {"content-type": "application/json"})
-    response = connection.getresponse()
-    response.read()
-    assert response.status == 200
-    connection.close()
+    status, _ = ask_server(port, body_of(5, n), model=model)
+    assert status == 200
 
 
 def other(lapwing):
-    """What is known of the target."""
-    status, _, body = lapwing.get("/shadow", "application/json")
-    assert status == 200, body
-    (target,) = [one for one in json.loads(body)["targets"] if one["name"] == "other"]
-    return target
+    return target(lapwing, "other")
 
 
 def test_pairs_that_differ_have_both_waterfalls(start_server, start_shadowed):
@@ -146,30 +127,20 @@ def test_the_model_that_changed_is_named(start_server, start_shadowed):
 # --- replays
 
 
-def record(binary, lapwing, out, ask_one, requests):
-    command = [binary, "record", "--admin", f"127.0.0.1:{lapwing.admin}", "--out", str(out), "--sample", "100%", "--for", "60s"]
-    recording = subprocess.Popen([*command, "--max-requests", str(requests)], stderr=subprocess.PIPE, text=True)
-    wait_for(out.exists, 10, "the recording has begun")
-    for n in range(requests):
-        ask_one(n)
-    assert recording.wait(60) == 0, recording.stderr.read()
-
-
 def replay(binary, *args):
     done = subprocess.run([binary, "replay", *map(str, args)], capture_output=True, text=True, timeout=120)
     assert done.returncode in (0, 1), done.stderr
     return done
 
 
-def test_total_is_the_time_at_the_server_and_waiting_is_apart(binary, start_server, start_lapwing, tmp_path):
+def test_total_is_the_time_at_the_server_and_waiting_is_apart(binary, start_server, start_plain, tmp_path):
     """100 requests/s at a server that takes 20 ms for each, two at a time: they wait here, and the server is as quick as recorded."""
     server = start_server("--forward-ms", 20)
-    lapwing = start_lapwing(server, env=ENV)
-    wait_for(lapwing.is_ready, 20, "lapwing is ready")
+    lapwing = start_plain(server)
     path = tmp_path / "traffic.lwr"
-    record(binary, lapwing, path, lambda n: ask(lapwing.port, n=n), 150)
+    record(binary, lapwing, path, 150, lambda n: ask(lapwing.port, n=n))
     flags = ["--rate", 100, "--max-in-flight", 1]
-    report = json.loads(replay(binary, path, "--to", f"again={server}", *flags, "--json").stdout)
+    report = json.loads(replay(binary, path, "--to", f"again=http://127.0.0.1:{server}", *flags, "--json").stdout)
     (target,) = report["targets"]
     figures = target["comparisons"][0]["figures"]
     assert (target["order"], target["paired"]) == ("recorded", 150)
@@ -182,7 +153,8 @@ def test_total_is_the_time_at_the_server_and_waiting_is_apart(binary, start_serv
     assert report["sending"]["lateness"]["max_ns"] < due["max_ns"] and report["sending"]["lateness"]["p99_ns"] > 1e9
     # against another target both were due, so this is compared too, and a gate may hold it
     gates = ["--gate", "from_due.p50_ratio<=1.5", "--gate", "p50_ratio<=1.5"]
-    done = replay(binary, path, "--to", f"a={server}", "--to", f"b={start_server('--forward-ms', 20)}", *flags, *gates, "--json")
+    to = [f"a=http://127.0.0.1:{server}", f"b=http://127.0.0.1:{start_server('--forward-ms', 20)}"]
+    done = replay(binary, path, "--to", to[0], "--to", to[1], *flags, *gates, "--json")
     report = json.loads(done.stdout)
     (target,) = report["targets"]
     figures = target["comparisons"][0]["figures"]
@@ -190,7 +162,7 @@ def test_total_is_the_time_at_the_server_and_waiting_is_apart(binary, start_serv
     assert figures["from_due"]["candidate_ns"]["p50"]["value"] > 3 * figures["total"]["candidate_ns"]["p50"]["value"]
     assert [gate["field"] for gate in report["gates"]] == ["from_due.p50_ratio", "p50_ratio"]
     assert all(gate["value"] is not None for gate in report["gates"]), report["gates"]
-    words = replay(binary, path, "--to", f"again={server}", "--closed", 1).stdout
+    words = replay(binary, path, "--to", f"again=http://127.0.0.1:{server}", "--closed", 1).stdout
     assert "again, from the due time to the last byte: p50 " in words
     assert "every figure: the baseline as it was recorded, the target as replayed" in words
 
@@ -204,12 +176,8 @@ def test_a_replay_joins_the_spans_of_its_target(binary, start_lapwing, processes
         return port
 
     def predict(n):
-        connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=30)
-        connection.request("POST", "/predict", json.dumps({"n": n}), {"content-type": "application/json"})
-        response = connection.getresponse()
-        response.read()
-        assert response.status == 200
-        connection.close()
+        status, _ = post(lapwing.port, "/predict", json.dumps({"n": n}), {"content-type": "application/json"})
+        assert status == 200
 
     upstream = free_port()
     lapwing = start_lapwing(f"http://127.0.0.1:{upstream}", env={"LAPWING_SHADOW__ROUTES": "[POST /predict]", "LAPWING_ATTRIBUTION__POLL": "off"})
@@ -218,7 +186,7 @@ def test_a_replay_joins_the_spans_of_its_target(binary, start_lapwing, processes
     wait_listening(upstream, 60)
     wait_for(lapwing.is_ready, 20, "lapwing is ready")
     path = tmp_path / "traffic.lwr"
-    record(binary, lapwing, path, predict, 40)
+    record(binary, lapwing, path, 40, predict)
     otlp = free_port()
     to = ["--to", f"http://127.0.0.1:{traced('target', otlp)}", "--rate", 40, "--json"]
     (target,) = json.loads(replay(binary, path, *to, "--otlp-http", f"127.0.0.1:{otlp}").stdout)["targets"]
@@ -233,11 +201,10 @@ def test_a_replay_joins_the_spans_of_its_target(binary, start_lapwing, processes
     assert target["paired"] == 40 and set(target["comparisons"][0]["figures"]) == {"total"}
 
 
-def test_an_address_that_is_taken_is_named(binary, start_lapwing, start_server, tmp_path):
-    lapwing = start_lapwing(start_server(), env=ENV)
-    wait_for(lapwing.is_ready, 20, "lapwing is ready")
+def test_an_address_that_is_taken_is_named(binary, start_plain, start_server, tmp_path):
+    lapwing = start_plain(start_server())
     path = tmp_path / "traffic.lwr"
-    record(binary, lapwing, path, lambda n: ask(lapwing.port, n=n), 1)
+    record(binary, lapwing, path, 1, lambda n: ask(lapwing.port, n=n))
     to = ["--to", "http://127.0.0.1:9", "--otlp-grpc", f"127.0.0.1:{lapwing.admin}"]
     done = subprocess.run([binary, "replay", str(path), *to], capture_output=True, text=True, timeout=30)
     assert done.returncode == 69 and f"--otlp-grpc: 127.0.0.1:{lapwing.admin}" in done.stderr, done.stderr

@@ -3,7 +3,7 @@
 //! Each carries `x-lapwing-error: <token>` and a plain-text reason, so that it cannot be mistaken for the upstream's.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::ledger::Outcome;
 use crate::proxy::error::Error;
@@ -11,6 +11,11 @@ use crate::proxy::head::RefusedHead;
 
 /// The header field that marks a response as Lapwing's own.
 pub const ERROR_FIELD: &str = "x-lapwing-error";
+
+/// [`ERROR_FIELD`] as a name.
+const OWN_ERROR: HeaderName = HeaderName::from_static(ERROR_FIELD);
+/// What [`ERROR_FIELD`] is called in a response of the upstream.
+const UPSTREAM_ERROR: HeaderName = HeaderName::from_static("x-lapwing-upstream-error");
 
 /// How an error looks to the client, and how it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +105,13 @@ pub(crate) fn refusal(status: u16) -> Vec<u8> {
         body.len()
     )
     .into_bytes()
+}
+
+/// The field that marks Lapwing's own responses gets another name in those of an upstream, which may be behind a Lapwing too.
+pub(crate) fn keep_error_field_apart(headers: &mut HeaderMap) {
+    if let Some(said) = headers.remove(OWN_ERROR) {
+        headers.insert(UPSTREAM_ERROR, said);
+    }
 }
 
 #[cfg(test)]

@@ -3,27 +3,61 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-
 /// Frames and addresses a message: a `Connection` that names one of these does not remove it, or the next hop would read another message.
 const NEVER_REMOVED: [HeaderName; 3] = [CONTENT_LENGTH, HOST, TRANSFER_ENCODING];
+
+/// What one pass over the fields finds, so that what is not there is not looked for again: most messages have none of these.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FieldsFound {
+    /// The approximate size of all fields on the wire.
+    pub(super) bytes: u64,
+    pub(super) hosts: usize,
+    connection: bool,
+    /// `Keep-Alive` or `Proxy-Connection`.
+    keeps_alive: bool,
+    pub(super) te: bool,
+    transfer_encoding: bool,
+    pub(super) upgrade: bool,
+}
+
+impl FieldsFound {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut found = Self::default();
+        for (name, value) in headers {
+            let name = name.as_str();
+            found.bytes += (name.len() + value.len() + 4) as u64;
+            match name {
+                "host" => found.hosts += 1,
+                "connection" => found.connection = true,
+                "keep-alive" | "proxy-connection" => found.keeps_alive = true,
+                "te" => found.te = true,
+                "transfer-encoding" => found.transfer_encoding = true,
+                "upgrade" => found.upgrade = true,
+                _ => {}
+            }
+        }
+        found
+    }
+}
 
 /// What `Connection` says beside the names of fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ConnectionOptions {
+    /// `close`: the connection ends after this message.
+    pub(super) close: bool,
     /// `upgrade`: the field `Upgrade` is meant.
     pub(super) upgrade: bool,
 }
 
 /// Removes `Connection`, the fields that it names, and those that belong to a connection by themselves, except `TE`, `Transfer-Encoding`
 /// and `Upgrade`. Returns what it said.
-pub(super) fn remove_hop_fields(headers: &mut HeaderMap) -> ConnectionOptions {
+pub(super) fn remove_hop_fields(headers: &mut HeaderMap, found: FieldsFound) -> ConnectionOptions {
     let mut options = ConnectionOptions::default();
-    if headers.contains_key(CONNECTION) {
+    if found.connection {
         let fields: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
         headers.remove(CONNECTION);
         for option in fields.iter().flat_map(|field| field.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
+            options.close |= option.eq_ignore_ascii_case(b"close");
             options.upgrade |= option.eq_ignore_ascii_case(UPGRADE.as_str().as_bytes());
             match HeaderName::from_bytes(option) {
                 Ok(name) if name != UPGRADE && name != TE && !NEVER_REMOVED.contains(&name) => drop(headers.remove(name)),
@@ -31,14 +65,16 @@ pub(super) fn remove_hop_fields(headers: &mut HeaderMap) -> ConnectionOptions {
             }
         }
     }
-    headers.remove(KEEP_ALIVE);
-    headers.remove(PROXY_CONNECTION);
+    if found.keeps_alive {
+        headers.remove("keep-alive");
+        headers.remove("proxy-connection");
+    }
     options
 }
 
 /// Removes everything that belongs to one HTTP/1 connection and means nothing in HTTP/2 (RFC 9113, 8.2.2).
 pub(crate) fn remove_connection_fields(headers: &mut HeaderMap) {
-    remove_hop_fields(headers);
+    remove_hop_fields(headers, FieldsFound::of(headers));
     headers.remove(TRANSFER_ENCODING);
     headers.remove(UPGRADE);
     keep_trailers_only(headers);
@@ -46,9 +82,6 @@ pub(crate) fn remove_connection_fields(headers: &mut HeaderMap) {
 
 /// Leaves of `TE` what a proxy can pass on: that the sender takes trailers. Returns whether it does.
 pub(super) fn keep_trailers_only(headers: &mut HeaderMap) -> bool {
-    if !headers.contains_key(TE) {
-        return false;
-    }
     let options = headers.get_all(TE).iter().flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
     let takes_trailers = options.map(<[u8]>::trim_ascii).any(|option| option.eq_ignore_ascii_case(b"trailers"));
     if takes_trailers {
@@ -62,8 +95,6 @@ pub(super) fn keep_trailers_only(headers: &mut HeaderMap) -> bool {
 /// How the body of a message with these fields is delimited, as far as `Transfer-Encoding` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// There is none.
-    None,
     /// Exactly `chunked`.
     Chunked,
     /// Other codings, `chunked` the last of them and there once.
@@ -72,25 +103,29 @@ pub(super) enum Coding {
     Ambiguous,
 }
 
-/// Reads `Transfer-Encoding` (RFC 9112, 6.1 and 6.3). Lists over several lines are refused: peers differ in how they join them.
-pub(super) fn coding(headers: &HeaderMap) -> Coding {
+/// Reads `Transfer-Encoding`, if it is there (RFC 9112, 6.1 and 6.3). Lists over several lines are refused: peers differ in how they join
+/// them.
+pub(super) fn coding(headers: &HeaderMap, found: FieldsFound) -> Option<Coding> {
+    if !found.transfer_encoding {
+        return None;
+    }
     let mut fields = headers.get_all(TRANSFER_ENCODING).iter();
-    let Some(field) = fields.next() else { return Coding::None };
+    let field = fields.next()?;
     if fields.next().is_some() {
-        return Coding::Ambiguous;
+        return Some(Coding::Ambiguous);
     }
     if field.as_bytes().eq_ignore_ascii_case(b"chunked") {
-        return Coding::Chunked;
+        return Some(Coding::Chunked);
     }
     let codings: Vec<&[u8]> = field.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii).collect();
     let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
     let is_token = |coding: &&[u8]| HeaderName::from_bytes(coding).is_ok() && !coding.eq_ignore_ascii_case(b"identity");
-    match codings.split_last() {
+    Some(match codings.split_last() {
         Some((last, others)) if is_chunked(last) && !others.iter().any(is_chunked) && others.iter().all(is_token) => {
             Coding::Unknown
         }
         _ => Coding::Ambiguous,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -115,7 +150,9 @@ mod tests {
             ("proxy-connection", "keep-alive"),
             ("trailer", "grpc-status"),
         ]);
-        assert!(remove_hop_fields(&mut given).upgrade);
+        let found = FieldsFound::of(&given);
+        assert_eq!((found.hosts, found.te), (1, false));
+        assert_eq!(remove_hop_fields(&mut given, found), ConnectionOptions { close: true, upgrade: true });
         assert_eq!(
             given,
             headers(&[("content-length", "3"), ("host", "m"), ("upgrade", "websocket"), ("trailer", "grpc-status")])
@@ -125,16 +162,17 @@ mod tests {
     #[test]
     fn only_one_plain_chunked_is_clear() {
         let of = |fields: &[&'static str]| {
-            coding(&headers(&fields.iter().map(|field| ("transfer-encoding", *field)).collect::<Vec<_>>()))
+            let given = headers(&fields.iter().map(|field| ("transfer-encoding", *field)).collect::<Vec<_>>());
+            coding(&given, FieldsFound::of(&given))
         };
-        assert_eq!(of(&[]), Coding::None);
-        assert_eq!((of(&["chunked"]), of(&["Chunked"])), (Coding::Chunked, Coding::Chunked));
-        assert_eq!((of(&["gzip, chunked"]), of(&["deflate,gzip ,chunked"])), (Coding::Unknown, Coding::Unknown));
+        assert_eq!(of(&[]), None);
+        assert_eq!((of(&["chunked"]), of(&["Chunked"])), (Some(Coding::Chunked), Some(Coding::Chunked)));
+        assert_eq!((of(&["gzip, chunked"]), of(&["deflate,gzip ,chunked"])), (Some(Coding::Unknown), Some(Coding::Unknown)));
         for field in ["identity", "identity, chunked", "chunked, chunked", ",chunked", "chunked,", "gzip", "chunked, gzip", ""] {
-            assert_eq!(of(&[field]), Coding::Ambiguous, "{field:?}");
+            assert_eq!(of(&[field]), Some(Coding::Ambiguous), "{field:?}");
         }
-        assert_eq!(of(&["chunked", "chunked"]), Coding::Ambiguous);
-        assert_eq!(of(&["gzip", "chunked"]), Coding::Ambiguous);
+        assert_eq!(of(&["chunked", "chunked"]), Some(Coding::Ambiguous));
+        assert_eq!(of(&["gzip", "chunked"]), Some(Coding::Ambiguous));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The head of a client's request.
 
-use http::header::{CONNECTION, HOST, TE, UPGRADE};
+use http::header::{CONNECTION, HOST, UPGRADE};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
 
-use super::hop::{Coding, coding, keep_trailers_only, remove_hop_fields};
+use super::hop::{Coding, FieldsFound, coding, keep_trailers_only, remove_hop_fields};
 
 /// Why a request's head is not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,24 +36,30 @@ pub(crate) fn normalise_request<B>(request: &mut Request<B>) -> Result<(), Refus
     if request.version() == Version::HTTP_2 {
         return normalise_h2(request);
     }
-    match (coding(request.headers()), request.version()) {
-        (Coding::None, _) => {}
-        (Coding::Ambiguous, _) => return Err(RefusedHead::Framing),
-        (_, Version::HTTP_09 | Version::HTTP_10) => return Err(RefusedHead::CodingInHttp10),
-        (Coding::Unknown, _) => return Err(RefusedHead::Coding),
-        (Coding::Chunked, _) => {}
+    let found = FieldsFound::of(request.headers());
+    match (coding(request.headers(), found), request.version()) {
+        (None, _) => {}
+        (Some(Coding::Ambiguous), _) => return Err(RefusedHead::Framing),
+        (Some(_), Version::HTTP_09 | Version::HTTP_10) => return Err(RefusedHead::CodingInHttp10),
+        (Some(Coding::Unknown), _) => return Err(RefusedHead::Coding),
+        (Some(Coding::Chunked), _) => {}
     }
-    check_host(request.headers(), request.version())?;
+    // a server must refuse a request without one `Host`; HTTP/1.0 has none (RFC 9112, 3.2)
+    match found.hosts {
+        1 => check_host(request.headers())?,
+        0 if request.version() < Version::HTTP_11 => {}
+        _ => return Err(RefusedHead::Host),
+    }
     if request.uri().authority().is_some() && *request.method() != Method::CONNECT {
         to_origin_form(request)?;
     }
     let headers = request.headers_mut();
-    let options = remove_hop_fields(headers);
-    let upgrades = options.upgrade && headers.contains_key(UPGRADE);
-    if !upgrades {
+    let options = remove_hop_fields(headers, found);
+    let upgrades = options.upgrade && found.upgrade;
+    if found.upgrade && !upgrades {
         headers.remove(UPGRADE);
     }
-    let takes_trailers = headers.contains_key(TE) && keep_trailers_only(headers);
+    let takes_trailers = found.te && keep_trailers_only(headers);
     let option = match (upgrades, takes_trailers) {
         (false, false) => return Ok(()),
         (true, false) => "Upgrade",
@@ -64,21 +70,20 @@ pub(crate) fn normalise_request<B>(request: &mut Request<B>) -> Result<(), Refus
     Ok(())
 }
 
-/// RFC 9112, 3.2: a server must refuse a request without one `Host`; HTTP/1.0 has none.
-fn check_host(headers: &HeaderMap, version: Version) -> Result<(), RefusedHead> {
-    let mut hosts = headers.get_all(HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (Some(host), None) if is_host(host) => Ok(()),
-        (Some(_), None) => Err(RefusedHead::HostSyntax),
-        (None, _) if version < Version::HTTP_11 => Ok(()),
-        _ => Err(RefusedHead::Host),
-    }
+fn check_host(headers: &HeaderMap) -> Result<(), RefusedHead> {
+    headers.get(HOST).is_none_or(is_host).then_some(()).ok_or(RefusedHead::HostSyntax)
 }
 
 /// Whether this is a host with or without a port, or empty (RFC 9110, 7.2: of a target without an authority).
 fn is_host(host: &HeaderValue) -> bool {
-    let is_authority = |bytes: &[u8]| !bytes.contains(&b'@') && Authority::try_from(bytes).is_ok();
-    host.is_empty() || is_authority(host.as_bytes())
+    let host = host.as_bytes();
+    let mut parts = host.splitn(2, |byte| *byte == b':');
+    let is_name =
+        |name: &[u8]| name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-')) && !name.is_empty();
+    let is_port = |port: &[u8]| port.iter().all(u8::is_ascii_digit) && !port.is_empty();
+    // nearly all are like this, and parsing one as an authority copies it
+    let is_plain = parts.next().is_some_and(is_name) && parts.next().is_none_or(is_port);
+    is_plain || host.is_empty() || (!host.contains(&b'@') && Authority::try_from(host).is_ok())
 }
 
 /// A target with a scheme and a host, as proxies are asked: its host counts, whatever `Host` says (RFC 9112, 3.2.2).
@@ -97,11 +102,9 @@ fn normalise_h2<B>(request: &mut Request<B>) -> Result<(), RefusedHead> {
         request.headers_mut().remove(HOST);
         return Ok(());
     }
-    let mut hosts = request.headers().get_all(HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => Err(RefusedHead::Host),
-        (Some(host), None) if !is_host(host) => Err(RefusedHead::HostSyntax),
-        _ => Ok(()),
+    match request.headers().get_all(HOST).iter().count() {
+        0 | 1 => check_host(request.headers()),
+        _ => Err(RefusedHead::Host),
     }
 }
 

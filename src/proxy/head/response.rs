@@ -3,8 +3,7 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, UPGRADE};
 use http::{HeaderValue, Response, StatusCode, Version};
 
-use super::fields_bytes;
-use super::hop::{Coding, coding, remove_hop_fields};
+use super::hop::{Coding, FieldsFound, coding, remove_hop_fields};
 
 /// Why an upstream's response is not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,38 +20,39 @@ pub enum UpstreamHeadError {
 }
 
 /// Checks the head of a response and makes it one that may be forwarded: of our own HTTP version, and with nothing of the upstream's
-/// own connection.
+/// own connection; only a client of HTTP/1.0 (`is_old`), whose connection is made for one response, is told that it ends. Returns whether
+/// the upstream closes its connection after this response (RFC 9112, 9.3).
 ///
 /// # Errors
 ///
 /// If two readers could understand different responses (RFC 9112, 6.3), or the fields take more than `limit` bytes.
-pub(crate) fn normalise_response<B>(response: &mut Response<B>, limit: u64) -> Result<(), UpstreamHeadError> {
+pub(crate) fn normalise_response<B>(response: &mut Response<B>, limit: u64, is_old: bool) -> Result<bool, UpstreamHeadError> {
     let headers = response.headers();
-    if fields_bytes(headers) > limit {
+    let found = FieldsFound::of(headers);
+    if found.bytes > limit {
         return Err(UpstreamHeadError::TooLarge(limit));
     }
-    match coding(headers) {
-        Coding::None => {}
-        Coding::Chunked if headers.contains_key(CONTENT_LENGTH) => return Err(UpstreamHeadError::TwoLengths),
-        Coding::Chunked => {}
-        Coding::Unknown | Coding::Ambiguous => return Err(UpstreamHeadError::Coding),
+    match coding(headers, found) {
+        None => {}
+        Some(Coding::Chunked) if headers.contains_key(CONTENT_LENGTH) => return Err(UpstreamHeadError::TwoLengths),
+        Some(Coding::Chunked) => {}
+        Some(Coding::Unknown | Coding::Ambiguous) => return Err(UpstreamHeadError::Coding),
     }
-    if response.version() < Version::HTTP_11 {
-        // a body that lasts until the connection ends is passed on in chunks, so that the client sees whether it was cut off
-        *response.version_mut() = Version::HTTP_11;
-    }
-    let status = response.status();
+    let options = remove_hop_fields(response.headers_mut(), found);
+    let closes = options.close || response.version() < Version::HTTP_11;
+    // a body that lasts until the connection ends is passed on in chunks, so that the client sees whether it was cut off
+    *response.version_mut() = Version::HTTP_11;
+    let upgrades = matches!(response.status(), StatusCode::SWITCHING_PROTOCOLS | StatusCode::UPGRADE_REQUIRED);
     let headers = response.headers_mut();
-    let options = remove_hop_fields(headers);
-    if !headers.contains_key(UPGRADE) {
-        return Ok(());
-    }
-    if status == StatusCode::SWITCHING_PROTOCOLS || status == StatusCode::UPGRADE_REQUIRED {
+    if found.upgrade && upgrades {
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    } else if options.upgrade {
+    } else if found.upgrade && options.upgrade {
         headers.remove(UPGRADE);
     }
-    Ok(())
+    if closes && is_old {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(closes)
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
             response = response.header(*name, *value);
         }
         let mut response = response.body(()).unwrap();
-        normalise_response(&mut response, 64)?;
+        normalise_response(&mut response, 64, false)?;
         assert_eq!(response.version(), Version::HTTP_11);
         Ok(response.headers().iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect())
     }

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::upgrade::OnUpgrade;
 
 pub(crate) use h2::{CONNECTION_WINDOW, STREAM_WINDOW};
@@ -26,13 +26,10 @@ use crate::net::{ConnectError, Socket, Target, Tasks};
 use crate::proxy::body::{ContinueGate, Drive, RequestBody, ResponseBody};
 use crate::proxy::config::UpstreamProtocol;
 use crate::proxy::error::Error;
-use crate::proxy::error::response::ERROR_FIELD;
+use crate::proxy::error::response::keep_error_field_apart;
 use crate::proxy::exchange::{InFlight, TrackedRequest};
 use crate::proxy::head::normalise_response;
 use h2::H2Connection;
-
-/// [`ERROR_FIELD`] as an upstream sent it.
-const UPSTREAM_ERROR_FIELD: HeaderName = HeaderName::from_static("x-lapwing-upstream-error");
 
 /// What the requests of one worker share of the upstream.
 #[derive(Debug)]
@@ -111,17 +108,12 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
     let is_old = request.version() < Version::HTTP_11;
     let request = request.map(|body| body.held_by(gate));
     let (mut response, mut connection) = h1::exchange(&context, request, &in_flight).await?;
-    // to HTTP/1.0 the connection lasts for one response unless both sides say otherwise, so that what the upstream says holds here too
-    let closes = is_old && says_close(&response);
-    if in_flight.request_end().is_none() && (in_flight.is_multiplexed || says_close(&response)) {
+    let limit = in_flight.context.config.max_header_bytes.get();
+    let closes = normalise_response(&mut response, limit, is_old).map_err(Error::RefusedAnswer)?;
+    keep_error_field_apart(response.headers_mut());
+    if in_flight.request_end().is_none() && (in_flight.is_multiplexed || closes) {
         // nobody wants the rest of the request: an HTTP/2 client is told so by the end of its stream
         connection.close_at_end();
-    }
-    let limit = in_flight.context.config.max_header_bytes.get();
-    normalise_response(&mut response, limit).map_err(Error::RefusedAnswer)?;
-    keep_error_field_apart(response.headers_mut());
-    if closes {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let head = connection.last_read().unwrap_or_else(Stamp::now);
     let sent = in_flight.request_end().and_then(|end| Some(connection.meter.last_write()?.max(end)));
@@ -133,20 +125,6 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
         return Ok(response.map(|body| ResponseBody::upstream(body, None, head)));
     }
     Ok(response.map(|body| ResponseBody::upstream(body, Some(connection), head)))
-}
-
-/// Whether the upstream closes the connection after its response (RFC 9112, 9.3).
-fn says_close<B>(response: &Response<B>) -> bool {
-    let options = response.headers().get_all(header::CONNECTION).iter();
-    let options = options.filter_map(|field| field.to_str().ok()).flat_map(|field| field.split(','));
-    response.version() < Version::HTTP_11 || options.map(str::trim).any(|option| option.eq_ignore_ascii_case("close"))
-}
-
-/// The field that marks Lapwing's own responses has another name in those of an upstream, which may be behind a Lapwing too.
-fn keep_error_field_apart(headers: &mut HeaderMap) {
-    if let Some(said) = headers.remove(ERROR_FIELD) {
-        headers.insert(UPSTREAM_ERROR_FIELD, said);
-    }
 }
 
 /// Connects to the upstream, within `connect_timeout`.
