@@ -85,8 +85,9 @@ def scrape(proxy):
 def test_scrapers_that_do_not_read():
     with Upstream() as up, Sidecar(up.url) as proxy:
         with proxy.client() as client:
+            long = "a-segment-of-some-length" * 2
             for number in range(250):
-                client.send(f"GET /a-route-of-some-length-{number} HTTP/1.1\r\nHost: m\r\n\r\n")
+                client.send(f"GET /{long}/{long}-{number} HTTP/1.1\r\nHost: m\r\n\r\n")
                 assert client.response().status == 200
         size = scrape(proxy)
         print(f"a scrape has {size} bytes")

@@ -149,15 +149,7 @@ fn outcome(status: &str) -> Outcome {
 
 fn assert_same(got: &Message, said: &Message) {
     assert_eq!(got.start, said.start);
-    let (mut fields, mut expected) = (got.grouped(), said.grouped());
-    if said.body.is_empty() {
-        // hyper writes the length of an empty body last, as it may (RFC 9110, 5.3)
-        assert_eq!(got.all("content-length"), said.all("content-length"));
-        for fields in [&mut fields, &mut expected] {
-            fields.retain(|(name, _)| name != "Content-Length");
-        }
-    }
-    assert_eq!(fields, expected);
+    assert_eq!(got.grouped(), said.grouped());
     assert!(got.body == said.body, "the body differs: {} bytes for {}", got.body.len(), said.body.len());
     assert_eq!(got.sorted_trailers(), said.sorted_trailers());
 }

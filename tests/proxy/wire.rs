@@ -28,15 +28,9 @@ impl Message {
 
     /// Fields as they may be compared: those of one name together, for only their order among each other has a meaning.
     pub(crate) fn grouped(&self) -> Vec<Field> {
-        let mut names: Vec<String> = Vec::new();
-        for (name, _) in &self.fields {
-            let name = name.to_ascii_lowercase();
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        let of = |name: &String| self.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name)).cloned().collect::<Vec<_>>();
-        names.iter().flat_map(of).collect()
+        let mut fields = self.fields.clone();
+        fields.sort_by_key(|(name, _)| name.to_ascii_lowercase()); // a stable sort
+        fields
     }
 
     pub(crate) fn sorted_trailers(&self) -> Vec<Field> {
