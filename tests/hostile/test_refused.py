@@ -1,15 +1,18 @@
-"""Requests that are refused before they are one: each is in a total, by reason."""
+"""Requests that are refused before they are one: each is in a total, by reason, and no answer repeats a client's input at length."""
 
+import http.client
 import socket
 import time
 
 import pytest
 from fake import Upstream, await_true
 from sidecar import Sidecar
+from wire import Closed
 
 FAILED = 'lapwing_client_connections_failed_total{reason="%s"}'
 REASONS = ("slow_head", "malformed_head", "head_too_large", "http2", "slow_reader", "broken", "other")
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+LONG = "x" * 60_000
 
 
 def failures(proxy):
@@ -61,3 +64,41 @@ def test_a_client_that_leaves_amid_a_head_is_counted():
             time.sleep(0.1)
         assert await_true(lambda: failures(proxy) == {"broken": 1}), failures(proxy)
         proxy.settled()
+
+
+def ask(port, method, path, body=None, kind="application/json"):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request(method, path, body, {"content-type": kind})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "path, status", [(f"/{LONG}", 404), (f"/stats?window={LONG}", 400), (f"/stats?{LONG}=1", 400), (f"/exchanges?order={LONG}", 400)]
+)
+def test_the_admin_server_does_not_repeat_a_long_input(path, status):
+    with Upstream() as up, Sidecar(up.url) as proxy:
+        got, body = ask(proxy.admin, "GET", path)
+        assert got == status and "…".encode() in body and len(body) < 4096, (got, len(body))
+
+
+def test_the_receiver_does_not_repeat_a_long_input():
+    with Upstream() as up, Sidecar(up.url, otlp=True) as proxy:
+        got, body = ask(proxy.otlp_http, "POST", "/v1/traces", '{"resourceSpans": "%s"}' % LONG)
+        assert got == 400 and len(body) < 2048, (got, len(body))
+
+
+def test_the_data_plane_does_not_repeat_a_long_input():
+    with Upstream() as up, Sidecar(up.url) as proxy:
+        for sent in (f"GET /{LONG} HTTP/1.1\r\n\r\n", f"GET / HTTP/1.1\r\nHost: {LONG}/\r\n\r\n"):
+            got = proxy.ask(sent)
+            assert got.status == 400 and len(got.body) < 1024, (got.status, len(got.body))
+        with proxy.client() as client:
+            client.send(f"POST / HTTP/1.1\r\nHost: m\r\nTransfer-Encoding: chunked\r\n\r\n{LONG}\r\n")
+            try:
+                assert len(client.response().body) < 1024
+            except Closed:
+                pass
