@@ -23,7 +23,7 @@ use super::access::{AccessDenied, may_read_payloads};
 use super::surfaces::Surfaces;
 use super::{exchanges, hdr, health, prometheus, query, record, shadow, stats};
 use crate::metrics::{Counter, Window};
-use crate::net::{self, AcceptLimits, Peer, ServerLimits};
+use crate::net::{self, AcceptLimits, MAX_ERROR_TEXT, Peer, ServerLimits};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -170,7 +170,10 @@ pub fn router(surfaces: Surfaces) -> Router {
         .route("/livez", get(async || text(StatusCode::OK, "alive")))
         .route("/readyz", get(readyz))
         .route("/", get(async || text(StatusCode::OK, list())))
-        .fallback(async |uri: Uri| text(StatusCode::NOT_FOUND, format!("no such path: {}; there is\n\n{}", uri.path(), list())))
+        .fallback(async |uri: Uri| {
+            let path = net::excerpt(uri.path().to_owned(), MAX_ERROR_TEXT);
+            text(StatusCode::NOT_FOUND, format!("no such path: {path}; there is\n\n{}", list()))
+        })
         .method_not_allowed_fallback(async || {
             text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered, and POST at /record")
         })
@@ -197,7 +200,7 @@ fn list() -> String {
 }
 
 pub(super) fn refuse(error: &query::QueryError) -> Response {
-    text(StatusCode::BAD_REQUEST, error.to_string())
+    text(StatusCode::BAD_REQUEST, net::excerpt(error.to_string(), MAX_ERROR_TEXT))
 }
 
 /// Refuses to show what users sent.

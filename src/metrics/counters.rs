@@ -91,7 +91,13 @@ rows! {
     ScrapesRefused: Counter "lapwing_scrapes_refused" &[], "Requests to the admin server that got 503, because other answers were being made or waited to be read.";
     AcceptsFailed: Counter "lapwing_accepts_failed" &[], "Connections that could not be accepted, for want of file descriptors or memory; each is tried again.";
     ConnectionsAccepted: Counter "lapwing_client_connections" &[], "Connections accepted from clients.";
-    ConnectionsFailed: Counter "lapwing_client_connections_failed" &[], "Client connections that ended in a protocol error.";
+    FailedSlowHead: Counter "lapwing_client_connections_failed" &[("reason", "slow_head")], "Client connections that ended in an error, by reason: a request's head was not complete within client_header_timeout.";
+    FailedMalformedHead: Counter "lapwing_client_connections_failed" &[("reason", "malformed_head")], "Client connections that ended in an error, by reason: a request's head is not HTTP/1.1.";
+    FailedHeadTooLarge: Counter "lapwing_client_connections_failed" &[("reason", "head_too_large")], "Client connections that ended in an error, by reason: a request's head or the length that it announces is too large.";
+    FailedHttp2: Counter "lapwing_client_connections_failed" &[("reason", "http2")], "Client connections that ended in an error, by reason: a violation of HTTP/2, or one that the client reported.";
+    FailedSlowReader: Counter "lapwing_client_connections_failed" &[("reason", "slow_reader")], "Client connections that ended in an error, by reason: the client took no bytes for idle_timeout.";
+    FailedBroken: Counter "lapwing_client_connections_failed" &[("reason", "broken")], "Client connections that ended in an error, by reason: the client reset the connection, or ended it amid a message.";
+    FailedOther: Counter "lapwing_client_connections_failed" &[("reason", "other")], "Client connections that ended in an error, by reason: anything else.";
     Amended: Counter "lapwing_requests_amended" &[], "Requests that were changed on their way to the upstream (proxy.amend).";
     AmendFailed: Counter "lapwing_amend_failed" &[], "Responses to changed requests in which the change could not be undone, or not completely; the rest passed unchanged.";
     InFlight: Gauge "lapwing_requests_in_flight" &[], "Requests in flight.";

@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
@@ -13,7 +14,7 @@ use tower::layer::util::Identity;
 
 use super::body::ResponseBody;
 use super::config::Config;
-use super::connection::{MeteredSocket, SocketMeter};
+use super::connection::{MeteredSocket, SocketMeter, reason};
 use super::error::Error;
 use super::exchange::{CountRefusals, ExchangeContext, TrackedRequest};
 use super::settings::ConnectionSettings;
@@ -115,11 +116,11 @@ async fn connection<S>(
 {
     let Accepted { socket, peer, permit: _permit } = accepted;
     let refusals = Arc::new(CountRefusals(context.clone()));
-    let io = TokioIo::new(MeteredSocket::client(socket, meter, context.client_timeouts(), refusals));
+    let io = TokioIo::new(MeteredSocket::client(socket, meter.clone(), context.client_timeouts(), refusals));
     let builder = protocols(&context.config, tasks);
     let connection = pin!(builder.serve_connection_with_upgrades(io, service));
     if let Err(error) = net::until_stopped(connection, &stop).await {
-        context.counters.bump(Counter::ConnectionsFailed);
+        context.counters.bump(reason(&*error, meter.is_multiplexed.load(Relaxed)));
         tracing::debug!(%error, %peer, "a client's connection failed");
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use super::error::RequestError;
+use crate::net::excerpt;
 use lapwing_engine::tensor::Tensor;
 
 /// The most inputs, and the most requested outputs, of a request.
@@ -96,12 +97,8 @@ fn once<'a>(list: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Requ
 }
 
 /// The text, cut to [`MAX_MESSAGE`] bytes.
-pub(super) fn cut(mut text: String) -> String {
-    if text.len() > MAX_MESSAGE {
-        text.truncate(text.floor_char_boundary(MAX_MESSAGE - '…'.len_utf8()));
-        text.push('…');
-    }
-    text
+pub(super) fn cut(text: String) -> String {
+    excerpt(text, MAX_MESSAGE)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use super::copy::Head;
 use super::runner::reason;
+use crate::net::{MAX_ERROR_TEXT, excerpt};
 use crate::protocol::fold_route;
 use crate::proxy::{CaptureBudget, CapturedBody, capture_whole};
 use crate::shadow::ShadowDrop;
@@ -102,7 +103,7 @@ impl Preparer {
         let (reason, path) = (fault.drop_reason(), head.path.path());
         let bit = 1 << (reason as u32);
         if self.logged.fetch_or(bit, Relaxed) & bit == 0 {
-            let reason = reason.name();
+            let (reason, path) = (reason.name(), excerpt(path.to_owned(), MAX_ERROR_TEXT));
             tracing::warn!(target = self.target, path, reason, %fault, "a request cannot be mapped; further ones are counted only");
         } else {
             tracing::debug!(target = self.target, path, %fault, "a request cannot be mapped");

@@ -13,6 +13,7 @@ use arrayvec::ArrayVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::client_side::{ClientSide, ClientTimeouts, OnRefusal};
+use super::failure::ClientTimedOut;
 use super::meter::SocketMeter;
 use crate::ledger::Stamp;
 use crate::net::Socket;
@@ -58,7 +59,7 @@ impl MeteredSocket {
                 if self.poll_ahead(cx).is_ready() {
                     self.meter.on_flushed();
                 }
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "client_header_timeout")));
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, ClientTimedOut::Head)));
             }
             return Poll::Pending;
         }
@@ -149,7 +150,7 @@ impl MeteredSocket {
                 if let Some(client) = &mut self.client
                     && client.deadline.has_expired(cx, since, client.timeouts.write)
                 {
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no bytes")));
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, ClientTimedOut::Write)));
                 }
             }
         }

@@ -4,12 +4,14 @@
 
 mod client_side;
 mod client_waits;
+mod failure;
 mod lazy_deadline;
 mod meter;
 mod metered;
 
 pub(crate) use client_side::{ClientTimeouts, OnRefusal};
 pub(crate) use client_waits::ClientWaits;
+pub(crate) use failure::reason;
 pub(crate) use lazy_deadline::LazyDeadline;
 pub(crate) use meter::{OnFlush, SocketMeter};
 pub(crate) use metered::MeteredSocket;

@@ -92,8 +92,7 @@ pub(crate) fn refusal(status: u16) -> Vec<u8> {
         431 => (
             "Request Header Fields Too Large",
             "header_too_large",
-            // hyper's status for all three
-            "the request's head is larger than max_header_bytes, has more than 100 fields, or announces 2^64 - 2 bytes or more",
+            "the request's head is larger than max_header_bytes, or has more than 100 fields, or a Content-Length above 2^64-3",
         ),
         408 => ("Request Timeout", "header_timeout", "the request's head was not complete within client_header_timeout"),
         414 => ("URI Too Long", "uri_too_long", "the request's target is too long"),

@@ -1,0 +1,50 @@
+//! Why a client's connection failed, as it is counted.
+
+use std::error::Error;
+use std::io;
+
+use crate::metrics::Counter;
+
+/// What a client did not do in time. It is inside the [`io::Error`] that ends its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ClientTimedOut {
+    /// It did not complete the head of a request.
+    #[error("the head was not complete within client_header_timeout")]
+    Head,
+    /// It did not take the bytes of a response.
+    #[error("the client took no bytes for idle_timeout")]
+    Write,
+}
+
+/// Returns the counter for a connection that ended with `error`; `is_http2` says which version it spoke.
+pub(crate) fn reason(error: &(dyn Error + 'static), is_http2: bool) -> Counter {
+    let io = std::iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref::<io::Error>());
+    if let Some(io) = io {
+        return match io.get_ref().and_then(|inner| inner.downcast_ref()) {
+            Some(ClientTimedOut::Head) => Counter::FailedSlowHead,
+            Some(ClientTimedOut::Write) => Counter::FailedSlowReader,
+            None => Counter::FailedBroken,
+        };
+    }
+    match error.downcast_ref::<hyper::Error>() {
+        Some(_) if is_http2 => Counter::FailedHttp2,
+        Some(error) if error.is_parse_too_large() => Counter::FailedHeadTooLarge,
+        Some(error) if error.is_parse() => Counter::FailedMalformedHead,
+        Some(error) if error.is_incomplete_message() => Counter::FailedBroken,
+        _ => Counter::FailedOther,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_told_from_breaks() {
+        let of = |error: io::Error| reason(&error, false);
+        assert_eq!(of(io::Error::new(io::ErrorKind::TimedOut, ClientTimedOut::Head)), Counter::FailedSlowHead);
+        assert_eq!(of(io::Error::new(io::ErrorKind::TimedOut, ClientTimedOut::Write)), Counter::FailedSlowReader);
+        assert_eq!(of(io::ErrorKind::ConnectionReset.into()), Counter::FailedBroken);
+        assert_eq!(reason(&std::fmt::Error, true), Counter::FailedOther);
+    }
+}
