@@ -3,6 +3,7 @@
 
 Clients call an nginx that answers all of them, so that every name is proven; half of the names are paths, half are models. Twice: names may
 give way after a second (`metrics.idle_after`), as over days of traffic, and with the default of an hour, where the tables are full.
+Then as many requests of one name, for what histograms take that fill.
 Every request must be counted, under its own name, under `other` or among what was retired.
 
 usage: python3 bench/names.py [--lapwing PATH] [--names N] [--connections C] [--json FILE]
@@ -22,17 +23,18 @@ from replay import server
 DEPTH = 16
 STEPS = 10
 GROWTH_MIB = 4
-CONFIGS = {"give way after 1 s": "metrics: {idle_after: 1s}\n", "stay for 1 h": None}
+RUNS = {"give way after 1 s": ("metrics: {idle_after: 1s}\n", None), "stay for 1 h": (None, None), "one name": (None, 1)}
+"""The configuration, and the one name that all requests have."""
 
 
-def call(port, names):
+def call(port, names, one):
     """One request for each name, several on their way at a time over one connection. Returns how many were answered with 200."""
     answered = 0
     with socket.create_connection(("127.0.0.1", port), 30) as connection:
         reader = connection.makefile("rb")
         for begin in range(names.start, names.stop, DEPTH):
             some = range(begin, min(begin + DEPTH, names.stop))
-            connection.sendall(b"".join(request(name) for name in some))
+            connection.sendall(b"".join(request(name if one is None else one) for name in some))
             answered += sum(response(reader) for _ in some)
     return answered
 
@@ -70,7 +72,7 @@ def settled(lapwing, expected, seconds=20):
         time.sleep(0.5)
 
 
-def run(options, port, config):
+def run(options, port, config, one):
     """The resident memory after each step, and what was counted at the end."""
     with Lapwing(options.lapwing, port, config=config) as lapwing:
         share = options.names // STEPS // options.connections
@@ -78,7 +80,7 @@ def run(options, port, config):
         with concurrent.futures.ThreadPoolExecutor(options.connections) as pool:
             for step in range(STEPS):
                 first = [(step * options.connections + client) * share for client in range(options.connections)]
-                answered += sum(pool.map(lambda begin: call(lapwing.port, range(begin, begin + share)), first))
+                answered += sum(pool.map(lambda begin: call(lapwing.port, range(begin, begin + share), one), first))
                 memory.append(lapwing.rss_mib())
         seconds = time.monotonic() - began
         return {"answered": answered, "seconds": seconds, "memory_mib": memory, **settled(lapwing, answered)}
@@ -94,7 +96,7 @@ def main():
     if not nginx:
         raise SystemExit("bench/names.py needs nginx (Debian: apt-get install nginx-light)")
     with tempfile.TemporaryDirectory() as folder, server(folder, nginx) as upstream:
-        runs = {name: run(options, upstream.port, config) for name, config in CONFIGS.items()}
+        runs = {name: run(options, upstream.port, *of) for name, of in RUNS.items()}
     rows, verdicts = [], []
     for name, of in runs.items():
         memory = of["memory_mib"]

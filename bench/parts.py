@@ -82,10 +82,10 @@ class Child:
                 self.process.kill()
                 self.process.wait()
 
-    def rss_mib(self):
-        """Resident memory of the process now."""
+    def rss_mib(self, kind="VmRSS"):
+        """Resident memory of the process now: all of it, or `RssAnon`, its own pages without those of files."""
         with open(f"/proc/{self.pid}/status") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
+            return next(int(line.split()[1]) for line in status if line.startswith(kind + ":")) / 1024
 
 
 class Lapwing(Child):

@@ -1,6 +1,6 @@
 //! Reads the admin token from its file, for the server and for the commands that ask it.
 
-use std::fs::File;
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use http::request::Builder;
 
-use crate::settings::AdminToken;
+use crate::settings::{AdminToken, File, Secret, Switch};
 
 /// Where a command finds the token.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,17 @@ impl TokenArgs {
     }
 }
 
+/// The token of the settings `admin_token` and `admin_token_file`, of which at most one is on.
+///
+/// # Errors
+///
+/// If there is no token where one should be; the message names the setting.
+pub(super) fn of(token: &Switch<Secret>, file: &Switch<File>) -> Result<Option<AdminToken>, String> {
+    let given = token.on().map(|token| AdminToken::parse(token.expose()).map_err(|reason| format!("admin_token: {reason}")));
+    let read = file.on().map(|file| read(file.path()).map_err(|reason| format!("admin_token_file: {reason}")));
+    given.or(read).transpose()
+}
+
 /// The token in this file.
 ///
 /// # Errors
@@ -49,7 +60,7 @@ pub(super) fn read(path: &Path) -> Result<AdminToken, String> {
     let mut text = String::new();
     // room for white space around it; anything longer is no token
     let most = 2 * AdminToken::MAX as u64;
-    let file = File::open(path).map_err(|error| named(&error))?;
+    let file = fs::File::open(path).map_err(|error| named(&error))?;
     file.take(most).read_to_string(&mut text).map_err(|error| named(&error))?;
     AdminToken::parse(&text).map_err(|reason| named(&reason))
 }
@@ -61,14 +72,14 @@ mod tests {
     #[test]
     fn a_file_without_a_token_is_named_and_its_text_is_not() {
         let path = std::env::temp_dir().join(format!("lapwing-token-{}", std::process::id()));
-        std::fs::write(&path, "hunter2\n").unwrap();
+        fs::write(&path, "hunter2\n").unwrap();
         let error = read(&path).unwrap_err();
         assert!(error.contains("lapwing-token-") && error.contains("fewer than 16") && !error.contains("hunter2"), "{error}");
-        std::fs::write(&path, "x".repeat(1 << 20)).unwrap();
+        fs::write(&path, "x".repeat(1 << 20)).unwrap();
         assert!(read(&path).unwrap_err().contains("more than 4096"));
-        std::fs::write(&path, "correct-horse-battery\n").unwrap();
+        fs::write(&path, "correct-horse-battery\n").unwrap();
         assert!(read(&path).unwrap().is(b"correct-horse-battery"));
-        std::fs::remove_file(&path).unwrap();
+        fs::remove_file(&path).unwrap();
         assert!(read(&path).unwrap_err().contains("lapwing-token-"));
     }
 }

@@ -14,6 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::access_log::AccessLog;
 use super::aggregate::Aggregation;
 use super::data;
 use super::hosted::Models;
@@ -56,6 +57,8 @@ pub(super) struct Control {
     pub(super) config: ConfigHandle<Loaded>,
     /// Who shows it may read what users sent.
     pub(super) admin_token: Option<AdminToken>,
+    /// Gets a line for each exchange, if it is on.
+    pub(super) access_log: Option<AccessLog>,
     pub(super) listeners: Listeners,
     pub(super) counters: Arc<Counters>,
     pub(super) labels: Arc<Labels>,
@@ -79,6 +82,7 @@ impl Control {
         let Self {
             config: whole,
             admin_token,
+            access_log,
             listeners,
             counters,
             labels,
@@ -107,7 +111,7 @@ impl Control {
         };
         let queue_capacity = queue.capacity();
         let assessor = DebtAssessor::new(optima.clone(), labels.clone());
-        let registry = Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters.clone())));
+        let registry = Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         // the admin server and the receiver outlive the last request: a scrape or a span may still arrive while requests drain
         let stop = phases.profiling.clone();
@@ -123,7 +127,8 @@ impl Control {
         };
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
-        let aggregation = aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone());
+        let aggregation =
+            aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone()).logging(access_log);
         let hosted = models.clone();
         let surfaces = Surfaces {
             engine: Arc::new(move || hosted.as_ref().map(Models::list).unwrap_or_default()),
@@ -133,6 +138,7 @@ impl Control {
             optima,
             config: whole.map(Loaded::masked_json),
             admin_token,
+            admin_token_for: config.admin_token_for,
             record: Arc::new(move |options| recorder.start(options)),
             ready: Arc::new(move || probe(target.clone(), models.clone())),
             draining: phases.accepting.clone(),

@@ -239,7 +239,7 @@ fn load(config: &Config, wanted: &ModelToServe<'_>, options: &ModelOptions) -> R
     let (name, path) = (wanted.name.clone(), wanted.path.display().to_string());
     let model = read(config, wanted.path, options).map_err(|cause| HostError::Model { name, path, cause })?;
     if let (Some(node), Backend::Auto) = (model.unsupported(), config.executor) {
-        tracing::warn!(model = wanted.name, refused = %node, "has no plan and is run by tract, call by call");
+        tracing::warn!(model = wanted.name, refused = net::error_text(&node), "has no plan and is run by tract, call by call");
     }
     tell(&wanted.name, &model.placement());
     Ok(model)

@@ -1,5 +1,6 @@
 //! Wiring: who owns which thread and task, start and shutdown, the command line, and the demo.
 
+mod access_log;
 mod admin_token;
 mod aggregate;
 mod check;
@@ -10,6 +11,7 @@ mod data;
 pub mod demo;
 #[cfg(feature = "engine")]
 pub mod engine;
+mod fleet;
 #[cfg(feature = "engine")]
 mod hosted;
 mod log;
@@ -21,6 +23,7 @@ mod running;
 mod shadow;
 mod shadow_report;
 mod signals;
+mod units;
 mod upstream_flags;
 
 #[cfg(not(feature = "engine"))]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::cli::Command;
 use super::running::{self, Running};
-use super::{check, demo, engine, log, record, replay, shadow_report, signals, upstream_flags};
+use super::{check, demo, engine, fleet, log, record, replay, shadow_report, signals, upstream_flags};
 use crate::config::{self, Loaded, Sources};
 
 /// Does what the command line asks for.
@@ -19,6 +19,8 @@ pub fn run() -> ExitCode {
         Ok(Command::Engine(command, env)) => engine::run(&command, env),
         Ok(Command::Shadow(command)) => exit(shadow_report::run(&command).into()),
         Ok(Command::Record(args)) => exit(record::run(&args).into()),
+        Ok(Command::Merge(args)) => exit(fleet::merge(&args).into()),
+        Ok(Command::Compare(args)) => exit(fleet::compare(&args).into()),
         Ok(Command::Replay(args, env)) => exit(replay::run(&args, env).into()),
         Ok(Command::UpstreamFlags(args)) => exit(upstream_flags::print(&args)),
         Err(error) => {

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_queue::ArrayQueue;
 
+use super::access_log::AccessLog;
 use super::admin_token;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
@@ -47,8 +48,11 @@ pub enum StartError {
         hint: &'static str,
     },
     /// The admin token cannot be read.
-    #[error("admin_token_file: {0}")]
+    #[error("{0}")]
     AdminToken(String),
+    /// The access log cannot be written.
+    #[error("access_log: {0}")]
+    AccessLog(String),
     /// The collector for forwarded telemetry cannot be used.
     #[error("otlp_forward: {0}")]
     Forward(#[from] crate::attribution::otlp::Error),
@@ -109,8 +113,11 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         .map_err(|cause| StartError::Bind { key: "listen", address: config.listen.get(), cause, hint: "" })?;
     let admin = bind("admin", config.admin, "")?;
     let (otlp_grpc, otlp_http) = (receiver("otlp_grpc", &config.otlp_grpc)?, receiver("otlp_http", &config.otlp_http)?);
-    let admin_token = config.admin_token_file.on().map(|file| admin_token::read(file.path()));
-    let admin_token = admin_token.transpose().map_err(StartError::AdminToken)?;
+    let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
+    let counters = Arc::new(Counters::default());
+    let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAMS));
+    let access_log = config.access_log.on().map(|file| AccessLog::open(file.path(), labels.clone(), counters.clone()));
+    let access_log = access_log.transpose().map_err(StartError::AccessLog)?;
     let local = |listener: &TcpListener| listener.local_addr().map_err(StartError::Thread);
     let engine =
         (config.engine.is_on()).then(|| Hosted::start(&config.engine, config.proxy.workers, config.drain_timeout)).transpose()?;
@@ -122,8 +129,6 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         engine: engine.as_ref().map(Hosted::address),
     };
 
-    let counters = Arc::new(Counters::default());
-    let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAMS));
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
@@ -159,6 +164,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let control = Control {
         config: whole.clone(),
         admin_token,
+        access_log,
         listeners: control::Listeners { admin, otlp_grpc, otlp_http },
         counters: counters.clone(),
         labels,

@@ -47,6 +47,9 @@ pub(super) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
     {
         checks.fault("admin_token_file", file, "is not a file");
     }
+    if config.admin_token.is_on() && config.admin_token_file.is_on() {
+        checks.fault("admin_token_file", &config.admin_token_file, "admin_token has the token already: give one of them");
+    }
     shadow_targets(config, checks, &binds);
     headers(config, checks);
 }

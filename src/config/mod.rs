@@ -25,7 +25,9 @@ pub use load::{Loaded, Root, load, load_as};
 use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
-use crate::settings::{Bind, Checks, Collector, File, Form, Period, Secret, Section, Switch, TraceSampler, Upstream};
+use crate::settings::{
+    AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, Period, Secret, Section, Switch, TraceSampler, Upstream,
+};
 use crate::{attribution, cost, metrics, protocol, proxy, serving, shadow};
 
 /// The format of log lines.
@@ -49,8 +51,14 @@ pub struct Config {
     pub listen: Bind,
     /// The address of `/stats`, `/metrics` and the other admin paths. Default `127.0.0.1:9464`.
     pub admin: Bind,
-    /// The file of the token that lets others than processes of this machine read what users sent. Default off.
+    /// The token that the admin address asks for. Default off.
+    pub admin_token: Switch<Secret>,
+    /// The file of that token, instead. Default off.
     pub admin_token_file: Switch<File>,
+    /// What the token is asked for. Default `everything`.
+    pub admin_token_for: AdminTokenFor,
+    /// Where a line of JSON for each exchange is written: a file, or `-` for standard output. Default off.
+    pub access_log: Switch<File>,
     /// The address that receives spans over gRPC. Default `127.0.0.1:4317`.
     pub otlp_grpc: Switch<Bind>,
     /// The address that receives spans over HTTP. Default `127.0.0.1:4318`.
@@ -94,7 +102,10 @@ impl Default for Config {
             upstream: Upstream::Http { authority: "127.0.0.1:8000".to_owned(), h2: false },
             listen: Bind::loopback(8080),
             admin: Bind::loopback(9464),
+            admin_token: Switch::Off,
             admin_token_file: Switch::Off,
+            admin_token_for: AdminTokenFor::default(),
+            access_log: Switch::Off,
             otlp_grpc: Switch::On(Bind::loopback(4317)),
             otlp_http: Switch::On(Bind::loopback(4318)),
             otlp_forward: Switch::Off,
@@ -118,6 +129,7 @@ impl Default for Config {
 
 impl Section for Config {
     const FORMS: &'static [(&'static str, Form)] = &[
+        ("admin_token", Form::Secret),
         ("otlp_forward_headers", Form::SecretHeaders),
         ("proxy", Form::Section(proxy::Config::FORMS)),
         ("protocol", Form::Section(protocol::Config::FORMS)),
@@ -130,6 +142,9 @@ impl Section for Config {
 
     fn check(&self, checks: &mut Checks) {
         check_process(self.drain_timeout, &self.log, checks);
+        if let Some(Err(reason)) = self.admin_token.on().map(|token| AdminToken::parse(token.expose())) {
+            checks.fault("admin_token", &self.admin_token, reason);
+        }
         checks.section("proxy", |checks| self.proxy.check(checks));
         checks.section("protocol", |checks| self.protocol.check(checks));
         checks.section("attribution", |checks| self.attribution.check(checks));

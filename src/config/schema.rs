@@ -69,6 +69,7 @@ impl Schema {
             Form::List(record) => Self::List { element: Box::new(Self::record(record)), stand_in: record.stand_in },
             Form::Texts => Self::List { element: Box::new(Self::Text), stand_in: &[] },
             Form::Named(form) => Self::Named { value: Box::new(Self::form(form)), is_header: false },
+            Form::Secret => Self::Secret,
             Form::SecretHeaders => Self::Named { value: Box::new(Self::Secret), is_header: true },
         }
     }

@@ -1,4 +1,5 @@
-//! Who may read what users sent (recordings, kept samples): a process on this machine, or one that shows the admin token.
+//! Who may read: figures everybody, unless there is an admin token, which is then asked for; what users sent (recordings, kept
+//! samples) a process on this machine, or one that shows the token.
 //!
 //! Without a token the connection must come from loopback, and neither a browser nor a proxy may stand behind it, because either could
 //! ask in somebody else's name: no `Origin`, `Forwarded` and `X-Forwarded-For`, and a `Host` that is an address or `localhost` (a
@@ -17,17 +18,26 @@ pub(super) struct AccessDenied {
     pub(super) reason: &'static str,
 }
 
+/// Whether `head` shows `token`; `None` if it shows nothing.
+fn shows(token: &AdminToken, head: &HeaderMap) -> Option<Result<(), AccessDenied>> {
+    let given = head.get(header::AUTHORIZATION)?.as_bytes();
+    let bearer = given.split_at_checked(b"Bearer ".len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
+    let is_right = bearer.is_some_and(|(_, given)| token.is(given));
+    let reason = "the token in Authorization is not the one of admin_token or admin_token_file";
+    Some(is_right.then_some(()).ok_or(AccessDenied { status: StatusCode::UNAUTHORIZED, reason }))
+}
+
+/// Whether who sent `head` may read anything, where the token is asked for everything.
+pub(super) fn may_read(token: &AdminToken, head: &HeaderMap) -> Result<(), AccessDenied> {
+    let reason = "this Lapwing has an admin token: send Authorization: Bearer and the token (a command of Lapwing: --token-file FILE; \
+                  Prometheus: authorization.credentials_file)";
+    shows(token, head).unwrap_or(Err(AccessDenied { status: StatusCode::UNAUTHORIZED, reason }))
+}
+
 /// Whether this peer, who sent `head`, may read payloads.
 pub(super) fn may_read_payloads(token: Option<&AdminToken>, peer: Option<Peer>, head: &HeaderMap) -> Result<(), AccessDenied> {
-    if let (Some(token), Some(given)) = (token, head.get(header::AUTHORIZATION)) {
-        let bearer =
-            given.as_bytes().split_at_checked(b"Bearer ".len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
-        let is_right = bearer.is_some_and(|(_, given)| token.is(given));
-        let denied = AccessDenied {
-            status: StatusCode::UNAUTHORIZED,
-            reason: "the token in Authorization is not the one that admin_token_file has",
-        };
-        return is_right.then_some(()).ok_or(denied);
+    if let Some(shown) = token.and_then(|token| shows(token, head)) {
+        return shown;
     }
     let reason = if !peer.is_some_and(|Peer(address)| address.ip().to_canonical().is_loopback()) {
         "only a process on the same machine may read what users sent, or one with the token of admin_token_file: ask 127.0.0.1, in \
@@ -92,6 +102,17 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(may_read_payloads(None, peer("127.0.0.1"), &with("host", host)).is_ok(), is_allowed, "{host}");
+        }
+    }
+
+    #[test]
+    fn where_the_token_is_asked_for_everything_nobody_reads_without() {
+        let token = AdminToken::parse("0123456789abcdef").unwrap();
+        assert_eq!(may_read(&token, &with("authorization", "Bearer 0123456789abcdef")), Ok(()));
+        for head in [HeaderMap::new(), with("authorization", "Bearer 0123456789abcdee"), with("authorization", "Basic x")] {
+            let denied = may_read(&token, &head).unwrap_err();
+            assert_eq!(denied.status, StatusCode::UNAUTHORIZED);
+            assert!(!denied.reason.contains("0123456789"), "{}", denied.reason);
         }
     }
 

@@ -6,11 +6,12 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::pairs::Pairs;
+use super::query::ExchangeQuery;
 use super::request_work::{Amounts, ExchangeDebt, TokenTiming, UnitTime};
 use super::surfaces::Surfaces;
 use crate::attribution::{WaterfallBar, waterfall_bars};
 use crate::ledger::{Exchange, ExchangeKind, NewNames, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
-use crate::metrics::{Labels, Order};
+use crate::metrics::Labels;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Exchanges {
@@ -34,7 +35,8 @@ struct Waterfall {
     stages: Vec<StageTime>,
     upstream_queue_ns: u64,
     phases: Vec<PhaseTime>,
-    spans: Vec<Bar>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spans: Option<Vec<Bar>>,
     coverage: Option<f64>,
     clipped: u32,
     clipped_by_cause: Pairs<u32>,
@@ -88,20 +90,45 @@ impl From<WaterfallBar> for Bar {
     }
 }
 
-/// At most `limit` exchanges. The registry is locked only while they are copied out.
-pub(super) fn exchanges(surfaces: &Surfaces, order: Order, limit: usize) -> Exchanges {
-    let (picked, labels) = {
+/// The exchanges that are asked for. The registry is locked only while they are copied out.
+pub(super) fn exchanges(surfaces: &Surfaces, asked: &ExchangeQuery) -> Exchanges {
+    let (kept, labels) = {
         let registry = surfaces.registry.lock();
-        (registry.exchanges(order, limit), registry.labels().clone())
+        let most = if asked.is_filtered() { usize::MAX } else { asked.limit };
+        (registry.exchanges(asked.order, most), registry.labels().clone())
     };
-    Exchanges { exchanges: picked.iter().map(|exchange| waterfall(exchange, &labels)).collect() }
+    let is_wanted = |exchange: &&Arc<Exchange>| {
+        let (route, model) = names(exchange, &labels);
+        asked.trace.is_none_or(|trace| trace == exchange.ledger.trace) && asked.names.take(&route, &model)
+    };
+    let picked = kept.iter().filter(is_wanted).take(asked.limit);
+    Exchanges { exchanges: picked.map(|exchange| waterfall(exchange, &labels)).collect() }
+}
+
+/// The exchange's own route and model, whatever series it is counted under; the model is empty if it has none.
+fn names(exchange: &Exchange, labels: &Labels) -> (Arc<str>, Arc<str>) {
+    let ledger = &exchange.ledger;
+    let new = |name: fn(&NewNames) -> Option<&str>| ledger.new_names.as_deref().and_then(name).map(Arc::from);
+    (
+        new(|names| names.route.as_deref()).unwrap_or_else(|| labels.routes.text(ledger.series.route)),
+        new(|names| names.model.as_deref()).unwrap_or_else(|| labels.models.text(ledger.series.model)),
+    )
+}
+
+/// One line of the access log: the exchange as `/exchanges` shows it, without its spans.
+///
+/// # Errors
+///
+/// If it cannot be written as JSON.
+pub fn access_line(exchange: &Exchange, labels: &Labels) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(&Waterfall { spans: None, ..waterfall(exchange, labels) })?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
     let ledger = &exchange.ledger;
-    let key = ledger.series;
-    // a single request has its own names, whatever series it is counted under
-    let new = |name: fn(&NewNames) -> Option<&str>| ledger.new_names.as_deref().and_then(name).map(Arc::from);
+    let (route, model) = names(exchange, labels);
     let pieces = Stage::ALL.into_iter().filter_map(|stage| {
         let (ns, source) = exchange.stage(stage)?;
         Some(StageTime { stage, ns, source, resolution_ns: exchange.resolution_ns(stage) })
@@ -114,10 +141,9 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
         trace_id: ledger.trace,
         span_id: ledger.span,
         parent_span_id: Some(ledger.parent).filter(|parent| *parent != SpanId::default()),
-        route: new(|names| names.route.as_deref()).unwrap_or_else(|| labels.routes.text(key.route)),
-        model: Some(new(|names| names.model.as_deref()).unwrap_or_else(|| labels.models.text(key.model)))
-            .filter(|model| !model.is_empty()),
-        upstream: labels.upstreams.text(key.upstream),
+        route,
+        model: Some(model).filter(|model| !model.is_empty()),
+        upstream: labels.upstreams.text(ledger.series.upstream),
         server: ledger.server,
         started_at: humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(ledger.anchor_unix_ns)).to_string(),
         status: Some(ledger.status).filter(|status| *status != 0),
@@ -127,7 +153,7 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
         stages: pieces.collect(),
         upstream_queue_ns: exchange.upstream_queue_ns(),
         phases: parts.collect(),
-        spans: waterfall_bars(exchange).into_iter().map(Bar::from).collect(),
+        spans: Some(waterfall_bars(exchange).into_iter().map(Bar::from).collect()),
         coverage: exchange.coverage(),
         clipped: exchange.clipped.total(),
         clipped_by_cause: exchange.clipped.by_cause().into_iter().filter(|(_, count)| *count > 0).collect(),

@@ -9,6 +9,7 @@ mod exchanges;
 mod gather;
 mod hdr;
 mod health;
+mod page;
 mod pairs;
 mod process;
 mod prometheus;
@@ -20,6 +21,7 @@ mod shadow;
 mod stats;
 mod surfaces;
 
+pub use exchanges::access_line;
 pub use record::{RecordOptions, RecordedLines, StartRecording};
 pub use server::{PATHS, router, serve};
 pub use shadow::{ComparedTargets, compared_targets};

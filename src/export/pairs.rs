@@ -8,6 +8,13 @@ use crate::ledger::PerUnit;
 #[derive(Clone, Debug)]
 pub(super) struct Pairs<T>(pub(super) Vec<(&'static str, T)>);
 
+impl<T> Pairs<T> {
+    /// Whether there is none.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl<T: Serialize> Serialize for Pairs<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))

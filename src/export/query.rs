@@ -3,6 +3,7 @@
 use axum::extract::Query;
 use http::Uri;
 
+use crate::ledger::TraceId;
 use crate::metrics::{Order, Window};
 
 /// Exchanges listed when the query gives no limit.
@@ -64,21 +65,68 @@ fn one_of<T: Copy, const N: usize>(
     found.ok_or_else(|| QueryError::NotOneOf { field, value, allowed: all.map(name).join(", ") })
 }
 
+/// Which traffic is asked for: that of a route and of a model, where given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Names {
+    route: Option<String>,
+    model: Option<String>,
+}
+
+impl Names {
+    /// Whether traffic of this route and model is asked for. The empty name asks for traffic without a model.
+    pub(super) fn take(&self, route: &str, model: &str) -> bool {
+        self.route.as_deref().is_none_or(|wanted| wanted == route) && self.model.as_deref().is_none_or(|wanted| wanted == model)
+    }
+}
+
+/// What `/stats` is asked for.
+pub(super) fn stats(uri: &Uri) -> Result<(Window, Names), QueryError> {
+    let [window, route, model] = fields(uri, ["window", "route", "model"])?;
+    Ok((one_of("window", window, Window::default(), Window::ALL, Window::name)?, Names { route, model }))
+}
+
+/// Which exchanges are asked for, the first of them in `order`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ExchangeQuery {
+    pub(super) order: Order,
+    pub(super) limit: usize,
+    pub(super) names: Names,
+    pub(super) trace: Option<TraceId>,
+}
+
+impl ExchangeQuery {
+    /// The first `limit` of all.
+    #[cfg(test)]
+    pub(super) fn first(order: Order, limit: usize) -> Self {
+        Self { order, limit, names: Names::default(), trace: None }
+    }
+
+    /// Whether only some exchanges are asked for.
+    pub(super) fn is_filtered(&self) -> bool {
+        self.trace.is_some() || self.names != Names::default()
+    }
+}
+
 /// `?window=10s|1m|5m|all`.
 pub(super) fn window(uri: &Uri, default: Window) -> Result<Window, QueryError> {
     let [window] = fields(uri, ["window"])?;
     one_of("window", window, default, Window::ALL, Window::name)
 }
 
-/// `?order=recent|slowest&limit=N`.
-pub(super) fn exchanges(uri: &Uri) -> Result<(Order, usize), QueryError> {
-    let [order, limit] = fields(uri, ["order", "limit"])?;
+/// `?order=recent|slowest&limit=N&route=…&model=…&trace_id=…`.
+pub(super) fn exchanges(uri: &Uri) -> Result<ExchangeQuery, QueryError> {
+    let [order, limit, route, model, trace] = fields(uri, ["order", "limit", "route", "model", "trace_id"])?;
     let order = one_of("order", order, Order::default(), Order::ALL, Order::name)?;
-    let Some(limit) = limit else { return Ok((order, DEFAULT_LIMIT)) };
-    match limit.parse() {
-        Ok(number) if number <= MAX_LIMIT => Ok((order, number)),
-        _ => Err(QueryError::Limit(limit)),
-    }
+    let limit = match limit.map(|limit| limit.parse().ok().filter(|number| *number <= MAX_LIMIT).ok_or(limit)) {
+        None => DEFAULT_LIMIT,
+        Some(Ok(number)) => number,
+        Some(Err(limit)) => return Err(QueryError::Limit(limit)),
+    };
+    let trace = trace.map(|text| TraceId::from_hex(&text).ok_or(text)).transpose().map_err(|value| {
+        let reason = "must be 32 hexadecimal digits in lower case, not all 0".to_owned();
+        QueryError::Invalid { field: "trace_id", value, reason }
+    })?;
+    Ok(ExchangeQuery { order, limit, names: Names { route, model }, trace })
 }
 
 #[cfg(test)]
@@ -94,8 +142,22 @@ mod tests {
         assert_eq!(window(&uri(""), Window::OneMinute), Ok(Window::OneMinute));
         assert_eq!(window(&uri("?window=all"), Window::OneMinute), Ok(Window::All));
         assert_eq!(window(&uri("?window=%31m"), Window::All), Ok(Window::OneMinute));
-        assert_eq!(exchanges(&uri("?")), Ok((Order::Recent, DEFAULT_LIMIT)));
-        assert_eq!(exchanges(&uri("?limit=0&order=slowest")), Ok((Order::Slowest, 0)));
+        assert_eq!(exchanges(&uri("?")), Ok(ExchangeQuery::first(Order::Recent, DEFAULT_LIMIT)));
+        assert_eq!(exchanges(&uri("?limit=0&order=slowest")), Ok(ExchangeQuery::first(Order::Slowest, 0)));
+    }
+
+    #[test]
+    fn names_and_a_trace_are_read() {
+        let (_, names) = stats(&uri("?route=POST%20%2Fv2&model=")).unwrap();
+        assert!(names.take("POST /v2", "") && !names.take("POST /v2", "m") && !names.take("GET /", ""));
+        assert!(stats(&uri("")).unwrap().1.take("any", "model"));
+        let asked = exchanges(&uri("?model=m&trace_id=0123456789abcdef0123456789abcdef")).unwrap();
+        assert!(asked.is_filtered() && asked.names.take("any", "m") && !asked.names.take("any", ""));
+        assert_eq!(asked.trace.unwrap().to_string(), "0123456789abcdef0123456789abcdef");
+        for bad in ["", "1", "0123456789ABCDEF0123456789ABCDEF", "00000000000000000000000000000000"] {
+            let error = exchanges(&uri(&format!("?trace_id={bad}"))).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("trace_id={bad:?}: must be 32 hexadecimal digits")), "{error}");
+        }
     }
 
     #[test]

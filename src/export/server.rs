@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use axum::middleware::map_response;
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
@@ -19,11 +19,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::access::{AccessDenied, may_read_payloads};
+use super::access::{AccessDenied, may_read, may_read_payloads};
 use super::surfaces::Surfaces;
-use super::{exchanges, hdr, health, prometheus, query, record, shadow, stats};
+use super::{exchanges, hdr, health, page, prometheus, query, record, shadow, stats};
 use crate::metrics::{Counter, Window};
 use crate::net::{self, AcceptLimits, MAX_ERROR_TEXT, Peer, ServerLimits};
+use crate::settings::AdminTokenFor;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -46,9 +47,16 @@ const WRITE: Duration = Duration::from_secs(5);
 
 /// Every path and what it shows.
 pub const PATHS: &[(&str, &str)] = &[
-    ("/stats", "where the time goes, per route, model and upstream (JSON); ?window=10s|1m|5m|all, default 1m"),
-    ("/exchanges", "waterfalls of single requests (JSON); ?order=recent|slowest, default recent; &limit=N, default 20"),
-    ("/metrics", "for Prometheus (OpenMetrics text; Prometheus text by Accept: text/plain)"),
+    (
+        "/stats",
+        "where the time goes, per route, model and upstream (JSON); ?window=10s|1m|5m|all, default 1m; &route=…&model=… for some",
+    ),
+    ("/stats/stream", "the same each second (server-sent events), for the live page"),
+    (
+        "/exchanges",
+        "waterfalls of single requests (JSON); ?order=recent|slowest, default recent; &limit=N, default 20; &route=…&model=…&trace_id=… for some",
+    ),
+    ("/metrics", "for Prometheus, by Accept (OpenMetrics text; Prometheus text; protobuf with native histograms)"),
     ("/hdr", "every histogram in full (HdrHistogram V2 interval log); ?window=10s|1m|5m|all, default all"),
     (
         "/shadow",
@@ -64,7 +72,7 @@ pub const PATHS: &[(&str, &str)] = &[
         "/readyz",
         "200 while the upstream accepts connections, the engine's models are ready and lapwing is not shutting down, else 503 and why",
     ),
-    ("/", "this list"),
+    ("/", "this list; for browsers a live page"),
 ];
 
 #[derive(Clone)]
@@ -72,41 +80,44 @@ pub(super) struct Admin {
     pub(super) surfaces: Arc<Surfaces>,
     turns: Arc<Semaphore>,
     making: Arc<Semaphore>,
+    pub(super) streams: Arc<Semaphore>,
 }
 
-/// A response's content type and body.
-type Content = (&'static str, Vec<u8>);
+/// A response's content type, and its body in pieces.
+type Content = (&'static str, Vec<Vec<u8>>);
 
 impl Admin {
-    /// Makes a response on a blocking thread. It counts as one of [`AT_ONCE`] until its last byte is written.
-    async fn make(&self, make: impl FnOnce(&Surfaces) -> Result<Content, String> + Send + 'static) -> Response {
-        let surfaces = self.surfaces.clone();
-        let Ok(Ok(turn)) = timeout(TURN_TIMEOUT, self.turns.clone().acquire_owned()).await else {
-            surfaces.counters.bump(Counter::ScrapesRefused);
-            let mut refused = text(StatusCode::SERVICE_UNAVAILABLE, "other answers wait to be read; try again");
-            refused.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            return refused;
-        };
-        let Ok(making) = self.making.clone().acquire_owned().await else {
-            return text(StatusCode::SERVICE_UNAVAILABLE, "shutting down");
-        };
+    /// Makes something on a blocking thread, when it is its turn; `None` if making it panicked.
+    pub(super) async fn made<T: Send + 'static>(&self, make: impl FnOnce(&Surfaces) -> T + Send + 'static) -> Option<T> {
+        let (surfaces, making) = (self.surfaces.clone(), self.making.clone().acquire_owned().await.ok()?);
         // it goes on if the client leaves, and keeps its place until it ends
         let made = tokio::task::spawn_blocking(move || {
             let _making = making;
             make(&surfaces)
         });
-        match made.await {
-            Ok(Ok((kind, body))) => ([(header::CONTENT_TYPE, kind)], in_pieces(body, turn)).into_response(),
-            Ok(Err(reason)) => text(StatusCode::INTERNAL_SERVER_ERROR, reason),
-            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "making the answer panicked; see the log"),
+        made.await.ok()
+    }
+
+    /// Makes a response on a blocking thread. It counts as one of [`AT_ONCE`] until its last byte is written.
+    async fn make(&self, make: impl FnOnce(&Surfaces) -> Result<Content, String> + Send + 'static) -> Response {
+        let Ok(Ok(turn)) = timeout(TURN_TIMEOUT, self.turns.clone().acquire_owned()).await else {
+            self.surfaces.counters.bump(Counter::ScrapesRefused);
+            let mut refused = text(StatusCode::SERVICE_UNAVAILABLE, "other answers wait to be read; try again");
+            refused.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            return refused;
+        };
+        match self.made(make).await {
+            Some(Ok((kind, body))) => ([(header::CONTENT_TYPE, kind)], in_pieces(body, turn)).into_response(),
+            Some(Err(reason)) => text(StatusCode::INTERNAL_SERVER_ERROR, reason),
+            None => text(StatusCode::INTERNAL_SERVER_ERROR, "making the answer panicked; see the log"),
         }
     }
 }
 
-/// The bytes of an answer, and its turn: both are held until the last piece is written.
+/// Bytes of an answer, and its turn, which ends when the last of them are written.
 struct HeldAnswer {
     bytes: Vec<u8>,
-    _turn: OwnedSemaphorePermit,
+    _turn: Arc<OwnedSemaphorePermit>,
 }
 
 impl AsRef<[u8]> for HeldAnswer {
@@ -115,11 +126,13 @@ impl AsRef<[u8]> for HeldAnswer {
     }
 }
 
-fn in_pieces(bytes: Vec<u8>, turn: OwnedSemaphorePermit) -> Response {
-    let length = bytes.len();
-    let mut rest = Bytes::from_owner(HeldAnswer { bytes, _turn: turn });
-    let pieces = std::iter::from_fn(move || {
-        (!rest.is_empty()).then(|| Ok::<_, Infallible>(Frame::data(rest.split_to(PIECE.min(rest.len())))))
+fn in_pieces(body: Vec<Vec<u8>>, turn: OwnedSemaphorePermit) -> Response {
+    let (length, turn): (usize, _) = (body.iter().map(Vec::len).sum(), Arc::new(turn));
+    let pieces = body.into_iter().flat_map(move |bytes| {
+        let mut rest = Bytes::from_owner(HeldAnswer { bytes, _turn: turn.clone() });
+        std::iter::from_fn(move || {
+            (!rest.is_empty()).then(|| Ok::<_, Infallible>(Frame::data(rest.split_to(PIECE.min(rest.len())))))
+        })
     });
     let body = Body::new(StreamBody::new(futures_util::stream::iter(pieces)));
     ([(header::CONTENT_LENGTH, length)], body).into_response()
@@ -158,18 +171,23 @@ pub fn router(surfaces: Surfaces) -> Router {
         surfaces: Arc::new(surfaces),
         turns: Arc::new(Semaphore::new(AT_ONCE)),
         making: Arc::new(Semaphore::new(MADE_AT_ONCE)),
+        streams: Arc::new(Semaphore::new(page::STREAMS)),
     };
-    Router::new()
+    let guarded = Router::new()
         .route("/stats", get(stats))
+        .route("/stats/stream", get(page::stream))
         .route("/exchanges", get(exchanges))
         .route("/metrics", get(metrics))
         .route("/hdr", get(hdr))
         .route("/shadow", get(shadow_report))
         .route("/record", post(record::record))
         .route("/config", get(config))
+        .route_layer(from_fn_with_state(admin.clone(), ask_for_token));
+    guarded
         .route("/livez", get(async || text(StatusCode::OK, "alive")))
         .route("/readyz", get(readyz))
-        .route("/", get(async || text(StatusCode::OK, list())))
+        .route("/", get(async |head: HeaderMap| page::root(&head, list())))
+        .merge(page::files())
         .fallback(async |uri: Uri| {
             let path = net::excerpt(uri.path().to_owned(), MAX_ERROR_TEXT);
             text(StatusCode::NOT_FOUND, format!("no such path: {path}; there is\n\n{}", list()))
@@ -179,6 +197,17 @@ pub fn router(surfaces: Surfaces) -> Router {
         })
         .with_state(admin)
         .layer(map_response(forbid_caching))
+}
+
+/// Refuses who does not show the token, where it is asked for everything.
+async fn ask_for_token(State(admin): State<Admin>, request: Request, next: Next) -> Response {
+    match &admin.surfaces.admin_token {
+        Some(token) if admin.surfaces.admin_token_for == AdminTokenFor::Everything => match may_read(token, request.headers()) {
+            Ok(()) => next.run(request).await,
+            Err(denied) => deny(denied),
+        },
+        _ => next.run(request).await,
+    }
 }
 
 /// Forbids caches to keep the response, which is out of date at once.
@@ -196,7 +225,7 @@ pub(super) fn text(status: StatusCode, text: impl Into<String>) -> Response {
 }
 
 fn list() -> String {
-    PATHS.iter().map(|(path, shows)| format!("{path:<12}{shows}\n")).collect()
+    PATHS.iter().map(|(path, shows)| format!("{path:<15}{shows}\n")).collect()
 }
 
 pub(super) fn refuse(error: &query::QueryError) -> Response {
@@ -213,44 +242,31 @@ pub(super) fn deny(denied: AccessDenied) -> Response {
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Content, String> {
-    serde_json::to_vec(value).map(|body| (JSON, body)).map_err(|e| e.to_string())
+    serde_json::to_vec(value).map(|body| (JSON, vec![body])).map_err(|e| e.to_string())
 }
 
 async fn stats(State(admin): State<Admin>, uri: Uri) -> Response {
-    match query::window(&uri, Window::default()) {
-        Ok(window) => admin.make(move |surfaces| json(&stats::stats(surfaces, window))).await,
+    match query::stats(&uri) {
+        Ok((window, names)) => admin.make(move |surfaces| json(&stats::stats(surfaces, window, &names))).await,
         Err(error) => refuse(&error),
     }
 }
 
 async fn exchanges(State(admin): State<Admin>, uri: Uri) -> Response {
     match query::exchanges(&uri) {
-        Ok((order, limit)) => admin.make(move |surfaces| json(&exchanges::exchanges(surfaces, order, limit))).await,
+        Ok(asked) => admin.make(move |surfaces| json(&exchanges::exchanges(surfaces, &asked))).await,
         Err(error) => refuse(&error),
     }
 }
 
 async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {
-    let is_plain = wants_plain(&head);
-    admin
-        .make(move |surfaces| {
-            let mut text = String::new();
-            let (kind, made) = match is_plain {
-                true => (prometheus::PLAIN, prometheus::plain(surfaces, &mut text)),
-                false => (prometheus::OPENMETRICS, prometheus::openmetrics(surfaces, &mut text)),
-            };
-            made.map(|()| (kind, text.into_bytes())).map_err(|e| e.to_string())
-        })
-        .await
-}
-
-/// Whether `Accept` names Prometheus text and not OpenMetrics text.
-fn wants_plain(head: &HeaderMap) -> bool {
-    accepts(head, "text/plain") && !accepts(head, "application/openmetrics-text")
+    let format = prometheus::Format::accepted(&head);
+    let made = move |surfaces: &Surfaces| prometheus::write(surfaces, format).map(|body| (format.content_type(), body));
+    admin.make(move |surfaces| made(surfaces).map_err(|e| e.to_string())).await
 }
 
 /// Whether `Accept` names this type.
-fn accepts(head: &HeaderMap, kind: &str) -> bool {
+pub(super) fn accepts(head: &HeaderMap, kind: &str) -> bool {
     let fields = head.get_all(header::ACCEPT).iter().filter_map(|field| field.to_str().ok());
     fields.flat_map(|field| field.split(',')).any(|range| range.split(';').next().unwrap_or_default().trim() == kind)
 }
@@ -266,9 +282,9 @@ async fn shadow_report(State(admin): State<Admin>, peer: Option<Extension<Peer>>
     admin
         .make(move |surfaces| match &surfaces.shadow {
             Some(shadow) if wants_json => json(&shadow::report(surfaces, shadow, payloads)),
-            Some(shadow) => Ok((TEXT, shadow::text(surfaces, shadow).into_bytes())),
-            None if wants_json => Ok((JSON, b"{\"targets\":[]}".to_vec())),
-            None => Ok((TEXT, b"there is no shadow target; --shadow URL adds one\n".to_vec())),
+            Some(shadow) => Ok((TEXT, vec![shadow::text(surfaces, shadow).into_bytes()])),
+            None if wants_json => Ok((JSON, vec![b"{\"targets\":[]}".to_vec()])),
+            None => Ok((TEXT, vec![b"there is no shadow target; --shadow URL adds one\n".to_vec()])),
         })
         .await
 }
@@ -278,7 +294,7 @@ async fn hdr(State(admin): State<Admin>, uri: Uri) -> Response {
         Ok(window) => {
             let log = move |surfaces: &Surfaces| {
                 let mut log = Vec::new();
-                hdr::log(surfaces, window, &mut log).map(|()| (TEXT, log))
+                hdr::log(surfaces, window, &mut log).map(|()| (TEXT, vec![log]))
             };
             admin.make(log).await
         }
@@ -291,7 +307,7 @@ async fn config(State(admin): State<Admin>) -> Response {
         .make(|surfaces| {
             let mut body = serde_json::to_vec_pretty(&*surfaces.config.load()).map_err(|e| e.to_string())?;
             body.push(b'\n');
-            Ok((JSON, body))
+            Ok((JSON, vec![body]))
         })
         .await
 }

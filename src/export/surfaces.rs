@@ -12,7 +12,7 @@ use super::stats::HostedModels;
 use crate::cost::ModelOptima;
 use crate::ledger::Stamp;
 use crate::metrics::{Counters, Labels, Registry};
-use crate::settings::{AdminToken, ConfigHandle};
+use crate::settings::{AdminToken, AdminTokenFor, ConfigHandle};
 use crate::shadow::{OutputAccounts, PairOrder, PairTable, QuotaTable, ShadowCounters, TargetInfo};
 
 /// The result of a [`Probe`]: `Err` holds the reason, for people to read.
@@ -70,8 +70,10 @@ pub struct Surfaces {
     pub engine: HostedModels,
     /// Shadow-serving, if there is a target.
     pub shadow: Option<ShadowSurface>,
-    /// Who shows it may read what users sent, from anywhere.
+    /// Who shows it may read everything, from anywhere.
     pub admin_token: Option<AdminToken>,
+    /// What it is asked for.
+    pub admin_token_for: AdminTokenFor,
     /// Starts a recording, for `/record`.
     pub record: StartRecording,
     /// For `/readyz`, which waits two seconds for it.

@@ -4,13 +4,60 @@
 //! backwards. It has no meaning in another process.
 
 use std::sync::LazyLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 static EPOCH: LazyLock<Instant> = LazyLock::new(epoch);
 
 #[allow(clippy::disallowed_methods, reason = "this is the clock")]
 fn epoch() -> Instant {
     Instant::now()
+}
+
+#[cfg(not(any(test, feature = "fuzzing")))]
+#[inline]
+fn since_epoch() -> Duration {
+    EPOCH.elapsed()
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+fn since_epoch() -> Duration {
+    runtime::elapsed().unwrap_or_else(|| EPOCH.elapsed())
+}
+
+/// Stamps of the runtime's clock, which a test stops and moves: without them, a timer would fire that no stamp confirms.
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+#[allow(clippy::disallowed_methods, reason = "this is the clock")]
+pub mod runtime {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    thread_local! {
+        static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
+
+    /// Stamps of this thread follow the runtime's clock until this is dropped.
+    #[derive(Debug)]
+    #[must_use]
+    pub struct FollowedRuntime(());
+
+    /// Lets the stamps of this thread follow the clock of the current runtime.
+    pub fn follow() -> FollowedRuntime {
+        BEGAN.set(Some(Instant::now()));
+        FollowedRuntime(())
+    }
+
+    impl Drop for FollowedRuntime {
+        fn drop(&mut self) {
+            BEGAN.set(None);
+        }
+    }
+
+    pub(super) fn elapsed() -> Option<Duration> {
+        BEGAN.get().map(|began| Instant::now().saturating_duration_since(began))
+    }
 }
 
 /// A monotonic point in time, in nanoseconds since the process's epoch. A stamp that was read from the clock is never zero.
@@ -21,7 +68,7 @@ impl Stamp {
     /// Reads the monotonic clock (about 25 ns).
     #[must_use]
     pub fn now() -> Self {
-        let ns = u64::try_from(EPOCH.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let ns = u64::try_from(since_epoch().as_nanos()).unwrap_or(u64::MAX);
         Self(ns.saturating_add(1))
     }
 

@@ -68,6 +68,20 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// An exchange of which nothing but its ledger is known.
+    #[cfg(test)]
+    pub(crate) fn of(ledger: Ledger) -> Self {
+        Self {
+            ledger,
+            account: Account::default(),
+            traced: Vec::new(),
+            claimed_ns: 0,
+            clipped: ClippedReports::default(),
+            is_incomplete: false,
+            optimal_forward: None,
+        }
+    }
+
     /// The share of the upstream window that reports claim, `0..=1`; `None` if there is no window.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]

@@ -27,6 +27,14 @@ impl TraceId {
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         <[u8; 16]>::try_from(bytes).ok().filter(|b| *b != [0; 16]).map(Self)
     }
+
+    /// The id that [`Display`](fmt::Display) shows: 32 digits, in lower case; `None` if they are not, or all zero.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut id = [0; 16];
+        let decoded = (text.len() == 32).then(|| decode(text.as_bytes(), &mut id)).flatten();
+        decoded.and_then(|()| Self::from_slice(&id))
+    }
 }
 
 impl SpanId {

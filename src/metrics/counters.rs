@@ -88,7 +88,9 @@ rows! {
     ClosedSlowHead: Counter "lapwing_control_connections_closed" &[("reason", "slow_head")], "Connections that the admin server and the OTLP receivers closed, by reason: made no request in time.";
     ClosedIdle: Counter "lapwing_control_connections_closed" &[("reason", "idle")], "Connections that the admin server and the OTLP receivers closed, by reason: was idle for too long after a request.";
     ClosedSlowReader: Counter "lapwing_control_connections_closed" &[("reason", "slow_reader")], "Connections that the admin server and the OTLP receivers closed, by reason: did not read its answer in time.";
-    ScrapesRefused: Counter "lapwing_scrapes_refused" &[], "Requests to the admin server that got 503, because other answers were being made or waited to be read.";
+    ScrapesRefused: Counter "lapwing_scrapes_refused" &[], "Requests to the admin server that got 503, because other answers were being made or waited to be read, or because too many pages were open.";
+    AccessLogFull: Counter "lapwing_access_log_lines_dropped" &[("reason", "queue_full")], "Lines that are not in the access log, by reason: too many waited to be written.";
+    AccessLogFailed: Counter "lapwing_access_log_lines_dropped" &[("reason", "write_failed")], "Lines that are not in the access log, by reason: they could not be written.";
     AcceptsFailed: Counter "lapwing_accepts_failed" &[], "Connections that could not be accepted, for want of file descriptors or memory; each is tried again.";
     ConnectionsAccepted: Counter "lapwing_client_connections" &[], "Connections accepted from clients.";
     FailedSlowHead: Counter "lapwing_client_connections_failed" &[("reason", "slow_head")], "Client connections that ended in an error, by reason: a request's head was not complete within client_header_timeout.";
@@ -98,6 +100,8 @@ rows! {
     FailedSlowReader: Counter "lapwing_client_connections_failed" &[("reason", "slow_reader")], "Client connections that ended in an error, by reason: the client took no bytes for idle_timeout.";
     FailedBroken: Counter "lapwing_client_connections_failed" &[("reason", "broken")], "Client connections that ended in an error, by reason: the client reset the connection, or ended it amid a message.";
     FailedOther: Counter "lapwing_client_connections_failed" &[("reason", "other")], "Client connections that ended in an error, by reason: anything else.";
+    SlowUploadsRefused: Counter "lapwing_slow_uploads" &[("reason", "client_min_rate")], "Uploads that were ended because they came more slowly than client_min_rate, by reason: was 5 s behind.";
+    SlowUploadsShed: Counter "lapwing_slow_uploads" &[("reason", "max_in_flight")], "Uploads that were ended because they came more slowly than client_min_rate, by reason: was 1 s or more behind, further than all others, and max_in_flight was reached.";
     Amended: Counter "lapwing_requests_amended" &[], "Requests that were changed on their way to the upstream (proxy.amend).";
     AmendFailed: Counter "lapwing_amend_failed" &[], "Responses to changed requests in which the change could not be undone, or not completely; the rest passed unchanged.";
     InFlight: Gauge "lapwing_requests_in_flight" &[], "Requests in flight.";

@@ -3,13 +3,14 @@
 //! All of them merge by addition (maxima and resolutions by the larger value), so slots of time add up to windows. Durations are
 //! nanoseconds.
 
+use super::budget::RouteBudget;
 use super::debt::DebtTotals;
 use super::measure::{Measure, slots};
 use super::sparse::Sparse;
 use super::sums::{Extent, UnitExtent, WorkSum};
 use crate::ledger::{Exchange, LabelId, Outcome, PerUnit, Phase, Source, Stage, Unit};
 
-/// Exact counts, sums and maxima of one series over a period of time: about 850 bytes, plus 24 for each measure that occurred, 64
+/// Exact counts, sums and maxima of one series over a period of time: about 890 bytes, plus 24 for each measure that occurred, 64
 /// for each per-unit slot and 48 for each unit of work.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesTotals {
@@ -19,6 +20,8 @@ pub struct SeriesTotals {
     pub sources: [[u64; Source::COUNT]; Stage::COUNT],
     /// The same by phase.
     pub phase_sources: [[u64; Source::COUNT]; Phase::COUNT],
+    /// Requests, however they ended, that took longer than the budgets of their route, by quantile.
+    pub over_budget: [u64; RouteBudget::QUANTILES.len()],
     /// Time claimed inside upstream windows of answered requests.
     pub claimed_ns: u64,
     /// Length of the upstream windows of answered requests.
@@ -45,6 +48,12 @@ pub struct SeriesTotals {
 }
 
 impl SeriesTotals {
+    /// The number of requests, however they ended, without streams.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        [Measure::Total, Measure::Cancelled, Measure::Failed].into_iter().map(|of| self.extent(of).count).sum()
+    }
+
     /// The number of exchanges, whatever their outcome.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -114,6 +123,7 @@ impl SeriesTotals {
         for (mine, theirs) in self.resolutions_ns.iter_mut().zip(other.resolutions_ns) {
             *mine = theirs.max(*mine);
         }
+        add(&mut self.over_budget, &other.over_budget);
         self.claimed_ns = self.claimed_ns.saturating_add(other.claimed_ns);
         self.window_ns = self.window_ns.saturating_add(other.window_ns);
         add(&mut self.clipped, &other.clipped);
@@ -181,6 +191,14 @@ impl SeriesTotals {
                 self.stream_response_bytes = self.stream_response_bytes.saturating_add(ledger.response_bytes);
             }
             _ => {}
+        }
+    }
+
+    /// Counts an exchange that took longer than a budget. Streams have none.
+    pub(super) fn count_over(&mut self, budget: &RouteBudget, exchange: &Exchange) {
+        if Measure::of(exchange) != Measure::Stream {
+            let over = budget.limits_ns.map(|limit_ns| u64::from(exchange.ledger.total_ns > limit_ns));
+            add(&mut self.over_budget, &over);
         }
     }
 
@@ -275,7 +293,7 @@ mod tests {
 
     #[test]
     fn figures_are_as_small_as_said() {
-        assert!(size_of::<SeriesTotals>() <= 856, "{}", size_of::<SeriesTotals>());
+        assert!(size_of::<SeriesTotals>() <= 888, "{}", size_of::<SeriesTotals>());
         assert_eq!((size_of::<Extent>(), size_of::<UnitExtent>(), size_of::<WorkSum>()), (24, 64, 48));
     }
 }

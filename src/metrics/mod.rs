@@ -1,11 +1,14 @@
 //! Histograms, windows and counters: everything that is measured, defined once.
 
 mod buckets;
+mod budget;
 mod cells;
 mod config;
 mod counters;
 mod debt;
 pub mod defs;
+mod exemplars;
+mod exponential;
 mod figures;
 mod labels;
 mod layout;
@@ -21,9 +24,12 @@ mod sums;
 mod window;
 
 pub use buckets::{PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS};
-pub use config::Config;
+pub use budget::{Budget, RouteBudget};
+pub use config::{Config, Shown};
 pub use counters::{Counter, CounterKind, CounterRow, Counters};
 pub use debt::{DEBT_BOUNDS_PPM, DebtGap, DebtTotals, RatioExtent};
+pub use exemplars::Exemplar;
+pub use exponential::{ExponentialBuckets, FINEST_SCHEMA, WIDEST_SCHEMA};
 pub use figures::SeriesTotals;
 pub use labels::{Labels, NAME_TABLES};
 pub use layout::{DIGITS, HIGH_NS, LOW_NS, Layout, PER_UNIT_DIGITS, PER_UNIT_HIGH_PS, PER_UNIT_LOW_PS};

@@ -4,14 +4,16 @@
 //! Recording touches only the exact totals since the last rotation and the end of a short list of cells. The list is counted into
 //! the histograms when it is full, after some twenty exchanges, so that a series which has left the processor's caches costs a
 //! few misses in total instead of several per measure. Gaps between tokens bypass the list, because one answer has many of them.
-//! Memory of one series: 7 KiB, and for each measure that occurs 0.8 KiB and 0.75 KiB for each page (3–6 % of the value range;
+//! Memory of one series: 7 KiB, up to 5 KB of exemplars, and for each measure that occurs 0.8 KiB and 0.75 KiB for each page (3–6 % of the value range;
 //! 33–50 % for values per unit) that was ever hit; for each slot with traffic (at most 10 fine and 31 coarse) 1 to 2 KiB and 8
 //! bytes for each distinct value. An idle series holds no slots.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
 
+use super::budget::RouteBudget;
 use super::cells::{Cells, Count, coalesce, key};
+use super::exemplars::Exemplars;
 use super::figures::{SeriesTotals, gap_ns};
 use super::layout::Layout;
 use super::measure::Measure;
@@ -56,6 +58,10 @@ pub(super) struct Series {
     fine: VecDeque<Slot>,
     coarse: VecDeque<Slot>,
     touched: bool,
+    pub(super) exemplars: Exemplars,
+    pub(super) budget: RouteBudget,
+    /// When the slot began in which it was opened.
+    pub(super) opened: Stamp,
     /// When the slot began in which it was last recorded into.
     pub(super) used: Stamp,
 }
@@ -69,9 +75,11 @@ struct Slot {
 }
 
 impl Series {
-    pub(super) fn new(key: SeriesKey) -> Self {
+    pub(super) fn new(key: SeriesKey, budget: RouteBudget, opened: Stamp) -> Self {
         Self {
             key,
+            budget,
+            opened,
             facts: SeriesFacts::default(),
             now: SeriesTotals::default(),
             before: SeriesTotals::default(),
@@ -80,6 +88,7 @@ impl Series {
             fine: VecDeque::new(),
             coarse: VecDeque::new(),
             touched: false,
+            exemplars: Exemplars::default(),
             used: Stamp::default(),
         }
     }
@@ -101,11 +110,24 @@ impl Series {
             clipped += u64::from(value > layout.high());
             listed.push(key(measure.index() as u32, usize::from(layout.cell(value))));
         });
+        self.now.count_over(&self.budget, exchange);
+        if let Some(slot) = self.exemplars.wants(exchange) {
+            self.keep_exemplar(slot, exchange, comparable);
+        }
         if let Some(generation) = exchange.ledger.generation.as_ref().filter(|_| is_answered) {
             clipped += self.count_gaps(&generation.gaps_us);
         }
         let first = !std::mem::replace(&mut self.touched, true);
         Recorded { clipped, first, mixed: own.is_some() && !comparable }
+    }
+
+    /// Keeps an exchange as an exemplar, with the values that it adds to the histograms.
+    #[cold]
+    fn keep_exemplar(&mut self, slot: u8, exchange: &Exchange, comparable: bool) {
+        let mut values = Vec::with_capacity(Measure::MOST);
+        let each = |measure, value| values.push((measure, value));
+        SeriesTotals::default().record(exchange, comparable, self.facts.optimum, each);
+        self.exemplars.keep(slot, exchange, &values);
     }
 
     /// Counts an exchange that was recorded before and is mended now. Returns whether it is the first event since the last rotation.
@@ -161,6 +183,7 @@ impl Series {
         self.before.merge(&figures);
         self.fine.push_back(Slot { number, figures: Box::new(figures), counts: counts.into() });
         self.touched = false;
+        self.exemplars.rotate();
     }
 
     /// Merges fine slots into a coarse one, and drops slots that no window reaches any more.

@@ -84,20 +84,12 @@ impl Minute {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Account, ClippedReports, Ledger};
+    use crate::ledger::Ledger;
 
     fn exchange(total_ns: u64) -> Arc<Exchange> {
         let mut ledger = Ledger::open(Stamp::default(), 0);
         ledger.total_ns = total_ns;
-        Arc::new(Exchange {
-            ledger,
-            account: Account::default(),
-            traced: Vec::new(),
-            claimed_ns: 0,
-            clipped: ClippedReports::default(),
-            is_incomplete: false,
-            optimal_forward: None,
-        })
+        Arc::new(Exchange::of(ledger))
     }
 
     fn totals(slowest: &Slowest, now: Stamp) -> Vec<u64> {

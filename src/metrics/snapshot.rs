@@ -5,13 +5,15 @@ use std::sync::Arc;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::budget::RouteBudget;
 use super::cells::Count;
+use super::exemplars::Exemplar;
 use super::figures::SeriesTotals;
 use super::layout::Layout;
 use super::measure::Measure;
 use super::polled::{BatchStatistics, PolledTotals};
 use super::series::SeriesFacts;
-use crate::ledger::{ForwardDebt, PerUnit, SeriesKey, Source, Unit, Work};
+use crate::ledger::{ForwardDebt, PerUnit, SeriesKey, Source, Stamp, Unit, Work};
 
 /// One series in a window.
 #[derive(Clone, Debug)]
@@ -34,6 +36,12 @@ pub struct SeriesSnapshot {
     pub polled: Option<PolledTotals>,
     /// The latest batches of its model by the upstream's statistics.
     pub batch: Option<BatchStatistics>,
+    /// Requests that stand for buckets, the latest last.
+    pub exemplars: Vec<Arc<Exemplar>>,
+    /// Within what its requests should end.
+    pub budget: RouteBudget,
+    /// When it was opened: all counts since the start are since then.
+    pub opened: Stamp,
     pub(super) counts: Vec<Count<u64>>,
 }
 
@@ -135,10 +143,16 @@ impl Default for HistogramScratch {
 impl SeriesSnapshot {
     /// The counts of one measure in rising order: the lowest value of a cell, and the number of values in it.
     pub fn counts(&self, measure: Measure) -> impl Iterator<Item = (u64, u64)> {
-        let (prefix, layout) = (measure.index() as u32, measure.layout());
+        let layout = measure.layout();
+        self.cells(measure).iter().map(move |c| (layout.lowest(c.key as u16), c.count))
+    }
+
+    /// The counts of one measure by cell, in rising order.
+    pub(super) fn cells(&self, measure: Measure) -> &[Count<u64>] {
+        let prefix = measure.index() as u32;
         let from = self.counts.partition_point(|c| c.key >> 16 < prefix);
-        let counts = self.counts[from..].iter().take_while(move |c| c.key >> 16 == prefix);
-        counts.map(move |c| (layout.lowest(c.key as u16), c.count))
+        let length = self.counts[from..].partition_point(|c| c.key >> 16 == prefix);
+        &self.counts[from..from + length]
     }
 
     /// One measure as a histogram, which stays valid until the next call with `scratch`.

@@ -22,6 +22,9 @@ mod drain;
 mod excerpt;
 mod gunzip;
 mod local;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod memory;
 mod server;
 mod socket;
 mod target;
@@ -32,10 +35,10 @@ pub use bind::{bind, registered};
 pub use client::{Body, Client, ClientError, ClientLimits};
 pub use descriptors::{client_connections, control_connections, engine_connections};
 pub use drain::until_stopped;
-pub use excerpt::{MAX_ERROR_TEXT, excerpt};
+pub use excerpt::{MAX_ERROR_TEXT, cut_grpc_message, error_text, excerpt};
 pub use gunzip::{GunzipError, gunzip, inflate};
 pub use local::{LocalAddress, LocalListener, local};
 pub use server::{Peer, ServerLimits, serve};
-pub use socket::Socket;
+pub use socket::{PeerClosed, Socket};
 pub use target::{ConnectError, Target};
 pub use tasks::Tasks;

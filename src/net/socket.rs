@@ -4,7 +4,9 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use futures_util::FutureExt;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 /// A TCP or Unix stream. A TLS stream would be a third variant.
@@ -14,6 +16,10 @@ pub enum Socket {
     Tcp(TcpStream),
     /// Unix domain.
     Unix(UnixStream),
+    /// Inside this process, driven by a fuzz target.
+    #[cfg(any(test, feature = "fuzzing"))]
+    #[doc(hidden)]
+    Memory(super::memory::MemoryStream),
 }
 
 macro_rules! on_stream {
@@ -21,8 +27,48 @@ macro_rules! on_stream {
         match $socket {
             Socket::Tcp($stream) => $call,
             Socket::Unix($stream) => $call,
+            #[cfg(any(test, feature = "fuzzing"))]
+            Socket::Memory($stream) => $call,
         }
     };
+}
+
+/// What the other end of a socket has closed, as far as it is known without reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerClosed {
+    /// It sends nothing more; what it sent may still wait to be read.
+    pub sends: bool,
+    /// It takes nothing more: the connection was reset, or both directions are closed.
+    pub takes: bool,
+}
+
+impl Socket {
+    /// What the other end has closed. Reads nothing, and needs no system call.
+    #[must_use]
+    pub fn peer_closed(&self) -> PeerClosed {
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let ready = match self {
+            Self::Tcp(stream) => stream.ready(both).now_or_never(),
+            Self::Unix(stream) => stream.ready(both).now_or_never(),
+            #[cfg(any(test, feature = "fuzzing"))]
+            Self::Memory(stream) => return stream.peer_closed(),
+        };
+        let Some(Ok(ready)) = ready else { return PeerClosed::default() };
+        PeerClosed { sends: ready.is_read_closed(), takes: ready.is_write_closed() }
+    }
+
+    /// How many bytes the system may hold that were not read yet.
+    #[must_use]
+    pub fn receive_buffer(&self) -> u64 {
+        let bytes = match self {
+            Self::Tcp(stream) => SockRef::from(stream).recv_buffer_size(),
+            Self::Unix(stream) => SockRef::from(stream).recv_buffer_size(),
+            // a pipe in memory holds everything
+            #[cfg(any(test, feature = "fuzzing"))]
+            Self::Memory(_) => return u64::MAX,
+        };
+        bytes.map_or(u64::MAX, |bytes| bytes as u64)
+    }
 }
 
 impl AsyncRead for Socket {

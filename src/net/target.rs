@@ -21,6 +21,10 @@ pub enum Target {
     Unix(PathBuf),
     /// A server inside this process.
     Local(LocalAddress),
+    /// A server that a fuzz target plays.
+    #[cfg(any(test, feature = "fuzzing"))]
+    #[doc(hidden)]
+    Memory(super::memory::MemoryAddress),
 }
 
 /// Why there is no connection.
@@ -49,6 +53,8 @@ impl fmt::Display for Target {
             Self::Tcp(authority) => f.write_str(authority),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Local(_) => f.write_str("this process"),
+            #[cfg(any(test, feature = "fuzzing"))]
+            Self::Memory(_) => f.write_str("memory"),
         }
     }
 }
@@ -60,6 +66,8 @@ impl Target {
         match self {
             Self::Tcp(authority) => authority,
             Self::Unix(_) | Self::Local(_) => "localhost",
+            #[cfg(any(test, feature = "fuzzing"))]
+            Self::Memory(_) => "localhost",
         }
     }
 
@@ -78,6 +86,8 @@ impl Target {
                 }
                 Self::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
                 Self::Local(address) => address.connect().await.map(Socket::Unix),
+                #[cfg(any(test, feature = "fuzzing"))]
+                Self::Memory(address) => address.connect().map(Socket::Memory),
             }
         };
         match timeout(limit, connecting).await {

@@ -56,6 +56,9 @@ pub struct Config {
     pub max_header_bytes: Size,
     /// The largest request body, in bytes; larger ones get 413. Default off; else at least 1 B.
     pub max_request_bytes: Switch<Size>,
+    /// The bytes a second that a client has to send of a request's body while it is waited for: one that is 5 s behind gets 408, and the
+    /// furthest behind gives way when `max_in_flight` is reached. Default off; else at least 1 B.
+    pub client_min_rate: Switch<Size>,
     /// How many threads proxy requests, each with its own listener. Default 1; 1 to 64.
     pub workers: usize,
     /// How many connections may wait to be accepted, per worker. Default 1024; 1 to 65,535.
@@ -77,6 +80,7 @@ impl Default for Config {
             max_in_flight: 4096,
             max_header_bytes: Size::kib(64),
             max_request_bytes: Switch::Off,
+            client_min_rate: Switch::Off,
             workers: 1,
             tcp_backlog: 1024,
             amend: AmendOptions::default(),
@@ -113,6 +117,9 @@ impl Section for Config {
         checks.range("max_header_bytes", &self.max_header_bytes, Size::kib(8)..=Size::mib(1));
         if self.max_request_bytes == Switch::On(Size(0)) {
             checks.fault("max_request_bytes", self.max_request_bytes, "would refuse every request; for no limit write off");
+        }
+        if self.client_min_rate == Switch::On(Size(0)) {
+            checks.fault("client_min_rate", self.client_min_rate, "is no rate; for no limit write off");
         }
         checks.range("workers", &self.workers, 1..=64);
         checks.range("tcp_backlog", &self.tcp_backlog, 1..=65_535);

@@ -1,7 +1,7 @@
 //! The data plane: accepts connections, carries requests, and keeps their ledgers. It knows nothing of histograms or exporters.
 //!
 //! A request walks through `serve` (accept), `connection` (metered socket), `stack` and `layer` (the tower stack), `body` and
-//! `upstream`; `head` has the rules for messages' heads, `exchange` is the request in flight, which all of them write into, and `error`
+//! `upstream`; `head` has the rules for messages' heads, `upload` ends those that come too slowly, `exchange` is the request in flight, which all of them write into, and `error`
 //! holds Lapwing's own responses.
 
 mod body;
@@ -11,9 +11,13 @@ mod error;
 mod exchange;
 mod head;
 mod layer;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod proxy_properties;
 mod serve;
 mod settings;
 mod stack;
+mod upload;
 mod upstream;
 
 pub(crate) use body::capture::{CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};

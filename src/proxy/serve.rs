@@ -3,7 +3,6 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
@@ -19,6 +18,7 @@ use super::error::Error;
 use super::exchange::{CountRefusals, ExchangeContext, TrackedRequest};
 use super::settings::ConnectionSettings;
 use super::stack::{ExtraInner, HyperService, stack};
+use super::upload::UploadPlaces;
 use super::upstream::{CONNECTION_WINDOW, ConnectionPool, STREAM_WINDOW, UpstreamContext};
 use crate::metrics::{Counter, Counters};
 use crate::net::{self, AcceptLimits, Accepted, Listener, LocalListener, Target, Tasks};
@@ -93,8 +93,8 @@ async fn sweep(pool: &ConnectionPool, context: &ConfigHandle<ExchangeContext>) {
 
 /// The context of connections that are accepted now: one for each value of the settings.
 fn context(parts: &DataPlane) -> ConfigHandle<ExchangeContext> {
-    let counters = parts.counters.clone();
-    parts.settings.map(move |settings| ExchangeContext::new(settings, counters.clone()))
+    let (counters, uploads) = (parts.counters.clone(), Arc::<UploadPlaces>::default());
+    parts.settings.map(move |settings| ExchangeContext::new(settings, counters.clone(), uploads.clone()))
 }
 
 /// Serves one connection to its end.
@@ -120,7 +120,7 @@ async fn connection<S>(
     let builder = protocols(&context.config, tasks);
     let connection = pin!(builder.serve_connection_with_upgrades(io, service));
     if let Err(error) = net::until_stopped(connection, &stop).await {
-        context.counters.bump(reason(&*error, meter.is_multiplexed.load(Relaxed)));
+        context.counters.bump(reason(&*error, &meter));
         tracing::debug!(%error, %peer, "a client's connection failed");
     }
 }

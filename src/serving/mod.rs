@@ -16,6 +16,8 @@ mod in_flight;
 mod limits;
 mod metrics;
 mod placement;
+#[doc(hidden)]
+pub mod request_properties;
 mod rest;
 mod router;
 mod server;

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::sync::Semaphore;
 
 use super::body_budget::BodyBudget;
+use super::bounds;
 use super::catalogue::Catalogue;
 use super::error::RequestError;
 use super::limits::Limits;
@@ -43,7 +44,7 @@ pub fn router(catalogue: Arc<Catalogue>, limits: Limits) -> Router {
 async fn unknown(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let path = uri.path();
     if headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).is_some_and(|kind| kind.starts_with(b"application/grpc")) {
-        return tonic::Status::unimplemented(format!("{path}: is not served here")).into_http::<Body>();
+        return tonic::Status::unimplemented(bounds::cut(format!("{path}: is not served here"))).into_http::<Body>();
     }
     error_response(&RequestError::Unknown(format!("{method} {path}: is not served here")))
 }

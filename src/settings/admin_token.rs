@@ -3,7 +3,20 @@
 use std::fmt;
 use std::hint::black_box;
 
+use serde::{Deserialize, Serialize};
+
 use super::secret::MASK;
+
+/// What the token is asked for, where there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AdminTokenFor {
+    /// Everything except `/`, `/livez` and `/readyz`, which show no figures.
+    #[default]
+    Everything,
+    /// What users sent, if it is asked for from another machine.
+    Payloads,
+}
 
 /// A token for `Authorization: Bearer`: 16 to 4,096 visible ASCII characters. It is never shown.
 #[derive(Clone, PartialEq, Eq)]

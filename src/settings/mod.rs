@@ -25,7 +25,7 @@ mod text;
 mod trace_sampler;
 mod upstream;
 
-pub use admin_token::AdminToken;
+pub use admin_token::{AdminToken, AdminTokenFor};
 pub use bind::Bind;
 pub use checks::Checks;
 pub use collector::Collector;

@@ -38,6 +38,8 @@ pub enum Form {
     Texts,
     /// Values of this form under names that the user chooses. A name may have dots in it.
     Named(&'static Form),
+    /// A secret, which is never shown.
+    Secret,
     /// Secrets under names of headers. They are never shown. In the names of environment variables `_` stands for `-`.
     SecretHeaders,
 }

@@ -38,7 +38,7 @@ def binary():
 class Sidecar:
     """A running Lapwing. `settings` are those under `proxy:`, except `drain_timeout` and `grace`; values are YAML scalars.
 
-    `metrics` are those under `metrics:`. With `otlp` it listens for spans too, over HTTP and gRPC, and requests wait for theirs up to
+    `metrics` are those under `metrics:`, `attribution` those under `attribution:`, `flags` further flags. With `otlp` it listens for spans too, over HTTP and gRPC, and requests wait for theirs up to
     `grace`. `descriptors` is its RLIMIT_NOFILE.
     """
 
@@ -69,13 +69,16 @@ class Sidecar:
         command += ["--otlp-http", f"127.0.0.1:{self.otlp_http}" if self.otlp else "off"]
         command += ["--otlp-grpc", f"127.0.0.1:{self.otlp_grpc}" if self.otlp else "off"]
         grace, metrics = settings.pop("grace", "6s"), settings.pop("metrics", {})
+        attribution = settings.pop("attribution", {})
         if drain := settings.pop("drain_timeout", None):
             command += ["--drain-timeout", drain]
+        command += settings.pop("flags", [])
         path = pathlib.Path(self.dir.name, "lapwing.yaml")
         proxy = "".join(f"  {k}: {v}\n" for k, v in settings.items())
         metrics = "".join(f"  {k}: {v}\n" for k, v in metrics.items())
         sections = (("proxy", proxy), ("metrics", metrics))
-        path.write_text(f"attribution:\n  grace: {grace}\n" + "".join(f"{name}:\n{rows}" for name, rows in sections if rows))
+        attribution = "".join(f"  {k}: {v}\n" for k, v in attribution.items())
+        path.write_text(f"attribution:\n  grace: {grace}\n{attribution}" + "".join(f"{name}:\n{rows}" for name, rows in sections if rows))
         command += ["--config", str(path)]
         self.log_path = pathlib.Path(self.dir.name, "log")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LAPWING_")}  # they are settings

@@ -208,3 +208,20 @@ def connect(address, rcvbuf=None):
     sock.settimeout(LIMIT)
     sock.connect(address)
     return Peer(sock)
+
+
+def held(port, n, begun, rcvbuf=None):
+    """`n` connections that have begun something, and say no more."""
+    connections = []
+    for _ in range(n):
+        sock = socket.socket()
+        if rcvbuf:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+        sock.settimeout(5)
+        try:
+            sock.connect(("127.0.0.1", port))
+            sock.sendall(begun)
+        except OSError:
+            pass  # the backlog is full, or it was closed at once
+        connections.append(sock)
+    return connections

@@ -130,6 +130,7 @@ impl Recording {
             engine: Arc::new(Vec::new),
             shadow: None,
             admin_token: None,
+            admin_token_for: lapwing::settings::AdminTokenFor::default(),
             record: Arc::new(|_| Err("nothing is recorded here".to_owned())),
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             draining: CancellationToken::new(),

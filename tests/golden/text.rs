@@ -28,7 +28,7 @@ fn folded(lines: impl Iterator<Item = String>) -> String {
     let (mut open, mut bounds, mut last_bounds) = (None, String::new(), String::new());
     for line in lines.chain([String::new()]) {
         let bucket = bucket(&line);
-        let series = bucket.map(|(series, ..)| series);
+        let series = bucket.as_ref().map(|(series, ..)| *series);
         if open.is_some() && open != series.map(|(name, labels)| format!("{name}{{le{labels}")) {
             if bounds != last_bounds {
                 out.push_str(" up to");
@@ -55,12 +55,14 @@ fn folded(lines: impl Iterator<Item = String>) -> String {
     out
 }
 
-/// A bucket's line: the name and the other labels, the bound, the count.
-fn bucket(line: &str) -> Option<((&str, &str), &str, &str)> {
+/// A bucket's line: the name and the other labels, the bound, the count, and in braces its exemplar: trace, value and time.
+fn bucket(line: &str) -> Option<((&str, &str), &str, String)> {
+    let (line, exemplar) = line.split_once(" # {trace_id=\"").map_or((line, None), |(line, exemplar)| (line, Some(exemplar)));
     let (name, rest) = line.split_once("{le=\"")?;
     let (bound, rest) = rest.split_once('"')?;
     let (labels, count) = rest.rsplit_once(' ')?;
-    Some(((name, labels), bound, count))
+    let exemplar = exemplar.map_or(String::new(), |exemplar| format!("{{{}}}", exemplar.replacen("\"}", "", 1)));
+    Some(((name, labels), bound, format!("{count}{exemplar}")))
 }
 
 /// The page with `-` for the number behind `key`.

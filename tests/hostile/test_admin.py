@@ -8,32 +8,17 @@ import pytest
 from fake import Upstream, await_true
 from sidecar import Sidecar
 from watch import Watch
+from wire import held
 
 HALF = b"GET /metrics HTTP/1.1\r\nHost:"
-
-
-def connections(port, n, begun, **options):
-    held = []
-    for _ in range(n):
-        sock = socket.socket()
-        if size := options.get("rcvbuf"):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
-        sock.settimeout(5)
-        try:
-            sock.connect(("127.0.0.1", port))
-            sock.sendall(begun)
-        except OSError:
-            pass  # the backlog is full, or it was closed at once
-        held.append(sock)
-    return held
 
 
 @pytest.mark.parametrize("begun", [b"", HALF], ids=["silent", "half a head"])
 def test_the_data_plane_keeps_its_descriptors(begun):
     """More half requests than there are descriptors, on every port of the control plane."""
     with Upstream() as up, Sidecar(up.url, otlp=True, descriptors=1024, grace="300ms") as proxy:
-        held = connections(proxy.otlp_http, 200, begun) + connections(proxy.otlp_grpc, 200, begun)
-        held += connections(proxy.admin, 1132, begun)
+        opened = held(proxy.otlp_http, 200, begun) + held(proxy.otlp_grpc, 200, begun)
+        opened += held(proxy.admin, 1132, begun)
         assert await_true(lambda: proxy.get("/livez") == b"alive\n")
         with Watch(proxy) as watch:
             for _ in range(20):
@@ -41,7 +26,7 @@ def test_the_data_plane_keeps_its_descriptors(begun):
         watch.check()
         assert proxy.metric("lapwing_accepts_failed_total") == 0
         assert proxy.metric('lapwing_control_connections_closed_total{reason="gave_way"}') > 500
-        for sock in held:
+        for sock in opened:
             sock.close()
         proxy.settled(ok=20)
 
@@ -52,20 +37,20 @@ def test_the_upstream_can_be_reached_whatever_clients_hold():
         with proxy.client() as served:
             served.send("GET /one HTTP/1.1\r\nHost: m\r\n\r\n")
             assert served.response().status == 200
-            held = connections(proxy.port, 300, b"")
+            opened = held(proxy.port, 300, b"")
             time.sleep(3.5)  # the idle connection to the upstream is closed meanwhile
             served.send("GET /two HTTP/1.1\r\nHost: m\r\n\r\n")
             assert served.response().status == 200
             assert proxy.metric("lapwing_accepts_failed_total") == 0
-        for sock in held:
+        for sock in opened:
             sock.close()
         proxy.settled(ok=2)
 
 
 def test_half_heads_are_closed_in_time():
     with Upstream() as up, Sidecar(up.url) as proxy:
-        held = connections(proxy.admin, 10, HALF)
-        for sock in held:
+        opened = held(proxy.admin, 10, HALF)
+        for sock in opened:
             sock.settimeout(20)
             assert sock.recv(1) == b""
         assert proxy.metric('lapwing_control_connections_closed_total{reason="slow_head"}') == 10
@@ -93,10 +78,10 @@ def test_scrapers_that_do_not_read():
         print(f"a scrape has {size} bytes")
         assert size > 4 << 20, "more than sockets hold"
         with Watch(proxy) as watch:
-            held = connections(proxy.admin, 60, b"GET /metrics HTTP/1.1\r\nHost: m\r\n\r\n" * 2, rcvbuf=4096)
+            opened = held(proxy.admin, 60, b"GET /metrics HTTP/1.1\r\nHost: m\r\n\r\n" * 2, rcvbuf=4096)
             assert await_true(lambda: scrape(proxy) >= size, 40), "one that reads is answered"
         watch.check()
         assert proxy.metric('lapwing_control_connections_closed_total{reason="slow_reader"}') > 0
         assert proxy.metric("lapwing_scrapes_refused_total") > 0
-        for sock in held:
+        for sock in opened:
             sock.close()

@@ -7,9 +7,9 @@ import socket
 import pytest
 from engine import Engine, zipped
 from fake import await_true
+from payloads import MODEL, ROW, field, varint
 
 MIB = 64
-ROW = {"name": "x", "shape": [1, 64], "datatype": "FP32", "data": [0] * 64}
 INPUT = json.dumps(ROW).encode()
 NUMBERS = 500_000
 
@@ -28,18 +28,6 @@ def still_answers(engine):
     assert await_true(lambda: engine.metric("lapwing_engine_body_bytes") == 0), "all room is given back"
 
 
-def varint(n):
-    out = b""
-    while n > 0x7F:
-        out, n = out + bytes([n & 0x7F | 0x80]), n >> 7
-    return out + bytes([n])
-
-
-def field(number, body):
-    return varint(number << 3 | 2) + varint(len(body)) + body
-
-
-MODEL = field(1, b"m")
 TYPED = field(5, field(1, b"x") + field(2, b"INT64") + field(3, varint(8_000_000)) + field(5, field(3, bytes(8_000_000))))
 BOUND = "above the bound, which is"
 # name, message, whether it is compressed, status, part of its text, bound

@@ -1,85 +1,52 @@
-"""Heads that can be read in two ways, or that carry what belongs to one connection: the corpora requests.toml and responses.toml."""
+"""HTTP/1.1 that can be read in two ways, that belongs to one connection, or that is none: the corpora of requests and of answers."""
 
-import pathlib
 import threading
-import time
-import tomllib
 
 import pytest
-from fake import OK, Upstream, answers, plain
+from corpus import differences, load, run, upstream
+from fake import OK, Upstream, answers, await_true
 from sidecar import Sidecar
-from wire import Closed
 
-HERE = pathlib.Path(__file__).parent
-REQUESTS = tomllib.loads((HERE / "requests.toml").read_text())["case"]
-RESPONSES = tomllib.loads((HERE / "responses.toml").read_text())["case"]
+REQUESTS, RESPONSES = load("requests"), load("responses")
 GOOD = "GET /good HTTP/1.1\r\nHost: m\r\n\r\n"
+
+
+def named(rows):
+    return pytest.mark.parametrize("row", rows, ids=[f"{row['family']}: {row['name']}" for row in rows])
 
 
 @pytest.fixture(scope="module")
 def shared():
-    """One Lapwing, with tracing, before one upstream, which answers every request in full."""
-    with Upstream() as up, Sidecar(up.url, otlp=True) as proxy:
+    """One Lapwing, with tracing, before one upstream."""
+    with upstream() as up, Sidecar(up.url, otlp=True) as proxy:
         yield up, proxy
 
 
-def check_fields(message, case):
-    for name, value in case.get("fields", {}).items():
-        assert message.one(name) == value, message.fields
-    for name in case.get("present", []):
-        assert message.one(name), message.fields
-    for name in case.get("absent", []):
-        assert message.one(name) is None, message.fields
+@pytest.fixture(scope="module")
+def untraced():
+    """One without tracing, so that nothing waits for spans before it is counted."""
+    with upstream(RESPONSES) as up, Sidecar(up.url) as proxy:
+        yield up, proxy
 
 
-@pytest.mark.parametrize("number", range(len(REQUESTS)), ids=[case["name"] for case in REQUESTS])
-def test_requests(shared, number):
+@named(REQUESTS)
+def test_requests(shared, row):
     up, proxy = shared
-    case = REQUESTS[number]
-    name = f"case-{number}"
-    with proxy.client() as client:
-        client.send(case["send"].replace("{case}", name))
-        got = client.response(case["send"].split(" ")[0])
-        assert (got.status, got.one("x-lapwing-error")) == (case["status"], case.get("error"))
-        if "error" in case:
-            assert client.closed_within(5) is not None, "what follows is not read as a request"
-    arrived = [request for request in up.requests if name in request.target]
-    if "target" not in case:
-        assert not arrived
-    else:
-        (request,) = arrived
-        assert request.target == case["target"].replace("{case}", name)
-        assert request.body == case.get("body", "").encode()
-        assert len([value for field, value in request.fields if field.lower() == "host"]) <= 1
-        check_fields(request, case)
+    assert differences(row, run(row, proxy.port, up), own=True) == []
     assert proxy.ask(GOOD).status == 200
 
 
-@pytest.mark.parametrize("case", RESPONSES, ids=[case["name"] for case in RESPONSES])
-def test_responses(case):
-    def script(peer):
-        peer.request()
-        peer.send(case["answer"].encode())
-        if case.get("then") == "reset":
-            time.sleep(0.05)  # so that it is read before the connection ends
-            peer.reset()
-
-    with Upstream(script, plain) as up, Sidecar(up.url) as proxy, proxy.client() as client:
-        client.send(case.get("ask", GOOD))
-        if case.get("cut"):
-            with pytest.raises(Closed):
-                client.response()
-        else:
-            got = client.response()
-            assert (got.status, got.one("x-lapwing-error")) == (case["status"], case.get("error"))
-            check_fields(got, case)
-            if "body" in case:
-                assert got.body == case["body"].encode()
-            if "interim" in case:
-                assert [one.status for one in client.interim] == [one["status"] for one in case["interim"]]
-                for one, expected in zip(client.interim, case["interim"]):
-                    check_fields(one, expected)
-        proxy.settled(**{case["outcome"]: 1})
+@named(RESPONSES)
+def test_responses(untraced, row):
+    """And what the upstream sent beyond its answer, on a connection that stays, is not the answer to the next request."""
+    up, proxy = untraced
+    before = proxy.outcomes()
+    assert differences(row, run(row, proxy.port, up), own=True) == []
+    assert proxy.ask(GOOD).body == b"ok"
+    expected = dict(before)
+    for outcome in (row["outcome"], "ok"):
+        expected[outcome] = expected.get(outcome, 0) + 1
+    assert await_true(lambda: proxy.outcomes() == expected), (proxy.outcomes(), expected)
 
 
 def test_interim_responses_without_end_are_bounded():

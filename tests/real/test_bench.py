@@ -47,6 +47,19 @@ def test_work(binary, tmp_path):
     assert len(raw["classes"]) == 2, out
 
 
+def test_scrape(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "scrape.py", "--routes", "12", "--requests", "5", "--scrapes", "2")
+    protobuf, text = (raw["formats"][name] for name in ("protobuf, native and classic", "OpenMetrics text"))
+    assert 200 < protobuf["series"] < text["series"], out
+    assert raw["formats"]["protobuf, native only"]["bytes"] < protobuf["bytes"], out
+
+
+def test_agree(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "agree.py", "--requests", "2000")
+    assert [v["what"] for v in raw["verdicts"] if not v["holds"]] == [], out
+    assert len(set(raw["counts"].values())) == 1 and 0 <= raw["schema"] <= 5, out
+
+
 @pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
 def test_bodies(binary, tmp_path):
     raw, out = run(binary, tmp_path, "bodies.py", "--requests", "25")

@@ -63,7 +63,8 @@ class Open:
 
 @pytest.fixture(scope="module")
 def tokened(processes, binary, start_server, token_file):
-    return Open(processes, binary, start_server, ("LAPWING_ADMIN_TOKEN_FILE", str(token_file)))
+    settings = ("LAPWING_ADMIN_TOKEN_FILE", str(token_file)), ("LAPWING_ADMIN_TOKEN_FOR", "payloads")
+    return Open(processes, binary, start_server, *settings)
 
 
 def bearer(token):

@@ -1,8 +1,11 @@
 //! Where merged exchanges go, once they know their optimum: those of clients to the registry, those of copies to theirs, both sides
-//! of a pair to the pairs, and the accounts of recorded requests to the recording.
+//! of a pair to the pairs, and the accounts of recorded requests to the recording. Clients' exchanges go to the access log too.
+
+use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::app::access_log::AccessLog;
 use crate::app::record::RecordAccounts;
 use crate::app::shadow::ShadowParts;
 use crate::cost::DebtAssessor;
@@ -10,12 +13,28 @@ use crate::ledger::{Exchange, Stamp};
 use crate::metrics::Registry;
 use crate::shadow::{PairHalf, PairTable};
 
+/// Everything that merged exchanges go to.
+pub(super) struct Destinations {
+    pub(super) registry: Arc<Mutex<Registry>>,
+    pub(super) shadow: Option<ShadowParts>,
+    /// For the accounts of recorded requests.
+    pub(super) records: Option<Arc<RecordAccounts>>,
+    pub(super) access_log: Option<AccessLog>,
+    pub(super) assessor: DebtAssessor,
+}
+
+impl Destinations {
+    /// Locks the tables for one round of the aggregator.
+    pub(super) fn lock(&self, now: Stamp) -> Kept<'_> {
+        Kept { registry: self.registry.lock(), copies: self.shadow.as_ref().map(Copies::lock), to: self, now }
+    }
+}
+
 /// The tables, locked for one round of the aggregator.
 pub(super) struct Kept<'l> {
     pub(super) registry: MutexGuard<'l, Registry>,
     copies: Option<Copies<'l>>,
-    records: Option<&'l RecordAccounts>,
-    assessor: &'l DebtAssessor,
+    to: &'l Destinations,
     now: Stamp,
 }
 
@@ -30,17 +49,7 @@ impl<'l> Copies<'l> {
     }
 }
 
-impl<'l> Kept<'l> {
-    pub(super) fn lock(
-        registry: &'l Mutex<Registry>,
-        shadow: Option<&'l ShadowParts>,
-        records: Option<&'l RecordAccounts>,
-        assessor: &'l DebtAssessor,
-        now: Stamp,
-    ) -> Self {
-        Self { registry: registry.lock(), copies: shadow.map(Copies::lock), records, assessor, now }
-    }
-
+impl Kept<'_> {
     /// Records an exchange. `behind` more wait to be recorded.
     pub(super) fn keep(&mut self, exchange: Exchange, behind: usize) {
         let exchange = self.assessed(exchange);
@@ -56,6 +65,9 @@ impl<'l> Kept<'l> {
                 if let Some(copies) = copies {
                     copies.pairs.primary(&exchange, self.now);
                 }
+                if let Some(log) = &self.to.access_log {
+                    log.push(&exchange);
+                }
                 self.registry.keep(exchange, self.now, behind);
             }
         }
@@ -65,12 +77,13 @@ impl<'l> Kept<'l> {
     fn assessed(&self, exchange: Exchange) -> Exchange {
         let series = exchange.ledger.series;
         let pairs = self.copies.as_ref().map(|copies| &copies.pairs);
-        self.assessor.assessed(exchange, |target| pairs.is_some_and(|pairs| pairs.runs_same_model(target, &series)))
+        self.to.assessor.assessed(exchange, |target| pairs.is_some_and(|pairs| pairs.runs_same_model(target, &series)))
     }
 
     /// Sends the account of a recorded request to the recording.
     fn record(&self, exchange: &Exchange) {
-        if let (Some(records), Some(pair), Some(half)) = (self.records, exchange.ledger.pair, PairHalf::of_primary(exchange)) {
+        if let (Some(records), Some(pair), Some(half)) = (&self.to.records, exchange.ledger.pair, PairHalf::of_primary(exchange))
+        {
             records.push(pair, half);
         }
     }
@@ -85,8 +98,8 @@ impl<'l> Kept<'l> {
     }
 
     /// Takes the results of comparisons that wait, and lets time pass for the pairs.
-    pub(super) fn tick_pairs(&mut self, shadow: Option<&ShadowParts>) {
-        let (Some(copies), Some(shadow)) = (&mut self.copies, shadow) else { return };
+    pub(super) fn tick_pairs(&mut self) {
+        let (Some(copies), Some(shadow)) = (&mut self.copies, &self.to.shadow) else { return };
         for _ in 0..shadow.compared.len() {
             let Some(result) = shadow.compared.pop() else { break };
             copies.pairs.outputs(result.pair, result.target, result.verdict.result, self.now);
@@ -104,7 +117,7 @@ impl<'l> Kept<'l> {
             copies.registry.retire_unnamed();
             copies.pairs.retain_named(self.registry.labels());
         }
-        self.assessor.retain_named();
+        self.to.assessor.retain_named();
     }
 
     /// Advances windows.

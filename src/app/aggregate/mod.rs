@@ -13,7 +13,8 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use self::kept::Kept;
+use self::kept::Destinations;
+use super::access_log::AccessLog;
 use super::record::RecordAccounts;
 use super::shadow::ShadowParts;
 use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge};
@@ -50,13 +51,9 @@ pub(super) struct Aggregation {
     aggregator: Aggregator<Merge>,
     statistics: Arc<Statistics>,
     queue: Arc<ArrayQueue<Ledger>>,
-    registry: Arc<Mutex<Registry>>,
+    destinations: Destinations,
     counters: Arc<Counters>,
     tokenizers: Option<Tokenizers>,
-    shadow: Option<ShadowParts>,
-    /// For the accounts of recorded requests.
-    records: Option<Arc<RecordAccounts>>,
-    assessor: DebtAssessor,
     rotated: Stamp,
     labels: Arc<Labels>,
     /// How many names had given way at the last look.
@@ -85,19 +82,15 @@ impl Aggregation {
             merge(ledger, traced)
         };
         let aggregator = Aggregator::with_merge(applied.join(), counters.clone(), Box::new(merge) as Merge);
-        let (tokenizers, shadow, records, rotated) = (None, None, None, Stamp::now());
         let labels = registry.lock().labels().clone();
         Self {
             aggregator,
             statistics,
             queue,
-            registry,
+            destinations: Destinations { registry, shadow: None, records: None, access_log: None, assessor },
             counters,
-            tokenizers,
-            shadow,
-            records,
-            assessor,
-            rotated,
+            tokenizers: None,
+            rotated: Stamp::now(),
             labels,
             evicted: 0,
             config,
@@ -121,12 +114,17 @@ impl Aggregation {
 
     /// Takes the accounts of copies too.
     pub(super) fn shadowing(self, shadow: Option<ShadowParts>) -> Self {
-        Self { shadow, ..self }
+        Self { destinations: Destinations { shadow, ..self.destinations }, ..self }
     }
 
     /// Sends the accounts of recorded requests there.
     pub(super) fn recording(self, records: Arc<RecordAccounts>) -> Self {
-        Self { records: Some(records), ..self }
+        Self { destinations: Destinations { records: Some(records), ..self.destinations }, ..self }
+    }
+
+    /// Writes each exchange to the access log.
+    pub(super) fn logging(self, access_log: Option<AccessLog>) -> Self {
+        Self { destinations: Destinations { access_log, ..self.destinations }, ..self }
     }
 
     /// Runs until `stop`, then merges and records everything that waits.
@@ -147,13 +145,13 @@ impl Aggregation {
         }
         self.look();
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_deref(), &self.assessor, now);
+        let mut kept = self.destinations.lock(now);
         self.aggregator.flush(now, &mut |exchange| kept.keep(exchange, 0));
     }
 
     fn spans(&mut self, received: Vec<IncomingSpan>) {
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_deref(), &self.assessor, now);
+        let mut kept = self.destinations.lock(now);
         self.aggregator.spans(received, now, &mut |exchange| kept.keep(exchange, 0));
         self.aggregator.mend(&mut |exchange| kept.mend(exchange));
     }
@@ -176,7 +174,7 @@ impl Aggregation {
         let depth = self.queue.len();
         self.counters.set(Counter::QueueDepth, depth as u64);
         let now = Stamp::now();
-        let mut kept = Kept::lock(&self.registry, self.shadow.as_ref(), self.records.as_deref(), &self.assessor, now);
+        let mut kept = self.destinations.lock(now);
         if depth > 0 {
             self.statistics.note_request();
         }
@@ -194,7 +192,7 @@ impl Aggregation {
                 self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, behind));
             }
         }
-        if let Some(shadow) = &self.shadow {
+        if let Some(shadow) = &self.destinations.shadow {
             for _ in 0..shadow.ledgers.len() {
                 let Some(mut ledger) = shadow.ledgers.pop() else { break };
                 self.labels.settle(&mut ledger, now);
@@ -210,7 +208,7 @@ impl Aggregation {
             kept.registry.record_polled(key, &interval, now.plus(valid_ns(&self.applied)));
         }
         self.aggregator.tick(now, &mut |exchange| kept.keep(exchange, 0));
-        kept.tick_pairs(self.shadow.as_ref());
+        kept.tick_pairs();
         let (pending, orphans) = self.aggregator.fill();
         self.counters.set(Counter::Pending, pending as u64);
         self.counters.set(Counter::OrphanSpans, orphans as u64);

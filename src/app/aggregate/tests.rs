@@ -75,8 +75,10 @@ fn counted_tokens_are_what_is_recorded() {
         aggregation.queue.push(ledger(&config, &body)).unwrap();
     }
     aggregation.look();
-    aggregation.aggregator.flush(Stamp::now(), &mut |exchange| aggregation.registry.lock().keep(exchange, Stamp::now(), 0));
-    let recorded = aggregation.registry.lock().exchanges(Order::Recent, 9);
+    aggregation
+        .aggregator
+        .flush(Stamp::now(), &mut |exchange| aggregation.destinations.registry.lock().keep(exchange, Stamp::now(), 0));
+    let recorded = aggregation.destinations.registry.lock().exchanges(Order::Recent, 9);
     let tokens: Vec<_> = recorded.iter().map(|exchange| exchange.ledger.work.get(Unit::InputToken)).collect();
     // bees, and the points as one token
     assert_eq!(tokens, [Some((2, Basis::Counted)); 3]);

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::demo::DemoArgs;
 use super::engine::EngineSub;
+use super::fleet::{CompareArgs, MergeArgs};
 use super::record::RecordArgs;
 use super::replay::ReplayArgs;
 use super::shadow_report::ShadowSub;
@@ -62,6 +63,10 @@ pub enum Command {
     Shadow(ShadowSub),
     /// Record requests of a running Lapwing.
     Record(RecordArgs),
+    /// Add the logs of many pods up.
+    Merge(MergeArgs),
+    /// Hold two logs against each other.
+    Compare(CompareArgs),
     /// Replay a recording. The variables are those of the environment.
     Replay(ReplayArgs, Vec<(String, String)>),
     /// Serve, inspect, time or quantize a model. The variables are those of the environment.
@@ -93,6 +98,8 @@ pub fn parse(
         }
         Some(Sub::Shadow { command }) => Command::Shadow(command),
         Some(Sub::Record(args)) => Command::Record(args),
+        Some(Sub::Merge(args)) => Command::Merge(args),
+        Some(Sub::Compare(args)) => Command::Compare(args),
         Some(Sub::Replay(args)) => Command::Replay(*args, env),
         Some(Sub::Engine { command }) => Command::Engine(command, env),
     })
@@ -153,6 +160,22 @@ enum Sub {
         lapwing replay traffic.lwr --to http://127.0.0.1:9000 --pairs pairs.lwp && lapwing replay pairs.lwp"
     )]
     Replay(Box<ReplayArgs>),
+    /// Add up the histograms of several Lapwings, without loss, and print them
+    #[command(
+        after_help = "Each file is the answer of /hdr. Histograms of equal route, model, upstream and measure are added.\n\
+        Exit code: 0; 65 a file that cannot be read.\n\n\
+        Examples:\n  for pod in a b c; do curl -so $pod.hlog $pod:9464/hdr; done; lapwing merge *.hlog\n  \
+        lapwing merge *.hlog --out all.hlog"
+    )]
+    Merge(MergeArgs),
+    /// Say what changed between the histograms of two times, stage by stage
+    #[command(
+        after_help = "A percentile is slower or faster where the 99.9 % intervals of both sides do not touch, and the same where \
+        they lie within 2 %.\nThe intervals take requests for independent of each other: a short disturbance can look like a change.\n\
+        Exit code: 0; 65 a file that cannot be read.\n\n\
+        Examples:\n  lapwing compare monday.hlog tuesday.hlog\n  lapwing compare fp32.hlog int8.hlog"
+    )]
+    Compare(CompareArgs),
     /// Serve ONNX models on the built-in engine; inspect, time or quantize one
     #[command(after_help = "`lapwing engine COMMAND --help` has examples.")]
     Engine {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use hdrhistogram::Histogram;
 
-use super::view::units::duration;
 use super::view::words::errors;
+use crate::app::units::duration;
 
 /// The highest latency that is recorded, in nanoseconds; higher ones count as this.
 const MAX_NS: u64 = 60_000_000_000;

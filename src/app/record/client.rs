@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full};
 
 use crate::app::admin_token::TokenArgs;
 use crate::app::shadow_report::{UNAVAILABLE, admin_address};
-use crate::net::{Client, ClientLimits, Target};
+use crate::net::{Client, ClientLimits, Target, error_text};
 use crate::settings::{Period, Share, Size};
 use crate::shadow::recording::{RecordingEnd, RecordingLine};
 
@@ -87,7 +87,8 @@ fn record(args: &RecordArgs) -> Result<Written, String> {
         if !response.status().is_success() {
             let status = response.status();
             let reason = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            return Err(format!("{}: answered {status}: {}", args.admin, String::from_utf8_lossy(&reason).trim_end()));
+            let reason = error_text(String::from_utf8_lossy(&reason).trim_end());
+            return Err(format!("{}: answered {status}: {reason}", args.admin));
         }
         let file = create(&args.out).map_err(|error| format!("{}: {error}", args.out.display()))?;
         write(response.into_body(), file).await.map_err(|error| format!("{}: {error}", args.out.display()))

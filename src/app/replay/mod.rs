@@ -122,7 +122,7 @@ fn again(args: &ReplayArgs, config: &Config, file: impl io::BufRead, limits: Fil
     };
     let counters = Arc::new(Counters::default());
     let surface = ShadowSurface {
-        registry: Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters))),
+        registry: Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters))),
         pairs: Arc::new(Mutex::new(pairs)),
         outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare)))),
         counters: Arc::new(ShadowCounters::new(header.targets.len())),

@@ -139,7 +139,7 @@ impl Session {
             compared: Arc::new(ArrayQueue::new(LEDGERS)),
             outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare)))),
             budget: CaptureBudget::new(limits),
-            registry: Arc::new(Mutex::new(Registry::new(config.metrics, labels.clone(), counters.clone()))),
+            registry: Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters.clone()))),
             pairs: Arc::new(Mutex::new(PairTable::new(target_labels[skipped..].to_vec(), patience_ns, started))),
             counts: Arc::new(ShadowCounters::new(named.len())),
             config,

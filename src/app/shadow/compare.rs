@@ -13,6 +13,7 @@ use super::copy::Head;
 
 use crate::config::Config;
 use crate::ledger::{CopyCause, PairId, TraceId};
+use crate::net::error_text;
 use crate::protocol::{OutputKind, Protocols, fold_route};
 use crate::proxy::CapturedBody;
 use crate::shadow::compare::{AnswerReading, Comparer, FinishedAnswer};
@@ -96,7 +97,10 @@ impl Worker {
         while let Ok(pair) = pairs.recv() {
             // a comparison that panics costs its result, and neither the thread nor any request
             if catch_unwind(AssertUnwindSafe(|| self.compare(&pair))).is_err() {
-                tracing::error!(path = pair.head.path.path(), "comparing two outputs panicked; this is a fault of Lapwing");
+                tracing::error!(
+                    path = error_text(pair.head.path.path()),
+                    "comparing two outputs panicked; this is a fault of Lapwing"
+                );
             }
         }
     }

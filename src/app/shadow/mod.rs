@@ -226,7 +226,7 @@ pub(super) fn start(
         tap: tap.clone(),
         ledgers: Arc::new(ArrayQueue::new(LEDGERS)),
         compared: Arc::new(ArrayQueue::new(LEDGERS)),
-        registry: Arc::new(Mutex::new(Registry::new(whole.metrics, labels.clone(), counters.clone()))),
+        registry: Arc::new(Mutex::new(Registry::new(whole.metrics.clone(), labels.clone(), counters.clone()))),
         pairs: Arc::new(Mutex::new(PairTable::new(copy_labels, patience_ns, started))),
         outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.compare)))),
         targets: named.iter().map(NamedTarget::info).collect(),

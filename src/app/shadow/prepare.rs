@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use super::copy::Head;
 use super::runner::reason;
-use crate::net::{MAX_ERROR_TEXT, excerpt};
+use crate::net::error_text;
 use crate::protocol::fold_route;
 use crate::proxy::{CaptureBudget, CapturedBody, capture_whole};
 use crate::shadow::ShadowDrop;
@@ -100,13 +100,18 @@ impl Preparer {
 
     /// Logs the first fault of each kind as a warning, because it may be one of the configuration.
     fn log(&self, head: &Head, fault: &MappingFault) -> ShadowDrop {
-        let (reason, path) = (fault.drop_reason(), head.path.path());
+        let (reason, path, fault) = (fault.drop_reason(), error_text(head.path.path()), error_text(fault));
         let bit = 1 << (reason as u32);
         if self.logged.fetch_or(bit, Relaxed) & bit == 0 {
-            let (reason, path) = (reason.name(), excerpt(path.to_owned(), MAX_ERROR_TEXT));
-            tracing::warn!(target = self.target, path, reason, %fault, "a request cannot be mapped; further ones are counted only");
+            tracing::warn!(
+                target = self.target,
+                path,
+                reason = reason.name(),
+                fault,
+                "a request cannot be mapped; further ones are counted only"
+            );
         } else {
-            tracing::debug!(target = self.target, path, %fault, "a request cannot be mapped");
+            tracing::debug!(target = self.target, path, fault, "a request cannot be mapped");
         }
         reason
     }

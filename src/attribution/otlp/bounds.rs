@@ -60,6 +60,9 @@ impl Element {
     }
 
     fn count(self, message: &[u8], left: &mut usize, depth: usize) -> Result<bool, DecodeError> {
+        if matches!(self, Self::Text) {
+            return Ok(true);
+        }
         for field in fields(message) {
             let (number, Some(bytes)) = field? else { continue };
             let Some(inner) = self.inner(number) else { continue };
@@ -138,6 +141,15 @@ mod tests {
         assert!(fits_json(&text));
         assert!(fits_json(&format!("[{}0]", "0,".repeat(MAX_MARKS - 1))));
         assert!(!fits_json(&format!("[{}0]", "0,".repeat(MAX_MARKS))));
+    }
+
+    #[test]
+    fn a_text_is_counted_and_not_read_as_a_message() {
+        // Resource.entity_refs (3) with EntityRef.id_keys (3): no name of an attribute is protobuf
+        let key = |name: &str| [&[0x1a, u8::try_from(name.len()).unwrap()], name.as_bytes()].concat();
+        let entity = [key("host.id"), key("\0\x1a")].concat();
+        let resource = [&[0x1a, u8::try_from(entity.len()).unwrap()], &entity[..]].concat();
+        assert!(Element::Resource.fits(&resource).unwrap());
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod export_handler;
 mod forward;
 mod json;
 mod limits;
+#[doc(hidden)]
+pub mod otlp_properties;
 mod own_traces;
 mod receive_grpc;
 mod receive_http;

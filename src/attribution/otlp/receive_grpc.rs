@@ -78,6 +78,7 @@ async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, reques
         if *status == "11" {
             *status = HeaderValue::from_static("8");
         }
+        net::cut_grpc_message(response.headers_mut());
     }
     response
 }

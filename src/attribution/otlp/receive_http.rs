@@ -22,7 +22,7 @@ use super::export_handler::{ExportHandler, TIME_LIMIT, Taken};
 use super::limits;
 use super::signal::{Encoding, Signal};
 use super::status;
-use crate::net::{self, GunzipError, MAX_ERROR_TEXT, Peer, excerpt, gunzip};
+use crate::net::{self, GunzipError, Peer, gunzip};
 
 /// Receives OTLP/HTTP on `listener` until `stop`, then lets open requests end for at most two seconds. Bodies larger than
 /// `max_body` bytes, compressed or not, are refused. Must be polled in a tokio runtime.
@@ -92,7 +92,7 @@ async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, reques
             } else {
                 handler.refused()
             }
-            (status, status::body(code, excerpt(refusal.to_string(), MAX_ERROR_TEXT), encoding))
+            (status, status::body(code, net::error_text(&refusal), encoding))
         }
     };
     let mut response = Response::new(Body::from(body));

@@ -13,6 +13,7 @@ use super::waiting::{Reading, WaitingModels};
 use super::{Poller, http};
 use crate::ledger::{Server, Stamp};
 use crate::metrics::{Labels, PolledInterval, PolledKey, PolledStage};
+use crate::net::error_text;
 use crate::protocol::servers::{ReportedField, table};
 use crate::settings::Upstream;
 
@@ -117,8 +118,8 @@ impl Feed {
         }
         let reading = match http::get(&self.at, &self.path).await {
             Ok(body) => self.read(&body),
-            Err(error) if error.is_refusal() => return PollOutcome::Refused(error.to_string()),
-            Err(error) => Err(error.to_string()),
+            Err(error) if error.is_refusal() => return PollOutcome::Refused(error_text(&error)),
+            Err(error) => Err(error_text(&error)),
         };
         match reading {
             Ok(reading) => {
@@ -131,7 +132,7 @@ impl Feed {
 
     fn read(&self, body: &Bytes) -> Result<PolledMetrics, String> {
         match &self.form {
-            FeedFormat::Triton { .. } => triton::read(body, &self.rows).map_err(|error| error.to_string()),
+            FeedFormat::Triton { .. } => triton::read(body, &self.rows).map_err(|error| error_text(&error)),
             FeedFormat::Text(wants) => {
                 let text = text_of(body);
                 let reading = wants.read(&text);

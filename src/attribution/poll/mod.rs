@@ -30,6 +30,7 @@ use super::polled::Statistics;
 use super::rules::Rules;
 use crate::ledger::Server;
 use crate::metrics::{Counter, Counters, Labels};
+use crate::net;
 use crate::settings::{ConfigHandle, Poll, Upstream};
 
 /// How often the poller checks for a first request; the first query is delayed by as much.
@@ -199,8 +200,8 @@ impl Poller {
                 (found, feed, None)
             }
             (Err(error), _) => {
-                tracing::debug!(address = %at.at, path = at.path, %error, "no statistics at this address");
-                (None, None, Some(error.to_string()).filter(|_| error.is_refusal()))
+                tracing::debug!(address = %at.at, path = at.path, error = net::error_text(error), "no statistics at this address");
+                (None, None, Some(net::error_text(error)).filter(|_| error.is_refusal()))
             }
         };
         if let (Some(server), Some(reason)) = (search.recognised, refusal) {

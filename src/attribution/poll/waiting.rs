@@ -8,6 +8,7 @@ use super::means::Means;
 use super::reading::{ModelLabel, PolledMetrics};
 use super::triton::EnsembleSteps;
 use crate::ledger::Stamp;
+use crate::net::error_text;
 
 /// How often a model's configuration is asked for in vain before the model is left out.
 const ATTEMPTS: u32 = 4;
@@ -51,6 +52,7 @@ impl WaitingModels {
         let Some((_, failed)) = self.since.get_mut(model) else { return };
         *failed += 1;
         if *failed == ATTEMPTS {
+            let model = error_text(model);
             tracing::warn!(model, "triton gives no configuration of the model; its statistics are left out");
         }
     }

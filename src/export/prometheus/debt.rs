@@ -2,18 +2,16 @@
 
 use std::fmt;
 
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-
 use super::Scrape;
-use super::encode::{Labels, count, family};
+use super::encode::{Encoder, Labels, count, family};
 use super::series::Series;
 use super::work::FLOORS;
 use crate::ledger::ForwardDebt;
-use crate::metrics::{DEBT_BOUNDS_PPM, DebtTotals, Measure, defs};
+use crate::metrics::{DebtTotals, Measure, defs};
 
 impl Scrape {
     /// Ratios by cost class, and the seconds above the optimum.
-    pub(super) fn debt(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn debt(&self, encoder: &mut dyn Encoder) -> fmt::Result {
         let indebted = self.series.iter().filter_map(|series| {
             let totals = series.figures.debt().filter(|totals| totals.ratios().count > 0)?;
             Some((series, totals, &**series.optimum.as_ref()?))
@@ -24,20 +22,17 @@ impl Scrape {
         }
         family(encoder, &defs::DEBT_RATIO, |metric| {
             for (series, totals, optimum) in &indebted {
-                for (measure, counts) in &series.buckets {
-                    let Some((class, labels)) = labels(series, *measure, optimum) else { continue };
-                    let bounds = DEBT_BOUNDS_PPM.iter().map(|ppm| millionths(u128::from(*ppm))).chain([f64::INFINITY]);
-                    let buckets: Vec<(f64, u64)> = bounds.zip(counts.iter().copied()).collect();
+                for values in &series.histograms {
+                    let Some((class, labels)) = labels(series, values.measure, optimum) else { continue };
                     let extent = totals.class(class);
-                    let sum = millionths(extent.sum_ppm);
-                    metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, extent.count, &buckets, None)?;
+                    values.write(metric, series, &labels, extent.count, millionths(extent.sum_ppm))?;
                 }
             }
             Ok(())
         })?;
         family(encoder, &defs::DEBT_SECONDS, |metric| {
             for (series, totals, optimum) in &indebted {
-                count(metric, &series.with(&[("optimum", optimum)]), &(millionths(totals.excess_ps) / 1e6))?;
+                count(metric, series.with(&[("optimum", optimum)]), millionths(totals.excess_ps) / 1e6)?;
             }
             Ok(())
         })

@@ -1,49 +1,130 @@
-//! Writes families, counters and gauges with the encoder of `prometheus-client`.
+//! What a scrape consists of, whatever its format: families with counters, gauges and histograms. Each format is an [`Encoder`].
 
 use std::fmt;
 
-use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Unit;
-
+use super::native::NativeHistogram;
+use crate::ledger::TraceId;
 use crate::metrics::defs::{MetricFamily, MetricKind};
 
-/// The names and values of a sample's labels.
-pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
+/// Writes one family after the other in a format.
+pub(super) trait Encoder {
+    /// Begins a family.
+    fn begin(&mut self, head: &FamilyHead<'_>) -> fmt::Result;
+    /// Writes a sample of a counter.
+    fn counter(&mut self, labels: &Labels<'_>, value: Number) -> fmt::Result;
+    /// Writes a sample of a gauge.
+    fn gauge(&mut self, labels: &Labels<'_>, value: Number) -> fmt::Result;
+    /// Writes a histogram.
+    fn histogram(&mut self, labels: &Labels<'_>, histogram: &HistogramSample<'_>) -> fmt::Result;
+    /// Ends the family.
+    fn end(&mut self) -> fmt::Result;
+}
 
-/// The encoder's type for a kind.
-pub(super) const fn metric_type(kind: MetricKind) -> MetricType {
-    match kind {
-        MetricKind::Counter => MetricType::Counter,
-        MetricKind::Gauge => MetricType::Gauge,
-        MetricKind::Histogram => MetricType::Histogram,
+/// What all samples of a family have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FamilyHead<'a> {
+    /// The name without `_total`.
+    pub(super) name: &'a str,
+    pub(super) kind: MetricKind,
+    pub(super) unit: Option<&'a str>,
+    pub(super) help: &'a str,
+}
+
+/// The names and values of a sample's labels, and since when it counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Labels<'a> {
+    pub(super) pairs: Vec<(&'static str, &'a str)>,
+    /// In nanoseconds since the Unix epoch; `None`: since the process started.
+    pub(super) since_unix_ns: Option<u64>,
+}
+
+impl<'a> From<Vec<(&'static str, &'a str)>> for Labels<'a> {
+    fn from(pairs: Vec<(&'static str, &'a str)>) -> Self {
+        Self { pairs, since_unix_ns: None }
     }
 }
 
-/// Writes the head of a family, then calls `samples` to write its samples. The encoder appends the unit to the name itself.
+/// The value of a counter or a gauge.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Number {
+    Whole(u64),
+    Float(f64),
+}
+
+impl From<u64> for Number {
+    fn from(value: u64) -> Self {
+        Self::Whole(value)
+    }
+}
+
+impl From<f64> for Number {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl Number {
+    #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
+    pub(super) const fn as_f64(self) -> f64 {
+        match self {
+            Self::Whole(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+}
+
+/// A request that stands for the bucket that its value is in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExemplarSample {
+    pub(super) trace: TraceId,
+    pub(super) value: f64,
+    pub(super) ended_unix_ns: u64,
+}
+
+/// One histogram.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HistogramSample<'a> {
+    pub(super) count: u64,
+    pub(super) sum: f64,
+    /// Upper bounds, the last one infinite, and the values in each bucket, not cumulative.
+    pub(super) buckets: &'a [(f64, u64)],
+    /// The same values by exponential buckets, if the format has them.
+    pub(super) native: Option<&'a NativeHistogram>,
+    /// In the order in which they ended.
+    pub(super) exemplars: &'a [ExemplarSample],
+}
+
+impl HistogramSample<'_> {
+    /// The classic buckets, cumulative, each with its latest exemplar.
+    pub(super) fn cumulative(&self) -> impl Iterator<Item = (f64, u64, Option<&ExemplarSample>)> {
+        let (mut below, mut lower) = (0, f64::NEG_INFINITY);
+        self.buckets.iter().map(move |(bound, count)| {
+            let is_within = |one: &&ExemplarSample| *count > 0 && one.value > lower && one.value <= *bound;
+            let exemplar = self.exemplars.iter().rev().find(is_within);
+            (below, lower) = (below + count, *bound);
+            (*bound, below, exemplar)
+        })
+    }
+}
+
+/// Writes a family of the table.
 pub(super) fn family(
-    encoder: &mut DescriptorEncoder<'_>,
+    encoder: &mut dyn Encoder,
     definition: &MetricFamily,
-    samples: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+    samples: impl FnOnce(&mut dyn Encoder) -> fmt::Result,
 ) -> fmt::Result {
-    let base = definition.unit.and_then(|unit| definition.name.strip_suffix(unit)?.strip_suffix('_'));
-    let unit = definition.unit.map(|unit| Unit::Other(unit.to_owned()));
-    let kind = metric_type(definition.kind);
-    samples(&mut encoder.encode_descriptor(base.unwrap_or(definition.name), definition.help, unit.as_ref(), kind)?)
+    let MetricFamily { name, kind, unit, help, .. } = *definition;
+    encoder.begin(&FamilyHead { name, kind, unit, help })?;
+    samples(encoder)?;
+    encoder.end()
 }
 
 /// Writes a sample of a counter.
-pub(super) fn count(metric: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: &impl EncodeCounterValue) -> fmt::Result {
-    if labels.is_empty() {
-        return metric.encode_counter::<NoLabelSet, _, u64>(value, None);
-    }
-    metric.encode_family(labels)?.encode_counter::<NoLabelSet, _, u64>(value, None)
+pub(super) fn count<'a>(encoder: &mut dyn Encoder, labels: impl Into<Labels<'a>>, value: impl Into<Number>) -> fmt::Result {
+    encoder.counter(&labels.into(), value.into())
 }
 
 /// Writes a sample of a gauge.
-pub(super) fn gauge(metric: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: &impl EncodeGaugeValue) -> fmt::Result {
-    if labels.is_empty() {
-        return metric.encode_gauge(value);
-    }
-    metric.encode_family(labels)?.encode_gauge(value)
+pub(super) fn gauge<'a>(encoder: &mut dyn Encoder, labels: impl Into<Labels<'a>>, value: impl Into<Number>) -> fmt::Result {
+    encoder.gauge(&labels.into(), value.into())
 }

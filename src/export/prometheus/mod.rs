@@ -1,53 +1,54 @@
-//! `/metrics`: every family of `metrics::defs` since the start, as OpenMetrics text, or as Prometheus text 0.0.4 when the client
-//! accepts only that. Durations are seconds here, as is the custom in Prometheus.
+//! `/metrics`: every family of `metrics::defs` since the start, in the format that a scrape asks for: Prometheus protobuf with native
+//! histograms, OpenMetrics text, or Prometheus text 0.0.4. Durations are seconds here, as is the custom in Prometheus.
 //!
-//! Buckets are counted from the same HDR cells that `/stats` reads, so the figures agree.
+//! Buckets are counted from the same HDR cells that `/stats` reads, so the figures agree. A series is copied out of the registry
+//! under a lock of microseconds; what follows is done outside of it, family by family.
 
 use std::fmt;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::registry::Registry;
-
-use self::encode::{count, family, gauge, metric_type};
-use self::plain::PlainWriter;
-use self::series::{Series, seconds};
+use self::encode::{Encoder, FamilyHead, Labels, count, family, gauge};
+pub(super) use self::format::Format;
+use self::protobuf::ProtobufEncoder;
+use self::series::{Scope, Series, seconds};
+use self::text::TextEncoder;
 use super::surfaces::Surfaces;
 use super::{gather, process};
 use crate::metrics::defs::{self, MetricFamily, MetricKind};
-use crate::metrics::{Counter, NAME_TABLES, PolledSnapshot, Window};
+use crate::metrics::{Counter, NAME_TABLES, PolledSnapshot, Shown, Window};
 
+mod budget;
 mod debt;
 mod encode;
-mod plain;
+mod format;
+mod native;
+mod protobuf;
 mod series;
 mod shadow;
+mod text;
 mod traffic;
 mod work;
 
-/// `Content-Type` of OpenMetrics text.
-pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// `Content-Type` of Prometheus text.
-pub(super) const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// Writes the text of all families.
+/// Writes all families in a format, in pieces.
 ///
 /// # Errors
 ///
-/// When the encoder refuses a family, or `out` the text.
-pub(super) fn openmetrics(surfaces: &Surfaces, out: &mut impl fmt::Write) -> fmt::Result {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Scrape::of(surfaces)));
-    prometheus_client::encoding::text::encode(out, &registry)
-}
-
-/// The same as Prometheus text 0.0.4.
-///
-/// # Errors
-///
-/// As for [`openmetrics`].
-pub(super) fn plain(surfaces: &Surfaces, out: &mut impl fmt::Write) -> fmt::Result {
-    openmetrics(surfaces, &mut PlainWriter::new(out))
+/// When a family cannot be encoded, which does not happen.
+pub(super) fn write(surfaces: &Surfaces, format: Format) -> Result<Vec<Vec<u8>>, fmt::Error> {
+    let (schema, has_classic) = {
+        let registry = surfaces.registry.lock();
+        (registry.config().native_schema, registry.config().classic_buckets == Shown::On)
+    };
+    let native_schema = (format == Format::Protobuf).then_some(schema);
+    let scope = Scope { started: surfaces.started, started_unix_ns: surfaces.started_unix_ns, native_schema };
+    let scrape = Scrape::of(surfaces, &scope);
+    if format == Format::Protobuf {
+        let mut encoder = ProtobufEncoder::new(has_classic, surfaces.started_unix_ns);
+        scrape.encode(&mut encoder)?;
+        return Ok(encoder.finish());
+    }
+    let mut encoder = TextEncoder::new(format == Format::Plain);
+    scrape.encode(&mut encoder)?;
+    Ok(encoder.finish())
 }
 
 /// The values that one scrape shows, copied out of the registry.
@@ -73,8 +74,8 @@ struct Gauge {
 
 impl Scrape {
     #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
-    fn of(surfaces: &Surfaces) -> Self {
-        let series = gather::series(&surfaces.registry, Window::All, Series::of);
+    fn of(surfaces: &Surfaces, scope: &Scope) -> Self {
+        let series = gather::series(&surfaces.registry, Window::All, |series| Series::of(series, scope));
         let ((in_use, overflowed), limit, polled, retired, unnamed) = {
             let registry = surfaces.registry.lock();
             let (polled, retired) = (registry.polled(Window::All), registry.retired().series);
@@ -91,53 +92,54 @@ impl Scrape {
         gauges.extend(process::resident_bytes().map(|bytes| gauge(defs::PROCESS_RSS, bytes as f64)));
         let values = |rows: &[Counter]| rows.iter().map(|row| surfaces.counters.get(*row)).collect();
         let counters = defs::row_families().into_iter().map(|f| (values(&f.rows), f)).map(|(v, f)| (f, v)).collect();
-        let shadow = surfaces.shadow.as_ref().map(shadow::Shadow::of);
+        let shadow = surfaces.shadow.as_ref().map(|shadow| shadow::Shadow::of(shadow, scope));
         Self { series, polled, shadow, gauges, overflowed, retired, unnamed, counters }
     }
 
-    fn profiler(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn profiler(&self, encoder: &mut dyn Encoder) -> fmt::Result {
         for Gauge { family: definition, label, value } in &self.gauges {
-            family(encoder, definition, |metric| gauge(metric, &label.iter().copied().collect(), value))?;
+            family(encoder, definition, |encoder| gauge(encoder, label.iter().copied().collect::<Vec<_>>(), *value))?;
         }
-        family(encoder, &defs::SERIES_OVERFLOWED, |metric| count(metric, &Vec::new(), &self.overflowed))?;
-        family(encoder, &defs::SERIES_RETIRED, |metric| count(metric, &Vec::new(), &self.retired))?;
+        family(encoder, &defs::SERIES_OVERFLOWED, |encoder| count(encoder, Vec::new(), self.overflowed))?;
+        family(encoder, &defs::SERIES_RETIRED, |encoder| count(encoder, Vec::new(), self.retired))?;
         let tables = || NAME_TABLES.into_iter().zip(self.unnamed);
-        family(encoder, &defs::NAMES_UNPROVEN, |metric| {
-            tables().try_for_each(|(table, (unproven, _))| count(metric, &vec![("table", table)], &unproven))
+        family(encoder, &defs::NAMES_UNPROVEN, |encoder| {
+            tables().try_for_each(|(table, (unproven, _))| count(encoder, vec![("table", table)], unproven))
         })?;
-        family(encoder, &defs::NAMES_OVERFLOWED, |metric| {
-            tables().try_for_each(|(table, (_, overflowed))| count(metric, &vec![("table", table)], &overflowed))
+        family(encoder, &defs::NAMES_OVERFLOWED, |encoder| {
+            tables().try_for_each(|(table, (_, overflowed))| count(encoder, vec![("table", table)], overflowed))
         })?;
         for (rows, values) in &self.counters {
-            let mut metric = encoder.encode_descriptor(rows.name, &rows.help, None, metric_type(rows.kind))?;
+            encoder.begin(&FamilyHead { name: rows.name, kind: rows.kind, unit: None, help: &rows.help })?;
             for (row, value) in rows.rows.iter().zip(values) {
-                let labels = row.row().labels.to_vec();
+                let labels = Labels::from(row.row().labels.to_vec());
                 match rows.kind {
-                    MetricKind::Counter => count(&mut metric, &labels, value)?,
-                    _ => gauge(&mut metric, &labels, value)?,
+                    MetricKind::Counter => count(encoder, labels, *value)?,
+                    _ => gauge(encoder, labels, *value)?,
                 }
             }
+            encoder.end()?;
         }
         Ok(())
     }
-}
 
-impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        self.requests(&mut encoder)?;
-        self.stages(&mut encoder)?;
-        self.coverage(&mut encoder)?;
-        self.completeness(&mut encoder)?;
-        self.polled(&mut encoder)?;
-        self.streams(&mut encoder)?;
-        self.per_unit(&mut encoder)?;
-        self.generation(&mut encoder)?;
-        self.debt(&mut encoder)?;
-        self.batches(&mut encoder)?;
+    /// Writes every family, one after the other.
+    fn encode(&self, encoder: &mut dyn Encoder) -> fmt::Result {
+        self.requests(encoder)?;
+        self.budgets(encoder)?;
+        self.stages(encoder)?;
+        self.coverage(encoder)?;
+        self.completeness(encoder)?;
+        self.polled(encoder)?;
+        self.streams(encoder)?;
+        self.per_unit(encoder)?;
+        self.generation(encoder)?;
+        self.debt(encoder)?;
+        self.batches(encoder)?;
         if let Some(shadow) = &self.shadow {
-            shadow.encode(&mut encoder)?;
+            shadow.encode(encoder)?;
         }
-        self.profiler(&mut encoder)
+        self.profiler(encoder)
     }
 }
 

@@ -3,57 +3,92 @@
 use std::fmt;
 use std::sync::Arc;
 
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-
-use super::encode::{Labels, family};
+use super::encode::{Encoder, ExemplarSample, HistogramSample, Labels, family};
+use super::native::NativeHistogram;
+use crate::ledger::Stamp;
 use crate::metrics::defs::MetricFamily;
 use crate::metrics::{
-    BatchStatistics, DEBT_BOUNDS_PPM, Measure, PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS, SeriesFacts,
-    SeriesSnapshot, SeriesTotals,
+    BatchStatistics, DEBT_BOUNDS_PPM, Exemplar, Measure, PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, RouteBudget, STREAM_BOUNDS_NS,
+    SeriesFacts, SeriesSnapshot, SeriesTotals,
 };
 
 /// Labels of a sample in addition to those of its series.
 pub(super) type Own<'a> = Vec<(&'static str, &'a str)>;
 
+/// What a scrape reads of each series, beside its counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scope {
+    /// The process's start by both clocks.
+    pub(super) started: Stamp,
+    pub(super) started_unix_ns: u64,
+    /// The schema of native histograms, if the format has them.
+    pub(super) native_schema: Option<i8>,
+}
+
 /// A series, copied out of the registry.
 #[derive(Debug)]
 pub(super) struct Series {
     labels: [(&'static str, Arc<str>); 3],
+    since_unix_ns: u64,
     pub(super) facts: SeriesFacts,
     pub(super) figures: SeriesTotals,
+    pub(super) budget: RouteBudget,
     /// The latest batches by the upstream's statistics.
     pub(super) batch: Option<BatchStatistics>,
     /// What its debts are compared with.
     pub(super) optimum: Option<Arc<str>>,
-    /// The buckets of each measure that occurred.
-    pub(super) buckets: Vec<(Measure, Vec<u64>)>,
+    /// The values of each measure that occurred.
+    pub(super) histograms: Vec<MeasureHistogram>,
+    exemplars: Vec<Arc<Exemplar>>,
+}
+
+/// The values of one measure by buckets.
+#[derive(Debug)]
+pub(super) struct MeasureHistogram {
+    pub(super) measure: Measure,
+    buckets: Vec<u64>,
+    native: Option<NativeHistogram>,
 }
 
 impl Series {
-    pub(super) fn of(series: &SeriesSnapshot) -> Self {
+    pub(super) fn of(series: &SeriesSnapshot, scope: &Scope) -> Self {
         let labels = [&series.route, &series.model, &series.upstream].map(Arc::clone);
         let [route, model, upstream] = labels;
         let occurred = Measure::all().filter(|m| *m == Measure::Total || series.figures.values(*m) > 0);
+        let histogram = |measure| MeasureHistogram {
+            measure,
+            buckets: series.buckets(measure, bounds(measure)),
+            native: scope.native_schema.map(|schema| NativeHistogram::of(series.exponential(measure, schema, per(measure)))),
+        };
         Self {
             labels: [("route", route), ("model", model), ("upstream", upstream)],
+            since_unix_ns: scope.started_unix_ns.saturating_add(series.opened.since(scope.started)),
             facts: series.facts,
             figures: series.figures.clone(),
+            budget: series.budget,
             batch: series.batch,
             optimum: series.optimum.clone(),
-            buckets: occurred.map(|m| (m, series.buckets(m, bounds(m)))).collect(),
+            histograms: occurred.map(histogram).collect(),
+            exemplars: series.exemplars.clone(),
         }
     }
 
     /// A series of copies, whose target takes the place of the upstream.
-    pub(super) fn of_copies(series: &SeriesSnapshot, target: &str) -> Self {
-        let of = Self::of(series);
+    pub(super) fn of_copies(series: &SeriesSnapshot, target: &str, scope: &Scope) -> Self {
+        let of = Self::of(series, scope);
         let [route, model, _] = of.labels;
         Self { labels: [("target", target.into()), route, model], ..of }
     }
 
     /// The labels of the series, followed by `more`.
     pub(super) fn with<'a>(&'a self, more: &[(&'static str, &'a str)]) -> Labels<'a> {
-        self.labels.iter().map(|(name, value)| (*name, &**value)).chain(more.iter().copied()).collect()
+        let pairs = self.labels.iter().map(|(name, value)| (*name, &**value)).chain(more.iter().copied()).collect();
+        Labels { pairs, since_unix_ns: Some(self.since_unix_ns) }
+    }
+
+    /// The route's name.
+    pub(super) fn route(&self) -> &str {
+        &self.labels[0].1
     }
 
     /// The upstream's name.
@@ -62,21 +97,41 @@ impl Series {
     }
 }
 
+impl MeasureHistogram {
+    /// Writes the histogram of `series` with its exact count and sum.
+    pub(super) fn write(
+        &self,
+        encoder: &mut dyn Encoder,
+        series: &Series,
+        labels: &Labels<'_>,
+        count: u64,
+        sum: f64,
+    ) -> fmt::Result {
+        let bounds = bounds(self.measure).iter().map(|bound| in_base_unit(self.measure, *bound)).chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(self.buckets.iter().copied()).collect();
+        let exemplar = |one: &Arc<Exemplar>| {
+            let value = in_base_unit(self.measure, one.value(self.measure)?);
+            Some(ExemplarSample { trace: one.trace, value, ended_unix_ns: one.ended_unix_ns })
+        };
+        let exemplars: Vec<_> = series.exemplars.iter().filter_map(exemplar).collect();
+        let native = self.native.as_ref();
+        encoder.histogram(labels, &HistogramSample { count, sum, buckets: &buckets, native, exemplars: &exemplars })
+    }
+}
+
 /// Writes a histogram family: for each series, the measures for which `own` returns labels.
 pub(super) fn histogram(
     all: &[Series],
-    encoder: &mut DescriptorEncoder<'_>,
+    encoder: &mut dyn Encoder,
     definition: &MetricFamily,
     own: impl Fn(&Series, Measure) -> Option<Own<'static>>,
 ) -> fmt::Result {
-    family(encoder, definition, |metric| {
+    family(encoder, definition, |encoder| {
         for series in all {
-            for (measure, buckets) in &series.buckets {
-                let Some(own) = own(series, *measure) else { continue };
-                let bounds = bounds(*measure).iter().map(|bound| in_seconds(*measure, *bound)).chain([f64::INFINITY]);
-                let buckets: Vec<(f64, u64)> = bounds.zip(buckets.iter().copied()).collect();
-                let (sum, count) = (sum(series, *measure), series.figures.values(*measure));
-                metric.encode_family(&series.with(&own))?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+            for values in &series.histograms {
+                let Some(own) = own(series, values.measure) else { continue };
+                let (sum, count) = (sum(series, values.measure), series.figures.values(values.measure));
+                values.write(encoder, series, &series.with(&own), count, sum)?;
             }
         }
         Ok(())
@@ -92,12 +147,18 @@ const fn bounds(measure: Measure) -> &'static [u64] {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "Prometheus has seconds in floating point")]
-fn in_seconds(measure: Measure, bound: u64) -> f64 {
+/// How many of a measure's values are one second, or a ratio of one.
+const fn per(measure: Measure) -> f64 {
     match measure {
-        Measure::PerUnit(_) => bound as f64 / 1e12,
-        _ => seconds(bound),
+        Measure::PerUnit(_) => 1e12,
+        Measure::Debt(_) => 1e6,
+        _ => 1e9,
     }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "Prometheus has seconds in floating point")]
+fn in_base_unit(measure: Measure, value: u64) -> f64 {
+    value as f64 / per(measure)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "Prometheus has seconds in floating point")]

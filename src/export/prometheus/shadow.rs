@@ -4,10 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-
-use super::encode::{count, family};
-use super::series::{Series, histogram};
+use super::encode::{Encoder, HistogramSample, count, family};
+use super::series::{Scope, Series, histogram};
 use crate::export::gather;
 use crate::export::surfaces::ShadowSurface;
 use crate::ledger::CopyCause;
@@ -49,7 +47,7 @@ fn of_quota(quota: &QuotaOfRoute) -> impl Iterator<Item = (String, QuotaResult, 
 }
 
 impl Shadow {
-    pub(super) fn of(shadow: &ShadowSurface) -> Self {
+    pub(super) fn of(shadow: &ShadowSurface, scope: &Scope) -> Self {
         let labels = &shadow.labels;
         let target = |(index, info): (usize, &crate::shadow::TargetInfo)| {
             let counters = shadow.counters.target(index)?;
@@ -68,7 +66,7 @@ impl Shadow {
         };
         let series = gather::series(&shadow.registry, Window::All, |series| {
             let target = shadow.targets.iter().find(|target| *target.label == *series.upstream)?;
-            Some(Series::of_copies(series, &target.name))
+            Some(Series::of_copies(series, &target.name, scope))
         });
         let mut before = dropped(|reason| shadow.counters.dropped(reason));
         before.push(("unpaired", shadow.pairs.lock().unpaired()));
@@ -81,17 +79,17 @@ impl Shadow {
         }
     }
 
-    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        family(encoder, &defs::SHADOW_SAMPLED, |metric| count(metric, &Vec::new(), &self.sampled))?;
+    pub(super) fn encode(&self, encoder: &mut dyn Encoder) -> fmt::Result {
+        family(encoder, &defs::SHADOW_SAMPLED, |metric| count(metric, Vec::new(), self.sampled))?;
         family(encoder, &defs::SHADOW_QUOTA, |metric| {
             let mut quotas = self.quotas.iter();
             quotas
-                .try_for_each(|(route, result, n)| count(metric, &vec![("route", route.as_str()), ("result", result.name())], n))
+                .try_for_each(|(route, result, n)| count(metric, vec![("route", route.as_str()), ("result", result.name())], *n))
         })?;
         family(encoder, &defs::SHADOW_REQUESTS, |metric| {
             for target in &self.targets {
                 for (result, n) in [("answered", target.answered), ("failed", target.failed)] {
-                    count(metric, &vec![("target", target.name.as_str()), ("result", result)], &n)?;
+                    count(metric, vec![("target", target.name.as_str()), ("result", result)], n)?;
                 }
             }
             Ok(())
@@ -101,14 +99,14 @@ impl Shadow {
                 self.targets.iter().flat_map(|target| target.dropped.iter().map(|(reason, n)| (&*target.name, *reason, *n)));
             let before = self.dropped.iter().map(|(reason, n)| ("", *reason, *n));
             for (target, reason, n) in before.chain(of_targets).filter(|(.., n)| *n > 0) {
-                count(metric, &vec![("target", target), ("reason", reason)], &n)?;
+                count(metric, vec![("target", target), ("reason", reason)], n)?;
             }
             Ok(())
         })?;
         family(encoder, &defs::SHADOW_COMPARED, |metric| {
             for target in &self.targets {
                 for (cause, n) in &target.compared {
-                    count(metric, &vec![("target", target.name.as_str()), ("cause", cause.name())], n)?;
+                    count(metric, vec![("target", target.name.as_str()), ("cause", cause.name())], *n)?;
                 }
             }
             Ok(())
@@ -117,7 +115,7 @@ impl Shadow {
             for target in &self.targets {
                 for (cause, kind, n) in &target.mismatches {
                     let labels = vec![("target", target.name.as_str()), ("cause", cause.name()), ("kind", kind)];
-                    count(metric, &labels, n)?;
+                    count(metric, labels, *n)?;
                 }
             }
             Ok(())
@@ -131,7 +129,7 @@ impl Shadow {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
-    fn ratios(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn ratios(&self, encoder: &mut dyn Encoder) -> fmt::Result {
         family(encoder, &defs::SHADOW_RATIO, |metric| {
             for target in &self.targets {
                 for (route, model, figure, ratios) in &target.ratios {
@@ -139,7 +137,8 @@ impl Shadow {
                     let bounds = RATIO_BOUNDS.into_iter().chain([f64::INFINITY]);
                     let buckets: Vec<(f64, u64)> = bounds.zip(ratios.buckets).collect();
                     let sum = ratios.sum_millionths as f64 / 1e6;
-                    metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, ratios.count(), &buckets, None)?;
+                    let sample = HistogramSample { count: ratios.count(), sum, buckets: &buckets, native: None, exemplars: &[] };
+                    metric.histogram(&labels.into(), &sample)?;
                 }
             }
             Ok(())

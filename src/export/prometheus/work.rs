@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use prometheus_client::encoding::DescriptorEncoder;
-
 use super::Scrape;
-use super::encode::{count, family, gauge};
+use super::encode::{Encoder, count, family, gauge};
 use super::series::{Series, histogram};
 use crate::ledger::{PerUnit, Work};
 use crate::metrics::defs::{self, MetricFamily};
@@ -28,7 +26,7 @@ impl Series {
 
 impl Scrape {
     /// Time per unit, units, classes.
-    pub(super) fn per_unit(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn per_unit(&self, encoder: &mut dyn Encoder) -> fmt::Result {
         histogram(&self.series, encoder, &defs::STAGE_PER_UNIT, |series, measure| match measure {
             Measure::PerUnit(slot) => series.slot(slot),
             _ => None,
@@ -38,7 +36,7 @@ impl Scrape {
                 for slot in PerUnit::ALL {
                     let Some(own) = series.slot(slot) else { continue };
                     let per = series.facts.primary.map_or(1, |primary| slot.unit(primary).per());
-                    count(metric, &series.with(&own), &(amount(series.figures.per_unit(slot).units) / amount(per.into())))?;
+                    count(metric, series.with(&own), amount(series.figures.per_unit(slot).units) / amount(per.into()))?;
                 }
             }
             Ok(())
@@ -46,7 +44,7 @@ impl Scrape {
         family(encoder, &defs::WORK_UNITS, |metric| {
             for series in &self.series {
                 for (unit, sum) in series.figures.work() {
-                    count(metric, &series.with(&[("unit", unit.name())]), &amount(sum.amount))?;
+                    count(metric, series.with(&[("unit", unit.name())]), amount(sum.amount))?;
                 }
             }
             Ok(())
@@ -58,7 +56,7 @@ impl Scrape {
     }
 
     /// Phases, and token timing as the proxy measured it and as the server reported it.
-    pub(super) fn generation(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn generation(&self, encoder: &mut dyn Encoder) -> fmt::Result {
         histogram(&self.series, encoder, &defs::PHASE_DURATION, |_, measure| match measure {
             Measure::Phase(phase) => Some(vec![("phase", phase.name())]),
             _ => None,
@@ -78,7 +76,7 @@ impl Scrape {
     }
 
     /// The upstreams' latest statistics, and the server that each was recognised as.
-    pub(super) fn batches(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn batches(&self, encoder: &mut dyn Encoder) -> fmt::Result {
         self.latest(encoder, &defs::BATCH_SIZE, |batch| batch.size)?;
         self.latest(encoder, &defs::BATCH_PADDING, |batch| batch.padding)?;
         self.latest(encoder, &defs::RUNNING, |batch| batch.running)?;
@@ -86,23 +84,18 @@ impl Scrape {
         let servers = self.series.iter().filter_map(|series| Some((series.upstream(), series.facts.server?)));
         family(encoder, &defs::UPSTREAM_INFO, |metric| {
             for (upstream, server) in servers.collect::<BTreeSet<_>>() {
-                gauge(metric, &vec![("upstream", upstream), ("server", server.name())], &1.0)?;
+                gauge(metric, vec![("upstream", upstream), ("server", server.name())], 1.0)?;
             }
             Ok(())
         })
     }
 
     /// Writes a gauge of the upstream's latest statistics.
-    fn latest(
-        &self,
-        encoder: &mut DescriptorEncoder<'_>,
-        of: &MetricFamily,
-        value: fn(&BatchStatistics) -> Option<f64>,
-    ) -> fmt::Result {
+    fn latest(&self, encoder: &mut dyn Encoder, of: &MetricFamily, value: fn(&BatchStatistics) -> Option<f64>) -> fmt::Result {
         family(encoder, of, |metric| {
             for series in &self.series {
                 if let Some(value) = series.batch.as_ref().and_then(value) {
-                    gauge(metric, &series.with(&[]), &value)?;
+                    gauge(metric, series.with(&[]), value)?;
                 }
             }
             Ok(())

@@ -5,15 +5,18 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use self::budget::BudgetView;
 use self::engine::Engine;
 use self::polled::{PolledModel, PolledSums};
 use self::profiler::{Profiler, profiler};
 use super::gather;
 use super::pairs::Pairs;
+use super::query::Names;
 use super::surfaces::Surfaces;
 use crate::ledger::{ClippedReports, Outcome, Phase, Server, Stage};
 use crate::metrics::{Distribution, HistogramScratch, Measure, Registry, Retired, SeriesSnapshot, SeriesTotals, Window};
 
+mod budget;
 mod debt;
 mod engine;
 mod polled;
@@ -81,6 +84,8 @@ pub(super) struct Series {
     phases: Pairs<StageStats>,
     cancelled: Distribution,
     failed: Distribution,
+    #[serde(skip_serializing_if = "Pairs::is_empty")]
+    budget: Pairs<BudgetView>,
     streams: Streams,
     coverage: Option<f64>,
     clipped: u64,
@@ -115,18 +120,21 @@ struct Streams {
     response_bytes: u64,
 }
 
-/// The figures of `window`.
-pub(super) fn stats(surfaces: &Surfaces, window: Window) -> Stats {
+/// The figures of `window`, of the series that are asked for. What belongs to no series is shown whatever `names` are.
+pub(super) fn stats(surfaces: &Surfaces, window: Window, names: &Names) -> Stats {
     let (covered_ns, polled) = {
         let registry = surfaces.registry.lock();
         (registry.covered_ns(window), registry.polled(window))
     };
     let polled = polled.into_iter().map(PolledModel::from).collect();
     let mut scratch = HistogramScratch::default();
-    let series = gather::series(&surfaces.registry, window, |series| Series {
-        computational_debt: debt::DebtView::of(series, &surfaces.optima, covered_ns, &mut scratch),
-        ..figures(series, &mut scratch)
+    let series = gather::series(&surfaces.registry, window, |series| {
+        names.take(&series.route, &series.model).then(|| Series {
+            computational_debt: debt::DebtView::of(series, &surfaces.optima, covered_ns, &mut scratch),
+            ..figures(series, &mut scratch)
+        })
     });
+    let series = series.into_iter().flatten().collect();
     let retired = RetiredSeries::from(surfaces.registry.lock().retired());
     Stats {
         window: window.name(),
@@ -157,6 +165,7 @@ fn figures(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Series {
         phases,
         cancelled: of(Measure::Cancelled),
         failed: of(Measure::Failed),
+        budget: budget::budgets(series),
         streams: Streams {
             distribution: of(Measure::Stream),
             request_bytes: exact.stream_request_bytes,

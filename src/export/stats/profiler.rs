@@ -68,7 +68,7 @@ pub(super) fn profiler(surfaces: &Surfaces) -> Profiler {
     let get = |counter| counters.get(counter);
     let ((series, series_overflowed), config, labels) = {
         let registry = registry.lock();
-        (registry.fill(), *registry.config(), registry.labels().clone())
+        (registry.fill(), registry.config().clone(), registry.labels().clone())
     };
     let [(routes_unproven, routes_overflowed), (models_unproven, models_overflowed)] = labels.unnamed();
     let (dropped_channel_full, dropped_panic) = (get(Counter::DroppedChannelFull), get(Counter::DroppedPanic));

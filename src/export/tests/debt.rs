@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 use super::fixture::{ROUTE, busy, request};
 use crate::cost::DebtAssessor;
 use crate::export::Surfaces;
+use crate::export::query::{ExchangeQuery, Names};
 use crate::export::{exchanges, stats};
 use crate::ledger::{Basis, Outcome, Stamp, Unit};
 use crate::metrics::{BatchStatistics, Order, PolledInterval, PolledKey, Window};
 
 fn debt(surfaces: &Surfaces, route: &str) -> Value {
-    let all = serde_json::to_value(stats::stats(surfaces, Window::All)).unwrap();
+    let all = serde_json::to_value(stats::stats(surfaces, Window::All, &Names::default())).unwrap();
     let found = all["series"].as_array().unwrap().iter().find(|series| series["route"] == route).unwrap();
     found["computational_debt"].clone()
 }
@@ -53,7 +54,7 @@ fn a_debt_stands_beside_its_optimum() {
     let last = json!({"class": 6, "from": 64, "to": 127, "unit": "row", "count": 37, "mean": 2.0, "p50": 2.0, "p90": 2.0,
         "p99": 2.0, "p999": 2.0, "max": 2.0});
     assert_eq!(classes[6], last);
-    let others = serde_json::to_value(stats::stats(&surfaces, Window::All)).unwrap();
+    let others = serde_json::to_value(stats::stats(&surfaces, Window::All, &Names::default())).unwrap();
     let indebted = others["series"].as_array().unwrap().iter().filter(|series| series.get("computational_debt").is_some());
     assert_eq!(indebted.count(), 1, "other models have no optimum");
 }
@@ -90,7 +91,7 @@ fn an_exchange_says_what_it_burnt() {
     let surfaces = Surfaces { optima: super::fixture::optima(), ..super::fixture::empty() };
     keep(&surfaces, "POST /a", None, 2_000_000);
     keep(&surfaces, "POST /a", Some(4), 6_000_000);
-    let all = serde_json::to_value(exchanges::exchanges(&surfaces, Order::Recent, 2)).unwrap();
+    let all = serde_json::to_value(exchanges::exchanges(&surfaces, &ExchangeQuery::first(Order::Recent, 2))).unwrap();
     let wanted =
         json!({"ratio": 3.0, "forward_ns": 3_000_000, "optimum_ps": 1_000_000_000, "optimum": "declared: half of \"it\""});
     assert_eq!(all["exchanges"][0]["computational_debt"], wanted);

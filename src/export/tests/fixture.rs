@@ -16,7 +16,7 @@ use crate::ledger::{
 use crate::metrics::{
     BatchStatistics, Config, Counter, Counters, Labels, PolledInterval, PolledKey, PolledStage, PolledSum, Registry,
 };
-use crate::settings::ConfigHandle;
+use crate::settings::{AdminTokenFor, ConfigHandle};
 
 /// Two models: one on a GPU that failed, one on the CPU although a GPU was looked for.
 pub(in crate::export) fn hosted() -> HostedModels {
@@ -51,13 +51,16 @@ pub(in crate::export) const AWKWARD: &str = "GET /a \"b\" \\c,d\ne=é";
 
 pub(in crate::export) fn empty() -> Surfaces {
     let (labels, counters) = (Arc::new(Labels::new(10, 10, 10)), Arc::new(Counters::default()));
+    let budgets = serde_json::json!({ROUTE: {"p50": "4ms", "p99": "50ms"}, "*": {"p999": "1500ms"}});
+    let config = Config { budgets: serde_json::from_value(budgets).unwrap(), ..Config::default() };
     Surfaces {
-        registry: Arc::new(Mutex::new(Registry::new(Config::default(), labels, counters.clone()))),
+        registry: Arc::new(Mutex::new(Registry::new(config, labels, counters.clone()))),
         counters,
         optima: Arc::default(),
         engine: Arc::new(Vec::new),
         shadow: None,
         admin_token: None,
+        admin_token_for: AdminTokenFor::default(),
         config: ConfigHandle::fixed(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
         record: Arc::new(|_| Err("nothing is recorded here".to_owned())),
         ready: Arc::new(|| Box::pin(async { Ok(()) })),

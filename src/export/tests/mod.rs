@@ -2,6 +2,7 @@
 
 mod debt;
 pub(super) mod fixture;
+mod page;
 mod shadow;
 mod surfaces;
 mod work;

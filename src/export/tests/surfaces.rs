@@ -63,6 +63,9 @@ async fn stats_say_where_the_time_goes() {
     assert_eq!((one["cancelled"]["count"].as_u64(), one["failed"]["count"].as_u64()), (Some(1), Some(5)));
     assert_eq!((one["streams"]["count"].as_u64(), one["streams"]["response_bytes"].as_u64()), (Some(1), Some(128)));
     assert!((one["coverage"].as_f64().unwrap() - 0.625).abs() < 1e-9);
+    let burn = 50.0 / 108.0 / 0.01;
+    assert_eq!(one["budget"]["p99"], serde_json::json!({"limit_ns": 50_000_000, "requests": 108, "over": 50, "burn_rate": burn}));
+    assert_eq!(series[0]["budget"]["p999"]["over"].as_u64(), Some(0));
     let profiler = &stats["profiler"];
     assert_eq!((profiler["dropped"].as_u64(), profiler["series"].as_u64()), (Some(1), Some(3)));
     assert_eq!((profiler["spans"]["joined"].as_u64(), profiler["queue_max"].as_u64()), (Some(3), Some(4096)));
@@ -125,15 +128,19 @@ async fn exchanges_are_waterfalls_that_sum_up() {
 async fn metrics_come_in_the_format_asked_for() {
     let surfaces = busy();
     let prometheus = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-    for (accept, kind, is_plain) in [
-        ("*/*", prometheus::OPENMETRICS, false),
-        (prometheus, prometheus::OPENMETRICS, false),
-        ("text/plain", prometheus::PLAIN, true),
+    for (accept, format, ends_in_eof) in [
+        ("*/*", prometheus::Format::OpenMetrics, true),
+        (prometheus, prometheus::Format::OpenMetrics, true),
+        ("text/plain", prometheus::Format::Plain, false),
     ] {
         let (status, head, body) = ask(&surfaces, Method::GET, "/metrics?x=y", accept).await;
-        assert_eq!((status, head[header::CONTENT_TYPE].as_bytes()), (StatusCode::OK, kind.as_bytes()));
-        assert_eq!(body.ends_with("# EOF\n"), !is_plain);
+        assert_eq!((status, head[header::CONTENT_TYPE].as_bytes()), (StatusCode::OK, format.content_type().as_bytes()));
+        assert_eq!(body.ends_with("# EOF\n"), ends_in_eof);
     }
+    let protobuf = prometheus::Format::Protobuf.content_type();
+    let request = Request::get("/metrics").header(header::ACCEPT, protobuf).body(Body::empty()).unwrap();
+    let response = router(surfaces.clone()).oneshot(request).await.unwrap();
+    assert_eq!((response.status(), response.headers()[header::CONTENT_TYPE].as_bytes()), (StatusCode::OK, protobuf.as_bytes()));
 }
 
 #[tokio::test]

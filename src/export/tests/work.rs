@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::fixture::{CHAT, ROUTE, busy};
+use crate::export::query::{ExchangeQuery, Names};
 use crate::export::*;
 use crate::metrics::{Order, Window};
 
@@ -11,13 +12,13 @@ fn read(of: &impl serde::Serialize) -> Value {
 }
 
 fn series(route: &str) -> Value {
-    let stats = read(&stats::stats(&busy(), Window::All));
+    let stats = read(&stats::stats(&busy(), Window::All, &Names::default()));
     let found = stats["series"].as_array().unwrap().iter().find(|s| s["route"] == route);
     found.unwrap().clone()
 }
 
 fn exchange(route: &str) -> Value {
-    let all = read(&exchanges::exchanges(&busy(), Order::Recent, 200));
+    let all = read(&exchanges::exchanges(&busy(), &ExchangeQuery::first(Order::Recent, 200)));
     let found = all["exchanges"].as_array().unwrap().iter().rev().find(|s| s["route"] == route);
     found.unwrap().clone()
 }
@@ -69,7 +70,7 @@ fn stats_divide_a_chat_by_its_tokens() {
 
 #[test]
 fn stats_show_what_the_server_counted_beside_the_stages() {
-    let stats = read(&stats::stats(&busy(), Window::All));
+    let stats = read(&stats::stats(&busy(), Window::All, &Names::default()));
     let sum = |count: u64, sum_ns: u64| json!({"count": count, "sum_ns": sum_ns, "mean_ns": sum_ns / count});
     let sums = json!({
         "polls": 2,
@@ -148,7 +149,7 @@ fn an_exchange_says_what_it_asked_for() {
         "name": "decode", "stage": "forward", "phase": "decode", "start_ns": 15_000_000, "end_ns": 45_000_000, "source": "reported",
     });
     assert!(chat["spans"].as_array().unwrap().contains(&decode), "{}", chat["spans"]);
-    let cancelled = read(&exchanges::exchanges(&busy(), Order::Recent, 200));
+    let cancelled = read(&exchanges::exchanges(&busy(), &ExchangeQuery::first(Order::Recent, 200)));
     let cancelled = cancelled["exchanges"].as_array().unwrap().iter().find(|e| e["outcome"] == "cancelled").unwrap().clone();
     let absent = ["work", "class", "generation", "first_byte_ns", "server"].map(|key| cancelled[key].clone());
     assert_eq!((absent, &cancelled["per_unit"]), ([const { Value::Null }; 5], &json!({})));

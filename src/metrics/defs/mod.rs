@@ -10,7 +10,7 @@ pub enum MetricKind {
     Counter,
     /// Goes up and down.
     Gauge,
-    /// Classic buckets, sum and count.
+    /// Sum, count and buckets: classic ones in text, exponential ones (a native histogram) too in protobuf.
     Histogram,
 }
 
@@ -58,6 +58,10 @@ families! {
         "Requests and streams that ended, each once, by how they ended.";
     REQUEST_DURATION: Histogram "lapwing_request_duration_seconds" Some("seconds"), ["route", "model", "upstream", "result"],
         "From the first byte of a request to the last byte of its response handed to the socket; result is answered, cancelled (by the client) or failed (no full answer).";
+    OVER_BUDGET: Counter "lapwing_requests_over_budget" None, ["route", "model", "upstream", "budget"],
+        "Requests, however they ended, that took longer than the budget of their route; budget is p50, p90, p99 or p999, of which 50 %, 10 %, 1 % or 0.1 % may.";
+    BUDGET: Gauge "lapwing_latency_budget_seconds" Some("seconds"), ["route", "budget"],
+        "Within what time that share of a route's requests should end (metrics.budgets).";
     STAGE_DURATION: Histogram "lapwing_stage_duration_seconds" Some("seconds"), ["route", "model", "upstream", "stage"],
         "Time that a stage owned in the answered requests that have it; the sums over all stages add up to the sum of the answered requests.";
     STAGE_SOURCE: Counter "lapwing_stage_source" None, ["route", "model", "upstream", "stage", "source"],

@@ -11,6 +11,7 @@ use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 
 pub use self::retire::Retired;
+use super::budget::RouteBudget;
 use super::config::Config;
 use super::counters::{Counter, Counters};
 use super::labels::Labels;
@@ -107,22 +108,23 @@ impl Registry {
     /// An empty registry; `labels` are the tables that the keys were interned in.
     #[must_use]
     pub fn new(config: Config, labels: Arc<Labels>, counters: Arc<Counters>) -> Self {
-        let other = SeriesKey::default();
+        let (other, opened) = (SeriesKey::default(), Stamp::now());
+        let budget = RouteBudget::of(&config.budgets, &labels.routes.text(other.route));
         Self {
+            recent: VecDeque::with_capacity(config.recent_exchanges),
+            slowest: Slowest::new(config.slowest_exchanges),
             config,
             labels,
             counters,
             places: FxHashMap::from_iter([(other, 0)]),
-            series: vec![Series::new(other)],
+            series: vec![Series::new(other, budget, opened)],
             free: Vec::new(),
             retired: Retired::default(),
             crowded_until: Stamp::default(),
             overflowed: 0,
             polled: PolledTable::default(),
             touched: Vec::new(),
-            calendar: Calendar::new(Stamp::now()),
-            recent: VecDeque::with_capacity(config.recent_exchanges),
-            slowest: Slowest::new(config.slowest_exchanges),
+            calendar: Calendar::new(opened),
         }
     }
 
@@ -166,7 +168,8 @@ impl Registry {
             self.count_overflow();
             return 0;
         };
-        self.series[place as usize] = Series::new(key);
+        let budget = RouteBudget::of(&self.config.budgets, &self.labels.routes.text(key.route));
+        self.series[place as usize] = Series::new(key, budget, self.calendar.last());
         self.places.insert(key, place);
         place
     }
@@ -248,7 +251,22 @@ impl Registry {
         let polled = of.and_then(|of| self.polled.get(of, window, selection));
         let batch = of.and_then(|of| self.polled.batch(of, self.calendar.last()));
         let optimum = facts.optimum.map(|optimum| optima.text(optimum));
-        Some(SeriesSnapshot { key, route, model, upstream, optimum, facts, figures, polled, batch, counts })
+        let (exemplars, budget, opened) = (series.exemplars.list(self.calendar.last()), series.budget, series.opened);
+        Some(SeriesSnapshot {
+            key,
+            route,
+            model,
+            upstream,
+            optimum,
+            facts,
+            figures,
+            polled,
+            batch,
+            exemplars,
+            budget,
+            opened,
+            counts,
+        })
     }
 
     /// Adds what a poll of an upstream's statistics found; its batches are the latest until `valid_until`.

@@ -2,7 +2,8 @@
 //! What they counted goes to one sum.
 
 use super::Registry;
-use crate::ledger::SeriesKey;
+use crate::ledger::{SeriesKey, Stamp};
+use crate::metrics::budget::RouteBudget;
 use crate::metrics::figures::SeriesTotals;
 use crate::metrics::series::Series;
 
@@ -23,7 +24,7 @@ impl Registry {
         }
         if self.series.len() <= self.config.max_series {
             let place = u32::try_from(self.series.len()).ok()?;
-            self.series.push(Series::new(SeriesKey::default()));
+            self.series.push(Series::new(SeriesKey::default(), RouteBudget::default(), Stamp::default()));
             return Some(place);
         }
         let now = self.calendar.last();
@@ -50,7 +51,10 @@ impl Registry {
     }
 
     fn retire(&mut self, place: usize) {
-        let series = std::mem::replace(&mut self.series[place], Series::new(SeriesKey::default()));
+        let series = std::mem::replace(
+            &mut self.series[place],
+            Series::new(SeriesKey::default(), RouteBudget::default(), Stamp::default()),
+        );
         self.places.remove(&series.key);
         self.touched.retain(|touched| *touched as usize != place);
         self.retired.series += 1;

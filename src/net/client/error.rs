@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper_util::client::legacy;
 
+use crate::net::excerpt::error_text;
 use crate::net::target::Target;
 
 /// Why there is no response, or why it is incomplete.
@@ -43,7 +44,7 @@ impl ClientError {
     }
 }
 
-/// The causes of `error` in one line. Its own text only names the step that failed.
+/// The causes of `error` in one line, cut: a server may end HTTP/2 with a text of its own. The error's own text only names the step that failed.
 fn causes(error: &legacy::Error) -> String {
     let mut texts = Vec::new();
     let mut source = error.source();
@@ -52,5 +53,5 @@ fn causes(error: &legacy::Error) -> String {
         source = cause.source();
     }
     texts.dedup();
-    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
+    if texts.is_empty() { error.to_string() } else { error_text(&texts.join(": ")) }
 }

@@ -2,6 +2,8 @@
 //! pure functions on bytes, which say what to insert and what to cut. Nothing is serialised again, and unusual bodies are left
 //! unchanged.
 
+#[doc(hidden)]
+pub mod amend_properties;
 mod events;
 mod meta_info;
 mod object;

@@ -14,6 +14,7 @@ use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::proxy::connection::LazyDeadline;
 use crate::proxy::error::Error;
 use crate::proxy::exchange::TrackedRequest;
+use crate::proxy::upload::slow_upload;
 
 /// A request whose body was read ahead, to its end or until it exceeded the bound.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(crate) struct CollectedRequest {
 ///
 /// # Errors
 ///
-/// If the body breaks off, or stands still for longer than `idle_timeout`.
+/// If the body breaks off, or stands still for longer than `idle_timeout`, or comes too slowly.
 pub(crate) async fn collect(mut tracked: TrackedRequest, limit: usize) -> Result<CollectedRequest, Error> {
     let in_flight = tracked.in_flight.clone();
     let began = Stamp::now();
@@ -41,7 +42,7 @@ pub(crate) async fn collect(mut tracked: TrackedRequest, limit: usize) -> Result
             Poll::Pending if deadline.has_expired(cx, in_flight.request_last(), timeout) => {
                 Poll::Ready(Err(Error::RequestStalled { limit: timeout }))
             }
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => slow_upload(&in_flight, cx, &mut deadline).map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
         });
         let Some(frame) = next.await? else { break };
         length += frame.data_ref().map_or(0, Bytes::len);

@@ -129,6 +129,17 @@ impl ResponseBody {
         Poll::Ready(())
     }
 
+    /// The body of a response that has none by its status or its request's method. Hyper drops such a body unread; to the guard that
+    /// would say that the client left. What comes over a stream of HTTP/2 is passed on to one.
+    pub(crate) fn emptied(mut self, is_multiplexed: bool) -> Self {
+        let is_passed_on = is_multiplexed && self.upstream.is_upstreams();
+        if !self.is_end_stream() && !is_passed_on {
+            self.upstream = UpstreamBody::own(Bytes::new());
+            self.rewrite = None;
+        }
+        self
+    }
+
     /// From here on the body decides when the exchange ends. With `has_timing_trailer`, its trailers tell the stages.
     pub(crate) fn guarded(mut self, guard: ExchangeGuard, has_timing_trailer: bool) -> Self {
         self.flushes = guard.0.meter.flushes();
@@ -136,10 +147,18 @@ impl ResponseBody {
         self.guard = Some(guard);
         self.has_timing_trailer = has_timing_trailer;
         if self.is_end_stream() {
+            self.on_last_head();
             self.finish();
             self.captures.finish();
         }
         self
+    }
+
+    /// Hyper is given a head or trailers that end an HTTP/2 stream.
+    fn on_last_head(&self) {
+        if let Some(in_flight) = self.in_flight().filter(|in_flight| in_flight.is_multiplexed) {
+            in_flight.meter.on_last_head();
+        }
     }
 
     fn in_flight(&self) -> Option<&Arc<InFlight>> {
@@ -245,6 +264,7 @@ impl ResponseBody {
         self.captures.push(&frame, 0);
         if let Some(trailers) = frame.trailers_mut() {
             self.add_timing(trailers);
+            self.on_last_head();
         }
         if let Some(in_flight) = self.in_flight() {
             let n = frame.data_ref().map_or(0, Buf::remaining);
@@ -329,7 +349,10 @@ impl Body for ResponseBody {
                 Step::End if self.is_handed() => {
                     self.captures.finish();
                     let mut trailers = HeaderMap::new();
-                    return Poll::Ready(self.add_timing(&mut trailers).then(|| Ok(Frame::trailers(trailers))));
+                    return Poll::Ready(self.add_timing(&mut trailers).then(|| {
+                        self.on_last_head();
+                        Ok(Frame::trailers(trailers))
+                    }));
                 }
                 step => self.push_rewrite(step),
             }

@@ -13,9 +13,11 @@ use hyper::body::Incoming;
 
 use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
 use super::continue_gate::ContinueGate;
+use crate::net::error_text;
 use crate::proxy::connection::LazyDeadline;
 use crate::proxy::error::Error;
 use crate::proxy::exchange::InFlight;
+use crate::proxy::upload::UploadWatch;
 
 /// Why a request body broke off.
 #[derive(Debug, thiserror::Error)]
@@ -48,9 +50,9 @@ fn is_malformed(error: &hyper::Error) -> bool {
     cause.is_some_and(|cause| matches!(cause.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput))
 }
 
-/// The cause, which hyper's own message leaves out.
+/// The cause, which hyper's own message leaves out. It is cut, because a client may end HTTP/2 with a text of its own.
 fn reason(error: &hyper::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+    std::error::Error::source(error).map_or_else(|| error.to_string(), error_text)
 }
 
 /// A request body in flight.
@@ -64,6 +66,7 @@ pub(crate) struct RequestBody {
     /// Frames that pass before anything more is read.
     ahead: Option<Box<Ahead>>,
     captures: AttachedCaptures,
+    upload: UploadWatch,
 }
 
 #[derive(Debug)]
@@ -81,7 +84,11 @@ impl RequestBody {
         let left = in_flight.context.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get());
         // the ledger knows the end of a request without a body
         let inner = (!inner.is_end_stream()).then_some(inner);
-        Self { inner, in_flight, gate: None, left, ahead: None, captures: AttachedCaptures::default() }
+        let upload = UploadWatch::new(in_flight.context.config.client_min_rate);
+        if let Some(inner) = inner.as_ref().filter(|_| !in_flight.is_multiplexed) {
+            in_flight.meter.on_body_left(inner.size_hint().exact());
+        }
+        Self { inner, in_flight, gate: None, left, ahead: None, captures: AttachedCaptures::default(), upload }
     }
 
     /// Holds the body back until `gate` opens.
@@ -111,6 +118,7 @@ impl RequestBody {
     fn end(&mut self) {
         if self.inner.take().is_some() {
             self.in_flight.on_request_end();
+            self.upload = UploadWatch::Off;
         }
         let waiting = self.ahead.as_ref().filter(|ahead| !ahead.frames.is_empty());
         if waiting.is_none() {
@@ -148,7 +156,10 @@ impl Body for RequestBody {
         let polled = Pin::new(&mut *inner).poll_frame(cx);
         this.in_flight.awaits_client.store(polled.is_pending(), Relaxed);
         match polled {
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                this.upload.on_wait(&this.in_flight);
+                Poll::Pending
+            }
             // hyper takes `RST_STREAM(NO_ERROR)` for an end, and only END_STREAM is one (RFC 9113, 8.1)
             Poll::Ready(None) if this.in_flight.is_multiplexed && !inner.is_end_stream() => {
                 this.inner = None;
@@ -165,6 +176,7 @@ impl Body for RequestBody {
             Poll::Ready(Some(Ok(frame))) => {
                 let n = frame.data_ref().map_or(0, Buf::remaining);
                 this.in_flight.on_request_bytes(n);
+                this.upload.on_bytes(n, &this.in_flight);
                 let Some(left) = this.left.checked_sub(n as u64) else {
                     this.inner = None;
                     return Poll::Ready(Some(Err(this.too_large())));
@@ -176,6 +188,8 @@ impl Body for RequestBody {
                 this.captures.push(&frame, 0);
                 if inner.is_end_stream() || frame.is_trailers() {
                     this.end();
+                } else if !this.in_flight.is_multiplexed {
+                    this.in_flight.meter.on_body_left(inner.size_hint().exact());
                 }
                 Poll::Ready(Some(Ok(frame)))
             }

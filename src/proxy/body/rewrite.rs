@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http_body::Frame;
 
 use crate::metrics::{Counter, Counters};
+use crate::net::error_text;
 use crate::protocol::amend::{UsageRemover, UsageStyle, UsageStyleDetector, without_meta_info};
 
 /// The largest response that is gathered to be rewritten, in bytes.
@@ -147,7 +148,10 @@ impl ResponseRewrite {
     }
 
     fn fail(&mut self, reason: &dyn std::fmt::Display) {
-        tracing::debug!(%reason, "a response passes unchanged: what its amended request caused cannot be cut out");
+        tracing::debug!(
+            reason = error_text(reason),
+            "a response passes unchanged: what its amended request caused cannot be cut out"
+        );
         self.counters.bump(Counter::AmendFailed);
         self.work = Work::Pass;
     }

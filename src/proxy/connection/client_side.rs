@@ -2,17 +2,25 @@
 //! heads, and a lingering close.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::Context;
 use std::time::Duration;
 
 use super::lazy_deadline::LazyDeadline;
 use super::meter::SocketMeter;
+use super::refused_heads::{SentFrame, SentFrames};
 use crate::ledger::Stamp;
+use crate::net::Socket;
 
 /// After an answer in the middle of its request, a client may send nothing for this long before its connection is closed.
 const LINGER_IDLE: Duration = Duration::from_secs(2);
 /// After an answer in the middle of its request, a client may go on sending for this long.
 const LINGER: Duration = Duration::from_secs(30);
+
+/// While a request's body is not complete, it is looked so often whether the client is still there.
+const LOOK: Duration = Duration::from_millis(500);
+/// Hyper holds at most so many bytes that were read and not handed on.
+const MAX_READ_AHEAD: u64 = 4 << 20;
 
 /// What an HTTP/2 connection begins with (RFC 9113, 3.4), as far as it tells it from any request.
 const PREFACE: &[u8] = b"PRI * HTTP/2";
@@ -21,6 +29,9 @@ const PREFACE: &[u8] = b"PRI * HTTP/2";
 pub(crate) trait OnRefusal: Send + Sync {
     /// Hyper refuses the head with `status`. Returns the bytes of the response that is sent instead of hyper's.
     fn on_refusal(&self, status: u16, meter: &Arc<SocketMeter>) -> Vec<u8>;
+
+    /// HTTP/2 refused a stream before it was a request, with `status`, or with the end of the connection (0).
+    fn on_refused_stream(&self, status: u16, meter: &Arc<SocketMeter>);
 }
 
 /// How long a client's connection may stand still.
@@ -46,6 +57,9 @@ pub(super) struct ClientSide {
     /// How much of [`PREFACE`] came, while nothing else did.
     preface: Option<u8>,
     lingering: Option<Stamp>,
+    sent: SentFrames,
+    /// When it was last looked whether the client is still there.
+    looked: Option<Stamp>,
 }
 
 impl std::fmt::Debug for ClientSide {
@@ -65,6 +79,8 @@ impl ClientSide {
             is_refusing: false,
             preface: Some(0),
             lingering: None,
+            sent: SentFrames::default(),
+            looked: None,
         }
     }
 
@@ -99,10 +115,41 @@ impl ClientSide {
         if self.is_refusing {
             return;
         }
-        if let Some(status) = status(buf) {
+        if let Some(status @ (400 | 414 | 431)) = status(buf) {
             self.is_refusing = true;
             self.ahead = Some((self.on_refusal.on_refusal(status, meter), 0));
         }
+    }
+
+    /// The socket took `bytes` of HTTP/2: counts the heads that it refused by itself.
+    pub(super) fn count_refused(&mut self, bytes: &[u8], meter: &Arc<SocketMeter>) {
+        let Self { sent, on_refusal, .. } = self;
+        sent.pass(bytes, |frame| match frame {
+            SentFrame::LastHead { is_bare } => {
+                if !meter.take_last_head() && is_bare {
+                    on_refusal.on_refused_stream(431, meter);
+                }
+            }
+            SentFrame::TooLarge => {
+                meter.is_head_too_large.store(true, Relaxed);
+                on_refusal.on_refused_stream(0, meter);
+            }
+        });
+    }
+
+    /// Returns whether a client has gone that has `left` bytes of a request's body to send. Nobody reads its socket while the upstream
+    /// takes no more, so it is looked at from time to time. A client that was reset has gone. One that has ended its side has gone
+    /// if what it can have sent is not enough; else it cannot be told from one that waits.
+    pub(super) fn is_gone(&mut self, cx: &mut Context<'_>, socket: &Socket, left: u64) -> bool {
+        let since = *self.looked.get_or_insert_with(Stamp::now);
+        if !self.deadline.has_expired(cx, since, LOOK) {
+            return false;
+        }
+        self.looked = Some(Stamp::now());
+        self.deadline.wake_within(cx, LOOK);
+        let closed = socket.peer_closed();
+        let can_have_come = || socket.receive_buffer().saturating_add(MAX_READ_AHEAD);
+        closed.takes || (closed.sends && left > can_have_come())
     }
 
     /// Returns whether the connection is being closed over bytes that were not read.

@@ -2,7 +2,9 @@
 
 use std::error::Error;
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 
+use super::meter::SocketMeter;
 use crate::metrics::Counter;
 
 /// What a client did not do in time. It is inside the [`io::Error`] that ends its connection.
@@ -16,8 +18,8 @@ pub(super) enum ClientTimedOut {
     Write,
 }
 
-/// Returns the counter for a connection that ended with `error`; `is_http2` says which version it spoke.
-pub(crate) fn reason(error: &(dyn Error + 'static), is_http2: bool) -> Counter {
+/// Returns the counter for a connection that ended with `error`.
+pub(crate) fn reason(error: &(dyn Error + 'static), meter: &SocketMeter) -> Counter {
     let io = std::iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref::<io::Error>());
     if let Some(io) = io {
         return match io.get_ref().and_then(|inner| inner.downcast_ref()) {
@@ -27,7 +29,8 @@ pub(crate) fn reason(error: &(dyn Error + 'static), is_http2: bool) -> Counter {
         };
     }
     match error.downcast_ref::<hyper::Error>() {
-        Some(_) if is_http2 => Counter::FailedHttp2,
+        Some(_) if meter.is_head_too_large.load(Relaxed) => Counter::FailedHeadTooLarge,
+        Some(_) if meter.is_multiplexed.load(Relaxed) => Counter::FailedHttp2,
         Some(error) if error.is_parse_too_large() => Counter::FailedHeadTooLarge,
         Some(error) if error.is_parse() => Counter::FailedMalformedHead,
         Some(error) if error.is_incomplete_message() => Counter::FailedBroken,
@@ -41,10 +44,10 @@ mod tests {
 
     #[test]
     fn timeouts_are_told_from_breaks() {
-        let of = |error: io::Error| reason(&error, false);
+        let of = |error: io::Error| reason(&error, &SocketMeter::default());
         assert_eq!(of(io::Error::new(io::ErrorKind::TimedOut, ClientTimedOut::Head)), Counter::FailedSlowHead);
         assert_eq!(of(io::Error::new(io::ErrorKind::TimedOut, ClientTimedOut::Write)), Counter::FailedSlowReader);
         assert_eq!(of(io::ErrorKind::ConnectionReset.into()), Counter::FailedBroken);
-        assert_eq!(reason(&std::fmt::Error, true), Counter::FailedOther);
+        assert_eq!(reason(&std::fmt::Error, &SocketMeter::default()), Counter::FailedOther);
     }
 }

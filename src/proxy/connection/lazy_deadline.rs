@@ -16,11 +16,15 @@ pub(crate) struct LazyDeadline {
 }
 
 impl LazyDeadline {
-    /// Returns whether `limit` has passed since `since`. If it has not, the task is woken when it may have.
+    /// Returns whether `limit` has passed since `since`. If it has not, the task is woken when it may have. Several limits may share the
+    /// deadline, if each is asked about whenever the task is woken.
     pub(crate) fn has_expired(&mut self, cx: &mut Context<'_>, since: Stamp, limit: Duration) -> bool {
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let due = since.plus(limit_ns);
         if self.armed.as_ref().is_none_or(|(_, at)| *at > due) {
+            if Stamp::now() >= due {
+                return true; // the timer was set for another limit
+            }
             self.arm(due);
         }
         loop {
@@ -36,9 +40,37 @@ impl LazyDeadline {
         }
     }
 
+    /// Wakes the task within `limit` from now.
+    pub(crate) fn wake_within(&mut self, cx: &mut Context<'_>, limit: Duration) {
+        if self.has_expired(cx, Stamp::now(), limit) {
+            // the thread stood still for as long, and no timer is set
+            cx.waker().wake_by_ref();
+        }
+    }
+
     fn arm(&mut self, due: Stamp) {
         // one millisecond more than the timer's own granularity, so that it does not fire just before it is due
         let left = Duration::from_nanos(due.since(Stamp::now())) + Duration::from_millis(1);
         self.armed = Some((Box::pin(tokio::time::sleep(left)), due));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_shorter_of_two_limits_expires_whichever_is_asked_about_first() {
+        let (short, long) = (Duration::from_millis(20), Duration::from_secs(60));
+        for limits in [[short, long], [long, short]] {
+            let (since, mut deadline) = (Stamp::now(), LazyDeadline::default());
+            let expired = poll_fn(|cx| match limits.iter().find(|limit| deadline.has_expired(cx, since, **limit)) {
+                Some(limit) => Poll::Ready(*limit),
+                None => Poll::Pending,
+            });
+            assert_eq!(tokio::time::timeout(Duration::from_secs(5), expired).await, Ok(short));
+        }
     }
 }

@@ -39,8 +39,14 @@ pub(crate) struct SocketMeter {
     pub(crate) open: AtomicU32,
     /// The latest request was answered before it was read to its end.
     is_unread: AtomicBool,
+    /// Bytes that are left of the request's body, at least 1 if they are not known; 0 if it is complete (HTTP/1.1).
+    body_left: AtomicU64,
     /// The connection speaks HTTP/2: bytes between requests do not begin a head.
     pub(crate) is_multiplexed: AtomicBool,
+    /// Heads and trailers that end an HTTP/2 stream, which hyper was given and the socket has not taken.
+    last_heads: AtomicU32,
+    /// HTTP/2 ended the connection over a head that is too large.
+    pub(crate) is_head_too_large: AtomicBool,
     has_closing: AtomicBool,
     closing: Mutex<SmallVec<[Arc<dyn OnFlush>; 2]>>,
     last_closed: AtomicU64,
@@ -76,6 +82,16 @@ impl SocketMeter {
         self.is_writing.load(Relaxed)
     }
 
+    /// Hyper is given a head or trailers that end an HTTP/2 stream.
+    pub(crate) fn on_last_head(&self) {
+        self.last_heads.fetch_add(1, Relaxed);
+    }
+
+    /// The socket took a head or trailers that end an HTTP/2 stream. Returns whether hyper was given one.
+    pub(super) fn take_last_head(&self) -> bool {
+        self.last_heads.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_ok()
+    }
+
     /// How often the connection was flushed; wraps.
     pub(crate) fn flushes(&self) -> u32 {
         self.flushes.load(Relaxed)
@@ -108,13 +124,25 @@ impl SocketMeter {
     /// A message was read to its end: the next byte begins another.
     pub(crate) fn on_message_read(&self) {
         self.first_read.store(0, Relaxed);
+        self.body_left.store(0, Relaxed);
         self.is_unread.store(false, Relaxed);
     }
 
     /// A message was given up before it was read to its end: its remaining bytes do not begin the next head.
     pub(crate) fn on_message_abandoned(&self) {
         self.first_read.store(0, Relaxed);
+        self.body_left.store(0, Relaxed);
         self.is_unread.store(true, Relaxed);
+    }
+
+    /// So many bytes of the message's body are still to come, if it says how many.
+    pub(crate) fn on_body_left(&self, bytes: Option<u64>) {
+        self.body_left.store(bytes.map_or(1, |bytes| bytes.max(1)), Relaxed);
+    }
+
+    /// How many bytes of a message's body are still to come, at least; 0 if none.
+    pub(super) fn body_left(&self) -> u64 {
+        self.body_left.load(Relaxed)
     }
 
     /// Returns whether the latest message was given up before it was read to its end.

@@ -98,6 +98,20 @@ impl MeteredSocket {
         client.is_refusing()
     }
 
+    /// Looks for HTTP/2's own refusals among the bytes that a client's socket took.
+    fn count_refused(&mut self, bufs: &[io::IoSlice<'_>], result: &Poll<io::Result<usize>>) {
+        let (Some(client), Poll::Ready(Ok(taken))) = (&mut self.client, result) else { return };
+        if !self.meter.is_multiplexed.load(Relaxed) {
+            return;
+        }
+        let mut left = *taken;
+        for buf in bufs {
+            let bytes = &buf[..left.min(buf.len())];
+            client.count_refused(bytes, &self.meter);
+            left -= bytes.len();
+        }
+    }
+
     /// Reads what the client still sends of a request that has been answered: closing a socket over unread bytes resets
     /// the connection, and the reset may overtake the answer.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -186,6 +200,7 @@ impl AsyncWrite for MeteredSocket {
         }
         let before = self.before_write();
         let result = Pin::new(&mut self.socket).poll_write(cx, buf);
+        self.count_refused(&[io::IoSlice::new(buf)], &result);
         match self.after_write(cx, before, &result) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => result,
@@ -206,6 +221,7 @@ impl AsyncWrite for MeteredSocket {
         } else {
             Pin::new(&mut self.socket).poll_write_vectored(cx, bufs)
         };
+        self.count_refused(bufs, &result);
         match self.after_write(cx, before, &result) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => result,
@@ -218,6 +234,13 @@ impl AsyncWrite for MeteredSocket {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_ahead(cx))?;
+        let (left, this) = (self.meter.body_left(), &mut *self);
+        if left > 0
+            && let Some(client) = &mut this.client
+            && client.is_gone(cx, &this.socket, left)
+        {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
         // a socket buffers nothing that a flush would write: the bytes it took are on their way
         self.meter.on_flushed();
         Poll::Ready(Ok(()))

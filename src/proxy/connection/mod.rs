@@ -8,6 +8,7 @@ mod failure;
 mod lazy_deadline;
 mod meter;
 mod metered;
+mod refused_heads;
 
 pub(crate) use client_side::{ClientTimeouts, OnRefusal};
 pub(crate) use client_waits::ClientWaits;

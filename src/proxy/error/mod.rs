@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use super::head::{RefusedHead, UpstreamHeadError};
+use crate::settings::Size;
 
 /// Why Lapwing could not proxy a request.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +92,22 @@ pub enum Error {
     #[error("{limit} requests are in flight already (max_in_flight)")]
     Shed {
         /// The limit.
+        limit: u64,
+    },
+    /// The client's request body came too slowly.
+    #[error("the request body came more slowly than client_min_rate = {rate} a second")]
+    RequestSlow {
+        /// The rate, in bytes a second.
+        rate: Size,
+    },
+    /// Too many requests in flight, of which this one's body came most slowly.
+    #[error(
+        "{limit} requests are in flight (max_in_flight), and this one's body came more slowly than client_min_rate = {rate} a second"
+    )]
+    ShedSlow {
+        /// The rate, in bytes a second.
+        rate: Size,
+        /// The limit of requests.
         limit: u64,
     },
     /// A request that a transparent proxy cannot carry.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::ledger::Outcome;
+use crate::net::error_text;
 use crate::proxy::error::Error;
 use crate::proxy::head::RefusedHead;
 
@@ -43,6 +44,7 @@ impl Error {
                 (StatusCode::GATEWAY_TIMEOUT, "idle_timeout", Outcome::TimedOut)
             }
             Self::RequestStalled { .. } => (StatusCode::REQUEST_TIMEOUT, "request_stalled", Outcome::Rejected),
+            Self::RequestSlow { .. } => (StatusCode::REQUEST_TIMEOUT, "request_slow", Outcome::Rejected),
             Self::Reset(_) | Self::StreamCut => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
             Self::Garbage(_) | Self::RefusedAnswer(_) | Self::SwitchedUnasked => {
                 (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken)
@@ -53,7 +55,7 @@ impl Error {
             Self::Refused(_) => (StatusCode::BAD_REQUEST, "malformed_request", Outcome::Rejected),
             Self::HeadTooLarge { .. } => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "header_too_large", Outcome::Rejected),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", Outcome::Rejected),
-            Self::Shed { .. } => (StatusCode::SERVICE_UNAVAILABLE, "shed", Outcome::Shed),
+            Self::Shed { .. } | Self::ShedSlow { .. } => (StatusCode::SERVICE_UNAVAILABLE, "shed", Outcome::Shed),
             Self::Unsupported(_) => (StatusCode::BAD_REQUEST, "unsupported", Outcome::Rejected),
         };
         ErrorResponse { status, token, outcome }
@@ -64,7 +66,7 @@ impl Error {
 #[must_use]
 pub(crate) fn respond(error: &Error) -> (Response<Bytes>, Outcome) {
     let ErrorResponse { status, token, outcome } = error.response();
-    let mut response = build(status, token, &error.to_string());
+    let mut response = build(status, token, &error_text(error));
     if matches!(error, Error::Refused(_)) {
         // where the next request begins is not clear either (RFC 9112, 6.3); HTTP/2 has no such field, and hyper removes it
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

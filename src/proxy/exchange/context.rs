@@ -8,13 +8,14 @@ use std::sync::Arc;
 use http::{HeaderMap, Method};
 
 use super::in_flight::InFlight;
-use crate::ledger::{Ledger, Outcome};
+use crate::ledger::{Ledger, Outcome, Stamp};
 use crate::metrics::{Counter, Counters};
 use crate::protocol::ExchangeReader;
 use crate::proxy::config::Config;
 use crate::proxy::connection::{ClientTimeouts, OnRefusal, SocketMeter};
 use crate::proxy::error::response::refusal;
 use crate::proxy::settings::{ConnectionSettings, ShadowRole, Tracing};
+use crate::proxy::upload::UploadPlaces;
 
 /// Observes the traffic. It is called on the request path: it must be quick, and must not wait.
 pub trait Observer: Send + Sync {
@@ -38,6 +39,8 @@ pub(crate) struct ExchangeContext {
     /// What is copied.
     pub(crate) shadow: ShadowRole,
     pub(crate) counters: Arc<Counters>,
+    /// The slow uploads of this worker.
+    pub(crate) uploads: Arc<UploadPlaces>,
     pub(crate) observer: Arc<dyn Observer>,
 }
 
@@ -49,9 +52,9 @@ impl std::fmt::Debug for ExchangeContext {
 
 impl ExchangeContext {
     /// The context of connections that are accepted under `settings`.
-    pub(crate) fn new(settings: &ConnectionSettings, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(settings: &ConnectionSettings, counters: Arc<Counters>, uploads: Arc<UploadPlaces>) -> Self {
         let ConnectionSettings { config, respond_server_timing, tracing, shadow, observer } = settings.clone();
-        Self { config, respond_server_timing, tracing, shadow, counters, observer }
+        Self { config, respond_server_timing, tracing, shadow, counters, uploads, observer }
     }
 
     /// Calls the observer. A panic is caught and counted by `panicked`.
@@ -75,14 +78,26 @@ impl ExchangeContext {
 #[derive(Debug)]
 pub(crate) struct CountRefusals(pub(crate) Arc<ExchangeContext>);
 
-impl OnRefusal for CountRefusals {
-    fn on_refusal(&self, status: u16, meter: &Arc<SocketMeter>) -> Vec<u8> {
-        let in_flight = InFlight::open(self.0.clone(), meter.clone(), meter.head_began(), false);
+impl CountRefusals {
+    /// The account of a head that was refused with `status`, and `began` then.
+    fn open(&self, status: u16, meter: &Arc<SocketMeter>, began: Stamp, is_multiplexed: bool) -> Arc<InFlight> {
+        let in_flight = InFlight::open(self.0.clone(), meter.clone(), began, is_multiplexed);
         in_flight.with(|ledger| {
             ledger.status = status;
             ledger.outcome = Outcome::Rejected;
         });
-        in_flight.finish();
+        in_flight
+    }
+}
+
+impl OnRefusal for CountRefusals {
+    fn on_refusal(&self, status: u16, meter: &Arc<SocketMeter>) -> Vec<u8> {
+        self.open(status, meter, meter.head_began(), false).finish();
         refusal(status)
+    }
+
+    fn on_refused_stream(&self, status: u16, meter: &Arc<SocketMeter>) {
+        let now = Stamp::now();
+        self.open(status, meter, meter.last_read().unwrap_or(now), true).close(now);
     }
 }

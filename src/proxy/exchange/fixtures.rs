@@ -31,5 +31,5 @@ pub(crate) fn in_flight() -> Arc<InFlight> {
         shadow: ShadowRole::Off,
         observer,
     };
-    InFlight::open(Arc::new(ExchangeContext::new(&settings, Arc::default())), Arc::default(), Stamp::now(), false)
+    InFlight::open(Arc::new(ExchangeContext::new(&settings, Arc::default(), Arc::default())), Arc::default(), Stamp::now(), false)
 }

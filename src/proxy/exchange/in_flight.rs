@@ -1,7 +1,7 @@
 //! A request in flight: its ledger while it is open, and everything that writes into it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
@@ -17,6 +17,7 @@ use crate::ledger::{ExchangeKind, Ledger, NameProof, ObservedEvent, Outcome, Sta
 use crate::metrics::{Counter, RequestGeneration};
 use crate::protocol::ExchangeReader;
 use crate::proxy::connection::{ClientWaits, SocketMeter};
+use crate::proxy::upload::Upload;
 
 /// The content types of gRPC-Web, whose status is in the body and stays unknown.
 const GRPC_WEB: &[u8] = b"application/grpc-web";
@@ -41,6 +42,8 @@ pub(crate) struct InFlight {
     closed: AtomicBool,
     /// Pieces of the bodies have passed that the reader has not read yet.
     is_behind: AtomicBool,
+    /// The request's body, if it has waited for the client and `client_min_rate` is on.
+    pub(crate) upload: OnceLock<Arc<Upload>>,
     state: Mutex<State>,
 }
 
@@ -91,6 +94,7 @@ impl InFlight {
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             is_behind: AtomicBool::new(false),
+            upload: OnceLock::new(),
             state: Mutex::new(State {
                 ledger: Some(ledger),
                 dispatched: None,
@@ -210,6 +214,7 @@ impl InFlight {
 
     /// The upstream began to answer at `head`. It was given the last request byte at `sent` (`None`: not yet).
     pub(crate) fn begin_window(&self, sent: Option<Stamp>, head: Stamp) {
+        self.upload.get().inspect(|upload| upload.settle());
         let state = &mut *self.state.lock();
         let dispatched = state.dispatched;
         let ledger = state.ledger();

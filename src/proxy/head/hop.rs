@@ -18,6 +18,8 @@ pub(super) struct FieldsFound {
     pub(super) te: bool,
     transfer_encoding: bool,
     pub(super) upgrade: bool,
+    /// A `Content-Length` that is more than digits: hyper takes a list of one length, repeated, from an upstream.
+    pub(super) odd_length: bool,
 }
 
 impl FieldsFound {
@@ -29,6 +31,7 @@ impl FieldsFound {
             match name {
                 "host" => found.hosts += 1,
                 "connection" => found.connection = true,
+                "content-length" => found.odd_length |= !value.as_bytes().iter().all(u8::is_ascii_digit),
                 "keep-alive" | "proxy-connection" => found.keeps_alive = true,
                 "te" => found.te = true,
                 "transfer-encoding" => found.transfer_encoding = true,
@@ -90,6 +93,26 @@ pub(super) fn keep_trailers_only(headers: &mut HeaderMap) -> bool {
         headers.remove(TE);
     }
     takes_trailers
+}
+
+/// Takes `h2c` out of `Upgrade`: what followed would be HTTP/2 that nobody here reads, so requests in it would be neither checked nor
+/// counted; who speaks HTTP/2 to Lapwing begins with it (RFC 9113, 3.1 and 3.3). Returns whether anything else is left to upgrade to.
+pub(super) fn remove_h2c(headers: &mut HeaderMap) -> bool {
+    let is_h2c = |protocol: &[u8]| protocol.trim_ascii().eq_ignore_ascii_case(b"h2c");
+    let protocols = |field: &HeaderValue| field.as_bytes().split(|byte| *byte == b',').map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let fields = headers.get_all(UPGRADE);
+    if !fields.iter().any(|field| field.as_bytes().split(|byte| *byte == b',').any(is_h2c)) {
+        return true;
+    }
+    let mut others = fields.iter().flat_map(protocols).filter(|protocol| !is_h2c(protocol)).collect::<Vec<_>>().join(&b","[..]);
+    let begin = others.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    others.drain(..begin);
+    headers.remove("http2-settings");
+    match HeaderValue::from_bytes(&others) {
+        Ok(others) if !others.is_empty() => drop(headers.insert(UPGRADE, others)),
+        _ => return false,
+    }
+    true
 }
 
 /// How the body of a message with these fields is delimited, as far as `Transfer-Encoding` says.

@@ -1,7 +1,7 @@
 //! The head of an upstream's response over HTTP/1.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, UPGRADE};
-use http::{HeaderValue, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
 
 use super::hop::{Coding, FieldsFound, coding, remove_hop_fields};
 
@@ -38,6 +38,9 @@ pub(crate) fn normalise_response<B>(response: &mut Response<B>, limit: u64, is_o
         Some(Coding::Chunked) => {}
         Some(Coding::Unknown | Coding::Ambiguous) => return Err(UpstreamHeadError::Coding),
     }
+    if found.odd_length {
+        keep_one_length(response.headers_mut());
+    }
     let options = remove_hop_fields(response.headers_mut(), found);
     let closes = options.close || response.version() < Version::HTTP_11;
     // a body that lasts until the connection ends is passed on in chunks, so that the client sees whether it was cut off
@@ -53,6 +56,15 @@ pub(crate) fn normalise_response<B>(response: &mut Response<B>, limit: u64, is_o
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(closes)
+}
+
+/// Replaces a list that repeats one length by that length (RFC 9110, 8.6); hyper has refused all others.
+fn keep_one_length(headers: &mut HeaderMap) {
+    let list = headers.get(CONTENT_LENGTH).map(HeaderValue::as_bytes).unwrap_or_default();
+    let length = list.split(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
+    if let Ok(length) = HeaderValue::from_bytes(length) {
+        headers.insert(CONTENT_LENGTH, length);
+    }
 }
 
 #[cfg(test)]
@@ -77,6 +89,14 @@ mod tests {
         assert_eq!(normalised(200, &[("transfer-encoding", "gzip, chunked")]), Err(UpstreamHeadError::Coding));
         assert!(normalised(200, &both[..1]).is_ok() && normalised(200, &both[1..]).is_ok());
         assert_eq!(normalised(200, &[("x-a", &"a".repeat(64))]), Err(UpstreamHeadError::TooLarge(64)));
+    }
+
+    #[test]
+    fn a_list_of_one_length_becomes_that_length() {
+        let of = |list| normalised(200, &[("content-length", list)]).unwrap();
+        for list in ["3", "3, 3", "3,3 ,3"] {
+            assert_eq!(of(list), [("content-length".to_owned(), "3".to_owned())], "{list}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Sheds requests beyond `max_in_flight`, and refuses those whose head, or announced body, is too large.
+//! Sheds requests beyond `max_in_flight`, unless a slow upload gives way (`proxy/upload`), and refuses those whose head, or announced body, is too large.
 //!
 //! Stage: validation. It never waits and never queues.
 
@@ -44,7 +44,8 @@ impl<S: Service<TrackedRequest, Error = Error>> Service<TrackedRequest> for Admi
     fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
         let context = &tracked.in_flight.context;
         let limit = context.config.max_in_flight;
-        if context.counters.get(Counter::InFlight) > limit {
+        let in_flight = context.counters.get(Counter::InFlight);
+        if in_flight > limit && !context.uploads.make_room(in_flight, limit) {
             return Either::Right(ready(Err(Error::Shed { limit })));
         }
         let limit = context.config.max_header_bytes.get();
@@ -63,5 +64,17 @@ impl<S: Service<TrackedRequest, Error = Error>> Service<TrackedRequest> for Admi
 /// The head's approximate size on the wire, in bytes.
 fn head_bytes<B>(request: &Request<B>) -> u64 {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-    fields_bytes(request.headers()) + target as u64
+    fields_bytes(request.headers()) + (request.method().as_str().len() + target) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_is_part_of_the_head() {
+        let of = |method: &str| head_bytes(&Request::builder().method(method).uri("/x").header("host", "m").body(()).unwrap());
+        assert_eq!(of("GET"), 3 + 2 + 9);
+        assert_eq!(of(&"M".repeat(100_000)), 100_000 + 2 + 9);
+    }
 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{Request, Response, Version};
+use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower::Service;
@@ -70,9 +70,10 @@ where
             in_flight.with(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Pipelined, began, before));
         }
         let guard = Some(ExchangeGuard(in_flight.clone()));
+        let is_head = request.method() == Method::HEAD;
         let accepts_trailers = self.context.respond_server_timing && server_timing::accepts_trailers(&request);
         let request = request.map(|body| RequestBody::new(body, in_flight.clone()));
-        ResponseFuture { answer: self.inner.call(TrackedRequest { request, in_flight }), guard, accepts_trailers }
+        ResponseFuture { answer: self.inner.call(TrackedRequest { request, in_flight }), guard, is_head, accepts_trailers }
     }
 }
 
@@ -82,6 +83,7 @@ pin_project! {
         #[pin]
         answer: F,
         guard: Option<ExchangeGuard>,
+        is_head: bool,
         accepts_trailers: bool,
     }
 }
@@ -99,13 +101,14 @@ where
             Err(never) => match never {},
         };
         let Some(guard) = this.guard.take() else { return Poll::Ready(Ok(response)) };
-        if response.status() == http::StatusCode::SWITCHING_PROTOCOLS
-            && guard.0.with(|ledger| ledger.kind) == ExchangeKind::Stream
-        {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS && guard.0.with(|ledger| ledger.kind) == ExchangeKind::Stream {
             guard.0.detach(); // the splice has its own guard
             return Poll::Ready(Ok(response));
         }
         let mut response = response;
+        if *this.is_head || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            response = response.map(|body| body.emptied(guard.0.is_multiplexed));
+        }
         let has_timing_trailer =
             guard.0.context.respond_server_timing && server_timing::announce(&mut response, &guard.0, *this.accepts_trailers);
         Poll::Ready(Ok(response.map(|body| body.guarded(guard, has_timing_trailer))))

@@ -2,13 +2,15 @@
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::{Authority, Scheme};
-use http::{Request, Uri, Version};
+use http::{Method, Request, Uri, Version};
+use http_body::Body;
 
 use crate::net::Target;
 use crate::proxy::head::remove_connection_fields;
 
-/// Converts HTTP/2 to HTTP/1.1: the authority becomes `Host`, split cookies are joined (RFC 9113, 8.2.3).
-pub(crate) fn to_h1<B>(request: &mut Request<B>) {
+/// Converts HTTP/2 to HTTP/1.1: the authority becomes `Host`, split cookies are joined (RFC 9113, 8.2.3),
+/// and a body without a length goes in chunks.
+pub(crate) fn to_h1<B: Body>(request: &mut Request<B>) {
     if request.version() != Version::HTTP_2 {
         return;
     }
@@ -16,7 +18,12 @@ pub(crate) fn to_h1<B>(request: &mut Request<B>) {
     let uri = std::mem::take(request.uri_mut());
     let authority = uri.authority().map(Authority::as_str).and_then(|a| HeaderValue::from_str(a).ok());
     *request.uri_mut() = uri.into_parts().path_and_query.map_or_else(Uri::default, Uri::from);
+    // hyper frames it so for other methods; a `GET` of which it is not told it sends without its body
+    let is_taken_for_empty = matches!(*request.method(), Method::GET | Method::HEAD) && !request.body().is_end_stream();
     let headers = request.headers_mut();
+    if is_taken_for_empty && !headers.contains_key(header::CONTENT_LENGTH) {
+        headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
     if let Some(host) = authority {
         headers.insert(header::HOST, host);
     }
@@ -53,7 +60,9 @@ pub(crate) fn to_h2<B>(request: &mut Request<B>, target: &Target) {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use http::HeaderName;
+    use http_body_util::Empty;
 
     use super::*;
 
@@ -64,9 +73,10 @@ mod tests {
             .uri("http://model:8000/v2/x?y=1")
             .header("cookie", "a=1")
             .header("cookie", "b=2")
-            .body(())
+            .body(Empty::<Bytes>::new())
             .unwrap();
         to_h1(&mut r);
+        assert!(!r.headers().contains_key("transfer-encoding"));
         assert_eq!((r.version(), r.uri().to_string().as_str()), (Version::HTTP_11, "/v2/x?y=1"));
         assert_eq!(r.headers()["host"], "model:8000");
         assert_eq!(r.headers()["cookie"], "a=1; b=2");

@@ -17,6 +17,7 @@ use crate::metrics::Counter;
 use crate::proxy::body::{Drive, RequestBody, RequestBodyError};
 use crate::proxy::error::Error;
 use crate::proxy::exchange::InFlight;
+use crate::proxy::upload::slow_upload;
 
 /// Carries `request` to the upstream and waits for the response's head.
 pub(crate) async fn exchange(
@@ -77,10 +78,9 @@ async fn send(
         let taken = connection.meter.last_write().unwrap_or(sent); // the upstream may be slower than the client
         let (since, limit) = response_deadline(in_flight, sent.max(taken));
         if connection.deadline.has_expired(cx, since, limit) {
-            Poll::Ready(Err((expired(in_flight, limit), None)))
-        } else {
-            Poll::Pending
+            return Poll::Ready(Err((expired(in_flight, limit), None)));
         }
+        slow_upload(in_flight, cx, &mut connection.deadline).map_or(Poll::Pending, |error| Poll::Ready(Err((error, None))))
     })
     .await
 }

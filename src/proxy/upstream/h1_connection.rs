@@ -48,6 +48,7 @@ impl H1Connection {
         let io = TokioIo::new(MeteredSocket::upstream(socket, meter.clone()));
         let (send, connection) = http1::Builder::new()
             .preserve_header_case(true)
+            .allow_spaces_after_header_name_in_responses(true) // which a proxy removes (RFC 9112, 5.1)
             .max_buf_size(config.read_bytes())
             .handshake(io)
             .await

@@ -19,6 +19,7 @@ use crate::proxy::body::RequestBody;
 use crate::proxy::connection::{LazyDeadline, MeteredSocket, SocketMeter};
 use crate::proxy::error::Error;
 use crate::proxy::exchange::InFlight;
+use crate::proxy::upload::slow_upload;
 
 /// A stream's window in bytes: how much may be sent ahead to a slow reader.
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
@@ -113,7 +114,10 @@ async fn within<F: Future>(answer: F, in_flight: &Arc<InFlight>, asked: Stamp) -
             return Poll::Ready(Ok(result));
         }
         let (since, limit) = response_deadline(in_flight, asked);
-        if deadline.has_expired(cx, since, limit) { Poll::Ready(Err(expired(in_flight, limit))) } else { Poll::Pending }
+        if deadline.has_expired(cx, since, limit) {
+            return Poll::Ready(Err(expired(in_flight, limit)));
+        }
+        slow_upload(in_flight, cx, &mut deadline).map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
     })
     .await
 }

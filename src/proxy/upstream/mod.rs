@@ -104,7 +104,8 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
     convert::to_h1(&mut request);
     let gate = request.headers().contains_key(header::EXPECT).then(ContinueGate::new);
     interim::pass_on(&mut request, &in_flight, gate.clone());
-    let client = request.extensions_mut().remove::<OnUpgrade>();
+    // hyper offers one for every `Upgrade`; without `Connection: upgrade` it is not forwarded, and the upstream is not asked
+    let client = request.extensions_mut().remove::<OnUpgrade>().filter(|_| request.headers().contains_key(header::UPGRADE));
     let is_old = request.version() < Version::HTTP_11;
     let request = request.map(|body| body.held_by(gate));
     let (mut response, mut connection) = h1::exchange(&context, request, &in_flight).await?;

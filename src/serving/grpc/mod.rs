@@ -24,12 +24,13 @@ use self::messages::model_metadata_response::TensorMetadata;
 use self::messages::repository_index_response::ModelIndex;
 use super::deadline::RequestTimeout;
 use super::error::RequestError;
-use super::in_flight::InFlightInference;
+use super::in_flight::{InFlightInference, InferenceRequest};
 use super::metrics::StageTimes;
 use super::rest::pages::{EXTENSIONS, NAME, PLATFORM, axes};
 use super::router::ServerState;
 use super::timing::{EXECUTOR, SERVER_TIMING, server_timing};
 use crate::ledger::Stamp;
+use crate::net::cut_grpc_message;
 use crate::protocol::BytesCodec;
 use lapwing_engine::tensor::TensorSpec;
 
@@ -100,6 +101,7 @@ async fn call(shared: ServerState, method: Method, request: Request) -> Response
     if let Some(status) = response.headers_mut().get_mut(STATUS).filter(|status| *status == "11") {
         *status = HeaderValue::from(Code::ResourceExhausted as i32);
     }
+    cut_grpc_message(response.headers_mut());
     response
 }
 
@@ -175,6 +177,12 @@ fn ports(ports: &[TensorSpec]) -> Vec<TensorMetadata> {
         shape: axes(port),
     };
     ports.iter().map(port).collect()
+}
+
+/// What `message` asks for; for tests only.
+pub(super) fn decoded(message: Bytes) -> Result<InferenceRequest, RequestError> {
+    count::check(&message, message.len())?;
+    infer::decode(read(message)?, RequestTimeout::default())
 }
 
 async fn model_infer(

@@ -10,8 +10,12 @@ mod response;
 
 use axum::Router;
 use axum::routing::{get, post};
+use bytes::Bytes;
 
+use super::error::RequestError;
+use super::in_flight::InferenceRequest;
 use super::router::ServerState;
+use lapwing_engine::service::About;
 
 /// Every path of REST, with health and metrics.
 pub(super) fn routes() -> Router<ServerState> {
@@ -31,4 +35,9 @@ pub(super) fn routes() -> Router<ServerState> {
             .route(&format!("{base}/infer"), post(infer::infer));
     }
     router
+}
+
+/// What `body` asks of the model `about`; for tests only.
+pub(super) fn decoded(body: &Bytes, json_length: Option<usize>, about: &About) -> Result<InferenceRequest, RequestError> {
+    request::read(body, json_length, body.len(), about).map(|read| read.asked)
 }

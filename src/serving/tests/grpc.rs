@@ -242,6 +242,24 @@ async fn bad_messages_are_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_status_does_not_repeat_a_long_field_or_path() {
+    against(adder(), Limits::default(), async |client| {
+        let c = channel(&client).await;
+        let long = "x".repeat(8_000);
+        let mut odd = tonic::Request::new(request().encode_to_vec());
+        odd.metadata_mut().insert("grpc-encoding", long.parse().unwrap());
+        let of_field = call::<ModelInferResponse>(&c, "ModelInfer", odd).await.unwrap_err();
+        let of_path = call::<ModelInferResponse>(&c, &long, tonic::Request::new(Vec::new())).await.unwrap_err();
+        for status in [of_field, of_path] {
+            let length = status.message().len();
+            assert_eq!(status.code(), Code::Unimplemented);
+            assert!(status.message().contains("xxx") && length <= crate::net::MAX_ERROR_TEXT, "{length} bytes");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_the_model_says_becomes_a_code() {
     let cases = [
         (CallError::Full { waiting: 1 }, Code::ResourceExhausted),

@@ -5,6 +5,8 @@ use std::io::{self, BufRead, Read};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::net::error_text;
+
 /// The bounds of a file that is read.
 #[derive(Clone, Copy, Debug)]
 pub struct FileLimits {
@@ -108,7 +110,7 @@ impl<R: BufRead> JsonLines<R> {
 
     /// A fault of the line that was read last.
     pub(super) fn fault(&self, reason: String) -> FileError {
-        FileError::Line { number: self.number, reason }
+        FileError::Line { number: self.number, reason: error_text(&reason) }
     }
 }
 

@@ -4,6 +4,8 @@
 mod executor;
 #[cfg(feature = "cuda")]
 mod on_gpu;
+#[doc(hidden)]
+pub mod onnx_properties;
 mod planned;
 mod ports;
 mod traced;

@@ -3,7 +3,7 @@
 //! All figures are measured: shares and quantiles by `/stats`, hit rates by the cache itself.
 
 use super::stats::{Series, Stats};
-use super::units::{duration, percent};
+use crate::app::units::{duration, percent};
 use crate::ledger::Stage;
 
 /// Two moments of a run, and the feature cache's hit rate.

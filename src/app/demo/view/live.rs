@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::closing::{Course, First};
 use super::stats::Stats;
-use super::units::percent;
 use super::{table, words};
 use crate::app::demo::client::HttpClient;
 use crate::app::demo::tickets::{CacheCounts, CacheReading};
+use crate::app::units::percent;
 use crate::ledger::Stamp;
 
 /// The interval between readings, and between redraws on a terminal.

@@ -4,5 +4,4 @@ pub(super) mod closing;
 pub(super) mod live;
 pub(super) mod stats;
 pub(super) mod table;
-pub(super) mod units;
 pub(super) mod words;

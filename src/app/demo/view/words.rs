@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 
 use super::closing::by_share;
 use super::stats::Stats;
-use super::units::{duration, percent};
 use crate::app::demo::Demo;
 use crate::app::demo::load::ROWS;
 use crate::app::demo::tickets::MODEL;
+use crate::app::units::{duration, percent};
 
 /// How many stages a line names, the largest shares first.
 const STAGES_IN_A_LINE: usize = 4;

@@ -16,6 +16,7 @@ use tokio::sync::{Mutex, mpsc};
 pub use self::headers::Error;
 use self::message::Message;
 pub use self::queue::ForwardQueue;
+pub(super) use self::rewrite::keeps_what_is_kept;
 use self::send::{RetryPolicy, send};
 use self::transport::CollectorClient;
 use super::OwnTraces;

@@ -80,6 +80,25 @@ async fn what_cannot_be_taken_is_refused_for_good_and_counted() {
 }
 
 #[tokio::test]
+async fn a_status_does_not_repeat_a_long_field() {
+    let counters = Arc::new(Counters::default());
+    let (handler, _spans) = handler(8, None, &counters);
+    against(handler, async |endpoint| {
+        let mut raw = tonic::client::Grpc::new(endpoint.connect().await.unwrap());
+        raw.ready().await.unwrap();
+        let mut odd = tonic::Request::new(bytes::Bytes::new());
+        odd.metadata_mut().insert("grpc-encoding", "x".repeat(8_000).parse().unwrap());
+        let path = http::uri::PathAndQuery::from_static("/opentelemetry.proto.collector.trace.v1.TraceService/Export");
+        let status = raw.unary(odd, path, crate::protocol::BytesCodec).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unimplemented);
+        let length = status.message().len();
+        assert!(status.message().contains("xxx") && length <= crate::net::MAX_ERROR_TEXT, "{length} bytes");
+    })
+    .await;
+    assert_eq!(counters.get(Counter::OtlpMalformed), 1);
+}
+
+#[tokio::test]
 async fn a_flood_stays_bounded_and_the_exporter_still_gets_success() {
     let counters = Arc::new(Counters::default());
     let (handler, mut spans) = handler(2, None, &counters);

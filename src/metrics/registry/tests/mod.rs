@@ -1,5 +1,6 @@
 //! Windows, overflow, conservation over rotations, and quantiles against a plain `hdrhistogram`.
 
+mod budget;
 mod debt;
 mod retire;
 mod work;

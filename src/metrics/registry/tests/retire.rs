@@ -5,7 +5,8 @@ use crate::settings::Period;
 
 fn registry(max_series: usize, max_models: usize) -> Registry {
     let config = Config { max_series, max_models, idle_after: Period::from_secs(10), ..Config::default() };
-    Registry::new(config, Arc::new(Labels::bounded_by(&config, 1)), Arc::default())
+    let labels = Arc::new(Labels::bounded_by(&config, 1));
+    Registry::new(config, labels, Arc::default())
 }
 
 fn answer(registry: &mut Registry, key: SeriesKey) {

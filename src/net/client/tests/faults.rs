@@ -103,3 +103,14 @@ async fn a_connection_that_the_server_closed_meanwhile_costs_no_request() {
         sleep(Duration::from_millis(10)).await;
     }
 }
+
+#[tokio::test]
+async fn the_text_of_a_server_is_cut() {
+    // SETTINGS, then GOAWAY with INTERNAL_ERROR and 16,000 bytes of text
+    let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let goaway: &[u8] = &[0, 0x3e, 0x88, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+    let answer: Vec<u8> = [settings, goaway, &[b'x'; 16_000]].concat();
+    let (target, _server) = raw(answer.leak(), true).await;
+    let error = Client::http2(target, ClientLimits::default()).fetch(post("/", "")).await.unwrap_err().to_string();
+    assert!(error.contains("xxx") && error.len() <= crate::net::MAX_ERROR_TEXT, "{} bytes: {error}", error.len());
+}

@@ -5,8 +5,8 @@
 use std::fmt::Write as _;
 
 use super::stats::{Figures, Series, Stats};
-use super::units::{duration, percent};
 use super::words::errors;
+use crate::app::units::{duration, percent};
 use crate::ledger::Stage;
 
 /// The busiest series as a table; `seconds` is the time since the start.

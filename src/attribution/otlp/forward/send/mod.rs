@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::message::Message;
-use crate::net::{MAX_ERROR_TEXT, excerpt};
+use crate::net::error_text;
 
 /// For one attempt.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(10);
@@ -68,13 +68,19 @@ pub(super) async fn send(mut message: Message, transport: &impl Transport, polic
         let (reason, after) = match error {
             SendError::Retryable { reason, after } if failed < policy.attempts && !is_last => (reason, after),
             SendError::Retryable { reason, .. } | SendError::Permanent(reason) => {
-                let reason = excerpt(reason, MAX_ERROR_TEXT); // it may quote the collector
+                let reason = error_text(&reason); // it may quote the collector
                 tracing::warn!(?signal, %reason, failed, "cannot forward an OTLP message; it is lost");
                 return;
             }
         };
         let pause = policy.pause(failed, after, rand::random());
-        tracing::debug!(?signal, %reason, failed, ?pause, "cannot forward an OTLP message yet; it will be sent again");
+        tracing::debug!(
+            ?signal,
+            reason = error_text(&reason),
+            failed,
+            ?pause,
+            "cannot forward an OTLP message yet; it will be sent again"
+        );
         tokio::select! {
             () = sleep(pause) => {}
             () = closing.cancelled() => {}

@@ -1,0 +1,10 @@
+//! A request of traces in protobuf: decoded a span at a time, and forwarded.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use lapwing::attribution::{Rules, otlp::otlp_properties};
+
+static RULES: LazyLock<Rules> = LazyLock::new(Rules::default);
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| assert!(otlp_properties::protobuf(bytes, &RULES)));

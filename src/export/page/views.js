@@ -1,0 +1,149 @@
+// How figures are shown: numbers as text, elements without HTML, stage bars, tables, waterfalls, curves. It keeps no state of the traffic.
+"use strict";
+
+const STAGES = ["ingress", "validation", "hydration", "preprocessing", "queue", "forward", "postprocessing", "downstream", "egress", "upstream", "unattributed"];
+const NS_UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+
+const three = (number) => (number >= 100 ? number.toFixed(0) : number >= 10 ? number.toFixed(1) : number.toFixed(2));
+
+// 1234567 ns as "1.23 ms".
+function time(ns) {
+  if (ns === null || ns === undefined || !isFinite(ns)) return "–";
+  if (ns === 0) return "0";
+  const [size, unit] = NS_UNITS.find(([size]) => ns >= size) || [1e-3, "ps"];
+  return `${three(ns / size)} ${unit}`;
+}
+
+const count = (number) => number.toLocaleString("en-US");
+const percent = (share) => (share === null || share === undefined ? "–" : `${share >= 0.1 || share === 0 ? (100 * share).toFixed(0) : (100 * share).toFixed(1)} %`);
+
+// An element with attributes and children. Text stays text: nothing is read as HTML.
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+// The bar of a series: the width of a stage is its share of the time of all answered requests.
+function stageBar(stages) {
+  const parts = STAGES.filter((name) => stages[name]);
+  const said = parts.map((name) => `${name} ${percent(stages[name].share)}`).join(", ");
+  const bar = make("span", { class: "bar", role: "img", "aria-label": said || "no answered requests", title: said });
+  for (const name of parts) {
+    const part = make("i", { class: `s-${name}` });
+    part.style.width = `${100 * stages[name].share}%`;
+    bar.append(part);
+  }
+  return bar;
+}
+
+function shareBar(share, kind) {
+  const bar = make("span", { class: "bar" });
+  const part = make("i", { class: kind });
+  part.style.width = `${100 * Math.min(1, share)}%`;
+  bar.append(part);
+  return bar;
+}
+
+function table(head, rows) {
+  const line = (kind, cells) => make("tr", {}, ...cells.map((cell) => (cell instanceof Node ? make(kind, {}, cell) : make(kind, {}, String(cell)))));
+  return make("table", {}, make("thead", {}, line("th", head)), make("tbody", {}, ...rows.map((row) => line("td", row))));
+}
+
+const replace = (id, ...children) => document.getElementById(id).replaceChildren(...children);
+
+// The source of most requests.
+function mainSource(sources) {
+  const [first] = Object.entries(sources).sort((a, b) => b[1] - a[1]);
+  return first ? first[0] : "–";
+}
+
+function stagesTable(series) {
+  const rows = [];
+  const of = (name, stage, kind) => [name, shareBar(stage.share, kind), percent(stage.share), time(stage.p50_ns), time(stage.p99_ns), mainSource(stage.sources)];
+  for (const name of STAGES) {
+    if (!series.stages[name]) continue;
+    rows.push(of(name, series.stages[name], `s-${name}`));
+    if (name === "forward") {
+      for (const [phase, stage] of Object.entries(series.phases)) rows.push(of(`– ${phase}`, stage, "s-forward"));
+    }
+  }
+  return table(["stage", "share", "", "p50", "p99", "source"], rows);
+}
+
+function classesTable(series) {
+  const most = Math.max(1, ...series.classes.map((of) => of.count));
+  const rows = series.classes.map((of) => [
+    of.from === of.to ? `${count(of.from)} ${of.unit}` : `${count(of.from)}–${count(of.to)} ${of.unit}`,
+    shareBar(of.count / most, "s-queue"), count(of.count), time(of.p50_ns), time(of.p99_ns),
+  ]);
+  return table(["work", "requests", "", "p50", "p99"], rows);
+}
+
+function unitsTable(series) {
+  const rows = Object.entries(series.per_unit).map(([stage, of]) => [stage, of.unit, count(of.units), time(of.mean_ps / 1e3), time(of.p50_ps / 1e3), time(of.p99_ps / 1e3)]);
+  return table(["stage", "per", "units", "mean", "p50", "p99"], rows);
+}
+
+function generationTable(generation) {
+  const names = { first_token: "first token", per_output_token: "per output token", inter_token: "between chunks", server_first_token: "first token, by the server", server_per_output_token: "per output token, by the server" };
+  const rows = Object.entries(names).filter(([key]) => generation[key]).map(([key, name]) => [name, count(generation[key].count), time(generation[key].p50_ns), time(generation[key].p99_ns)]);
+  const speed = generation.output_tokens_per_s;
+  if (speed) rows.push(["tokens/s: median, slowest tenth", "", three(speed.p50), three(speed.p10)]);
+  return table(["", "n", "p50", "p99"], rows);
+}
+
+// Whatever members an object has, as a table of names and values; members that are objects are left out.
+function plainTable(object) {
+  const shown = (key, value) => (typeof value === "number" && key.endsWith("_ns") ? time(value) : typeof value === "number" ? count(Number(value.toPrecision(4))) : String(value));
+  return table(["", ""], Object.entries(object).filter(([, value]) => value !== null && typeof value !== "object").map(([key, value]) => [key, shown(key, value)]));
+}
+
+function waterfall(exchange) {
+  const box = make("div", { class: "waterfall" });
+  const status = exchange.status === null ? exchange.outcome : `${exchange.status} ${exchange.outcome}`;
+  box.append(make("p", {}, make("strong", {}, time(exchange.total_ns)), ` · ${status} · ${exchange.started_at.slice(0, 23)}Z · trace ${exchange.trace_id}`));
+  for (const span of exchange.spans) {
+    const mark = make("i", { class: `s-${span.stage}` });
+    mark.style.left = `${(100 * span.start_ns) / exchange.total_ns}%`;
+    mark.style.width = `${(100 * (span.end_ns - span.start_ns)) / exchange.total_ns}%`;
+    const name = make("span", { class: "name", title: `${span.name}: ${span.stage}, ${span.source}` }, span.name, " ", make("span", { class: "source" }, span.source));
+    box.append(make("div", { class: "span" }, name, make("span", { class: "where" }, mark), make("span", { class: "long" }, time(span.end_ns - span.start_ns))));
+  }
+  return box;
+}
+
+// A curve for each name in `lines` over the seconds in `times`; drawn anew when the set of names changes.
+class Curves {
+  constructor(id) {
+    this.place = document.getElementById(id);
+    this.names = "";
+    this.plot = null;
+    new ResizeObserver(() => this.plot && this.plot.setSize(this.size())).observe(this.place);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.names = ""; });
+  }
+
+  size() {
+    return { width: Math.max(200, this.place.clientWidth), height: 180 };
+  }
+
+  draw(times, lines) {
+    const names = lines.map((line) => line.name).join("\n");
+    const data = [times, ...lines.map((line) => line.values)];
+    if (this.plot && names === this.names) {
+      this.plot.setData(data);
+      return;
+    }
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+    if (this.plot) this.plot.destroy();
+    this.names = names;
+    const series = lines.map((line) => ({ label: line.name, stroke: colour(line.colour), width: 1.5, points: { show: false }, value: (_, ns) => time(ns) }));
+    const options = { ...this.size(), series: [{}, ...series], axes: [axis, { ...axis, size: 70, values: (_, marks) => marks.map(time) }], legend: { live: false }, cursor: { drag: { x: false } } };
+    this.plot = new uPlot(options, data, this.place);
+  }
+}

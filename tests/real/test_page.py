@@ -1,0 +1,206 @@
+"""The live page in a real browser: its figures are those of `/stats`, names are text, and nothing is loaded from elsewhere."""
+
+import http.client
+import json
+import shutil
+import threading
+
+import pytest
+
+from process import wait_for
+from test_admin_reads import Asked
+
+# a browser on two busy cores may stand still for half a minute
+pytestmark = pytest.mark.long
+
+TOKEN = "correct-horse-battery-staple"
+HOSTILE = "<img src=x onerror=alert(1)>"
+CHROMIUM = shutil.which("chromium")
+BODY = json.dumps({"inputs": [{"name": "x", "shape": [2, 2], "datatype": "FP32", "data": [1, 2, 3, 4]}]}).encode()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not CHROMIUM:
+        pytest.skip("no chromium (Debian: chromium)")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--no-proxy-server"])
+        yield browser
+        browser.close()
+
+
+class Page:
+    """A page whose console and requests are watched."""
+
+    def __init__(self, browser, lapwing, **options):
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.faults, self.asked = [], []
+        self.page.on("console", lambda message: self.faults.append(message.text) if message.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.faults.append(dialog.message), dialog.dismiss()))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.base = f"http://127.0.0.1:{lapwing.admin}"
+        self.page.goto(self.base + "/")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.context.close()
+
+    def until(self, condition):
+        """Waits for a condition in JavaScript. Playwright's own way needs `eval`, which the page's policy forbids."""
+        wait_for(lambda: self.page.evaluate(f"() => Boolean({condition})"), 30, condition)
+
+    def rows(self):
+        """What the list shows: (route and model, [figures])."""
+        return self.page.evaluate(
+            """() => [...document.querySelectorAll('.route')].map(row =>
+                 [row.querySelector('.name').textContent, ...[...row.querySelectorAll('.figure')].map(one => one.dataset.text)])"""
+        )
+
+
+def infer(lapwing, model, body=BODY):
+    connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=30)
+    connection.request("POST", f"/v2/models/{model}/infer", body, {"content-type": "application/json"})
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def as_shown(ns):
+    """A time as the page writes it."""
+    for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")):
+        if ns >= size:
+            number = ns / size
+            return f"{number:.0f} {unit}" if number >= 100 else f"{number:.1f} {unit}" if number >= 10 else f"{number:.2f} {unit}"
+    return "0"
+
+
+@pytest.fixture(scope="module")
+def lapwing(processes, binary, raw_server):
+    lapwing = Asked(processes, binary, raw_server.url)
+    for n in range(60):
+        infer(lapwing, f"m{n % 3}")
+    infer(lapwing, "%3Cimg%20src=x%20onerror=alert(1)%3E")
+    wait_for(lambda: sum(one["count"] for one in lapwing.json("/stats?window=all")["series"]) == 61, 10, "all are counted")
+    return lapwing
+
+
+def test_the_figures_are_those_of_stats(browser, lapwing):
+    with Page(browser, lapwing) as shown:
+        shown.page.select_option("#window", "all")
+        series = lapwing.json("/stats?window=all")["series"]
+        shown.until(f"document.querySelectorAll('.route').length === {len(series)}")
+        shown.until("document.querySelector('#state').textContent.includes('61 requests')")
+        expected = {one["route"] + (one["model"] or "no model"): (as_shown(one["total"]["p50_ns"]), as_shown(one["total"]["p99_ns"])) for one in series}
+        assert {name: (p50, p99) for name, _, _, p50, p99 in shown.rows()} == expected
+        shown.page.click(".route:has-text('m1')")
+        (chosen,) = [one for one in series if one["model"] == "m1"]
+        shown.until("document.querySelector('#detail-title').textContent.includes('m1')")
+        stages = shown.page.evaluate("() => [...document.querySelectorAll('#stages tbody tr')].map(row => [...row.children].map(cell => cell.textContent))")
+        assert [row[0] for row in stages] == [name for name in row_order() if name in chosen["stages"]]
+        for name, _, _, p50, p99, source in stages:
+            stage = chosen["stages"][name]
+            assert (p50, p99, source) == (as_shown(stage["p50_ns"]), as_shown(stage["p99_ns"]), max(stage["sources"], key=stage["sources"].get))
+        (row,) = shown.page.evaluate("() => [...document.querySelectorAll('#classes tbody tr')].map(row => [...row.children].map(cell => cell.textContent))")
+        assert row[0] == "2–3 row" and row[2] == "20"
+        shown.page.wait_for_selector(".waterfall")
+        slowest = lapwing.json("/exchanges?order=slowest&model=m1&limit=5")["exchanges"]
+        assert shown.page.locator(".waterfall").count() == len(slowest) == 5
+        assert shown.page.locator(".waterfall strong").first.text_content() == as_shown(slowest[0]["total_ns"])
+        shown.until("document.querySelector('#over-time canvas')")
+        assert shown.faults == []
+        assert all(url.startswith(shown.base) for url in shown.asked)
+
+
+def row_order():
+    return ["ingress", "validation", "hydration", "preprocessing", "queue", "forward", "postprocessing", "downstream", "egress", "upstream", "unattributed"]
+
+
+def test_a_hostile_name_is_text(browser, lapwing):
+    with Page(browser, lapwing) as shown:
+        shown.page.select_option("#window", "all")
+        shown.page.fill("#filter", "onerror")
+        shown.until("document.querySelectorAll('.route').length === 1")
+        ((name, *_),) = shown.rows()
+        assert name.endswith(HOSTILE) or "%3Cimg" in name or "other" in name, name
+        shown.page.click(".route")
+        shown.page.wait_for_selector(".waterfall")
+        assert shown.page.locator("main img").count() == 0 and shown.faults == []
+
+
+def test_keys_move_in_the_list(browser, lapwing):
+    with Page(browser, lapwing) as shown:
+        shown.page.select_option("#window", "all")
+        shown.page.wait_for_selector(".route:nth-child(3)")
+        shown.page.focus(".route:nth-child(1)")
+        shown.page.keyboard.press("ArrowDown")
+        shown.page.keyboard.press("ArrowDown")
+        shown.page.keyboard.press("Enter")
+        third = shown.page.locator(".route:nth-child(3)")
+        assert third.get_attribute("aria-selected") == "true"
+        assert shown.page.evaluate("document.activeElement === document.querySelector('.route:nth-child(3)')")
+
+
+def test_with_a_token_the_page_asks_for_it(browser, processes, binary, raw_server):
+    lapwing = Asked(processes, binary, raw_server.url, admin_token=TOKEN)
+    infer(lapwing, "secret-model")
+    with Page(browser, lapwing) as shown:
+        shown.page.wait_for_selector("#token:not([hidden])")
+        assert "secret-model" not in shown.page.content()
+        shown.page.fill("#token-text", "wrong-token-of-some-length")
+        shown.page.keyboard.press("Enter")
+        shown.until("document.querySelector('#token-fault').textContent !== ''")
+        shown.page.fill("#token-text", TOKEN)
+        shown.page.keyboard.press("Enter")
+        shown.page.wait_for_selector(".route:has-text('secret-model')")
+        assert shown.page.locator("#token").is_hidden()
+        assert all(TOKEN not in url for url in shown.asked)
+        # a refused request is the browser's own line in the console; nothing else is
+        assert all("401" in fault for fault in shown.faults), shown.faults
+
+
+def test_a_lapwing_that_ends_and_comes_back_is_followed(browser, processes, binary, raw_server):
+    lapwing = Asked(processes, binary, raw_server.url)
+    with Page(browser, lapwing) as shown:
+        shown.until("document.querySelector('#state').textContent.startsWith('live')")
+        lapwing.process.stop()
+        shown.until("document.querySelector('#state').classList.contains('lost')")
+        command = [binary, "--upstream", raw_server.url, "--listen", f"127.0.0.1:{lapwing.port}", "--admin", f"127.0.0.1:{lapwing.admin}"]
+        processes("lapwing", [*command, "--otlp-grpc", "off", "--otlp-http", "off"])
+        shown.until("document.querySelector('#state').textContent.startsWith('live')")
+
+
+def test_two_hundred_series_do_not_stutter(browser, processes, binary, raw_server):
+    lapwing = Asked(processes, binary, raw_server.url, metrics__max_models=300, metrics__max_series=300)
+
+    def load(first):
+        for n in range(first, 200, 8):
+            infer(lapwing, f"model-{n}")
+
+    threads = [threading.Thread(target=load, args=(first,)) for first in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with Page(browser, lapwing) as shown:
+        shown.until("document.querySelectorAll('.route').length === 200")
+        # the time that one snapshot takes on the page's thread, of five: what a look at the next frame would wait for
+        spent = shown.page.evaluate(
+            """() => { const times = []; for (let n = 0; n < 5; n++) { const began = performance.now(); show(page.latest); times.push(performance.now() - began); }
+                 return times.sort((a, b) => a - b)[2]; }"""
+        )
+        assert spent < 250, f"{spent} ms"
+
+
+@pytest.mark.parametrize("width, height", [(1280, 900), (390, 844)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_its_width(browser, lapwing, width, height, scheme):
+    with Page(browser, lapwing, viewport={"width": width, "height": height}, color_scheme=scheme) as shown:
+        shown.page.select_option("#window", "all")
+        shown.page.wait_for_selector(".waterfall")
+        assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is cut at the side"
+        back = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, back[4:-1].split(","))) < 200) == (scheme == "dark")
