@@ -4,8 +4,9 @@
 //! Recording touches only the exact totals since the last rotation and the end of a short list of cells. The list is counted into
 //! the histograms when it is full, after some twenty exchanges, so that a series which has left the processor's caches costs a
 //! few misses in total instead of several per measure. Gaps between tokens bypass the list, because one answer has many of them.
-//! Memory of one series: 7 KiB, up to 5 KB of exemplars, and for each measure that occurs 0.8 KiB and 0.75 KiB for each page (3–6 % of the value range;
-//! 33–50 % for values per unit) that was ever hit; for each slot with traffic (at most 10 fine and 31 coarse) 1 to 2 KiB and 8
+//! Memory of one series: 7 KiB, up to 5 KB of exemplars, and for each measure that occurs 0.9 KiB, 80 bytes for each page (3–6 %
+//! of the value range; 33–50 % for values per unit) that was ever hit, more where its counts pass 255 (512 at most), and 256
+//! bytes for each page that was hit in its last slot; for each slot with traffic (at most 10 fine and 31 coarse) 1 to 2 KiB and 8
 //! bytes for each distinct value. An idle series holds no slots.
 
 use std::collections::VecDeque;

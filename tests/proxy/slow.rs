@@ -90,11 +90,12 @@ fn an_upstream_that_is_still_being_asked_is_not_silent() {
         wire.exactly(10);
         wire.send("ok");
     });
-    let (proxy, closed) = Proxy::watched(address, Config { idle_timeout: Period::from_millis(300), ..Config::default() });
+    let (proxy, closed) = Proxy::watched(address, Config { idle_timeout: Period::from_secs(2), ..Config::default() });
     let mut client = proxy.client();
     client.send("POST /x HTTP/1.1\r\nHost: m\r\nContent-Length: 10\r\n\r\n");
     for _ in 0..10 {
-        sleep(Duration::from_millis(60));
+        // longer than the timeout in all; each so far below it that a busy machine does not reach it
+        sleep(Duration::from_millis(250));
         client.send("x");
     }
     assert_eq!(client.message().unwrap().body, b"ok");
