@@ -65,7 +65,7 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// `name *( OWS ";" OWS param )`, including the comma after it.
     fn entry(&mut self) -> Option<(&'a str, Option<u64>)> {
-        let name = self.token()?;
+        let name = std::str::from_utf8(self.token()?).ok()?;
         let mut dur_ns = None;
         loop {
             self.skip_space();
@@ -87,7 +87,7 @@ impl<'a> Cursor<'a> {
     fn param(&mut self) -> Option<Option<u64>> {
         let Some(key) = self.token() else { return Some(None) };
         self.skip_space();
-        let is_dur = key.eq_ignore_ascii_case("dur");
+        let is_dur = key.eq_ignore_ascii_case(b"dur");
         if !self.take(b'=') {
             return if is_dur { None } else { Some(None) };
         }
@@ -102,16 +102,17 @@ impl<'a> Cursor<'a> {
                 quoted
             }
         } else {
-            self.token()?.as_bytes()
+            self.token()?
         };
         if is_dur { duration_ns(value).map(Some) } else { Some(None) }
     }
 
-    fn token(&mut self) -> Option<&'a str> {
-        let length = self.rest.iter().position(|b| !is_token(*b)).unwrap_or(self.rest.len());
+    /// Bytes of a token, at least one; they are ASCII.
+    fn token(&mut self) -> Option<&'a [u8]> {
+        let length = self.rest.iter().position(|b| !IS_TOKEN[usize::from(*b)]).unwrap_or(self.rest.len());
         let (token, rest) = self.rest.split_at(length);
         self.rest = rest;
-        std::str::from_utf8(token).ok().filter(|t| !t.is_empty())
+        (!token.is_empty()).then_some(token)
     }
 
     /// The content of a quoted string whose opening quote was read; `None` if it is never closed.
@@ -168,10 +169,21 @@ impl<'a> Cursor<'a> {
     }
 }
 
-const fn is_token(b: u8) -> bool {
-    b.is_ascii_alphanumeric()
-        || matches!(b, b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~')
-}
+/// By byte: whether it may stand in a token (RFC 9110, 5.6.2).
+const IS_TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut other = b"!#$%&'*+-.^_`|~".as_slice();
+    while let [byte, rest @ ..] = other {
+        table[*byte as usize] = true;
+        other = rest;
+    }
+    table
+};
 
 fn unescape(quoted: &[u8], out: &mut ArrayVec<u8, 64>) -> Option<()> {
     let mut bytes = quoted.iter();
