@@ -156,7 +156,7 @@ def main():
     parser.add_argument("--names", type=int, default=100_000, help="distinct names of the attack by names (default: %(default)s)")
     parser.add_argument("--markdown", action="store_true", help="print the table as docs/BENCHMARKS.md has it")
     options = parser.parse_args()
-    import attacks_sent  # noqa: F401  which adds them to ATTACKS
+    import attacks_h2, attacks_sent  # noqa: E401, F401  which add them to ATTACKS
 
     rows, verdicts, figures = [], [], []
     for one in ATTACKS:

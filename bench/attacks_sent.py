@@ -180,8 +180,7 @@ def many_series(target):
     target.get("/metrics")
 
 
-# four answers are held at once, of 8.5 MB each for so many long names, and one is being made
-@attack("60 scrapers that do not read", "493 MiB", proxy(anything, prepare=many_series), inputs=60, mib=96)
+@attack("60 scrapers that do not read", "493 MiB", proxy(anything, prepare=many_series), inputs=60)
 def deaf_scrapers(target):
     waiting = held(target.admin, 60, b"GET /metrics HTTP/1.1\r\nHost: m\r\n\r\n" * 2, rcvbuf=4096)
     time.sleep(1)
