@@ -25,7 +25,7 @@ def lapwing():
         number("Youngest", "Since when has no pod been restarted?", Query(gauge("lapwing_uptime_seconds", scope=POD, how="min")), unit="s"),
     ]
     cost = [
-        lines("Validation, p50 and p99", "How long does Lapwing itself hold a request before it goes to the upstream?", Query(STAGE.quantile(0.5, "", 'stage="validation"'), "p50"), Query(STAGE.quantile(0.99, "", 'stage="validation"'), "p99", True), unit="s"),
+        lines("Validation, p50 and p99", "How long does Lapwing itself hold a request before it goes to the upstream?", Query(STAGE.quantile(0.5, "", 'stage="validation"'), "p50"), Query(STAGE.quantile(0.99, "", 'stage="validation"'), "p99"), unit="s"),
         lines("Memory", "Does it grow?", level("process_resident_memory_bytes", ""), unit="bytes"),
         lines("In flight and queued", "Does the aggregator keep up?", level("lapwing_requests_in_flight", "in flight"), level("lapwing_queue_depth", "queued"), level("lapwing_pending_exchanges", "wait for spans"), level("lapwing_orphan_spans", "spans held")),
         table("Versions", "Which versions run where?", Query(gauge("lapwing_build_info", "namespace, pod, version", scope=POD)), hidden=["Value"]),

@@ -92,7 +92,7 @@ def work():
     per_unit = [
         lines("Time per unit, p50", "How long does a row, a token, a byte take in each stage?", Query(PER_UNIT.quantile(0.5, "stage, unit"), "{{stage}} per {{unit}}"), unit="s", logarithmic=True),
         lines("Time per unit, p99", "And where is a unit expensive?", Query(PER_UNIT.quantile(0.99, "stage, unit"), "{{stage}} per {{unit}}"), unit="s", logarithmic=True),
-        heatmap("Forward per unit", "Does a unit cost the same in every request?", PER_UNIT.heat(FORWARD)),
+        heatmap("Forward per unit", "Does a unit cost the same in every request?", PER_UNIT.heat(FORWARD), exemplars=False),
         lines("Work", "How much work do answered requests ask for, each second?", Query(counter("lapwing_work_units_total", "unit"), "{{unit}}"), logarithmic=True),
         lines("Units in a second of forward", "How fast is the model while it runs?", Query(f"{counter('lapwing_stage_units_total', 'model, unit', FORWARD)} / on (model) group_left () {STAGE.sum('model', FORWARD)}", "{{model}} {{unit}}"), logarithmic=True),
         lines("Work by model", "Which models do the work?", Query(counter("lapwing_work_units_total", "model, unit"), "{{model}} {{unit}}"), logarithmic=True),
@@ -103,7 +103,7 @@ def work():
         lines("Requests by cost class", "How large are requests, and does the mix change?", Query(CLASSES.count("class, unit"), "from {{class}} {{unit}}"), unit="reqps", stacked="normal"),
         bars("Share of time by cost class", "Which sizes of requests take the time?", Query(share(CLASSES.sum("class, unit"), CLASSES.sum(), "class, unit"), "from {{class}} {{unit}}"), unit="percentunit"),
         heatmap("Where durations of classes lie", "Every request with known work, by its duration.", CLASSES.heat()),
-        lines("Mean by cost class and route", "Which route makes a class slow?", Query(CLASSES.mean("route, class, unit"), "{{route}} from {{class}} {{unit}}", True), unit="s", logarithmic=True),
+        lines("Mean by cost class and route", "Which route makes a class slow?", Query(CLASSES.mean("route, class, unit"), "{{route}} from {{class}} {{unit}}"), unit="s", logarithmic=True),
     ]
     batches = [
         lines("Batch size", "How many rows does the server run at once?", Query(gauge("lapwing_batch_size", "model", how="avg"), "{{model}}")),

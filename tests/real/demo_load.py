@@ -5,7 +5,6 @@
 `talker`: connections that upgrade.
 """
 
-import http.client
 import json
 import socket
 import threading
@@ -19,18 +18,19 @@ from raw_server import RawServer
 from replayers.replayer import Ports
 from replayers.tf_serving import PAGE, Histogram, TfServing
 from replayers.vllm import Vllm
-from shadowing import SHADOW, ask, body_of
+from shadowing import SHADOW, ask, body_of, post
 
 INFER = "POST /v2/models/{model}/infer"
 RANKER = """\
 metrics:
   budgets:
-    "{infer}": {{p50: 1h, p99: 2ms}}
+    "{infer}": {{p50: 3ms, p99: 10ms}}
 cost:
   models:
     m: {{ns_per_unit: 2000, fixed_ns: 20000, unit: row, source: a test}}
 shadow:
   quotas: [{{route: "{infer}", per_minute: 600}}]
+  max_body: 16KiB
 engine:
   models: {{mlp: {model}}}
   listen: 127.0.0.1:{port}
@@ -123,10 +123,11 @@ class Fleet:
         assert not self.faults, self.faults
 
     def rank(self, n):
-        status, _ = ask(self.ranker.port, body_of((1, 2, 3, 8, 30)[n % 5], n))
+        # the largest has no room among copies
+        status, _ = ask(self.ranker.port, body_of((1, 2, 3, 8, 30, 200)[n % 6], n))
         assert status == 200, status
         if n % 10 == 0:
-            assert ask(self.ranker.port, b"no JSON")[0] == 500
+            assert post(self.ranker.port, "/v2/models/m/nothing", b"{}")[0] == 404
         time.sleep(0.02)
 
     def serve(self, n):
@@ -138,19 +139,15 @@ class Fleet:
             assert ask(self.engine, with_large, model="mlp")[0] == 413
         time.sleep(0.05)
 
-    def post(self, lapwing, path, body):
-        connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=30)
-        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
-        response = connection.getresponse()
-        response.read()
-        connection.close()
-        assert response.status == 200, (path, response.status)
+    def call(self, lapwing, path, body):
+        status, _ = post(lapwing.port, path, json.dumps(body).encode(), {"content-type": "application/json"})
+        assert status == 200, (path, status)
 
     def write(self, n):
-        self.post(self.writer, "/v1/chat/completions", {**CHAT, "stream": n % 4 != 0})
+        self.call(self.writer, "/v1/chat/completions", {**CHAT, "stream": n % 4 != 0})
 
     def batch(self, n):
-        self.post(self.batcher, "/v1/models/half_plus_two:predict", {"instances": [1.0] * (1 + n % 6)})
+        self.call(self.batcher, "/v1/models/half_plus_two:predict", {"instances": [1.0] * (1 + n % 6)})
 
     def talk(self, n):
         connection = socket.create_connection(("127.0.0.1", self.talker.port), 10)

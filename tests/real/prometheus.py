@@ -20,9 +20,12 @@ class Scraped:
 
 
 class Prometheus:
-    """Scrapes a list of [`Scraped`] at an interval. `native` is `flag`, as in 2.42, `setting`, as from 3.8 on, or None: classic buckets."""
+    """Scrapes a list of `Scraped` each second; a scrape that takes longer fails, and its series are gone until the next one.
 
-    def __init__(self, processes, folder, targets, binary="prometheus", native="flag", every="200ms", rules=()):
+    `native` is `flag`, as in 2.42, `setting`, as from 3.8 on, or None: classic buckets.
+    """
+
+    def __init__(self, processes, folder, targets, binary="prometheus", native="flag", every="1s", rules=()):
         self.port = free_port()
         config = {
             "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -14,6 +15,7 @@ from lapwing import NO_SPANS, Counted
 from process import wait_for
 from prometheus import Prometheus, Scraped
 from raw_server import RawServer
+from test_fleet import histograms
 
 REQUESTS = 150
 ROUTE = "GET /slow"
@@ -128,6 +130,27 @@ def test_its_quantiles_are_within_one_bucket(pair, prometheus):
             found = prometheus.one(query)
             factor = 2 ** (2**-schema)
             assert own / factor / 1.001 <= found <= own * factor * 1.001, (query, own, found, schema)
+
+
+@needs_prometheus
+def test_its_sum_over_both_is_what_lapwing_merges(pair, prometheus, binary, tmp_path):
+    """Two pods in Prometheus and in `lapwing merge`: the same count, and quantiles within one bucket."""
+    logs = [tmp_path / f"{n}.hlog" for n in range(len(pair))]
+    for path, lapwing in zip(logs, pair):
+        path.write_bytes(lapwing.get("/hdr")[2])
+    merged = tmp_path / "all.hlog"
+    subprocess.run([binary, "merge", *logs, "--out", merged], check=True, capture_output=True, timeout=60)
+    found = [one for tag, one in histograms(merged).items() if tag.startswith("total;") and ROUTE in urllib.parse.unquote(tag)]
+    # the two upstreams are two series
+    assert sum(one.get_total_count() for one in found) == prometheus.one(f"histogram_count(sum({ANSWERED}))") == 2 * REQUESTS
+    total = found[0]
+    for one in found[1:]:
+        total.add(one)
+    schema = min(of_route(scraped(one)["lapwing_request_duration_seconds"])["schema"] for one in pair)
+    factor = 2 ** (2**-schema) * 1.001
+    for percent in (50, 90, 99):
+        own, asked = total.get_value_at_percentile(percent) / 1e9, prometheus.one(f"histogram_quantile({percent / 100}, sum({ANSWERED}))")
+        assert own / factor <= asked <= own * factor, (percent, own, asked, schema)
 
 
 @needs_prometheus
