@@ -1,23 +1,21 @@
 """Native histograms, exemplars and budgets as a real Prometheus scrapes, stores and answers them, from two Lapwings."""
 
 import http.client
-import json
 import os
 import shutil
 import subprocess
 import threading
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 
 import pytest
 
 from exposition import ACCEPT, families, text_sum
-from lapwing import NO_SPANS, OPENER, Counted
-from ports import free_port
-from process import wait_for, wait_listening
+from lapwing import NO_SPANS, Counted
+from process import wait_for
+from prometheus import Prometheus, Scraped
 from raw_server import RawServer
+from test_fleet import histograms
 
 REQUESTS = 150
 ROUTE = "GET /slow"
@@ -29,44 +27,6 @@ metrics:
 """
 
 needs_prometheus = pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
-
-
-class Prometheus:
-    """Prometheus 2.42, which scrapes these addresses five times a second."""
-
-    def __init__(self, processes, folder, targets):
-        self.port = free_port()
-        config = {
-            "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms"},
-            "scrape_configs": [{"job_name": "lapwing", "static_configs": [{"targets": targets}]}],
-        }
-        (folder / "prometheus.yaml").write_text(json.dumps(config))
-        command = ["prometheus", f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data"]
-        command += [f"--web.listen-address=127.0.0.1:{self.port}", "--enable-feature=native-histograms,exemplar-storage"]
-        self.process = processes("prometheus", command)
-        wait_listening(self.port)
-        wait_for(self.is_ready, 30, "Prometheus is ready", 0.1)
-
-    def is_ready(self):
-        """It listens before it has opened its storage, and answers 503 until then."""
-        try:
-            with OPENER.open(f"http://127.0.0.1:{self.port}/-/ready", timeout=10) as response:
-                return response.status == 200
-        except urllib.error.HTTPError:
-            return False
-
-    def get(self, path, **query):
-        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with OPENER.open(urllib.request.Request(url), timeout=10) as response:
-            return json.load(response)["data"]
-
-    def ask(self, query):
-        """The values of an instant vector."""
-        return [float(one["value"][1]) for one in self.get("query", query=query)["result"] if "value" in one]
-
-    def one(self, query):
-        (value,) = self.ask(query)
-        return value
 
 
 def load(lapwing):
@@ -145,7 +105,7 @@ def test_requests_over_budget_are_counted(pair):
 
 @pytest.fixture(scope="module")
 def prometheus(pair, processes, tmp_path_factory):
-    found = Prometheus(processes, tmp_path_factory.mktemp("prometheus"), [f"127.0.0.1:{one.admin}" for one in pair])
+    found = Prometheus(processes, tmp_path_factory.mktemp("prometheus"), [Scraped(one.admin) for one in pair])
     wait_for(lambda: len(found.ask(f"histogram_count({ANSWERED})")) == 2, 30, "Prometheus has scraped both", 0.2)
     return found
 
@@ -170,6 +130,27 @@ def test_its_quantiles_are_within_one_bucket(pair, prometheus):
             found = prometheus.one(query)
             factor = 2 ** (2**-schema)
             assert own / factor / 1.001 <= found <= own * factor * 1.001, (query, own, found, schema)
+
+
+@needs_prometheus
+def test_its_sum_over_both_is_what_lapwing_merges(pair, prometheus, binary, tmp_path):
+    """Two pods in Prometheus and in `lapwing merge`: the same count, and quantiles within one bucket."""
+    logs = [tmp_path / f"{n}.hlog" for n in range(len(pair))]
+    for path, lapwing in zip(logs, pair):
+        path.write_bytes(lapwing.get("/hdr")[2])
+    merged = tmp_path / "all.hlog"
+    subprocess.run([binary, "merge", *logs, "--out", merged], check=True, capture_output=True, timeout=60)
+    found = [one for tag, one in histograms(merged).items() if tag.startswith("total;") and ROUTE in urllib.parse.unquote(tag)]
+    # the two upstreams are two series
+    assert sum(one.get_total_count() for one in found) == prometheus.one(f"histogram_count(sum({ANSWERED}))") == 2 * REQUESTS
+    total = found[0]
+    for one in found[1:]:
+        total.add(one)
+    schema = min(of_route(scraped(one)["lapwing_request_duration_seconds"])["schema"] for one in pair)
+    factor = 2 ** (2**-schema) * 1.001
+    for percent in (50, 90, 99):
+        own, asked = total.get_value_at_percentile(percent) / 1e9, prometheus.one(f"histogram_quantile({percent / 100}, sum({ANSWERED}))")
+        assert own / factor <= asked <= own * factor, (percent, own, asked, schema)
 
 
 @needs_prometheus
