@@ -1,6 +1,7 @@
 //! Wiring: who owns which thread and task, start and shutdown, the command line, and the demo.
 
 mod access_log;
+mod admin_client;
 mod admin_token;
 mod aggregate;
 mod check;
@@ -15,6 +16,7 @@ mod fleet;
 #[cfg(feature = "engine")]
 mod hosted;
 mod log;
+mod printable;
 mod receivers;
 mod record;
 mod replay;
@@ -23,6 +25,10 @@ mod running;
 mod shadow;
 mod shadow_report;
 mod signals;
+mod stats;
+mod table;
+#[cfg(feature = "top")]
+mod top;
 mod units;
 mod upstream_flags;
 

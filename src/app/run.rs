@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::cli::Command;
 use super::running::{self, Running};
-use super::{check, demo, engine, fleet, log, record, replay, shadow_report, signals, upstream_flags};
+use super::{check, cli, demo, engine, fleet, log, record, replay, shadow_report, signals, stats, upstream_flags};
 use crate::config::{self, Loaded, Sources};
 
 /// Does what the command line asks for.
@@ -12,12 +12,17 @@ use crate::config::{self, Loaded, Sources};
 pub fn run() -> ExitCode {
     #[cfg(feature = "engine")]
     engine::trial::enable();
-    match super::cli::parse(std::env::args_os(), std::env::vars_os()) {
+    match cli::parse(std::env::args_os(), std::env::vars_os()) {
         Ok(Command::Serve(sources)) => serve(&sources),
         Ok(Command::Check(sources)) => exit(check::check(&sources)),
         Ok(Command::Demo(args)) => demo::run_command(&args),
         Ok(Command::Engine(command, env)) => engine::run(&command, env),
         Ok(Command::Shadow(command)) => exit(shadow_report::run(&command).into()),
+        Ok(Command::Stats(args)) => exit(stats::run(&args).into()),
+        #[cfg(feature = "top")]
+        Ok(Command::Top(args)) => exit(super::top::run(&args).into()),
+        Ok(Command::Completions(shell)) => exit(cli::print_completions(shell)),
+        Ok(Command::Man(args)) => exit(cli::print_man(&args)),
         Ok(Command::Record(args)) => exit(record::run(&args).into()),
         Ok(Command::Merge(args)) => exit(fleet::merge(&args).into()),
         Ok(Command::Compare(args)) => exit(fleet::compare(&args).into()),

@@ -16,6 +16,11 @@ pub(super) fn duration(ns: f64) -> String {
     format!("{} s", three_digits(value / 1e3))
 }
 
+/// Picoseconds as `640 ps`, else as [`duration`] shows them.
+pub(super) fn duration_ps(ps: f64) -> String {
+    if ps < 999.5 { format!("{:.0} ps", ps.max(0.0)) } else { duration(ps / 1e3) }
+}
+
 fn three_digits(value: f64) -> String {
     if value < 9.995 {
         format!("{value:.2}")

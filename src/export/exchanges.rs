@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::pairs::Pairs;
@@ -13,12 +14,12 @@ use crate::attribution::{WaterfallBar, waterfall_bars};
 use crate::ledger::{Exchange, ExchangeKind, NewNames, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
 use crate::metrics::Labels;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Exchanges {
     exchanges: Vec<Waterfall>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Waterfall {
     trace_id: TraceId,
     span_id: SpanId,
@@ -54,7 +55,7 @@ struct Waterfall {
 }
 
 /// The time that a stage owns. Over one exchange these sum to the total.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct StageTime {
     stage: Stage,
     ns: u64,
@@ -64,7 +65,7 @@ struct StageTime {
 }
 
 /// The part of the forward stage that a phase owns.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct PhaseTime {
     phase: Phase,
     ns: u64,
@@ -72,7 +73,7 @@ struct PhaseTime {
 }
 
 /// A claim where it was placed in time. Bars may overlap and nest.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Bar {
     name: String,
     stage: Stage,

@@ -5,10 +5,12 @@
 //! the aggregator wait.
 
 mod access;
+mod endpoints;
 mod exchanges;
 mod gather;
 mod hdr;
 mod health;
+mod openapi;
 mod page;
 mod pairs;
 mod process;
@@ -23,7 +25,7 @@ mod surfaces;
 
 pub use exchanges::access_line;
 pub use record::{RecordOptions, RecordedLines, StartRecording};
-pub use server::{PATHS, router, serve};
+pub use server::{router, serve};
 pub use shadow::{ComparedTargets, compared_targets};
 pub use stats::{HostedFallback, HostedModel, HostedModels};
 pub use surfaces::{Probe, Probing, ProfilerLimits, ShadowSurface, Surfaces};

@@ -9,7 +9,7 @@ use crate::metrics::{Order, Window};
 /// Exchanges listed when the query gives no limit.
 pub(super) const DEFAULT_LIMIT: usize = 20;
 /// The highest limit: the most exchanges that the configuration allows to keep.
-const MAX_LIMIT: usize = 65_536;
+pub(super) const MAX_LIMIT: usize = 65_536;
 
 /// Why a query is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

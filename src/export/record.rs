@@ -22,6 +22,9 @@ use super::server::{Admin, deny, refuse, text};
 use crate::net::Peer;
 use crate::settings::{Period, Share, Size};
 
+/// The content type of a recording.
+pub(super) const LINES: &str = "application/x-ndjson";
+
 /// What is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecordOptions {
@@ -68,7 +71,7 @@ pub(super) async fn record(State(admin): State<Admin>, peer: Option<Extension<Pe
         Ok(mut lines) => {
             let frames =
                 poll_fn(move |cx| lines.poll_recv(cx).map(|line| line.map(|line| Ok::<_, Infallible>(Frame::data(line)))));
-            ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::new(StreamBody::new(frames))).into_response()
+            ([(header::CONTENT_TYPE, LINES)], Body::new(StreamBody::new(frames))).into_response()
         }
         Err(reason) => text(StatusCode::CONFLICT, reason),
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::pairs::{Pairs, slot_key};
@@ -10,14 +11,14 @@ use crate::ledger::{Basis, Exchange, ForwardDebt, PerUnit, Unit, Work};
 use crate::metrics::{Labels, Measure, Units, per_unit_ps, slots};
 
 /// The amount of each unit that is known.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Amounts {
     primary: Option<Unit>,
     #[serde(flatten)]
     amounts: Pairs<Amount>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Amount {
     amount: u64,
     basis: Basis,
@@ -33,7 +34,7 @@ impl Amounts {
 }
 
 /// The time of a stage or phase divided by its units.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct UnitTime {
     unit: &'static str,
     units: Units,
@@ -52,7 +53,7 @@ impl UnitTime {
 }
 
 /// The forward of a request over what the optimum takes for the same work.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ExchangeDebt {
     ratio: f64,
     forward_ns: u64,
@@ -75,7 +76,7 @@ impl ExchangeDebt {
 }
 
 /// When the tokens of a generated response came, measured at the proxy.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct TokenTiming {
     streamed: bool,
     first_token_ns: Option<u64>,
@@ -88,7 +89,7 @@ pub(super) struct TokenTiming {
 }
 
 /// The same as the server reported it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ServerTokenTiming {
     first_token_ns: Option<u64>,
     per_output_token_ns: Option<u64>,

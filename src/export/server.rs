@@ -11,7 +11,6 @@ use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::StreamBody;
@@ -20,14 +19,15 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::access::{AccessDenied, may_read, may_read_payloads};
+use super::endpoints::{ENDPOINTS, list};
 use super::surfaces::Surfaces;
-use super::{exchanges, hdr, health, page, prometheus, query, record, shadow, stats};
+use super::{exchanges, hdr, health, page, prometheus, query, shadow, stats};
 use crate::metrics::{Counter, Window};
 use crate::net::{self, AcceptLimits, MAX_ERROR_TEXT, Peer, ServerLimits};
 use crate::settings::AdminTokenFor;
 
-const TEXT: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const JSON: &str = "application/json";
 
 /// Answers that are made, or wait to be read, at the same time. Further ones wait, so that many scrapes at once cannot take much
 /// memory, whether they are read or not.
@@ -44,36 +44,6 @@ const FIRST_REQUEST: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(120);
 /// The time for an answer to be read, longer by what is read meanwhile.
 const WRITE: Duration = Duration::from_secs(5);
-
-/// Every path and what it shows.
-pub const PATHS: &[(&str, &str)] = &[
-    (
-        "/stats",
-        "where the time goes, per route, model and upstream (JSON); ?window=10s|1m|5m|all, default 1m; &route=…&model=… for some",
-    ),
-    ("/stats/stream", "the same each second (server-sent events), for the live page"),
-    (
-        "/exchanges",
-        "waterfalls of single requests (JSON); ?order=recent|slowest, default recent; &limit=N, default 20; &route=…&model=…&trace_id=… for some",
-    ),
-    ("/metrics", "for Prometheus, by Accept (OpenMetrics text; Prometheus text; protobuf with native histograms)"),
-    ("/hdr", "every histogram in full (HdrHistogram V2 interval log); ?window=10s|1m|5m|all, default all"),
-    (
-        "/shadow",
-        "what copies of requests say of the shadow targets: faster, slower, the same (text; JSON by Accept: application/json)",
-    ),
-    (
-        "/record",
-        "POST: streams sampled requests to a process on this machine or with the admin token, for `lapwing record` (JSON lines)",
-    ),
-    ("/config", "the effective configuration, secrets masked (JSON)"),
-    ("/livez", "200 while the process runs"),
-    (
-        "/readyz",
-        "200 while the upstream accepts connections, the engine's models are ready and lapwing is not shutting down, else 503 and why",
-    ),
-    ("/", "this list; for browsers a live page"),
-];
 
 #[derive(Clone)]
 pub(super) struct Admin {
@@ -173,20 +143,13 @@ pub fn router(surfaces: Surfaces) -> Router {
         making: Arc::new(Semaphore::new(MADE_AT_ONCE)),
         streams: Arc::new(Semaphore::new(page::STREAMS)),
     };
-    let guarded = Router::new()
-        .route("/stats", get(stats))
-        .route("/stats/stream", get(page::stream))
-        .route("/exchanges", get(exchanges))
-        .route("/metrics", get(metrics))
-        .route("/hdr", get(hdr))
-        .route("/shadow", get(shadow_report))
-        .route("/record", post(record::record))
-        .route("/config", get(config))
-        .route_layer(from_fn_with_state(admin.clone(), ask_for_token));
-    guarded
-        .route("/livez", get(async || text(StatusCode::OK, "alive")))
-        .route("/readyz", get(readyz))
-        .route("/", get(async |head: HeaderMap| page::root(&head, list())))
+    let routed = |is_guarded: bool| {
+        let endpoints = ENDPOINTS.iter().filter(|endpoint| endpoint.is_guarded == is_guarded);
+        endpoints.fold(Router::new(), |router, endpoint| router.route(endpoint.path, (endpoint.handler)()))
+    };
+    routed(true)
+        .route_layer(from_fn_with_state(admin.clone(), ask_for_token))
+        .merge(routed(false))
         .merge(page::files())
         .fallback(async |uri: Uri| {
             let path = net::excerpt(uri.path().to_owned(), MAX_ERROR_TEXT);
@@ -224,10 +187,6 @@ pub(super) fn text(status: StatusCode, text: impl Into<String>) -> Response {
     (status, [(header::CONTENT_TYPE, TEXT)], text).into_response()
 }
 
-fn list() -> String {
-    PATHS.iter().map(|(path, shows)| format!("{path:<15}{shows}\n")).collect()
-}
-
 pub(super) fn refuse(error: &query::QueryError) -> Response {
     text(StatusCode::BAD_REQUEST, net::excerpt(error.to_string(), MAX_ERROR_TEXT))
 }
@@ -245,21 +204,21 @@ fn json(value: &impl serde::Serialize) -> Result<Content, String> {
     serde_json::to_vec(value).map(|body| (JSON, vec![body])).map_err(|e| e.to_string())
 }
 
-async fn stats(State(admin): State<Admin>, uri: Uri) -> Response {
+pub(super) async fn stats(State(admin): State<Admin>, uri: Uri) -> Response {
     match query::stats(&uri) {
         Ok((window, names)) => admin.make(move |surfaces| json(&stats::stats(surfaces, window, &names))).await,
         Err(error) => refuse(&error),
     }
 }
 
-async fn exchanges(State(admin): State<Admin>, uri: Uri) -> Response {
+pub(super) async fn exchanges(State(admin): State<Admin>, uri: Uri) -> Response {
     match query::exchanges(&uri) {
         Ok(asked) => admin.make(move |surfaces| json(&exchanges::exchanges(surfaces, &asked))).await,
         Err(error) => refuse(&error),
     }
 }
 
-async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {
+pub(super) async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {
     let format = prometheus::Format::accepted(&head);
     let made = move |surfaces: &Surfaces| prometheus::write(surfaces, format).map(|body| (format.content_type(), body));
     admin.make(move |surfaces| made(surfaces).map_err(|e| e.to_string())).await
@@ -272,7 +231,7 @@ pub(super) fn accepts(head: &HeaderMap, kind: &str) -> bool {
 }
 
 /// Everyone may read what copies say; kept samples are payloads of users, and only shown to those who may read these.
-async fn shadow_report(State(admin): State<Admin>, peer: Option<Extension<Peer>>, head: HeaderMap) -> Response {
+pub(super) async fn shadow_report(State(admin): State<Admin>, peer: Option<Extension<Peer>>, head: HeaderMap) -> Response {
     let wants_json = accepts(&head, "application/json");
     let access = may_read_payloads(admin.surfaces.admin_token.as_ref(), peer.map(|Extension(peer)| peer), &head);
     let payloads = match access {
@@ -289,7 +248,7 @@ async fn shadow_report(State(admin): State<Admin>, peer: Option<Extension<Peer>>
         .await
 }
 
-async fn hdr(State(admin): State<Admin>, uri: Uri) -> Response {
+pub(super) async fn hdr(State(admin): State<Admin>, uri: Uri) -> Response {
     match query::window(&uri, Window::All) {
         Ok(window) => {
             let log = move |surfaces: &Surfaces| {
@@ -302,7 +261,7 @@ async fn hdr(State(admin): State<Admin>, uri: Uri) -> Response {
     }
 }
 
-async fn config(State(admin): State<Admin>) -> Response {
+pub(super) async fn config(State(admin): State<Admin>) -> Response {
     admin
         .make(|surfaces| {
             let mut body = serde_json::to_vec_pretty(&*surfaces.config.load()).map_err(|e| e.to_string())?;
@@ -312,7 +271,11 @@ async fn config(State(admin): State<Admin>) -> Response {
         .await
 }
 
-async fn readyz(State(admin): State<Admin>) -> Response {
+pub(super) async fn livez() -> Response {
+    text(StatusCode::OK, "alive")
+}
+
+pub(super) async fn readyz(State(admin): State<Admin>) -> Response {
     match health::readiness(&admin.surfaces).await {
         Ok(()) => text(StatusCode::OK, "ready"),
         Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),

@@ -2,8 +2,10 @@
 //!
 //! See <https://www.w3.org/TR/trace-context/#traceparent-header>.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 /// A 16-byte trace id; all zero is invalid.
@@ -85,6 +87,24 @@ impl Serialize for TraceId {
         s.collect_str(self)
     }
 }
+
+/// Lower-case hexadecimal digits, as both are written.
+macro_rules! hexadecimal {
+    ($name:ident, $about:literal, $pattern:literal) => {
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": "string", "description": $about, "pattern": $pattern})
+            }
+        }
+    };
+}
+
+hexadecimal!(TraceId, "A trace's id.", "^[0-9a-f]{32}$");
+hexadecimal!(SpanId, "A span's id.", "^[0-9a-f]{16}$");
 
 impl Serialize for SpanId {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {

@@ -1,9 +1,10 @@
 //! How a request ended, and what kind of exchange it was.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How one request ended. Every request ends in exactly one of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The upstream answered below 400 (gRPC: status 0) and the client took all of it.
@@ -79,7 +80,7 @@ impl Outcome {
 }
 
 /// The kind of an exchange. The two kinds are never mixed in one histogram.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ExchangeKind {
     /// A request and its response.

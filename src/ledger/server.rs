@@ -1,5 +1,6 @@
 //! The model servers that Lapwing knows by name.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where an exchange showed which server answered it.
@@ -42,7 +43,7 @@ pub enum ServerField {
 macro_rules! servers {
     ($($variant:ident $name:literal $title:literal;)*) => {
         /// A model server, recognised by what it reports.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
         pub enum Server { $(#[doc = $title] #[serde(rename = $name)] $variant,)* }
 
         impl Server {

@@ -1,9 +1,10 @@
 //! The closed vocabulary of stages and sources: what owns a nanosecond, and how that is known.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A stage of an inference request. The set is closed, so an account is a fixed array and nothing is hashed per request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// From the first byte of the request to its last.
@@ -91,7 +92,7 @@ impl Stage {
 }
 
 /// A part of [`Stage::Forward`] in generative models. The time of a phase is always part of the time of forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// The model reads the input and produces the first output token.
@@ -124,7 +125,7 @@ impl Phase {
 }
 
 /// How the time of a stage is known, the strongest source first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// The proxy's own clock.

@@ -1,11 +1,12 @@
 //! The work of a request in compute units, and how each amount is known.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::stage::{Phase, Stage};
 
 /// A unit of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Rows of a batch: examples, documents, images, prompts.
@@ -72,7 +73,7 @@ impl Unit {
 }
 
 /// How an amount is known, the worst basis first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     /// Derived from bytes: right to an order of magnitude.

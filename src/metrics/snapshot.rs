@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::budget::RouteBudget;
@@ -47,7 +48,7 @@ pub struct SeriesSnapshot {
 
 /// The summary of one histogram. Quantiles are those of the merged histogram, at most 0.1 % (below 1 ms: 512 ns) too high; count,
 /// mean and maximum are exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Distribution {
     /// How many durations.
     pub count: u64,
@@ -66,7 +67,7 @@ pub struct Distribution {
 }
 
 /// A number of units that a time was divided by. For units that are counted in 10⁹ (FLOPs) it has a fraction.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Units {
     /// A whole number of units.
@@ -85,7 +86,7 @@ impl Units {
 }
 
 /// The summary of a per-unit histogram. Quantiles are at most 0.8 % too high; the other values are exact.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct UnitDistribution {
     /// The name of the unit: [`Unit::per_name`].
     pub unit: &'static str,
@@ -109,7 +110,7 @@ pub struct UnitDistribution {
 
 /// The summary of debt ratios, where 1 is the optimum. Quantiles are at most 0.1 % (below 1: 0.0005) too high; count, mean and
 /// maximum are exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RatioDistribution {
     /// How many requests.
     pub count: u64,

@@ -1,18 +1,28 @@
 //! The command line. Settings stay text here: `config::load` reads them, so that a fault has the same message whether the
 //! value comes from a file, a variable or a flag.
 
+mod completions;
+mod man;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 
+pub use self::completions::CompletionShell;
+pub(super) use self::completions::print_completions;
+pub use self::man::ManArgs;
+pub(super) use self::man::print_man;
 use super::demo::DemoArgs;
 use super::engine::EngineSub;
 use super::fleet::{CompareArgs, MergeArgs};
 use super::record::RecordArgs;
 use super::replay::ReplayArgs;
 use super::shadow_report::ShadowSub;
+use super::stats::StatsArgs;
+#[cfg(feature = "top")]
+use super::top::TopArgs;
 use super::upstream_flags;
 pub use super::upstream_flags::UpstreamFlags;
 use crate::config::{Flag, Sources};
@@ -34,7 +44,7 @@ postprocessing) from Server-Timing fields in the responses and from the OpenTele
 const EXAMPLES: &str = "\
 Examples:
   lapwing --upstream http://127.0.0.1:8000           profile the model server on port 8000; clients use port 8080
-  curl 127.0.0.1:9464/stats                          read the time of each stage
+  lapwing stats                                      read the time of each stage (curl 127.0.0.1:9464/stats: as JSON)
   lapwing serve --config lapwing.yaml                start with a configuration file
   lapwing check --config lapwing.yaml                list every fault of the file, or print the resulting configuration
   lapwing demo                                       try it: a model server, clients and a live table in one process
@@ -59,6 +69,15 @@ pub enum Command {
     Demo(DemoArgs),
     /// Print how to make a model server report its stages.
     UpstreamFlags(UpstreamFlags),
+    /// Print the figures of a running Lapwing.
+    Stats(StatsArgs),
+    /// Show the figures of a running Lapwing live.
+    #[cfg(feature = "top")]
+    Top(TopArgs),
+    /// Print what completes this command line in a shell.
+    Completions(CompletionShell),
+    /// Print the manual, or write it to a folder.
+    Man(ManArgs),
     /// Ask a running Lapwing for its shadow report.
     Shadow(ShadowSub),
     /// Record requests of a running Lapwing.
@@ -96,6 +115,11 @@ pub fn parse(
         Some(Sub::UpstreamFlags(UpstreamFlagsFlags { server, otlp_grpc, otlp_http })) => {
             Command::UpstreamFlags(UpstreamFlags { server, otlp_grpc, otlp_http })
         }
+        Some(Sub::Stats(args)) => Command::Stats(args),
+        #[cfg(feature = "top")]
+        Some(Sub::Top(args)) => Command::Top(args),
+        Some(Sub::Completions { shell }) => Command::Completions(shell),
+        Some(Sub::Man(args)) => Command::Man(args),
         Some(Sub::Shadow { command }) => Command::Shadow(command),
         Some(Sub::Record(args)) => Command::Record(args),
         Some(Sub::Merge(args)) => Command::Merge(args),
@@ -130,6 +154,18 @@ enum Sub {
     /// Run a small model server, Lapwing in front of it and a load, and show where the time goes
     #[command(after_help = "Ends with a summary, after --seconds or on Ctrl-C.")]
     Demo(DemoArgs),
+    /// Print the figures of a running Lapwing: where the time goes, per route and model
+    #[command(after_help = "The series that took the most time comes first. docs/STATS.md explains every figure.\n\
+        Exit code: 0; 69 if no Lapwing answers.\n\n\
+        Examples:\n  lapwing stats\n  lapwing stats --window all --model tickets\n  \
+        lapwing stats --json | jq '.series[] | [.route, .total.p99_ns]'\n  \
+        lapwing stats --admin 10.0.0.5:9464 --token-file token")]
+    Stats(StatsArgs),
+    /// Watch a running Lapwing in the terminal: routes and models, their stages, and their slowest requests
+    #[cfg(feature = "top")]
+    #[command(after_help = "Without a terminal, prints a line for each series every five seconds. `?` lists the keys.\n\n\
+        Examples:\n  lapwing top\n  lapwing top --admin 10.0.0.5:9464 --token-file token\n  lapwing top --window 1m | tee figures.log")]
+    Top(TopArgs),
     /// Print how to make a model server report its stages, what it then reports, and what it does not
     #[command(after_help = "Without SERVER: lists the known servers and what each reports.\n\n\
         Examples:\n  lapwing upstream-flags triton\n  lapwing upstream-flags vllm --otlp-grpc 10.0.0.5:4317")]
@@ -176,6 +212,16 @@ enum Sub {
         Examples:\n  lapwing compare monday.hlog tuesday.hlog\n  lapwing compare fp32.hlog int8.hlog"
     )]
     Compare(CompareArgs),
+    /// Print the completions of this command line for a shell
+    #[command(after_help = "Examples:\n  lapwing completions bash > /usr/share/bash-completion/completions/lapwing\n  \
+        lapwing completions zsh > \"${fpath[1]}/_lapwing\"\n  lapwing completions fish > ~/.config/fish/completions/lapwing.fish")]
+    Completions {
+        /// The shell
+        shell: CompletionShell,
+    },
+    /// Print the manual page, or write one of each command to a folder
+    #[command(after_help = "Examples:\n  lapwing man | man -l -\n  lapwing man --out /usr/share/man/man1")]
+    Man(ManArgs),
     /// Serve ONNX models on the built-in engine; inspect, time or quantize one
     #[command(after_help = "`lapwing engine COMMAND --help` has examples.")]
     Engine {

@@ -30,8 +30,8 @@ use tokio_util::sync::CancellationToken;
 use self::tickets::CacheCounts;
 use self::view::closing::{self, Course};
 use self::view::live::{self, show};
-use self::view::stats::Stats;
 use self::view::{table, words};
+use super::stats::Stats;
 
 /// The user's choices.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use hdrhistogram::Histogram;
 
-use super::view::words::errors;
+use crate::app::stats::errors;
 use crate::app::units::duration;
 
 /// The highest latency that is recorded, in nanoseconds; higher ones count as this.

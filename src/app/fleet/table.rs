@@ -5,10 +5,14 @@ use std::fmt::Write;
 use hdrhistogram::Histogram;
 
 use super::log::{HdrLog, Line, SeriesName};
-use crate::app::units::{duration, percent};
+use crate::app::printable::printable;
+use crate::app::table::{TableRow, heading, series_title};
+use crate::app::units::{duration, duration_ps};
 
 /// Values are millionths of a ratio.
 const DEBT: &str = "computational_debt";
+/// The columns of a measure.
+const NAME: usize = 100;
 
 /// A value of a measure with its unit.
 pub(super) fn shown(measure: &str, value: f64) -> String {
@@ -16,11 +20,7 @@ pub(super) fn shown(measure: &str, value: f64) -> String {
     if name == DEBT {
         return format!("{:.2}×", value / 1e6);
     }
-    if !name.ends_with("_per_unit") {
-        return duration(value);
-    }
-    // picoseconds per unit
-    if value < 999.5 { format!("{value:.0} ps") } else { duration(value / 1e3) }
+    if name.ends_with("_per_unit") { duration_ps(value) } else { duration(value) }
 }
 
 /// All time in a histogram of time.
@@ -32,16 +32,15 @@ pub(super) fn sum(histogram: &Histogram<u64>) -> f64 {
 
 /// The name of a series for people.
 pub(super) fn named(series: &SeriesName) -> String {
-    let SeriesName { route, model, upstream } = series;
-    if model.is_empty() { format!("{route} ({upstream})") } else { format!("{route}, model {model} ({upstream})") }
+    series_title(&series.route, &series.model, &series.upstream)
 }
 
 /// The measure for people: `class;from=4;unit=row` is `class from 4, unit row`.
 pub(super) fn worded(measure: &str) -> String {
     let (name, rest) = measure.split_once(';').unwrap_or((measure, ""));
     let rest = rest.split(';').filter(|part| !part.is_empty()).map(|part| part.replacen('=', " ", 1));
-    let rest: Vec<_> = rest.collect();
-    if rest.is_empty() { name.to_owned() } else { format!("{name}, {}", rest.join(", ")) }
+    let words: Vec<_> = std::iter::once(name.to_owned()).chain(rest).collect();
+    printable(&words.join(", "), NAME)
 }
 
 /// The table.
@@ -50,30 +49,24 @@ pub(super) fn table(log: &HdrLog) -> String {
     for (series, lines) in log.series() {
         let total = lines.iter().find(|line| line.measure == "total").map(|line| sum(&line.histogram));
         let _ = writeln!(out, "{}", named(series));
-        let _ = writeln!(
-            out,
-            "  {:<42} {:>10} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}",
-            "", "count", "share", "mean", "p50", "p90", "p99", "max"
-        );
+        let _ = writeln!(out, "{}", heading());
         for line in lines {
-            row(&mut out, line, total);
+            let _ = writeln!(out, "{}", row(line, total));
         }
         out.push('\n');
     }
     out
 }
 
-fn row(out: &mut String, line: &Line, total: Option<f64>) {
+fn row(line: &Line, total: Option<f64>) -> TableRow {
     let Line { measure, histogram, .. } = line;
     let is_stage = crate::ledger::Stage::ALL.iter().any(|stage| stage.name() == measure);
-    let share = total.filter(|total| is_stage && *total > 0.0).map(|total| percent(sum(histogram) / total)).unwrap_or_default();
+    let share = total.filter(|total| is_stage && *total > 0.0).map(|total| sum(histogram) / total);
+    let at = |quantile: f64| histogram.value_at_quantile(quantile);
     #[allow(clippy::cast_precision_loss, reason = "shown with three digits")]
-    let at = |quantile: f64| shown(measure, histogram.value_at_quantile(quantile) as f64);
-    #[allow(clippy::cast_precision_loss, reason = "shown with three digits")]
-    let most = shown(measure, histogram.max() as f64);
-    let (name, mean) = (worded(measure), shown(measure, histogram.mean()));
-    let (count, p50, p90, p99) = (histogram.len(), at(0.5), at(0.9), at(0.99));
-    let _ = writeln!(out, "  {name:<42} {count:>10} {share:>7} {mean:>9} {p50:>9} {p90:>9} {p99:>9} {most:>9}");
+    let [p50, p90, p99, most] = [at(0.5), at(0.9), at(0.99), histogram.max()].map(|value| shown(measure, value as f64));
+    let values = [shown(measure, histogram.mean()), p50, p90, p99, most];
+    TableRow { name: worded(measure), count: histogram.len(), share, values }
 }
 
 #[cfg(test)]

@@ -10,11 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use http::Request;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 
-use crate::app::admin_token::TokenArgs;
-use crate::app::shadow_report::{UNAVAILABLE, admin_address};
-use crate::net::{Client, ClientLimits, Target, error_text};
+use crate::app::admin_client::{AdminArgs, UNAVAILABLE, block_on};
+use crate::net::ClientLimits;
 use crate::settings::{Period, Share, Size};
 use crate::shadow::recording::{RecordingEnd, RecordingLine};
 
@@ -36,11 +35,8 @@ pub struct RecordArgs {
     /// At most about so many bytes
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     max_size: Size,
-    /// The admin address of the running Lapwing: HOST:PORT
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = admin_address)]
-    admin: String,
     #[command(flatten)]
-    token: TokenArgs,
+    admin: AdminArgs,
 }
 
 /// What became of a recording.
@@ -74,22 +70,14 @@ pub(in crate::app) fn run(args: &RecordArgs) -> u8 {
 }
 
 fn record(args: &RecordArgs) -> Result<Written, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    runtime.block_on(async {
+    block_on(async {
         let timeout = args.duration.get() + Duration::from_secs(60);
         let limits = ClientLimits { timeout, max_body: usize::MAX, ..ClientLimits::default() };
-        let client: Client = Client::new(Target::Tcp(args.admin.clone()), limits);
+        let client = args.admin.client_with(limits);
         let share = args.sample.get();
         let (duration, requests, size) = (args.duration, args.max_requests, args.max_size.get());
         let path = format!("/record?sample={share}&for={duration}&max_requests={requests}&max_size={size}");
-        let request = args.token.sign(Request::post(path))?.body(Full::default()).map_err(|error| error.to_string())?;
-        let response = client.send(request).await.map_err(|error| format!("{}: {error}", args.admin))?;
-        if !response.status().is_success() {
-            let status = response.status();
-            let reason = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            let reason = error_text(String::from_utf8_lossy(&reason).trim_end());
-            return Err(format!("{}: answered {status}: {reason}", args.admin));
-        }
+        let response = client.send(Request::post(path)).await?;
         let file = create(&args.out).map_err(|error| format!("{}: {error}", args.out.display()))?;
         write(response.into_body(), file).await.map_err(|error| format!("{}: {error}", args.out.display()))
     })

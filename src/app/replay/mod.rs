@@ -72,7 +72,7 @@ pub(super) fn run(args: &ReplayArgs, env: Vec<(String, String)>) -> u8 {
             return match error {
                 ReplayError::Usage(_) | ReplayError::Settings(_) => USAGE,
                 ReplayError::File(..) => BROKEN_FILE,
-                ReplayError::Failed(_) => super::shadow_report::UNAVAILABLE,
+                ReplayError::Failed(_) => super::admin_client::UNAVAILABLE,
             };
         }
     };

@@ -14,12 +14,12 @@ use super::server::{Admin, accepts};
 
 pub(super) use stream::{STREAMS, stream};
 
-const HTML: &str = "text/html; charset=utf-8";
+pub(super) const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
 /// The page's own files, by path: content type and content.
-const FILES: [(&str, &str, &str); 5] = [
+pub(super) const FILES: [(&str, &str, &str); 5] = [
     ("/page/page.js", SCRIPT, include_str!("page.js")),
     ("/page/views.js", SCRIPT, include_str!("views.js")),
     ("/page/uplot.js", SCRIPT, include_str!("uplot.js")),

@@ -1,12 +1,13 @@
 //! The latency budgets of a series as `/stats` shows them: how many requests took longer, and how fast the budget burns.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::export::pairs::Pairs;
 use crate::metrics::{RouteBudget, SeriesSnapshot};
 
 /// One budget in the window.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct BudgetView {
     limit_ns: u64,
     requests: u64,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cost::ModelOptima;
@@ -13,7 +14,7 @@ use crate::ledger::{Unit, Work};
 use crate::metrics::{DebtGap, DebtTotals, HistogramScratch, RatioDistribution, SeriesSnapshot, Window};
 
 /// The debt of a series in the window.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct DebtView {
     optimum: Arc<str>,
     ratio: Option<RatioDistribution>,
@@ -29,7 +30,7 @@ pub(super) struct DebtView {
 }
 
 /// The debt of a series since the start.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::export) struct SeriesDebt {
     route: Arc<str>,
     model: Option<Arc<str>>,
@@ -63,14 +64,14 @@ impl fmt::Display for SeriesDebt {
 }
 
 /// Requests that were quicker than the optimum.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Below {
     count: u64,
     ns: u64,
 }
 
 /// The ratios of the requests with `from..=to` of the primary unit.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct DebtClass {
     class: usize,
     from: u64,
@@ -81,7 +82,7 @@ struct DebtClass {
 }
 
 /// How well the upstream's batches use the device, by means over the window.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct BatchView {
     size: f64,
     efficiency: f64,

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A model that this process serves itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HostedModel {
     /// The name under which it is served.
     pub name: String,
@@ -28,7 +29,7 @@ pub struct HostedModel {
 }
 
 /// Why a model runs on the CPU although a GPU was looked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HostedFallback {
     /// The label of the cause, as in metrics.
     pub reason: &'static str,
@@ -40,7 +41,7 @@ pub struct HostedFallback {
 pub type HostedModels = Arc<dyn Fn() -> Vec<HostedModel> + Send + Sync>;
 
 /// The section `engine` of `/stats`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Engine {
     models: Vec<HostedModel>,
 }

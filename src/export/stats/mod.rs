@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::budget::BudgetView;
@@ -27,7 +28,7 @@ pub(super) use debt::{SeriesDebt, debts};
 pub use engine::{HostedFallback, HostedModel, HostedModels};
 pub(super) use work::speed;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Stats {
     window: &'static str,
     covered_ns: u64,
@@ -40,7 +41,7 @@ pub(super) struct Stats {
 }
 
 /// What the series counted that gave way, since the start, whatever the window.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct RetiredSeries {
     series: u64,
     count: u64,
@@ -70,7 +71,7 @@ pub(super) fn series_of_copies(registry: &Mutex<Registry>, upstream: &str) -> Ve
 }
 
 /// One route × model × upstream. Maps hold only what occurred in the window.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Series {
     route: Arc<str>,
     model: Option<Arc<str>>,
@@ -102,7 +103,7 @@ pub(super) struct Series {
 }
 
 /// A stage, or a phase of one.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct StageStats {
     #[serde(flatten)]
     distribution: Distribution,
@@ -112,7 +113,7 @@ struct StageStats {
     resolution_ns: Option<u32>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Streams {
     #[serde(flatten)]
     distribution: Distribution,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::export::pairs::Pairs;
@@ -9,7 +10,7 @@ use crate::ledger::{Phase, Stage};
 use crate::metrics::{BatchStatistics, PolledSnapshot, PolledSum, PolledTotals};
 
 /// The statistics of one model.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct PolledModel {
     model: Option<Arc<str>>,
     upstream: Arc<str>,
@@ -21,7 +22,7 @@ pub(super) struct PolledModel {
 }
 
 /// Sums by stage and phase.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct PolledSums {
     polls: u64,
     covered_ns: u64,
@@ -29,7 +30,7 @@ pub(super) struct PolledSums {
     phases: Pairs<Sum>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Sum {
     count: u64,
     sum_ns: u64,

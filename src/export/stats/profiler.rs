@@ -1,5 +1,6 @@
 //! The section `profiler` of `/stats`: the profiler's own counters since the start, and how full each bounded table and queue is.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::export::surfaces::Surfaces;
@@ -9,7 +10,7 @@ use crate::metrics::Counter;
 const CLIPPED: [Counter; 3] = [Counter::ClippedTooLong, Counter::ClippedBefore, Counter::ClippedAfter];
 
 /// Counts since the start, whatever the window, and the fill of each bounded table and queue.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Profiler {
     uptime_ns: u64,
     in_flight: u64,
@@ -44,7 +45,7 @@ pub(super) struct Profiler {
     otlp: Otlp,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Spans {
     received: u64,
     joined: u64,
@@ -54,7 +55,7 @@ struct Spans {
     shed: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Otlp {
     malformed: u64,
     forwarded: u64,

@@ -1,5 +1,6 @@
 //! The work of a series' requests and their time per unit of work, as `/stats` shows them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::polled;
@@ -8,7 +9,7 @@ use crate::ledger::{Basis, PerUnit, Unit, Work};
 use crate::metrics::{BatchStatistics, Distribution, HistogramScratch, Measure, SeriesSnapshot, UnitDistribution};
 
 /// Work, time per unit, cost classes, token timing and batches. What did not occur is left out or `null`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct WorkView {
     units: Pairs<u128>,
     basis: Pairs<Pairs<u64>>,
@@ -19,7 +20,7 @@ pub(super) struct WorkView {
 }
 
 /// Totals of the requests with `from..=to` of the primary unit.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Class {
     class: usize,
     from: u64,
@@ -30,7 +31,7 @@ struct Class {
 }
 
 /// Token timing of generated responses, as the proxy measured it and as the server reported it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Generation {
     first_token: Option<Distribution>,
     per_output_token: Option<Distribution>,
@@ -41,7 +42,7 @@ struct Generation {
 }
 
 /// Output tokens per second of one request: the slow end of the time per output token is the slow end of the speed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Speed {
     p50: Option<f64>,
     p10: Option<f64>,

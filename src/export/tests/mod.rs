@@ -2,6 +2,7 @@
 
 mod debt;
 pub(super) mod fixture;
+mod openapi;
 mod page;
 mod shadow;
 mod surfaces;

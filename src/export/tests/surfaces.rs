@@ -14,6 +14,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::fixture::{AWKWARD, CHAT, ROUTE, busy, empty, hosted};
+use crate::export::endpoints::ENDPOINTS;
 use crate::export::*;
 use crate::ledger::clock;
 use crate::metrics::Measure;
@@ -209,8 +210,8 @@ async fn a_probe_that_hangs_is_given_up() {
 async fn every_path_answers_get_and_head_and_nothing_else() {
     let surfaces = busy();
     let (_, list) = get(&surfaces, "/").await;
-    assert!(PATHS.iter().all(|(path, _)| list.contains(path)));
-    for (path, _) in PATHS.iter().filter(|(path, _)| *path != "/record") {
+    assert!(ENDPOINTS.iter().all(|of| list.contains(of.path)));
+    for path in ENDPOINTS.iter().map(|of| of.path).filter(|path| *path != "/record") {
         let (status, head, body) = ask(&surfaces, Method::HEAD, path, "*/*").await;
         assert_eq!((status, &*body), (StatusCode::OK, ""), "{path}");
         assert_eq!(head[header::CACHE_CONTROL], "no-store");
@@ -228,7 +229,7 @@ async fn every_path_answers_get_and_head_and_nothing_else() {
     }
     let (status, body) = get(&surfaces, "/nothing").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
-    assert!(body.starts_with("no such path: /nothing") && PATHS.iter().all(|(path, _)| body.contains(path)), "{body}");
+    assert!(body.starts_with("no such path: /nothing") && ENDPOINTS.iter().all(|of| body.contains(of.path)), "{body}");
 }
 
 #[tokio::test]
@@ -292,7 +293,7 @@ async fn docs_name_every_key() {
     keys(&json(&surfaces, "/exchanges?limit=200").await, &mut found);
     let read = |name: &str| std::fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let docs = read("STATS.md") + &read("DEBT.md");
-    let paths = PATHS.iter().map(|(path, _)| (*path).to_owned()).filter(|path| path != "/");
+    let paths = ENDPOINTS.iter().map(|of| of.path.to_owned()).filter(|path| path != "/");
     let missing: Vec<_> = found.into_iter().chain(paths).filter(|key| !docs.contains(&format!("`{key}`"))).collect();
     assert!(missing.is_empty(), "docs/STATS.md and docs/DEBT.md do not name {missing:?}");
     assert!(clock::unix_ns() > surfaces.started_unix_ns);

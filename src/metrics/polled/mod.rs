@@ -6,6 +6,7 @@
 
 mod table;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::sums::Mean;
@@ -23,7 +24,7 @@ pub struct PolledKey {
 }
 
 /// What the upstream's statistics report about batches: means over one poll, or the latest levels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct BatchStatistics {
     /// Rows per execution of the model.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 //!
 //! All figures are measured: shares and quantiles by `/stats`, hit rates by the cache itself.
 
-use super::stats::{Series, Stats};
+use crate::app::stats::{Series, Stats, stages_by_share};
 use crate::app::units::{duration, percent};
 use crate::ledger::Stage;
 
@@ -30,7 +30,7 @@ pub(in crate::app::demo) struct First {
 /// One sentence.
 pub(in crate::app::demo) fn sentence(course: &Course) -> String {
     let series = course.last.busiest();
-    let Some((series, (stage, share))) = series.and_then(|series| Some((series, *by_share(series).first()?))) else {
+    let Some((series, (stage, share))) = series.and_then(|series| Some((series, *stages_by_share(series).first()?))) else {
         return "No stage was measured, so none took most of the time.".to_owned();
     };
     let p50 = series.stages.get(stage).map_or(0.0, |figures| figures.p50_ns);
@@ -60,7 +60,7 @@ fn change(course: &Course, stage: &str, series: &Series) -> String {
     };
     let seconds = first.seconds;
     let then = first.stats.busiest();
-    match then.and_then(|then| by_share(then).first().copied()) {
+    match then.and_then(|then| stages_by_share(then).first().copied()) {
         Some((other, share)) if other != stage => {
             format!("; in the first {seconds:.0} s it was {other} with {}, before {rates}", percent(share))
         }
@@ -83,14 +83,6 @@ fn whole(rate: f64) -> String {
 
 fn share_of(series: &Series, stage: &str) -> f64 {
     series.stages.get(stage).and_then(|figures| figures.share).unwrap_or_default()
-}
-
-/// Stages with their shares, the largest first.
-pub(super) fn by_share(series: &Series) -> Vec<(&str, f64)> {
-    let mut shares: Vec<(&str, f64)> =
-        series.stages.iter().filter_map(|(name, f)| Some((name.as_str(), f.share.filter(|s| *s > 0.0)?))).collect();
-    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
-    shares
 }
 
 /// What a stage does, and how to make it shorter.

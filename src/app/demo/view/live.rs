@@ -12,10 +12,10 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::closing::{Course, First};
-use super::stats::Stats;
 use super::{table, words};
 use crate::app::demo::client::HttpClient;
 use crate::app::demo::tickets::{CacheCounts, CacheReading};
+use crate::app::stats::Stats;
 use crate::app::units::percent;
 use crate::ledger::Stamp;
 

@@ -2,6 +2,6 @@
 
 pub(super) mod closing;
 pub(super) mod live;
-pub(super) mod stats;
+mod stats;
 pub(super) mod table;
 pub(super) mod words;

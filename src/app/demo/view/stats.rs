@@ -1,44 +1,6 @@
-//! The parts of `/stats` that the demo reads, as any user of the admin address would: JSON, integers in nanoseconds.
-//!
-//! Every member may be absent, so that the table works if the server reports less.
+//! What the demo says of an answer of `/stats`: its busiest series, and where figures came from.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-
-/// The response.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(in crate::app::demo) struct Stats {
-    /// The real length of the window.
-    covered_ns: Option<f64>,
-    pub(in crate::app::demo) series: Vec<Series>,
-}
-
-/// One route × model × upstream.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(in crate::app::demo) struct Series {
-    pub(in crate::app::demo) route: Option<String>,
-    pub(in crate::app::demo) model: Option<String>,
-    pub(in crate::app::demo) count: u64,
-    pub(in crate::app::demo) errors: u64,
-    pub(in crate::app::demo) total: Figures,
-    pub(in crate::app::demo) stages: BTreeMap<String, Figures>,
-    pub(in crate::app::demo) coverage: Option<f64>,
-}
-
-/// The figures of one stage, or of the total.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(in crate::app::demo) struct Figures {
-    pub(in crate::app::demo) count: u64,
-    pub(in crate::app::demo) p50_ns: f64,
-    pub(in crate::app::demo) p90_ns: f64,
-    pub(in crate::app::demo) p99_ns: f64,
-    pub(in crate::app::demo) share: Option<f64>,
-    pub(in crate::app::demo) sources: BTreeMap<String, f64>,
-}
+use crate::app::stats::{Figures, Series, Stats};
 
 impl Stats {
     /// Requests of all series, with any outcome.
@@ -49,12 +11,6 @@ impl Stats {
     /// Whether the time of a stage of the busiest series is known.
     pub(in crate::app::demo) fn has_stages(&self) -> bool {
         self.busiest().is_some_and(|series| series.stages.values().any(|figures| figures.share.is_some_and(|share| share > 0.0)))
-    }
-
-    /// Requests per second of a series over the window, which is no longer than `seconds`, the time since the start.
-    pub(in crate::app::demo) fn rate(&self, series: &Series, seconds: f64) -> f64 {
-        let covered = self.covered_ns.map_or(seconds, |ns| ns / 1e9);
-        series.count as f64 / covered.min(seconds).max(1e-3)
     }
 
     /// The series with the most requests, because quantiles of several series cannot be combined.

@@ -4,15 +4,11 @@
 
 use std::net::SocketAddr;
 
-use super::closing::by_share;
-use super::stats::Stats;
 use crate::app::demo::Demo;
 use crate::app::demo::load::ROWS;
 use crate::app::demo::tickets::MODEL;
-use crate::app::units::{duration, percent};
-
-/// How many stages a line names, the largest shares first.
-const STAGES_IN_A_LINE: usize = 4;
+use crate::app::stats::{Stats, figures_line};
+use crate::app::units::percent;
 
 /// What runs on which address, how to send a request, and when it ends.
 pub(in crate::app::demo) fn opening(demo: &Demo, proxy: SocketAddr, admin: SocketAddr) -> String {
@@ -41,23 +37,8 @@ pub(in crate::app::demo) fn line(stats: &Stats, seconds: f64, hit_rate: Option<f
     let Some(series) = stats.busiest() else {
         return format!("{seconds:4.0} s  no requests yet");
     };
-    let rate = stats.rate(series, seconds);
-    let (p50, p99) = (duration(series.total.p50_ns), duration(series.total.p99_ns));
-    let by_share = by_share(series);
-    let stages: Vec<String> =
-        by_share.iter().take(STAGES_IN_A_LINE).map(|(name, share)| format!("{name} {}", percent(*share))).collect();
-    let stages = if stages.is_empty() { "no stages yet".to_owned() } else { stages.join(", ") };
     let cache = hit_rate.map_or_else(String::new, |rate| format!("; feature cache {}", percent(rate)));
-    format!("{seconds:4.0} s  {rate:.1} requests/s, {}, p50 {p50}, p99 {p99}: {stages}{cache}", errors(series.errors))
-}
-
-/// `no errors`, `1 error`, `2 errors`.
-pub(in crate::app::demo) fn errors(count: u64) -> String {
-    match count {
-        0 => "no errors".to_owned(),
-        1 => "1 error".to_owned(),
-        _ => format!("{count} errors"),
-    }
+    format!("{seconds:4.0} s  {}{cache}", figures_line(series, stats.rate(series, seconds)))
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::stats::{Figures, Series, Stats};
-use super::words::errors;
+use crate::app::stats::{Figures, Series, Stats, errors};
 use crate::app::units::{duration, percent};
 use crate::ledger::Stage;
 
