@@ -137,7 +137,8 @@ def main():
             each = (most[name]["series"] - least[name]["series"]) / (most["lapwing_series"] - least["lapwing_series"])
             expected = least[name]["series"] + each * (middle["lapwing_series"] - least["lapwing_series"])
             holds = abs(middle[name]["series"] - expected) <= 0.05 * expected
-            verdicts.append((f"{name}: each further series of Lapwing is {each:.1f} time series; the grid between", middle[name]["series"], f"{expected:.0f} to 5 %", holds))
+            what = f"{name}: each further series of Lapwing is {each:.1f} time series; the grid between"
+            verdicts.append((what, middle[name]["series"], f"{expected:.0f} to 5 %", holds))
     return finish(options, {"grids": found}, verdicts)
 
 

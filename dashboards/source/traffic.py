@@ -82,7 +82,7 @@ def stages():
     trust = [
         lines("Coverage by route", "What share of the upstream's time do reports and spans account for?", Query(coverage("route"), "{{route}}"), unit="percentunit"),
         lines("Source of each stage", "Who says how long the stages took: the proxy's clock, the response, or spans?", Query(counter("lapwing_stage_source_total", "stage, source", chosen), "{{stage}}: {{source}}"), unit="reqps"),
-        lines("Polled means", "How long do stages take by the server's own statistics? A mean of many requests; polled models show nothing else.", Query(f"{counter('lapwing_polled_stage_seconds_total', 'model, stage, phase', scope=MODEL)} / {counter('lapwing_polled_requests_total', 'model, stage, phase', scope=MODEL)}", "{{model}} {{stage}} {{phase}}"), unit="s"),
+        lines("Polled means", "How long do stages take by the server's own statistics? A mean of many requests, beside the stages of single ones.", Query(f"{counter('lapwing_polled_stage_seconds_total', 'model, stage, phase', scope=MODEL)} / {counter('lapwing_polled_requests_total', 'model, stage, phase', scope=MODEL)}", "{{model}} {{stage}} {{phase}}"), unit="s"),
     ]
     rows = [("Where the time goes", over_time), ("Percentiles", percentiles), ("Distribution", spread), ("Who says so", trust)]
     return Dashboard("stages", "Stages", "Where the time of requests goes, stage by stage, and who says so.", [*BASE, stage], rows)

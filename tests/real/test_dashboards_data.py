@@ -96,7 +96,8 @@ def test_every_variable_has_values(fleet, prometheus):
         selector, label = re.fullmatch(r"label_values\((.*), (\w+)\)", filled(definition)).groups()
         return [value for value in prometheus.get(f"label/{label}/values", **{"match[]": selector}) if value]
 
-    wanted = {f"{one['uid']} {variable['name']}": variable["query"]["query"] for one in dashboards() for variable in one["templating"]["list"] if variable["type"] == "query"}
+    variables = [(one["uid"], variable) for one in dashboards() for variable in one["templating"]["list"] if variable["type"] == "query"]
+    wanted = {f"{uid} {variable['name']}": variable["query"]["query"] for uid, variable in variables}
     await_data(fleet, values, wanted)
     assert values(wanted["lapwing-shadow target"]) == ["int8", "reference", "upstream"]  # whose second answers are the noise floor
     assert set(values(wanted["lapwing-overview pod"])) == {"batcher", "ranker", "talker", "writer"}
