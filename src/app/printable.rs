@@ -40,6 +40,7 @@ fn escaped(char: char) -> String {
 }
 
 /// The columns that `text` takes, which [`printable`] made.
+#[cfg(any(feature = "top", test))]
 pub(super) fn width(text: &str) -> usize {
     text.chars().map(|char| char.width().unwrap_or(0)).sum()
 }
