@@ -23,6 +23,7 @@ mod running;
 mod shadow;
 mod shadow_report;
 mod signals;
+mod telemetry;
 mod units;
 mod upstream_flags;
 

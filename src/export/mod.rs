@@ -9,6 +9,7 @@ mod exchanges;
 mod gather;
 mod hdr;
 mod health;
+mod otlp;
 mod page;
 mod pairs;
 mod process;
@@ -22,6 +23,7 @@ mod stats;
 mod surfaces;
 
 pub use exchanges::access_line;
+pub use otlp::otlp_metrics;
 pub use record::{RecordOptions, RecordedLines, StartRecording};
 pub use server::{PATHS, router, serve};
 pub use shadow::{ComparedTargets, compared_targets};

@@ -2,6 +2,7 @@
 
 mod debt;
 pub(super) mod fixture;
+mod otlp;
 mod page;
 mod shadow;
 mod surfaces;
