@@ -6,8 +6,8 @@
 //! |---|---|
 //! | 0 | [`ledger`], [`settings`], [`metrics`] (may use `ledger`) |
 //! | 1 | [`protocol`], [`net`] |
-//! | 2 | [`attribution`], [`cost`] |
-//! | 3 | [`shadow`] |
+//! | 2 | [`attribution`] (may use `collector`), [`collector`], [`cost`] |
+//! | 3 | [`shadow`], [`telemetry`] |
 //! | 4 | [`proxy`], [`export`], [`serving`] |
 //! | 5 | [`config`] |
 //! | 6 | [`app`] |
@@ -18,6 +18,7 @@
 
 pub mod app;
 pub mod attribution;
+pub mod collector;
 pub mod config;
 pub mod cost;
 pub mod export;
@@ -30,6 +31,7 @@ pub mod proxy;
 pub mod serving;
 pub mod settings;
 pub mod shadow;
+pub mod telemetry;
 #[cfg(not(feature = "engine"))]
 pub mod without_engine;
 #[cfg(not(feature = "engine"))]

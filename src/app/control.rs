@@ -22,6 +22,7 @@ use super::receivers::Receivers;
 use super::record::Recorder;
 use super::running::StartError;
 use super::shadow::ShadowParts;
+use super::telemetry;
 use crate::attribution::otlp::OwnTraces;
 use crate::attribution::{Poller, Statistics};
 use crate::config::Loaded;
@@ -119,7 +120,7 @@ impl Control {
         let receivers = Receivers {
             grpc: listeners.otlp_grpc,
             http: listeners.otlp_http,
-            own_traces: ours,
+            own_traces: ours.clone(),
             rules,
             counters: counters.clone(),
             spans: sender,
@@ -150,11 +151,21 @@ impl Control {
             started_unix_ns: clock::unix_ns(),
             started: Stamp::now(),
         };
+        // cancelled when everything is merged
+        let merged = CancellationToken::new();
+        let merging = merged.clone().drop_guard();
         let mut threads: Vec<_> = receivers.spawn(config)?.into_iter().collect();
+        let telemetry = telemetry::spawn(&config.telemetry, &surfaces, ours, merged)?;
+        threads.extend(telemetry.thread);
+        let aggregation = aggregation.sampling(telemetry.sampler);
         let stopping = stop.clone();
         threads.push(spawn("lapwing-admin", async move || export::serve(listeners.admin, surfaces, stop).await)?);
         threads.push(spawn("lapwing-control", async move || {
-            tokio::join!(aggregation.run(spans, stopping), Box::pin(poller.run(phases.accepting)));
+            let aggregating = async {
+                aggregation.run(spans, stopping).await;
+                drop(merging);
+            };
+            tokio::join!(aggregating, Box::pin(poller.run(phases.accepting)));
             Ok(())
         })?);
         Ok(threads)

@@ -27,6 +27,7 @@ mod shadow_report;
 mod signals;
 mod stats;
 mod table;
+mod telemetry;
 #[cfg(feature = "top")]
 mod top;
 mod units;

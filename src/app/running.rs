@@ -15,6 +15,7 @@ use super::hosted::{self, HostError, Hosted};
 use super::record::Recorder;
 use super::shadow::{self, ShadowThreads};
 use crate::attribution::otlp::OwnTraces;
+use crate::collector::Signal;
 use crate::config::Loaded;
 use crate::cost::{CostError, ModelOptima};
 use crate::ledger::TraceMark;
@@ -55,7 +56,10 @@ pub enum StartError {
     AccessLog(String),
     /// The collector for forwarded telemetry cannot be used.
     #[error("otlp_forward: {0}")]
-    Forward(#[from] crate::attribution::otlp::Error),
+    Forward(#[from] crate::collector::Error),
+    /// The collector for Lapwing's own telemetry cannot be used.
+    #[error("telemetry: {0}")]
+    Telemetry(crate::collector::Error),
     /// A tokenizer cannot be read any more.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
@@ -129,7 +133,11 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         engine: engine.as_ref().map(Hosted::address),
     };
 
-    let ours = Arc::new(OwnTraces::new(TraceMark::random()));
+    let mut ours = OwnTraces::new(TraceMark::random());
+    if config.telemetry.endpoint(Signal::Traces).is_some() {
+        ours = ours.sending(config.telemetry.sampling_threshold());
+    }
+    let ours = Arc::new(ours);
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
     let target = Target::from(&config.upstream);

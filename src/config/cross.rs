@@ -1,9 +1,12 @@
 //! Settings that are valid one by one but contradict one another, and settings that are allowed but unwise.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Config;
 use crate::attribution::SpanExpectation;
+use crate::collector::Signal;
+use crate::proxy::TraceSampling;
 use crate::settings::{Bind, Checks, Poll, Secret, ShadowTarget, Switch, Upstream};
 
 /// The key of the headers that are sent with forwarded telemetry.
@@ -37,6 +40,7 @@ pub(super) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
     {
         checks.fault("otlp_forward", collector, format!("is Lapwing itself: {key} listens there"));
     }
+    telemetry(config, checks, &binds);
     if let Poll::At { authority, .. } = &config.attribution.poll
         && let Some((key, _)) = binds.iter().find(|(key, bind)| checks.is_sound(key) && reaches(authority, *bind))
     {
@@ -75,10 +79,28 @@ fn shadow_targets(config: &Config, checks: &mut Checks, binds: &[(&'static str, 
     }
 }
 
-fn headers(config: &Config, checks: &mut Checks) {
+/// What is sent must not come back by Lapwing's own receiver: it would be forwarded, or counted as the model server's.
+fn telemetry(config: &Config, checks: &mut Checks, binds: &[(&'static str, Bind)]) {
+    for (signal, own) in [(Signal::Metrics, "metrics_endpoint"), (Signal::Traces, "traces_endpoint")] {
+        let Some(to) = config.telemetry.endpoint(signal) else { continue };
+        let key = if config.telemetry.has_own_endpoint(signal) { own } else { "endpoint" };
+        if let Some((bind, _)) = binds.iter().find(|(bind, at)| checks.is_sound(bind) && reaches(to.authority(), *at)) {
+            let reason = format!("is Lapwing itself: {bind} listens there; give the collector's own address");
+            checks.fault(&format!("telemetry.{key}"), to, reason);
+        }
+    }
+    if config.telemetry.endpoint(Signal::Traces).is_some() && config.trace_sampling == TraceSampling::Off {
+        checks.fault("telemetry.traces", "on", "needs the ids of traces: trace_sampling is off");
+    }
+    if config.telemetry.is_on() {
+        header_values("telemetry.headers", &config.telemetry.headers, checks);
+    }
+}
+
+fn header_values(section: &str, headers: &BTreeMap<String, Secret>, checks: &mut Checks) {
     let mask = Secret::new("");
-    for (name, value) in &config.otlp_forward_headers {
-        let key = format!("{HEADERS}.{name}");
+    for (name, value) in headers {
+        let key = format!("{section}.{name}");
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
             checks.fault(&key, &mask, "is not a header name");
         } else if OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
@@ -87,6 +109,11 @@ fn headers(config: &Config, checks: &mut Checks) {
             checks.fault(&key, &mask, "must be printable ASCII, as header values are");
         }
     }
+}
+
+fn headers(config: &Config, checks: &mut Checks) {
+    let mask = Secret::new("");
+    header_values(HEADERS, &config.otlp_forward_headers, checks);
     for (model, cost) in &config.cost.models {
         if let Some(engine) = cost.engine.as_ref().filter(|engine| !config.engine.serves(engine)) {
             checks.fault(&format!("cost.models.{model}.engine"), engine, "is no model of engine.model and engine.models");

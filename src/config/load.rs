@@ -12,6 +12,7 @@ use super::ordered::Ordered;
 use super::path::{Path, Step};
 use super::schema::Schema;
 use super::sources::{Layer, Sources, yaml};
+use super::standard::StandardVariables;
 use super::{Config, render, suggest};
 use crate::settings::{Checks, Fault, Section};
 
@@ -27,6 +28,11 @@ pub trait Root: Section {
     /// Warnings to log: settings that are allowed but probably a mistake.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether a section has any effect, so that a variable which is not meant for Lapwing is worth a warning.
+    fn uses(&self, _section: &str) -> bool {
+        true
     }
 }
 
@@ -82,11 +88,8 @@ pub fn load_as<T: Root>(sources: &Sources) -> Result<Loaded<T>, Vec<Fault>> {
     let schema = Schema::of::<T>();
     let mut found = Vec::new();
     let mut figment = Figment::new();
-    let mut warnings = Vec::new();
-    match Layer::standard(sources, &schema) {
-        Ok(layer) => figment = layer.into_iter().fold(figment, Figment::merge),
-        Err(warning) => warnings.push(warning),
-    }
+    let standard = StandardVariables::of(sources, &schema);
+    figment = standard.layers.into_iter().fold(figment, Figment::merge);
     let file = sources.file.as_deref().map(Layer::file);
     match file {
         Some(Ok(layer)) => figment = figment.merge(layer),
@@ -116,7 +119,8 @@ pub fn load_as<T: Root>(sources: &Sources) -> Result<Loaded<T>, Vec<Fault>> {
         return Err(faults.found);
     }
     let origins = origins(&config, &faults);
-    warnings.extend(config.warnings());
+    let ignored = standard.ignored.into_iter().filter(|(key, _)| config.uses(key.split('.').next().unwrap_or(key)));
+    let warnings = ignored.map(|(_, warning)| warning).chain(config.warnings()).collect();
     Ok(Loaded { warnings, config, origins })
 }
 

@@ -15,6 +15,7 @@ mod path;
 mod render;
 mod schema;
 mod sources;
+mod standard;
 mod suggest;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ pub use sources::{Flag, Sources};
 use crate::settings::{
     AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, Period, Secret, Section, Switch, TraceSampler, Upstream,
 };
-use crate::{attribution, cost, metrics, protocol, proxy, serving, shadow};
+use crate::{attribution, cost, metrics, protocol, proxy, serving, shadow, telemetry};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +93,8 @@ pub struct Config {
     pub cost: cost::Config,
     /// Which requests are copied to other targets.
     pub shadow: shadow::Config,
+    /// What Lapwing sends of its own signals to a collector.
+    pub telemetry: telemetry::Config,
     /// Models that Lapwing runs itself.
     pub engine: serving::Config,
 }
@@ -122,6 +125,7 @@ impl Default for Config {
             metrics: metrics::Config::default(),
             cost: cost::Config::default(),
             shadow: shadow::Config::default(),
+            telemetry: telemetry::Config::default(),
             engine: serving::Config::default(),
         }
     }
@@ -137,6 +141,7 @@ impl Section for Config {
         ("metrics", Form::Section(metrics::Config::FORMS)),
         ("cost", Form::Section(cost::Config::FORMS)),
         ("shadow", Form::Section(shadow::Config::FORMS)),
+        ("telemetry", Form::Section(telemetry::Config::FORMS)),
         ("engine", Form::Section(serving::Config::FORMS)),
     ];
 
@@ -151,6 +156,7 @@ impl Section for Config {
         checks.section("metrics", |checks| self.metrics.check(checks));
         checks.section("cost", |checks| self.cost.check(checks));
         checks.section("shadow", |checks| self.shadow.check(checks));
+        checks.section("telemetry", |checks| self.telemetry.check(checks));
         checks.section("engine", |checks| self.engine.check(checks));
     }
 }
@@ -174,6 +180,10 @@ impl Root for Config {
 
     fn warnings(&self) -> Vec<String> {
         cross::warnings(self)
+    }
+
+    fn uses(&self, section: &str) -> bool {
+        section != "telemetry" || self.telemetry.is_on()
     }
 }
 

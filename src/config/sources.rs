@@ -9,15 +9,12 @@ use figment::{Metadata, Profile, Provider};
 
 use super::path::{Path, Step};
 use super::schema::Schema;
-use crate::settings::{Fault, Invalid, TraceSampler};
+use crate::settings::Fault;
 
 /// The prefix of Lapwing's environment variables.
 const PREFIX: &str = "LAPWING_";
 /// The variable that names the file. It is not a setting.
 const FILE_VARIABLE: &str = "LAPWING_CONFIG";
-
-/// The variables of OpenTelemetry's SDKs that set a setting too: the file and Lapwing's own variables override them.
-const SAMPLER: [&str; 2] = ["OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"];
 
 /// A flag of the command line that sets a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +32,7 @@ pub struct Flag {
 pub struct Sources {
     /// The configuration file, YAML.
     pub file: Option<PathBuf>,
-    /// Environment variables. Those that do not begin with `LAPWING_` are ignored, but for OpenTelemetry's `OTEL_TRACES_SAMPLER` and
-    /// `OTEL_TRACES_SAMPLER_ARG`.
+    /// Environment variables. Those that do not begin with `LAPWING_` are ignored, but for OpenTelemetry's own.
     pub env: Vec<(String, String)>,
     /// Flags, in the order given.
     pub flags: Vec<Flag>,
@@ -82,19 +78,6 @@ impl Layer {
         Ok(Self { origin: format!("file {name}"), dict: without_nulls(dict) })
     }
 
-    /// The layer of OpenTelemetry's own variables; `None` if they are not set. The error is a warning: a value that Lapwing does not
-    /// know may be of use to another program in the same environment, so it is no fault.
-    pub(super) fn standard(sources: &Sources, schema: &Schema) -> Result<Option<Self>, String> {
-        let given =
-            |name| sources.env.iter().find(|(key, value)| key == name && !value.trim().is_empty()).map(|(_, text)| text.as_str());
-        let path = schema.path("otlp_forward_sampler");
-        let (Some(sampler), Some(_)) = (given(SAMPLER[0]), schema.at(&path.0)) else { return Ok(None) };
-        let read = TraceSampler::from_variables(sampler, given(SAMPLER[1]));
-        let ignored = |Invalid { value, reason }| format!("{}: {value} {reason}; it is ignored", SAMPLER[0]);
-        let sampler = read.map_err(ignored)?;
-        Ok(Some(Self::text(path, &sampler.to_string(), format!("env {}", SAMPLER[0]), schema)))
-    }
-
     /// The layers of the environment and the flags, in the order in which they override. `schema` tells which texts are numbers,
     /// switches or sections.
     pub(super) fn texts(sources: &Sources, schema: &Schema) -> Vec<Self> {
@@ -112,8 +95,14 @@ impl Layer {
         env.chain(flags).collect()
     }
 
-    fn text(path: Path, text: &str, origin: String, schema: &Schema) -> Self {
-        let mut value = typed(text, schema.at(&path.0));
+    /// One value as text.
+    pub(super) fn text(path: Path, text: &str, origin: String, schema: &Schema) -> Self {
+        let value = typed(text, schema.at(&path.0));
+        Self::value(path, value, origin)
+    }
+
+    /// One value.
+    pub(super) fn value(path: Path, mut value: Value, origin: String) -> Self {
         let mut dict = Dict::new();
         for (depth, step) in path.0.into_iter().enumerate().rev() {
             let Step::Key(key) = step else { continue };

@@ -11,7 +11,7 @@ use super::query::ExchangeQuery;
 use super::request_work::{Amounts, ExchangeDebt, TokenTiming, UnitTime};
 use super::surfaces::Surfaces;
 use crate::attribution::{WaterfallBar, waterfall_bars};
-use crate::ledger::{Exchange, ExchangeKind, NewNames, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
+use crate::ledger::{Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
 use crate::metrics::Labels;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -99,21 +99,11 @@ pub(super) fn exchanges(surfaces: &Surfaces, asked: &ExchangeQuery) -> Exchanges
         (registry.exchanges(asked.order, most), registry.labels().clone())
     };
     let is_wanted = |exchange: &&Arc<Exchange>| {
-        let (route, model) = names(exchange, &labels);
+        let (route, model) = labels.names_of(&exchange.ledger);
         asked.trace.is_none_or(|trace| trace == exchange.ledger.trace) && asked.names.take(&route, &model)
     };
     let picked = kept.iter().filter(is_wanted).take(asked.limit);
     Exchanges { exchanges: picked.map(|exchange| waterfall(exchange, &labels)).collect() }
-}
-
-/// The exchange's own route and model, whatever series it is counted under; the model is empty if it has none.
-fn names(exchange: &Exchange, labels: &Labels) -> (Arc<str>, Arc<str>) {
-    let ledger = &exchange.ledger;
-    let new = |name: fn(&NewNames) -> Option<&str>| ledger.new_names.as_deref().and_then(name).map(Arc::from);
-    (
-        new(|names| names.route.as_deref()).unwrap_or_else(|| labels.routes.text(ledger.series.route)),
-        new(|names| names.model.as_deref()).unwrap_or_else(|| labels.models.text(ledger.series.model)),
-    )
 }
 
 /// One line of the access log: the exchange as `/exchanges` shows it, without its spans.
@@ -129,7 +119,7 @@ pub fn access_line(exchange: &Exchange, labels: &Labels) -> serde_json::Result<V
 
 fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
     let ledger = &exchange.ledger;
-    let (route, model) = names(exchange, labels);
+    let (route, model) = labels.names_of(ledger);
     let pieces = Stage::ALL.into_iter().filter_map(|stage| {
         let (ns, source) = exchange.stage(stage)?;
         Some(StageTime { stage, ns, source, resolution_ns: exchange.resolution_ns(stage) })

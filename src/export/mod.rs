@@ -11,6 +11,7 @@ mod gather;
 mod hdr;
 mod health;
 mod openapi;
+mod otlp;
 mod page;
 mod pairs;
 mod process;
@@ -24,6 +25,7 @@ mod stats;
 mod surfaces;
 
 pub use exchanges::access_line;
+pub use otlp::otlp_metrics;
 pub use record::{RecordOptions, RecordedLines, StartRecording};
 pub use server::{router, serve};
 pub use shadow::{ComparedTargets, compared_targets};

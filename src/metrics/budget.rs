@@ -59,7 +59,8 @@ impl RouteBudget {
     }
 
     /// The budgets of `route`, else those of every route.
-    pub(super) fn of(budgets: &BTreeMap<String, Budget>, route: &str) -> Self {
+    #[must_use]
+    pub fn of(budgets: &BTreeMap<String, Budget>, route: &str) -> Self {
         let Some(Budget { p50, p90, p99, p999 }) = budgets.get(route).or_else(|| budgets.get(EVERY_ROUTE)) else {
             return Self::default();
         };

@@ -79,6 +79,13 @@ rows! {
     SpansWithheld: Counter "lapwing_otlp_spans_withheld" &[], "Spans not passed on to the collector, because they were sampled for Lapwing only.";
     OtlpForwarded: Counter "lapwing_otlp_forwarded" &[], "OTLP requests passed on to the collector.";
     OtlpForwardLost: Counter "lapwing_otlp_forward_lost" &[], "OTLP requests that could not be passed on to the collector.";
+    TelemetryMetricsSent: Counter "lapwing_telemetry_metrics_requests" &[("result", "ok")], "Requests with Lapwing's own metrics, by result: the collector took it.";
+    TelemetryMetricsFailed: Counter "lapwing_telemetry_metrics_requests" &[("result", "failed")], "Requests with Lapwing's own metrics, by result: the collector did not take it at any attempt.";
+    TracesSent: Counter "lapwing_telemetry_traces" &[("result", "ok")], "Exchanges that were sampled to be sent as traces, by result: the collector took them.";
+    TracesDropped: Counter "lapwing_telemetry_traces" &[("result", "queue_full")], "Exchanges that were sampled to be sent as traces, by result: too many waited to be sent.";
+    TracesLost: Counter "lapwing_telemetry_traces" &[("result", "failed")], "Exchanges that were sampled to be sent as traces, by result: the collector did not take their request at any attempt, or not before the end.";
+    TelemetrySpansRejected: Counter "lapwing_telemetry_rejected" &[("signal", "traces")], "Parts of Lapwing's own telemetry that the collector refused although it took their request, by signal: spans.";
+    TelemetryPointsRejected: Counter "lapwing_telemetry_rejected" &[("signal", "metrics")], "Parts of Lapwing's own telemetry that the collector refused although it took their request, by signal: data points.";
     PollsOk: Counter "lapwing_polls" &[("result", "ok")], "Polls of the model server's own statistics, by result: read.";
     PollsFailed: Counter "lapwing_polls" &[("result", "failed")], "Polls of the model server's own statistics, by result: no answer, or none that could be read.";
     InterimDropped: Counter "lapwing_interim_responses_dropped" &[], "Interim responses (1xx) that were not passed on, because 64 KiB of them waited for a client that did not read.";

@@ -1,9 +1,10 @@
 //! The label values of all series, interned in bounded tables, and the rule by which an exchange's names enter them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use super::config::Config;
-use crate::ledger::{LabelId, LabelTable, Ledger, SeriesKey, Stamp};
+use crate::ledger::{LabelId, LabelTable, Ledger, NewNames, SeriesKey, Stamp};
 
 /// How many optima there may be; further ones are `other`.
 const OPTIMA: usize = 256;
@@ -51,6 +52,16 @@ impl Labels {
     #[must_use]
     pub const fn no_model(&self) -> LabelId {
         self.no_model
+    }
+
+    /// The exchange's own route and model, whatever series it is counted under; the model is empty if it has none.
+    #[must_use]
+    pub fn names_of(&self, ledger: &Ledger) -> (Arc<str>, Arc<str>) {
+        let new = |name: fn(&NewNames) -> Option<&str>| ledger.new_names.as_deref().and_then(name).map(Arc::from);
+        (
+            new(|names| names.route.as_deref()).unwrap_or_else(|| self.routes.text(ledger.series.route)),
+            new(|names| names.model.as_deref()).unwrap_or_else(|| self.models.text(ledger.series.model)),
+        )
     }
 
     /// Gives a closed ledger the ids of its new names: if its answer proves them, they are learnt; else they remain `other`, unless

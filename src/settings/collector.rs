@@ -1,4 +1,4 @@
-//! The address of the OTLP collector that received telemetry is forwarded to: `http://host:4318` or `grpc://host:4317`.
+//! The address of an OTLP collector, `http://host:4318` or `grpc://host:4317`, and that of one signal's endpoint.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,36 +27,104 @@ impl Collector {
             Self::Grpc(authority) => authority,
         }
     }
+
+    /// The endpoint of a signal whose path in OTLP/HTTP is `path`.
+    #[must_use]
+    pub fn endpoint(&self, path: &str) -> CollectorEndpoint {
+        match self {
+            Self::Http(base) => CollectorEndpoint::Http(format!("{base}{path}")),
+            Self::Grpc(authority) => CollectorEndpoint::Grpc(authority.clone()),
+        }
+    }
+}
+
+/// Where one signal is sent, without TLS.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CollectorEndpoint {
+    /// OTLP over HTTP: the whole URL, to which nothing is appended; without a path it has `/`.
+    Http(String),
+    /// OTLP over gRPC: `host:port`. Text: `grpc://host:port`.
+    Grpc(String),
+}
+
+text_serde!(CollectorEndpoint, "a URL, as in http://collector:4318/v1/metrics or grpc://collector:4317");
+
+impl CollectorEndpoint {
+    /// `host:port`.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        match self {
+            Self::Http(url) => split(url.strip_prefix("http://").unwrap_or(url)).0,
+            Self::Grpc(authority) => authority,
+        }
+    }
+}
+
+impl FromStr for CollectorEndpoint {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match parsed(text, "http://collector:4318/v1/metrics")? {
+            Address::Http(authority, "") => Ok(Self::Http(format!("http://{authority}/"))),
+            Address::Http(authority, path) => Ok(Self::Http(format!("http://{authority}{path}"))),
+            Address::Grpc(authority) => Ok(Self::Grpc(authority)),
+        }
+    }
+}
+
+impl fmt::Display for CollectorEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(url) => f.write_str(url),
+            Self::Grpc(authority) => write!(f, "grpc://{authority}"),
+        }
+    }
+}
+
+/// A checked address: over HTTP with its path as given.
+enum Address<'a> {
+    Http(String, &'a str),
+    Grpc(String),
+}
+
+fn parsed<'a>(text: &'a str, example: &str) -> Result<Address<'a>, Invalid> {
+    let invalid = |reason: &str| Invalid::new(text, reason);
+    let Some((scheme, rest)) = text.trim().split_once("://") else {
+        return Err(invalid(&format!("needs a scheme, as in {example} or grpc://collector:4317")));
+    };
+    let (authority, path) = split(rest);
+    if !path.bytes().all(|b| b.is_ascii_graphic()) || path.contains(['?', '#']) {
+        return Err(invalid("must not have a query, a fragment, spaces or letters outside ASCII"));
+    }
+    let authority = || {
+        authority_of(authority, None).map_err(|reason| match reason.strip_prefix("needs a port") {
+            Some(_) => invalid(&format!("needs a port from 1 to 65535, as in {example}")),
+            None => invalid(reason),
+        })
+    };
+    match scheme.to_ascii_lowercase().as_str() {
+        "http" => Ok(Address::Http(authority()?, path)),
+        "grpc" if matches!(path, "" | "/") => authority().map(Address::Grpc),
+        "grpc" => Err(invalid("must not have a path: gRPC has none")),
+        "https" | "grpcs" => Err(invalid("TLS to the collector is not supported; pass through an agent on the node")),
+        _ => Err(invalid("has an unknown scheme; the schemes are http and grpc")),
+    }
 }
 
 impl FromStr for Collector {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let invalid = |reason: &str| Invalid::new(text, reason);
-        let Some((scheme, rest)) = text.trim().split_once("://") else {
-            return Err(invalid("needs a scheme, as in http://collector:4318 or grpc://collector:4317"));
-        };
-        let (authority, path) = split(rest);
-        let path = path.trim_end_matches('/');
-        if !path.bytes().all(|b| b.is_ascii_graphic()) || path.contains(['?', '#']) {
-            return Err(invalid("must not have a query, a fragment, spaces or letters outside ASCII"));
-        }
-        if ["/v1/traces", "/v1/metrics", "/v1/logs"].iter().any(|signal| path.ends_with(signal)) {
-            return Err(invalid("must be the base address: /v1/traces, /v1/metrics and /v1/logs are appended"));
-        }
-        let authority = || {
-            authority_of(authority, None).map_err(|reason| match reason.strip_prefix("needs a port") {
-                Some(_) => invalid("needs a port from 1 to 65535, as in http://collector:4318"),
-                None => invalid(reason),
-            })
-        };
-        match scheme.to_ascii_lowercase().as_str() {
-            "http" => Ok(Self::Http(format!("http://{}{path}", authority()?))),
-            "grpc" if path.is_empty() => authority().map(Self::Grpc),
-            "grpc" => Err(invalid("must not have a path: gRPC has none")),
-            "https" | "grpcs" => Err(invalid("TLS to the collector is not supported; pass through an agent on the node")),
-            _ => Err(invalid("has an unknown scheme; the schemes are http and grpc")),
+        match parsed(text, "http://collector:4318")? {
+            Address::Grpc(authority) => Ok(Self::Grpc(authority)),
+            Address::Http(authority, path) => {
+                let path = path.trim_end_matches('/');
+                if ["/v1/traces", "/v1/metrics", "/v1/logs"].iter().any(|signal| path.ends_with(signal)) {
+                    let reason = "must be the base address: /v1/traces, /v1/metrics and /v1/logs are appended";
+                    return Err(Invalid::new(text, reason));
+                }
+                Ok(Self::Http(format!("http://{authority}{path}")))
+            }
         }
     }
 }

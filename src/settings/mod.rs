@@ -28,7 +28,7 @@ mod upstream;
 pub use admin_token::{AdminToken, AdminTokenFor};
 pub use bind::Bind;
 pub use checks::Checks;
-pub use collector::Collector;
+pub use collector::{Collector, CollectorEndpoint};
 pub use cpus::Cpus;
 pub use fault::{Fault, Invalid};
 pub use field_name::FieldName;

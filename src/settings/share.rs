@@ -12,6 +12,9 @@ pub struct Share(f64);
 text_serde!(Share, "a share, as in 20% or 0.2");
 
 impl Share {
+    /// One in a hundred.
+    pub const ONE_PERCENT: Self = Self(0.01);
+
     /// The part, `0.0..=1.0`.
     #[must_use]
     pub const fn get(self) -> f64 {

@@ -19,7 +19,13 @@ REQUESTS = {
 
 
 class OtlpSink:
-    """The received messages by signal; `requests[signal]` are decoded messages in order of arrival."""
+    """The received messages by signal; `requests[signal]` are decoded messages in order of arrival.
+
+    `http_port` is a port to listen on, where another sink has been before.
+    """
+
+    def __init__(self, http_port=0):
+        self.http_port = http_port
 
     def __enter__(self):
         self.requests = {signal: [] for signal in REQUESTS}
@@ -42,7 +48,7 @@ class OtlpSink:
             def log_message(self, *_):
                 pass
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http = ThreadingHTTPServer(("127.0.0.1", self.http_port), Handler)
         self.http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
@@ -60,6 +66,7 @@ class OtlpSink:
 
     def __exit__(self, *_):
         self.http.shutdown()
+        self.http.server_close()
         self.grpc.stop(0)
 
     def take(self, signal, body, is_json=False):

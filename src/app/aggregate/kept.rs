@@ -9,9 +9,10 @@ use crate::app::access_log::AccessLog;
 use crate::app::record::RecordAccounts;
 use crate::app::shadow::ShadowParts;
 use crate::cost::DebtAssessor;
-use crate::ledger::{Exchange, Stamp};
+use crate::ledger::{Exchange, Ledger, Stamp};
 use crate::metrics::Registry;
 use crate::shadow::{PairHalf, PairTable};
+use crate::telemetry::TailSampler;
 
 /// Everything that merged exchanges go to.
 pub(super) struct Destinations {
@@ -20,13 +21,16 @@ pub(super) struct Destinations {
     /// For the accounts of recorded requests.
     pub(super) records: Option<Arc<RecordAccounts>>,
     pub(super) access_log: Option<AccessLog>,
+    /// Chooses what is sent as traces.
+    pub(super) sampler: Option<Mutex<TailSampler>>,
     pub(super) assessor: DebtAssessor,
 }
 
 impl Destinations {
     /// Locks the tables for one round of the aggregator.
     pub(super) fn lock(&self, now: Stamp) -> Kept<'_> {
-        Kept { registry: self.registry.lock(), copies: self.shadow.as_ref().map(Copies::lock), to: self, now }
+        let sampler = self.sampler.as_ref().map(Mutex::lock);
+        Kept { registry: self.registry.lock(), copies: self.shadow.as_ref().map(Copies::lock), sampler, to: self, now }
     }
 }
 
@@ -34,6 +38,7 @@ impl Destinations {
 pub(super) struct Kept<'l> {
     pub(super) registry: MutexGuard<'l, Registry>,
     copies: Option<Copies<'l>>,
+    sampler: Option<MutexGuard<'l, TailSampler>>,
     to: &'l Destinations,
     now: Stamp,
 }
@@ -67,6 +72,9 @@ impl Kept<'_> {
                 }
                 if let Some(log) = &self.to.access_log {
                     log.push(&exchange);
+                }
+                if let Some(sampler) = &mut self.sampler {
+                    sampler.offer(&exchange, self.now);
                 }
                 self.registry.keep(exchange, self.now, behind);
             }
@@ -103,6 +111,9 @@ impl Kept<'_> {
         for _ in 0..shadow.compared.len() {
             let Some(result) = shadow.compared.pop() else { break };
             copies.pairs.outputs(result.pair, result.target, result.verdict.result, self.now);
+            if let Some(sampler) = self.sampler.as_mut().filter(|_| result.verdict.result.is_mismatch()) {
+                sampler.mismatch(result.pair);
+            }
             if let Some(greatest_error) = result.verdict.greatest_error {
                 copies.pairs.difference(result.pair, result.target, greatest_error);
             }
@@ -118,6 +129,27 @@ impl Kept<'_> {
             copies.pairs.retain_named(self.registry.labels());
         }
         self.to.assessor.retain_named();
+    }
+
+    /// Tells the forwarder whether a closed ledger will be sent as a trace: its spans may come before it is merged.
+    pub(super) fn foresee(&self, ledger: &Ledger) {
+        if let Some(sampler) = &self.sampler {
+            sampler.foresee(ledger);
+        }
+    }
+
+    /// Sends the slowest of a minute that is over.
+    pub(super) fn tick_sampler(&mut self) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.tick(self.now);
+        }
+    }
+
+    /// Sends the slowest of the last minute, at the end.
+    pub(super) fn flush_sampler(&mut self) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.flush();
+        }
     }
 
     /// Advances windows.

@@ -23,6 +23,7 @@ use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
 use crate::metrics::{Counter, Counters, Labels, Registry};
 use crate::protocol::Tokenizers;
 use crate::settings::ConfigHandle;
+use crate::telemetry::TailSampler;
 
 /// How often the queue is read.
 const LOOK: Duration = Duration::from_millis(20);
@@ -87,7 +88,7 @@ impl Aggregation {
             aggregator,
             statistics,
             queue,
-            destinations: Destinations { registry, shadow: None, records: None, access_log: None, assessor },
+            destinations: Destinations { registry, shadow: None, records: None, access_log: None, sampler: None, assessor },
             counters,
             tokenizers: None,
             rotated: Stamp::now(),
@@ -127,6 +128,12 @@ impl Aggregation {
         Self { destinations: Destinations { access_log, ..self.destinations }, ..self }
     }
 
+    /// Sends what `sampler` chooses as traces.
+    pub(super) fn sampling(self, sampler: Option<TailSampler>) -> Self {
+        let sampler = sampler.map(Mutex::new);
+        Self { destinations: Destinations { sampler, ..self.destinations }, ..self }
+    }
+
     /// Runs until `stop`, then merges and records everything that waits.
     pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Vec<IncomingSpan>>, stop: CancellationToken) {
         let mut look = tokio::time::interval(LOOK);
@@ -147,6 +154,7 @@ impl Aggregation {
         let now = Stamp::now();
         let mut kept = self.destinations.lock(now);
         self.aggregator.flush(now, &mut |exchange| kept.keep(exchange, 0));
+        kept.flush_sampler();
     }
 
     fn spans(&mut self, received: Vec<IncomingSpan>) {
@@ -188,6 +196,7 @@ impl Aggregation {
             batch.iter().for_each(|ledger| kept.registry.warm(ledger.series));
             for mut ledger in batch {
                 behind -= 1;
+                kept.foresee(&ledger);
                 self.tokenize(&mut ledger, now);
                 self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, behind));
             }
@@ -209,6 +218,7 @@ impl Aggregation {
         }
         self.aggregator.tick(now, &mut |exchange| kept.keep(exchange, 0));
         kept.tick_pairs();
+        kept.tick_sampler();
         let (pending, orphans) = self.aggregator.fill();
         self.counters.set(Counter::Pending, pending as u64);
         self.counters.set(Counter::OrphanSpans, orphans as u64);

@@ -106,7 +106,7 @@ pub fn parse(
     let cli = Cli::try_parse_from(args)?;
     let text = |text: OsString| text.to_string_lossy().into_owned();
     let env = env.into_iter().map(|(name, value)| (text(name), text(value)));
-    let env: Vec<_> = env.filter(|(name, _)| name.starts_with("LAPWING_") || name.starts_with("OTEL_TRACES_SAMPLER")).collect();
+    let env: Vec<_> = env.filter(|(name, _)| name.starts_with("LAPWING_") || name.starts_with("OTEL_")).collect();
     Ok(match cli.command {
         None => Command::Serve(cli.serve.sources(env)),
         Some(Sub::Serve(flags)) => Command::Serve(flags.sources(env)),

@@ -9,8 +9,8 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::decode::{self, Undecodable};
 use super::forward::ForwardQueue;
-use super::signal::{Encoding, Signal};
 use crate::attribution::{IncomingSpan, ProcessId, Rules};
+use crate::collector::{Encoding, Signal};
 use crate::metrics::{Counter, Counters};
 use crate::net::Peer;
 use crate::settings::ConfigHandle;

@@ -16,12 +16,11 @@ pub mod otlp_properties;
 mod own_traces;
 mod receive_grpc;
 mod receive_http;
-mod signal;
 mod status;
 mod wire;
 
 pub use export_handler::ExportHandler;
-pub use forward::{Error, ForwardQueue, forwarder};
+pub use forward::{ForwardQueue, forwarder};
 pub use own_traces::OwnTraces;
 pub use receive_grpc::serve_grpc;
 pub use receive_http::serve_http;

@@ -8,8 +8,8 @@ use prost::Message;
 use super::bounds::MAX_SPANS;
 use super::decode::{self, Decoded, Undecodable};
 use super::forward::keeps_what_is_kept;
-use super::signal::{Encoding, Signal};
 use crate::attribution::Rules;
+use crate::collector::{Encoding, Signal};
 
 /// Names longer than this are cut: of a span, and of a service with its instance.
 const MOST_NAME_BYTES: usize = 2 * 256 + 1;

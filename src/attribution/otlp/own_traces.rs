@@ -9,7 +9,7 @@ use std::mem;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use crate::ledger::{SpanId, TraceId, TraceMark};
+use crate::ledger::{SamplingThreshold, SpanId, TraceId, TraceMark};
 
 /// Entries that a table remembers: at least this many, at most twice as many (5 MiB).
 const REMEMBERED: usize = 65_536;
@@ -20,6 +20,10 @@ pub struct OwnTraces {
     mark: TraceMark,
     forced: Mutex<RecentMap<TraceId, ()>>,
     parents: Mutex<RecentMap<SpanId, SpanId>>,
+    /// The share of traces that Lapwing's own spans are sent of, whatever else happens; `None` while it sends none.
+    share: Option<SamplingThreshold>,
+    /// Lapwing's spans that are sent for another reason.
+    sent: Mutex<RecentMap<SpanId, ()>>,
 }
 
 /// Who decided that a trace is sampled.
@@ -41,7 +45,8 @@ impl OwnTraces {
     }
 
     fn with_capacity(mark: TraceMark, capacity: usize) -> Self {
-        Self { mark, forced: Mutex::new(RecentMap::new(capacity)), parents: Mutex::new(RecentMap::new(capacity)) }
+        let (forced, parents) = (Mutex::new(RecentMap::new(capacity)), Mutex::new(RecentMap::new(capacity)));
+        Self { mark, forced, parents, share: None, sent: Mutex::new(RecentMap::new(capacity)) }
     }
 
     /// The mark of the traces that Lapwing starts.
@@ -61,6 +66,23 @@ impl OwnTraces {
     /// allocation once warm.
     pub fn record_parent(&self, span: SpanId, parent: SpanId) {
         self.parents.lock().insert(span, parent);
+    }
+
+    /// Lapwing sends its own spans of this share of traces to a collector.
+    #[must_use]
+    pub fn sending(self, share: SamplingThreshold) -> Self {
+        Self { share: Some(share), ..self }
+    }
+
+    /// Remembers that Lapwing's `span` is sent to a collector although its trace is not of the share. After 65,536 later ones it may be
+    /// forgotten.
+    pub fn record_sent(&self, span: SpanId) {
+        self.sent.lock().insert(span, ());
+    }
+
+    /// Whether Lapwing's `span` of `trace` is sent to a collector, as far as that is decided.
+    pub(super) fn is_sent(&self, trace: TraceId, span: SpanId) -> bool {
+        self.share.is_some_and(|share| share.samples(trace) || self.sent.lock().get(&span).is_some())
     }
 
     /// Who decided that `trace` is sampled.
@@ -138,6 +160,17 @@ mod tests {
         // a request that the server of a trace begun here sends through Lapwing again
         assert_eq!(own.replaced_parent(made, ours), Some(Some(theirs)));
         assert_eq!(own.replaced_parent(made, theirs), None);
+    }
+
+    #[test]
+    fn a_span_is_sent_with_the_share_or_for_a_reason_of_its_own() {
+        let own = OwnTraces::new(TraceMark::random());
+        let (low, high) = (TraceId([0; 16]), TraceId([0xff; 16]));
+        own.record_sent(SpanId([1; 8]));
+        assert!(!own.is_sent(high, SpanId([1; 8])), "nothing is sent");
+        let own = own.sending(SamplingThreshold::of_share(0.5));
+        assert!(own.is_sent(high, SpanId([2; 8])) && own.is_sent(low, SpanId([1; 8])));
+        assert!(!own.is_sent(low, SpanId([2; 8])));
     }
 
     #[test]

@@ -19,8 +19,8 @@ use super::body::{self, BodyError};
 use super::decode::Undecodable;
 use super::export_handler::{ExportHandler, TIME_LIMIT};
 use super::limits;
-use super::signal::{Encoding, Signal};
 use super::status;
+use crate::collector::{Encoding, Signal};
 use crate::net::{self, Peer};
 use crate::protocol::BytesCodec;
 

@@ -20,8 +20,8 @@ use super::body::{self, BodyError};
 use super::decode::Undecodable;
 use super::export_handler::{ExportHandler, TIME_LIMIT, Taken};
 use super::limits;
-use super::signal::{Encoding, Signal};
 use super::status;
+use crate::collector::{Encoding, Signal};
 use crate::net::{self, GunzipError, Peer, gunzip};
 
 /// Receives OTLP/HTTP on `listener` until `stop`, then lets open requests end for at most two seconds. Bodies larger than

@@ -7,7 +7,7 @@ use tonic_types::Status;
 
 use super::bounds::{MAX_ELEMENTS, MAX_SPANS};
 use super::export_handler::Taken;
-use super::signal::Encoding;
+use crate::collector::Encoding;
 
 /// Encodes a status as a response's body.
 pub(super) fn body(code: Code, message: String, encoding: Encoding) -> Vec<u8> {

@@ -6,6 +6,7 @@ mod docs;
 mod engine;
 mod lists;
 mod sampler;
+mod telemetry;
 mod texts;
 
 use std::io::Write;

@@ -6,8 +6,11 @@
 
 use std::fmt;
 
+use opentelemetry_proto::tonic::metrics::v1::Metric;
+
 use self::encode::{Encoder, FamilyHead, Labels, count, family, gauge};
 pub(super) use self::format::Format;
+use self::otlp::OtlpEncoder;
 use self::protobuf::ProtobufEncoder;
 use self::series::{Scope, Series, seconds};
 use self::text::TextEncoder;
@@ -21,6 +24,7 @@ mod debt;
 mod encode;
 mod format;
 mod native;
+mod otlp;
 mod protobuf;
 mod series;
 mod shadow;
@@ -48,6 +52,20 @@ pub(super) fn write(surfaces: &Surfaces, format: Format) -> Result<Vec<Vec<u8>>,
     }
     let mut encoder = TextEncoder::new(format == Format::Plain);
     scrape.encode(&mut encoder)?;
+    Ok(encoder.finish())
+}
+
+/// All families as OTLP metrics, cumulative.
+///
+/// # Errors
+///
+/// When a family cannot be encoded, which does not happen.
+pub(super) fn otlp_metrics(surfaces: &Surfaces, now_unix_ns: u64) -> Result<Vec<Metric>, fmt::Error> {
+    let schema = surfaces.registry.lock().config().native_schema;
+    let started_unix_ns = surfaces.started_unix_ns;
+    let scope = Scope { started: surfaces.started, started_unix_ns, native_schema: Some(schema) };
+    let mut encoder = OtlpEncoder::new(started_unix_ns, now_unix_ns);
+    Scrape::of(surfaces, &scope).encode(&mut encoder)?;
     Ok(encoder.finish())
 }
 

@@ -3,6 +3,7 @@
 mod debt;
 pub(super) mod fixture;
 mod openapi;
+mod otlp;
 mod page;
 mod shadow;
 mod surfaces;

@@ -16,10 +16,10 @@ use prost::{DecodeError, Message};
 
 use super::bounds::{Element, MAX_SPANS};
 use super::json;
-use super::signal::{Encoding, Signal};
 use super::wire::messages;
 use crate::attribution::adapters::spans::{self, MappedSpan, Sender};
 use crate::attribution::{IncomingSpan, ProcessId, Rules, SpanKind};
+use crate::collector::{Encoding, Signal};
 use crate::ledger::{SpanId, TraceId};
 
 /// Longer names are cut, because they stay in memory.

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::attribution::otlp::signal::{Encoding, Signal};
+use crate::collector::ExportMessage;
 use crate::metrics::{Counter, Counters};
 
 /// A message in the queue or on its way.
 #[derive(Debug)]
-pub(super) struct Message {
-    pub(super) signal: Signal,
-    pub(super) encoding: Encoding,
-    pub(super) body: Bytes,
+pub(super) struct QueuedMessage {
+    pub(super) message: ExportMessage,
     /// The message's share of the queue's bytes, given back when it is dropped.
     pub(super) _room: OwnedSemaphorePermit,
     pub(super) outcome: DeliveryCount,

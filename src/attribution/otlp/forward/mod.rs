@@ -1,28 +1,27 @@
 //! The forwarder to the user's collector: a bounded queue, a few messages under way at once, bounded retries, every loss counted.
 
-mod headers;
 mod message;
 mod queue;
 mod rewrite;
 mod sampler;
-mod send;
-mod transport;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
 
-pub use self::headers::Error;
-use self::message::Message;
+use self::message::QueuedMessage;
 pub use self::queue::ForwardQueue;
 pub(super) use self::rewrite::keeps_what_is_kept;
-use self::send::{RetryPolicy, send};
-use self::transport::CollectorClient;
 use super::OwnTraces;
 use crate::attribution::Config;
+use crate::collector::{self, CollectorClient, CollectorOptions, Compression, RetryPolicy};
 use crate::metrics::Counters;
 use crate::settings::{Collector, Secret, TraceSampler};
+
+/// For one attempt.
+const ATTEMPT: Duration = Duration::from_secs(10);
 
 /// Returns a queue of messages to `to`, and the future that sends them.
 ///
@@ -43,12 +42,13 @@ pub fn forwarder(
     sampler: TraceSampler,
     own_traces: Arc<OwnTraces>,
     counters: Arc<Counters>,
-) -> Result<(ForwardQueue, impl Future<Output = ()> + Send + 'static), Error> {
-    let headers = headers::checked(headers)?;
-    let client = CollectorClient::new(to, headers)?;
+) -> Result<(ForwardQueue, impl Future<Output = ()> + Send + 'static), collector::Error> {
+    // an exporter compresses what is worth it; a collector beside its pods gains nothing by another pass
+    let options = CollectorOptions { headers, compression: Compression::None, timeout: ATTEMPT };
+    let client = CollectorClient::new(to, options)?;
     let (sender, receiver) = mpsc::channel(config.forward_queue.max(1));
     let (queue, closing) = ForwardQueue::new(sender, config, matches!(to, Collector::Grpc(_)), own_traces, sampler, counters);
-    let policy = RetryPolicy::new(config.forward_attempts);
+    let policy = RetryPolicy::new(config.forward_attempts, ATTEMPT);
     let future = async move {
         let receiver = Mutex::new(receiver);
         let worker = || work(&receiver, &client, &policy, &closing);
@@ -59,15 +59,18 @@ pub fn forwarder(
 }
 
 async fn work(
-    receiver: &Mutex<mpsc::Receiver<Message>>,
+    receiver: &Mutex<mpsc::Receiver<QueuedMessage>>,
     client: &CollectorClient,
     policy: &RetryPolicy,
     closing: &tokio_util::sync::CancellationToken,
 ) {
     loop {
         let next = receiver.lock().await.recv().await;
-        let Some(message) = next else { return };
-        send(message, client, policy, closing).await;
+        let Some(QueuedMessage { message, _room, mut outcome }) = next else { return };
+        match collector::send(&message, client, policy, closing).await {
+            Ok(_) => outcome.mark_forwarded(),
+            Err(reason) => tracing::warn!(signal = ?message.signal, reason, "cannot forward an OTLP message; it is lost"),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! The queue to the collector, bounded in messages and in bytes; no sender waits for room. Spans that the user's own sampler would
-//! not have taken are removed first, and Lapwing's span, which nobody exports, is replaced by its parent.
+//! not have taken are removed first, and Lapwing's span is replaced by its parent, unless it is sent to a collector too.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,14 +10,14 @@ use prost::{DecodeError, Message as _};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::message::{DeliveryCount, Message};
+use super::message::{DeliveryCount, QueuedMessage};
 use super::rewrite::{SpanFate, rewritten};
 use super::sampler::{Sdk, would_sample};
 use crate::attribution::Config;
 use crate::attribution::otlp::decode::{self, Undecodable};
 use crate::attribution::otlp::own_traces::{OwnTraces, SampledBy};
-use crate::attribution::otlp::signal::{Encoding, Signal};
 use crate::attribution::otlp::wire::{fields, messages};
+use crate::collector::{Encoding, ExportMessage, Signal};
 use crate::ledger::{SpanId, TraceId};
 use crate::metrics::{Counter, Counters};
 use crate::settings::TraceSampler;
@@ -35,7 +35,7 @@ const BYTES: u64 = 32 << 20;
 /// The sending end. When its last clone is dropped, the forwarder sends what is queued and ends.
 #[derive(Clone, Debug)]
 pub struct ForwardQueue {
-    sender: mpsc::Sender<Message>,
+    sender: mpsc::Sender<QueuedMessage>,
     room: Arc<Semaphore>,
     is_protobuf_only: bool,
     own_traces: Arc<OwnTraces>,
@@ -50,7 +50,7 @@ pub struct ForwardQueue {
 impl ForwardQueue {
     /// Returns a queue, and the token that is cancelled when its last clone is dropped.
     pub(super) fn new(
-        sender: mpsc::Sender<Message>,
+        sender: mpsc::Sender<QueuedMessage>,
         config: &Config,
         is_protobuf_only: bool,
         own_traces: Arc<OwnTraces>,
@@ -112,7 +112,8 @@ impl ForwardQueue {
             }
         }
         let Some(trace) = TraceId::from_slice(trace) else { return Ok(SpanFate::Keep) };
-        let parent = SpanId::from_slice(parent).and_then(|parent| self.own_traces.replaced_parent(trace, parent));
+        let own = SpanId::from_slice(parent);
+        let parent = own.and_then(|parent| self.own_traces.replaced_parent(trace, parent));
         if parent.is_some() {
             let _ = self.upstream_sdk.set(sdk);
         }
@@ -126,7 +127,9 @@ impl ForwardQueue {
         if decision.is_some_and(|client| !would_sample(self.sampler, trace, client, sdk)) {
             return Ok(SpanFate::Withhold);
         }
-        Ok(match parent {
+        // where Lapwing's span reaches a collector too, the upstream's hang below it
+        let is_sent = own.is_some_and(|own| self.own_traces.is_sent(trace, own));
+        Ok(match parent.filter(|_| !is_sent) {
             Some(Some(parent)) => SpanFate::Reparent(parent),
             Some(None) => SpanFate::MakeRoot,
             None => SpanFate::Keep,
@@ -147,7 +150,8 @@ impl ForwardQueue {
         let outcome = DeliveryCount::new(Arc::clone(&self.counters));
         let bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
         let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(bytes) else { return }; // dropping `outcome` counts it as lost
-        let _ = self.sender.try_send(Message { signal, encoding, body, _room: room, outcome });
+        let message = ExportMessage { signal, encoding, body };
+        let _ = self.sender.try_send(QueuedMessage { message, _room: room, outcome });
     }
 }
 

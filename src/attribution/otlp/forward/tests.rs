@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::forwarder;
 use crate::attribution::Config;
-use crate::attribution::otlp::signal::{Encoding, Signal};
 use crate::attribution::otlp::tests::{fates, handler, listener, request, span, text, triton};
 use crate::attribution::otlp::{ExportHandler, OwnTraces, serve_grpc, serve_http};
+use crate::collector::{Encoding, Signal};
 use crate::ledger::{SpanId, TraceId, TraceMark};
 use crate::metrics::{Counter, Counters};
 use crate::settings::{Collector, Secret, TraceSampler};

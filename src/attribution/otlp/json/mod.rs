@@ -20,8 +20,8 @@ use serde_json::{Map, Value};
 
 use self::normalise::{camel, normalise};
 use super::bounds::{MAX_SPANS, fits_json};
-use super::signal::Signal;
 use super::wire::put_delimited;
+use crate::collector::Signal;
 
 /// A request in protobuf.
 #[derive(Debug, Default)]

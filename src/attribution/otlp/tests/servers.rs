@@ -6,8 +6,8 @@ use prost::Message;
 
 use super as sample;
 use crate::attribution::otlp::decode::{Decoded, spans, to_protobuf};
-use crate::attribution::otlp::signal::{Encoding, Signal};
 use crate::attribution::{Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation, SpanRule};
+use crate::collector::{Encoding, Signal};
 use crate::ledger::{
     Basis, Exchange, Ledger, Phase, Server, ServerEvidence, Source, SpanId, Stage, Stamp, TraceId, Unit, UpstreamWindow,
 };

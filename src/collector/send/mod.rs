@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::message::Message;
+use bytes::Bytes;
+
+use super::ExportMessage;
 use crate::net::error_text;
 
-/// For one attempt.
-pub(super) const ATTEMPT: Duration = Duration::from_secs(10);
 /// For one attempt once the queue is closed.
 const LAST_ATTEMPT: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -21,14 +21,17 @@ const LONGEST_ASKED: Duration = Duration::from_secs(60);
 
 /// How often a message is sent, and after which pauses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RetryPolicy {
+pub struct RetryPolicy {
     attempts: u32,
+    /// For one attempt.
+    timeout: Duration,
 }
 
 impl RetryPolicy {
-    /// Sends a message `attempts` times at most, and once at least.
-    pub(super) const fn new(attempts: u32) -> Self {
-        Self { attempts }
+    /// Sends a message `attempts` times at most, and once at least. Each attempt may take `timeout`.
+    #[must_use]
+    pub const fn new(attempts: u32, timeout: Duration) -> Self {
+        Self { attempts, timeout }
     }
 
     /// The pause after the `failed`th failure (from 1); `chance` is from 0 to 1.
@@ -40,27 +43,41 @@ impl RetryPolicy {
 
 /// Why an attempt failed.
 #[derive(Debug)]
-pub(super) enum SendError {
+pub enum SendError {
     /// Another attempt may succeed, after the pause that the collector asks for, if it does.
-    Retryable { reason: String, after: Option<Duration> },
+    Retryable {
+        /// What happened.
+        reason: String,
+        /// The pause that the collector asks for.
+        after: Option<Duration>,
+    },
     /// No further attempt will succeed.
     Permanent(String),
 }
 
 /// Makes one attempt to send a message.
-pub(super) trait Transport: Sync {
-    /// Sends `message` once.
-    fn send(&self, message: &Message) -> impl Future<Output = Result<(), SendError>> + Send;
+pub trait Transport: Sync {
+    /// Sends `message` once. Returns the body of the collector's answer.
+    fn send(&self, message: &ExportMessage) -> impl Future<Output = Result<Bytes, SendError>> + Send;
 }
 
-/// Sends `message` until the collector takes it or the attempts are used up; either is counted. Once `closing` is cancelled, one
-/// more attempt is made, without a pause.
-pub(super) async fn send(mut message: Message, transport: &impl Transport, policy: &RetryPolicy, closing: &CancellationToken) {
+/// Sends `message` until the collector takes it, and returns the body of its answer. Once `closing` is cancelled, one more attempt is
+/// made, without a pause, of two seconds at most.
+///
+/// # Errors
+///
+/// Why the last attempt failed, after so many that `policy` allows no further one. It may quote the collector.
+pub async fn send(
+    message: &ExportMessage,
+    transport: &impl Transport,
+    policy: &RetryPolicy,
+    closing: &CancellationToken,
+) -> Result<Bytes, String> {
     let mut failed = 0;
     loop {
         let is_last = closing.is_cancelled();
-        let error = match attempt(&message, transport, closing).await {
-            Ok(()) => return message.outcome.mark_forwarded(),
+        let error = match attempt(message, transport, policy.timeout, closing).await {
+            Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
         failed += 1;
@@ -68,19 +85,12 @@ pub(super) async fn send(mut message: Message, transport: &impl Transport, polic
         let (reason, after) = match error {
             SendError::Retryable { reason, after } if failed < policy.attempts && !is_last => (reason, after),
             SendError::Retryable { reason, .. } | SendError::Permanent(reason) => {
-                let reason = error_text(&reason); // it may quote the collector
-                tracing::warn!(?signal, %reason, failed, "cannot forward an OTLP message; it is lost");
-                return;
+                return Err(format!("{} (attempts: {failed})", error_text(&reason)));
             }
         };
         let pause = policy.pause(failed, after, rand::random());
-        tracing::debug!(
-            ?signal,
-            reason = error_text(&reason),
-            failed,
-            ?pause,
-            "cannot forward an OTLP message yet; it will be sent again"
-        );
+        let reason = error_text(&reason);
+        tracing::debug!(?signal, reason, failed, ?pause, "cannot send an OTLP message yet; it will be sent again");
         tokio::select! {
             () = sleep(pause) => {}
             () = closing.cancelled() => {}
@@ -88,7 +98,12 @@ pub(super) async fn send(mut message: Message, transport: &impl Transport, polic
     }
 }
 
-async fn attempt(message: &Message, transport: &impl Transport, closing: &CancellationToken) -> Result<(), SendError> {
+async fn attempt(
+    message: &ExportMessage,
+    transport: &impl Transport,
+    timeout: Duration,
+    closing: &CancellationToken,
+) -> Result<Bytes, SendError> {
     let hurried = async {
         closing.cancelled().await;
         sleep(LAST_ATTEMPT).await;
@@ -96,7 +111,7 @@ async fn attempt(message: &Message, transport: &impl Transport, closing: &Cancel
     let elapsed = || SendError::Retryable { reason: "the collector did not answer in time".to_owned(), after: None };
     tokio::select! {
         done = transport.send(message) => done,
-        () = sleep(ATTEMPT) => Err(elapsed()),
+        () = sleep(timeout) => Err(elapsed()),
         () = hurried => Err(elapsed()),
     }
 }

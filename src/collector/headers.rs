@@ -1,4 +1,4 @@
-//! The headers of every forwarded message: checked once, marked as sensitive, never logged.
+//! The headers of every message to a collector: checked once, marked as sensitive, never logged.
 
 use std::collections::BTreeMap;
 

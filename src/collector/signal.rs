@@ -2,17 +2,22 @@
 
 /// A kind of telemetry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Signal {
+pub enum Signal {
+    /// Spans.
     Traces,
+    /// Data points.
     Metrics,
+    /// Log records.
     Logs,
 }
 
 impl Signal {
-    pub(super) const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
+    /// Every signal.
+    pub const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
 
     /// The path in OTLP/HTTP, relative to the collector's base URL.
-    pub(super) const fn http_path(self) -> &'static str {
+    #[must_use]
+    pub const fn http_path(self) -> &'static str {
         match self {
             Self::Traces => "/v1/traces",
             Self::Metrics => "/v1/metrics",
@@ -21,7 +26,8 @@ impl Signal {
     }
 
     /// The path of the signal's one method in OTLP/gRPC.
-    pub(super) const fn grpc_path(self) -> &'static str {
+    #[must_use]
+    pub const fn grpc_path(self) -> &'static str {
         match self {
             Self::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
             Self::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
@@ -32,13 +38,17 @@ impl Signal {
 
 /// How a message is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub enum Encoding {
+    /// Protobuf.
     Protobuf,
+    /// JSON; only over HTTP.
     Json,
 }
 
 impl Encoding {
-    pub(super) const fn content_type(self) -> &'static str {
+    /// The `Content-Type` of a body.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
         match self {
             Self::Protobuf => "application/x-protobuf",
             Self::Json => "application/json",
@@ -46,7 +56,8 @@ impl Encoding {
     }
 
     /// The encoding that a `Content-Type` names, parameters aside; `None` when OTLP has no such encoding.
-    pub(super) fn of(content_type: &str) -> Option<Self> {
+    #[must_use]
+    pub fn of(content_type: &str) -> Option<Self> {
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         let is = |known: &str| essence.eq_ignore_ascii_case(known);
         match () {

@@ -1,17 +1,13 @@
 //! Retries, with paused time and without a network.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::super::message::DeliveryCount;
 use super::*;
-use crate::attribution::otlp::signal::{Encoding, Signal};
-use crate::metrics::{Counter, Counters};
+use crate::collector::{Encoding, Signal};
 
 /// Answers by the script, then never.
 struct Script {
@@ -28,11 +24,11 @@ impl Script {
 }
 
 impl Transport for Script {
-    async fn send(&self, _: &Message) -> Result<(), SendError> {
+    async fn send(&self, _: &ExportMessage) -> Result<Bytes, SendError> {
         self.tried.lock().push(self.start.elapsed());
         let next = self.answers.lock().pop_front();
         match next {
-            Some(answer) => answer,
+            Some(answer) => answer.map(|()| Bytes::new()),
             None => std::future::pending().await,
         }
     }
@@ -42,14 +38,11 @@ fn retryable(after: Option<u64>) -> Result<(), SendError> {
     Err(SendError::Retryable { reason: "busy".to_owned(), after: after.map(Duration::from_secs) })
 }
 
-/// Sends one message: how many were forwarded and lost.
+/// Sends one message: whether the collector took it, or it was lost.
 async fn run(script: &Script, attempts: u32, closing: &CancellationToken) -> (u64, u64) {
-    let counters = Arc::new(Counters::default());
-    let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    let outcome = DeliveryCount::new(counters.clone());
-    let message = Message { signal: Signal::Logs, encoding: Encoding::Json, body: Bytes::new(), _room: room, outcome };
-    send(message, script, &RetryPolicy::new(attempts), closing).await;
-    (counters.get(Counter::OtlpForwarded), counters.get(Counter::OtlpForwardLost))
+    let message = ExportMessage { signal: Signal::Logs, encoding: Encoding::Json, body: Bytes::new() };
+    let sent = send(&message, script, &RetryPolicy::new(attempts, Duration::from_secs(10)), closing).await;
+    (u64::from(sent.is_ok()), u64::from(sent.is_err()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +99,7 @@ async fn when_the_queue_closes_a_pause_ends_and_it_is_tried_once_more() {
 
 #[test]
 fn pauses_double_up_to_a_bound() {
-    let policy = RetryPolicy::new(10);
+    let policy = RetryPolicy::new(10, Duration::from_secs(10));
     let pauses: Vec<_> = (1..=9).map(|failed| policy.pause(failed, None, 0.5).as_millis()).collect();
     assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
     assert_eq!(policy.pause(u32::MAX, None, 0.0), LONGEST_PAUSE / 2);

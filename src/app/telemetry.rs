@@ -1,0 +1,80 @@
+//! The thread that sends Lapwing's own telemetry. It runs only while a signal is on, and outlives the aggregator, so that the last
+//! requests contain the last exchanges.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::control::spawn_on;
+use super::running::StartError;
+use crate::attribution::otlp::OwnTraces;
+use crate::collector::Signal;
+use crate::export::{Surfaces, otlp_metrics};
+use crate::telemetry::{Config, MetricsExporter, ServiceResource, TailSampler, TraceQueue, TracesExporter};
+
+/// How long sending the last telemetry may take at shutdown.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// The thread, and what chooses the exchanges that it sends as traces.
+#[derive(Default)]
+pub(super) struct Telemetry {
+    pub(super) thread: Option<JoinHandle<io::Result<()>>>,
+    pub(super) sampler: Option<TailSampler>,
+}
+
+/// Starts the thread, unless everything is off. It ends once `closing` is cancelled, the sampler is dropped and the last telemetry is
+/// sent, or five seconds after `closing` is cancelled.
+pub(super) fn spawn(
+    config: &Config,
+    surfaces: &Surfaces,
+    own_traces: Arc<OwnTraces>,
+    closing: CancellationToken,
+) -> Result<Telemetry, StartError> {
+    if !config.is_on() {
+        return Ok(Telemetry::default());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
+    let resource = ServiceResource::new(config);
+    let collect = {
+        let surfaces = surfaces.clone();
+        Box::new(move || otlp_metrics(&surfaces))
+    };
+    let (labels, budgets) = {
+        let registry = surfaces.registry.lock();
+        (Arc::clone(registry.labels()), registry.config().budgets.clone())
+    };
+    let counters = || Arc::clone(&surfaces.counters);
+    let (queue, queued) = TraceQueue::new(counters());
+    let context = runtime.enter();
+    let metrics = MetricsExporter::new(config, &resource, counters(), collect).map_err(StartError::Telemetry)?;
+    let traces = TracesExporter::new(config, &resource, labels.clone(), counters(), queued).map_err(StartError::Telemetry)?;
+    drop(context);
+    let is_sampling = config.endpoint(Signal::Traces).is_some();
+    let sampler = is_sampling.then(|| TailSampler::new(config.sampling_threshold(), budgets, labels, queue, own_traces));
+    let run = async move || {
+        let sending_metrics = async {
+            if let Some(metrics) = metrics {
+                metrics.run(closing.clone()).await;
+            }
+        };
+        let sending_traces = async {
+            if let Some(traces) = traces {
+                traces.run(closing.clone()).await;
+            }
+        };
+        let too_late = async {
+            closing.cancelled().await;
+            tokio::time::sleep(DRAIN).await;
+        };
+        tokio::select! {
+            _ = async { tokio::join!(sending_metrics, sending_traces) } => {}
+            () = too_late => tracing::warn!("telemetry: the last of it could not be sent before the end"),
+        }
+        Ok(())
+    };
+    let thread = Some(spawn_on(runtime, "lapwing-telemetry", run)?);
+    Ok(Telemetry { thread, sampler })
+}

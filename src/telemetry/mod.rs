@@ -1,0 +1,34 @@
+//! Lapwing's own telemetry, sent to an OpenTelemetry Collector: metrics at an interval, traces of requests that are worth a look.
+//!
+//! Everything here runs on a thread of its own, except the sampler, which looks at each merged exchange on the aggregator's thread.
+//! A collector that does not answer costs bounded memory; what it does not take is counted.
+
+mod config;
+mod conventions;
+mod delta;
+mod export_metrics;
+mod export_traces;
+mod resource;
+mod sampler;
+mod spans;
+mod trace_queue;
+
+pub use config::{Config, SignalExport, Temporality};
+pub use export_metrics::{CollectMetrics, MetricsExporter};
+pub use export_traces::TracesExporter;
+pub use resource::ServiceResource;
+pub use sampler::{SampledExchange, SamplingReason, TailSampler};
+pub use trace_queue::{QueuedExchange, TraceQueue};
+
+#[cfg(test)]
+mod tests;
+
+use crate::collector::RetryPolicy;
+use crate::settings::Period;
+
+/// How often a request is sent before it is given up: over about fifteen seconds, in which a collector restarts.
+const ATTEMPTS: u32 = 6;
+
+const fn retry_policy(timeout: Period) -> RetryPolicy {
+    RetryPolicy::new(ATTEMPTS, timeout.0)
+}
