@@ -48,13 +48,16 @@ def otelcol(processes, folder, sink, port):
     """A Collector that takes OTLP over gRPC at `port` and over HTTP at the next, and passes it on in batches."""
     http_port = free_port()
     config = {
-        "receivers": {"otlp": {"protocols": {"grpc": {"endpoint": f"127.0.0.1:{port}"}, "http": {"endpoint": f"127.0.0.1:{http_port}"}}}},
+        "receivers": {
+            "otlp": {"protocols": {"grpc": {"endpoint": f"127.0.0.1:{port}"}, "http": {"endpoint": f"127.0.0.1:{http_port}"}}}
+        },
         "processors": {"batch": {"timeout": "100ms"}},
         "exporters": {"otlphttp": {"endpoint": sink.url, "tls": {"insecure": True}}},
         "service": {
             "telemetry": {"metrics": {"level": "none"}},
             "pipelines": {
-                signal: {"receivers": ["otlp"], "processors": ["batch"], "exporters": ["otlphttp"]} for signal in ("metrics", "traces")
+                kind: {"receivers": ["otlp"], "processors": ["batch"], "exporters": ["otlphttp"]}
+                for kind in ("metrics", "traces")
             },
         },
     }
@@ -280,7 +283,8 @@ def test_the_upstreams_spans_hang_below_lapwings_where_that_is_sent(start_lapwin
     env = {"LAPWING_TELEMETRY__TRACES": "on", "LAPWING_TELEMETRY__ENDPOINT": sink.url, "LAPWING_TELEMETRY__TRACES_SHARE": "50%"}
     lapwing = start_lapwing(f"http://127.0.0.1:{port}", otlp_forward=sink.url, env=env)
     endpoint = f"http://127.0.0.1:{lapwing.otlp_http}"
-    server = dict(os.environ, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf", OTEL_BSP_SCHEDULE_DELAY="200")
+    exporter = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+    server = dict(os.environ, OTEL_BSP_SCHEDULE_DELAY="200", **exporter)
     processes("traced_server", [sys.executable, str(HERE / "servers/traced_server.py"), str(port)], env=server)
     wait_listening(port, 60)
     connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=30)
@@ -298,7 +302,9 @@ def test_the_upstreams_spans_hang_below_lapwings_where_that_is_sent(start_lapwin
     half = {t for t in traces if int(t[-14:], 16) >= 2**55}
     assert 5 < len(half) < 35
     wait_for(lambda: traces <= set(servers()), 30, "the server's spans arrive", 0.2)
-    own = wait_for(lambda: (found := {s.trace_id.hex(): s for s in sink.whole_spans() if is_lapwings(s)}) and half <= set(found) and found, 30, "Lapwing's arrive", 0.2)
+    own_spans = lambda: {s.trace_id.hex(): s for s in sink.whole_spans() if is_lapwings(s)}
+    wait_for(lambda: half <= set(own_spans()), 30, "Lapwing's arrive", 0.2)
+    own = own_spans()
     for trace, span in servers().items():
         if trace in half:
             assert span.parent_span_id == own[trace].span_id
