@@ -24,7 +24,7 @@ use super::running::StartError;
 use super::shadow::ShadowParts;
 use super::telemetry;
 use crate::attribution::otlp::OwnTraces;
-use crate::attribution::{Poller, Statistics};
+use crate::attribution::{Poller, Rules, Statistics};
 use crate::config::Loaded;
 use crate::cost::{DebtAssessor, ModelOptima};
 use crate::export::{self, Surfaces};
@@ -101,15 +101,7 @@ impl Control {
         let config = &loaded.config;
         let rules = whole.map(|loaded| data::rules(&loaded.config));
         let statistics = Arc::new(Statistics::default());
-        let poller = Poller {
-            poll: config.attribution.poll.clone(),
-            interval: whole.map(|loaded| loaded.config.attribution.poll_interval.get()),
-            upstream: config.upstream.clone(),
-            statistics: statistics.clone(),
-            labels: labels.clone(),
-            rules: rules.clone(),
-            counters: counters.clone(),
-        };
+        let poller = poller(&whole, &statistics, &labels, &rules, &counters);
         let queue_capacity = queue.capacity();
         let assessor = DebtAssessor::new(optima.clone(), labels.clone());
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters.clone())));
@@ -169,6 +161,25 @@ impl Control {
             Ok(())
         })?);
         Ok(threads)
+    }
+}
+
+fn poller(
+    whole: &ConfigHandle<Loaded>,
+    statistics: &Arc<Statistics>,
+    labels: &Arc<Labels>,
+    rules: &ConfigHandle<Rules>,
+    counters: &Arc<Counters>,
+) -> Poller {
+    let loaded = whole.load();
+    Poller {
+        poll: loaded.config.attribution.poll.clone(),
+        interval: whole.map(|loaded| loaded.config.attribution.poll_interval.get()),
+        upstream: loaded.config.upstream.clone(),
+        statistics: statistics.clone(),
+        labels: labels.clone(),
+        rules: rules.clone(),
+        counters: counters.clone(),
     }
 }
 

@@ -14,8 +14,7 @@ use super::data::{self, Observing};
 use super::hosted::{self, HostError, Hosted};
 use super::record::Recorder;
 use super::shadow::{self, ShadowThreads};
-use crate::attribution::otlp::OwnTraces;
-use crate::collector::Signal;
+use super::telemetry;
 use crate::config::Loaded;
 use crate::cost::{CostError, ModelOptima};
 use crate::ledger::TraceMark;
@@ -133,11 +132,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         engine: engine.as_ref().map(Hosted::address),
     };
 
-    let mut ours = OwnTraces::new(TraceMark::random());
-    if config.telemetry.endpoint(Signal::Traces).is_some() {
-        ours = ours.sending(config.telemetry.sampling_threshold());
-    }
-    let ours = Arc::new(ours);
+    let ours = Arc::new(telemetry::own_traces(&config.telemetry, TraceMark::random()));
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
     let target = Target::from(&config.upstream);

@@ -13,6 +13,7 @@ use super::running::StartError;
 use crate::attribution::otlp::OwnTraces;
 use crate::collector::Signal;
 use crate::export::{Surfaces, otlp_metrics};
+use crate::ledger::TraceMark;
 use crate::telemetry::{Config, MetricsExporter, ServiceResource, TailSampler, TraceQueue, TracesExporter};
 
 /// How long sending the last telemetry may take at shutdown.
@@ -23,6 +24,12 @@ const DRAIN: Duration = Duration::from_secs(5);
 pub(super) struct Telemetry {
     pub(super) thread: Option<JoinHandle<io::Result<()>>>,
     pub(super) sampler: Option<TailSampler>,
+}
+
+/// What is known of Lapwing's own spans: where traces are sent, also which of them are.
+pub(super) fn own_traces(config: &Config, mark: TraceMark) -> OwnTraces {
+    let own = OwnTraces::new(mark);
+    if config.endpoint(Signal::Traces).is_some() { own.sending(config.sampling_threshold()) } else { own }
 }
 
 /// Starts the thread, unless everything is off. It ends once `closing` is cancelled, the sampler is dropped and the last telemetry is

@@ -22,7 +22,9 @@ dist: {name: otelcol, output_path: $build/dist}
 receivers: [{gomod: go.opentelemetry.io/collector/receiver/otlpreceiver $version}]
 processors: [{gomod: go.opentelemetry.io/collector/processor/batchprocessor $version}]
 exporters: [{gomod: go.opentelemetry.io/collector/exporter/otlphttpexporter $version}]
-providers: [{gomod: go.opentelemetry.io/collector/confmap/provider/fileprovider $stable}]
+providers:
+  - gomod: go.opentelemetry.io/collector/confmap/provider/envprovider $stable
+  - gomod: go.opentelemetry.io/collector/confmap/provider/fileprovider $stable
 MANIFEST
 "$folder/bin/builder" --config "$build/manifest.yaml"
 mv "$build/dist/otelcol" "$folder/bin/otelcol"

@@ -30,6 +30,7 @@ class OtlpSink:
     def __enter__(self):
         self.requests = {signal: [] for signal in REQUESTS}
         self.lock = threading.Lock()
+        self.is_closed = False
         sink = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -37,6 +38,9 @@ class OtlpSink:
 
             def do_POST(self):
                 body = read_body(self)
+                if sink.is_closed:  # as a process that is gone, also for connections that were open
+                    self.close_connection = True
+                    return
                 if self.headers.get("content-encoding") == "gzip":
                     body = gzip.decompress(body)
                 sink.take(self.path.rsplit("/", 1)[-1], body, "json" in self.headers.get("content-type", ""))
@@ -65,6 +69,7 @@ class OtlpSink:
         return self
 
     def __exit__(self, *_):
+        self.is_closed = True
         self.http.shutdown()
         self.http.server_close()
         self.grpc.stop(0)
