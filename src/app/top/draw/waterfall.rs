@@ -66,7 +66,6 @@ fn span_line(span: &PlacedSpan, total_ns: u64, columns: usize) -> Line<'static> 
     let cells = columns.saturating_sub(NAME + TIME + SOURCE + 2).max(4) as u128;
     let total = u128::from(total_ns.max(1));
     let cell = |ns: u64| u128::from(ns).min(total) * cells / total;
-    #[expect(clippy::cast_possible_truncation, reason = "at most the terminal's columns")]
     let (from, to, cells) = (cell(span.start_ns).min(cells - 1) as usize, cell(span.end_ns) as usize, cells as usize);
     let length = to.saturating_sub(from).max(1);
     let name = printable(&span.name, NAME - 1);
