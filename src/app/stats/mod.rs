@@ -14,7 +14,9 @@ use form_urlencoded::Serializer;
 
 #[cfg(feature = "engine")]
 pub(super) use self::answer::Figures;
-pub(super) use self::answer::{Series, Stats};
+#[cfg(any(feature = "engine", feature = "top"))]
+pub(super) use self::answer::Series;
+pub(super) use self::answer::Stats;
 #[cfg(any(feature = "engine", feature = "top"))]
 pub(super) use self::line::figures_line;
 #[cfg(feature = "engine")]

@@ -121,9 +121,8 @@ impl UpstreamBody {
         let limit = in_flight.context.config.idle_timeout.get();
         // the time that a slow client took is not the upstream's
         let taken = if in_flight.is_multiplexed { None } else { in_flight.meter.last_write() };
-        // nor is the upstream silent while the request still comes: it may answer once it has all of it
-        let asked = in_flight.request_end().is_none().then(|| in_flight.request_last());
-        let since = self.last.max(taken.unwrap_or(self.last)).max(asked.unwrap_or(self.last));
+        // nor is the upstream silent while the request still comes: it may answer once it has all of it, and has its time from then
+        let since = self.last.max(taken.unwrap_or(self.last)).max(in_flight.request_last());
         self.deadline.has_expired(cx, since, limit).then_some(Error::ResponseStalled { limit })
     }
 
