@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -18,6 +19,7 @@ from otlp_sink import OtlpSink
 from ports import free_port
 from process import wait_for, wait_listening
 from raw_server import RawServer
+from test_fleet import histograms
 
 OTELCOL = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or pathlib.Path(__file__).parents[2] / "target") / "tmp/go/bin/otelcol"
 needs_otelcol = pytest.mark.skipif(not OTELCOL.exists(), reason="no OpenTelemetry Collector: it needs Go, and tests/real/otelcol.sh")
@@ -310,3 +312,58 @@ def test_the_upstreams_spans_hang_below_lapwings_where_that_is_sent(start_lapwin
             assert span.parent_span_id == own[trace].span_id
         elif trace in traces:
             assert not span.parent_span_id
+
+
+def merged_totals(sink):
+    """The last totals of answered requests of each instance, as one exponential histogram: (scale, counts by bucket, zeros, sum)."""
+    last = {}
+    for request in list(sink.requests["metrics"]):
+        for resource in request.resource_metrics:
+            (instance,) = (a.value.string_value for a in resource.resource.attributes if a.key == "service.instance.id")
+            data = [m.exponential_histogram for s in resource.scope_metrics for m in s.metrics if m.name == "lapwing_request_duration_seconds"]
+            own = [p for one in data for p in one.data_points if any(a.value.string_value == "answered" for a in p.attributes)]
+            if own:
+                last[instance] = own
+    points = [point for own in last.values() for point in own]
+    scale, counts = min((point.scale for point in points), default=0), {}
+    for point in points:
+        for at, count in enumerate(point.positive.bucket_counts, point.positive.offset):
+            bucket = at >> point.scale - scale  # two neighbours of one scale are one of the next lower
+            counts[bucket] = counts.get(bucket, 0) + count
+    return scale, counts, sum(point.zero_count for point in points), sum(point.sum for point in points)
+
+
+@pytest.mark.parametrize("by", ["sink", pytest.param("otelcol", marks=needs_otelcol)])
+def test_two_pods_in_one_collector_are_what_lapwing_merges(start_lapwing, processes, binary, sink, tmp_path, by):
+    """The same count and sum; quantiles of both within one bucket of the other."""
+    endpoint = sink.grpc_url
+    if by == "otelcol":
+        port = free_port()
+        otelcol(processes, tmp_path, sink, port)
+        endpoint = f"grpc://127.0.0.1:{port}"
+    logs, seconds, requests = [], 0, 150
+    with RawServer() as fast, RawServer() as slow:
+        for server, ms in ((fast, 1), (slow, 8)):
+            lapwing = start_lapwing(server.url, env=telemetry(endpoint))
+            with Counted(lapwing, requests):
+                ask(lapwing, [f"/slow?ms={ms}"] * requests)
+            logs.append(tmp_path / f"{ms}.hlog")
+            logs[-1].write_bytes(lapwing.get("/hdr")[2])
+            seconds += stats_of(lapwing)[1]
+        whole = lambda: sum(merged_totals(sink)[1].values()) + merged_totals(sink)[2] == 2 * requests
+        wait_for(whole, 30, "both have sent all", 0.2)
+    subprocess.run([binary, "merge", *logs, "--out", tmp_path / "all.hlog"], check=True, capture_output=True, timeout=60)
+    totals = [one for tag, one in histograms(tmp_path / "all.hlog").items() if tag.startswith("total;")]
+    for one in totals[1:]:
+        totals[0].add(one)
+    assert totals[0].get_total_count() == 2 * requests
+    scale, counts, _, sum_s = merged_totals(sink)
+    assert sum_s == pytest.approx(seconds, abs=1e-6)
+    for percent in (50, 90, 99):
+        rank, bucket = 2 * requests * percent / 100, None
+        for bucket in sorted(counts):
+            rank -= counts[bucket]
+            if rank <= 0:
+                break
+        own, base = totals[0].get_value_at_percentile(percent) / 1e9, 2 ** (2**-scale)
+        assert base ** (bucket - 1) <= own <= base ** (bucket + 2), (percent, own, bucket, scale)
