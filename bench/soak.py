@@ -241,6 +241,10 @@ def soak(options, lapwing, mortals, over):
     rows = [[client.act.__name__, client.whole, ", ".join(f"{n} × {of}" for of, n in sorted(client.answers.items(), key=str))]
             for client in [*clients, reader]]  # fmt: skip
     table(["client", "whole requests", "what it saw"], rows)
+    least = {}
+    for t, mib, _ in samples:
+        least[t // 600] = min(mib, least.get(t // 600, mib))
+    print("least memory of each ten minutes, MiB:", ", ".join(f"{mib:.1f}" for mib in least.values()))
     print(f"counted by outcome: {counted(lapwing)}; deaths: {[mortal.deaths for mortal in mortals]}\n")
     judged = [count for t, _, count in samples if t >= settle] or [0]
     quarter = max(1, len(judged) // 4)

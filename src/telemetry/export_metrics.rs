@@ -11,10 +11,9 @@ use tokio::time::{MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::delta::CumulativePoints;
-use super::{Config, ServiceResource, Temporality, retry_policy};
+use super::{Config, ServiceResource, Temporality, note_rejected, retry_policy};
 use crate::collector::{self, CollectorClient, Encoding, Error, ExportMessage, Signal};
 use crate::metrics::{Counter, Counters};
-use crate::net::error_text;
 
 /// Makes all metrics, with cumulative temporality.
 pub type CollectMetrics = Box<dyn Fn() -> Vec<Metric> + Send>;
@@ -102,11 +101,11 @@ impl MetricsExporter {
     fn note_rejected(&self, answer: &[u8]) {
         let partial = ExportMetricsServiceResponse::decode(answer).ok().and_then(|answer| answer.partial_success);
         let Some(partial) = partial else { return };
-        let rejected = u64::try_from(partial.rejected_data_points).unwrap_or(0);
-        if rejected > 0 {
-            self.counters.add(Counter::TelemetryPointsRejected, rejected);
-            let reason = error_text(&partial.error_message);
-            tracing::warn!(rejected, reason, "telemetry: the collector refused data points");
-        }
+        note_rejected(
+            &self.counters,
+            (Counter::TelemetryPointsRejected, "data points"),
+            partial.rejected_data_points,
+            &partial.error_message,
+        );
     }
 }

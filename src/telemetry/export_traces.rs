@@ -13,10 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::spans::spans;
 use super::trace_queue::QueuedExchange;
-use super::{Config, ServiceResource, retry_policy};
+use super::{Config, ServiceResource, note_rejected, retry_policy};
 use crate::collector::{self, CollectorClient, Encoding, Error, ExportMessage, Signal};
 use crate::metrics::{Counter, Counters, Labels};
-use crate::net::error_text;
 
 /// Exchanges in one request.
 const BATCH: usize = 128;
@@ -113,12 +112,7 @@ impl TracesExporter {
     fn note_rejected(&self, answer: &[u8]) {
         let partial = ExportTraceServiceResponse::decode(answer).ok().and_then(|answer| answer.partial_success);
         let Some(partial) = partial else { return };
-        let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0);
-        if rejected > 0 {
-            self.counters.add(Counter::TelemetrySpansRejected, rejected);
-            let reason = error_text(&partial.error_message);
-            tracing::warn!(rejected, reason, "telemetry: the collector refused spans");
-        }
+        note_rejected(&self.counters, (Counter::TelemetrySpansRejected, "spans"), partial.rejected_spans, &partial.error_message);
     }
 }
 

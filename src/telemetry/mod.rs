@@ -24,6 +24,8 @@ pub use trace_queue::{QueuedExchange, TraceQueue};
 mod tests;
 
 use crate::collector::RetryPolicy;
+use crate::metrics::{Counter, Counters};
+use crate::net::error_text;
 use crate::settings::Period;
 
 /// How often a request is sent before it is given up: over about fifteen seconds, in which a collector restarts.
@@ -31,4 +33,11 @@ const ATTEMPTS: u32 = 6;
 
 const fn retry_policy(timeout: Period) -> RetryPolicy {
     RetryPolicy::new(ATTEMPTS, timeout.0)
+}
+
+/// Counts `what` (spans, data points) a collector refused although it took their request.
+fn note_rejected(counters: &Counters, (counter, what): (Counter, &str), rejected: i64, reason: &str) {
+    let Some(rejected) = u64::try_from(rejected).ok().filter(|rejected| *rejected > 0) else { return };
+    counters.add(counter, rejected);
+    tracing::warn!(rejected, reason = error_text(reason), "telemetry: the collector refused {what}");
 }

@@ -69,6 +69,15 @@ def otelcol(processes, folder, sink, port):
     return process, http_port
 
 
+def endpoint_of(by, processes, folder, sink):
+    """Where telemetry goes: to the sink, or to a Collector before it."""
+    if by == "sink":
+        return sink.grpc_url
+    port = free_port()
+    otelcol(processes, folder, sink, port)
+    return f"grpc://127.0.0.1:{port}"
+
+
 def ask(lapwing, paths):
     """Asks for each path in turn on one connection."""
     connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=30)
@@ -208,11 +217,7 @@ def threshold():
 
 @pytest.mark.parametrize("by", ["sink", pytest.param("otelcol", marks=needs_otelcol)])
 def test_errors_and_what_is_over_budget_are_all_sent_and_the_share_of_the_rest(start_lapwing, processes, upstream, sink, tmp_path, by):
-    endpoint = sink.grpc_url
-    if by == "otelcol":
-        port = free_port()
-        otelcol(processes, tmp_path, sink, port)
-        endpoint = f"grpc://127.0.0.1:{port}"
+    endpoint = endpoint_of(by, processes, tmp_path, sink)
     env = telemetry(endpoint, traces="on", traces_share=SHARE, compression="gzip")
     lapwing = start_lapwing(upstream.url, env={**env, "LAPWING_METRICS__RECENT_EXCHANGES": "2000"})
     with Counted(lapwing, 700):
@@ -336,11 +341,7 @@ def merged_totals(sink):
 @pytest.mark.parametrize("by", ["sink", pytest.param("otelcol", marks=needs_otelcol)])
 def test_two_pods_in_one_collector_are_what_lapwing_merges(start_lapwing, processes, binary, sink, tmp_path, by):
     """The same count and sum; quantiles of both within one bucket of the other."""
-    endpoint = sink.grpc_url
-    if by == "otelcol":
-        port = free_port()
-        otelcol(processes, tmp_path, sink, port)
-        endpoint = f"grpc://127.0.0.1:{port}"
+    endpoint = endpoint_of(by, processes, tmp_path, sink)
     logs, seconds, requests = [], 0, 150
     with RawServer() as fast, RawServer() as slow:
         for server, ms in ((fast, 1), (slow, 8)):
