@@ -2,7 +2,7 @@
 """What a scrape costs: milliseconds, processor time and bytes of /metrics in each of its formats, with thousands of time series.
 
 An upstream that reports five stages answers requests on --routes routes, --requests each. Then /metrics is asked --scrapes times in each
-format, one after the other, over one connection. A time series is what Prometheus stores: each line of the text, and of the protobuf
+format, one after the other, over one connection; and as many OTLP requests go to a collector, one a second. A time series is what Prometheus stores: each line of the text, and of the protobuf
 each counter, gauge and native histogram. The bound is on the protobuf: 5,000 time series within 100 ms.
 
 usage: python3 bench/scrape.py [--lapwing PATH] [--routes N] [--requests N] [--scrapes N] [--json FILE]
@@ -17,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+from counting_collector import CountingCollector
 from parts import Child, Lapwing, arguments, finish, free_port, table
 
 from exposition import ACCEPT, families  # in tests/, which parts adds to the path
@@ -25,6 +26,7 @@ BOUND_MS, BOUND_SERIES = 100, 5_000
 FORMATS = {"protobuf, native and classic": ACCEPT, "OpenMetrics text": "application/openmetrics-text", "text 0.0.4": "text/plain"}
 UPSTREAM = Path(__file__).with_name("fixed_upstream.py")
 CONFIG = "metrics: {{max_series: {n}, max_routes: {n}, classic_buckets: {classic}}}\nattribution: {{expect_spans: never}}\n"
+OTLP = 'telemetry: {{metrics: on, metrics_interval: 1s, endpoint: "{url}"}}\n'
 
 
 def name(n):
@@ -73,6 +75,23 @@ def scrape(lapwing, accept, times):
     return {"cpu_ms": cpu, "ms": statistics.median(took), "max_ms": max(took), "bytes": len(body), "series": series_of(body, accept)}
 
 
+def export(lapwing, collector, times, series):
+    """The same figures of OTLP requests; only the processor's time, because nobody waits for them."""
+
+    def await_requests(count):
+        end = time.monotonic() + 30 + 2 * times
+        while len(collector.sizes) < count:
+            if time.monotonic() > end:
+                raise SystemExit(f"{len(collector.sizes)} requests with metrics came instead of {count}")
+            time.sleep(0.005)
+
+    first = len(collector.sizes) + 1
+    await_requests(first)
+    cpu = cpu_ms(lapwing.pid)
+    await_requests(first + times)
+    return {"series": series, "bytes": collector.sizes[-1], "cpu_ms": (cpu_ms(lapwing.pid) - cpu) / times}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments(parser)
@@ -93,8 +112,18 @@ def main():
                     break
                 for what, accept in FORMATS.items():
                     formats[what] = scrape(lapwing, accept, options.scrapes)
+        with CountingCollector() as collector:
+            config = CONFIG.format(n=options.routes + 8, classic="off") + OTLP.format(url=collector.url)
+            with Lapwing(options.lapwing, upstream_port, config=config) as lapwing:
+                load(lapwing, options.routes, options.requests)
+                formats["OTLP, cumulative"] = export(lapwing, collector, options.scrapes, formats["protobuf, native only"]["series"])
+
+    def shown(figures, name):
+        return f"{figures[name]:.1f} ms" if name in figures else "-"
+
     rows = [
-        (what, f["series"], f"{f['bytes'] / 1024:,.0f} KiB", f"{f['cpu_ms']:.1f} ms", f"{f['ms']:.1f} ms", f"{f['max_ms']:.1f} ms") for what, f in formats.items()
+        (what, f["series"], f"{f['bytes'] / 1024:,.0f} KiB", *(shown(f, name) for name in ("cpu_ms", "ms", "max_ms")))
+        for what, f in formats.items()
     ]
     table(("format", "time series", "bytes", "processor", "median", "longest"), rows)
     verdicts = []

@@ -25,7 +25,7 @@ use super::shadow::ShadowParts;
 use super::telemetry;
 use crate::attribution::otlp::OwnTraces;
 use crate::attribution::{Poller, Rules, Statistics};
-use crate::config::Loaded;
+use crate::config::{Config, Loaded};
 use crate::cost::{DebtAssessor, ModelOptima};
 use crate::export::{self, Surfaces};
 use crate::ledger::{Ledger, Stamp, clock};
@@ -130,6 +130,7 @@ impl Control {
             counters,
             optima,
             config: whole.map(Loaded::masked_json),
+            config_schema: Arc::new(Loaded::<Config>::json_schema()),
             admin_token,
             admin_token_for: config.admin_token_for,
             record: Arc::new(move |options| recorder.start(options)),

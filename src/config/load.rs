@@ -13,7 +13,7 @@ use super::path::{Path, Step};
 use super::schema::Schema;
 use super::sources::{Layer, Sources, yaml};
 use super::standard::StandardVariables;
-use super::{Config, render, suggest};
+use super::{Config, json_schema, render, suggest};
 use crate::settings::{Checks, Fault, Section};
 
 /// The settings that a command reads: all, or only those that it uses.
@@ -67,6 +67,12 @@ impl<T: Section> Loaded<T> {
             origins.insert(path, origin.into());
         });
         serde_json::json!({ "values": values, "origins": origins, "warnings": self.warnings })
+    }
+
+    /// The JSON Schema (draft 2020-12) of [`Self::masked_json`].
+    #[must_use]
+    pub fn json_schema() -> Json {
+        json_schema::shown(&Schema::of::<T>(), &serde_json::to_value(T::default()).unwrap_or_default())
     }
 }
 

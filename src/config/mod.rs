@@ -8,6 +8,7 @@ mod cross;
 mod decode;
 #[cfg(feature = "engine")]
 mod engine;
+mod json_schema;
 mod load;
 mod normalise;
 mod ordered;

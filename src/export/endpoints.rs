@@ -8,6 +8,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use super::exchanges::Exchanges;
 use super::prometheus::Format;
 use super::server::{self, Admin, JSON, TEXT};
+use super::shadow::ShadowView;
 use super::stats::Stats;
 use super::{openapi, page, query, record};
 use crate::metrics::{Order, Window};
@@ -66,6 +67,9 @@ pub(super) const BAD_QUERY: Answer =
     no(400, "a field of the query is unknown, given twice or out of range; names field, value and reason");
 /// Refused for want of a token.
 pub(super) const NO_TOKEN: Answer = no(401, "the admin token is asked for, and was not shown");
+
+/// The name of the schema of what `/config` answers.
+pub(super) const SHOWN_CONFIG: &str = "ShownConfig";
 
 /// Every path but the files of the page.
 pub(super) const ENDPOINTS: &[Endpoint] = &[
@@ -137,7 +141,10 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
         is_guarded: true,
         shows: "what copies of requests say of the shadow targets: faster, slower, the same (text; JSON by Accept: application/json)",
         parameters: &[],
-        answers: &[ok("sentences, or every figure", &[(TEXT, any_text), (JSON, |_| shadow_report())]), NO_TOKEN],
+        answers: &[
+            ok("sentences, or every figure", &[(TEXT, any_text), (JSON, |schemas| schemas.subschema_for::<ShadowView>())]),
+            NO_TOKEN,
+        ],
         handler: || get(server::shadow_report),
     },
     Endpoint {
@@ -169,7 +176,7 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
         is_guarded: true,
         shows: "the effective configuration, secrets masked (JSON)",
         parameters: &[],
-        answers: &[ok("the settings of docs/CONFIGURATION.md", &[(JSON, |_| json_schema!({"type": "object"}))])],
+        answers: &[ok("the settings of docs/CONFIGURATION.md", &[(JSON, shown_config)])],
         handler: || get(server::config),
     },
     Endpoint {
@@ -239,7 +246,7 @@ fn limit() -> Schema {
     json_schema!({"type": "integer", "minimum": 0, "maximum": query::MAX_LIMIT, "default": query::DEFAULT_LIMIT})
 }
 
-/// The members that every report has; docs/SHADOW.md explains what they hold.
-fn shadow_report() -> Schema {
-    json_schema!({"type": "object", "required": ["targets"], "properties": {"targets": {"type": "array", "items": {"type": "object"}}}})
+/// The configuration's own module says what it is.
+fn shown_config(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"$ref": format!("#/components/schemas/{SHOWN_CONFIG}")})
 }

@@ -2,32 +2,28 @@
 //!
 //! Its schemas are JSON Schema 2020-12, the dialect of OpenAPI 3.1 (<https://spec.openapis.org/oas/v3.1.1.html>).
 
-use std::sync::LazyLock;
-
+use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::endpoints::{Answer, BAD_QUERY, BUSY, ENDPOINTS, Endpoint, NO_TOKEN, Parameter, any_text};
+use super::endpoints::{Answer, BAD_QUERY, BUSY, ENDPOINTS, Endpoint, NO_TOKEN, Parameter, SHOWN_CONFIG, any_text};
 use super::page;
-use super::server::JSON;
+use super::server::{Admin, JSON};
 
 const ABOUT: &str = "What a running Lapwing measured, and how it is doing. Every path that is asked by GET answers HEAD too. Names that end in \
                      `_ns` are nanoseconds, in `_ps` picoseconds; docs/STATS.md explains every figure. Answers must not be cached, and \
                      no other origin may read them.";
 
-/// The document, made at the first request.
-static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| made().to_string().into());
-
-/// Answers `GET /openapi.json`.
-pub(super) async fn document() -> Response {
-    ([(header::CONTENT_TYPE, JSON)], DOCUMENT.clone()).into_response()
+/// Answers `GET /openapi.json`. The document is made at the first request.
+pub(super) async fn document(State(admin): State<Admin>) -> Response {
+    let document = admin.openapi.get_or_init(|| made(&admin.surfaces.config_schema).to_string().into());
+    ([(header::CONTENT_TYPE, JSON)], document.clone()).into_response()
 }
 
-fn made() -> Value {
+fn made(config_schema: &Value) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
@@ -45,7 +41,8 @@ fn made() -> Value {
         let answers = json!({"200": {"description": "a file of the live page", "content": content}});
         paths.insert(path.to_owned(), json!({"get": {"operationId": operation_id("get", path), "summary": "a file of the live page", "security": [], "responses": answers}}));
     }
-    let schemas = schemas.take_definitions(true);
+    let mut schemas = schemas.take_definitions(true);
+    schemas.insert(SHOWN_CONFIG.to_owned(), config_schema.clone());
     json!({
         "openapi": "3.1.1",
         "info": {

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -51,6 +51,8 @@ pub(super) struct Admin {
     turns: Arc<Semaphore>,
     making: Arc<Semaphore>,
     pub(super) streams: Arc<Semaphore>,
+    /// The document of `/openapi.json`, once it was asked for.
+    pub(super) openapi: Arc<OnceLock<Bytes>>,
 }
 
 /// A response's content type, and its body in pieces.
@@ -142,6 +144,7 @@ pub fn router(surfaces: Surfaces) -> Router {
         turns: Arc::new(Semaphore::new(AT_ONCE)),
         making: Arc::new(Semaphore::new(MADE_AT_ONCE)),
         streams: Arc::new(Semaphore::new(page::STREAMS)),
+        openapi: Arc::default(),
     };
     let routed = |is_guarded: bool| {
         let endpoints = ENDPOINTS.iter().filter(|endpoint| endpoint.is_guarded == is_guarded);

@@ -66,6 +66,8 @@ pub struct Surfaces {
     pub optima: Arc<ModelOptima>,
     /// The effective configuration with secrets masked, as `/config` shows it.
     pub config: ConfigHandle<serde_json::Value>,
+    /// The JSON Schema of what `/config` shows.
+    pub config_schema: Arc<serde_json::Value>,
     /// The models that this process serves itself.
     pub engine: HostedModels,
     /// Shadow-serving, if there is a target.

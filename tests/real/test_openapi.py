@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from documented import assert_documented, validator
 from process import wait_for
 from test_admin_reads import Asked
 
@@ -62,6 +63,19 @@ def test_an_answer_with_another_member_would_be_found(lapwing):
     del without["profiler"]
     with pytest.raises(Exception, match="profiler"):
         checked(without)
+
+
+def test_the_configuration_is_as_documented(processes, binary, raw_server):
+    budgets = '{"POST /v2/models/{model}/infer": {p99: 20ms}, "*": {p50: 1s}}'
+    more = {"otlp_forward": "http://127.0.0.1:9", "otlp_forward_headers__authorization": "Bearer secret", "proxy__max_request_bytes": "1MiB"}
+    spans = "[{name: redis.*, stage: hydration}, {attribute: rpc.service, value: feast.*, stage: hydration}]"
+    lapwing = Asked(processes, binary, raw_server.url, metrics__budgets=budgets, attribution__spans=spans, **more)
+    for answer in (asked := lapwing.json("/config")), {**asked, "origins": {}}:
+        assert_documented(lapwing, "/config", answer)
+    values = asked["values"]
+    for wrong in ({"upstream": ["a"]}, {"proxy": "on"}, {"proxy": {**values["proxy"], "workers": "two"}}, {"attribution": {"spans": [7]}}):
+        with pytest.raises(ValueError):
+            validator(lapwing, "/config").validate({**asked, "values": {**values, **wrong}})
 
 
 def test_an_event_of_the_stream_is_an_answer_of_stats(lapwing):

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from documented import assert_documented
 from oip_clients import Client
 from ports import free_port
 from process import wait_for
@@ -124,6 +125,7 @@ def test_the_wrong_row_is_found_and_the_time_of_day_is_noise(start_server, start
     (tensor,) = [field for field in outputs["fields"] if field["field"] == "y"]
     assert (tensor["numbers"]["rows_outside"], tensor["numbers"]["elements"]) == (10, 1000)
     assert all(worst["row"] == 2 and abs(worst["error"] - 1) < 1e-3 for worst in tensor["worst"]), tensor["worst"]
+    assert_documented(lapwing, "/shadow", shadow(lapwing))
     text = lapwing.get("/shadow")[2].decode()
     assert "Outputs agree within 1e-4 in 90 % of 100 answers; the 10 that differ:" in text, text
     sampled = [line for line in lapwing.metrics().splitlines() if line.startswith("lapwing_shadow_")]

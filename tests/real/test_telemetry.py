@@ -267,7 +267,7 @@ def test_errors_and_what_is_over_budget_are_all_sent_and_the_share_of_the_rest(s
 
 
 @needs_otelcol
-def test_a_real_collector_takes_both_signals_over_http_and_lapwing_survives_its_death(start_lapwing, processes, upstream, sink, tmp_path):
+def test_a_real_collector_takes_both_signals_over_http_dies_and_comes_back(start_lapwing, processes, upstream, sink, tmp_path):
     port = free_port()
     process, http_port = otelcol(processes, tmp_path, sink, port)
     env = telemetry(f"http://127.0.0.1:{http_port}", traces="on", traces_share="100%", timeout="500ms", compression="gzip")
@@ -282,6 +282,15 @@ def test_a_real_collector_takes_both_signals_over_http_and_lapwing_survives_its_
     wait_for(lambda: counter(lapwing, "lapwing_telemetry_traces", result="failed") == 30, 60, "the batch is lost and counted", 0.5)
     assert counter(lapwing, "lapwing_telemetry_traces", result="ok") == 50
     assert len(exported(sink)[0]) == 50
+    processes("otelcol", [str(OTELCOL), f"--config=file:{tmp_path}/otelcol.yaml"])
+    wait_listening(http_port, 30)
+    latest(sink, lapwing, "what the Collector missed arrives with what is cumulative")
+    with Counted(lapwing, 20):
+        ask(lapwing, ["/head"] * 20)
+    latest(sink, lapwing)
+    wait_for(lambda: len(exported(sink)[0]) == 70, 20, "later traces arrive", 0.2)
+    results = {result: counter(lapwing, "lapwing_telemetry_traces", result=result) for result in ("ok", "failed", "queue_full")}
+    assert results == {"ok": 70, "failed": 30, "queue_full": 0}
 
 
 def test_the_upstreams_spans_hang_below_lapwings_where_that_is_sent(start_lapwing, processes, sink):

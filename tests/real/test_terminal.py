@@ -127,6 +127,17 @@ def test_bash_completes(binary, typed, offered):
     assert offered <= set(asked.stdout.split()), asked.stdout
 
 
+@pytest.mark.parametrize("typed, offered", [("st", "stats"), ("stats --w", "--window"), ("shadow rep", "report")])
+def test_fish_completes(binary, tmp_path, typed, offered):
+    if not shutil.which("fish"):
+        pytest.skip("no fish")
+    env = {**os.environ, "HOME": str(tmp_path), "TERM": "dumb"}
+    script = f'"{binary}" completions fish | source; complete -C "lapwing {typed}"'
+    asked = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True, timeout=60, env=env)
+    assert asked.returncode == 0, asked.stderr
+    assert offered in [line.split("\t")[0] for line in asked.stdout.splitlines()], asked.stdout
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_read_their_completions(binary, tmp_path, shell):
     if not shutil.which(shell):

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ComparisonView;
 use crate::shadow::ab::{CHANGED_ROUTES_CLAIM, LatencyReport, changed_routes};
 
 /// What changed at one target.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ChangedView {
     /// How many routes, models and classes were looked at.
     of: usize,
@@ -19,7 +20,7 @@ pub(super) struct ChangedView {
 }
 
 /// A route, model and cost class whose total changed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ChangedRoute {
     route: Arc<str>,
     model: Option<Arc<str>>,

@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::changed::ChangedView;
@@ -27,7 +28,7 @@ use crate::shadow::{CardSnapshot, PairFigure, QuotaOfRoute, QuotaResult, ShadowD
 const COPIED: &str = "copied requests";
 
 /// The whole report.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ShadowView {
     /// Requests that were sampled, by the share or by quota, and handed over.
     sampled: u64,
@@ -51,7 +52,7 @@ pub(super) struct ShadowView {
 }
 
 /// The quota of a route, and what became of its requests that the share did not draw.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct QuotaView {
     route: String,
     /// Copies a minute of each model and cost class.
@@ -65,19 +66,19 @@ struct QuotaView {
 }
 
 /// What is known of each target.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ComparedTargets(Vec<TargetView>);
 
 /// How full the budget is, in bytes.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct BudgetView {
     used: usize,
     limit: usize,
 }
 
 /// One target.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct TargetView {
     name: String,
     address: String,
@@ -110,14 +111,14 @@ struct TargetView {
 }
 
 /// Samples that are not shown.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct SamplesWithheld {
     count: usize,
     reason: &'static str,
 }
 
 /// One target, route, model and cost class.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ComparisonView {
     route: Arc<str>,
     model: Option<Arc<str>>,

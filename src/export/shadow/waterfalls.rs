@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::attribution::WaterfallBar;
@@ -18,7 +19,7 @@ const SHOWN: usize = 2;
 const NAME: usize = 24;
 
 /// A pair whose outputs differ.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct DifferingView {
     route: Arc<str>,
     model: Option<Arc<str>>,
@@ -40,7 +41,7 @@ pub(super) struct DifferingView {
 }
 
 /// A bar of either side, or one of each.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
 struct WaterfallRow {
     name: String,
     stage: Stage,
@@ -51,7 +52,7 @@ struct WaterfallRow {
 }
 
 /// Where a bar of one side lies.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 struct SideBar {
     start_ns: u64,
     duration_ns: u64,

@@ -43,6 +43,7 @@ pub(super) struct Profiler {
     work_mixed: u64,
     spans: Spans,
     otlp: Otlp,
+    telemetry: Telemetry,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -60,6 +61,25 @@ struct Otlp {
     malformed: u64,
     forwarded: u64,
     forward_lost: u64,
+}
+
+/// Lapwing's own metrics and traces, on their way to a collector.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Telemetry {
+    /// Requests with metrics that the collector took.
+    metrics_sent: u64,
+    /// Requests with metrics that it did not take at any attempt.
+    metrics_failed: u64,
+    /// Data points that it refused though it took their request.
+    points_rejected: u64,
+    /// Traces that it took.
+    traces_sent: u64,
+    /// Traces that it did not take at any attempt.
+    traces_failed: u64,
+    /// Traces for which there was no room while others waited.
+    traces_dropped: u64,
+    /// Spans that it refused though it took their request.
+    spans_rejected: u64,
 }
 
 /// Reads the counters.
@@ -115,6 +135,15 @@ pub(super) fn profiler(surfaces: &Surfaces) -> Profiler {
             malformed: get(Counter::OtlpMalformed),
             forwarded: get(Counter::OtlpForwarded),
             forward_lost: get(Counter::OtlpForwardLost),
+        },
+        telemetry: Telemetry {
+            metrics_sent: get(Counter::TelemetryMetricsSent),
+            metrics_failed: get(Counter::TelemetryMetricsFailed),
+            points_rejected: get(Counter::TelemetryPointsRejected),
+            traces_sent: get(Counter::TracesSent),
+            traces_failed: get(Counter::TracesLost),
+            traces_dropped: get(Counter::TracesDropped),
+            spans_rejected: get(Counter::TelemetrySpansRejected),
         },
     }
 }

@@ -62,6 +62,7 @@ pub(in crate::export) fn empty() -> Surfaces {
         admin_token: None,
         admin_token_for: AdminTokenFor::default(),
         config: ConfigHandle::fixed(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
+        config_schema: Arc::new(serde_json::json!({"type": "object", "required": ["upstream"]})),
         record: Arc::new(|_| Err("nothing is recorded here".to_owned())),
         ready: Arc::new(|| Box::pin(async { Ok(()) })),
         draining: CancellationToken::new(),

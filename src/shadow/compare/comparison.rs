@@ -1,5 +1,8 @@
 //! What a comparison finds.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use super::sample::PayloadSample;
@@ -46,6 +49,16 @@ impl DifferenceKind {
             Self::Value => "value",
             Self::Text => "text",
         }
+    }
+}
+
+impl JsonSchema for DifferenceKind {
+    fn schema_name() -> Cow<'static, str> {
+        "DifferenceKind".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "enum": Self::ALL.map(Self::name)})
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::paths::PathPattern;
@@ -95,7 +96,7 @@ impl Default for Config {
 }
 
 /// How far a number may be from the primary's `p`: at most `absolute + relative · |p|`, as in `numpy.isclose(candidate, p)`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Tolerance {
     /// The part that does not depend on the number. Default 1e-3; 0 to 1e9.

@@ -1,5 +1,6 @@
 //! Payloads of differing answers as text, redacted and bounded. They exist only where `keep_samples` asks for them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::decode::document::Value;
@@ -15,7 +16,7 @@ const ELEMENTS: usize = 64;
 const REDACTED: &str = "\"***\"";
 
 /// Both payloads of a pair of answers, decoded and redacted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PayloadSample {
     /// What the primary answered.
     pub primary: String,

@@ -1,5 +1,6 @@
 //! An estimate with its confidence interval.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::shadow::ab::counts::BinCounts;
@@ -7,7 +8,7 @@ use crate::shadow::ab::evidence::rejected_ranks;
 use crate::shadow::ab::tracking::QuantileTracker;
 
 /// An estimate and the interval that holds the true value, together with all other intervals of its report.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IntervalEstimate {
     /// The estimate; `None` without data, or where the quantile lies among failed sides.
     pub value: Option<f64>,

@@ -6,6 +6,7 @@ pub(super) mod side_ratio;
 mod text;
 mod verdict;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use estimate::IntervalEstimate;
@@ -33,7 +34,7 @@ const TAIL: usize = 2;
 /// All intervals hold together with 95 % confidence at every moment at which one looks (1/40 of error for the median, 1/520 for
 /// each of thirteen others), as far as [`ASSUMPTIONS`] hold. The share of blocks with a mismatch has 1/520 beside that. A report
 /// costs about 0.1 ms.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyReport {
     /// Pairs in the report, those with one failed side included.
     pub pairs: u64,
@@ -81,7 +82,7 @@ pub struct LatencyReport {
 }
 
 /// Quantiles of the ratio within a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RatioEstimates {
     /// A tenth of the pairs have a lower ratio.
     pub p10: IntervalEstimate,
@@ -92,7 +93,7 @@ pub struct RatioEstimates {
 }
 
 /// Quantiles of a side, or the ratios of both sides'.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QuantileEstimates {
     /// The median.
     pub p50: IntervalEstimate,
@@ -103,7 +104,7 @@ pub struct QuantileEstimates {
 }
 
 /// How often outputs differed, by comparison and by time block.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MismatchReport {
     /// Comparisons that differed.
     pub mismatches: u64,

@@ -1,11 +1,12 @@
 //! What an interval of ratios says of the candidate.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::IntervalEstimate;
 
 /// Whether the candidate is faster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// All of the interval lies below 1.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use super::super::comparison::{DifferenceKind, ERROR_STEPS, Incomparable};
@@ -13,7 +14,7 @@ use super::{DifferenceSet, Differences, SideTally};
 use crate::ledger::TraceId;
 
 /// What differs between the primary and one target, on one route. Its `Display` is the report for people.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DifferencesSnapshot {
     /// The tolerance of the route.
     pub tolerance: Tolerance,
@@ -43,7 +44,7 @@ pub struct DifferencesSnapshot {
 }
 
 /// The noise floor: answers of the primary against second answers of the primary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RepeatSnapshot {
     /// Pairs compared.
     pub compared: u64,
@@ -52,7 +53,7 @@ pub struct RepeatSnapshot {
 }
 
 /// Differences that are blamed on the candidate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MismatchSnapshot {
     /// Answers with at least one.
     pub answers: u64,
@@ -67,7 +68,7 @@ pub struct MismatchSnapshot {
 }
 
 /// Answers and elements with an absolute error greater than a step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ErrorStepSnapshot {
     /// The error.
     pub above: f64,
@@ -82,7 +83,7 @@ pub struct ErrorStepSnapshot {
 }
 
 /// A field.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FieldSnapshot {
     /// A tensor's name, or a path without indices.
     pub field: String,
@@ -105,7 +106,7 @@ pub struct FieldSnapshot {
 }
 
 /// A kind of difference of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct KindSnapshot {
     /// The kind.
     pub kind: DifferenceKind,
@@ -118,7 +119,7 @@ pub struct KindSnapshot {
 }
 
 /// Numbers of a field, over all answers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct NumberSnapshot {
     /// Answers that have the field.
     pub answers: u64,
@@ -132,14 +133,17 @@ pub struct NumberSnapshot {
     pub errors: Vec<ErrorStepSnapshot>,
     /// The greatest relative error; `"inf"` where the primary has 0.
     #[serde(serialize_with = "number_or_text")]
+    #[schemars(schema_with = "number_or_text_schema")]
     pub greatest_relative: Option<f64>,
     /// The greatest distance in units in the last place.
     pub greatest_ulps: Option<u64>,
     /// The least cosine similarity of a row.
     #[serde(serialize_with = "number_or_text")]
+    #[schemars(schema_with = "number_or_text_schema")]
     pub least_cosine: Option<f64>,
     /// The greatest divergence of a row, in nats.
     #[serde(serialize_with = "number_or_text")]
+    #[schemars(schema_with = "number_or_text_schema")]
     pub greatest_divergence: Option<f64>,
     /// Rows whose ranking was compared.
     pub ranked_rows: u64,
@@ -148,7 +152,7 @@ pub struct NumberSnapshot {
 }
 
 /// Texts of a field, over all answers in which it differs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TextSnapshot {
     /// Answers in which the text is not the same.
     pub differing: u64,
@@ -161,7 +165,7 @@ pub struct TextSnapshot {
 }
 
 /// How many answers differ in exactly these fields.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SetSnapshot {
     /// The fields, each with a kind.
     pub differs: Vec<(String, DifferenceKind)>,
@@ -172,7 +176,7 @@ pub struct SetSnapshot {
 }
 
 /// A kept sample.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SampleSnapshot {
     /// The trace of the request.
     pub trace: TraceId,
@@ -328,4 +332,9 @@ pub(super) fn number_or_text<S: Serializer>(number: &Option<f64>, serializer: S)
         Some(number) => serializer.collect_str(number),
         None => serializer.serialize_none(),
     }
+}
+
+/// What [`number_or_text`] writes.
+pub(super) fn number_or_text_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": [{"type": ["number", "null"]}, {"enum": ["inf", "-inf", "NaN"]}]})
 }

@@ -1,9 +1,10 @@
 //! The account of one field: sums, greatest and least values, and worst cases.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::comparison::{DifferenceKind, ERROR_STEPS, FieldComparison, GreatestError, NumberComparison, TextComparison};
-use super::snapshot::number_or_text;
+use super::snapshot::{number_or_text, number_or_text_schema};
 use crate::ledger::TraceId;
 
 /// Worst cases kept of a field.
@@ -33,12 +34,13 @@ pub(super) struct FieldSide {
 }
 
 /// One of the worst differences of a field. It has numbers, types and lengths, never a payload's text.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WorstCase {
     /// The trace of the request.
     pub trace: TraceId,
     /// The absolute error; absent for what is not a number.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "number_or_text")]
+    #[schemars(schema_with = "number_or_text_schema")]
     pub error: Option<f64>,
     /// The flat index among the field's elements.
     #[serde(skip_serializing_if = "Option::is_none")]
