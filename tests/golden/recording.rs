@@ -131,7 +131,7 @@ impl Recording {
             shadow: None,
             admin_token: None,
             admin_token_for: lapwing::settings::AdminTokenFor::default(),
-            config_schema: std::sync::Arc::default(),
+            config_schema: Arc::default(),
             record: Arc::new(|_| Err("nothing is recorded here".to_owned())),
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
             draining: CancellationToken::new(),
