@@ -7,7 +7,7 @@
 //! | 0 | [`ledger`], [`settings`], [`metrics`] (may use `ledger`) |
 //! | 1 | [`protocol`], [`net`] |
 //! | 2 | [`attribution`] (may use `collector`), [`collector`], [`cost`] |
-//! | 3 | [`shadow`], [`telemetry`] |
+//! | 3 | [`shadow`], [`telemetry`], [`diagnosis`] |
 //! | 4 | [`proxy`], [`export`], [`serving`] |
 //! | 5 | [`config`] |
 //! | 6 | [`app`] |
@@ -21,6 +21,7 @@ pub mod attribution;
 pub mod collector;
 pub mod config;
 pub mod cost;
+pub mod diagnosis;
 pub mod export;
 pub mod ledger;
 pub mod metrics;

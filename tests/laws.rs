@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings, ProcessId, SpanExpectation, SpanKind, merge, waterfall_bars};
+use lapwing::attribution::{
+    Aggregator, CacheLookups, IncomingSpan, JoinSettings, ProcessId, SpanExpectation, SpanKind, merge, waterfall_bars,
+};
 use lapwing::ledger::{
     Exchange, Ledger, ObservedEvent, Report, ReportPlace, Source, SpanId, Stage, Stamp, TraceId, TracedSpan, UpstreamWindow,
 };
@@ -67,6 +69,7 @@ fn any_spans() -> impl Strategy<Value = Vec<IncomingSpan>> {
         end_unix_ns,
         service: Arc::from(if n % 3 == 0 { "a/1" } else { "b/1" }),
         process: ProcessId::default(),
+        cache: CacheLookups::default(),
         server: None,
     });
     proptest::collection::vec(span, 0..40)

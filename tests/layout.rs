@@ -32,6 +32,7 @@ const ROOT: Tree = Tree {
         ("attribution", 2),
         ("cost", 2),
         ("shadow", 3),
+        ("diagnosis", 3),
         ("telemetry", 3),
         ("proxy", 4),
         ("export", 4),

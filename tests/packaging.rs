@@ -107,13 +107,17 @@ fn the_configuration_in_the_documentation_is_sound() {
         attribution: lapwing::attribution::Config,
     }
     let blocks = blocks(&read("docs/REPORTING.md"), "yaml");
-    let [block] = blocks.as_slice() else { panic!("{} blocks", blocks.len()) };
-    let File { attribution } = serde_saphyr::from_str(block).unwrap();
-    assert_eq!((attribution.server_timing.len(), attribution.spans.len()), (2, 4));
-    let mut checks = lapwing::settings::Checks::default();
-    lapwing::settings::Section::check(&attribution, &mut checks);
-    let faults = checks.into_faults();
-    assert!(faults.is_empty(), "{faults:?}");
+    let [cache_hit, mapping] = blocks.as_slice() else { panic!("{} blocks", blocks.len()) };
+    let [cache_hit, mapping] = [cache_hit, mapping].map(|block| {
+        let File { attribution } = serde_saphyr::from_str(block).unwrap();
+        let mut checks = lapwing::settings::Checks::default();
+        lapwing::settings::Section::check(&attribution, &mut checks);
+        let faults = checks.into_faults();
+        assert!(faults.is_empty(), "{faults:?}");
+        attribution
+    });
+    assert!(cache_hit.cache_hit.span_attribute.on().is_some() && cache_hit.cache_hit.header.on().is_some());
+    assert_eq!((mapping.server_timing.len(), mapping.spans.len()), (2, 4));
 }
 
 #[test]

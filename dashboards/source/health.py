@@ -30,6 +30,7 @@ def lapwing():
         lines("In flight and queued", "Does the aggregator keep up?", level("lapwing_requests_in_flight", "in flight"), level("lapwing_queue_depth", "queued"), level("lapwing_pending_exchanges", "wait for spans"), level("lapwing_orphan_spans", "spans held")),
         table("Versions", "Which versions run where?", Query(gauge("lapwing_build_info", "namespace, pod, version", scope=POD)), hidden=["Value"]),
         lines("Connections", "How many connections are opened each second?", rates("lapwing_client_connections_total", "", "from clients"), rates("lapwing_upstream_connections_total", "", "to upstreams"), unit="ops"),
+        lines("Heads acknowledged at once", "How many messages came in two parts and did not wait for it?", rates("lapwing_quick_acks_total", "side"), unit="ops"),
         lines("Upstreams by server", "Which model servers are recognised?", Query(gauge("lapwing_upstream_info", "server", scope=POD), "{{server}}")),
     ]
     drops = [

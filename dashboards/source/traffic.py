@@ -54,6 +54,8 @@ def overview():
         lines("Budget burn rate, 1 h", "How many times faster than allowed does each latency budget burn, over an hour?", Query(burn_rate("1h"), "{{route}} {{budget}}")),
         lines("Budget burn rate, 5 min", "Does it burn now?", Query(burn_rate("5m"), "{{route}} {{budget}}")),
         table("Latency budgets", "Within what time should that share of each route's requests end?", Query(gauge("lapwing_latency_budget_seconds", "route, budget", scope=POD + ',route=~"$route"', how="max")), unit="s"),
+        lines("Time above the budget by bound", "What is to blame for the time that requests take beyond their budget? Seconds of it each second.", Query(counter("lapwing_bound_seconds_total", "bound"), "{{bound}}"), unit="s", stacked="normal", width=12),
+        lines("Time above the budget by route", "Which routes have most of that time, explained or not?", Query(counter("lapwing_budget_excess_seconds_total", "route"), "{{route}}"), unit="s", stacked="normal", width=12),
     ]
     where = [
         bars("Share of time by stage", "Where does the time of answered requests go?", Query(share(STAGE.sum("stage"), DURATION.sum("", ANSWERED), "stage"), "{{stage}}"), unit="percentunit", width=12),

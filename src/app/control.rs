@@ -15,8 +15,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::access_log::AccessLog;
-use super::aggregate::Aggregation;
+use super::aggregate::{Aggregation, DiagnosisFeed};
 use super::data;
+use super::diagnose::words;
 use super::hosted::Models;
 use super::receivers::Receivers;
 use super::record::Recorder;
@@ -27,9 +28,10 @@ use crate::attribution::otlp::OwnTraces;
 use crate::attribution::{Poller, Rules, Statistics};
 use crate::config::{Config, Loaded};
 use crate::cost::{DebtAssessor, ModelOptima};
-use crate::export::{self, Surfaces};
+use crate::diagnosis::{ConnectionStates, Diagnostician};
+use crate::export::{self, DiagnosisSurface, Surfaces};
 use crate::ledger::{Ledger, Stamp, clock};
-use crate::metrics::{Counters, Labels, Registry};
+use crate::metrics::{Counters, Labels, Registry, Shown};
 use crate::net::Target;
 use crate::protocol::Tokenizers;
 use crate::settings::{AdminToken, ConfigHandle};
@@ -66,6 +68,8 @@ pub(super) struct Control {
     pub(super) ours: Arc<OwnTraces>,
     pub(super) queue: Arc<ArrayQueue<Ledger>>,
     pub(super) target: Target,
+    /// The port that clients connect to.
+    pub(super) listen_port: u16,
     pub(super) tokenizers: Tokenizers,
     /// What the models' forward is compared with.
     pub(super) optima: Arc<ModelOptima>,
@@ -90,6 +94,7 @@ impl Control {
             ours,
             queue,
             target,
+            listen_port,
             tokenizers,
             optima,
             models,
@@ -122,10 +127,13 @@ impl Control {
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
         let aggregation =
             aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone()).logging(access_log);
+        let (feed, diagnosis) = diagnosis(config, &labels, (listen_port, target.port())).unzip();
+        let aggregation = aggregation.diagnosing(feed);
         let hosted = models.clone();
         let surfaces = Surfaces {
             engine: Arc::new(move || hosted.as_ref().map(Models::list).unwrap_or_default()),
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
+            diagnosis,
             registry,
             counters,
             optima,
@@ -136,11 +144,7 @@ impl Control {
             record: Arc::new(move |options| recorder.start(options)),
             ready: Arc::new(move || probe(target.clone(), models.clone())),
             draining: phases.accepting.clone(),
-            limits: whole.map(move |loaded| export::ProfilerLimits {
-                queue: queue_capacity,
-                pending: loaded.config.attribution.max_pending,
-                orphan_spans: loaded.config.attribution.max_orphan_spans,
-            }),
+            limits: limits(&whole, queue_capacity),
             started_unix_ns: clock::unix_ns(),
             started: Stamp::now(),
         };
@@ -163,6 +167,28 @@ impl Control {
         })?);
         Ok(threads)
     }
+}
+
+/// Where exchanges go to be diagnosed, and where the diagnosis is read; `None` where configuration turned it off. `ports` are the one that
+/// clients connect to and the upstream's, `None` where that is a Unix socket.
+fn diagnosis(config: &Config, labels: &Arc<Labels>, ports: (u16, Option<u16>)) -> Option<(DiagnosisFeed, DiagnosisSurface)> {
+    if config.diagnosis.enabled == Shown::Off {
+        return None;
+    }
+    let diagnostician = Arc::new(Mutex::new(Diagnostician::new(config.metrics.budgets.clone(), labels.clone())));
+    let surface = DiagnosisSurface::of(&diagnostician, words, config.diagnosis.window);
+    let (listen_port, upstream_port) = ports;
+    let connections = Arc::new(move || ConnectionStates::look(listen_port, upstream_port));
+    Some((DiagnosisFeed::new(diagnostician), surface.with_connections(connections)))
+}
+
+/// The bounds of what waits to be joined and merged.
+fn limits(whole: &ConfigHandle<Loaded>, queue: usize) -> ConfigHandle<export::ProfilerLimits> {
+    whole.map(move |loaded| export::ProfilerLimits {
+        queue,
+        pending: loaded.config.attribution.max_pending,
+        orphan_spans: loaded.config.attribution.max_orphan_spans,
+    })
 }
 
 fn poller(

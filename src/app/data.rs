@@ -135,7 +135,7 @@ impl Observing {
 pub(super) fn rules(config: &Config) -> Rules {
     let attribution = &config.attribution;
     let names = attribution.server_timing.iter().map(|(name, stage)| (name.as_str(), *stage));
-    Rules::new(names, attribution.spans.iter().cloned())
+    Rules::new(names, attribution.spans.iter().cloned()).with_cache_hit(attribution.cache_hit.clone())
 }
 
 /// Binds the workers' listeners: all on one address, of which the first may choose the port.

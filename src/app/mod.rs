@@ -10,6 +10,7 @@ mod control;
 mod data;
 #[cfg(feature = "engine")]
 pub mod demo;
+mod diagnose;
 #[cfg(feature = "engine")]
 pub mod engine;
 mod fleet;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::cli::Command;
 use super::running::{self, Running};
-use super::{check, cli, demo, engine, fleet, log, record, replay, shadow_report, signals, stats, upstream_flags};
+use super::{check, cli, demo, diagnose, engine, fleet, log, record, replay, shadow_report, signals, stats, upstream_flags};
 use crate::config::{self, Loaded, Sources};
 
 /// Does what the command line asks for.
@@ -19,6 +19,7 @@ pub fn run() -> ExitCode {
         Ok(Command::Engine(command, env)) => engine::run(&command, env),
         Ok(Command::Shadow(command)) => exit(shadow_report::run(&command).into()),
         Ok(Command::Stats(args)) => exit(stats::run(&args).into()),
+        Ok(Command::Diagnose(args)) => exit(diagnose::run(&args).into()),
         #[cfg(feature = "top")]
         Ok(Command::Top(args)) => exit(super::top::run(&args).into()),
         Ok(Command::Completions(shell)) => exit(cli::print_completions(shell)),

@@ -174,6 +174,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         ours,
         queue,
         target: target.clone(),
+        listen_port: addresses.listen.port(),
         tokenizers,
         optima,
         models: engine.as_ref().map(Hosted::models),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::aggregator::JoinSettings;
+use super::cache_hit::CacheHitConfig;
 use super::expect::SpanExpectation;
 use super::rules::SpanRule;
 use crate::ledger::Stage;
@@ -31,6 +32,8 @@ pub struct Config {
     pub server_timing: BTreeMap<String, Stage>,
     /// Span rules, tried in order before the defaults.
     pub spans: Vec<SpanRule>,
+    /// Where the upstream says what its feature cache answered.
+    pub cache_hit: CacheHitConfig,
     /// Whether a finished request waits for its spans. Default `auto`.
     pub expect_spans: SpanExpectation,
     /// How long it waits at most. Default 6 s, above the 5 s of exporters at their defaults; 10 ms to 5 min.
@@ -62,6 +65,7 @@ impl Default for Config {
         Self {
             server_timing: BTreeMap::new(),
             spans: Vec::new(),
+            cache_hit: CacheHitConfig::default(),
             expect_spans: SpanExpectation::default(),
             grace: Period::from_secs(6),
             quiet: Period::from_millis(250),
@@ -111,6 +115,7 @@ impl Section for Config {
         checks.range("forward_queue", &self.forward_queue, 1..=65_536);
         checks.range("forward_attempts", &self.forward_attempts, 1..=10);
         checks.range("poll_interval", &self.poll_interval, Period::from_secs(1)..=Period::from_secs(600));
+        self.cache_hit.check(checks);
         for (name, stage) in &self.server_timing {
             reportable(checks, &format!("server_timing.{name}"), *stage);
         }

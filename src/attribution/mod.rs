@@ -2,6 +2,7 @@
 
 pub mod adapters;
 mod aggregator;
+mod cache_hit;
 mod config;
 mod expect;
 mod merge;
@@ -21,6 +22,7 @@ mod tree;
 mod waterfall;
 
 pub use aggregator::{Aggregator, JoinSettings, MergeFn};
+pub use cache_hit::{CacheHitConfig, CacheLookups};
 pub use config::Config;
 pub use expect::SpanExpectation;
 pub use merge::{Claims, merge, placed};

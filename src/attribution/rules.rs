@@ -10,6 +10,7 @@ use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use super::cache_hit::CacheHitConfig;
 use super::synonyms::SYNONYMS;
 use crate::ledger::Stage;
 
@@ -45,6 +46,8 @@ pub struct Rules {
     /// Folded default names, for spans.
     defaults: FxHashMap<Box<[u8]>, Stage>,
     spans: Vec<SpanRule>,
+    /// Where the upstream says what its feature cache answered.
+    cache_hit: CacheHitConfig,
 }
 
 impl Default for Rules {
@@ -71,7 +74,23 @@ impl Rules {
         for (name, stage) in server_timing {
             metrics.insert(folded(name.as_ref()).collect(), stage);
         }
-        Self { metrics, defaults, spans: spans.into_iter().collect() }
+        Self { metrics, defaults, spans: spans.into_iter().collect(), cache_hit: CacheHitConfig::default() }
+    }
+
+    /// These rules, and `cache_hit` for what a feature cache answered.
+    #[must_use]
+    pub fn with_cache_hit(self, cache_hit: CacheHitConfig) -> Self {
+        Self { cache_hit, ..self }
+    }
+
+    /// The field or attribute that says what a feature cache answered.
+    pub(super) const fn cache_hit(&self) -> &CacheHitConfig {
+        &self.cache_hit
+    }
+
+    /// The attribute of spans that says what a feature cache answered, if one is configured.
+    pub(super) fn cache_attribute(&self) -> Option<&str> {
+        self.cache_hit.span_attribute.on().map(String::as_str)
     }
 
     /// The stage of a Server-Timing metric; `None` for totals and unknown names.

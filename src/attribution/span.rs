@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxBuildHasher;
 
 pub use super::adapters::spans::{ServerSpan, SpanPiece};
+use super::cache_hit::CacheLookups;
 use crate::ledger::{Phase, SpanId, Stage, TraceId};
 
 /// OTLP's span kinds.
@@ -72,6 +73,8 @@ pub struct IncomingSpan {
     /// The process that sent it, by the resource's `service.instance.id`, `host.name` and `process.pid`, else by the exporter's
     /// connection.
     pub process: ProcessId,
+    /// What it says that a feature cache answered.
+    pub cache: CacheLookups,
     /// What it reports besides, if a model server sent it.
     pub server: Option<Box<ServerSpan>>,
 }

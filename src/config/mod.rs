@@ -30,7 +30,7 @@ pub use sources::{Flag, Sources};
 use crate::settings::{
     AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, Period, Secret, Section, Switch, TraceSampler, Upstream,
 };
-use crate::{attribution, cost, metrics, protocol, proxy, serving, shadow, telemetry};
+use crate::{attribution, cost, diagnosis, metrics, protocol, proxy, serving, shadow, telemetry};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +92,8 @@ pub struct Config {
     pub metrics: metrics::Config,
     /// The optima that models are compared with.
     pub cost: cost::Config,
+    /// Whether and over which time Lapwing diagnoses.
+    pub diagnosis: diagnosis::Config,
     /// Which requests are copied to other targets.
     pub shadow: shadow::Config,
     /// What Lapwing sends of its own signals to a collector.
@@ -125,6 +127,7 @@ impl Default for Config {
             attribution: attribution::Config::default(),
             metrics: metrics::Config::default(),
             cost: cost::Config::default(),
+            diagnosis: diagnosis::Config::default(),
             shadow: shadow::Config::default(),
             telemetry: telemetry::Config::default(),
             engine: serving::Config::default(),
@@ -141,6 +144,7 @@ impl Section for Config {
         ("attribution", Form::Section(attribution::Config::FORMS)),
         ("metrics", Form::Section(metrics::Config::FORMS)),
         ("cost", Form::Section(cost::Config::FORMS)),
+        ("diagnosis", Form::Section(diagnosis::Config::FORMS)),
         ("shadow", Form::Section(shadow::Config::FORMS)),
         ("telemetry", Form::Section(telemetry::Config::FORMS)),
         ("engine", Form::Section(serving::Config::FORMS)),
@@ -156,6 +160,7 @@ impl Section for Config {
         checks.section("attribution", |checks| self.attribution.check(checks));
         checks.section("metrics", |checks| self.metrics.check(checks));
         checks.section("cost", |checks| self.cost.check(checks));
+        checks.section("diagnosis", |checks| self.diagnosis.check(checks));
         checks.section("shadow", |checks| self.shadow.check(checks));
         checks.section("telemetry", |checks| self.telemetry.check(checks));
         checks.section("engine", |checks| self.engine.check(checks));

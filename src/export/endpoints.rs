@@ -11,6 +11,7 @@ use super::server::{self, Admin, JSON, TEXT};
 use super::shadow::ShadowView;
 use super::stats::Stats;
 use super::{openapi, page, query, record};
+use crate::diagnosis::{Diagnosis, DiagnosisWindow};
 use crate::metrics::{Order, Window};
 
 /// One path.
@@ -136,6 +137,30 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
         handler: || get(server::hdr),
     },
     Endpoint {
+        path: "/diagnosis",
+        is_post: false,
+        is_guarded: true,
+        shows: "which stage is to blame for a route's latency, how sure that is, and what to do first (text; JSON by Accept: application/json or ?format=json); ?window=10s|1m|5m; &route=…&model=… for some",
+        parameters: &[
+            Parameter {
+                name: "window",
+                about: "the time that is diagnosed; without it, `diagnosis.window`",
+                schema: |_| diagnosis_window(),
+            },
+            ROUTE,
+            MODEL,
+            Parameter { name: "format", about: "the form of the answer, whatever `Accept` says", schema: |_| diagnosis_format() },
+        ],
+        answers: &[
+            ok(
+                "sentences, or every figure of the routes, the one that lost most time first",
+                &[(TEXT, any_text), (JSON, |schemas| schemas.subschema_for::<Diagnosis>())],
+            ),
+            no(404, "nothing is diagnosed: `diagnosis.enabled` is off"),
+        ],
+        handler: || get(server::diagnosis),
+    },
+    Endpoint {
         path: "/shadow",
         is_post: false,
         is_guarded: true,
@@ -236,6 +261,14 @@ fn any_bytes(_: &mut SchemaGenerator) -> Schema {
 
 fn window(default: Window) -> Schema {
     json_schema!({"type": "string", "enum": Window::ALL.map(Window::name), "default": default.name()})
+}
+
+fn diagnosis_window() -> Schema {
+    json_schema!({"type": "string", "enum": DiagnosisWindow::ALL.map(DiagnosisWindow::name)})
+}
+
+fn diagnosis_format() -> Schema {
+    json_schema!({"type": "string", "enum": query::DiagnosisFormat::ALL.map(query::DiagnosisFormat::name)})
 }
 
 fn order() -> Schema {

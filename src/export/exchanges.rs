@@ -11,7 +11,7 @@ use super::query::ExchangeQuery;
 use super::request_work::{Amounts, ExchangeDebt, TokenTiming, UnitTime};
 use super::surfaces::Surfaces;
 use crate::attribution::{WaterfallBar, waterfall_bars};
-use crate::ledger::{Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
+use crate::ledger::{Annotation, Circumstances, Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
 use crate::metrics::Labels;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -44,9 +44,16 @@ struct Waterfall {
     incomplete: bool,
     request_bytes: u64,
     response_bytes: u64,
+    annotations: Vec<Annotation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_flight: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_gap_ns: Option<u64>,
     work: Option<Amounts>,
     class: Option<usize>,
     per_unit: Pairs<UnitTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<CacheAnswers>,
     #[serde(skip_serializing_if = "Option::is_none")]
     first_byte_ns: Option<u64>,
     generation: Option<TokenTiming>,
@@ -62,6 +69,13 @@ struct StageTime {
     source: Source,
     #[serde(skip_serializing_if = "Option::is_none")]
     resolution_ns: Option<u32>,
+}
+
+/// What a feature cache answered, as the upstream says.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CacheAnswers {
+    hits: u32,
+    misses: u32,
 }
 
 /// The part of the forward stage that a phase owns.
@@ -88,6 +102,14 @@ impl From<WaterfallBar> for Bar {
     fn from(r: WaterfallBar) -> Self {
         let WaterfallBar { name, stage, phase, start_ns, end_ns, source } = r;
         Self { name, stage, phase, start_ns, end_ns, source }
+    }
+}
+
+impl CacheAnswers {
+    /// `None` if the upstream says nothing of a cache.
+    fn of(seen: &Circumstances) -> Option<Self> {
+        let Circumstances { cache_hits: hits, cache_misses: misses, .. } = *seen;
+        (hits > 0 || misses > 0).then_some(Self { hits, misses })
     }
 }
 
@@ -151,9 +173,13 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
         incomplete: exchange.is_incomplete,
         request_bytes: ledger.request_bytes,
         response_bytes: ledger.response_bytes,
+        annotations: ledger.circumstances.annotations.iter().collect(),
+        in_flight: Some(ledger.circumstances.in_flight).filter(|count| *count > 0),
+        body_gap_ns: Some(ledger.circumstances.body_gap_ns).filter(|ns| *ns > 0),
         work: Amounts::of(&ledger.work),
         class: ledger.work.class(),
         per_unit: UnitTime::of(exchange),
+        cache: CacheAnswers::of(&ledger.circumstances),
         first_byte_ns: Some(ledger.first_byte_ns).filter(|ns| *ns > 0),
         generation: TokenTiming::of(exchange),
         computational_debt: ExchangeDebt::of(exchange, labels),

@@ -1,10 +1,11 @@
-//! The admin server: stats, exchanges, metrics, HDR logs, configuration and health.
+//! The admin server: stats, exchanges, diagnosis, metrics, HDR logs, configuration and health.
 //!
 //! It reads what the aggregator wrote and never changes it; `/record` alone starts something. Responses are made on tokio's blocking
 //! threads, one at a time; at most four are made or wait to be read. They lock the registry for one series at a time, so that neither requests nor
 //! the aggregator wait.
 
 mod access;
+mod diagnosis;
 mod endpoints;
 mod exchanges;
 mod gather;
@@ -24,6 +25,7 @@ mod shadow;
 mod stats;
 mod surfaces;
 
+pub use diagnosis::DiagnosisSurface;
 pub use exchanges::access_line;
 pub use otlp::otlp_metrics;
 pub use record::{RecordOptions, RecordedLines, StartRecording};

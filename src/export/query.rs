@@ -3,6 +3,7 @@
 use axum::extract::Query;
 use http::Uri;
 
+use crate::diagnosis::DiagnosisWindow;
 use crate::ledger::TraceId;
 use crate::metrics::{Order, Window};
 
@@ -60,9 +61,21 @@ fn one_of<T: Copy, const N: usize>(
     all: [T; N],
     name: fn(T) -> &'static str,
 ) -> Result<T, QueryError> {
-    let Some(value) = value else { return Ok(default) };
-    let found = all.into_iter().find(|one| name(*one) == value);
-    found.ok_or_else(|| QueryError::NotOneOf { field, value, allowed: all.map(name).join(", ") })
+    Ok(given(field, value, all, name)?.unwrap_or(default))
+}
+
+/// The value, if there is one.
+fn given<T: Copy, const N: usize>(
+    field: &'static str,
+    value: Option<String>,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> Result<Option<T>, QueryError> {
+    let Some(value) = value else { return Ok(None) };
+    match all.into_iter().find(|one| name(*one) == value) {
+        Some(found) => Ok(Some(found)),
+        None => Err(QueryError::NotOneOf { field, value, allowed: all.map(name).join(", ") }),
+    }
 }
 
 /// Which traffic is asked for: that of a route and of a model, where given.
@@ -107,6 +120,44 @@ impl ExchangeQuery {
     }
 }
 
+/// The form of a diagnosis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DiagnosisFormat {
+    /// Sentences.
+    Text,
+    /// Every figure.
+    Json,
+}
+
+impl DiagnosisFormat {
+    pub(super) const ALL: [Self; 2] = [Self::Text, Self::Json];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// What `/diagnosis` is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DiagnosisQuery {
+    /// `None` where the query leaves it to the configuration.
+    pub(super) window: Option<DiagnosisWindow>,
+    pub(super) names: Names,
+    /// `None` where the query leaves it to `Accept`.
+    pub(super) format: Option<DiagnosisFormat>,
+}
+
+/// `?window=10s|1m|5m&route=…&model=…&format=text|json`.
+pub(super) fn diagnosis(uri: &Uri) -> Result<DiagnosisQuery, QueryError> {
+    let [window, route, model, format] = fields(uri, ["window", "route", "model", "format"])?;
+    let window = given("window", window, DiagnosisWindow::ALL, DiagnosisWindow::name)?;
+    let format = given("format", format, DiagnosisFormat::ALL, DiagnosisFormat::name)?;
+    Ok(DiagnosisQuery { window, names: Names { route, model }, format })
+}
+
 /// `?window=10s|1m|5m|all`.
 pub(super) fn window(uri: &Uri, default: Window) -> Result<Window, QueryError> {
     let [window] = fields(uri, ["window"])?;
@@ -144,6 +195,19 @@ mod tests {
         assert_eq!(window(&uri("?window=%31m"), Window::All), Ok(Window::OneMinute));
         assert_eq!(exchanges(&uri("?")), Ok(ExchangeQuery::first(Order::Recent, DEFAULT_LIMIT)));
         assert_eq!(exchanges(&uri("?limit=0&order=slowest")), Ok(ExchangeQuery::first(Order::Slowest, 0)));
+    }
+
+    #[test]
+    fn a_diagnosis_is_asked_for_by_window_names_and_format() {
+        let asked = diagnosis(&uri("?format=json&window=10s&model=m")).unwrap();
+        assert_eq!((asked.window, asked.format), (Some(DiagnosisWindow::TenSeconds), Some(DiagnosisFormat::Json)));
+        assert!(asked.names.take("any", "m") && !asked.names.take("any", ""));
+        let whole = DiagnosisQuery { window: None, names: Names::default(), format: None };
+        assert_eq!(diagnosis(&uri("")), Ok(whole));
+        let reason = |query| diagnosis(&uri(query)).unwrap_err().to_string();
+        assert_eq!(reason("?window=all"), r#"window="all": must be one of 10s, 1m, 5m"#);
+        assert_eq!(reason("?format=xml"), r#"format="xml": must be one of text, json"#);
+        assert_eq!(reason("?trace=x"), r#"trace="x": no such field; there is window, route, model, format"#);
     }
 
     #[test]

@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 use super::access::{AccessDenied, may_read, may_read_payloads};
 use super::endpoints::{ENDPOINTS, list};
 use super::surfaces::Surfaces;
-use super::{exchanges, hdr, health, page, prometheus, query, shadow, stats};
+use super::{diagnosis, exchanges, hdr, health, page, prometheus, query, shadow, stats};
+use crate::ledger::Stamp;
 use crate::metrics::{Counter, Window};
 use crate::net::{self, AcceptLimits, MAX_ERROR_TEXT, Peer, ServerLimits};
 use crate::settings::AdminTokenFor;
@@ -219,6 +220,25 @@ pub(super) async fn exchanges(State(admin): State<Admin>, uri: Uri) -> Response 
         Ok(asked) => admin.make(move |surfaces| json(&exchanges::exchanges(surfaces, &asked))).await,
         Err(error) => refuse(&error),
     }
+}
+
+/// In words, unless JSON is asked for by name: who types `curl` wants to read.
+pub(super) async fn diagnosis(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
+    let query::DiagnosisQuery { window, names, format } = match query::diagnosis(&uri) {
+        Ok(asked) => asked,
+        Err(error) => return refuse(&error),
+    };
+    let Some(surface) = admin.surfaces.diagnosis.clone() else {
+        return text(StatusCode::NOT_FOUND, "nothing is diagnosed: diagnosis.enabled is off");
+    };
+    let wants_json = format.map_or_else(|| accepts(&head, JSON), |format| format == query::DiagnosisFormat::Json);
+    admin
+        .make(move |_| {
+            let latest = surface.latest(window.unwrap_or(surface.window), Stamp::now());
+            let chosen = diagnosis::chosen(&latest, &names);
+            if wants_json { json(&chosen) } else { Ok((TEXT, vec![(surface.words)(&chosen).into_bytes()])) }
+        })
+        .await
 }
 
 pub(super) async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::diagnosis::DiagnosisSurface;
 use super::record::StartRecording;
 use super::stats::HostedModels;
 use crate::cost::ModelOptima;
@@ -72,6 +73,8 @@ pub struct Surfaces {
     pub engine: HostedModels,
     /// Shadow-serving, if there is a target.
     pub shadow: Option<ShadowSurface>,
+    /// The diagnosis, if it is on.
+    pub diagnosis: Option<DiagnosisSurface>,
     /// Who shows it may read everything, from anywhere.
     pub admin_token: Option<AdminToken>,
     /// What it is asked for.

@@ -3,6 +3,7 @@
 //! Everything here is plain data without I/O, and every other module may use it.
 
 mod account;
+mod circumstances;
 mod claim;
 pub mod clock;
 mod exchange;
@@ -21,6 +22,7 @@ mod stage;
 mod work;
 
 pub use account::Account;
+pub use circumstances::{Annotation, Annotations, Circumstances};
 pub(crate) use claim::each_instant;
 pub use claim::{Claim, conserve};
 pub use clock::Stamp;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
+use super::circumstances::Circumstances;
 use super::clock::Stamp;
 use super::generation::Generation;
 use super::identity::{SpanId, TraceId};
@@ -202,6 +203,8 @@ pub struct Ledger {
     pub server_evidence: Option<ServerEvidence>,
     /// The `Server` field of the response's head.
     pub server_field: ServerField,
+    /// What was seen beside its time.
+    pub circumstances: Circumstances,
     /// Body bytes from the client.
     pub request_bytes: u64,
     /// Body bytes to the client.
@@ -247,6 +250,7 @@ impl Ledger {
             server: None,
             server_evidence: None,
             server_field: ServerField::default(),
+            circumstances: Circumstances::default(),
             request_bytes: 0,
             response_bytes: 0,
         }
@@ -293,6 +297,6 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 792);
+        assert_eq!(size_of::<Ledger>(), 816);
     }
 }

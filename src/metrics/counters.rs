@@ -90,6 +90,8 @@ rows! {
     PollsFailed: Counter "lapwing_polls" &[("result", "failed")], "Polls of the model server's own statistics, by result: no answer, or none that could be read.";
     InterimDropped: Counter "lapwing_interim_responses_dropped" &[], "Interim responses (1xx) that were not passed on, because 64 KiB of them waited for a client that did not read.";
     UpstreamRetried: Counter "lapwing_upstream_retried" &[], "Requests sent again on a fresh connection because the reused one had closed before anything was written.";
+    QuickAcksUpstream: Counter "lapwing_quick_acks" &[("side", "upstream")], "Heads that were acknowledged at once (TCP_QUICKACK) because their body was still to come, by side: the upstream wrote a response in two parts.";
+    QuickAcksClient: Counter "lapwing_quick_acks" &[("side", "client")], "Heads that were acknowledged at once (TCP_QUICKACK) because their body was still to come, by side: a client wrote a request in two parts.";
     UpstreamConnected: Counter "lapwing_upstream_connections" &[], "Connections opened to the upstream.";
     ClosedGaveWay: Counter "lapwing_control_connections_closed" &[("reason", "gave_way")], "Connections that the admin server and the OTLP receivers closed, by reason: was idle while another one needed its place.";
     ClosedSlowHead: Counter "lapwing_control_connections_closed" &[("reason", "slow_head")], "Connections that the admin server and the OTLP receivers closed, by reason: made no request in time.";
@@ -131,6 +133,11 @@ impl Counters {
     /// Adds one.
     pub fn bump(&self, counter: Counter) {
         self.add(counter, 1);
+    }
+
+    /// Adds one to a gauge. Returns its value, this one included.
+    pub fn raise(&self, gauge: Counter) -> u64 {
+        self.values[gauge as usize].fetch_add(1, Relaxed).wrapping_add(1)
     }
 
     /// Adds `n`.

@@ -57,6 +57,23 @@ impl Socket {
         PeerClosed { sends: ready.is_read_closed(), takes: ready.is_write_closed() }
     }
 
+    /// Whether [`Self::acknowledge`] can have an effect: over TCP, where the system has such an option.
+    #[must_use]
+    pub const fn can_acknowledge(&self) -> bool {
+        cfg!(target_os = "linux") && matches!(self, Self::Tcp(_))
+    }
+
+    /// Asks the system to acknowledge at once what was read (`TCP_QUICKACK`), instead of up to 40 ms later together with what is written.
+    /// Returns whether it does.
+    #[must_use]
+    pub fn acknowledge(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(stream) => stream.set_quickack(true).is_ok(),
+            _ => false,
+        }
+    }
+
     /// How many bytes the system may hold that were not read yet.
     #[must_use]
     pub fn receive_buffer(&self) -> u64 {

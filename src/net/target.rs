@@ -60,6 +60,13 @@ impl fmt::Display for Target {
 }
 
 impl Target {
+    /// The port, if it is reached over TCP and its address names one.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        let Self::Tcp(authority) = self else { return None };
+        authority.rsplit_once(':')?.1.parse().ok()
+    }
+
     /// The authority for `Host` and `:authority` if the request names none: `localhost` for a Unix socket and for this process.
     #[must_use]
     pub fn authority(&self) -> &str {

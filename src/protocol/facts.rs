@@ -208,6 +208,11 @@ impl ExchangeFacts {
         self.rows = Some(self.rows.unwrap_or(0).saturating_add(n));
     }
 
+    /// Whether a tensor was read.
+    pub(super) const fn has_tensors(&self) -> bool {
+        self.elements.is_some()
+    }
+
     /// Whether rows are known by now.
     pub(super) fn has_rows(&self) -> bool {
         self.known_rows().is_some()

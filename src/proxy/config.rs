@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::amend::AmendOptions;
-use crate::settings::{Checks, Period, Section, Size, Switch};
+use crate::settings::{Checks, Period, Section, Share, Size, Switch};
 
 /// Which HTTP version is spoken to the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,8 +31,27 @@ pub enum TraceSampling {
     Off,
 }
 
+/// Whether heads are acknowledged at once when their body is still to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QuickAck {
+    /// They are.
+    #[default]
+    On,
+    /// They are not.
+    Off,
+}
+
+impl QuickAck {
+    /// Whether they are.
+    #[must_use]
+    pub const fn is_on(self) -> bool {
+        matches!(self, Self::On)
+    }
+}
+
 /// The section `proxy`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
     /// The HTTP version spoken to the upstream. Default `auto`.
@@ -63,6 +82,10 @@ pub struct Config {
     pub workers: usize,
     /// How many connections may wait to be accepted, per worker. Default 1024; 1 to 65,535.
     pub tcp_backlog: u32,
+    /// Whether the head of a message is acknowledged at once when its body is still to come (HTTP/1.1 over TCP). Default `on`.
+    pub quick_ack: QuickAck,
+    /// The share of responses in two parts that are left without that, so that the time saved is measured. Default 1 %; 0 to 1.
+    pub quick_ack_unhelped: Share,
     /// The reports that Lapwing requests from the server in addition to what the client asks for. Default: none.
     pub amend: AmendOptions,
 }
@@ -83,6 +106,8 @@ impl Default for Config {
             client_min_rate: Switch::Off,
             workers: 1,
             tcp_backlog: 1024,
+            quick_ack: QuickAck::On,
+            quick_ack_unhelped: Share::ONE_PERCENT,
             amend: AmendOptions::default(),
         }
     }

@@ -21,7 +21,7 @@ mod upload;
 mod upstream;
 
 pub(crate) use body::capture::{CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};
-pub use config::{Config, TraceSampling, UpstreamProtocol};
+pub use config::{Config, QuickAck, TraceSampling, UpstreamProtocol};
 pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use exchange::{Observer, Profiler, ReportReader};

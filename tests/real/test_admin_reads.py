@@ -13,7 +13,7 @@ from ports import free_port
 from process import wait_for, wait_listening
 
 TOKEN = "correct-horse-battery-staple"
-GUARDED = ["/stats", "/exchanges", "/metrics", "/hdr", "/shadow", "/config"]
+GUARDED = ["/stats", "/exchanges", "/diagnosis", "/metrics", "/hdr", "/shadow", "/config"]
 OPEN = ["/", "/livez", "/readyz"]
 
 

@@ -39,6 +39,13 @@ def test_stream(binary, tmp_path):
     assert raw["tokens"] == 80 and len(raw["bodies"]) == 8, out
 
 
+def test_split_writes(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "split_writes.py", "--rounds", "2", "--requests", "20")
+    counts = raw["annotations"]
+    assert counts["split_write"] >= 40 and counts["split_write"] == counts["quick_ack"] + counts["unhelped"], out
+    assert len(raw["times_s"]["lapwing"]) == 40 and len(raw["ms"]) in (3, 4), out
+
+
 def test_work(binary, tmp_path):
     raw, out = run(binary, tmp_path, "work.py", "--requests", "200")
     # times are not checked, because a busy machine spreads them; every request must be counted in its class

@@ -204,3 +204,50 @@ def test_it_fits_its_width(browser, lapwing, width, height, scheme):
         assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is cut at the side"
         back = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, back[4:-1].split(","))) < 200) == (scheme == "dark")
+
+
+DIAGNOSIS = {
+    "window_seconds": 300.0,
+    "routes": [
+        {
+            "route": "POST /v2/models/{model}/infer", "model": HOSTILE, "upstream": "http://u", "requests": 3000, "p50_ns": 40_000_000, "p99_ns": 212_000_000,
+            "budget": {"quantile": "p99", "limit_ns": 200_000_000, "measured_ns": 212_000_000, "excess_ns": 1_500_000_000},
+            "status": "over_budget", "summary": "p99 is 212 ms against a budget of 200 ms.",
+            "verdicts": [{
+                "bound": "queue", "cause": "bursts", "share": 0.61, "share_interval": [0.55, 0.66], "confidence": 0.98, "sentence": f"61 % is queue {HOSTILE}",
+                "evidence": [{"what": "requests in a burst", "value": 40.0, "unit": "requests", "threshold": 8.0}, {"what": "between bursts", "value": 10.0, "unit": "seconds", "threshold": None}],
+                "fixes": ["raise instances", HOSTILE], "rule": "queue-bursts",
+            }],
+            "missing": [{"what": HOSTILE, "how": "poll"}],
+            "tail": [{"stage": "queue", "body_ns": 1e6, "tail_ns": 4e7, "share_of_p50": 0.1, "share_of_p99": 0.5, "share_of_excess": 0.6, "excess_interval": [0.5, 0.7]}],
+            "exchanges": ["4bf92f3577b34da6a3ce929d0e0e4736"],
+        },
+        {
+            "route": "GET /x", "model": "", "upstream": "http://u", "requests": 7, "p50_ns": 1_000_000, "p99_ns": 2_000_000, "budget": None,
+            "status": "not_enough_evidence", "summary": "", "verdicts": [], "missing": [], "tail": [], "exchanges": [],
+        },
+    ],
+}  # fmt: skip
+
+
+def test_the_diagnosis_opens_with_a_click_and_stays_open(browser, lapwing):
+    with Page(browser, lapwing) as shown:
+        asked = []
+        shown.page.route("**/diagnosis*", lambda route: (asked.append(route.request.url), route.fulfill(json=DIAGNOSIS)))
+        shown.page.wait_for_selector("#diagnosis summary:has-text('queue-bound')", timeout=30_000)
+        lines = shown.page.evaluate("() => [...document.querySelectorAll('#diagnosis summary')].map(one => one.textContent)")
+        assert lines == [
+            f"over budget POST /v2/models/{{model}}/infer · {HOSTILE} queue-bound: 61 % is queue {HOSTILE}",
+            "not enough evidence GET /x 7 requests, p99 2.00 ms",
+        ]
+        evidence = shown.page.locator("#diagnosis details:nth-child(1) table").first
+        assert not evidence.is_visible()
+        shown.page.click("#diagnosis details:nth-child(1) summary")
+        assert evidence.is_visible() and "requests in a burst40 requests8 requests" in evidence.text_content()
+        assert [one.strip() for one in shown.page.locator("#diagnosis ol li").all_text_contents()] == ["raise instances", HOSTILE]
+        before = len(asked)
+        # playwright answers requests while it is asked something
+        wait_for(lambda: shown.page.evaluate("1") and len(asked) > before, 30, "it is asked again")
+        shown.page.wait_for_timeout(200)
+        assert evidence.is_visible(), "what is open stays open"
+        assert shown.page.locator("main img").count() == 0 and shown.faults == []

@@ -1,10 +1,12 @@
 //! Where merged exchanges go, once they know their optimum: those of clients to the registry, those of copies to theirs, both sides
-//! of a pair to the pairs, and the accounts of recorded requests to the recording. Clients' exchanges go to the access log too.
+//! of a pair to the pairs, and the accounts of recorded requests to the recording. Clients' exchanges go to the access log and to the
+//! diagnosis too.
 
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::diagnosis_feed::DiagnosisFeed;
 use crate::app::access_log::AccessLog;
 use crate::app::record::RecordAccounts;
 use crate::app::shadow::ShadowParts;
@@ -23,6 +25,8 @@ pub(super) struct Destinations {
     pub(super) access_log: Option<AccessLog>,
     /// Chooses what is sent as traces.
     pub(super) sampler: Option<Mutex<TailSampler>>,
+    /// Hands clients' exchanges to the diagnostician.
+    pub(super) diagnosis: Option<Mutex<DiagnosisFeed>>,
     pub(super) assessor: DebtAssessor,
 }
 
@@ -30,7 +34,8 @@ impl Destinations {
     /// Locks the tables for one round of the aggregator.
     pub(super) fn lock(&self, now: Stamp) -> Kept<'_> {
         let sampler = self.sampler.as_ref().map(Mutex::lock);
-        Kept { registry: self.registry.lock(), copies: self.shadow.as_ref().map(Copies::lock), sampler, to: self, now }
+        let diagnosis = self.diagnosis.as_ref().map(Mutex::lock);
+        Kept { registry: self.registry.lock(), copies: self.shadow.as_ref().map(Copies::lock), sampler, diagnosis, to: self, now }
     }
 }
 
@@ -39,6 +44,7 @@ pub(super) struct Kept<'l> {
     pub(super) registry: MutexGuard<'l, Registry>,
     copies: Option<Copies<'l>>,
     sampler: Option<MutexGuard<'l, TailSampler>>,
+    diagnosis: Option<MutexGuard<'l, DiagnosisFeed>>,
     to: &'l Destinations,
     now: Stamp,
 }
@@ -75,6 +81,9 @@ impl Kept<'_> {
                 }
                 if let Some(sampler) = &mut self.sampler {
                     sampler.offer(&exchange, self.now);
+                }
+                if let Some(diagnosis) = &mut self.diagnosis {
+                    diagnosis.record(&exchange, self.now);
                 }
                 self.registry.keep(exchange, self.now, behind);
             }
@@ -129,6 +138,9 @@ impl Kept<'_> {
             copies.pairs.retain_named(self.registry.labels());
         }
         self.to.assessor.retain_named();
+        if let Some(diagnosis) = &mut self.diagnosis {
+            diagnosis.retain_named();
+        }
     }
 
     /// Tells the forwarder whether a closed ledger will be sent as a trace: its spans may come before it is merged.
@@ -142,6 +154,13 @@ impl Kept<'_> {
     pub(super) fn tick_sampler(&mut self) {
         if let Some(sampler) = &mut self.sampler {
             sampler.tick(self.now);
+        }
+    }
+
+    /// Lets time pass for the diagnosis, and records what waited for it.
+    pub(super) fn tick_diagnosis(&mut self) {
+        if let Some(diagnosis) = &mut self.diagnosis {
+            diagnosis.tick(self.now);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The aggregator's loop: it reads the queue of closed ledgers every 20 ms, takes spans as they arrive, and records merged
 //! exchanges. The request path never wakes it.
 
+mod diagnosis_feed;
 mod kept;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::diagnosis_feed::DiagnosisFeed;
 use self::kept::Destinations;
 use super::access_log::AccessLog;
 use super::record::RecordAccounts;
@@ -88,7 +90,15 @@ impl Aggregation {
             aggregator,
             statistics,
             queue,
-            destinations: Destinations { registry, shadow: None, records: None, access_log: None, sampler: None, assessor },
+            destinations: Destinations {
+                registry,
+                shadow: None,
+                records: None,
+                access_log: None,
+                sampler: None,
+                diagnosis: None,
+                assessor,
+            },
             counters,
             tokenizers: None,
             rotated: Stamp::now(),
@@ -132,6 +142,12 @@ impl Aggregation {
     pub(super) fn sampling(self, sampler: Option<TailSampler>) -> Self {
         let sampler = sampler.map(Mutex::new);
         Self { destinations: Destinations { sampler, ..self.destinations }, ..self }
+    }
+
+    /// Hands clients' exchanges to the diagnosis too.
+    pub(super) fn diagnosing(self, feed: Option<DiagnosisFeed>) -> Self {
+        let diagnosis = feed.map(Mutex::new);
+        Self { destinations: Destinations { diagnosis, ..self.destinations }, ..self }
     }
 
     /// Runs until `stop`, then merges and records everything that waits.
@@ -219,6 +235,7 @@ impl Aggregation {
         self.aggregator.tick(now, &mut |exchange| kept.keep(exchange, 0));
         kept.tick_pairs();
         kept.tick_sampler();
+        kept.tick_diagnosis();
         let (pending, orphans) = self.aggregator.fill();
         self.counters.set(Counter::Pending, pending as u64);
         self.counters.set(Counter::OrphanSpans, orphans as u64);

@@ -15,6 +15,7 @@ pub(super) use self::completions::print_completions;
 pub use self::man::ManArgs;
 pub(super) use self::man::print_man;
 use super::demo::DemoArgs;
+use super::diagnose::DiagnoseArgs;
 use super::engine::EngineSub;
 use super::fleet::{CompareArgs, MergeArgs};
 use super::record::RecordArgs;
@@ -45,6 +46,7 @@ const EXAMPLES: &str = "\
 Examples:
   lapwing --upstream http://127.0.0.1:8000           profile the model server on port 8000; clients use port 8080
   lapwing stats                                      read the time of each stage (curl 127.0.0.1:9464/stats: as JSON)
+  lapwing diagnose                                   read which stage is to blame, and what to do first
   lapwing serve --config lapwing.yaml                start with a configuration file
   lapwing check --config lapwing.yaml                list every fault of the file, or print the resulting configuration
   lapwing demo                                       try it: a model server, clients and a live table in one process
@@ -71,6 +73,8 @@ pub enum Command {
     UpstreamFlags(UpstreamFlags),
     /// Print the figures of a running Lapwing.
     Stats(StatsArgs),
+    /// Say what limits the routes of a running Lapwing.
+    Diagnose(DiagnoseArgs),
     /// Show the figures of a running Lapwing live.
     #[cfg(feature = "top")]
     Top(TopArgs),
@@ -116,6 +120,7 @@ pub fn parse(
             Command::UpstreamFlags(UpstreamFlags { server, otlp_grpc, otlp_http })
         }
         Some(Sub::Stats(args)) => Command::Stats(args),
+        Some(Sub::Diagnose(args)) => Command::Diagnose(args),
         #[cfg(feature = "top")]
         Some(Sub::Top(args)) => Command::Top(args),
         Some(Sub::Completions { shell }) => Command::Completions(shell),
@@ -161,6 +166,17 @@ enum Sub {
         lapwing stats --json | jq '.series[] | [.route, .total.p99_ns]'\n  \
         lapwing stats --admin 10.0.0.5:9464 --token-file token")]
     Stats(StatsArgs),
+    /// Say which stage is to blame for the latency of each route, how sure that is, and what to do first
+    #[command(after_help = "The route that lost most time comes first. docs/DIAGNOSIS.md has every rule.\n\n\
+        Exit code:\n  0   every route that can be judged keeps its budget, and they have at least 95 % of the requests\n  \
+        1   a route is over its budget, and there is a verdict why\n  2   not enough evidence: no request, or more than 5 % of them on routes without a verdict\n  \
+        64  wrong usage\n  69  no Lapwing answers, or it does not diagnose\n\n\
+        Budgets are those of the setting metrics.budgets; a route without one is healthy while its tail is like its body.\n\n\
+        Examples:\n  lapwing diagnose\n  lapwing diagnose --wait 1m || echo 'do not deploy'\n  \
+        lapwing diagnose --model ranker --window 1m\n  \
+        lapwing diagnose --json | jq '.routes[0].verdicts[0].evidence'\n  \
+        lapwing diagnose --admin 10.0.0.5:9464 --token-file token")]
+    Diagnose(DiagnoseArgs),
     /// Watch a running Lapwing in the terminal: routes and models, their stages, and their slowest requests
     #[cfg(feature = "top")]
     #[command(after_help = "Without a terminal, prints a line for each series every five seconds. `?` lists the keys.\n\n\

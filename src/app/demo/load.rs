@@ -42,7 +42,7 @@ pub async fn run_load(proxy: SocketAddr, rate: f64, clients: usize, stop: Cancel
     let began = Stamp::now();
     let mut running = JoinSet::new();
     for seed in 0..clients as u64 {
-        let requests = Requests { teams: Arc::clone(&teams), random: StdRng::seed_from_u64(seed) };
+        let requests = Requests::new(Arc::clone(&teams), &BATCHES, seed);
         running.spawn(send(HttpClient::new(proxy), requests, gap_ns, stop.clone()));
     }
     let mut report = LoadReport::default();
@@ -78,7 +78,7 @@ async fn send(client: HttpClient, mut requests: Requests, gap_ns: f64, stop: Can
             () = drained(&stop) => return report,
         };
         match answer {
-            Ok((StatusCode::OK, body)) => match right(&body, &labels) {
+            Ok((StatusCode::OK, body)) => match check_answer(&body, &labels) {
                 Ok(right) => report.answered(began.elapsed(), labels.len(), right),
                 Err(reason) => report.failed(reason),
             },
@@ -95,13 +95,20 @@ async fn drained(stop: &CancellationToken) {
 }
 
 /// A client's own sequence of requests.
-struct Requests {
-    /// The right team of each ticket in the table.
+pub(super) struct Requests {
+    /// The right team of each ticket that is asked for, in the order of the table.
     teams: Arc<[usize]>,
+    /// Rows per request and their weights.
+    batches: &'static [(usize, u32)],
     random: StdRng,
 }
 
 impl Requests {
+    /// Requests for the first tickets of the table, whose right teams are `teams`, with rows by the weights of `batches`.
+    pub(super) fn new(teams: Arc<[usize]>, batches: &'static [(usize, u32)], seed: u64) -> Self {
+        Self { teams, batches, random: StdRng::seed_from_u64(seed) }
+    }
+
     /// Nanoseconds to the next request; exponential, and at most ten times the mean.
     fn gap(&mut self, mean_ns: f64) -> u64 {
         let uniform: f64 = self.random.random();
@@ -109,7 +116,7 @@ impl Requests {
     }
 
     /// The next body, and the right team of each of its rows.
-    fn next(&mut self) -> (Bytes, Vec<usize>) {
+    pub(super) fn next(&mut self) -> (Bytes, Vec<usize>) {
         let count = self.batch();
         let rows: Vec<usize> = (0..count).map(|_| self.row()).collect();
         let ids: Vec<String> = rows.iter().map(|row| tickets::id(*row).to_string()).collect();
@@ -126,10 +133,10 @@ impl Requests {
     }
 
     fn batch(&mut self) -> usize {
-        let mut at = self.random.random_range(0..BATCHES.iter().map(|(_, weight)| weight).sum::<u32>());
-        for (rows, weight) in BATCHES {
-            if at < weight {
-                return rows;
+        let mut at = self.random.random_range(0..self.batches.iter().map(|(_, weight)| weight).sum::<u32>());
+        for (rows, weight) in self.batches {
+            if at < *weight {
+                return *rows;
             }
             at -= weight;
         }
@@ -149,7 +156,7 @@ struct Output {
 }
 
 /// How many rows were classified correctly; an error if the response is not one label list per row.
-fn right(body: &[u8], labels: &[usize]) -> Result<usize, String> {
+pub(super) fn check_answer(body: &[u8], labels: &[usize]) -> Result<usize, String> {
     let answer: Answer = serde_json::from_slice(body).map_err(|e| format!("response: {e}"))?;
     let output = answer.outputs.iter().find(|o| o.name == "label").ok_or("response: no output named `label`")?;
     if output.data.len() != labels.len() * TOP {
@@ -165,7 +172,7 @@ mod tests {
     use crate::app::demo::start_server;
 
     fn requests(seed: u64) -> Requests {
-        Requests { teams: vec![0; 1000].into(), random: StdRng::seed_from_u64(seed) }
+        Requests::new(vec![0; 1000].into(), &BATCHES, seed)
     }
 
     #[tokio::test]
@@ -204,10 +211,10 @@ mod tests {
     #[test]
     fn wrong_or_malformed_answers_are_seen() {
         let answer = |labels: &str| format!(r#"{{"outputs":[{{"name":"label","data":[{labels}]}}]}}"#);
-        assert_eq!(right(answer("3,1,2,7,8,9").as_bytes(), &[3, 8]), Ok(1));
-        assert!(right(answer("3,1,2").as_bytes(), &[3, 8]).unwrap_err().contains("expected 6 labels, got 3"));
-        assert!(right(br#"{"outputs":[]}"#, &[3]).unwrap_err().contains("no output"));
-        assert!(right(b"oops", &[3]).is_err());
+        assert_eq!(check_answer(answer("3,1,2,7,8,9").as_bytes(), &[3, 8]), Ok(1));
+        assert!(check_answer(answer("3,1,2").as_bytes(), &[3, 8]).unwrap_err().contains("expected 6 labels, got 3"));
+        assert!(check_answer(br#"{"outputs":[]}"#, &[3]).unwrap_err().contains("no output"));
+        assert!(check_answer(b"oops", &[3]).is_err());
     }
 
     #[test]

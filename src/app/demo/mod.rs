@@ -9,6 +9,7 @@ mod client;
 mod load;
 mod report;
 mod run;
+mod scenario;
 mod server;
 mod spans;
 mod steps;
@@ -17,6 +18,7 @@ mod view;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use cli::DemoArgs;
@@ -24,9 +26,11 @@ pub(super) use cli::run_command;
 pub use load::run_load;
 pub use report::LoadReport;
 pub use run::{DemoError, Places, run};
+pub use scenario::LoadLevel;
 pub use server::{ServerHandle, start_server};
 use tokio_util::sync::CancellationToken;
 
+use self::scenario::{Played, Script};
 use self::tickets::CacheCounts;
 use self::view::closing::{self, Course};
 use self::view::live::{self, show};
@@ -34,25 +38,43 @@ use self::view::{table, words};
 use super::stats::Stats;
 
 /// The user's choices.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Demo {
     /// How long to run; `None` until stopped.
     pub seconds: Option<u64>,
-    /// Requests per second, all clients together; at least 0.1.
-    pub rate: f64,
+    /// Requests per second, all clients together; at least 0.1. `None`: 50, or what the scenario says.
+    pub rate: Option<f64>,
     /// Clients, each with one kept-alive connection; at least 1.
     pub clients: usize,
     /// The address of the model server itself, which is printed at the start.
     pub server: Option<SocketAddr>,
+    /// The scenario that is played, if any; its load replaces the clients.
+    pub(self) played: Option<Played>,
 }
 
 impl Default for Demo {
     fn default() -> Self {
-        Self { seconds: None, rate: 50.0, clients: 4, server: None }
+        Self { seconds: None, rate: None, clients: 4, server: None, played: None }
     }
 }
 
+/// Requests per second without a scenario.
+const RATE: f64 = 50.0;
+
 impl Demo {
+    /// Requests per second.
+    fn requests_per_second(&self) -> f64 {
+        self.rate.or_else(|| self.played.as_ref().map(Played::rate)).unwrap_or(RATE)
+    }
+
+    /// Sends the load until `stop`.
+    async fn send(&self, proxy: SocketAddr, script: Option<Arc<Script>>, stop: CancellationToken) -> io::Result<LoadReport> {
+        match (&self.played, script) {
+            (Some(played), Some(script)) => played.send(proxy, script, self.requests_per_second(), stop).await,
+            _ => Ok(run_load(proxy, self.requests_per_second(), self.clients, stop).await),
+        }
+    }
+
     /// Prints what runs, sends the load to `proxy` and draws the table from `admin` until `stop` or until the chosen seconds have
     /// passed. Then prints the summary and returns the load's report. `cache` counts the lookups of the server's feature cache. All
     /// output goes to standard output.
@@ -67,6 +89,7 @@ impl Demo {
         proxy: SocketAddr,
         admin: SocketAddr,
         cache: &CacheCounts,
+        script: Option<Arc<Script>>,
         stop: CancellationToken,
     ) -> io::Result<LoadReport> {
         print(&words::opening(self, proxy, admin))?;
@@ -82,15 +105,20 @@ impl Demo {
             }
             end.cancel();
         };
-        let load = run_load(proxy, self.rate, self.clients, end.clone());
+        let load = self.send(proxy, script, end.clone());
         let table = async { show(admin, cache, end.clone()).await.inspect_err(|_| end.cancel()) };
         let (report, watched, ()) = tokio::join!(load, table, timer);
-        let watched = watched?;
+        let (report, watched) = (report?, watched?);
         let text = match live::since_start(admin, report.requests).await {
             Ok(stats) => summary(&stats, &report, &watched.course(admin, cache, stats.clone()).await),
             Err(reason) => format!("\nno statistics: {reason}\n{report}\n"),
         };
         print(&text)?;
+        if self.played.is_some()
+            && let Some(summary) = scenario::advice(admin).await
+        {
+            print(&format!("diagnosis: {summary}\n"))?;
+        }
         Ok(report)
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Demo, start_server};
+use super::Demo;
+use super::scenario::{Played, Script};
+use super::server::start_scripted_server;
 use crate::app::running::{self, StartError};
 use crate::config::{self, Flag, Sources};
 use crate::settings::Fault;
@@ -40,21 +42,31 @@ pub enum DemoError {
 ///
 /// If any of the parts cannot be started, or standard output cannot be written.
 pub fn run(demo: Demo, places: Places) -> Result<(), DemoError> {
-    let stop = CancellationToken::new();
+    run_until(demo, places, &CancellationToken::new())
+}
+
+/// The same, until `stop` too, which Ctrl-C cancels.
+pub(super) fn run_until(demo: Demo, places: Places, stop: &CancellationToken) -> Result<(), DemoError> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     // the server must know where to send its spans before Lapwing, which needs the server's address, is started
     let otlp = TcpListener::bind(any)?.local_addr()?;
-    let (server, handle) = start_server(otlp)?;
+    let script = demo.played.as_ref().map(|played| Arc::new(Script::new(&played.scenario, played.level, played.seed)));
+    let (server, handle) = start_scripted_server(otlp, script.clone())?;
+    let (upstream, _relay) = match &demo.played {
+        Some(played) => played.link(server)?,
+        None => (server, None),
+    };
     let cache_counts = Arc::clone(handle.cache_counts());
     let flags = [
-        ("upstream", format!("http://{server}")),
+        ("upstream", format!("http://{upstream}")),
         ("listen", places.listen.unwrap_or(any).to_string()),
         ("admin", places.admin.unwrap_or(any).to_string()),
         ("otlp_grpc", otlp.to_string()),
         ("otlp_http", "off".to_owned()),
     ];
     let flag = |(path, text): (&str, String)| Flag { path: path.to_owned(), name: format!("--{path}"), text };
-    let sources = Sources { flags: flags.into_iter().map(flag).collect(), ..Sources::default() };
+    let settings = demo.played.iter().flat_map(Played::settings);
+    let sources = Sources { flags: flags.into_iter().chain(settings).map(flag).collect(), ..Sources::default() };
     let loaded = config::load(&sources).map_err(|faults| DemoError::Faults(listed(&faults)))?;
     let running = running::start(&loaded)?;
     let at = running.addresses();
@@ -66,7 +78,7 @@ pub fn run(demo: Demo, places: Places) -> Result<(), DemoError> {
                 stop.cancel();
             }
         };
-        let driving = demo.drive(at.listen, at.admin, &cache_counts, stop.clone());
+        let driving = demo.drive(at.listen, at.admin, &cache_counts, script, stop.clone());
         let mut driving = std::pin::pin!(driving);
         tokio::select! {
             driven = &mut driving => driven,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use parking_lot::Mutex;
 
-use crate::ledger::Stamp;
+use super::scenario::truth::{self, Injected};
+use crate::ledger::{Stage, Stamp};
 
 /// A step of the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +32,27 @@ pub(super) struct TimedStep {
     pub(super) end: Stamp,
 }
 
+impl Step {
+    /// The stage that it is.
+    pub(super) const fn stage(self) -> Stage {
+        match self {
+            Self::Hydration { .. } => Stage::Hydration,
+            Self::Preprocessing { .. } => Stage::Preprocessing,
+            Self::Forward { .. } => Stage::Forward,
+            Self::Postprocessing => Stage::Postprocessing,
+        }
+    }
+}
+
 /// The steps of one request, in order.
 pub(super) type Steps = ArrayVec<TimedStep, 4>;
 
-/// Records the steps of one request.
+/// Records the steps of one request, and what a scenario's script added to them.
 #[derive(Debug, Default)]
-pub(super) struct StepRecorder(Mutex<Steps>);
+pub(super) struct StepRecorder {
+    steps: Mutex<Steps>,
+    injected: Mutex<Injected>,
+}
 
 tokio::task_local! {
     static RECORDER: Arc<StepRecorder>;
@@ -45,12 +61,22 @@ tokio::task_local! {
 impl StepRecorder {
     /// Adds a step; a fifth is ignored.
     pub(super) fn record(&self, step: Step, start: Stamp, end: Stamp) {
-        let _ = self.0.lock().try_push(TimedStep { step, start, end });
+        let _ = self.steps.lock().try_push(TimedStep { step, start, end });
     }
 
     /// The steps so far.
     pub(super) fn steps(&self) -> Steps {
-        self.0.lock().clone()
+        self.steps.lock().clone()
+    }
+
+    /// Adds time that the script took in a stage.
+    pub(super) fn inject(&self, stage: Stage, ns: u64) {
+        truth::add(&mut self.injected.lock(), stage, ns);
+    }
+
+    /// The time that the script took so far, by stage.
+    pub(super) fn injected(&self) -> Injected {
+        self.injected.lock().clone()
     }
 
     /// Runs `request`; the handler that it calls finds this recorder by [`Self::current`].

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 
+use super::cache_hit;
 use super::rules::Rules;
 use super::server_timing;
 use crate::ledger::{Ledger, ReportPlace};
@@ -23,7 +24,8 @@ pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<HeaderReader> {
         let place = if trailing { ReportPlace::Trailer } else { ReportPlace::Head };
         let malformed = server_timing::report(headers, &rules, place, ledger)
             + headers::report(headers, place, ledger)
-            + gateway_usage::report(headers, ledger);
+            + gateway_usage::report(headers, ledger)
+            + cache_hit::report(headers, rules.cache_hit(), &mut ledger.circumstances);
         if malformed > 0 {
             counters.add(Counter::ReportsMalformed, malformed as u64);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::ledger::{ClippedReports, Exchange, LabelId, Ledger, ServerEvidence, Stamp, TracedSpan, Unit, Work};
 use crate::metrics::{Counter, Counters};
 
+use super::cache_hit;
 use super::expect::SpanExpectation;
 use super::merge::merge;
 use super::pending::Pending;
@@ -153,6 +154,7 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Finish<M> {
                 (ledger.server, ledger.server_evidence) = (report.server, Some(ServerEvidence::Span));
             }
             report.note(&mut ledger, ServerEvidence::Span);
+            cache_hit::note(spans, &mut ledger.circumstances);
             divide_sums(&mut ledger);
             if !report.work.is_empty() {
                 choose_primary(&mut ledger.work);

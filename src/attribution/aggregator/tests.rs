@@ -48,6 +48,7 @@ fn span(trace: u8, span: u64, parent: Option<u64>, from_ms: u64, to_ms: u64) -> 
         end_unix_ns: WALL + to_ms * MS,
         service: Arc::from("app/1"),
         process: ProcessId::default(),
+        cache: crate::attribution::CacheLookups::default(),
         server: None,
     }
 }

@@ -31,6 +31,7 @@ fn shape(service: &str, name: &str) -> SpanShape {
         end_unix_ns: 0,
         service: Arc::from(service),
         process: ProcessId::default(),
+        cache: crate::attribution::CacheLookups::default(),
         server: None,
     };
     SpanShape::of(&span)

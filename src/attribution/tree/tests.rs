@@ -29,6 +29,7 @@ fn span(n: u8, parent: u8, start: u64, end: u64) -> IncomingSpan {
         end_unix_ns: 1_000 + end,
         service: Arc::from("app/1"),
         process: ProcessId::default(),
+        cache: crate::attribution::CacheLookups::default(),
         server: None,
     }
 }

@@ -4,6 +4,7 @@
 const REMEMBERED = 300; // looks, a second each
 const SLOW_MS = 5000; // how often the slowest requests and the shadow report are asked for
 const MOST_SERIES = 500; // that are remembered; as many as are shown
+const MOST_DIAGNOSED = 8; // routes whose diagnosis is shown: those that lost most time
 
 const page = {
   token: null,
@@ -12,6 +13,7 @@ const page = {
   rows: new Map(), // by key: the row's elements
   history: new Map(), // by key: { times, looks }, where a look has only the numbers that are drawn
   stop: null, // ends the streams
+  isUndiagnosed: false, // whether the diagnosis is off
 };
 const at = (id) => document.getElementById(id);
 const key = (series) => JSON.stringify([series.route, series.model, series.upstream]);
@@ -87,7 +89,7 @@ function askForToken(isWrong) {
   });
 }
 
-// What is asked for every few seconds: the slowest requests of the chosen series, and the shadow report.
+// What is asked for every few seconds: the slowest requests of the chosen series, the diagnosis, and the shadow report.
 async function slowly(signal) {
   while (!signal.aborted) {
     const series = find(page.chosen);
@@ -98,12 +100,29 @@ async function slowly(signal) {
         replace("waterfalls", ...(exchanges.length ? exchanges.map(waterfall) : [make("p", { class: "none" }, "None are kept.")]));
       }
     }
+    await diagnose();
     const report = await (await ask("shadow", "text/plain")).text();
     at("shadow-panel").hidden = report.startsWith("there is no shadow target");
     at("shadow").textContent = report;
     for (let waited = 0; waited < SLOW_MS && !page.hurry && !signal.aborted; waited += 100) await sleep(100);
     page.hurry = false;
   }
+}
+
+// The first routes of the diagnosis. What is open stays open.
+async function diagnose() {
+  if (page.isUndiagnosed) return;
+  let routes;
+  try {
+    ({ routes } = await (await ask("diagnosis?format=json", "application/json")).json());
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    page.isUndiagnosed = true;
+    return;
+  }
+  const open = new Set([...at("diagnosis").children].filter((one) => one.open).map((one) => one.dataset.key));
+  at("diagnosis-panel").hidden = !routes.length;
+  replace("diagnosis", ...routes.slice(0, MOST_DIAGNOSED).map((route) => diagnosisOf(route, key(route), open.has(key(route)))));
 }
 
 const find = (wanted) => page.latest && page.latest.series.find((series) => key(series) === wanted);

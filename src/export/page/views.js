@@ -102,6 +102,44 @@ function plainTable(object) {
   return table(["", ""], Object.entries(object).filter(([, value]) => value !== null && typeof value !== "object").map(([key, value]) => [key, shown(key, value)]));
 }
 
+const STATUSES = { healthy: "healthy", over_budget: "over budget", not_enough_evidence: "not enough evidence" };
+const MEASURES = { seconds: (value) => time(1e9 * value), ratio: (value) => (value >= 0 && value <= 1 ? percent(value) : `${three(value)}×`) };
+
+// A measured quantity with its unit.
+function quantity(value, unit) {
+  if (value === null) return "–";
+  return MEASURES[unit] ? MEASURES[unit](value) : `${count(Number(value.toPrecision(3)))} ${unit}`;
+}
+
+// The diagnosis of a route in a line; its evidence and fixes come with a click.
+function diagnosisOf(route, own, isOpen) {
+  const [first] = route.verdicts;
+  const name = make("span", { class: "name" }, route.route, route.model ? ` · ${route.model}` : "");
+  const said = first ? `${first.bound}-bound: ${first.sentence}` : route.summary || `${count(route.requests)} requests, p99 ${time(route.p99_ns)}`;
+  const line = make("summary", {}, make("strong", { class: `status ${route.status}` }, STATUSES[route.status] ?? route.status), " ", name, " ", make("span", { class: "said" }, said));
+  const box = make("details", { class: "diagnosis", "data-key": own, open: isOpen ? "" : null }, line);
+  if (first && route.summary) box.append(make("p", {}, route.summary));
+  for (const verdict of route.verdicts) {
+    const [low, high] = verdict.share_interval;
+    box.append(make("h3", {}, `${verdict.bound}-bound, ${verdict.cause.replaceAll("_", " ")}: ${percent(verdict.share)} (${percent(low)} to ${percent(high)}), confidence ${percent(verdict.confidence)}`));
+    if (verdict !== first) box.append(make("p", {}, verdict.sentence));
+    if (verdict.fixes.length) box.append(make("ol", {}, ...verdict.fixes.map((fix) => make("li", {}, fix))));
+    const rows = verdict.evidence.map((one) => [one.what, quantity(one.value, one.unit), one.threshold === null ? "" : quantity(one.threshold, one.unit)]);
+    if (rows.length) box.append(make("div", { class: "table" }, table(["evidence", "measured", "held against"], rows)));
+  }
+  for (const { sentence, fixes } of route.notices ?? []) box.append(make("p", {}, `Also: ${sentence}. ${fixes[0] ?? ""}`));
+  for (const { what, how } of route.missing) box.append(make("p", { class: "none" }, `Not known: ${what}. ${how}`));
+  if (route.tail.length) {
+    const rows = route.tail.map((of) => [of.stage, time(of.body_ns), time(of.tail_ns), percent(Math.max(0, of.share_of_excess))]);
+    box.append(make("div", { class: "table" }, table(["stage", "around the median", "in the tail", "share of the excess"], rows)));
+  }
+  if (route.exchanges.length) {
+    const link = (trace) => make("a", { href: `exchanges?trace_id=${encodeURIComponent(trace)}` }, trace);
+    box.append(make("p", {}, "Requests that show it: ", ...route.exchanges.slice(0, 5).flatMap((trace, place) => (place ? [", ", link(trace)] : [link(trace)]))));
+  }
+  return box;
+}
+
 function waterfall(exchange) {
   const box = make("div", { class: "waterfall" });
   const status = exchange.status === null ? exchange.outcome : `${exchange.status} ${exchange.outcome}`;

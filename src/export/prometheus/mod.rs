@@ -14,6 +14,7 @@ use self::otlp::OtlpEncoder;
 use self::protobuf::ProtobufEncoder;
 use self::series::{Scope, Series, seconds};
 use self::text::TextEncoder;
+use super::diagnosis::DiagnosisSurface;
 use super::surfaces::Surfaces;
 use super::{gather, process};
 use crate::metrics::defs::{self, MetricFamily, MetricKind};
@@ -21,6 +22,7 @@ use crate::metrics::{Counter, NAME_TABLES, PolledSnapshot, Shown, Window};
 
 mod budget;
 mod debt;
+mod diagnosis;
 mod encode;
 mod format;
 mod native;
@@ -75,6 +77,7 @@ struct Scrape {
     series: Vec<Series>,
     polled: Vec<PolledSnapshot>,
     shadow: Option<shadow::Shadow>,
+    excess: Option<diagnosis::BudgetExcess>,
     gauges: Vec<Gauge>,
     overflowed: u64,
     retired: u64,
@@ -111,7 +114,10 @@ impl Scrape {
         let values = |rows: &[Counter]| rows.iter().map(|row| surfaces.counters.get(*row)).collect();
         let counters = defs::row_families().into_iter().map(|f| (values(&f.rows), f)).map(|(v, f)| (f, v)).collect();
         let shadow = surfaces.shadow.as_ref().map(|shadow| shadow::Shadow::of(shadow, scope));
-        Self { series, polled, shadow, gauges, overflowed, retired, unnamed, counters }
+        let labels = surfaces.registry.lock().labels().clone();
+        let excess = |diagnosis: &DiagnosisSurface| diagnosis::BudgetExcess::of((diagnosis.totals)(), &labels, &series);
+        let excess = surfaces.diagnosis.as_ref().map(excess);
+        Self { series, polled, shadow, excess, gauges, overflowed, retired, unnamed, counters }
     }
 
     fn profiler(&self, encoder: &mut dyn Encoder) -> fmt::Result {
@@ -145,6 +151,7 @@ impl Scrape {
     fn encode(&self, encoder: &mut dyn Encoder) -> fmt::Result {
         self.requests(encoder)?;
         self.budgets(encoder)?;
+        self.excess(encoder)?;
         self.stages(encoder)?;
         self.coverage(encoder)?;
         self.completeness(encoder)?;

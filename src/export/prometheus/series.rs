@@ -29,7 +29,7 @@ pub(super) struct Scope {
 #[derive(Debug)]
 pub(super) struct Series {
     labels: [(&'static str, Arc<str>); 3],
-    since_unix_ns: u64,
+    pub(super) since_unix_ns: u64,
     pub(super) facts: SeriesFacts,
     pub(super) figures: SeriesTotals,
     pub(super) budget: RouteBudget,
@@ -84,6 +84,11 @@ impl Series {
     pub(super) fn with<'a>(&'a self, more: &[(&'static str, &'a str)]) -> Labels<'a> {
         let pairs = self.labels.iter().map(|(name, value)| (*name, &**value)).chain(more.iter().copied()).collect();
         Labels { pairs, since_unix_ns: Some(self.since_unix_ns) }
+    }
+
+    /// Route, model and upstream.
+    pub(super) fn names(&self) -> [Arc<str>; 3] {
+        self.labels.each_ref().map(|(_, name)| name.clone())
     }
 
     /// The route's name.

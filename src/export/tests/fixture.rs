@@ -7,11 +7,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attribution::merge;
 use crate::cost::{self, DebtAssessor, ModelOptima};
+use crate::diagnosis::{BoundTotals, Diagnosis, DiagnosisWindow, LatencyBound, RouteDiagnosis};
+use crate::export::diagnosis::DiagnosisSurface;
 use crate::export::stats::{HostedFallback, HostedModel, HostedModels};
 use crate::export::surfaces::{ProfilerLimits, Surfaces};
 use crate::ledger::{
-    Basis, Exchange, ExchangeKind, Generation, Ledger, ObservedEvent, Outcome, Phase, Report, ReportPlace, SeriesKey, Server,
-    Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Unit, UpstreamWindow, clock,
+    Annotation, Basis, Exchange, ExchangeKind, Generation, Ledger, ObservedEvent, Outcome, Phase, Report, ReportPlace, SeriesKey,
+    Server, Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Unit, UpstreamWindow, clock,
 };
 use crate::metrics::{
     BatchStatistics, Config, Counter, Counters, Labels, PolledInterval, PolledKey, PolledStage, PolledSum, Registry,
@@ -49,6 +51,30 @@ pub(in crate::export) const CHAT: &str = "POST /v1/chat/completions";
 /// A route with everything in it that text formats must escape.
 pub(in crate::export) const AWKWARD: &str = "GET /a \"b\" \\c,d\ne=é";
 
+/// Two routes that are diagnosed, the window in the words, and these totals.
+fn diagnosis(totals: Vec<BoundTotals>) -> DiagnosisSurface {
+    let route =
+        |route: &str, model: &str| RouteDiagnosis { route: route.into(), model: model.into(), ..RouteDiagnosis::default() };
+    let diagnose = move |window: DiagnosisWindow| Diagnosis {
+        window_seconds: if window == DiagnosisWindow::TenSeconds { 10.0 } else { 60.0 },
+        routes: vec![route(ROUTE, "digits"), route(CHAT, "")],
+        connections: None,
+    };
+    let words = |diagnosis: &Diagnosis| format!("{} routes in {} s\n", diagnosis.routes.len(), diagnosis.window_seconds);
+    DiagnosisSurface::new(Arc::new(diagnose), Arc::new(move || totals.clone()), words, DiagnosisWindow::OneMinute)
+}
+
+/// Two seconds above the budget of one series, three quarters of them queue, and none of another.
+fn excess(surfaces: &Surfaces) -> Vec<BoundTotals> {
+    let mut bound_seconds = [0.0; LatencyBound::ALL.len()];
+    bound_seconds[LatencyBound::Queue as usize] = 1.5;
+    let series = |route, model| request(surfaces, route, model, Outcome::Ok, 1).ledger.series;
+    vec![
+        BoundTotals { series: series(ROUTE, "digits"), bound_seconds, excess_seconds: 2.0 },
+        BoundTotals { series: series(CHAT, "tiny"), bound_seconds: [0.0; LatencyBound::ALL.len()], excess_seconds: 0.0 },
+    ]
+}
+
 pub(in crate::export) fn empty() -> Surfaces {
     let (labels, counters) = (Arc::new(Labels::new(10, 10, 10)), Arc::new(Counters::default()));
     let budgets = serde_json::json!({ROUTE: {"p50": "4ms", "p99": "50ms"}, "*": {"p999": "1500ms"}});
@@ -59,6 +85,7 @@ pub(in crate::export) fn empty() -> Surfaces {
         optima: Arc::default(),
         engine: Arc::new(Vec::new),
         shadow: None,
+        diagnosis: Some(diagnosis(Vec::new())),
         admin_token: None,
         admin_token_for: AdminTokenFor::default(),
         config: ConfigHandle::fixed(serde_json::json!({"upstream": {"url": "http://127.0.0.1:8000", "password": "***"}})),
@@ -118,6 +145,9 @@ fn chat(surfaces: &Surfaces) -> Exchange {
     (generation.server_first_token_ns, generation.server_per_output_token_ns) = (Some(6 * MS), Some(3 * MS));
     ledger.generation = Some(Box::new(generation));
     ledger.first_byte_ns = 9 * MS;
+    (ledger.circumstances.in_flight, ledger.circumstances.body_gap_ns) = (3, 4 * MS);
+    ledger.circumstances.annotations.add(Annotation::SplitWrite);
+    ledger.circumstances.annotations.add(Annotation::QuickAck);
     merge(ledger, Vec::new())
 }
 
@@ -174,5 +204,6 @@ pub(in crate::export) fn busy() -> Surfaces {
     let shadow = Some(super::shadow::one_pair(&surfaces));
     surfaces.counters.add(Counter::SpansJoined, 3);
     surfaces.counters.bump(Counter::DroppedPanic);
-    Surfaces { shadow, ..surfaces }
+    let diagnosis = Some(diagnosis(excess(&surfaces)));
+    Surfaces { shadow, diagnosis, ..surfaces }
 }

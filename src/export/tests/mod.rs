@@ -1,6 +1,7 @@
 //! The admin surfaces over a registry with known exchanges.
 
 mod debt;
+mod diagnosis;
 pub(super) mod fixture;
 mod openapi;
 mod otlp;

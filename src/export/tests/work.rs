@@ -143,6 +143,8 @@ fn an_exchange_says_what_it_asked_for() {
     });
     assert_eq!(chat["generation"], generation);
     assert_eq!((&chat["first_byte_ns"], chat.get("batch")), (&json!(9_000_000), None));
+    assert_eq!((&chat["annotations"], &chat["in_flight"]), (&json!(["split_write", "quick_ack"]), &json!(3)));
+    assert_eq!(chat["body_gap_ns"], 4_000_000);
     let queue = json!({"stage": "queue", "ns": 0, "source": "reported", "resolution_ns": 1_000_000});
     assert!(chat["stages"].as_array().unwrap().contains(&queue));
     let decode = json!({
@@ -151,6 +153,8 @@ fn an_exchange_says_what_it_asked_for() {
     assert!(chat["spans"].as_array().unwrap().contains(&decode), "{}", chat["spans"]);
     let cancelled = read(&exchanges::exchanges(&busy(), &ExchangeQuery::first(Order::Recent, 200)));
     let cancelled = cancelled["exchanges"].as_array().unwrap().iter().find(|e| e["outcome"] == "cancelled").unwrap().clone();
-    let absent = ["work", "class", "generation", "first_byte_ns", "server"].map(|key| cancelled[key].clone());
-    assert_eq!((absent, &cancelled["per_unit"]), ([const { Value::Null }; 5], &json!({})));
+    let absent = ["work", "class", "generation", "first_byte_ns", "server", "in_flight", "body_gap_ns"];
+    let absent = absent.map(|key| cancelled[key].clone());
+    assert_eq!((absent, &cancelled["per_unit"]), ([const { Value::Null }; 7], &json!({})));
+    assert_eq!(cancelled["annotations"], json!([]));
 }

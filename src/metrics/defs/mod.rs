@@ -62,6 +62,10 @@ families! {
         "Requests, however they ended, that took longer than the budget of their route; budget is p50, p90, p99 or p999, of which 50 %, 10 %, 1 % or 0.1 % may.";
     BUDGET: Gauge "lapwing_latency_budget_seconds" Some("seconds"), ["route", "budget"],
         "Within what time that share of a route's requests should end (metrics.budgets).";
+    BOUND_SECONDS: Counter "lapwing_bound_seconds" Some("seconds"), ["route", "model", "upstream", "bound"],
+        "Time above the budget of the route, by what the diagnosis blames for it; bound is compute, feature, queue, network, preprocessing, postprocessing, downstream or proxy. Absent until a request exceeds the budget.";
+    BUDGET_EXCESS: Counter "lapwing_budget_excess_seconds" Some("seconds"), ["route", "model", "upstream"],
+        "Time above the budget of the route, of all requests that took longer; what no bound explains is in no lapwing_bound_seconds_total.";
     STAGE_DURATION: Histogram "lapwing_stage_duration_seconds" Some("seconds"), ["route", "model", "upstream", "stage"],
         "Time that a stage owned in the answered requests that have it; the sums over all stages add up to the sum of the answered requests.";
     STAGE_SOURCE: Counter "lapwing_stage_source" None, ["route", "model", "upstream", "stage", "source"],

@@ -16,7 +16,7 @@ use super::families::spec;
 use super::media::Media;
 use super::plan::{ReadPlan, WatchedFields};
 use super::tokens::PromptKeeper;
-use crate::ledger::{Basis, Ledger, PromptBody, Unit, label_text};
+use crate::ledger::{Annotation, Basis, Ledger, PromptBody, Unit, label_text};
 
 /// The compiled protocols and rules: built once from the configuration, shared by all requests.
 #[derive(Clone, Debug)]
@@ -101,7 +101,18 @@ impl Protocols {
         let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
         let tables = Arc::clone(&self.0);
         let response = BodyReader::Off;
-        Some(ExchangeReader(Box::new(Inner { protocol, request, response, facts, kept, at_ns: 0, is_answered: false, tables })))
+        let is_json_infer = media == Media::Json && matches!(protocol, Protocol::Known(Family::OipRest));
+        Some(ExchangeReader(Box::new(Inner {
+            protocol,
+            request,
+            response,
+            facts,
+            kept,
+            at_ns: 0,
+            is_answered: false,
+            is_json_infer,
+            tables,
+        })))
     }
 }
 
@@ -174,6 +185,8 @@ struct Inner {
     at_ns: u64,
     /// Whether the response's head came and is not that of an error.
     is_answered: bool,
+    /// Whether the request is an inference of the Open Inference Protocol as JSON, whose tensors could come in binary form.
+    is_json_infer: bool,
 }
 
 impl ExchangeReader {
@@ -259,6 +272,9 @@ impl ExchangeReader {
         }
         if ledger.request_bytes > 0 {
             this.facts.set(Unit::Byte, ledger.request_bytes, Basis::Counted);
+        }
+        if this.is_json_infer && this.facts.has_tensors() {
+            ledger.circumstances.annotations.add(Annotation::JsonTensors);
         }
         let flops = this.tables.flops(this.facts.model());
         this.facts.write(plan.primary, ledger, flops);

@@ -334,3 +334,25 @@ fn a_rules_absurd_and_repeated_fields_are_refused_one_by_one() {
     assert_eq!(by_fields(200, &[good, ("x-out", "3"), ("x-out", "3")], &[]), (seven.clone(), 1));
     assert_eq!(by_fields(200, &[good], &[("x-in", "8"), ("x-in", "9"), ("x-m", "a"), ("x-m", "b")]), (seven, 2));
 }
+
+#[test]
+fn tensors_as_json_are_noted_where_the_protocol_has_a_binary_form() {
+    let tensor = r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"data":[1,2]}]}"#;
+    let noted = |path: &str, fields: &[(&str, &str)], body: &str| {
+        let fields = fields.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()));
+        let protocols = Protocols::default();
+        let mut reader = protocols.open(&protocols.detect(&Method::POST, path), &fields.collect()).unwrap();
+        reader.request(body.as_bytes());
+        let mut ledger = Ledger::open(Stamp::now(), 0);
+        reader.close(&mut ledger);
+        ledger.circumstances.annotations.has(Annotation::JsonTensors)
+    };
+    let infer = "/v2/models/m/infer";
+    assert!(noted(infer, &[], tensor));
+    assert!(noted(infer, &[("content-type", "application/json")], tensor));
+    let length = tensor.len().to_string();
+    assert!(!noted(infer, &[("inference-header-content-length", &length)], tensor), "binary tensors follow");
+    assert!(!noted(infer, &[], r#"{"inputs":[]}"#));
+    assert!(!noted(infer, &[("content-encoding", "gzip")], tensor), "it cannot be read");
+    assert!(!noted("/v1/models/m:predict", &[], r#"{"instances":[[1,2]]}"#), "it has no binary form over REST");
+}

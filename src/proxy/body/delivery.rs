@@ -227,7 +227,8 @@ impl ResponseBody {
             self.finish();
             return Poll::Ready(Step::End);
         }
-        Poll::Ready(match self.upstream.poll_frame(cx) {
+        let Self { upstream, guard, .. } = self;
+        Poll::Ready(match upstream.poll_frame(cx, guard.as_ref().map(|guard| &*guard.0)) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.on_frame(&frame, cx);
                 Step::Frame(frame)

@@ -9,6 +9,7 @@ mod continue_gate;
 mod delivery;
 mod request;
 mod rewrite;
+mod split_write;
 mod upstream;
 
 #[cfg(test)]
@@ -19,4 +20,5 @@ pub(crate) use continue_gate::ContinueGate;
 pub(crate) use delivery::ResponseBody;
 pub(crate) use request::{RequestBody, RequestBodyError};
 pub(crate) use rewrite::{MAX_GATHERED_BYTES, ResponseRewrite};
+pub(crate) use split_write::EvenDraw;
 pub(crate) use upstream::Drive;

@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 
 use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
 use super::continue_gate::ContinueGate;
+use super::split_write::FirstPiece;
 use crate::net::error_text;
 use crate::proxy::connection::LazyDeadline;
 use crate::proxy::error::Error;
@@ -67,6 +68,7 @@ pub(crate) struct RequestBody {
     ahead: Option<Box<Ahead>>,
     captures: AttachedCaptures,
     upload: UploadWatch,
+    first: FirstPiece,
 }
 
 #[derive(Debug)]
@@ -88,7 +90,8 @@ impl RequestBody {
         if let Some(inner) = inner.as_ref().filter(|_| !in_flight.is_multiplexed) {
             in_flight.meter.on_body_left(inner.size_hint().exact());
         }
-        Self { inner, in_flight, gate: None, left, ahead: None, captures: AttachedCaptures::default(), upload }
+        let first = if in_flight.is_multiplexed { FirstPiece::Read } else { FirstPiece::Unread };
+        Self { inner, in_flight, gate: None, left, ahead: None, captures: AttachedCaptures::default(), upload, first }
     }
 
     /// Holds the body back until `gate` opens.
@@ -126,6 +129,24 @@ impl RequestBody {
         }
     }
 
+    /// The first piece was asked for. Hyper reads it from the client's socket after that, or has it already: only the socket knows whether
+    /// it came with the head.
+    fn on_first_polled(&mut self, is_pending: bool) {
+        let Self { in_flight, first, .. } = self;
+        *first = match (*first, is_pending) {
+            (FirstPiece::Unread, true) => {
+                in_flight.meter.body_wait.begin(in_flight.context.config.quick_ack.is_on());
+                FirstPiece::Awaited
+            }
+            (first, true) => first,
+            (FirstPiece::Awaited, false) => {
+                in_flight.on_request_body(in_flight.meter.body_wait.end());
+                FirstPiece::Read
+            }
+            (_, false) => FirstPiece::Read,
+        };
+    }
+
     fn too_large(&self) -> RequestBodyError {
         RequestBodyError::TooLarge(self.in_flight.context.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get()))
     }
@@ -153,8 +174,12 @@ impl Body for RequestBody {
             return Poll::Ready(Some(Ok(frame)));
         }
         let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
-        let polled = Pin::new(&mut *inner).poll_frame(cx);
+        let polled = Pin::new(inner).poll_frame(cx);
         this.in_flight.awaits_client.store(polled.is_pending(), Relaxed);
+        if this.first != FirstPiece::Read {
+            this.on_first_polled(polled.is_pending());
+        }
+        let Some(inner) = &this.inner else { return Poll::Ready(None) };
         match polled {
             Poll::Pending => {
                 this.upload.on_wait(&this.in_flight);

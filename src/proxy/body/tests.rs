@@ -166,6 +166,12 @@ impl Drive for Driven {
     fn last_read(&self) -> Option<Stamp> {
         None
     }
+    fn can_acknowledge(&self) -> bool {
+        false
+    }
+    fn acknowledge(&mut self, _: &mut Context<'_>) -> bool {
+        false
+    }
     fn release(self: Box<Self>, _: Stamp) {}
 }
 

@@ -12,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
+use super::split_write::{FirstPiece, on_split_write};
 use crate::ledger::Stamp;
 use crate::proxy::connection::LazyDeadline;
 use crate::proxy::error::Error;
@@ -23,9 +24,16 @@ pub(crate) trait Drive: Debug + Send {
     fn drive(&mut self, cx: &mut Context<'_>);
     /// When bytes of it were last read.
     fn last_read(&self) -> Option<Stamp>;
+    /// Whether [`Self::acknowledge`] can have an effect.
+    fn can_acknowledge(&self) -> bool;
+    /// The response's head was read, and there is nothing to read of its body: asks the system to acknowledge the head at once, if that is
+    /// still so. Returns whether it did.
+    fn acknowledge(&mut self, cx: &mut Context<'_>) -> bool;
     /// The response was read to its end at `at`: another request may come. Dropping it instead closes it.
     fn release(self: Box<Self>, at: Stamp);
 }
+
+type PolledFrame = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
 
 /// A response's body before it is changed or handed to the client.
 #[derive(Debug)]
@@ -36,6 +44,7 @@ pub(super) struct UpstreamBody {
     is_stream: bool,
     /// When the upstream last gave something, or the client last took it.
     last: Stamp,
+    first: FirstPiece,
     deadline: LazyDeadline,
 }
 
@@ -49,13 +58,15 @@ impl UpstreamBody {
     /// The upstream's body, its head read at `head`. With `connection`, the body drives it.
     pub(super) fn new(body: Incoming, connection: Option<Box<dyn Drive>>, head: Stamp) -> Self {
         let is_stream = connection.is_none();
-        Self { source: Source::Upstream(body), connection, is_stream, last: head, deadline: LazyDeadline::default() }
+        let first = if is_stream { FirstPiece::Read } else { FirstPiece::Unread };
+        Self { source: Source::Upstream(body), connection, is_stream, last: head, first, deadline: LazyDeadline::default() }
     }
 
     /// Lapwing's own body.
     pub(super) fn own(body: Bytes) -> Self {
         let source = Source::Own(Full::new(body));
-        Self { source, connection: None, is_stream: false, last: Stamp::now(), deadline: LazyDeadline::default() }
+        let (last, first) = (Stamp::now(), FirstPiece::Read);
+        Self { source, connection: None, is_stream: false, last, first, deadline: LazyDeadline::default() }
     }
 
     pub(super) fn is_end_stream(&self) -> bool {
@@ -77,8 +88,39 @@ impl UpstreamBody {
         matches!(self.source, Source::Upstream(_))
     }
 
-    /// The next frame.
-    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    /// The next frame of the response to `in_flight`.
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>, in_flight: Option<&InFlight>) -> PolledFrame {
+        let polled = self.poll_source(cx);
+        if self.first == FirstPiece::Read {
+            return polled;
+        }
+        self.on_first_polled(polled, cx, in_flight)
+    }
+
+    /// The first piece was asked for. Notes whether the upstream wrote it apart from the head, and how much later it came.
+    fn on_first_polled(&mut self, mut polled: PolledFrame, cx: &mut Context<'_>, in_flight: Option<&InFlight>) -> PolledFrame {
+        let Some(in_flight) = in_flight else { return polled };
+        if polled.is_pending()
+            && self.first == FirstPiece::Unread
+            && let Some(connection) = &mut self.connection
+        {
+            self.first = FirstPiece::Awaited;
+            on_split_write(&mut **connection, in_flight, cx);
+            polled = self.poll_source(cx);
+        }
+        if let Poll::Ready(piece) = &polled {
+            if let (FirstPiece::Awaited, Some(Ok(frame))) = (self.first, piece)
+                && frame.is_data()
+            {
+                let gap_ns = self.read_at().since(self.last);
+                in_flight.with(|ledger| ledger.circumstances.body_gap_ns = gap_ns);
+            }
+            self.first = FirstPiece::Read;
+        }
+        polled
+    }
+
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let incoming = match &mut self.source {
             Source::Own(full) => return Pin::new(full).poll_frame(cx).map_err(|never| match never {}),
             Source::Upstream(incoming) => incoming,

@@ -8,6 +8,7 @@ use std::task::{Context, Waker};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use super::body_wait::BodyWait;
 use super::client_waits::ClientWaits;
 use crate::ledger::Stamp;
 
@@ -37,6 +38,10 @@ pub(crate) struct SocketMeter {
     waiting: Mutex<SmallVec<[Waker; 2]>>,
     /// Requests between their head and their last flushed byte.
     pub(crate) open: AtomicU32,
+    /// A request came over the connection.
+    has_carried: AtomicBool,
+    /// The wait for the body of the message whose head was read.
+    pub(crate) body_wait: BodyWait,
     /// The latest request was answered before it was read to its end.
     is_unread: AtomicBool,
     /// Bytes that are left of the request's body, at least 1 if they are not known; 0 if it is complete (HTTP/1.1).
@@ -104,6 +109,15 @@ impl SocketMeter {
             waiting.push(cx.waker().clone());
         }
         self.has_waiting.store(true, Relaxed);
+    }
+
+    /// A request comes. Returns whether it is the connection's first.
+    pub(crate) fn is_first_request(&self) -> bool {
+        let is_first = !self.has_carried.load(Relaxed);
+        if is_first {
+            self.has_carried.store(true, Relaxed);
+        }
+        is_first
     }
 
     /// The read that brought the first byte since [`Self::on_message_read`].

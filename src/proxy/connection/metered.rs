@@ -185,7 +185,10 @@ impl AsyncRead for MeteredSocket {
                 }
                 Poll::Ready(Ok(()))
             }
-            Poll::Pending => self.poll_client_timeout(cx),
+            Poll::Pending => {
+                self.meter.body_wait.on_nothing_read(|| self.socket.acknowledge());
+                self.poll_client_timeout(cx)
+            }
             ready => ready,
         }
     }

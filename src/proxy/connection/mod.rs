@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows what a request is: the socket's meter calls [`OnFlush`], the client's side calls [`OnRefusal`].
 
+mod body_wait;
 mod client_side;
 mod client_waits;
 mod failure;
@@ -10,6 +11,7 @@ mod meter;
 mod metered;
 mod refused_heads;
 
+pub(crate) use body_wait::BodyArrival;
 pub(crate) use client_side::{ClientTimeouts, OnRefusal};
 pub(crate) use client_waits::ClientWaits;
 pub(crate) use failure::reason;

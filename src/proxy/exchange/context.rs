@@ -11,6 +11,7 @@ use super::in_flight::InFlight;
 use crate::ledger::{Ledger, Outcome, Stamp};
 use crate::metrics::{Counter, Counters};
 use crate::protocol::ExchangeReader;
+use crate::proxy::body::EvenDraw;
 use crate::proxy::config::Config;
 use crate::proxy::connection::{ClientTimeouts, OnRefusal, SocketMeter};
 use crate::proxy::error::response::refusal;
@@ -41,6 +42,8 @@ pub(crate) struct ExchangeContext {
     pub(crate) counters: Arc<Counters>,
     /// The slow uploads of this worker.
     pub(crate) uploads: Arc<UploadPlaces>,
+    /// Which split writes are left without help.
+    pub(crate) unhelped: EvenDraw,
     pub(crate) observer: Arc<dyn Observer>,
 }
 
@@ -54,7 +57,7 @@ impl ExchangeContext {
     /// The context of connections that are accepted under `settings`.
     pub(crate) fn new(settings: &ConnectionSettings, counters: Arc<Counters>, uploads: Arc<UploadPlaces>) -> Self {
         let ConnectionSettings { config, respond_server_timing, tracing, shadow, observer } = settings.clone();
-        Self { config, respond_server_timing, tracing, shadow, counters, uploads, observer }
+        Self { config, respond_server_timing, tracing, shadow, counters, uploads, unhelped: EvenDraw::default(), observer }
     }
 
     /// Calls the observer. A panic is caught and counted by `panicked`.

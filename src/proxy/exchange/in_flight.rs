@@ -8,6 +8,7 @@ use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 
 use super::body_reader::BodyReader;
+use super::circumstances::note_arrival;
 use super::context::{ExchangeContext, Observer};
 use super::first_byte::{FirstByte, GRPC};
 use super::grpc_status::grpc_outcome;
@@ -76,8 +77,8 @@ impl InFlight {
         is_multiplexed: bool,
     ) -> Arc<Self> {
         let called = Stamp::now();
-        let ledger = Ledger::open(started, unix_ns().saturating_sub(called.since(started)));
-        context.counters.bump(Counter::InFlight);
+        let mut ledger = Ledger::open(started, unix_ns().saturating_sub(called.since(started)));
+        note_arrival(&context, &meter, &mut ledger);
         let generation = context.counters.open_requests().begin();
         meter.open.fetch_add(1, Relaxed);
         Arc::new(Self {

@@ -1,6 +1,7 @@
 //! A request in flight with its open ledger, the reader of its bodies, and the observer that takes the closed ledger.
 
 mod body_reader;
+pub(crate) mod circumstances;
 mod context;
 mod first_byte;
 #[cfg(test)]

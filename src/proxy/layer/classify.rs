@@ -1,4 +1,4 @@
-//! Names the request's route and model by its head, and chooses the reader of its bodies.
+//! Names the request's route and model by its head, notes what the head says of the body, and chooses the reader of its bodies.
 //!
 //! Stage: validation. It reads no body itself and never changes a request.
 
@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use tower::Service;
 
 use crate::proxy::exchange::TrackedRequest;
+use crate::proxy::exchange::circumstances::note_request_head;
 
 /// Applies [`Classify`].
 #[derive(Clone, Debug)]
@@ -39,7 +40,10 @@ impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Classify<S> {
         let TrackedRequest { request, in_flight } = &tracked;
         let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
         let mut reader = None;
-        in_flight.observe(|observer, ledger| reader = observer.request(method, path, headers, ledger));
+        in_flight.observe(|observer, ledger| {
+            note_request_head(headers, ledger);
+            reader = observer.request(method, path, headers, ledger);
+        });
         if let Some(reader) = reader {
             in_flight.set_reader(reader);
         }

@@ -19,7 +19,7 @@ use crate::ledger::Stamp;
 use crate::net::Socket;
 use crate::proxy::body::{Drive, RequestBody};
 use crate::proxy::config::Config;
-use crate::proxy::connection::{LazyDeadline, MeteredSocket, SocketMeter};
+use crate::proxy::connection::{BodyArrival, LazyDeadline, MeteredSocket, SocketMeter};
 use crate::proxy::error::Error;
 
 /// A connection that carries one request at a time.
@@ -27,6 +27,8 @@ pub(crate) struct H1Connection {
     send: http1::SendRequest<RequestBody>,
     driver: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>,
     is_done: bool,
+    /// Whether its socket can be asked to acknowledge at once.
+    can_acknowledge: bool,
     pub(crate) meter: Arc<SocketMeter>,
     pub(crate) deadline: LazyDeadline,
     /// When it was last put back.
@@ -44,7 +46,7 @@ impl std::fmt::Debug for H1Connection {
 impl H1Connection {
     /// Begins HTTP/1.1 on `socket`. The connection returns to `pool` after each response.
     pub(crate) async fn open(socket: Socket, config: &Config, pool: Arc<ConnectionPool>) -> Result<Box<Self>, Error> {
-        let meter = Arc::new(SocketMeter::default());
+        let (meter, can_acknowledge) = (Arc::new(SocketMeter::default()), socket.can_acknowledge());
         let io = TokioIo::new(MeteredSocket::upstream(socket, meter.clone()));
         let (send, connection) = http1::Builder::new()
             .preserve_header_case(true)
@@ -55,7 +57,7 @@ impl H1Connection {
             .map_err(Error::Reset)?;
         let driver = Box::pin(connection.with_upgrades());
         let deadline = LazyDeadline::default();
-        Ok(Box::new(Self { send, driver, is_done: false, meter, deadline, idle_since: None, pool: Some(pool) }))
+        Ok(Box::new(Self { send, driver, is_done: false, can_acknowledge, meter, deadline, idle_since: None, pool: Some(pool) }))
     }
 
     /// Returns whether it can take a request.
@@ -93,6 +95,17 @@ impl Drive for H1Connection {
 
     fn last_read(&self) -> Option<Stamp> {
         self.meter.last_read()
+    }
+
+    fn can_acknowledge(&self) -> bool {
+        self.can_acknowledge
+    }
+
+    fn acknowledge(&mut self, cx: &mut Context<'_>) -> bool {
+        // hyper owns the socket: it reads once more, finds nothing, and the socket is asked
+        self.meter.body_wait.begin(true);
+        self.drive(cx);
+        self.meter.body_wait.end() == BodyArrival::Apart { is_acknowledged: true }
     }
 
     fn release(mut self: Box<Self>, at: Stamp) {

@@ -21,7 +21,7 @@ pub(crate) use h2::{CONNECTION_WINDOW, STREAM_WINDOW};
 pub(crate) use pool::ConnectionPool;
 pub(crate) use traits::UpstreamTraits;
 
-use crate::ledger::Stamp;
+use crate::ledger::{Annotation, Stamp};
 use crate::net::{ConnectError, Socket, Target, Tasks};
 use crate::proxy::body::{ContinueGate, Drive, RequestBody, ResponseBody};
 use crate::proxy::config::UpstreamProtocol;
@@ -131,10 +131,12 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
 /// Connects to the upstream, within `connect_timeout`.
 async fn connect(upstream: &UpstreamContext, in_flight: &InFlight) -> Result<Socket, Error> {
     let (target, limit) = (&upstream.target, in_flight.context.config.connect_timeout.get());
-    target.connect(limit).await.map_err(|error| match error {
+    let socket = target.connect(limit).await.map_err(|error| match error {
         ConnectError::Io(cause) => Error::Connect { upstream: target.to_string(), cause },
         ConnectError::Timeout(limit) => Error::ConnectTimeout { upstream: target.to_string(), limit },
-    })
+    })?;
+    in_flight.annotate(Annotation::NewUpstreamConnection);
+    Ok(socket)
 }
 
 fn refuse_tunnel(request: &Request<RequestBody>) -> Result<(), Error> {

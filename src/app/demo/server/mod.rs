@@ -17,6 +17,7 @@ use http::{HeaderMap, HeaderName, Method};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
+use super::scenario::{Script, truth};
 use super::spans::exporter::{self, SpanQueue};
 use super::spans::{Arrival, ROUTE};
 use super::steps::StepRecorder;
@@ -27,8 +28,12 @@ use crate::settings::{Period, Size};
 
 /// Threads for hydration, tokenizing and calibration, besides those of the server and the model.
 const HANDLER_THREADS: usize = 2;
+/// The same where a script makes them wait: a waiting thread takes no processor time.
+const SCRIPTED_THREADS: usize = 128;
 /// The largest request body; 256 ticket numbers need a thousandth of it.
 const MAX_BODY: Size = Size::mib(4);
+/// The same in a scenario, one of which sends larger ones.
+const MAX_SCRIPTED_BODY: Size = Size::mib(8);
 /// How long a stop waits for requests in flight.
 const DRAIN: Period = Period::from_secs(1);
 
@@ -84,19 +89,33 @@ impl Drop for ServerHandle {
 ///
 /// If no port can be bound, the model cannot be built or warmed up, or no thread can be started.
 pub fn start_server(otlp_grpc: SocketAddr) -> io::Result<(SocketAddr, ServerHandle)> {
+    start_scripted_server(otlp_grpc, None)
+}
+
+/// Starts the server like [`start_server`], with a script that it acts out.
+///
+/// # Errors
+///
+/// Those of [`start_server`].
+pub(super) fn start_scripted_server(
+    otlp_grpc: SocketAddr,
+    script: Option<Arc<Script>>,
+) -> io::Result<(SocketAddr, ServerHandle)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    let model = TicketModel::start()?;
+    let model = TicketModel::start(script.clone())?;
     let cache_counts = Arc::clone(model.cache_counts());
     model.wait_until_ready()?;
+    model.learn_answers()?;
     let catalogue = Catalogue::new(vec![Arc::new(model)]).map_err(io::Error::other)?;
-    let runtime = Builder::new_current_thread().max_blocking_threads(HANDLER_THREADS).enable_all().build()?;
+    let threads = if script.is_some() { SCRIPTED_THREADS } else { HANDLER_THREADS };
+    let runtime = Builder::new_current_thread().max_blocking_threads(threads).enable_all().build()?;
     let stop = CancellationToken::new();
     let spans_dropped = Arc::new(AtomicU64::new(0));
     let (until, dropped) = (stop.clone(), Arc::clone(&spans_dropped));
     let thread = thread::Builder::new().name("demo-server".to_owned()).spawn(move || {
-        if let Err(error) = serve(&runtime, listener, catalogue, otlp_grpc, dropped, until) {
+        if let Err(error) = serve(&runtime, listener, catalogue, (otlp_grpc, dropped), script, until) {
             tracing::error!(%error, "the demo server failed");
         }
     })?;
@@ -107,14 +126,15 @@ fn serve(
     runtime: &Runtime,
     listener: TcpListener,
     catalogue: Catalogue,
-    otlp_grpc: SocketAddr,
-    dropped: Arc<AtomicU64>,
+    (otlp_grpc, dropped): (SocketAddr, Arc<AtomicU64>),
+    script: Option<Arc<Script>>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let limits = Limits { max_body: MAX_BODY, grace: DRAIN, ..Limits::default() };
+    let max_body = if script.is_some() { MAX_SCRIPTED_BODY } else { MAX_BODY };
+    let limits = Limits { max_body, grace: DRAIN, ..Limits::default() };
     runtime.block_on(async move {
         let (spans, exporter) = exporter::pair(otlp_grpc, dropped);
-        let router = traced(serving::router(Arc::new(catalogue), limits), spans);
+        let router = traced(serving::router(Arc::new(catalogue), limits), Tracing { spans, script: script.clone() });
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let served = CancellationToken::new();
         let serving = async {
@@ -122,25 +142,48 @@ fn serve(
             served.cancel();
             end
         };
-        let (end, ()) = tokio::join!(serving, exporter.run(served.clone()));
+        let pausing = async {
+            if let Some(script) = script {
+                served.run_until_cancelled(script.pause_often()).await;
+            }
+        };
+        let (end, (), ()) = tokio::join!(serving, exporter.run(served.clone()), pausing);
         end
     })
 }
 
-/// Creates spans for the sampled requests that `router` answers.
-fn traced(router: Router, spans: SpanQueue) -> Router {
-    router.layer(middleware::from_fn_with_state(spans, trace))
+/// What the middleware around each request needs.
+#[derive(Clone, Debug)]
+struct Tracing {
+    spans: SpanQueue,
+    script: Option<Arc<Script>>,
 }
 
-async fn trace(State(spans): State<SpanQueue>, request: Request, next: Next) -> Response {
+/// Creates spans for the sampled requests that `router` answers, and tells what a script did to each.
+fn traced(router: Router, tracing: Tracing) -> Router {
+    router.layer(middleware::from_fn_with_state(tracing, trace))
+}
+
+async fn trace(State(Tracing { spans, script }): State<Tracing>, request: Request, next: Next) -> Response {
     let arrival = Arrival::now();
     let is_inference = request.method() == Method::POST && request.uri().path() == ROUTE;
-    let Some(caller) = sampled(request.headers()).filter(|_| is_inference) else {
+    let caller = sampled(request.headers()).filter(|_| is_inference);
+    if caller.is_none() && script.is_none() {
         return next.run(request).await;
-    };
+    }
     let recorder = Arc::new(StepRecorder::default());
-    let response = Arc::clone(&recorder).scope(next.run(request)).await;
-    spans.offer(arrival.spans(caller, response.status().as_u16(), &recorder.steps()));
+    let mut response = Arc::clone(&recorder).scope(next.run(request)).await;
+    if let Some(caller) = caller {
+        spans.offer(arrival.spans(caller, response.status().as_u16(), &recorder.steps()));
+    }
+    if let Some(script) = script {
+        for step in recorder.steps() {
+            recorder.inject(step.step.stage(), script.paused_ns(step.start, step.end));
+        }
+        if let Some(value) = truth::field(&recorder.injected(), arrival.at()) {
+            response.headers_mut().insert(truth::INJECTED.clone(), value);
+        }
+    }
     response
 }
 

@@ -30,6 +30,11 @@ impl Arrival {
         Self { at: Stamp::now(), unix_ns: clock::unix_ns() }
     }
 
+    /// The moment.
+    pub(super) const fn at(self) -> Stamp {
+        self.at
+    }
+
     /// The request's spans under the caller's, ending now; the children first, as they end before their parent.
     pub(super) fn spans(self, caller: TraceContext, status: u16, steps: &[TimedStep]) -> Vec<Span> {
         let server = SpanId::random();
@@ -51,7 +56,12 @@ impl Arrival {
         let (name, attributes) = match timed.step {
             Step::Hydration { rows, hits } => (
                 "feature_hydration",
-                vec![boolean("cache_hit", rows == hits), count("feature.rows", rows), count("feature.cache_hits", hits)],
+                vec![
+                    boolean("cache_hit", rows == hits),
+                    count("feature.rows", rows),
+                    count("feature.cache_hits", hits),
+                    count("feature.cache_misses", rows.saturating_sub(hits)),
+                ],
             ),
             Step::Preprocessing { tokens } => ("preprocessing", vec![count("text.tokens", tokens)]),
             Step::Forward { rows } => ("model_forward", vec![text("model.name", MODEL), count("batch.rows", rows)]),

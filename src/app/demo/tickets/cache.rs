@@ -97,6 +97,22 @@ impl CachedFeatures {
         Ok((texts, hits))
     }
 
+    /// Forgets every row.
+    pub(super) fn clear(&self) {
+        *self.cache.lock() = Rows::default();
+    }
+
+    /// Forgets these rows.
+    pub(super) fn forget(&self, ids: &[i64]) {
+        let mut cache = self.cache.lock();
+        let rows = &mut *cache;
+        for id in ids {
+            if rows.by_id.remove(id).is_some() {
+                rows.oldest_first.retain(|known| known != id);
+            }
+        }
+    }
+
     /// Reads a row from the table and keeps it. The lock is not held while the page is unpacked.
     fn fetch(&self, id: i64) -> Result<Arc<str>, LookupError> {
         let text: Arc<str> = self.table.read(id)?.into();
@@ -150,6 +166,19 @@ mod tests {
         }
         assert_eq!(features.hydrate(&ids[20..]).unwrap().1, 10);
         assert_eq!(features.hydrate(&ids[..1]).unwrap().1, 0);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_a_miss_once() {
+        let features = features(10, 10);
+        let ids: Vec<i64> = (0..4).map(id).collect();
+        features.hydrate(&ids).unwrap();
+        features.forget(&[id(1), id(3), id(9)]);
+        assert_eq!(features.hydrate(&ids).unwrap().1, 2);
+        assert_eq!(features.hydrate(&ids).unwrap().1, 4);
+        assert_eq!(features.cache.lock().oldest_first.len(), 4);
+        features.clear();
+        assert_eq!(features.hydrate(&ids).unwrap().1, 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! report it.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lapwing_engine::batch;
@@ -18,11 +18,13 @@ use super::cache::{CacheCounts, CachedFeatures};
 use super::calibration::Calibrator;
 use super::classifier::{Classifier, tensors};
 use super::corpus::{self, CLASSES};
-use super::table::FeatureTable;
+use super::replay::Replay;
+use super::table::{FeatureTable, id};
 use super::tokenizer::Tokenizer;
-use super::{MODEL, ROWS, SEED};
+use super::{MODEL, ROWS, SEED, WORKING_SET};
+use crate::app::demo::scenario::Script;
 use crate::app::demo::steps::{Step, StepRecorder};
-use crate::ledger::Stamp;
+use crate::ledger::{Stage, Stamp};
 
 /// Teams per row in the answer, the most probable first.
 pub(in crate::app::demo) const TOP: usize = 3;
@@ -40,6 +42,9 @@ pub(in crate::app::demo) struct TicketModel {
     about: About,
     model: Arc<Served>,
     parts: Arc<Parts>,
+    script: Option<Arc<Script>>,
+    /// Its answers for the tickets that a script's requests name.
+    replay: OnceLock<Replay>,
 }
 
 /// What a request needs besides the model.
@@ -48,6 +53,7 @@ struct Parts {
     features: CachedFeatures,
     tokenizer: Tokenizer,
     calibrator: Calibrator,
+    script: Option<Arc<Script>>,
 }
 
 /// A request before it reaches the model.
@@ -59,12 +65,12 @@ struct Prepared {
 }
 
 impl TicketModel {
-    /// Builds the table and the model, and starts its thread.
+    /// Builds the table and the model, and starts its thread. With a script, requests wait where it says.
     ///
     /// # Errors
     ///
     /// If a part cannot be built, or no thread can be started.
-    pub(in crate::app::demo) fn start() -> io::Result<Self> {
+    pub(in crate::app::demo) fn start(script: Option<Arc<Script>>) -> io::Result<Self> {
         let table = FeatureTable::pack(&corpus::tickets(SEED, ROWS))?;
         let features = CachedFeatures::new(table, ROWS);
         let Classifier { tokenizer, model, calibrator } = Classifier::fit().map_err(io::Error::other)?;
@@ -80,12 +86,32 @@ impl TicketModel {
             ],
             ..model.about().clone()
         };
-        Ok(Self { about, model, parts: Arc::new(Parts { features, tokenizer, calibrator }) })
+        let parts = Parts { features, tokenizer, calibrator, script: script.clone() };
+        Ok(Self { about, model, parts: Arc::new(parts), script, replay: OnceLock::new() })
     }
 
     /// The counts of the feature cache.
     pub(in crate::app::demo) fn cache_counts(&self) -> &Arc<CacheCounts> {
         self.parts.features.counts()
+    }
+
+    /// Computes the answers that a script needs, and fills the cache with their rows. Blocks meanwhile; does nothing without a script.
+    ///
+    /// # Errors
+    ///
+    /// If a row cannot be read, or the model does not answer.
+    pub(in crate::app::demo) fn learn_answers(&self) -> io::Result<()> {
+        if self.script.is_none() {
+            return Ok(());
+        }
+        let working_set: Vec<i64> = (0..WORKING_SET).map(id).collect();
+        let inputs = |id: i64| -> io::Result<Vec<Tensor>> {
+            let (texts, _) = self.parts.features.hydrate(&[id]).map_err(io::Error::other)?;
+            let tokens = self.parts.tokenizer.tokenize(&texts).map_err(|error| io::Error::other(error.to_string()))?;
+            Ok(tensors(&tokens))
+        };
+        let _ = self.replay.set(Replay::learn(&self.model, &working_set, inputs)?);
+        Ok(())
     }
 
     /// Blocks until the model is warm.
@@ -125,15 +151,31 @@ impl Servable for TicketModel {
             Ok(asked) => asked,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
+        let replayed = self.replay.get().and_then(|replay| replay.answer(&ids));
         let (parts, steps) = (Arc::clone(&self.parts), Arc::clone(&recorder));
         let preparing = on_thread(move || parts.prepare(&ids, called, &steps));
-        let (parts, model) = (Arc::clone(&self.parts), Arc::clone(&self.model));
+        let (parts, model, script) = (Arc::clone(&self.parts), Arc::clone(&self.model), self.script.clone());
         Box::pin(async move {
             let Prepared { inputs, waited_ns, preprocessing_ns } = preparing.await?;
             let rows = inputs.first().and_then(|ids| ids.shape.first().copied()).unwrap_or_default();
+            let ready = Stamp::now();
+            let seat = script.map(|script| script.take_seat(rows, ready));
+            if let Some(seat) = seat {
+                wait_until(seat.start).await;
+                recorder.inject(Stage::Queue, seat.start.since(ready));
+                recorder.inject(Stage::Forward, seat.end.since(seat.start));
+            }
             let asked = Stamp::now();
-            let answer = model.infer(Call { inputs, outputs: Vec::new(), deadline }).await?;
+            let waited_ns = waited_ns.saturating_add(asked.since(ready));
+            let mut answer = match replayed {
+                Some(answer) => answer,
+                None => model.infer(Call { inputs, outputs: Vec::new(), deadline }).await?,
+            };
             let forward = asked.plus(answer.stages.queue_ns).plus(answer.stages.preprocessing_ns);
+            if let Some(seat) = seat {
+                wait_until(seat.end).await;
+                answer.stages.forward_ns = answer.stages.forward_ns.max(Stamp::now().since(forward));
+            }
             recorder.record(Step::Forward { rows }, forward, forward.plus(answer.stages.forward_ns));
             let logits = answer.outputs.first().map(Tensor::to_f32).unwrap_or_default();
             let (outputs, postprocessing_ns) = on_thread(move || Ok(parts.finish(&logits, &names, &recorder))).await?;
@@ -166,7 +208,16 @@ impl TicketModel {
 impl Parts {
     fn prepare(&self, ids: &[i64], called: Stamp, recorder: &StepRecorder) -> Result<Prepared, CallError> {
         let began = Stamp::now();
+        if let Some(script) = &self.script {
+            if script.take_flush(began) {
+                self.features.clear();
+            }
+            self.features.forget(&script.expired(ids));
+        }
         let (texts, hits) = self.features.hydrate(ids).map_err(|error| input_error(error.to_string()))?;
+        if let Some(script) = &self.script {
+            self.wait_for(script.store_ns(ids.len() - hits), Stage::Hydration, recorder);
+        }
         let hydrated = Stamp::now();
         let tokens = self.tokenizer.tokenize(&texts).map_err(|error| CallError::Failed { reason: error.to_string() })?;
         let inputs = tensors(&tokens);
@@ -176,9 +227,20 @@ impl Parts {
         Ok(Prepared { inputs, waited_ns: began.since(called), preprocessing_ns: tokenized.since(hydrated) })
     }
 
+    /// Waits on this thread as the script says.
+    fn wait_for(&self, ns: u64, stage: Stage, recorder: &StepRecorder) {
+        if ns > 0 {
+            std::thread::sleep(Duration::from_nanos(ns));
+            recorder.inject(stage, ns);
+        }
+    }
+
     /// The outputs of these names, and how long they took, in nanoseconds.
     fn finish(&self, logits: &[f32], names: &[String], recorder: &StepRecorder) -> (Vec<Tensor>, u64) {
         let began = Stamp::now();
+        if let Some(script) = &self.script {
+            self.wait_for(script.postprocessing_ns(), Stage::Postprocessing, recorder);
+        }
         let rows = logits.as_chunks::<CLASSES>().0;
         let (mut labels, mut probabilities) = (Vec::with_capacity(rows.len() * TOP), Vec::with_capacity(rows.len() * TOP));
         for row in rows {
@@ -197,6 +259,14 @@ impl Parts {
         let ended = Stamp::now();
         recorder.record(Step::Postprocessing, began, ended);
         (outputs, ended.since(began))
+    }
+}
+
+/// Waits without a thread.
+async fn wait_until(moment: Stamp) {
+    let early_ns = moment.since(Stamp::now());
+    if early_ns > 0 {
+        tokio::time::sleep(Duration::from_nanos(early_ns)).await;
     }
 }
 

@@ -11,6 +11,7 @@ mod corpus;
 mod encoder;
 mod handler;
 mod onnx;
+mod replay;
 mod table;
 mod tokenizer;
 
@@ -24,6 +25,8 @@ pub(super) const MODEL: &str = "tickets";
 const SEED: u64 = 1;
 /// Rows of the feature table, and of its cache when it is full.
 const ROWS: usize = 4096;
+/// Rows that a scenario asks for: the first of the table. The cache has all of them when a scenario begins.
+pub(super) const WORKING_SET: usize = 128;
 
 /// The team of each ticket in the feature table, as a number, in the order of their ids.
 pub(super) fn teams() -> Vec<usize> {

@@ -13,9 +13,20 @@ use crate::app::units::percent;
 /// What runs on which address, how to send a request, and when it ends.
 pub(in crate::app::demo) fn opening(demo: &Demo, proxy: SocketAddr, admin: SocketAddr) -> String {
     let server = demo.server.map_or_else(|| "on a loopback port".to_owned(), |at| format!("http://{at}"));
-    let (clients, rate) = (demo.clients.max(1), demo.rate);
+    let (clients, rate) = (demo.clients.max(1), demo.requests_per_second());
     let clients = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
     let (fewest, most) = ROWS;
+    let load = match &demo.played {
+        Some(played) => {
+            let (quantile, ms) = played.scenario.budget;
+            let (name, what) = (played.scenario.name, played.scenario.what);
+            format!(
+                "{rate} requests/s, seed {}; budget: {quantile} within {ms} ms\n\x20 scenario      {name}: {what}",
+                played.seed
+            )
+        }
+        None => format!("{rate} requests/s from {clients}, {fewest} to {most} rows each"),
+    };
     let end = match demo.seconds {
         Some(seconds) => format!("ends after {seconds} s, or with Ctrl-C"),
         None => "ends with Ctrl-C".to_owned(),
@@ -25,7 +36,7 @@ pub(in crate::app::demo) fn opening(demo: &Demo, proxy: SocketAddr, admin: Socke
          \x20 model server  {server}, model {MODEL} (ONNX on the CPU), reports by Server-Timing and OTLP\n\
          \x20 lapwing       http://{proxy}, in front of it\n\
          \x20 admin         http://{admin}\n\
-         \x20 load          {rate} requests/s from {clients}, {fewest} to {most} rows each\n\
+         \x20 load          {load}\n\
          try\n\
          \x20 curl 'http://{admin}/stats'\n\
          \x20 curl 'http://{admin}/exchanges?order=slowest&limit=3'\n"

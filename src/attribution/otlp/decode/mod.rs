@@ -18,7 +18,7 @@ use super::bounds::{Element, MAX_SPANS};
 use super::json;
 use super::wire::messages;
 use crate::attribution::adapters::spans::{self, MappedSpan, Sender};
-use crate::attribution::{IncomingSpan, ProcessId, Rules, SpanKind};
+use crate::attribution::{CacheLookups, IncomingSpan, ProcessId, Rules, SpanKind};
 use crate::collector::{Encoding, Signal};
 use crate::ledger::{SpanId, TraceId};
 
@@ -156,6 +156,7 @@ fn incoming(span: &Span, sender: Sender<'_>, (service, process): (&Arc<str>, Pro
         end_unix_ns: span.end_time_unix_nano.max(span.start_time_unix_nano),
         service: Arc::clone(service),
         process,
+        cache: CacheLookups::of_span(&span.attributes, rules.cache_attribute()),
         server,
     })
 }

@@ -48,6 +48,7 @@ fn span(n: u8, span: u64, parent: u64) -> IncomingSpan {
         end_unix_ns: WALL + 2 * MS,
         service: Arc::from("app/1"),
         process: ProcessId::default(),
+        cache: crate::attribution::CacheLookups::default(),
         server: None,
     }
 }

@@ -1,0 +1,233 @@
+//! Keeps what is needed of each exchange and diagnoses from it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::bound::LatencyBound;
+use super::inference::{MAX_INFERRED, PendingDiagnosis};
+use super::observation::Observation;
+use super::report::{Diagnosis, RouteDiagnosis, Status};
+use super::store::{BLOCKS, SeriesStore};
+use super::text::percent;
+use super::{MAX_RECORDS, MAX_SERIES, MAX_SERIES_RECORDS, MAX_WINDOW_NS};
+use crate::ledger::{Exchange, ExchangeKind, SeriesKey, Stamp};
+use crate::metrics::{Budget, Labels, RouteBudget};
+
+/// The window of the diagnoses whose changes are logged, in nanoseconds.
+const LOG_WINDOW_NS: u64 = 60_000_000_000;
+/// The least time between two lines of one series, in nanoseconds.
+const LOG_EVERY_NS: u64 = 60_000_000_000;
+/// How often a series is looked at for the log, in nanoseconds.
+const EXAMINE_EVERY_NS: u64 = 15_000_000_000;
+
+/// Time above the budget of a series since the start, by what is to blame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BoundTotals {
+    /// The series.
+    pub series: SeriesKey,
+    /// Seconds above the budget that each bound explains, in the order of [`LatencyBound::ALL`]. Their sum is less than `excess_seconds` by
+    /// the time that lies in servers which report nothing of it.
+    pub bound_seconds: [f64; LatencyBound::ALL.len()],
+    /// Seconds above the budget, of all requests that took longer.
+    pub excess_seconds: f64,
+}
+
+/// Records exchanges and diagnoses. The aggregator's thread records; whoever asks for a diagnosis holds the lock meanwhile.
+///
+/// The totals are counted against the route's budget of the 99th percentile, else p999, p90 or p50. They only grow, and add up over
+/// processes.
+#[derive(Debug)]
+pub struct Diagnostician {
+    labels: Arc<Labels>,
+    budgets: BTreeMap<String, Budget>,
+    series: FxHashMap<SeriesKey, SeriesStore>,
+    /// How many of the slowest and how many others a block may hold.
+    each: [usize; 2],
+    /// The series in the order in which they are looked at for the log.
+    order: Vec<SeriesKey>,
+    next: usize,
+    evicted: u64,
+}
+
+impl Diagnostician {
+    /// Judges by `budgets`, by route.
+    #[must_use]
+    pub fn new(budgets: BTreeMap<String, Budget>, labels: Arc<Labels>) -> Self {
+        let evicted = labels.evicted();
+        Self { labels, budgets, series: FxHashMap::default(), each: each_of(1), order: Vec::new(), next: 0, evicted }
+    }
+
+    /// Takes a merged exchange of a client. Copies for shadow targets, long-lived streams and requests that were not answered in full
+    /// are left out. Costs about half a microsecond.
+    pub fn record(&mut self, exchange: &Exchange, now: Stamp) {
+        let ledger = &exchange.ledger;
+        if ledger.is_copy || ledger.kind != ExchangeKind::Request || !ledger.outcome.is_answered() {
+            return;
+        }
+        let seen = Observation::of(exchange);
+        let key = ledger.series;
+        let known = self.series.contains_key(&key) || self.series.len() < MAX_SERIES;
+        let key = if known { key } else { SeriesKey::default() };
+        if !self.series.contains_key(&key) {
+            self.add_series(key, seen.arrived.min(now), now);
+        }
+        if let Some(series) = self.series.get_mut(&key) {
+            series.record(&seen, ledger.server, self.each, now);
+            if ledger.window.is_some() {
+                series.record_window(exchange);
+            }
+        }
+    }
+
+    fn add_series(&mut self, key: SeriesKey, first: Stamp, now: Stamp) {
+        let budget = RouteBudget::of(&self.budgets, &self.labels.routes.text(key.route));
+        self.series.insert(key, SeriesStore::new(budget, first, now));
+        self.order.push(key);
+        self.fit();
+    }
+
+    /// Gives each series its share of the records.
+    fn fit(&mut self) {
+        let each = each_of(self.series.len());
+        let is_less = each < self.each;
+        self.each = each;
+        if is_less {
+            self.series.values_mut().for_each(|series| series.shrink(each));
+        }
+    }
+
+    /// Lets time pass: drops what is too old, measures anew what requests usually take, and returns lines for the log where a first
+    /// verdict has changed. It looks at one series, so that a call takes at most a few milliseconds; a series is looked at every 15 s
+    /// at most, and has at most one line a minute.
+    pub fn tick(&mut self, now: Stamp) -> Vec<String> {
+        if self.labels.evicted() != self.evicted {
+            self.retain_named();
+        }
+        if self.order.is_empty() {
+            return Vec::new();
+        }
+        self.next = (self.next + 1) % self.order.len();
+        let key = self.order[self.next];
+        let Some(series) = self.series.get_mut(&key) else { return Vec::new() };
+        series.expire(now);
+        series.expire_windows(now);
+        series.refresh(now);
+        if now.since(series.examined_at) < EXAMINE_EVERY_NS || series.is_empty() {
+            return Vec::new();
+        }
+        series.examined_at = now;
+        let said = self.diagnose_series(key, LOG_WINDOW_NS, now);
+        let (Some(said), Some(series)) = (said, self.series.get_mut(&key)) else { return Vec::new() };
+        if series.takes_for_log(&said, now, LOG_EVERY_NS) { vec![line(&said)] } else { Vec::new() }
+    }
+
+    /// Diagnoses every series of the last `window_ns` nanoseconds, at most [`MAX_WINDOW_NS`]; the one that lost most time first.
+    /// Nothing is inferred; [`Self::examine`] leads to that.
+    #[must_use]
+    pub fn diagnose(&self, window_ns: u64, now: Stamp) -> Diagnosis {
+        self.examine(window_ns, now).diagnosis
+    }
+
+    /// The same, with what is to be inferred from, so that it can be inferred after this was given up.
+    #[must_use]
+    pub fn examine(&self, window_ns: u64, now: Stamp) -> PendingDiagnosis {
+        let window_ns = window_ns.min(MAX_WINDOW_NS);
+        let said = self.series.keys().filter_map(|key| Some((*key, self.diagnose_series(*key, window_ns, now)?)));
+        let mut routes: Vec<(SeriesKey, RouteDiagnosis)> = said.collect();
+        let lost = |route: &RouteDiagnosis| route.budget.as_ref().map_or(0, |budget| budget.excess_ns);
+        let rank = |status| match status {
+            Status::OverBudget => 0,
+            Status::NotEnoughEvidence => 1,
+            Status::Healthy => 2,
+        };
+        routes.sort_by(|(_, a), (_, b)| {
+            let by_loss = lost(b).cmp(&lost(a)).then(rank(a.status).cmp(&rank(b.status))).then(b.requests.cmp(&a.requests));
+            by_loss.then_with(|| (&a.route, &a.model, &a.upstream).cmp(&(&b.route, &b.model, &b.upstream)))
+        });
+        let windows = routes.iter().enumerate().filter_map(|(place, (key, said))| {
+            let windows = self.series.get(key)?.windows()?;
+            windows.says_something(said).then(|| (place, windows.clone()))
+        });
+        let windows = windows.take(MAX_INFERRED).collect();
+        let routes = routes.into_iter().map(|(_, said)| said).collect();
+        PendingDiagnosis { diagnosis: Diagnosis { window_seconds: window_ns as f64 / 1e9, routes, connections: None }, windows }
+    }
+
+    /// `None` for a series without requests in the window.
+    fn diagnose_series(&self, key: SeriesKey, window_ns: u64, now: Stamp) -> Option<RouteDiagnosis> {
+        let series = self.series.get(&key)?;
+        let figures = series.figures(window_ns, now, key == SeriesKey::default());
+        if figures.requests == 0 {
+            return None;
+        }
+        let route = self.labels.routes.text(key.route);
+        let mut said = figures.diagnose(&route);
+        said.route = route.to_string();
+        said.model = self.labels.models.text(key.model).to_string();
+        said.upstream = self.labels.upstreams.text(key.upstream).to_string();
+        Some(said)
+    }
+
+    /// Time above the budgets since the start, by what is to blame; of series that have a budget, in the order of their keys.
+    #[must_use]
+    pub fn totals(&self) -> Vec<BoundTotals> {
+        let judged = self.series.iter().filter(|(_, series)| series.has_budget() || series.excess_seconds > 0.0);
+        let mut totals: Vec<_> = judged
+            .map(|(key, series)| BoundTotals {
+                series: *key,
+                bound_seconds: series.bound_seconds,
+                excess_seconds: series.excess_seconds,
+            })
+            .collect();
+        totals.sort_by_key(|of_series| of_series.series);
+        totals
+    }
+
+    /// Forgets series whose names gave way; their totals go on under `other`, so that nothing that was counted vanishes.
+    pub fn retain_named(&mut self) {
+        self.evicted = self.labels.evicted();
+        let gone: Vec<SeriesKey> = self.series.keys().copied().filter(|key| self.labels.live(*key) != *key).collect();
+        for key in gone {
+            let Some(series) = self.series.remove(&key) else { continue };
+            let heir = SeriesKey::default();
+            if !self.series.contains_key(&heir) {
+                self.add_series(heir, series.last_record, series.last_record);
+            }
+            if let Some(other) = self.series.get_mut(&heir) {
+                other.inherit(&series);
+            }
+        }
+        let series = &self.series;
+        self.order.retain(|key| series.contains_key(key));
+        self.fit();
+    }
+
+    /// How many records all series have room for.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.series.values().map(SeriesStore::capacity).sum()
+    }
+}
+
+/// How many of the slowest and how many others a block of each of `series` series may hold: two thirds and one third.
+fn each_of(series: usize) -> [usize; 2] {
+    let records = (MAX_RECORDS / series.max(1)).min(MAX_SERIES_RECORDS) / BLOCKS;
+    let others = (records / 3).max(1);
+    [(records - others.min(records)).max(2), others]
+}
+
+fn line(said: &RouteDiagnosis) -> String {
+    let names = if said.model.is_empty() { said.route.clone() } else { format!("{}, model {}", said.route, said.model) };
+    match said.verdicts.first().filter(|_| said.status == Status::OverBudget) {
+        Some(first) => format!(
+            "{names}: over budget, {}-bound ({}, {} sure): {}",
+            first.bound.name(),
+            first.cause.name(),
+            percent(first.confidence),
+            first.sentence
+        ),
+        None => format!("{names}: within budget again"),
+    }
+}

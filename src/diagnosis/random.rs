@@ -1,0 +1,25 @@
+//! Random numbers from a seed, so that a diagnosis of the same figures is the same: `SplitMix64` (Steele, Lea, Flood, 2014).
+
+/// A generator; two with one seed give the same numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeededRandom(u64);
+
+impl SeededRandom {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub(super) const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`; zero if `bound` is zero.
+    pub(super) const fn below(&mut self, bound: u64) -> u64 {
+        ((self.next() as u128 * bound as u128) >> 64) as u64
+    }
+}

@@ -1,0 +1,219 @@
+//! What is kept of one series: the exchanges of the last five minutes in blocks of time, its timeline, and its time above the budget.
+
+use std::collections::VecDeque;
+
+use super::block::Block;
+use super::bound::LatencyBound;
+use super::inference::UpstreamWindows;
+use super::judgement::SeriesFigures;
+use super::observation::Observation;
+use super::part::Part;
+use super::random::SeededRandom;
+use super::reference::Reference;
+use super::report::{RouteDiagnosis, Status};
+use super::samples::{Sample, Samples};
+use super::timeline::Timeline;
+use super::{Cause, MAX_WINDOW_NS};
+use crate::ledger::{Exchange, Server, Stamp};
+use crate::metrics::RouteBudget;
+
+/// The length of a block of time, in nanoseconds.
+pub(super) const BLOCK_NS: u64 = 2_000_000_000;
+/// How many blocks are kept: the longest window, and the block that is incomplete.
+pub(super) const BLOCKS: usize = (MAX_WINDOW_NS / BLOCK_NS) as usize + 1;
+/// How often what requests usually take is measured anew, in nanoseconds.
+const REFERENCE_NS: u64 = 10_000_000_000;
+
+/// One series.
+#[derive(Debug)]
+pub(super) struct SeriesStore {
+    blocks: VecDeque<Block>,
+    timeline: Timeline,
+    /// The upstream's windows; absent until there is one.
+    windows: Option<Box<UpstreamWindows>>,
+    budget: RouteBudget,
+    /// The budget that the totals are counted against, in nanoseconds.
+    limit_ns: u64,
+    server: Option<Server>,
+    random: SeededRandom,
+    reference: Reference,
+    reference_at: Stamp,
+    /// Seconds above the budget by bound since the start, and all of them.
+    pub(super) bound_seconds: [f64; LatencyBound::ALL.len()],
+    pub(super) excess_seconds: f64,
+    /// The latest verdict that was logged, when, and when it was last looked for.
+    pub(super) logged: Option<(Status, LatencyBound, Cause)>,
+    pub(super) logged_at: Option<Stamp>,
+    pub(super) examined_at: Stamp,
+    pub(super) last_record: Stamp,
+}
+
+impl SeriesStore {
+    pub(super) fn new(budget: RouteBudget, first: Stamp, now: Stamp) -> Self {
+        let limits = || budget.limits();
+        // the 99th percentile is what most budgets speak of; a stricter one counts more requests than it means to
+        let order = [2, 3, 1, 0].into_iter().find_map(|place| limits().find(|(of, _)| *of == place));
+        Self {
+            blocks: VecDeque::new(),
+            timeline: Timeline::new(first),
+            windows: None,
+            budget,
+            limit_ns: order.map_or(u64::MAX, |(_, ns)| ns),
+            server: None,
+            random: SeededRandom::new(first.as_ns()),
+            reference: Reference::default(),
+            reference_at: Stamp::default(),
+            bound_seconds: [0.0; LatencyBound::ALL.len()],
+            excess_seconds: 0.0,
+            logged: None,
+            logged_at: None,
+            examined_at: now,
+            last_record: now,
+        }
+    }
+
+    /// Adds an exchange. `each` is how many of the slowest and how many others a block may hold.
+    pub(super) fn record(&mut self, seen: &Observation, server: Option<Server>, each: [usize; 2], now: Stamp) {
+        let ended = seen.ended().min(now);
+        self.server = server.or(self.server);
+        self.last_record = now;
+        self.timeline.record(seen.arrived.min(now), ended);
+        self.count_excess(seen);
+        let index = ended.as_ns() / BLOCK_NS;
+        let newest = now.as_ns() / BLOCK_NS;
+        if index + BLOCKS as u64 <= newest {
+            return;
+        }
+        let place = self.blocks.partition_point(|block| block.index < index);
+        if self.blocks.get(place).is_none_or(|block| block.index != index) {
+            self.blocks.insert(place, Block::new(index));
+        }
+        self.expire(now);
+        let place = self.blocks.partition_point(|block| block.index < index);
+        if let Some(block) = self.blocks.get_mut(place) {
+            block.over = block.over.saturating_add(u32::from(seen.total_ns > self.limit_ns));
+            block.add(seen, each, &mut |bound| self.random.below(bound));
+        }
+    }
+
+    /// Adds an exchange's upstream window.
+    pub(super) fn record_window(&mut self, exchange: &Exchange) {
+        self.windows.get_or_insert_default().record(exchange);
+    }
+
+    /// The upstream's windows.
+    pub(super) fn windows(&self) -> Option<&UpstreamWindows> {
+        self.windows.as_deref()
+    }
+
+    /// Adds an exchange's time above the budget to the totals.
+    fn count_excess(&mut self, seen: &Observation) {
+        if seen.total_ns <= self.limit_ns {
+            return;
+        }
+        let seconds = (seen.total_ns - self.limit_ns) as f64 / 1e9;
+        self.excess_seconds += seconds;
+        let Some(excess) = self.reference.split(seen, self.limit_ns as f64) else { return };
+        let whole: f64 = excess.parts.iter().sum();
+        for part in Part::ALL {
+            if let Some(bound) = part.bound().filter(|_| whole > 0.0) {
+                self.bound_seconds[bound as usize] += seconds * excess.parts[part as usize] / whole;
+            }
+        }
+    }
+
+    /// Drops blocks that no window reaches any more.
+    pub(super) fn expire(&mut self, now: Stamp) {
+        let oldest = (now.as_ns() / BLOCK_NS + 1).saturating_sub(BLOCKS as u64);
+        while self.blocks.front().is_some_and(|block| block.index < oldest) {
+            self.blocks.pop_front();
+        }
+    }
+
+    /// Forgets windows that no diagnosis reaches any more.
+    pub(super) fn expire_windows(&mut self, now: Stamp) {
+        if let Some(windows) = &mut self.windows {
+            windows.expire(Stamp::default().plus(now.as_ns().saturating_sub(MAX_WINDOW_NS)));
+        }
+        self.windows.take_if(|windows| windows.is_empty());
+    }
+
+    /// Keeps at most `each` of the slowest and of the others in every block.
+    pub(super) fn shrink(&mut self, each: [usize; 2]) {
+        for block in &mut self.blocks {
+            block.shrink(each, &mut |bound| self.random.below(bound));
+        }
+    }
+
+    /// Measures anew what requests usually take, if that is due.
+    pub(super) fn refresh(&mut self, now: Stamp) {
+        if self.limit_ns < u64::MAX && now.since(self.reference_at) >= REFERENCE_NS {
+            self.reference_at = now;
+            let reference = Reference::of(&self.figures(MAX_WINDOW_NS, now, false).samples);
+            self.reference = reference;
+        }
+    }
+
+    /// The figures of the last `window_ns` nanoseconds.
+    pub(super) fn figures(&self, window_ns: u64, now: Stamp, is_mixed: bool) -> SeriesFigures<'_> {
+        let from = Stamp::default().plus(now.as_ns().saturating_sub(window_ns));
+        let blocks = self.blocks.iter().filter(|block| block.index >= from.as_ns() / BLOCK_NS);
+        let (mut list, mut count, mut requests, mut not_kept) = (Vec::new(), 0, 0, 0);
+        for block in blocks {
+            list.extend(block.slowest().iter().map(|seen| Sample { seen, weight: 1.0, block: count }));
+            list.extend(block.sample().iter().map(|seen| Sample { seen, weight: block.weight(), block: count }));
+            requests += block.count();
+            not_kept += block.over_not_kept(self.limit_ns);
+            count += 1;
+        }
+        SeriesFigures {
+            samples: Samples::new(list, count),
+            requests,
+            timeline: &self.timeline,
+            from,
+            budget: self.budget,
+            server: self.server,
+            not_kept,
+            is_mixed,
+        }
+    }
+
+    /// Whether nothing of it is left in any window.
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Whether a diagnosis differs from what was logged last, so that it is to be logged; if so, it is taken as logged.
+    pub(super) fn takes_for_log(&mut self, said: &RouteDiagnosis, now: Stamp, least_ns: u64) -> bool {
+        let first = said.verdicts.first().map(|verdict| (verdict.bound, verdict.cause));
+        let verdict = match (said.status, first) {
+            (Status::OverBudget, Some((bound, cause))) => Some((Status::OverBudget, bound, cause)),
+            (Status::Healthy, _) => None,
+            // no verdict is no change
+            _ => return false,
+        };
+        let is_early = self.logged_at.is_some_and(|at| now.since(at) < least_ns);
+        if verdict == self.logged || is_early {
+            return false;
+        }
+        (self.logged, self.logged_at) = (verdict, Some(now));
+        true
+    }
+
+    /// Whether there is a budget that totals are counted against.
+    pub(super) const fn has_budget(&self) -> bool {
+        self.limit_ns < u64::MAX
+    }
+
+    /// Adds the totals of a series that is given up.
+    pub(super) fn inherit(&mut self, gone: &Self) {
+        self.excess_seconds += gone.excess_seconds;
+        self.bound_seconds.iter_mut().zip(gone.bound_seconds).for_each(|(sum, seconds)| *sum += seconds);
+    }
+
+    /// How many records it has room for.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.blocks.iter().map(Block::capacity).sum()
+    }
+}

@@ -1,0 +1,8 @@
+//! Tests of the diagnosis as a whole.
+
+mod bounds;
+mod document;
+mod notices;
+mod scenarios;
+mod simulator;
+mod truth;

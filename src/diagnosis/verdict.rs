@@ -1,0 +1,86 @@
+//! From measured figures to verdicts: tries the rules, orders what holds by the time that it explains, and says how sure that is.
+
+use super::attribution::{Attribution, interval, share};
+use super::part::{Part, PartSet, Parts};
+use super::quantity::Quantities;
+use super::report::BoundVerdict;
+use super::rules::{RULES, Rule, evidence};
+use super::text::fill;
+
+/// A rule that holds, and the parts that it explains.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finding {
+    pub(super) rule: &'static Rule,
+    pub(super) claims: PartSet,
+    /// The share of the time in question that it explains.
+    pub(super) share: f64,
+    /// How often it explains the most when blocks of time are drawn again, `0..=1`.
+    pub(super) confidence: f64,
+}
+
+/// The rules that hold, the one that explains most first.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) list: Vec<Finding>,
+    /// The share of the time in question that lies in parts of which nothing is known.
+    pub(super) unknown: f64,
+}
+
+impl Findings {
+    /// Tries all rules.
+    pub(super) fn of(found: &Attribution<'_>, quantities: &Quantities) -> Self {
+        let mut list = Vec::new();
+        let mut claimed = PartSet::default();
+        for rule in RULES {
+            let claims = rule.claims.without(claimed);
+            let share = share(&found.parts, claims);
+            if share > 0.0 && share >= rule.least_share && rule.holds(quantities, &found.parts) {
+                claimed = claimed.with(claims);
+                list.push(Finding { rule, claims, share, confidence: 0.0 });
+            }
+        }
+        let rest = PartSet::ALL.without(claimed);
+        let wins = wins(&list, rest, &found.draws);
+        list.iter_mut().zip(wins).for_each(|(finding, confidence)| finding.confidence = confidence);
+        list.sort_by(|a, b| b.share.total_cmp(&a.share));
+        let unknown = Part::ALL.into_iter().filter(|part| rest.has(*part) && part.bound().is_none());
+        let unknown = unknown.map(|part| share(&found.parts, PartSet::of(&[part]))).sum();
+        Self { list, unknown }
+    }
+}
+
+/// How often each finding explains more than the others, and more than any part that none explains.
+fn wins(list: &[Finding], rest: PartSet, draws: &[Parts]) -> Vec<f64> {
+    let mut wins = vec![0.0; list.len()];
+    let mut valid = 0.0_f64;
+    for parts in draws {
+        let best = list.iter().enumerate().map(|(at, finding)| (at, finding.claims.sum(parts)));
+        let Some((at, most)) = best.max_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
+        if parts.iter().sum::<f64>() <= 0.0 {
+            continue;
+        }
+        valid += 1.0;
+        if rest.largest(parts).is_none_or(|part| most >= parts[part as usize]) {
+            wins[at] += 1.0;
+        }
+    }
+    wins.iter().map(|won| won / valid.max(1.0)).collect()
+}
+
+impl Finding {
+    /// The verdict as it is said; `time` is the time in question in words.
+    pub(super) fn verdict(&self, found: &Attribution<'_>, quantities: &Quantities, time: &str) -> BoundVerdict {
+        let share_interval = interval(&found.draws, |parts| share(parts, self.claims));
+        BoundVerdict {
+            bound: self.rule.bound(&found.parts),
+            cause: self.rule.cause,
+            share: self.share,
+            share_interval,
+            confidence: self.confidence,
+            sentence: fill(self.rule.sentence, self.share, time, quantities),
+            evidence: evidence(self.rule.conditions, self.rule.evidence, quantities, &found.parts),
+            fixes: self.rule.fixes.iter().map(|fix| (*fix).to_owned()).collect(),
+            rule: self.rule.name.to_owned(),
+        }
+    }
+}
