@@ -84,6 +84,7 @@ def stages():
     trust = [
         lines("Coverage by route", "What share of the upstream's time do reports and spans account for?", Query(coverage("route"), "{{route}}"), unit="percentunit"),
         lines("Source of each stage", "Who says how long the stages took: the proxy's clock, the response, or spans?", Query(counter("lapwing_stage_source_total", "stage, source", chosen), "{{stage}}: {{source}}"), unit="reqps"),
+        lines("Inferred means", "Where the server reports nothing: how long do queue and forward take, as inferred from work and requests in flight? The bounds are those of their 95 % intervals.", Query(f"{gauge('lapwing_inferred_stage_seconds', 'model, stage, estimate')} / on (model) group_left () {gauge('lapwing_inferred_requests', 'model')}", "{{model}} {{stage}} {{estimate}}"), unit="s"),
         lines("Polled means", "How long do stages take by the server's own statistics? A mean of many requests, beside the stages of single ones.", Query(f"{counter('lapwing_polled_stage_seconds_total', 'model, stage, phase', scope=MODEL)} / {counter('lapwing_polled_requests_total', 'model, stage, phase', scope=MODEL)}", "{{model}} {{stage}} {{phase}}"), unit="s"),
     ]
     rows = [("Where the time goes", over_time), ("Percentiles", percentiles), ("Distribution", spread), ("Who says so", trust)]

@@ -16,6 +16,7 @@ pub mod engine;
 mod fleet;
 #[cfg(feature = "engine")]
 mod hosted;
+mod inferred;
 mod log;
 mod printable;
 mod receivers;

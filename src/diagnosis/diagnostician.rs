@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::bound::LatencyBound;
-use super::inference::{MAX_INFERRED, PendingDiagnosis};
+use super::inference::{MAX_INFERRED, PendingDiagnosis, UpstreamWindows};
 use super::observation::Observation;
 use super::report::{Diagnosis, RouteDiagnosis, Status};
 use super::store::{BLOCKS, SeriesStore};
@@ -153,6 +153,17 @@ impl Diagnostician {
         let windows = windows.take(MAX_INFERRED).collect();
         let routes = routes.into_iter().map(|(_, said)| said).collect();
         PendingDiagnosis { diagnosis: Diagnosis { window_seconds: window_ns as f64 / 1e9, routes, connections: None }, windows }
+    }
+
+    /// The windows of the series whose upstream reports nothing, so that its stages can be inferred after this was given up: those of
+    /// at most [`MAX_INFERRED`] series, which have most requests.
+    #[must_use]
+    pub fn unreported(&self) -> Vec<(SeriesKey, UpstreamWindows)> {
+        let named = self.series.iter().filter(|(key, _)| **key != SeriesKey::default());
+        let windows = named.filter_map(|(key, series)| Some((*key, series.windows()?)));
+        let mut unreported: Vec<_> = windows.filter(|(_, windows)| windows.is_unreported()).collect();
+        unreported.sort_by_key(|(key, windows)| (std::cmp::Reverse(windows.samples()), *key));
+        unreported.into_iter().take(MAX_INFERRED).map(|(key, windows)| (key, windows.clone())).collect()
     }
 
     /// `None` for a series without requests in the window.

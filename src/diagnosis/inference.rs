@@ -2,7 +2,7 @@
 //! how much more it can take.
 
 use super::capacity::{CapacityEstimate, CapacityQuestion};
-use super::fit::{FitStatistics, InferredStages};
+use super::fit::{FitRefusal, FitStatistics, InferredStages, WindowFit};
 use super::report::{Diagnosis, MeasuredBudget, RouteDiagnosis};
 use crate::ledger::{Exchange, Stage, Stamp, Unit};
 use crate::metrics::RouteBudget;
@@ -55,12 +55,32 @@ impl UpstreamWindows {
         self.is_unreported || said.budget.is_some()
     }
 
+    /// Whether they are of an upstream that reports nothing.
+    pub(super) const fn is_unreported(&self) -> bool {
+        self.is_unreported
+    }
+
+    /// Of how many requests there are windows.
+    pub(super) fn samples(&self) -> u64 {
+        self.statistics.samples()
+    }
+
+    /// What the upstream's stages are, inferred. Takes some ten milliseconds.
+    #[must_use]
+    pub fn infer_stages(&self) -> InferredStages {
+        self.stages_of(&self.statistics.fit())
+    }
+
+    fn stages_of(&self, fit: &Result<WindowFit, FitRefusal>) -> InferredStages {
+        InferredStages::of(fit, self.unit.map_or("unit of work", Unit::name))
+    }
+
     /// Says what it can of the series. What an upstream reports of its stages is not inferred beside that.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of positive times")]
     fn infer(&self, said: &mut RouteDiagnosis) {
         let fit = self.statistics.fit();
         if self.is_unreported {
-            said.inferred = Some(InferredStages::of(&fit, self.unit.map_or("unit of work", Unit::name)));
+            said.inferred = Some(self.stages_of(&fit));
         }
         let (Ok(fit), Some(MeasuredBudget { quantile, limit_ns, .. })) = (fit, &said.budget) else { return };
         let Some((_, beyond)) = RouteBudget::QUANTILES.into_iter().find(|(name, _)| name == quantile) else { return };

@@ -70,6 +70,19 @@ pub(super) const NOTICES: &[NoticeRule] = &[
         fixes: &["send tensors uncompressed in their binary form; compress text only where the link is slow"],
         source: "https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/customization_guide/inference_protocols.html",
     },
+    NoticeRule {
+        name: "flow_control",
+        conditions: &[AtLeast(Measured(Q::FlowControlShare), 0.1), AtLeast(Measured(Q::FlowControlWait), 0.001)],
+        sentence: "{flow_control_share} of the answers wait for the client's HTTP/2 window although its socket has room, and take \
+                   {flow_control_wait} to leave",
+        fixes: &[
+            "raise the HTTP/2 windows of the clients above the largest answer, or above bandwidth times round trip (Go: \
+             grpc.WithInitialWindowSize and WithInitialConnWindowSize; C++ and Python: grpc.http2.lookahead_bytes; Envoy: \
+             initial_stream_window_size)",
+            "ask for the outputs that are used only",
+        ],
+        source: "RFC 9113, 5.2",
+    },
 ];
 
 /// What holds of a series.

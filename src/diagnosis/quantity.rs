@@ -92,6 +92,7 @@ quantities! {
     WorkShare "work_share" Ratio "share of the time in question that comes from more work than usual";
     WorkRatio "work_ratio" Ratio "work of requests in question, over the median";
     PerUnitRatio "per_unit_ratio" Ratio "forward for each unit of work of requests in question, over that of the body";
+    PerUnitChange "per_unit_change" Ratio "forward for each unit of work of requests with more than the median's work, over that of the others";
     TransferBytes "transfer_bytes" Bytes "body bytes of requests in question and their answers";
     TransferRate "transfer_rate" BytesPerSecond "body bytes of requests in question over the time that they were on their way";
     BytesPerUnit "bytes_per_unit" Bytes "body bytes for each unit of work, of requests in question";
@@ -111,6 +112,8 @@ quantities! {
     JsonShare "json_share" Ratio "share of all requests whose tensors came as JSON though a binary form exists";
     JsonBytes "json_bytes" Bytes "mean body of the requests whose tensors came as JSON";
     CompressedShare "compressed_share" Ratio "share of all requests with a compressed body";
+    FlowControlShare "flow_control_share" Ratio "share of all requests whose answer waited for the client's HTTP/2 window";
+    FlowControlWait "flow_control_wait" Seconds "mean egress of those requests";
 }
 
 /// How long after idle time a request counts as one of the first, in nanoseconds.
@@ -254,8 +257,15 @@ impl Quantities {
             let waited = QUEUES.sum(&sample.seen.parts());
             queued.add(f64::from(u8::from(waited > 0.1 * sample.seen.total_ns as f64)), sample.weight);
         }
+        let median = median.map_or(f64::NAN, |(work, _)| *work);
+        let (mut larger, mut smaller) = (Mean::default(), Mean::default());
+        for sample in samples.iter().filter(|sample| sample.seen.work() > 0.0) {
+            let (work, half) = (sample.seen.work(), if sample.seen.work() > median { &mut larger } else { &mut smaller });
+            half.add(sample.seen.parts()[forward] / work, sample.weight * work);
+        }
+        self.set(Quantity::PerUnitChange, larger.get() / smaller.get());
         self.set(Quantity::WorkShare, found.by_work_ns / found.total_ns());
-        self.set(Quantity::WorkRatio, work.get() / median.map_or(f64::NAN, |(work, _)| *work));
+        self.set(Quantity::WorkRatio, work.get() / median);
         self.set(Quantity::PerUnitRatio, per_unit.get() / usual.get());
         self.set(Quantity::Concurrency, concurrency.get());
         self.set(Quantity::QueuedShare, queued.get());
@@ -289,8 +299,8 @@ impl Quantities {
     }
 
     fn measure_annotations(&mut self, samples: &Samples<'_>) {
-        let mut shares = [Mean::default(); 6];
-        let [mut helped, mut unhelped, mut connect, mut expect, mut json_bytes] = [Mean::default(); 5];
+        let mut shares = [Mean::default(); 7];
+        let [mut helped, mut unhelped, mut connect, mut expect, mut json_bytes, mut window] = [Mean::default(); 6];
         for sample in samples.iter() {
             let seen = sample.seen;
             let is_unhelped = seen.has(Annotation::Unhelped);
@@ -302,6 +312,7 @@ impl Quantities {
                 seen.has(Annotation::JsonTensors),
                 seen.has(Annotation::CompressedRequest),
                 seen.has(Annotation::ExpectContinue),
+                seen.has(Annotation::FlowControl),
             ];
             let parts = seen.parts();
             if seen.has(Annotation::NewUpstreamConnection) {
@@ -309,6 +320,9 @@ impl Quantities {
             }
             if seen.has(Annotation::ExpectContinue) {
                 expect.add(parts[Part::Ingress as usize], sample.weight);
+            }
+            if seen.has(Annotation::FlowControl) {
+                window.add(DOWNLOAD.sum(&parts), sample.weight);
             }
             if seen.has(Annotation::JsonTensors) {
                 json_bytes.add(seen.request_bytes(), sample.weight);
@@ -321,13 +335,15 @@ impl Quantities {
                 unhelped.add(seen.body_gap_ns(), sample.weight);
             }
         }
-        let [split, upstream, client, json, compressed, expecting] = shares.map(Mean::get);
+        let [split, upstream, client, json, compressed, expecting, flow_control] = shares.map(Mean::get);
         self.set(Quantity::SplitShare, split);
         self.set(Quantity::NewUpstreamShare, upstream);
         self.set(Quantity::NewClientShare, client);
         self.set(Quantity::JsonShare, json);
         self.set(Quantity::CompressedShare, compressed);
         self.set(Quantity::ExpectShare, expecting);
+        self.set(Quantity::FlowControlShare, flow_control);
+        self.set(Quantity::FlowControlWait, window.get() / 1e9);
         self.set(Quantity::ExpectWait, expect.get() / 1e9);
         self.set(Quantity::ConnectTime, connect.get() / 1e9);
         self.set(Quantity::JsonBytes, json_bytes.get());

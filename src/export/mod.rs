@@ -11,6 +11,7 @@ mod exchanges;
 mod gather;
 mod hdr;
 mod health;
+mod inferred;
 mod openapi;
 mod otlp;
 mod page;

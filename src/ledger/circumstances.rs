@@ -26,11 +26,13 @@ pub enum Annotation {
     CompressedRequest,
     /// Its tensors came as JSON though the protocol has a binary form.
     JsonTensors,
+    /// The client's HTTP/2 window had no room for the response, while its socket did.
+    FlowControl,
 }
 
 impl Annotation {
     /// All annotations, in the order of their bits.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::SplitWrite,
         Self::QuickAck,
         Self::Unhelped,
@@ -40,6 +42,7 @@ impl Annotation {
         Self::NewUpstreamConnection,
         Self::CompressedRequest,
         Self::JsonTensors,
+        Self::FlowControl,
     ];
 
     /// The name on every surface.
@@ -55,6 +58,7 @@ impl Annotation {
             Self::NewUpstreamConnection => "new_upstream_connection",
             Self::CompressedRequest => "compressed_request",
             Self::JsonTensors => "json_tensors",
+            Self::FlowControl => "flow_control",
         }
     }
 }

@@ -2,10 +2,12 @@
 
 `ranker`: FastAPI with ONNX Runtime, two shadow targets, budgets, a quota, a declared optimum, and models that Lapwing serves itself.
 `writer`: vLLM replayed from its source, streams of tokens. `batcher`: TensorFlow Serving likewise, polled.
-`talker`: connections that upgrade.
+`talker`: connections that upgrade, and a model whose server reports nothing.
 """
 
 import json
+import random
+import re
 import socket
 import threading
 import time
@@ -58,11 +60,24 @@ class Batching(TfServing):
         self.padding.add(8 - len(exchange.body["instances"]))
 
 
+class Unreported(RawServer):
+    """One request after the other, half a millisecond for each of its rows; it says nothing of that."""
+
+    turn = threading.Lock()
+
+    def answer(self, connection, stream, head):
+        rows = re.search(rb"(?im)^x-rows: *(\d+)", head)
+        if rows:
+            with self.turn:
+                time.sleep(1e-3 + 0.5e-3 * int(rows[1]))
+        return super().answer(connection, stream, head)
+
+
 class Fleet:
     """The pods; `scraped` says where Prometheus finds them. While its context is entered, requests come."""
 
     def __init__(self, start_lapwing, start_server, small_mlp, folder):
-        self.parts = [RawServer()]
+        self.parts = [Unreported()]
         upstream, int8 = start_server("--forward-ms", "3"), start_server("--wrong-every", "9", "--forward-ms", "2")
         self.engine = free_port()
         config = folder / "ranker.yaml"
@@ -97,7 +112,7 @@ class Fleet:
         wait_listening(self.engine, 60)
         wait_for(self.ranker.is_ready, 60, "the engine's models are ready")
         self.over, self.faults = threading.Event(), []
-        jobs = (self.rank, self.serve, self.write, self.write, self.batch, self.talk)
+        jobs = (self.rank, self.serve, self.write, self.write, self.batch, self.talk, *[self.guess] * 3)
         self.threads = [threading.Thread(target=self.keep, args=(job,), daemon=True) for job in jobs]
         [thread.start() for thread in self.threads]
         return self
@@ -148,6 +163,14 @@ class Fleet:
 
     def batch(self, n):
         self.call(self.batcher, "/v1/models/half_plus_two:predict", {"instances": [1.0] * (1 + n % 6)})
+
+    def guess(self, n):
+        """Requests of different work, of which some come together."""
+        rows = 1 + n * 7 % 16
+        body = json.dumps({"inputs": [{"name": "x", "shape": [rows, 1], "datatype": "FP32", "data": [0.5] * rows}]}).encode()
+        status, _ = post(self.talker.port, "/v2/models/silent/infer", body, {"content-type": "application/json", "x-rows": str(rows)})
+        assert status == 200, status
+        time.sleep(random.expovariate(1 / 0.03))
 
     def talk(self, n):
         connection = socket.create_connection(("127.0.0.1", self.talker.port), 10)

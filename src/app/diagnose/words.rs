@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::app::inferred::inferred_words;
 use crate::app::printable::printable;
 use crate::app::table::series_title;
 use crate::app::units::{duration, percent};
@@ -62,14 +63,8 @@ fn connections(out: &mut String, side: &str, state: Option<&TcpState>) {
 
 /// What is inferred where the upstream reports nothing, and how much more it can take.
 fn inferred(out: &mut String, route: &RouteDiagnosis) {
-    let with = |value: &FittedValue| {
-        let [value, low, high] = [value.value, value.low, value.high].map(duration);
-        format!("{value} ({low} to {high})")
-    };
     if let Some(InferredStages { fitted: Some(fitted), .. }) = &route.inferred {
-        let forward = with(&fitted.forward.mean_ns);
-        let queue = fitted.queue.as_ref().map_or_else(|| "no wait seen".to_owned(), |queue| with(&queue.mean_ns));
-        let _ = writeln!(out, "  inferred, not reported: forward {forward} in the mean, queue {queue}");
+        let _ = writeln!(out, "  inferred, not reported: {}", inferred_words(fitted));
     }
     if let Some(InferredStages { refused: Some(refused), .. }) = &route.inferred {
         let _ = writeln!(

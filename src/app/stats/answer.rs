@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+
+use crate::diagnosis::{FittedStages, InferredStages};
 
 /// The response.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -52,6 +54,14 @@ pub(in crate::app) struct Series {
     pub(in crate::app) computational_debt: Option<DebtFigures>,
     pub(in crate::app) budget: BTreeMap<String, BudgetFigures>,
     pub(in crate::app) coverage: Option<f64>,
+    #[serde(deserialize_with = "known")]
+    pub(in crate::app) inferred: Option<InferredStages>,
+}
+
+/// What this version understands; `None` for another form.
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<InferredStages>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).ok())
 }
 
 /// The figures of one stage, or of the total.
@@ -120,6 +130,13 @@ pub(in crate::app) struct BudgetFigures {
     pub(in crate::app) requests: u64,
     pub(in crate::app) over: u64,
     pub(in crate::app) burn_rate: f64,
+}
+
+impl Series {
+    /// The stages of its upstream, where they are inferred.
+    pub(in crate::app) fn fitted(&self) -> Option<&FittedStages> {
+        self.inferred.as_ref()?.fitted.as_ref()
+    }
 }
 
 impl Stats {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::answer::{ClassFigures, DebtFigures, Figures, Series, Stats, UnitFigures};
+use crate::app::inferred::inferred_words;
 use crate::app::printable::printable;
 use crate::app::table::{TableRow, heading, series_title};
 use crate::app::units::{duration, duration_ps, percent};
@@ -54,6 +55,9 @@ fn block(out: &mut String, series: &Series, rate: f64) {
     }
     if let Some(DebtFigures { optimum, .. }) = &series.computational_debt {
         let _ = writeln!(out, "  computational_debt is relative to: {}", printable(optimum, 3 * NAME));
+    }
+    if let Some(fitted) = series.fitted() {
+        let _ = writeln!(out, "  inferred, not reported: {}", inferred_words(fitted));
     }
     out.push('\n');
 }
@@ -114,6 +118,7 @@ mod tests {
     use super::*;
 
     fn answer() -> Stats {
+        let of = |value: f64| serde_json::json!({"value": value, "low": value / 2.0, "high": value * 1.5});
         serde_json::from_value(serde_json::json!({
             "window": "10s", "covered_ns": 10_000_000_000_u64, "profiler": {"dropped": 3},
             "series": [
@@ -130,6 +135,10 @@ mod tests {
                              {"class": 0, "from": 1, "to": 1, "unit": "row", "count": 7},
                              {"class": 31, "from": 64, "to": null, "unit": "row", "count": 7}],
                  "per_unit": {"forward": {"unit": "row", "count": 119, "p50_ps": 640}},
+                 "inferred": {"source": "inferred", "refused": null, "fitted": {"requests": 9, "unit": "row", "queue": null,
+                    "forward": {"mean_ns": of(2e6), "p50_ns": of(2e6), "p99_ns": of(2e6)}, "fixed_ns": of(2e6), "per_unit_ns": of(2e6),
+                    "unexplained_mean_ns": 0, "per_ahead_ns": null, "slots": null, "slots_interval": null,
+                    "unexplained_share": 0.0, "outlier_share": 0.0}},
                  "budget": {"p99": {"limit_ns": 200e6, "requests": 120, "over": 3, "burn_rate": 2.5}},
                  "computational_debt": {"optimum": "this machine", "ratio": {"count": 9, "mean": 3.25, "p50": 3.0, "max": 9.5}}}
             ]
@@ -147,8 +156,10 @@ mod tests {
         assert_eq!(lines[0], "POST /v2, model m\\u{1b}[2J (http://u)");
         assert_eq!(lines[1], "  12.0 requests/s; 120 requests: 119 ok, 1 timeout; coverage 98.1 %");
         assert_eq!(lines[2], "  budget p99 200 ms: 3 of 120 took longer, burn rate 2.50");
-        assert_eq!(lines.last(), Some(&"  computational_debt is relative to: this machine"));
-        let names: Vec<&str> = lines[4..lines.len() - 1].iter().map(|line| line[2..44].trim_end()).collect();
+        let [.., debt, inferred] = lines.as_slice() else { panic!("{lines:?}") };
+        assert_eq!(*debt, "  computational_debt is relative to: this machine");
+        assert_eq!(*inferred, "  inferred, not reported: forward 2.00 ms (1.00 ms to 3.00 ms) in the mean, queue no wait seen");
+        let names: Vec<&str> = lines[4..lines.len() - 2].iter().map(|line| line[2..44].trim_end()).collect();
         let wanted = [
             "total",
             "ingress",
@@ -171,5 +182,7 @@ mod tests {
     fn an_empty_answer_says_so() {
         assert_eq!(table(&Stats { window: "1m".to_owned(), ..Stats::default() }), "no requests in the window 1m\n");
         assert_eq!(table(&serde_json::from_str("{}").unwrap()), "no requests in the window \n");
+        let other: Stats = serde_json::from_str(r#"{"series": [{"inferred": {"by": "another version"}}]}"#).unwrap();
+        assert!(!table(&other).contains("inferred"));
     }
 }

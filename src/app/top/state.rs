@@ -8,7 +8,7 @@ use ratatui::widgets::TableState;
 use super::feed::Reading;
 use super::rows::{Order, RowKey, SeriesRow, rows};
 use super::slowest::SlowRequest;
-use crate::app::stats::{NameFilter, Stats};
+use crate::app::stats::{NameFilter, Series, Stats};
 
 /// Readings that the line of p99 shows: a minute.
 pub(super) const HISTORY: usize = 60;
@@ -81,6 +81,12 @@ impl TopState {
     /// The rows in their order.
     pub(super) fn rows(&self) -> Vec<SeriesRow<'_>> {
         rows(&self.stats, self.order, &self.filter)
+    }
+
+    /// The figures of the chosen row.
+    pub(super) fn chosen_series(&self) -> Option<&Series> {
+        let at = self.table.selected()?;
+        self.rows().get(at).map(|row| row.series)
     }
 
     /// The p99 of a row at the latest readings.

@@ -29,7 +29,7 @@ pub struct FittedStages {
     /// The time that a request waits for others; `None` if windows do not grow with the number in flight.
     pub queue: Option<InferredStage>,
     /// The mean time that neither explains, of all requests, in nanoseconds.
-    pub unexplained_mean_ns: f64,
+    pub unexplained_mean_ns: u64,
     /// What every request takes, in nanoseconds.
     pub fixed_ns: FittedValue,
     /// What each unit of work takes, in nanoseconds.
@@ -84,6 +84,7 @@ impl InferredStages {
 }
 
 impl FittedStages {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of positive times")]
     fn of(fit: &WindowFit, unit: &str) -> Self {
         let forward = InferredStage::from(fit.forward());
         let queue = fit.queue().map(InferredStage::from);
@@ -98,7 +99,7 @@ impl FittedStages {
             requests: fit.samples,
             forward,
             queue,
-            unexplained_mean_ns: (fit.window_mean_ns - explained).max(0.0),
+            unexplained_mean_ns: (fit.window_mean_ns - explained).max(0.0) as u64,
             fixed_ns: fit.fixed_ns,
             per_unit_ns: fit.per_unit_ns,
             unit: unit.to_owned(),

@@ -234,6 +234,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
             AtMost(Measured(Q::PerUnitRatio), 1.5),
             AtLeast(ShareOf("share of forward", FORWARD), 0.2),
         ],
+        evidence: &[Q::PerUnitChange],
         sentence: "{share} of {time} is the model's own, on requests with {work_ratio} times the usual work; forward for each unit is \
                    {per_unit_ratio} times that of the body",
         fixes: &[
@@ -250,7 +251,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
         bound: BoundOf::Rule(LatencyBound::Compute),
         cause: Cause::SlowModel,
         claims: FORWARD,
-        evidence: &[Q::PerUnitRatio, Q::WorkRatio, Q::WorkShare, Q::Concurrency],
+        evidence: &[Q::PerUnitRatio, Q::PerUnitChange, Q::WorkRatio, Q::WorkShare, Q::Concurrency],
         sentence: "{share} of {time} is forward: the model itself",
         fixes: &[
             "look at its computational debt: the time at best beside the time taken",

@@ -242,7 +242,7 @@ function showDetail() {
   if (!series) return;
   for (const [own, of] of page.rows) of.row.setAttribute("aria-selected", String(own === page.chosen));
   at("detail-title").textContent = `${series.route}${series.model === null ? "" : ` · ${series.model}`} · ${series.server ?? series.upstream}`;
-  replace("stages", stagesTable(series));
+  replace("stages", stagesTable(series), ...inferredOf(series));
   panel("classes", series.classes.length, () => classesTable(series));
   panel("units", Object.keys(series.per_unit).length, () => unitsTable(series));
   panel("generation", series.generation, () => generationTable(series.generation));

@@ -74,6 +74,15 @@ function stagesTable(series) {
   return table(["stage", "share", "", "p50", "p99", "source"], rows);
 }
 
+// What is inferred of a server that reports nothing, apart from what is reported.
+function inferredOf({ inferred }) {
+  if (!inferred) return [];
+  if (!inferred.fitted) return [make("p", { class: "none" }, `Nothing inferred: ${inferred.refused.sentence}. ${inferred.refused.help}`)];
+  const stages = [["forward", inferred.fitted.forward], ["queue", inferred.fitted.queue]].filter(([, of]) => of);
+  const rows = stages.map(([name, { mean_ns, p50_ns, p99_ns }]) => [name, `${time(mean_ns.value)} (${time(mean_ns.low)} to ${time(mean_ns.high)})`, time(p50_ns.value), time(p99_ns.value)]);
+  return [make("h3", {}, "Inferred, not reported"), table(["stage", "mean (95 %)", "p50", "p99"], rows)];
+}
+
 function classesTable(series) {
   const most = Math.max(1, ...series.classes.map((of) => of.count));
   const rows = series.classes.map((of) => [

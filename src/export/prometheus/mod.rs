@@ -15,6 +15,7 @@ use self::protobuf::ProtobufEncoder;
 use self::series::{Scope, Series, seconds};
 use self::text::TextEncoder;
 use super::diagnosis::DiagnosisSurface;
+use super::inferred::InferredSeries;
 use super::surfaces::Surfaces;
 use super::{gather, process};
 use crate::metrics::defs::{self, MetricFamily, MetricKind};
@@ -25,6 +26,7 @@ mod debt;
 mod diagnosis;
 mod encode;
 mod format;
+mod inferred;
 mod native;
 mod otlp;
 mod protobuf;
@@ -78,6 +80,7 @@ struct Scrape {
     polled: Vec<PolledSnapshot>,
     shadow: Option<shadow::Shadow>,
     excess: Option<diagnosis::BudgetExcess>,
+    inferred: Option<InferredSeries>,
     gauges: Vec<Gauge>,
     overflowed: u64,
     retired: u64,
@@ -117,7 +120,8 @@ impl Scrape {
         let labels = surfaces.registry.lock().labels().clone();
         let excess = |diagnosis: &DiagnosisSurface| diagnosis::BudgetExcess::of((diagnosis.totals)(), &labels, &series);
         let excess = surfaces.diagnosis.as_ref().map(excess);
-        Self { series, polled, shadow, excess, gauges, overflowed, retired, unnamed, counters }
+        let inferred = InferredSeries::of(surfaces);
+        Self { series, polled, shadow, excess, inferred, gauges, overflowed, retired, unnamed, counters }
     }
 
     fn profiler(&self, encoder: &mut dyn Encoder) -> fmt::Result {
@@ -156,6 +160,7 @@ impl Scrape {
         self.coverage(encoder)?;
         self.completeness(encoder)?;
         self.polled(encoder)?;
+        self.inferred(encoder)?;
         self.streams(encoder)?;
         self.per_unit(encoder)?;
         self.generation(encoder)?;

@@ -11,9 +11,11 @@ use self::engine::Engine;
 use self::polled::{PolledModel, PolledSums};
 use self::profiler::{Profiler, profiler};
 use super::gather;
+use super::inferred::InferredSeries;
 use super::pairs::Pairs;
 use super::query::Names;
 use super::surfaces::Surfaces;
+use crate::diagnosis::InferredStages;
 use crate::ledger::{ClippedReports, Outcome, Phase, Server, Stage};
 use crate::metrics::{Distribution, HistogramScratch, Measure, Registry, Retired, SeriesSnapshot, SeriesTotals, Window};
 
@@ -96,6 +98,9 @@ pub(super) struct Series {
     mended_ns: u64,
     first_byte: Option<Distribution>,
     polled: Option<PolledSums>,
+    /// What the upstream's stages are, inferred because it reports none: of at most the last five minutes, whatever the window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inferred: Option<InferredStages>,
     #[serde(flatten)]
     work: work::WorkView,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,10 +133,12 @@ pub(super) fn stats(surfaces: &Surfaces, window: Window, names: &Names) -> Stats
         (registry.covered_ns(window), registry.polled(window))
     };
     let polled = polled.into_iter().map(PolledModel::from).collect();
+    let inferred = InferredSeries::of(surfaces).unwrap_or_default();
     let mut scratch = HistogramScratch::default();
     let series = gather::series(&surfaces.registry, window, |series| {
         names.take(&series.route, &series.model).then(|| Series {
             computational_debt: debt::DebtView::of(series, &surfaces.optima, covered_ns, &mut scratch),
+            inferred: inferred.get(&series.route, &series.model, &series.upstream).cloned(),
             ..figures(series, &mut scratch)
         })
     });
@@ -180,6 +187,7 @@ fn figures(series: &SeriesSnapshot, scratch: &mut HistogramScratch) -> Series {
         mended_ns: exact.mended_ns,
         first_byte: Some(of(Measure::FirstByte)).filter(|of| of.count > 0),
         polled: series.polled.as_ref().map(PolledSums::from),
+        inferred: None,
         work: work::WorkView::of(series, scratch),
         computational_debt: None,
     }

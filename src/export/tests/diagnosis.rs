@@ -111,3 +111,32 @@ async fn time_above_the_budgets_is_counted_by_bound() {
         assert!(sum.data_points.iter().all(|point| point.start_time_unix_nano >= surfaces.started_unix_ns));
     }
 }
+
+#[tokio::test]
+async fn inferred_stages_stand_apart_from_those_that_were_reported() {
+    let surfaces = busy();
+    let stats: Value = serde_json::from_str(&get(&surfaces, "/stats?window=all", None).await.2).unwrap();
+    let of = |route: &str| stats["series"].as_array().unwrap().iter().find(|series| series["route"] == route).unwrap();
+    let chat = &of(CHAT)["inferred"];
+    assert_eq!((&chat["source"], &chat["fitted"]["forward"]["mean_ns"]["value"]), (&Value::from("inferred"), &Value::from(10e6)));
+    assert_eq!(of(ROUTE)["inferred"]["refused"]["reason"], "too_few_samples");
+    let sources: Vec<_> = of(CHAT)["stages"].as_object().unwrap().values().map(|stage| stage["sources"].clone()).collect();
+    assert!(sources.iter().all(|sources| sources["inferred"].is_null()), "{sources:?}");
+
+    let text = get(&surfaces, "/metrics", None).await.2;
+    let inferred: Vec<&str> = text.lines().filter(|line| line.starts_with("lapwing_inferred_")).collect();
+    let series = format!(r#"route="{CHAT}",model="tiny",upstream="http://127.0.0.1:8000""#);
+    let stages = [("forward", "sum", "4"), ("forward", "low", "3.6"), ("forward", "high", "4.4"), ("queue", "sum", "0.8")];
+    let more = [("queue", "low", "0.72"), ("queue", "high", "0.88"), ("upstream", "sum", "0.2")];
+    let wanted = stages.into_iter().chain(more).map(|(stage, estimate, seconds)| {
+        format!(r#"lapwing_inferred_stage_seconds{{{series},stage="{stage}",estimate="{estimate}"}} {seconds}"#)
+    });
+    let mut wanted: Vec<String> = wanted.collect();
+    wanted.push(format!("lapwing_inferred_requests{{{series}}} 400"));
+    assert_eq!(inferred.len(), wanted.len(), "{inferred:#?}");
+    let value = |line: &str| line.rsplit_once(' ').map(|(name, value)| (name.to_owned(), value.parse::<f64>().unwrap())).unwrap();
+    for (found, wanted) in inferred.into_iter().zip(&wanted) {
+        let (found, wanted) = (value(found), value(wanted));
+        assert!(found.0 == wanted.0 && (found.1 - wanted.1).abs() < 1e-9, "{found:?} {wanted:?}");
+    }
+}

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attribution::merge;
 use crate::cost::{self, DebtAssessor, ModelOptima};
-use crate::diagnosis::{BoundTotals, Diagnosis, DiagnosisWindow, LatencyBound, RouteDiagnosis};
+use crate::diagnosis::{BoundTotals, Diagnosis, DiagnosisWindow, InferredStages, LatencyBound, RouteDiagnosis};
 use crate::export::diagnosis::DiagnosisSurface;
 use crate::export::stats::{HostedFallback, HostedModel, HostedModels};
 use crate::export::surfaces::{ProfilerLimits, Surfaces};
@@ -73,6 +73,33 @@ fn excess(surfaces: &Surfaces) -> Vec<BoundTotals> {
         BoundTotals { series: series(ROUTE, "digits"), bound_seconds, excess_seconds: 2.0 },
         BoundTotals { series: series(CHAT, "tiny"), bound_seconds: [0.0; LatencyBound::ALL.len()], excess_seconds: 0.0 },
     ]
+}
+
+/// 400 requests of one series, of which forward takes 10 ms and queue 2 ms in the mean, and a series of which nothing is inferred.
+fn inferred(surfaces: &Surfaces) -> Vec<(SeriesKey, InferredStages)> {
+    let series = |route, model| request(surfaces, route, model, Outcome::Ok, 1).ledger.series;
+    let fitted = serde_json::json!({
+        "requests": 400, "unit": "row", "unexplained_mean_ns": 500_000, "unexplained_share": 0.1, "outlier_share": 0.0,
+        "forward": stage(10e6), "queue": stage(2e6), "fixed_ns": value(1e6), "per_unit_ns": value(3e6), "per_ahead_ns": value(12e6),
+        "slots": 1, "slots_interval": [1, 1],
+    });
+    let refused = serde_json::json!({"reason": "too_few_samples", "sentence": "too few", "help": "wait"});
+    let of = |fitted, refused| {
+        serde_json::from_value(serde_json::json!({"source": "inferred", "fitted": fitted, "refused": refused})).unwrap()
+    };
+    vec![
+        (series(CHAT, "tiny"), of(fitted, serde_json::Value::Null)),
+        (series(ROUTE, "digits"), of(serde_json::Value::Null, refused)),
+    ]
+}
+
+/// A value that is known to a tenth.
+fn value(value: f64) -> serde_json::Value {
+    serde_json::json!({"value": value, "low": 0.9 * value, "high": 1.1 * value})
+}
+
+fn stage(mean_ns: f64) -> serde_json::Value {
+    serde_json::json!({"mean_ns": value(mean_ns), "p50_ns": value(mean_ns), "p99_ns": value(3.0 * mean_ns)})
 }
 
 pub(in crate::export) fn empty() -> Surfaces {
@@ -204,6 +231,7 @@ pub(in crate::export) fn busy() -> Surfaces {
     let shadow = Some(super::shadow::one_pair(&surfaces));
     surfaces.counters.add(Counter::SpansJoined, 3);
     surfaces.counters.bump(Counter::DroppedPanic);
-    let diagnosis = Some(diagnosis(excess(&surfaces)));
+    let inferred = inferred(&surfaces);
+    let diagnosis = Some(diagnosis(excess(&surfaces)).with_inference(Arc::new(move || inferred.clone())));
     Surfaces { shadow, diagnosis, ..surfaces }
 }

@@ -292,9 +292,9 @@ async fn docs_name_every_key() {
     keys(&json(&surfaces, "/stats").await, &mut found);
     keys(&json(&surfaces, "/exchanges?limit=200").await, &mut found);
     let read = |name: &str| std::fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-    let docs = read("STATS.md") + &read("DEBT.md");
+    let docs = read("STATS.md") + &read("DEBT.md") + &read("INFERENCE.md");
     let paths = ENDPOINTS.iter().map(|of| of.path.to_owned()).filter(|path| path != "/");
     let missing: Vec<_> = found.into_iter().chain(paths).filter(|key| !docs.contains(&format!("`{key}`"))).collect();
-    assert!(missing.is_empty(), "docs/STATS.md and docs/DEBT.md do not name {missing:?}");
+    assert!(missing.is_empty(), "docs/STATS.md, docs/DEBT.md and docs/INFERENCE.md do not name {missing:?}");
     assert!(clock::unix_ns() > surfaces.started_unix_ns);
 }

@@ -86,6 +86,10 @@ families! {
         "Time that the upstream's own statistics counted for a stage between polls; over the polled requests of the same labels it is a mean of many requests, and is in no histogram. phase is prefill or decode where the server tells them apart, else empty.";
     POLLED_REQUESTS: Counter "lapwing_polled_requests" None, ["model", "upstream", "stage", "phase"],
         "Requests that the upstream's own statistics counted for a stage between polls.";
+    INFERRED_SECONDS: Gauge "lapwing_inferred_stage_seconds" Some("seconds"), ["route", "model", "upstream", "stage", "estimate"],
+        "Time of the requests of the last five minutes in stages of a server that reports none, inferred from work and requests in flight; the sum over the requests. stage is forward, queue, or upstream for what neither explains; estimate is sum, or the low or high end of its 95 % interval.";
+    INFERRED_REQUESTS: Gauge "lapwing_inferred_requests" None, ["route", "model", "upstream"],
+        "Of how many requests lapwing_inferred_stage_seconds is the time.";
     FIRST_BYTE: Histogram "lapwing_time_to_first_byte_seconds" Some("seconds"), ["route", "model", "upstream"],
         "From the first byte of a request to the first byte of the body of its streamed response, whatever its format.";
     STREAM_DURATION: Histogram "lapwing_stream_duration_seconds" Some("seconds"), ["route", "model", "upstream"],

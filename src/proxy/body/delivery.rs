@@ -340,6 +340,7 @@ impl Body for ResponseBody {
                 if now.since(handed) > SCHEDULING_NS {
                     if let Some(in_flight) = self.in_flight() {
                         in_flight.on_client_wait(handed, now);
+                        in_flight.note_flow_control(handed, now);
                     }
                     self.upstream.on_client_wait(now);
                 }

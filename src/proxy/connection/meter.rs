@@ -12,6 +12,9 @@ use super::body_wait::BodyWait;
 use super::client_waits::ClientWaits;
 use crate::ledger::Stamp;
 
+/// A socket that took all it was given and for so long is given nothing more is quiet, in nanoseconds; less is scheduling.
+const QUIET_NS: u64 = 1_000_000;
+
 /// Bytes of interim responses that may wait for a client.
 const MAX_INTERIM: usize = 64 * 1024;
 
@@ -33,6 +36,11 @@ pub(crate) struct SocketMeter {
     last_write: AtomicU64,
     /// The latest event on the socket is that it took bytes.
     is_writing: AtomicBool,
+    /// The socket took everything, and was given nothing since.
+    is_drained: AtomicBool,
+    /// The latest time that it was quiet: the writes before and after.
+    quiet_from: AtomicU64,
+    quiet_to: AtomicU64,
     flushes: AtomicU32,
     has_waiting: AtomicBool,
     waiting: Mutex<SmallVec<[Waker; 2]>>,
@@ -73,13 +81,33 @@ impl SocketMeter {
 
     /// The socket took bytes, in a write stamped `at`.
     pub(crate) fn on_write(&self, at: Stamp) {
+        let before = self.last_write.load(Relaxed);
         self.last_write.store(at.as_ns(), Relaxed);
         self.is_writing.store(true, Relaxed);
+        if self.is_drained.load(Relaxed) {
+            self.is_drained.store(false, Relaxed);
+            if at.as_ns().saturating_sub(before) > QUIET_NS && self.last_read.load(Relaxed) > before {
+                self.quiet_from.store(before, Relaxed);
+                self.quiet_to.store(at.as_ns(), Relaxed);
+            }
+        }
+    }
+
+    /// Returns whether the socket took bytes after `handed` and then was given nothing for a while, until the client sent something and
+    /// `now` at the latest. Where hyper still held bytes of a response all that time, it was the client's HTTP/2 window that had no room
+    /// for them.
+    pub(crate) fn was_quiet(&self, handed: Stamp, now: Stamp) -> bool {
+        let stamps = [&self.quiet_from, &self.quiet_to, &self.last_write, &self.last_read];
+        let [from, to, last, read] = stamps.map(|stamp| stamp.load(Relaxed));
+        let is_quiet_now = last >= handed.as_ns() && now.as_ns().saturating_sub(last) > QUIET_NS;
+        (is_quiet_now && read > last && self.is_drained.load(Relaxed))
+            || (from >= handed.as_ns() && to <= now.as_ns() && from < to)
     }
 
     /// The socket takes no bytes.
     pub(crate) fn on_blocked(&self) {
         self.is_writing.store(false, Relaxed);
+        self.is_drained.store(false, Relaxed);
     }
 
     /// Returns whether the socket has just taken bytes, and has neither blocked nor been flushed since.
@@ -179,6 +207,7 @@ impl SocketMeter {
     /// The socket took all that was written.
     pub(crate) fn on_flushed(&self) {
         self.is_writing.store(false, Relaxed);
+        self.is_drained.store(true, Relaxed);
         // only one task counts, so a load and a store are enough
         self.flushes.store(self.flushes().wrapping_add(1), Relaxed);
         if self.has_closing.swap(false, Relaxed) {
@@ -252,6 +281,33 @@ impl SocketMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_is_quiet_that_takes_bytes_and_is_given_none() {
+        let at = |us: u64| Stamp::default().plus(1_000_000_000 + us * 1_000);
+        let meter = SocketMeter::default();
+        let write = |us: u64| {
+            meter.on_write(at(us));
+            meter.on_flushed();
+        };
+        let read = |us: u64| meter.last_read.store(at(us).as_ns(), Relaxed);
+        write(0);
+        write(500);
+        assert!(!meter.was_quiet(at(0), at(900)), "scheduling");
+        assert!(!meter.was_quiet(at(0), at(1_600)), "the client has sent nothing");
+        read(1_550);
+        assert!(meter.was_quiet(at(0), at(1_600)), "until now");
+        write(5_000);
+        assert!(meter.was_quiet(at(400), at(5_000)));
+        assert!(!meter.was_quiet(at(501), at(5_000)), "nothing was taken after it was handed over");
+        read(5_100);
+        meter.on_blocked();
+        assert!(!meter.was_quiet(at(600), at(9_000)), "the socket has no room");
+        meter.on_write(at(9_000));
+        assert!(!meter.was_quiet(at(600), at(9_000)));
+        meter.on_write(at(12_000));
+        assert!(!meter.was_quiet(at(600), at(12_000)), "there was more to write all the time");
+    }
 
     #[test]
     fn a_head_begins_at_the_first_byte_since_the_last_message() {

@@ -4,7 +4,7 @@ use http::{HeaderMap, header};
 
 use super::context::ExchangeContext;
 use super::in_flight::InFlight;
-use crate::ledger::{Annotation, Ledger};
+use crate::ledger::{Annotation, Ledger, Stamp};
 use crate::metrics::Counter;
 use crate::proxy::connection::{BodyArrival, SocketMeter};
 
@@ -34,6 +34,14 @@ impl InFlight {
         self.with(|ledger| ledger.circumstances.annotations.add(annotation));
     }
 
+    /// Hyper was given bytes of the response at `handed` and had not written all of them at `now` (HTTP/2). Notes it if they waited for
+    /// the client's window rather than for its socket.
+    pub(crate) fn note_flow_control(&self, handed: Stamp, now: Stamp) {
+        if self.meter.was_quiet(handed, now) {
+            self.annotate(Annotation::FlowControl);
+        }
+    }
+
     /// The body of the request came in this way (HTTP/1.1).
     pub(crate) fn on_request_body(&self, arrival: BodyArrival) {
         let BodyArrival::Apart { is_acknowledged } = arrival else { return };
@@ -55,7 +63,6 @@ impl InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Stamp;
     use crate::proxy::exchange::fixtures;
 
     fn names(ledger: &Ledger) -> Vec<&'static str> {

@@ -14,7 +14,7 @@ use super::first_byte::{FirstByte, GRPC};
 use super::grpc_status::grpc_outcome;
 use super::on_close::OnClose;
 use crate::ledger::clock::unix_ns;
-use crate::ledger::{ExchangeKind, Ledger, NameProof, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
+use crate::ledger::{Annotation, ExchangeKind, Ledger, NameProof, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
 use crate::metrics::{Counter, RequestGeneration};
 use crate::protocol::ExchangeReader;
 use crate::proxy::connection::{ClientWaits, SocketMeter};
@@ -354,6 +354,10 @@ impl InFlight {
             for (from, to) in self.meter.take_blocked().iter().flat_map(ClientWaits::iter) {
                 ledger.observe(Stage::Egress, ObservedEvent::Backpressure, from.max(started), to.min(now));
             }
+        } else if let Some(window) = ledger.window
+            && self.meter.was_quiet(ledger.started.plus(window.end_ns), now)
+        {
+            ledger.circumstances.annotations.add(Annotation::FlowControl);
         }
         if let Some(reader) = state.reader.take() {
             self.context.observe(Counter::ObserverPanics, |observer| {

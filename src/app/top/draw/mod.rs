@@ -11,7 +11,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::state::{Link, Panel, TopState};
+use crate::app::inferred::inferred_words;
 use crate::app::printable::printable;
+use crate::app::stats::Series;
 use crate::app::units::duration;
 
 const KEYS: &str = "↑↓ choose  enter slowest  s sort  r reverse  / filter  ? help  q quit";
@@ -78,7 +80,9 @@ fn status(state: &TopState, columns: usize) -> Line<'static> {
             } else {
                 String::new()
             };
-            Line::raw(format!("sorted by {} {arrow}{filter}", state.order.by.name()))
+            let fitted = state.chosen_series().and_then(Series::fitted);
+            let inferred = fitted.map_or_else(String::new, |fitted| format!("  inferred: {}", inferred_words(fitted)));
+            Line::raw(format!("sorted by {} {arrow}{filter}{inferred}", state.order.by.name()))
         }
     }
 }

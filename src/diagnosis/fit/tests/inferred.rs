@@ -25,7 +25,7 @@ fn the_stages_of_all_requests_are_like_the_true_ones() {
     assert!(fitted.forward.p99_ns.is_within(0.15, quantile(services.clone(), 0.99)), "{:?}", fitted.forward.p99_ns);
     // 2 % of the requests take nine times their service longer, and nothing explains it
     let unexplained = 0.18 * mean(&services);
-    assert!((fitted.unexplained_mean_ns / unexplained - 1.0).abs() < 0.4, "{} {unexplained}", fitted.unexplained_mean_ns);
+    assert!((fitted.unexplained_mean_ns as f64 / unexplained - 1.0).abs() < 0.4, "{} {unexplained}", fitted.unexplained_mean_ns);
 }
 
 #[test]
