@@ -28,8 +28,8 @@ pub struct DemoArgs {
     /// Address of Lapwing's /stats, /exchanges and /metrics [default: 127.0.0.1, any free port]
     #[arg(long, value_name = "ADDRESS")]
     pub admin: Option<Bind>,
-    /// Play a trouble, or several in turn (story)
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
+    /// Play a trouble; without a name, several in turn (story)
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(names()), num_args = 0..=1, default_missing_value = STORY)]
     pub scenario: Option<String>,
     /// What the draws of a scenario begin with
     #[arg(long, value_name = "N", default_value_t = 1, requires = "scenario")]
@@ -135,6 +135,8 @@ mod tests {
         ] {
             assert!(parsed(&format!("lapwing demo {wrong}")).is_err(), "{wrong}");
         }
-        assert!(parsed("lapwing demo --scenario story").is_ok());
+        for story in ["--scenario", "--scenario story", "--scenario --seconds 72"] {
+            assert_eq!(parsed(&format!("lapwing demo {story}")).unwrap().scenario.as_deref(), Some(STORY), "{story}");
+        }
     }
 }
