@@ -8,16 +8,17 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::inferred::{InferLater, LatestInferred};
 use super::query::Names;
-use crate::diagnosis::{BoundTotals, ConnectionStates, Diagnosis, DiagnosisWindow, Diagnostician, InferredStages};
+use crate::diagnosis::{
+    BoundTotals, ConnectionStates, Diagnosis, DiagnosisWindow, Diagnostician, InferredStages, UpstreamWindows,
+};
 use crate::ledger::{SeriesKey, Stamp};
 
 /// For how long a diagnosis is handed out again.
 const KEPT_NS: u64 = 1_000_000_000;
 /// For how long the state of connections is.
 const CONNECTIONS_KEPT_NS: u64 = 60_000_000_000;
-/// For how long inferred stages are, on the surfaces that show them beside other figures.
-const INFERRED_KEPT_NS: u64 = 10_000_000_000;
 
 /// Makes a diagnosis of a window.
 type Diagnose = Arc<dyn Fn(DiagnosisWindow) -> Diagnosis + Send + Sync>;
@@ -25,13 +26,10 @@ type Diagnose = Arc<dyn Fn(DiagnosisWindow) -> Diagnosis + Send + Sync>;
 type Totals = Arc<dyn Fn() -> Vec<BoundTotals> + Send + Sync>;
 /// Asks the kernel for the state of connections.
 type LookAtConnections = Arc<dyn Fn() -> ConnectionStates + Send + Sync>;
-/// Infers the stages of the series whose upstream reports nothing.
-type Infer = Arc<dyn Fn() -> Vec<(SeriesKey, InferredStages)> + Send + Sync>;
+/// Lists the series whose upstream reports nothing, each with what infers its stages.
+type Unreported = Arc<dyn Fn() -> Vec<(SeriesKey, InferLater)> + Send + Sync>;
 /// The latest diagnosis of each window, and when it was made.
 type Latest = [Option<(Stamp, Arc<Diagnosis>)>; DiagnosisWindow::ALL.len()];
-
-/// What was inferred last, and when.
-type LatestInferred = Option<(Stamp, Arc<Vec<(SeriesKey, InferredStages)>>)>;
 
 /// What `/diagnosis` reads.
 #[derive(Clone)]
@@ -47,7 +45,7 @@ pub struct DiagnosisSurface {
     latest: Arc<Mutex<Latest>>,
     connections: Option<LookAtConnections>,
     latest_connections: Arc<Mutex<Option<(Stamp, ConnectionStates)>>>,
-    infer: Option<Infer>,
+    unreported: Option<Unreported>,
     latest_inferred: Arc<Mutex<LatestInferred>>,
 }
 
@@ -62,7 +60,7 @@ impl DiagnosisSurface {
     #[must_use]
     pub fn new(diagnose: Diagnose, totals: Totals, words: fn(&Diagnosis) -> String, window: DiagnosisWindow) -> Self {
         let (latest, latest_connections, latest_inferred) = (Arc::default(), Arc::default(), Arc::default());
-        Self { diagnose, totals, words, window, latest, connections: None, latest_connections, infer: None, latest_inferred }
+        Self { diagnose, totals, words, window, latest, connections: None, latest_connections, unreported: None, latest_inferred }
     }
 
     /// The same, which shows the state of connections too.
@@ -71,20 +69,17 @@ impl DiagnosisSurface {
         Self { connections: Some(look), ..self }
     }
 
-    /// The same, which shows on other surfaces too what `infer` says.
+    /// The same, which shows on other surfaces too what is inferred of the series of `unreported`.
     #[must_use]
-    pub fn with_inference(self, infer: Infer) -> Self {
-        Self { infer: Some(infer), ..self }
+    pub fn with_inference(self, unreported: Unreported) -> Self {
+        Self { unreported: Some(unreported), ..self }
     }
 
-    /// The inferred stages of series whose upstream reports nothing, at most ten seconds old. Whoever asks meanwhile waits for them.
-    pub(super) fn inferred(&self, now: Stamp) -> Arc<Vec<(SeriesKey, InferredStages)>> {
-        let Some(infer) = &self.infer else { return Arc::default() };
-        let mut latest = self.latest_inferred.lock();
-        match &*latest {
-            Some((at, inferred)) if now.since(*at) < INFERRED_KEPT_NS => inferred.clone(),
-            _ => latest.insert((now, Arc::new(infer()))).1.clone(),
-        }
+    /// The inferred stages of series whose upstream reports nothing. Each is inferred anew if it is ten seconds old, but only a few for each
+    /// call, the oldest first: a scrape does not wait for all of them.
+    pub(super) fn inferred(&self, now: Stamp) -> Vec<(SeriesKey, InferredStages)> {
+        let Some(unreported) = &self.unreported else { return Vec::new() };
+        self.latest_inferred.lock().refreshed(unreported(), now)
     }
 
     /// The state of connections, at most a minute old. Whoever asks while another looks waits for that look.
@@ -108,12 +103,12 @@ impl DiagnosisSurface {
             MutexGuard::unlock_fair(guard);
             pending.infer()
         };
-        let infer = move || {
-            let unreported = inferring.lock().unreported();
-            unreported.into_iter().map(|(key, windows)| (key, windows.infer_stages())).collect()
-        };
         let surface = Self::new(Arc::new(diagnose), Arc::new(move || totalling.lock().totals()), words, window);
-        surface.with_inference(Arc::new(infer))
+        let later = |windows: UpstreamWindows| -> InferLater { Box::new(move || windows.infer_stages()) };
+        surface.with_inference(Arc::new(move || {
+            let unreported = inferring.lock().unreported();
+            unreported.into_iter().map(|(key, windows)| (key, later(windows))).collect()
+        }))
     }
 
     /// The diagnosis of a window, at most a second old.
@@ -166,26 +161,6 @@ mod tests {
     }
 
     #[test]
-    fn stages_are_inferred_once_in_ten_seconds() {
-        let made = Arc::new(AtomicUsize::new(0));
-        let counting = made.clone();
-        let infer = move || {
-            counting.fetch_add(1, Relaxed);
-            vec![(SeriesKey::default(), InferredStages::default())]
-        };
-        let nothing = |_: &Diagnosis| String::new();
-        let surface =
-            DiagnosisSurface::new(Arc::new(|_| Diagnosis::default()), Arc::new(Vec::new), nothing, DiagnosisWindow::default());
-        let start = Stamp::now();
-        assert!(surface.inferred(start).is_empty(), "nobody infers");
-        let surface = surface.with_inference(Arc::new(infer));
-        for (after_ms, expected) in [(0, 1), (9_999, 1), (10_000, 2)] {
-            assert_eq!(surface.inferred(start.plus(after_ms * 1_000_000)).len(), 1);
-            assert_eq!(made.load(Relaxed), expected, "{after_ms}");
-        }
-    }
-
-    #[test]
     fn the_diagnosticians_own_window_is_asked_for() {
         let labels = Arc::new(crate::metrics::Labels::new(4, 4, 4));
         let diagnostician = Arc::new(Mutex::new(Diagnostician::new(std::collections::BTreeMap::new(), labels)));
@@ -195,7 +170,7 @@ mod tests {
             assert_eq!(diagnosis.routes, []);
         }
         assert_eq!((surface.totals)(), []);
-        assert_eq!(*surface.inferred(Stamp::now()), []);
+        assert_eq!(surface.inferred(Stamp::now()), []);
         assert!(diagnostician.try_lock().is_some(), "nothing is held");
     }
 }

@@ -6,7 +6,33 @@ use std::sync::Arc;
 
 use super::surfaces::Surfaces;
 use crate::diagnosis::InferredStages;
-use crate::ledger::Stamp;
+use crate::ledger::{SeriesKey, Stamp};
+
+/// For how long what was inferred is shown again.
+const KEPT_NS: u64 = 10_000_000_000;
+/// How many series are inferred anew for one reader at the most: each takes some milliseconds.
+const AT_ONCE: usize = 4;
+
+/// Infers the stages of a series, if somebody wants them.
+pub(super) type InferLater = Box<dyn Fn() -> InferredStages>;
+
+/// What was inferred last of each series, and when.
+#[derive(Debug, Default)]
+pub(super) struct LatestInferred(BTreeMap<SeriesKey, (Stamp, InferredStages)>);
+
+impl LatestInferred {
+    /// Infers anew what is oldest or was not inferred yet, and forgets series that are not among `unreported`.
+    pub(super) fn refreshed(&mut self, unreported: Vec<(SeriesKey, InferLater)>, now: Stamp) -> Vec<(SeriesKey, InferredStages)> {
+        self.0.retain(|known, _| unreported.iter().any(|(key, _)| key == known));
+        let with_age = unreported.into_iter().map(|(key, infer)| (self.0.get(&key).map(|(at, _)| *at), key, infer));
+        let mut due: Vec<_> = with_age.filter(|(made, ..)| made.is_none_or(|at| now.since(at) >= KEPT_NS)).collect();
+        due.sort_by_key(|(made, key, _)| (*made, *key));
+        for (_, key, infer) in due.into_iter().take(AT_ONCE) {
+            self.0.insert(key, (now, infer()));
+        }
+        self.0.iter().map(|(key, (_, stages))| (*key, stages.clone())).collect()
+    }
+}
 
 /// Route, model and upstream.
 type SeriesNames = [Arc<str>; 3];
@@ -16,14 +42,14 @@ type SeriesNames = [Arc<str>; 3];
 pub(super) struct InferredSeries(BTreeMap<SeriesNames, InferredStages>);
 
 impl InferredSeries {
-    /// What the diagnosis infers, at most ten seconds old; `None` where it is off.
+    /// What the diagnosis infers; `None` where it is off.
     pub(super) fn of(surfaces: &Surfaces) -> Option<Self> {
         let diagnosis = surfaces.diagnosis.as_ref()?;
         let labels = surfaces.registry.lock().labels().clone();
         let inferred = diagnosis.inferred(Stamp::now());
-        let named = inferred.iter().filter(|(key, _)| labels.live(*key) == *key).map(|(key, stages)| {
+        let named = inferred.into_iter().filter(|(key, _)| labels.live(*key) == *key).map(|(key, stages)| {
             let names = [labels.routes.text(key.route), labels.models.text(key.model), labels.upstreams.text(key.upstream)];
-            (names, stages.clone())
+            (names, stages)
         });
         Some(Self(named.collect()))
     }
@@ -36,5 +62,34 @@ impl InferredSeries {
     /// All of them, in the order of their names.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&SeriesNames, &InferredStages)> {
         self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::LabelTable;
+
+    #[test]
+    fn a_few_series_are_inferred_for_each_reader_and_the_oldest_first() {
+        let names = LabelTable::new(16);
+        let key = |n: usize| SeriesKey { route: names.intern(&n.to_string()), ..SeriesKey::default() };
+        let unreported = |series: std::ops::Range<usize>| -> Vec<(SeriesKey, InferLater)> {
+            series.map(|n| (key(n), Box::new(InferredStages::default) as InferLater)).collect()
+        };
+        let mut latest = LatestInferred::default();
+        let start = Stamp::now();
+        let mut read = |routes, after_ms: u64| {
+            let now = start.plus(after_ms * 1_000_000);
+            let shown = latest.refreshed(unreported(routes), now).len();
+            (shown, latest.0.values().filter(|(at, _)| *at == now).count())
+        };
+        assert_eq!(read(0..10, 0), (4, 4));
+        assert_eq!(read(0..10, 1), (8, 4));
+        assert_eq!(read(0..10, 2), (10, 2));
+        assert_eq!(read(0..10, 9_999), (10, 0));
+        assert_eq!(read(0..10, 10_000), (10, 4), "those of the first reader");
+        assert_eq!(read(0..10, 10_002), (10, 4), "then those of the second");
+        assert_eq!(read(3..5, 10_003), (2, 0), "the others are gone");
     }
 }

@@ -51,6 +51,26 @@ def pytest_runtest_makereport(item, call):
                 report.sections.append((f"{process.name} (pid {process.pid})", text[-6000:]))
 
 
+# --- what ends when
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_fixture_setup(fixturedef):
+    Process.set_up_by.append(fixturedef.scope)
+    yield
+    Process.set_up_by.pop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def processes_of_the_module():
+    """A module's processes end with it: dozens of idle ones, or one Prometheus, slow down all that is timed after them. Those that a fixture
+    of the session starts stay."""
+    before = len(Process.all)
+    yield
+    for process in reversed(Process.all[before:]):
+        if not process.is_of_session:
+            process.stop(signal.SIGKILL if process.name == "lapwing" else signal.SIGTERM)
+
+
 # --- parts
 
 @pytest.fixture(scope="session")
@@ -60,7 +80,7 @@ def logs(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def processes(logs):
-    """Starts processes that end with the session."""
+    """Starts processes that end with the module, or with the session if one of its fixtures starts them."""
     started = []
 
     def start(name, command, **kw):
@@ -82,7 +102,7 @@ def binary():
 
 @pytest.fixture(scope="session")
 def start_lapwing(binary, logs):
-    """Starts Lapwing in front of an upstream address (its own engine if there is none); it ends with the session."""
+    """Starts Lapwing in front of an upstream address (its own engine if there is none); it ends as `processes` do."""
     started = []
 
     def start(upstream, *args, **kw):
@@ -271,7 +291,7 @@ def shadowed(start_lapwing):
 
 @pytest.fixture(scope="session")
 def start_engine(binary, logs):
-    """Starts an engine with models; it ends with the session. `wait=False` if it is not expected to become ready."""
+    """Starts an engine with models; it ends as `processes` do. `wait=False` if it is not expected to become ready."""
     started = []
 
     def start(models, *args, wait=True, **kw):

@@ -34,6 +34,8 @@ class Process:
     """A child whose output goes to a file, so that no pipe ever fills."""
 
     all = []
+    set_up_by = []
+    """The scopes of the fixtures that pytest is setting up, the outermost first."""
 
     def __init__(self, name, command, logs, env=None):
         self.name = name
@@ -42,6 +44,7 @@ class Process:
             self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env)
         self.pid = self.child.pid
         self.mark = 0
+        self.is_of_session = "session" in Process.set_up_by
         Process.all.append(self)
 
     @classmethod

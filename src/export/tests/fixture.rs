@@ -9,6 +9,7 @@ use crate::attribution::merge;
 use crate::cost::{self, DebtAssessor, ModelOptima};
 use crate::diagnosis::{BoundTotals, Diagnosis, DiagnosisWindow, InferredStages, LatencyBound, RouteDiagnosis};
 use crate::export::diagnosis::DiagnosisSurface;
+use crate::export::inferred::InferLater;
 use crate::export::stats::{HostedFallback, HostedModel, HostedModels};
 use crate::export::surfaces::{ProfilerLimits, Surfaces};
 use crate::ledger::{
@@ -76,7 +77,7 @@ fn excess(surfaces: &Surfaces) -> Vec<BoundTotals> {
 }
 
 /// 400 requests of one series, of which forward takes 10 ms and queue 2 ms in the mean, and a series of which nothing is inferred.
-fn inferred(surfaces: &Surfaces) -> Vec<(SeriesKey, InferredStages)> {
+fn inferred(surfaces: &Surfaces) -> [(SeriesKey, InferredStages); 2] {
     let series = |route, model| request(surfaces, route, model, Outcome::Ok, 1).ledger.series;
     let fitted = serde_json::json!({
         "requests": 400, "unit": "row", "unexplained_mean_ns": 500_000, "unexplained_share": 0.1, "outlier_share": 0.0,
@@ -87,10 +88,7 @@ fn inferred(surfaces: &Surfaces) -> Vec<(SeriesKey, InferredStages)> {
     let of = |fitted, refused| {
         serde_json::from_value(serde_json::json!({"source": "inferred", "fitted": fitted, "refused": refused})).unwrap()
     };
-    vec![
-        (series(CHAT, "tiny"), of(fitted, serde_json::Value::Null)),
-        (series(ROUTE, "digits"), of(serde_json::Value::Null, refused)),
-    ]
+    [(series(CHAT, "tiny"), of(fitted, serde_json::Value::Null)), (series(ROUTE, "digits"), of(serde_json::Value::Null, refused))]
 }
 
 /// A value that is known to a tenth.
@@ -232,6 +230,9 @@ pub(in crate::export) fn busy() -> Surfaces {
     surfaces.counters.add(Counter::SpansJoined, 3);
     surfaces.counters.bump(Counter::DroppedPanic);
     let inferred = inferred(&surfaces);
-    let diagnosis = Some(diagnosis(excess(&surfaces)).with_inference(Arc::new(move || inferred.clone())));
+    let diagnosis = Some(diagnosis(excess(&surfaces)).with_inference(Arc::new(move || {
+        let later = |stages: InferredStages| -> InferLater { Box::new(move || stages.clone()) };
+        inferred.clone().into_iter().map(|(key, stages)| (key, later(stages))).collect()
+    })));
     Surfaces { shadow, diagnosis, ..surfaces }
 }
