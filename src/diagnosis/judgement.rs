@@ -200,7 +200,7 @@ fn summary(route: &str, said: &RouteDiagnosis) -> String {
     match said.status {
         Status::NotEnoughEvidence => {
             let reasons = said.missing.iter().map(|missing| format!("{}: {}", missing.what, missing.how)).collect::<Vec<_>>();
-            format!("{measured}. Not enough evidence for a verdict. {}", reasons.join(". "))
+            format!("{measured}. Not enough evidence for a verdict: {}", reasons.join("; "))
         }
         Status::Healthy => {
             let also = first.map_or(String::new(), |verdict| format!(" Yet {}.", verdict.sentence));
