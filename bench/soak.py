@@ -29,6 +29,8 @@ SCRAPES_PER_S = 0.2
 LOOK_S, LIFE_S, DEATH_S = 5, 60, 5
 REST_S, CALM_S = 40, 8
 """For so long at the most it is waited for the clients' last requests, and after them for what Lapwing gives back late."""
+TOO_DEAD_S = 60
+"""A server that is dead for so long does not come back: the soak ends, because it would go on before nothing."""
 OPENED_LATER = 48
 """Descriptors that are opened when they are first needed, and kept: for each of 8 copies at once to the target and to the upstream itself,
 a connection inside the process, of two descriptors, and one to the server."""
@@ -97,19 +99,30 @@ class Mortal(threading.Thread):
 
     def __init__(self, over):
         super().__init__()
-        self.over, self.port, self.deaths = over, free_port(), 0
+        self.over, self.port, self.deaths, self.is_dead_since = over, free_port(), 0, None
         self.up = threading.Event()
 
     def run(self):
         while not self.over.is_set():
-            with Child([sys.executable, __file__, "--serve", self.port], self.port) as child:
-                self.up.set()
-                self.over.wait(LIFE_S)
-                if not self.over.is_set():
-                    child.process.kill()
-                    self.deaths += 1
+            try:
+                self.live()
+            except SystemExit as reason:  # its port was taken while it was dead: by whoever asked the system for a free one
+                print(f"server on port {self.port}: {str(reason).splitlines()[0]}", flush=True)
+            self.is_dead_since = self.is_dead_since or time.monotonic()
+            self.over.wait(DEATH_S)
+
+    def live(self):
+        with Child([sys.executable, __file__, "--serve", self.port], self.port) as child:
+            self.is_dead_since = None
+            self.up.set()
+            self.over.wait(LIFE_S)
             if not self.over.is_set():
-                time.sleep(DEATH_S)
+                child.process.kill()
+                self.deaths += 1
+
+    def dead_s(self):
+        """For how many seconds it has been dead."""
+        return time.monotonic() - self.is_dead_since if self.is_dead_since else 0
 
 
 # === what is looked at
@@ -159,7 +172,7 @@ def rest(lapwing, clients, going):
 def watch(options, lapwing, clients, mortals, going):
     """Samples memory and descriptors until the time is over, and memory at rests."""
     samples, rests, began, next_line, next_rest = [], [], time.monotonic(), 0, options.rest
-    while (now := time.monotonic() - began) < options.seconds:
+    while (now := time.monotonic() - began) < options.seconds and max(mortal.dead_s() for mortal in mortals) < TOO_DEAD_S:
         if now >= next_rest:
             next_rest += options.rest
             if mib := rest(lapwing, clients, going):
@@ -249,6 +262,7 @@ def soak(options, lapwing, mortals, over):
     judged = [count for t, _, count in samples if t >= settle] or [0]
     quarter = max(1, len(judged) // 4)
     more = max(judged[-quarter:]) - max(judged[:quarter])
+    lasted = samples[-1][0] if samples else 0
     # in a short run, noise alone has a slope
     bound = SLOPE_MIB_PER_H + 3 * error
     lapwing.log.seek(0)
@@ -258,6 +272,7 @@ def soak(options, lapwing, mortals, over):
         (f"anonymous memory's slope at rests, MiB an hour, after {settle:.0f} s (standard error {error:.2f})", round(slope, 2), f"{bound:.2f}", slope <= bound),
         ("descriptors after all have left, above those at the start", (left or descriptors(lapwing)) - at_rest, OPENED_LATER, bool(left)),
         ("descriptors at the most, the last quarter above the first", more, MORE_LATER, more <= MORE_LATER),
+        ("seconds that it lasted with servers that come back", round(lasted), f"{options.seconds:.0f}", lasted > options.seconds - options.rest - REST_S - LOOK_S),
         ("panics", panics, 0, panics == 0),
         ("kinds of clients that did nothing", idle := sum(not client.answers for client in clients), 0, idle == 0),
         ("the process lives", lapwing.process.poll() is None, True, lapwing.process.poll() is None),
