@@ -155,15 +155,21 @@ impl Diagnostician {
         PendingDiagnosis { diagnosis: Diagnosis { window_seconds: window_ns as f64 / 1e9, routes, connections: None }, windows }
     }
 
-    /// The windows of the series whose upstream reports nothing, so that its stages can be inferred after this was given up: those of
-    /// at most [`MAX_INFERRED`] series, which have most requests.
+    /// The series whose upstream reports nothing: at most [`MAX_INFERRED`], those with most requests.
     #[must_use]
-    pub fn unreported(&self) -> Vec<(SeriesKey, UpstreamWindows)> {
+    pub fn unreported(&self) -> Vec<SeriesKey> {
         let named = self.series.iter().filter(|(key, _)| **key != SeriesKey::default());
-        let windows = named.filter_map(|(key, series)| Some((*key, series.windows()?)));
-        let mut unreported: Vec<_> = windows.filter(|(_, windows)| windows.is_unreported()).collect();
-        unreported.sort_by_key(|(key, windows)| (std::cmp::Reverse(windows.samples()), *key));
-        unreported.into_iter().take(MAX_INFERRED).map(|(key, windows)| (key, windows.clone())).collect()
+        let windows = named.filter_map(|(key, series)| Some((series.windows()?, *key)));
+        let unreported = windows.filter(|(windows, _)| windows.is_unreported());
+        let mut by_requests: Vec<_> = unreported.map(|(windows, key)| (std::cmp::Reverse(windows.samples()), key)).collect();
+        by_requests.sort_unstable();
+        by_requests.into_iter().take(MAX_INFERRED).map(|(_, key)| key).collect()
+    }
+
+    /// A copy of a series' upstream windows, so that its stages can be inferred after this was given up.
+    #[must_use]
+    pub fn windows_of(&self, key: SeriesKey) -> Option<UpstreamWindows> {
+        self.series.get(&key)?.windows().cloned()
     }
 
     /// `None` for a series without requests in the window.

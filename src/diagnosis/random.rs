@@ -22,4 +22,19 @@ impl SeededRandom {
     pub(super) const fn below(&mut self, bound: u64) -> u64 {
         ((self.next() as u128 * bound as u128) >> 64) as u64
     }
+
+    /// Uniform over `0..1`.
+    pub(super) const fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Exponential, of mean one.
+    pub(super) fn exponential(&mut self) -> f64 {
+        -(1.0 - self.uniform()).ln()
+    }
+
+    /// One of the places below `count`; zero if there are none.
+    pub(super) const fn place(&mut self, count: usize) -> usize {
+        self.below(count as u64) as usize
+    }
 }

@@ -8,11 +8,9 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::inferred::{InferLater, LatestInferred};
+use super::inferred::{Inference, LatestInferred};
 use super::query::Names;
-use crate::diagnosis::{
-    BoundTotals, ConnectionStates, Diagnosis, DiagnosisWindow, Diagnostician, InferredStages, UpstreamWindows,
-};
+use crate::diagnosis::{BoundTotals, ConnectionStates, Diagnosis, DiagnosisWindow, Diagnostician, InferredStages};
 use crate::ledger::{SeriesKey, Stamp};
 
 /// For how long a diagnosis is handed out again.
@@ -26,8 +24,6 @@ type Diagnose = Arc<dyn Fn(DiagnosisWindow) -> Diagnosis + Send + Sync>;
 type Totals = Arc<dyn Fn() -> Vec<BoundTotals> + Send + Sync>;
 /// Asks the kernel for the state of connections.
 type LookAtConnections = Arc<dyn Fn() -> ConnectionStates + Send + Sync>;
-/// Lists the series whose upstream reports nothing, each with what infers its stages.
-type Unreported = Arc<dyn Fn() -> Vec<(SeriesKey, InferLater)> + Send + Sync>;
 /// The latest diagnosis of each window, and when it was made.
 type Latest = [Option<(Stamp, Arc<Diagnosis>)>; DiagnosisWindow::ALL.len()];
 
@@ -45,7 +41,7 @@ pub struct DiagnosisSurface {
     latest: Arc<Mutex<Latest>>,
     connections: Option<LookAtConnections>,
     latest_connections: Arc<Mutex<Option<(Stamp, ConnectionStates)>>>,
-    unreported: Option<Unreported>,
+    inference: Option<Inference>,
     latest_inferred: Arc<Mutex<LatestInferred>>,
 }
 
@@ -60,7 +56,7 @@ impl DiagnosisSurface {
     #[must_use]
     pub fn new(diagnose: Diagnose, totals: Totals, words: fn(&Diagnosis) -> String, window: DiagnosisWindow) -> Self {
         let (latest, latest_connections, latest_inferred) = (Arc::default(), Arc::default(), Arc::default());
-        Self { diagnose, totals, words, window, latest, connections: None, latest_connections, unreported: None, latest_inferred }
+        Self { diagnose, totals, words, window, latest, connections: None, latest_connections, inference: None, latest_inferred }
     }
 
     /// The same, which shows the state of connections too.
@@ -69,17 +65,17 @@ impl DiagnosisSurface {
         Self { connections: Some(look), ..self }
     }
 
-    /// The same, which shows on other surfaces too what is inferred of the series of `unreported`.
+    /// The same, which shows on other surfaces too what is inferred.
     #[must_use]
-    pub fn with_inference(self, unreported: Unreported) -> Self {
-        Self { unreported: Some(unreported), ..self }
+    pub fn with_inference(self, inference: Inference) -> Self {
+        Self { inference: Some(inference), ..self }
     }
 
     /// The inferred stages of series whose upstream reports nothing. Each is inferred anew if it is ten seconds old, but only a few for each
     /// call, the oldest first: a scrape does not wait for all of them.
     pub(super) fn inferred(&self, now: Stamp) -> Vec<(SeriesKey, InferredStages)> {
-        let Some(unreported) = &self.unreported else { return Vec::new() };
-        self.latest_inferred.lock().refreshed(unreported(), now)
+        let Some(inference) = &self.inference else { return Vec::new() };
+        self.latest_inferred.lock().refreshed(inference, now)
     }
 
     /// The state of connections, at most a minute old. Whoever asks while another looks waits for that look.
@@ -96,7 +92,7 @@ impl DiagnosisSurface {
     /// What `diagnostician` says. It is locked while it diagnoses; the aggregator, if it waits, is next.
     #[must_use]
     pub fn of(diagnostician: &Arc<Mutex<Diagnostician>>, words: fn(&Diagnosis) -> String, window: DiagnosisWindow) -> Self {
-        let [diagnosing, totalling, inferring] = [(); 3].map(|()| diagnostician.clone());
+        let [diagnosing, totalling, listing, inferring] = [(); 4].map(|()| diagnostician.clone());
         let diagnose = move |window: DiagnosisWindow| {
             let guard = diagnosing.lock();
             let pending = guard.examine(window.length_ns(), Stamp::now());
@@ -104,11 +100,13 @@ impl DiagnosisSurface {
             pending.infer()
         };
         let surface = Self::new(Arc::new(diagnose), Arc::new(move || totalling.lock().totals()), words, window);
-        let later = |windows: UpstreamWindows| -> InferLater { Box::new(move || windows.infer_stages()) };
-        surface.with_inference(Arc::new(move || {
-            let unreported = inferring.lock().unreported();
-            unreported.into_iter().map(|(key, windows)| (key, later(windows))).collect()
-        }))
+        surface.with_inference(Inference {
+            unreported: Arc::new(move || listing.lock().unreported()),
+            infer: Arc::new(move |key| {
+                let windows = inferring.lock().windows_of(key);
+                windows.map(|windows| windows.infer_stages())
+            }),
+        })
     }
 
     /// The diagnosis of a window, at most a second old.

@@ -13,22 +13,31 @@ const KEPT_NS: u64 = 10_000_000_000;
 /// How many series are inferred anew for one reader at the most: each takes some milliseconds.
 const AT_ONCE: usize = 4;
 
-/// Infers the stages of a series, if somebody wants them.
-pub(super) type InferLater = Box<dyn Fn() -> InferredStages>;
+/// Where what is inferred comes from.
+#[derive(Clone)]
+pub struct Inference {
+    /// Lists the series whose upstream reports nothing.
+    pub unreported: Arc<dyn Fn() -> Vec<SeriesKey> + Send + Sync>,
+    /// Infers the stages of one of them; `None` if it is gone.
+    pub infer: Arc<dyn Fn(SeriesKey) -> Option<InferredStages> + Send + Sync>,
+}
 
 /// What was inferred last of each series, and when.
 #[derive(Debug, Default)]
 pub(super) struct LatestInferred(BTreeMap<SeriesKey, (Stamp, InferredStages)>);
 
 impl LatestInferred {
-    /// Infers anew what is oldest or was not inferred yet, and forgets series that are not among `unreported`.
-    pub(super) fn refreshed(&mut self, unreported: Vec<(SeriesKey, InferLater)>, now: Stamp) -> Vec<(SeriesKey, InferredStages)> {
-        self.0.retain(|known, _| unreported.iter().any(|(key, _)| key == known));
-        let with_age = unreported.into_iter().map(|(key, infer)| (self.0.get(&key).map(|(at, _)| *at), key, infer));
-        let mut due: Vec<_> = with_age.filter(|(made, ..)| made.is_none_or(|at| now.since(at) >= KEPT_NS)).collect();
-        due.sort_by_key(|(made, key, _)| (*made, *key));
-        for (_, key, infer) in due.into_iter().take(AT_ONCE) {
-            self.0.insert(key, (now, infer()));
+    /// Infers anew what is oldest or was not inferred yet, and forgets series that report something or are gone.
+    pub(super) fn refreshed(&mut self, inference: &Inference, now: Stamp) -> Vec<(SeriesKey, InferredStages)> {
+        let unreported = (inference.unreported)();
+        self.0.retain(|known, _| unreported.contains(known));
+        let with_age = unreported.into_iter().map(|key| (self.0.get(&key).map(|(at, _)| *at), key));
+        let mut due: Vec<_> = with_age.filter(|(made, _)| made.is_none_or(|at| now.since(at) >= KEPT_NS)).collect();
+        due.sort_unstable();
+        for (_, key) in due.into_iter().take(AT_ONCE) {
+            if let Some(stages) = (inference.infer)(key) {
+                self.0.insert(key, (now, stages));
+            }
         }
         self.0.iter().map(|(key, (_, stages))| (*key, stages.clone())).collect()
     }
@@ -47,11 +56,8 @@ impl InferredSeries {
         let diagnosis = surfaces.diagnosis.as_ref()?;
         let labels = surfaces.registry.lock().labels().clone();
         let inferred = diagnosis.inferred(Stamp::now());
-        let named = inferred.into_iter().filter(|(key, _)| labels.live(*key) == *key).map(|(key, stages)| {
-            let names = [labels.routes.text(key.route), labels.models.text(key.model), labels.upstreams.text(key.upstream)];
-            (names, stages)
-        });
-        Some(Self(named.collect()))
+        let live = inferred.into_iter().filter(|(key, _)| labels.live(*key) == *key);
+        Some(Self(live.map(|(key, stages)| (labels.texts(key), stages)).collect()))
     }
 
     /// Those of one series.
@@ -74,14 +80,13 @@ mod tests {
     fn a_few_series_are_inferred_for_each_reader_and_the_oldest_first() {
         let names = LabelTable::new(16);
         let key = |n: usize| SeriesKey { route: names.intern(&n.to_string()), ..SeriesKey::default() };
-        let unreported = |series: std::ops::Range<usize>| -> Vec<(SeriesKey, InferLater)> {
-            series.map(|n| (key(n), Box::new(InferredStages::default) as InferLater)).collect()
-        };
+        let keys: Vec<SeriesKey> = (0..10).map(key).collect();
         let mut latest = LatestInferred::default();
         let start = Stamp::now();
-        let mut read = |routes, after_ms: u64| {
-            let now = start.plus(after_ms * 1_000_000);
-            let shown = latest.refreshed(unreported(routes), now).len();
+        let mut read = |series: std::ops::Range<usize>, after_ms: u64| {
+            let (now, listed) = (start.plus(after_ms * 1_000_000), keys[series].to_vec());
+            let infer = Arc::new(|_| Some(InferredStages::default()));
+            let shown = latest.refreshed(&Inference { unreported: Arc::new(move || listed.clone()), infer }, now).len();
             (shown, latest.0.values().filter(|(at, _)| *at == now).count())
         };
         assert_eq!(read(0..10, 0), (4, 4));

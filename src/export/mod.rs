@@ -28,6 +28,7 @@ mod surfaces;
 
 pub use diagnosis::DiagnosisSurface;
 pub use exchanges::access_line;
+pub use inferred::Inference;
 pub use otlp::otlp_metrics;
 pub use record::{RecordOptions, RecordedLines, StartRecording};
 pub use server::{router, serve};

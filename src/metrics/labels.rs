@@ -114,6 +114,12 @@ impl Labels {
         SeriesKey { route: live(&self.routes, key.route), model: live(&self.models, key.model), upstream: key.upstream }
     }
 
+    /// Route, model and upstream of a series.
+    #[must_use]
+    pub fn texts(&self, key: SeriesKey) -> [Arc<str>; 3] {
+        [self.routes.text(key.route), self.models.text(key.model), self.upstreams.text(key.upstream)]
+    }
+
     /// Records that the names of a series are in use.
     pub fn touch(&self, key: SeriesKey, now: Stamp) {
         self.routes.touch(key.route, now);

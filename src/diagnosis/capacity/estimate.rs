@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::crossing;
 use super::queue::quantile_ns;
-use super::random::Random;
 use super::service::{self, Gaps, SlotUse};
 use crate::diagnosis::fit::{FittedValue, FittedWaiting, Part, WindowFit};
+use crate::diagnosis::random::SeededRandom;
 
 /// Requests of the simulation that the estimate comes from, and of each one that its interval comes from.
 const REQUESTS: usize = 20_000;
@@ -91,7 +91,7 @@ impl CapacityEstimate {
         // what comes before and after the slot is waited for by nobody else
         let slot_use = SlotUse { by_outliers, partly: one_by_one < WHOLE };
         let budget_ns = question.budget_ns.saturating_sub(question.outside_ns) as f64;
-        let requests = service::draw(part, slot_use, &mut Random::new(SEED), REQUESTS);
+        let requests = service::draw(part, slot_use, &mut SeededRandom::new(SEED), REQUESTS);
         let outside_ns = question.outside_ns as f64;
         let at = |rate: f64| quantile_ns(&requests, slots, rate, question.quantile) + outside_ns;
         let rate = crossing::find(&requests, slots, question.quantile, budget_ns).rate();
@@ -124,8 +124,8 @@ struct Repeats(Vec<Repeat>);
 impl Repeats {
     fn of(fit: &WindowFit, slots: u32, slot_use: SlotUse, quantile: f64, budget_ns: f64) -> Self {
         let repeat = |at: u64| {
-            let mut random = Random::new(SEED ^ (at + 1).wrapping_mul(0x5851_f42d_4c95_7f2d));
-            let part = fit.resample(|count| random.below(count))?;
+            let mut random = SeededRandom::new(SEED ^ (at + 1).wrapping_mul(0x5851_f42d_4c95_7f2d));
+            let part = fit.resample(|count| random.place(count))?;
             let requests = service::draw(&part, slot_use, &mut random, REPEATED);
             Some(Repeat { rate: crossing::find(&requests, slots, quantile, budget_ns).rate(), part })
         };

@@ -13,7 +13,6 @@
 mod crossing;
 mod estimate;
 mod queue;
-mod random;
 mod service;
 #[cfg(test)]
 mod tests;

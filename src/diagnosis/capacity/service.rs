@@ -1,7 +1,7 @@
 //! Service times as they were measured, and gaps between arrivals like the measured ones.
 
-use super::random::Random;
 use crate::diagnosis::fit::{Part, Ratios};
+use crate::diagnosis::random::SeededRandom;
 
 /// A request of the simulation.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl SlotUse {
 }
 
 /// Draws `count` requests.
-pub(super) fn draw(part: &Part, slot_use: SlotUse, random: &mut Random, count: usize) -> Vec<Request> {
+pub(super) fn draw(part: &Part, slot_use: SlotUse, random: &mut SeededRandom, count: usize) -> Vec<Request> {
     let free_ns = slot_use.free_ns(part);
     let works: Vec<(f64, f64, f64)> = part.works().collect();
     let mut cumulated = Vec::with_capacity(works.len());
@@ -105,7 +105,7 @@ impl Gaps {
         }
     }
 
-    fn draw(self, random: &mut Random) -> f64 {
+    fn draw(self, random: &mut SeededRandom) -> f64 {
         match self {
             Self::Poisson => random.exponential(),
             Self::Even { steps } => (0..steps).map(|_| random.exponential()).sum::<f64>() / f64::from(steps),

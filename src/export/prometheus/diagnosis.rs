@@ -33,9 +33,7 @@ impl BudgetExcess {
     pub(super) fn of(totals: Vec<BoundTotals>, labels: &metrics::Labels, all: &[Series]) -> Self {
         let mut by_names: BTreeMap<Names, ExcessOfSeries> = BTreeMap::new();
         for BoundTotals { series, bound_seconds, excess_seconds } in totals {
-            let key = labels.live(series);
-            let names = [labels.routes.text(key.route), labels.models.text(key.model), labels.upstreams.text(key.upstream)];
-            let of = by_names.entry(names).or_default();
+            let of = by_names.entry(labels.texts(labels.live(series))).or_default();
             of.by_bound.iter_mut().zip(bound_seconds).for_each(|(sum, seconds)| *sum += seconds);
             of.all += excess_seconds;
         }

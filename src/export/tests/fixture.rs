@@ -9,7 +9,7 @@ use crate::attribution::merge;
 use crate::cost::{self, DebtAssessor, ModelOptima};
 use crate::diagnosis::{BoundTotals, Diagnosis, DiagnosisWindow, InferredStages, LatencyBound, RouteDiagnosis};
 use crate::export::diagnosis::DiagnosisSurface;
-use crate::export::inferred::InferLater;
+use crate::export::inferred::Inference;
 use crate::export::stats::{HostedFallback, HostedModel, HostedModels};
 use crate::export::surfaces::{ProfilerLimits, Surfaces};
 use crate::ledger::{
@@ -230,9 +230,13 @@ pub(in crate::export) fn busy() -> Surfaces {
     surfaces.counters.add(Counter::SpansJoined, 3);
     surfaces.counters.bump(Counter::DroppedPanic);
     let inferred = inferred(&surfaces);
-    let diagnosis = Some(diagnosis(excess(&surfaces)).with_inference(Arc::new(move || {
-        let later = |stages: InferredStages| -> InferLater { Box::new(move || stages.clone()) };
-        inferred.clone().into_iter().map(|(key, stages)| (key, later(stages))).collect()
-    })));
+    let inference = Inference {
+        unreported: Arc::new({
+            let keys = inferred.each_ref().map(|(key, _)| *key);
+            move || keys.to_vec()
+        }),
+        infer: Arc::new(move |key| inferred.iter().find(|(of, _)| *of == key).map(|(_, stages)| stages.clone())),
+    };
+    let diagnosis = Some(diagnosis(excess(&surfaces)).with_inference(inference));
     Surfaces { shadow, diagnosis, ..surfaces }
 }
