@@ -27,10 +27,10 @@ class Asked:
         self.process = processes("lapwing", [*command, "--otlp-grpc", f"127.0.0.1:{otlp}", "--otlp-http", "off"], env=dict(os.environ, **NO_SPANS, **env))
         wait_listening(self.admin, 20)
 
-    def infer(self, model, trace=None):
+    def infer(self, model, trace=None, ms=0):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"} if trace else {}
-        connection.request("POST", f"/v2/models/{model}/infer", b"{}", headers)
+        connection.request("POST", f"/v2/models/{model}/infer?ms={ms}", b"{}", headers)
         status = connection.getresponse().status
         connection.close()
         assert status == 200

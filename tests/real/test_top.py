@@ -96,15 +96,15 @@ def terminal():
 
 @pytest.fixture(scope="module")
 def lapwing(processes, binary, raw_server):
-    """A Lapwing under load, until the tests end."""
+    """A Lapwing under load, until the tests end. The slowest requests are of `m1`, however quiet the machine is."""
     lapwing = Asked(processes, binary, raw_server.url)
     infer_hostile(lapwing)
     stop = threading.Event()
 
     def load():
         while not stop.wait(0.02):
-            for model in ("m0", "m0", "m1"):
-                lapwing.infer(model)
+            for model, ms in (("m0", 0), ("m0", 0), ("m1", 5)):
+                lapwing.infer(model, ms=ms)
 
     thread = threading.Thread(target=load)
     thread.start()
