@@ -87,7 +87,7 @@ async fn sweep(pool: &ConnectionPool, context: &ConfigHandle<ExchangeContext>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {
         ticks.tick().await;
-        pool.sweep(context.load().config.pool_idle_timeout.get());
+        pool.sweep(context.load().config.pool_idle_timeout.get()).await;
     }
 }
 

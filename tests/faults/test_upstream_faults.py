@@ -328,3 +328,56 @@ def test_a_client_that_takes_nothing_is_closed():
         client.send(GET)
         assert await_true(lambda: ended), "the upstream connection was not closed"
         proxy.settled(cancelled=1)
+
+
+STREAM = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunk(b"data: x\n\n") + b"0\r\n\r\n"
+
+
+def closes_soon_after(answer):
+    """Sends one answer that promises to keep the connection, and closes it 2 ms later, as llama.cpp does after each stream."""
+
+    def script(peer):
+        peer.request()
+        peer.send(answer)
+        time.sleep(0.002)
+
+    return script
+
+
+def ask_at_once(proxy, n):
+    """The statuses of so many calls, each made as soon as the last was answered."""
+    statuses = []
+    for i in range(n):
+        with proxy.client() as client:
+            client.send(f"POST /{i} HTTP/1.1\r\nHost: m\r\nContent-Length: 2\r\n\r\nhi")
+            statuses.append(client.response().status)
+    return statuses
+
+
+def test_a_server_that_closes_after_each_stream_loses_no_request():
+    with Upstream(*[closes_soon_after(STREAM)] * 40) as up, Sidecar(up.url) as proxy:
+        assert ask_at_once(proxy, 40) == [200] * 40
+        proxy.settled(ok=40)
+
+
+def test_a_server_that_closes_after_each_answer_loses_one_request_at_most():
+    with Upstream(*[closes_soon_after(OK)] * 40) as up, Sidecar(up.url) as proxy:
+        statuses = ask_at_once(proxy, 40)
+        up.scripts.clear()
+        assert statuses.count(502) <= 1 and statuses.count(200) >= 39, statuses
+        proxy.settled(**{"ok": statuses.count(200), **({"broken": 1} if 502 in statuses else {})})
+
+
+def test_connections_that_outlive_a_stream_are_used_again():
+    def streams(peer):
+        while True:
+            peer.request()
+            peer.send(STREAM)
+
+    with Upstream(*[streams] * 40) as up, Sidecar(up.url) as proxy:
+        assert ask_at_once(proxy, 2) == [200] * 2
+        time.sleep(0.3)
+        before = up.connections
+        assert ask_at_once(proxy, 20) == [200] * 20
+        assert up.connections == before <= 2
+        proxy.settled(ok=22, plain=False)

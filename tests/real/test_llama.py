@@ -27,12 +27,6 @@ class Client(openai.OpenAI):
         super().__init__(base_url=f"{served.lapwing.url}/v1", api_key="none", max_retries=0, timeout=60, http_client=http_client)
 
     def sends(self, request):
-        # llama.cpp closes a connection a moment after a stream, without `Connection: close`; a request within that moment, direct
-        # or through any proxy, gets no answer
-        time.sleep(0.018)
-        awake = time.perf_counter_ns() + 2_000_000  # a thread is slow just after it slept, which would count as the answer's time
-        while time.perf_counter_ns() < awake:
-            pass
         request.extensions["trace"] = self.traced
 
     def traced(self, event, _):

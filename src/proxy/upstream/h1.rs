@@ -43,7 +43,12 @@ pub(crate) async fn exchange(
                 attempt = Stamp::now();
                 request = *unwritten;
             }
-            Err((error, _)) => return Err(error),
+            Err((error, _)) => {
+                if reused {
+                    upstream.pool.on_lost(&connection, attempt);
+                }
+                return Err(error);
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 
 use super::pool::ConnectionPool;
+use super::trust::Framing;
 use crate::ledger::Stamp;
 use crate::net::Socket;
 use crate::proxy::body::{Drive, RequestBody};
@@ -33,6 +34,8 @@ pub(crate) struct H1Connection {
     pub(crate) deadline: LazyDeadline,
     /// When it was last put back.
     pub(super) idle_since: Option<Stamp>,
+    /// How its last answer ended.
+    pub(super) framing: Framing,
     /// Where it is put back; only while a request holds it, and not if it is closed after that.
     pub(super) pool: Option<Arc<ConnectionPool>>,
 }
@@ -57,7 +60,17 @@ impl H1Connection {
             .map_err(Error::Reset)?;
         let driver = Box::pin(connection.with_upgrades());
         let deadline = LazyDeadline::default();
-        Ok(Box::new(Self { send, driver, is_done: false, can_acknowledge, meter, deadline, idle_since: None, pool: Some(pool) }))
+        Ok(Box::new(Self {
+            send,
+            driver,
+            is_done: false,
+            can_acknowledge,
+            meter,
+            deadline,
+            idle_since: None,
+            framing: Framing::Sized,
+            pool: Some(pool),
+        }))
     }
 
     /// Returns whether it can take a request.

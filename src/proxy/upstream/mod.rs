@@ -7,6 +7,7 @@ mod h2;
 mod interim;
 mod pool;
 mod traits;
+mod trust;
 mod upgrade;
 
 use std::future::Future;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Method, Request, Response, StatusCode, Version, header};
+use http_body::Body;
 use hyper::upgrade::OnUpgrade;
 
 pub(crate) use h2::{CONNECTION_WINDOW, STREAM_WINDOW};
@@ -30,6 +32,7 @@ use crate::proxy::error::response::keep_error_field_apart;
 use crate::proxy::exchange::{InFlight, TrackedRequest};
 use crate::proxy::head::normalise_response;
 use h2::H2Connection;
+use trust::Framing;
 
 /// What the requests of one worker share of the upstream.
 #[derive(Debug)]
@@ -116,6 +119,7 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
         // nobody wants the rest of the request: an HTTP/2 client is told so by the end of its stream
         connection.close_at_end();
     }
+    connection.framing = if response.body().size_hint().exact().is_some() { Framing::Sized } else { Framing::Open };
     let head = connection.last_read().unwrap_or_else(Stamp::now);
     let sent = in_flight.request_end().and_then(|end| Some(connection.meter.last_write()?.max(end)));
     in_flight.begin_window(sent, head);

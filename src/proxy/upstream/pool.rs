@@ -3,6 +3,9 @@
 //! Servers close idle connections after a few seconds (uvicorn: five), so a connection is dropped before that. A connection
 //! that is taken is checked once more, so that a request is written only to a connection that the upstream has not closed.
 //!
+//! Where the upstream is known to close connections just after an answer, or has not shown yet that it does not (`trust`), a connection
+//! rests before it can be taken.
+//!
 //! An upstream may answer before it has all of a request. Its connection first carries the rest (`linger`): so the client can go on with its
 //! own connection, as it could with the upstream's.
 
@@ -16,6 +19,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::h1_connection::H1Connection;
+use super::trust::{REST, Trust};
 use crate::ledger::Stamp;
 use crate::net::Tasks;
 use crate::proxy::body::Drive;
@@ -29,6 +33,9 @@ const LINGER: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
     idle: Mutex<VecDeque<Box<H1Connection>>>,
+    /// Those that rest, the longest first.
+    resting: Mutex<VecDeque<Box<H1Connection>>>,
+    trust: Trust,
     limit_ns: AtomicU64,
     tasks: Tasks,
 }
@@ -36,23 +43,49 @@ pub(crate) struct ConnectionPool {
 impl ConnectionPool {
     /// An empty pool. It drops connections that are idle for longer than `limit`; `tasks` carry what is left of answered requests.
     pub(crate) fn new(limit: Duration, tasks: Tasks) -> Self {
-        Self { idle: Mutex::default(), limit_ns: nanos(limit).into(), tasks }
+        let (idle, resting, trust) = Default::default();
+        Self { idle, resting, trust, limit_ns: nanos(limit).into(), tasks }
     }
 
     /// Takes a connection that is alive, if there is one at `now`.
     pub(crate) async fn take(self: &Arc<Self>, now: Stamp) -> Option<Box<H1Connection>> {
+        while let Some(rested) = self.rested(now) {
+            self.settle(rested).await;
+        }
         loop {
             let mut connection = self.idle.lock().pop_back()?;
-            let is_fresh = connection.idle_since.is_some_and(|since| now.since(since) < self.limit_ns.load(Relaxed));
-            poll_fn(|cx| {
-                connection.drive(cx);
-                Poll::Ready(())
-            })
-            .await;
-            if is_fresh && connection.is_idle() {
+            let idle_ns = connection.idle_since.map_or(u64::MAX, |since| now.since(since));
+            look_at(&mut connection).await;
+            if idle_ns < self.limit_ns.load(Relaxed) && connection.is_idle() {
                 connection.pool = Some(self.clone());
                 return Some(connection);
             }
+            self.on_lost(&connection, now);
+        }
+    }
+
+    /// The next connection that has rested at `now`.
+    fn rested(&self, now: Stamp) -> Option<Box<H1Connection>> {
+        let mut resting = self.resting.lock();
+        let is_rested = resting.front()?.idle_since.is_none_or(|since| now.since(since) >= nanos(REST));
+        if is_rested { resting.pop_front() } else { None }
+    }
+
+    /// A connection has rested: keeps it if the upstream did.
+    async fn settle(&self, mut connection: Box<H1Connection>) {
+        look_at(&mut connection).await;
+        if connection.is_idle() {
+            self.trust.on_kept(connection.framing);
+            self.push(connection);
+        } else {
+            self.trust.on_closed(connection.framing);
+        }
+    }
+
+    /// A connection that was kept turned out at `now` to be closed.
+    pub(super) fn on_lost(&self, connection: &H1Connection, now: Stamp) {
+        if connection.is_done() && connection.idle_since.is_some_and(|since| now.since(since) < nanos(REST)) {
+            self.trust.on_closed(connection.framing);
         }
     }
 
@@ -68,6 +101,16 @@ impl ConnectionPool {
 
     fn keep(&self, mut connection: Box<H1Connection>, now: Stamp) {
         connection.idle_since = Some(now);
+        if self.trust.is_trusted(connection.framing) {
+            return self.push(connection);
+        }
+        let mut resting = self.resting.lock();
+        if resting.len() < MAX_IDLE {
+            resting.push_back(connection);
+        }
+    }
+
+    fn push(&self, connection: Box<H1Connection>) {
         let mut idle = self.idle.lock();
         if idle.len() == MAX_IDLE {
             idle.pop_front();
@@ -87,14 +130,26 @@ impl ConnectionPool {
     }
 
     /// Closes connections that have been idle for `limit`, which is the pool's limit from now on.
-    pub(crate) fn sweep(&self, limit: Duration) {
+    pub(crate) async fn sweep(&self, limit: Duration) {
         let (now, limit_ns) = (Stamp::now(), nanos(limit));
+        while let Some(rested) = self.rested(now) {
+            self.settle(rested).await;
+        }
         self.limit_ns.store(limit_ns, Relaxed);
         let mut idle = self.idle.lock();
         while idle.front().is_some_and(|c| c.idle_since.is_none_or(|since| now.since(since) >= limit_ns)) {
             idle.pop_front();
         }
     }
+}
+
+/// Reads what has come on an idle connection: its end, at most.
+async fn look_at(connection: &mut H1Connection) {
+    poll_fn(|cx| {
+        connection.drive(cx);
+        Poll::Ready(())
+    })
+    .await;
 }
 
 fn nanos(limit: Duration) -> u64 {
