@@ -54,6 +54,17 @@ pub fn pair() -> (MemoryStream, MemoryPeer) {
 }
 
 impl MemoryStream {
+    /// Waits until there is something to read.
+    #[allow(clippy::unnecessary_wraps, reason = "as a socket's does")]
+    pub(super) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let pipes = &mut *self.0.lock();
+        if pipes.is_reset || pipes.is_finished || pipes.read < pipes.sent.len() {
+            return Poll::Ready(Ok(()));
+        }
+        pipes.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
     /// What the peer has closed.
     pub(super) fn peer_closed(&self) -> PeerClosed {
         let pipes = self.0.lock();

@@ -57,6 +57,15 @@ impl Socket {
         PeerClosed { sends: ready.is_read_closed(), takes: ready.is_write_closed() }
     }
 
+    /// Waits until there is something to read, the other end has ended its side, or the connection has failed. Reads nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the socket is no longer registered with the runtime.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_stream!(self, stream => stream.poll_read_ready(cx))
+    }
+
     /// Whether [`Self::acknowledge`] can have an effect: over TCP, where the system has such an option.
     #[must_use]
     pub const fn can_acknowledge(&self) -> bool {

@@ -102,7 +102,7 @@ def test_a_large_head_over_http2_is_counted_once():
 
 def test_trailers_over_http2_are_not_taken_for_refusals():
     once = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx: 1\r\n\r\n"
-    with Upstream(answers(once, once, once, then=None)) as up, Sidecar(up.url, upstream_protocol="h1") as proxy:
+    with Upstream(*[answers(once, once, once, then=None)] * 3) as up, Sidecar(up.url, upstream_protocol="h1") as proxy:
         with http2.Client(proxy) as client:
             for _ in range(3):
                 got = client.get("/x")

@@ -41,6 +41,8 @@ pub(crate) struct ClientTimeouts {
     pub(crate) head: Duration,
     /// Between two requests.
     pub(crate) idle: Duration,
+    /// Between two requests, until the connection rests.
+    pub(crate) rest: Duration,
     /// While bytes wait for the client to take them.
     pub(crate) write: Duration,
 }
@@ -107,6 +109,11 @@ impl ClientSide {
             bytes = rest;
         }
         false
+    }
+
+    /// Returns whether it cannot be told yet that the client does not speak HTTP/2.
+    pub(super) const fn may_be_preface(&self) -> bool {
+        self.preface.is_some()
     }
 
     /// If `buf` is hyper's refusal of a head, sends Lapwing's instead. Call it only while no request is open: what hyper

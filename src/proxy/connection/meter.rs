@@ -58,6 +58,8 @@ pub(crate) struct SocketMeter {
     pub(crate) is_multiplexed: AtomicBool,
     /// Heads and trailers that end an HTTP/2 stream, which hyper was given and the socket has not taken.
     last_heads: AtomicU32,
+    /// Nothing has come for a while, and nothing is under way (HTTP/1.1).
+    is_rested: AtomicBool,
     /// HTTP/2 ended the connection over a head that is too large.
     pub(crate) is_head_too_large: AtomicBool,
     has_closing: AtomicBool,
@@ -77,6 +79,23 @@ impl SocketMeter {
             self.first_read.store(now, Relaxed);
         }
         self.last_read.store(now, Relaxed);
+        self.is_rested.store(false, Relaxed);
+    }
+
+    /// The latest read brought the beginning of a head too.
+    pub(super) fn on_head_begun(&self) {
+        self.first_read.store(self.last_read.load(Relaxed), Relaxed);
+        self.is_rested.store(false, Relaxed);
+    }
+
+    /// The connection has been idle for a while.
+    pub(super) fn rest(&self) {
+        self.is_rested.store(true, Relaxed);
+    }
+
+    /// Returns whether the connection has been idle for a while, and still is.
+    pub(crate) fn is_rested(&self) -> bool {
+        self.is_rested.load(Relaxed)
     }
 
     /// The socket took bytes, in a write stamped `at`.

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
 use arrayvec::ArrayVec;
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::client_side::{ClientSide, ClientTimeouts, OnRefusal};
@@ -25,15 +26,17 @@ const SMALL: usize = 2048;
 #[derive(Debug)]
 pub(crate) struct MeteredSocket {
     socket: Socket,
-    meter: Arc<SocketMeter>,
-    client: Option<Box<ClientSide>>,
+    pub(super) meter: Arc<SocketMeter>,
+    pub(super) client: Option<Box<ClientSide>>,
     blocked: Option<Stamp>,
+    /// Bytes that were read and stamped, and are read again before others.
+    pub(super) read_ahead: Bytes,
 }
 
 impl MeteredSocket {
     /// A connection to the upstream.
     pub(crate) fn upstream(socket: Socket, meter: Arc<SocketMeter>) -> Self {
-        Self { socket, meter, client: None, blocked: None }
+        Self { socket, meter, client: None, blocked: None, read_ahead: Bytes::new() }
     }
 
     /// A client's connection.
@@ -43,11 +46,17 @@ impl MeteredSocket {
         timeouts: ClientTimeouts,
         on_refusal: Arc<dyn OnRefusal>,
     ) -> Self {
-        Self { socket, meter, client: Some(Box::new(ClientSide::new(timeouts, on_refusal))), blocked: None }
+        let client = Some(Box::new(ClientSide::new(timeouts, on_refusal)));
+        Self { socket, meter, client, blocked: None, read_ahead: Bytes::new() }
     }
 
-    /// Ends the connection of a client that neither completes its head nor goes away.
-    fn poll_client_timeout(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Waits until there is something to read, or nothing more will come.
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_readable(cx)
+    }
+
+    /// Ends the connection of a client that neither completes its head nor goes away. Has one that is idle for a while rest.
+    pub(super) fn poll_client_timeout(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(client) = &mut self.client else { return Poll::Pending };
         if self.meter.open.load(Relaxed) > 0 {
             return Poll::Pending;
@@ -65,6 +74,13 @@ impl MeteredSocket {
         }
         // a client that never sent a byte is idle too
         let since = self.meter.last_write().max(self.meter.last_read()).unwrap_or(client.accepted);
+        let may_rest = !self.meter.is_multiplexed.load(Relaxed) && !self.meter.is_unread() && !self.meter.is_rested();
+        if may_rest && client.timeouts.rest < client.timeouts.idle {
+            if client.deadline.has_expired(cx, since, client.timeouts.rest) {
+                self.meter.rest();
+            }
+            return Poll::Pending;
+        }
         if client.deadline.has_expired(cx, since, client.timeouts.idle) {
             return Poll::Ready(Ok(())); // end of file: an idle connection ends without an error
         }
@@ -174,6 +190,11 @@ impl MeteredSocket {
 
 impl AsyncRead for MeteredSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.read_ahead.is_empty() {
+            let n = self.read_ahead.len().min(buf.remaining());
+            buf.put_slice(&self.read_ahead.split_to(n));
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         match Pin::new(&mut self.socket).poll_read(cx, buf) {
             Poll::Ready(Ok(())) => {

@@ -9,6 +9,7 @@ mod failure;
 mod lazy_deadline;
 mod meter;
 mod metered;
+mod opening;
 mod refused_heads;
 
 pub(crate) use body_wait::BodyArrival;
@@ -18,3 +19,4 @@ pub(crate) use failure::reason;
 pub(crate) use lazy_deadline::LazyDeadline;
 pub(crate) use meter::{OnFlush, SocketMeter};
 pub(crate) use metered::MeteredSocket;
+pub(crate) use opening::Opening;

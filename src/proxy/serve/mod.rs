@@ -1,28 +1,27 @@
 //! A worker of the data plane: accepts connections, serves HTTP/1.1 and h2c on one port, and drains.
 
+mod connection;
+
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::TokioIo;
-use hyper_util::server::conn::auto;
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
 use tower::layer::util::Identity;
 
 use super::body::ResponseBody;
-use super::config::Config;
-use super::connection::{MeteredSocket, SocketMeter, reason};
+use super::connection::SocketMeter;
 use super::error::Error;
-use super::exchange::{CountRefusals, ExchangeContext, TrackedRequest};
+use super::exchange::{ExchangeContext, TrackedRequest};
 use super::settings::ConnectionSettings;
 use super::stack::{ExtraInner, HyperService, stack};
 use super::upload::UploadPlaces;
-use super::upstream::{CONNECTION_WINDOW, ConnectionPool, STREAM_WINDOW, UpstreamContext};
+use super::upstream::{ConnectionPool, UpstreamContext};
 use crate::metrics::{Counter, Counters};
-use crate::net::{self, AcceptLimits, Accepted, Listener, LocalListener, Target, Tasks};
+use crate::net::{self, AcceptLimits, Listener, LocalListener, Target, Tasks};
 use crate::settings::ConfigHandle;
+use connection::serve_client;
 
 /// The pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
@@ -72,7 +71,7 @@ where
         let (context, meter) = (context.load(), Arc::new(SocketMeter::default()));
         context.counters.bump(Counter::ConnectionsAccepted);
         let service = HyperService::new(stack(&context, meter.clone(), upstream.clone(), extra.clone()));
-        connection(accepted, context, meter, service, tasks.clone(), stop.clone())
+        serve_client(accepted, context, meter, service, tasks.clone(), stop.clone())
     });
     tokio::select! {
         biased;
@@ -95,49 +94,4 @@ async fn sweep(pool: &ConnectionPool, context: &ConfigHandle<ExchangeContext>) {
 fn context(parts: &DataPlane) -> ConfigHandle<ExchangeContext> {
     let (counters, uploads) = (parts.counters.clone(), Arc::<UploadPlaces>::default());
     parts.settings.map(move |settings| ExchangeContext::new(settings, counters.clone(), uploads.clone()))
-}
-
-/// Serves one connection to its end.
-async fn connection<S>(
-    accepted: Accepted,
-    context: Arc<ExchangeContext>,
-    meter: Arc<SocketMeter>,
-    service: S,
-    tasks: Tasks,
-    stop: CancellationToken,
-) where
-    S: hyper::service::Service<
-            http::Request<hyper::body::Incoming>,
-            Response = http::Response<ResponseBody>,
-            Error = std::convert::Infallible,
-            Future: Send + 'static,
-        > + Send
-        + 'static,
-{
-    let Accepted { socket, peer, permit: _permit } = accepted;
-    let refusals = Arc::new(CountRefusals(context.clone()));
-    let io = TokioIo::new(MeteredSocket::client(socket, meter.clone(), context.client_timeouts(), refusals));
-    let builder = protocols(&context.config, tasks);
-    let connection = pin!(builder.serve_connection_with_upgrades(io, service));
-    if let Err(error) = net::until_stopped(connection, &stop).await {
-        context.counters.bump(reason(&*error, &meter));
-        tracing::debug!(%error, %peer, "a client's connection failed");
-    }
-}
-
-fn protocols(config: &Config, tasks: Tasks) -> auto::Builder<Tasks> {
-    let mut builder = auto::Builder::new(tasks);
-    builder
-        .http1()
-        .preserve_header_case(true)
-        .auto_date_header(false)
-        .header_read_timeout(None)
-        .max_buf_size(config.read_bytes())
-        .http2()
-        .auto_date_header(false)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(1024)
-        .max_header_list_size(u32::try_from(config.max_header_bytes.get()).unwrap_or(u32::MAX));
-    builder
 }

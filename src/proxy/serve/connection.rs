@@ -1,0 +1,150 @@
+//! One client's connection: which protocol it speaks, hyper for as long as there is something to do, and the socket alone between
+//! requests that are far apart.
+//!
+//! Hyper keeps buffers of 16 KiB for an HTTP/1.1 connection that has carried a request, whatever it does after that. So once a connection
+//! has been idle for a moment it is taken apart: what stays is its socket and its stack of layers. The next byte puts it together again.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::Service;
+use hyper_util::rt::TokioIo;
+use tokio_util::sync::CancellationToken;
+
+use crate::net::{Accepted, Tasks, until_stopped};
+use crate::proxy::body::ResponseBody;
+use crate::proxy::config::Config;
+use crate::proxy::connection::{MeteredSocket, Opening, SocketMeter, reason};
+use crate::proxy::exchange::{CountRefusals, ExchangeContext};
+use crate::proxy::upstream::{CONNECTION_WINDOW, STREAM_WINDOW};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// The stack of layers as hyper calls it.
+pub(super) trait ClientService:
+    Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send + 'static> + Send + Sync + 'static
+{
+}
+
+impl<S> ClientService for S where
+    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send + 'static>
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// Serves one connection to its end.
+pub(super) async fn serve_client<S: ClientService>(
+    accepted: Accepted,
+    context: Arc<ExchangeContext>,
+    meter: Arc<SocketMeter>,
+    service: S,
+    tasks: Tasks,
+    stop: CancellationToken,
+) {
+    let Accepted { socket, peer, permit: _permit } = accepted;
+    let refusals = Arc::new(CountRefusals(context.clone()));
+    let socket = MeteredSocket::client(socket, meter.clone(), context.client_timeouts(), refusals);
+    if let Err(error) = carry(socket, Arc::new(service), &context.config, &meter, tasks, &stop).await {
+        context.counters.bump(reason(&*error, &meter));
+        tracing::debug!(%error, %peer, "a client's connection failed");
+    }
+}
+
+async fn carry<S: ClientService>(
+    mut socket: MeteredSocket,
+    mut service: Arc<S>,
+    config: &Config,
+    meter: &SocketMeter,
+    tasks: Tasks,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
+    loop {
+        match opening(&mut socket, stop).await? {
+            Opening::End => return Ok(()),
+            Opening::Http2 => {
+                // boxed, as below: a task is as large as what it may hold
+                let connection = http2_builder(config, tasks).serve_connection(TokioIo::new(socket), service);
+                return Ok(until_stopped(Box::pin(connection).as_mut(), stop).await?);
+            }
+            Opening::Http1 => match http1(socket, service, config, meter, stop).await? {
+                Some(rested) => (socket, service) = rested,
+                None => return Ok(()),
+            },
+        }
+    }
+}
+
+/// Waits for the client's next bytes, and no longer than until `stop`.
+async fn opening(socket: &mut MeteredSocket, stop: &CancellationToken) -> Result<Opening, Failure> {
+    let mut stopping = pin!(stop.cancelled());
+    poll_fn(|cx| match socket.poll_opening(cx) {
+        Poll::Pending if stopping.as_mut().poll(cx).is_ready() => Poll::Ready(Ok(Opening::End)),
+        polled => polled.map_err(Failure::from),
+    })
+    .await
+}
+
+/// Serves HTTP/1.1 until the connection ends (`None`) or rests: then returns what is left of it.
+async fn http1<S: ClientService>(
+    socket: MeteredSocket,
+    service: Arc<S>,
+    config: &Config,
+    meter: &SocketMeter,
+    stop: &CancellationToken,
+) -> hyper::Result<Option<(MeteredSocket, Arc<S>)>> {
+    let mut connection = Box::new(http1_builder(config).serve_connection(TokioIo::new(socket), service).with_upgrades());
+    let mut stopping = pin!(stop.cancelled());
+    let (mut is_watching, mut is_stopped) = (false, false);
+    let is_over = poll_fn(|cx| {
+        let mut polled = Pin::new(&mut *connection).poll(cx);
+        // the task is woken when it is to stop; to ask again each time it is woken would cost more than the answer
+        if polled.is_pending() && !is_stopped && (!is_watching || stop.is_cancelled()) {
+            is_watching = true;
+            if stopping.as_mut().poll(cx).is_ready() {
+                is_stopped = true;
+                Pin::new(&mut *connection).graceful_shutdown();
+                polled = Pin::new(&mut *connection).poll(cx);
+            }
+        }
+        match polled {
+            Poll::Pending if meter.is_rested() && !is_stopped => Poll::Ready(Ok(false)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(ended) => Poll::Ready(ended.map(|()| true)),
+        }
+    })
+    .await?;
+    let rested = if is_over { None } else { connection.into_parts() };
+    Ok(rested.map(|parts| {
+        let mut socket = parts.io.into_inner();
+        // a copy, for what hyper gives back is its whole buffer
+        socket.read_again(Bytes::copy_from_slice(&parts.read_buf));
+        (socket, parts.service)
+    }))
+}
+
+fn http1_builder(config: &Config) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.preserve_header_case(true).auto_date_header(false).header_read_timeout(None).max_buf_size(config.read_bytes());
+    builder
+}
+
+fn http2_builder(config: &Config, tasks: Tasks) -> http2::Builder<Tasks> {
+    let mut builder = http2::Builder::new(tasks);
+    builder
+        .auto_date_header(false)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(1024)
+        .max_header_list_size(u32::try_from(config.max_header_bytes.get()).unwrap_or(u32::MAX));
+    builder
+}
