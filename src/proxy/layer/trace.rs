@@ -80,7 +80,9 @@ fn trace(tracing: &Tracing, headers: &mut HeaderMap, ledger: &mut Ledger) {
         }
     };
     (ledger.trace, ledger.span, ledger.traced) = (context.trace, context.span, context.is_sampled());
-    if let Ok(value) = HeaderValue::from_bytes(&context.to_field()) {
+    if let Ok(mut value) = HeaderValue::from_bytes(&context.to_field()) {
+        // no two are the same: HTTP/2 need not remember it for its header compression, at either end
+        value.set_sensitive(true);
         headers.insert(TRACEPARENT, value);
     }
 }
