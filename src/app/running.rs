@@ -112,7 +112,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let cell = ConfigCell::new(loaded.clone());
     let whole = cell.handle();
     let config = &loaded.config;
-    let (listen, listeners) = data::bind(config.listen.get(), config.proxy.workers, config.proxy.tcp_backlog)
+    let (listen, listeners) = data::bind(config.listen.get(), config.proxy.worker_threads(), config.proxy.tcp_backlog)
         .map_err(|cause| StartError::Bind { key: "listen", address: config.listen.get(), cause, hint: "" })?;
     let admin = bind("admin", config.admin, "")?;
     let (otlp_grpc, otlp_http) = (receiver("otlp_grpc", &config.otlp_grpc)?, receiver("otlp_http", &config.otlp_http)?);
@@ -122,8 +122,9 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let access_log = config.access_log.on().map(|file| AccessLog::open(file.path(), labels.clone(), counters.clone()));
     let access_log = access_log.transpose().map_err(StartError::AccessLog)?;
     let local = |listener: &TcpListener| listener.local_addr().map_err(StartError::Thread);
-    let engine =
-        (config.engine.is_on()).then(|| Hosted::start(&config.engine, config.proxy.workers, config.drain_timeout)).transpose()?;
+    let engine = (config.engine.is_on())
+        .then(|| Hosted::start(&config.engine, config.proxy.worker_threads(), config.drain_timeout))
+        .transpose()?;
     let addresses = Addresses {
         listen,
         admin: local(&admin)?,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::workers;
 use crate::protocol::amend::AmendOptions;
 use crate::settings::{Checks, Period, Section, Share, Size, Switch};
 
@@ -78,7 +79,8 @@ pub struct Config {
     /// The bytes a second that a client has to send of a request's body while it is waited for: one that is 5 s behind gets 408, and the
     /// furthest behind gives way when `max_in_flight` is reached. Default off; else at least 1 B.
     pub client_min_rate: Switch<Size>,
-    /// How many threads proxy requests, each with its own listener. Default 1; 1 to 64.
+    /// How many threads proxy requests, each with its own listener. Default 0: as many as the processors are worth that were set aside for
+    /// this process, at most 4, and one where none were; else 1 to 64.
     pub workers: usize,
     /// How many connections may wait to be accepted, per worker. Default 1024; 1 to 65,535.
     pub tcp_backlog: u32,
@@ -104,7 +106,7 @@ impl Default for Config {
             max_header_bytes: Size::kib(64),
             max_request_bytes: Switch::Off,
             client_min_rate: Switch::Off,
-            workers: 1,
+            workers: 0,
             tcp_backlog: 1024,
             quick_ack: QuickAck::On,
             quick_ack_unhelped: Share::ONE_PERCENT,
@@ -120,6 +122,12 @@ impl Config {
     /// How many bytes hyper may hold of what it has read: a whole head, or a large read of a body.
     pub(crate) fn read_bytes(&self) -> usize {
         usize::try_from(self.max_header_bytes.get()).unwrap_or(usize::MAX).max(READ_BYTES)
+    }
+
+    /// How many threads proxy requests.
+    #[must_use]
+    pub fn worker_threads(&self) -> usize {
+        if self.workers == 0 { workers::for_this_process() } else { self.workers }
     }
 
     /// The largest read buffer, in bytes: a buffer that has to grow may become twice as large as needed.
@@ -146,7 +154,7 @@ impl Section for Config {
         if self.client_min_rate == Switch::On(Size(0)) {
             checks.fault("client_min_rate", self.client_min_rate, "is no rate; for no limit write off");
         }
-        checks.range("workers", &self.workers, 1..=64);
+        checks.range("workers", &self.workers, 0..=64);
         checks.range("tcp_backlog", &self.tcp_backlog, 1..=65_535);
     }
 }

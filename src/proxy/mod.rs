@@ -19,6 +19,7 @@ mod settings;
 mod stack;
 mod upload;
 mod upstream;
+mod workers;
 
 pub(crate) use body::capture::{CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};
 pub use config::{Config, QuickAck, TraceSampling, UpstreamProtocol};

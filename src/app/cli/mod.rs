@@ -287,6 +287,9 @@ struct Settings {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(help_heading = "Behaviour")]
     respond_server_timing: Option<String>,
+    /// Threads that proxy requests; 0: one, or one for each processor that was set aside for the container, up to four [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Behaviour")]
+    workers: Option<String>,
     /// How long requests in flight may take to end after SIGTERM [default: 30s]
     #[arg(long, value_name = "PERIOD", help_heading = "Behaviour")]
     drain_timeout: Option<String>,
@@ -317,8 +320,9 @@ impl Settings {
             text.map(|text| Flag { path: path.to_owned(), name: format!("--{}", path.replace('_', "-")), text })
         };
         let sample = self.shadow_sample.map(|text| Flag { path: "shadow.sample".into(), name: "--shadow-sample".into(), text });
+        let workers = self.workers.map(|text| Flag { path: "proxy.workers".into(), name: "--workers".into(), text });
         let shadows = self.shadow_targets.into_iter().map(shadow_target);
-        Sources::new(self.config, env, given.into_iter().filter_map(flag).chain(sample).chain(shadows).collect())
+        Sources::new(self.config, env, given.into_iter().filter_map(flag).chain(sample).chain(workers).chain(shadows).collect())
     }
 }
 

@@ -128,7 +128,7 @@ impl NamedTarget {
         let (target, is_h2) = match target {
             ShadowTarget::Server(upstream) => (Target::from(upstream), matches!(upstream, Upstream::Http { h2: true, .. })),
             ShadowTarget::Engine(path) => {
-                let engine = Hosted::start_one(&whole.engine, &name, path, whole.proxy.workers, whole.drain_timeout)?;
+                let engine = Hosted::start_one(&whole.engine, &name, path, whole.proxy.worker_threads(), whole.drain_timeout)?;
                 mappings = MappingTable::new(&whole.shadow, &name, &engine.ports())?;
                 let address = Target::Tcp(engine.address().to_string());
                 engines.push(engine);

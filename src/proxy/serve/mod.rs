@@ -65,7 +65,7 @@ where
     let upstream =
         Arc::new(UpstreamContext { target: parts.target, pool: pool.clone(), traits: Arc::default(), tasks: tasks.clone() });
     // the workers share what descriptors there are for clients
-    let max_connections = Some((net::client_connections() / context.load().config.workers).max(1));
+    let max_connections = Some((net::client_connections() / context.load().config.worker_threads()).max(1));
     let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections };
     let accepting = net::accept(listener, limits, &tasks, &stop, &*parts.counters, |accepted| {
         let (context, meter) = (context.load(), Arc::new(SocketMeter::default()));
