@@ -56,7 +56,7 @@ def annotated(proxy, client, body, requests=3):
     ids=["a small window", "an answer that fits", "a small answer", "a small socket"],
 )
 def test_who_waits_for_its_window_is_noted(kind, body, expected):
-    with Upstream(answers(*[OK_HEAD % len(body) + body] * 3)) as upstream, Sidecar(upstream.url, upstream_protocol="h1") as proxy, kind(proxy) as client:
+    with Upstream(*[answers(*[OK_HEAD % len(body) + body] * 3)] * 3) as upstream, Sidecar(upstream.url, upstream_protocol="h1") as proxy, kind(proxy) as client:
         assert annotated(proxy, client, body) == [expected] * 3
         if expected:
             egress = [sum(of["ns"] for of in one["stages"] if of["stage"] == "egress") for one in proxy.exchanges()]

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 
 use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
 use super::chunk::TrackedChunk;
+use super::h2_source::H2Source;
 use super::rewrite::ResponseRewrite;
 use super::upstream::{Drive, UpstreamBody};
 use crate::ledger::{Outcome, Stamp};
@@ -69,6 +70,11 @@ impl ResponseBody {
     /// The upstream's response, its head read at `head`. With `connection`, the body drives it.
     pub(crate) fn upstream(body: Incoming, connection: Option<Box<dyn Drive>>, head: Stamp) -> Self {
         Self::new(UpstreamBody::new(body, connection, head))
+    }
+
+    /// The upstream's response over HTTP/2, its head read at `head`.
+    pub(crate) fn stream(stream: H2Source, head: Stamp) -> Self {
+        Self::new(UpstreamBody::stream(stream, head))
     }
 
     /// Lapwing's own response.

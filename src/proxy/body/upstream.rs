@@ -12,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
+use super::h2_source::H2Source;
 use super::split_write::{FirstPiece, on_split_write};
 use crate::ledger::Stamp;
 use crate::proxy::connection::LazyDeadline;
@@ -33,15 +34,16 @@ pub(crate) trait Drive: Debug + Send {
     fn release(self: Box<Self>, at: Stamp);
 }
 
-type PolledFrame = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
+/// What broke a body off. An [`h2::Error`] stays one, so that the client's stream is reset for the same reason.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+type PolledFrame = Poll<Option<Result<Frame<Bytes>, Cause>>>;
 
 /// A response's body before it is changed or handed to the client.
 #[derive(Debug)]
 pub(super) struct UpstreamBody {
     source: Source,
     connection: Option<Box<dyn Drive>>,
-    /// It comes over an HTTP/2 stream, which says by itself when it ends.
-    is_stream: bool,
     /// When the upstream last gave something, or the client last took it.
     last: Stamp,
     first: FirstPiece,
@@ -50,28 +52,37 @@ pub(super) struct UpstreamBody {
 
 #[derive(Debug)]
 enum Source {
+    /// Over HTTP/1.1.
     Upstream(Incoming),
+    /// Over an HTTP/2 stream, which says by itself when it ends.
+    Stream(Box<H2Source>),
     Own(Full<Bytes>),
 }
 
 impl UpstreamBody {
     /// The upstream's body, its head read at `head`. With `connection`, the body drives it.
     pub(super) fn new(body: Incoming, connection: Option<Box<dyn Drive>>, head: Stamp) -> Self {
-        let is_stream = connection.is_none();
-        let first = if is_stream { FirstPiece::Read } else { FirstPiece::Unread };
-        Self { source: Source::Upstream(body), connection, is_stream, last: head, first, deadline: LazyDeadline::default() }
+        let first = if connection.is_none() { FirstPiece::Read } else { FirstPiece::Unread };
+        Self { source: Source::Upstream(body), connection, last: head, first, deadline: LazyDeadline::default() }
+    }
+
+    /// The body of an answer over HTTP/2, its head read at `head`.
+    pub(super) fn stream(stream: H2Source, head: Stamp) -> Self {
+        let source = Source::Stream(Box::new(stream));
+        Self { source, connection: None, last: head, first: FirstPiece::Read, deadline: LazyDeadline::default() }
     }
 
     /// Lapwing's own body.
     pub(super) fn own(body: Bytes) -> Self {
         let source = Source::Own(Full::new(body));
         let (last, first) = (Stamp::now(), FirstPiece::Read);
-        Self { source, connection: None, is_stream: false, last, first, deadline: LazyDeadline::default() }
+        Self { source, connection: None, last, first, deadline: LazyDeadline::default() }
     }
 
     pub(super) fn is_end_stream(&self) -> bool {
         match &self.source {
             Source::Upstream(body) => body.is_end_stream(),
+            Source::Stream(body) => body.is_end_stream(),
             Source::Own(body) => body.is_end_stream(),
         }
     }
@@ -79,13 +90,14 @@ impl UpstreamBody {
     pub(super) fn size_hint(&self) -> SizeHint {
         match &self.source {
             Source::Upstream(body) => body.size_hint(),
+            Source::Stream(body) => body.size_hint(),
             Source::Own(body) => body.size_hint(),
         }
     }
 
     /// Returns whether the body comes from the upstream.
     pub(super) const fn is_upstreams(&self) -> bool {
-        matches!(self.source, Source::Upstream(_))
+        !matches!(self.source, Source::Own(_))
     }
 
     /// The next frame of the response to `in_flight`.
@@ -123,22 +135,23 @@ impl UpstreamBody {
     fn poll_source(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let incoming = match &mut self.source {
             Source::Own(full) => return Pin::new(full).poll_frame(cx).map_err(|never| match never {}),
+            Source::Stream(stream) => return stream.poll_frame(cx).map_err(Cause::from),
             Source::Upstream(incoming) => incoming,
         };
         let polled = Pin::new(&mut *incoming).poll_frame(cx);
-        match (&mut self.connection, polled) {
+        let polled = match (&mut self.connection, polled) {
             (Some(connection), Poll::Pending) => {
                 connection.drive(cx);
                 Pin::new(incoming).poll_frame(cx)
             }
             (_, polled) => polled,
-        }
+        };
+        polled.map_err(Cause::from)
     }
 
-    /// Whether a body that gives nothing more was reset before its end: hyper takes `RST_STREAM(NO_ERROR)` for an end, and only END_STREAM is one
-    /// (RFC 9113, 8.1).
+    /// Whether a body that gives nothing more was reset before its end: only END_STREAM is one (RFC 9113, 8.1).
     pub(super) fn is_cut(&self) -> bool {
-        self.is_stream && !self.is_end_stream()
+        matches!(self.source, Source::Stream(_)) && !self.is_end_stream()
     }
 
     /// Stamps a frame: returns when its bytes were read.
@@ -181,6 +194,9 @@ impl UpstreamBody {
         on_end(end);
         if let Some(connection) = self.connection.take() {
             connection.release(end);
+        }
+        if let Source::Stream(stream) = &mut self.source {
+            stream.end();
         }
     }
 

@@ -129,6 +129,11 @@ impl SocketMeter {
         self.is_drained.store(false, Relaxed);
     }
 
+    /// Bytes were gathered that the socket has not taken yet.
+    pub(super) fn on_gathered(&self) {
+        self.is_writing.store(false, Relaxed);
+    }
+
     /// Returns whether the socket has just taken bytes, and has neither blocked nor been flushed since.
     pub(crate) fn is_writing(&self) -> bool {
         self.is_writing.load(Relaxed)

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::client_side::{ClientSide, ClientTimeouts, OnRefusal};
 use super::failure::ClientTimedOut;
+use super::gathered::{Flush, Gathered};
 use super::meter::SocketMeter;
 use crate::ledger::Stamp;
 use crate::net::Socket;
@@ -31,12 +32,30 @@ pub(crate) struct MeteredSocket {
     blocked: Option<Stamp>,
     /// Bytes that were read and stamped, and are read again before others.
     pub(super) read_ahead: Bytes,
+    /// The meter of the client's connection whose requests share this one (HTTP/2).
+    shared_by: Option<Arc<SocketMeter>>,
+    gathered: Gathered,
 }
 
 impl MeteredSocket {
     /// A connection to the upstream.
     pub(crate) fn upstream(socket: Socket, meter: Arc<SocketMeter>) -> Self {
-        Self { socket, meter, client: None, blocked: None, read_ahead: Bytes::new() }
+        Self {
+            socket,
+            meter,
+            client: None,
+            blocked: None,
+            read_ahead: Bytes::new(),
+            shared_by: None,
+            gathered: Gathered::default(),
+        }
+    }
+
+    /// A connection to the upstream that all requests of one client's connection share, whose meter is `client`.
+    pub(crate) fn shared_upstream(socket: Socket, client: Arc<SocketMeter>) -> Self {
+        let mut this = Self::upstream(socket, Arc::default());
+        this.shared_by = Some(client);
+        this
     }
 
     /// A client's connection.
@@ -47,7 +66,9 @@ impl MeteredSocket {
         on_refusal: Arc<dyn OnRefusal>,
     ) -> Self {
         let client = Some(Box::new(ClientSide::new(timeouts, on_refusal)));
-        Self { socket, meter, client, blocked: None, read_ahead: Bytes::new() }
+        let mut this = Self::upstream(socket, meter);
+        this.client = client;
+        this
     }
 
     /// Waits until there is something to read, or nothing more will come.
@@ -159,6 +180,44 @@ impl MeteredSocket {
         self.client.is_none().then(Stamp::now)
     }
 
+    /// Returns whether what is written now is gathered.
+    fn gathers(&self) -> bool {
+        !self.gathered.is_empty() || self.is_shared()
+    }
+
+    /// Returns whether more than one request is under way.
+    fn is_shared(&self) -> bool {
+        self.shared_by.as_ref().is_some_and(|meter| meter.open.load(Relaxed) > 1)
+    }
+
+    /// Gathers `bufs`. `None` if they are too large, and nothing else waits: then they go by themselves.
+    fn poll_gather(&mut self, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<Option<usize>>> {
+        let mut added = self.gathered.add(bufs);
+        if added.is_none() {
+            ready!(self.poll_gathered_sent(cx))?;
+            added = self.gathered.add(bufs);
+        }
+        if let Some(n) = added {
+            self.meter.on_gathered();
+            self.count_refused(bufs, &Poll::Ready(Ok(n)));
+        }
+        Poll::Ready(Ok(added))
+    }
+
+    /// Sends what was gathered.
+    fn poll_gathered_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.gathered.is_empty() {
+            let before = self.before_write();
+            let result = Pin::new(&mut self.socket).poll_write(cx, self.gathered.rest());
+            ready!(self.after_write(cx, before, &result))?;
+            match ready!(result)? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => self.gathered.on_sent(n),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Stamps a write. Time in which a write waits is the client's: egress, not the model's.
     fn after_write(
         &mut self,
@@ -195,12 +254,14 @@ impl AsyncRead for MeteredSocket {
             buf.put_slice(&self.read_ahead.split_to(n));
             return Poll::Ready(Ok(()));
         }
+        self.gathered.on_polled();
         let before = buf.filled().len();
         match Pin::new(&mut self.socket).poll_read(cx, buf) {
             Poll::Ready(Ok(())) => {
                 if buf.filled().len() > before {
                     if self.client.as_mut().is_some_and(|client| client.is_preface(&buf.filled()[before..])) {
                         self.meter.is_multiplexed.store(true, Relaxed);
+                        self.shared_by = Some(self.meter.clone());
                     }
                     self.meter.on_read();
                 }
@@ -222,6 +283,11 @@ impl AsyncWrite for MeteredSocket {
         if is_refused {
             return Poll::Ready(Ok(buf.len())); // hyper's bare refusal: Lapwing's has been sent instead
         }
+        if self.gathers()
+            && let Some(n) = ready!(self.poll_gather(cx, &[io::IoSlice::new(buf)]))?
+        {
+            return Poll::Ready(Ok(n));
+        }
         let before = self.before_write();
         let result = Pin::new(&mut self.socket).poll_write(cx, buf);
         self.count_refused(&[io::IoSlice::new(buf)], &result);
@@ -237,6 +303,11 @@ impl AsyncWrite for MeteredSocket {
         ready!(self.poll_ahead(cx))?;
         if is_refused {
             return Poll::Ready(Ok(first.len()));
+        }
+        if self.gathers()
+            && let Some(n) = ready!(self.poll_gather(cx, bufs))?
+        {
+            return Poll::Ready(Ok(n));
         }
         let before = self.before_write();
         let mut small = ArrayVec::<u8, SMALL>::new();
@@ -265,6 +336,16 @@ impl AsyncWrite for MeteredSocket {
         {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
+        if !this.gathered.is_empty() {
+            match this.gathered.on_flush() {
+                Flush::Later if this.is_shared() => {
+                    cx.waker().wake_by_ref(); // once more, after what else is ready
+                    return Poll::Ready(Ok(()));
+                }
+                Flush::Waits if this.is_shared() => return Poll::Ready(Ok(())),
+                _ => ready!(this.poll_gathered_sent(cx))?,
+            }
+        }
         // a socket buffers nothing that a flush would write: the bytes it took are on their way
         self.meter.on_flushed();
         Poll::Ready(Ok(()))
@@ -272,6 +353,7 @@ impl AsyncWrite for MeteredSocket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.client.as_ref().is_none_or(|client| !client.is_lingering()) {
+            ready!(self.poll_gathered_sent(cx))?;
             ready!(Pin::new(&mut self.socket).poll_shutdown(cx))?;
         }
         if self.meter.is_unread() { self.poll_linger(cx) } else { Poll::Ready(Ok(())) }

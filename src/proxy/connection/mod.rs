@@ -6,6 +6,7 @@ mod body_wait;
 mod client_side;
 mod client_waits;
 mod failure;
+mod gathered;
 mod lazy_deadline;
 mod meter;
 mod metered;

@@ -55,6 +55,9 @@ pub enum Error {
     /// The upstream closed or reset the connection.
     #[error("the upstream closed the connection before it answered: {0}")]
     Reset(hyper::Error),
+    /// The upstream reset the stream or ended the connection before it answered (HTTP/2).
+    #[error("the upstream reset the stream or closed the connection before it answered: {0}")]
+    H2(h2::Error),
     /// The upstream reset its HTTP/2 stream before the end of the response.
     #[error("the upstream reset the stream before the end of its response")]
     StreamCut,

@@ -45,7 +45,7 @@ impl Error {
             }
             Self::RequestStalled { .. } => (StatusCode::REQUEST_TIMEOUT, "request_stalled", Outcome::Rejected),
             Self::RequestSlow { .. } => (StatusCode::REQUEST_TIMEOUT, "request_slow", Outcome::Rejected),
-            Self::Reset(_) | Self::StreamCut => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
+            Self::Reset(_) | Self::H2(_) | Self::StreamCut => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
             Self::Garbage(_) | Self::RefusedAnswer(_) | Self::SwitchedUnasked => {
                 (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken)
             }

@@ -1,22 +1,27 @@
 //! HTTP/2 (h2c) to the upstream: one connection for each client's connection, so that one client's flow control never holds
-//! another's up. A separate task drives it, because several streams share it.
+//! another's up. A separate task drives it, because several streams share it; a stream has no task of its own: whoever waits for its
+//! answer sends its request's body too.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll};
 
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::client::{self, ResponseFuture, SendRequest};
+use http::{HeaderMap, Request, Response, header};
+use http_body::Body;
 
 use super::UpstreamContext;
-use super::h1::{expired, explain, response_deadline};
+use super::h1::{expired, response_deadline};
+use super::h2_upload::{H2Upload, UploadError};
 use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
-use crate::proxy::body::RequestBody;
-use crate::proxy::connection::{LazyDeadline, MeteredSocket, SocketMeter};
+use crate::net::Tasks;
+use crate::proxy::body::{H2Source, RequestBody, Rest};
+use crate::proxy::connection::{LazyDeadline, MeteredSocket};
 use crate::proxy::error::Error;
 use crate::proxy::exchange::InFlight;
 use crate::proxy::upload::slow_upload;
@@ -25,11 +30,23 @@ use crate::proxy::upload::slow_upload;
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
 /// A connection's window in bytes.
 pub(crate) const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Streams that may be opened before the upstream has said how many it takes.
+const INITIAL_STREAMS: usize = 100;
+/// Bytes of one stream that may wait to be written.
+const SEND_BUFFER: usize = 1 << 20;
 
 /// The upstream's side of one client's connection.
 #[derive(Debug, Default)]
 pub(crate) struct H2Connection {
-    sender: tokio::sync::Mutex<Option<SendRequest<RequestBody>>>,
+    sender: tokio::sync::Mutex<Option<Sender>>,
+}
+
+/// What opens streams on one connection.
+#[derive(Clone, Debug)]
+struct Sender {
+    streams: SendRequest<Bytes>,
+    /// The connection has ended.
+    is_over: Arc<AtomicBool>,
 }
 
 impl H2Connection {
@@ -37,38 +54,40 @@ impl H2Connection {
     pub(crate) async fn exchange(
         &self,
         upstream: &UpstreamContext,
-        mut request: Request<RequestBody>,
+        request: Request<RequestBody>,
         in_flight: &Arc<InFlight>,
-    ) -> Result<Response<Incoming>, Error> {
+    ) -> Result<Response<H2Source>, Error> {
+        let (head, body) = request.into_parts();
         let mut attempt = in_flight.dispatch();
         let mut may_retry = true;
-        loop {
-            let (mut sender, reused) = self.sender(upstream, in_flight).await?;
-            let asked = Stamp::now();
-            let answer = sender.try_send_request(request);
-            match within(answer, in_flight, asked).await? {
-                Ok(response) => return Ok(response),
-                Err(mut failed) => match failed.take_message() {
-                    Some(unwritten) if reused && may_retry => {
-                        may_retry = false;
-                        in_flight.context.counters.bump(Counter::UpstreamRetried);
-                        in_flight
-                            .with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
-                        attempt = Stamp::now();
-                        self.sender.lock().await.take();
-                        request = unwritten;
-                    }
-                    _ => return Err(explain(failed.into_error())),
-                },
+        let (mut streams, asked) = loop {
+            let (sender, reused) = self.sender(upstream, in_flight).await?;
+            let (mut streams, asked, mut deadline) = (sender.streams, Stamp::now(), LazyDeadline::default());
+            // room for one more stream
+            let opened = poll_fn(|cx| match streams.poll_ready(cx) {
+                Poll::Ready(opened) => Poll::Ready(Ok(opened)),
+                Poll::Pending => overdue(cx, in_flight, asked, &mut deadline).map(Err),
+            });
+            match opened.await? {
+                Ok(()) => break (streams, asked),
+                Err(_) if reused && may_retry => {
+                    // nothing was written: the connection has ended
+                    may_retry = false;
+                    in_flight.context.counters.bump(Counter::UpstreamRetried);
+                    in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
+                    attempt = Stamp::now();
+                    self.sender.lock().await.take();
+                }
+                Err(error) => return Err(Error::H2(error)),
             }
-        }
+        };
+        let is_over = body.is_end_stream();
+        let (answer, stream) = streams.send_request(Request::from_parts(head, ()), is_over).map_err(Error::H2)?;
+        let upload = (!is_over).then(|| H2Upload::new(body, stream));
+        Awaited { answer, upload, asked, deadline: LazyDeadline::default() }.head(&upstream.tasks, in_flight).await
     }
 
-    async fn sender(
-        &self,
-        upstream: &UpstreamContext,
-        in_flight: &Arc<InFlight>,
-    ) -> Result<(SendRequest<RequestBody>, bool), Error> {
+    async fn sender(&self, upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<(Sender, bool), Error> {
         let limit = in_flight.context.config.connect_timeout.get();
         // another request of this client may be connecting: this one waits with it, within the same limit
         let mut slot = match self.sender.try_lock() {
@@ -77,47 +96,114 @@ impl H2Connection {
                 .await
                 .map_err(|_| Error::ConnectTimeout { upstream: upstream.target.to_string(), limit })?,
         };
-        if let Some(sender) = &*slot
-            && !sender.is_closed()
-        {
+        if let Some(sender) = slot.as_ref().filter(|sender| !sender.is_over.load(Relaxed)) {
             return Ok((sender.clone(), true));
         }
-        let began = Stamp::now();
-        let connected = super::connect(upstream, in_flight).await;
-        in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
-        let socket = connected?;
-        in_flight.context.counters.bump(Counter::UpstreamConnected);
-        let io = TokioIo::new(MeteredSocket::upstream(socket, Arc::new(SocketMeter::default())));
-        let (sender, connection) = http2::Builder::new(upstream.tasks.clone())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(u32::try_from(in_flight.context.config.max_header_bytes.get()).unwrap_or(u32::MAX))
-            .handshake(io)
-            .await
-            .map_err(Error::Reset)?;
-        upstream.tasks.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "the upstream's HTTP/2 connection ended");
-            }
-        });
+        // rare and large: boxed, so that other requests do not carry its size
+        let sender = Box::pin(open(upstream, in_flight)).await?;
         *slot = Some(sender.clone());
         Ok((sender, false))
     }
 }
 
-/// Waits for the response's head until [`response_deadline`] expires.
-async fn within<F: Future>(answer: F, in_flight: &Arc<InFlight>, asked: Stamp) -> Result<F::Output, Error> {
-    let mut answer = pin!(answer);
-    let mut deadline = LazyDeadline::default();
-    poll_fn(|cx| {
-        if let Poll::Ready(result) = answer.as_mut().poll(cx) {
-            return Poll::Ready(Ok(result));
+/// Opens a connection, which a task of its own drives.
+async fn open(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Sender, Error> {
+    let began = Stamp::now();
+    let connected = super::connect(upstream, in_flight).await;
+    in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
+    let socket = connected?;
+    in_flight.context.counters.bump(Counter::UpstreamConnected);
+    let io = MeteredSocket::shared_upstream(socket, in_flight.meter.clone());
+    let (streams, connection) = client::Builder::new()
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_max_send_streams(INITIAL_STREAMS)
+        .max_send_buffer_size(SEND_BUFFER)
+        .max_header_list_size(u32::try_from(in_flight.context.config.max_header_bytes.get()).unwrap_or(u32::MAX))
+        .handshake(io)
+        .await
+        .map_err(Error::H2)?;
+    let is_over = Arc::<AtomicBool>::default();
+    let ended = is_over.clone();
+    upstream.tasks.spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "the upstream's HTTP/2 connection ended");
         }
-        let (since, limit) = response_deadline(in_flight, asked);
-        if deadline.has_expired(cx, since, limit) {
-            return Poll::Ready(Err(expired(in_flight, limit)));
+        ended.store(true, Relaxed);
+    });
+    Ok(Sender { streams, is_over })
+}
+
+/// A request that was sent, up to its body, and whose answer is awaited.
+struct Awaited {
+    answer: ResponseFuture,
+    upload: Option<H2Upload>,
+    asked: Stamp,
+    deadline: LazyDeadline,
+}
+
+impl Awaited {
+    /// Sends the body and waits for the response's head, until [`response_deadline`] expires.
+    async fn head(mut self, tasks: &Tasks, in_flight: &Arc<InFlight>) -> Result<Response<H2Source>, Error> {
+        let response = poll_fn(|cx| self.poll_head(cx, in_flight)).await?;
+        let length = content_length(response.headers());
+        let rest = self.upload.take().map(|upload| Box::new(RestOfRequest { upload, tasks: tasks.clone() }) as Box<dyn Rest>);
+        Ok(response.map(|stream| H2Source::new(stream, length, rest)))
+    }
+
+    fn poll_head(&mut self, cx: &mut Context<'_>, in_flight: &InFlight) -> Poll<Result<Response<RecvStream>, Error>> {
+        // first, so that head and body go out in one write
+        if let Some(upload) = &mut self.upload
+            && let Poll::Ready(sent) = upload.poll_sent(cx)
+        {
+            self.upload = None;
+            if let Err(UploadError::Body(error)) = sent {
+                return Poll::Ready(Err(Error::from(&error)));
+            }
         }
-        slow_upload(in_flight, cx, &mut deadline).map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
-    })
-    .await
+        if let Poll::Ready(answered) = Pin::new(&mut self.answer).poll(cx) {
+            return Poll::Ready(answered.map_err(Error::H2));
+        }
+        overdue(cx, in_flight, self.asked, &mut self.deadline).map(Err)
+    }
+}
+
+/// Ready once the answer to a request that was sent at `asked` is overdue, or its body comes too slowly.
+fn overdue(cx: &mut Context<'_>, in_flight: &InFlight, asked: Stamp, deadline: &mut LazyDeadline) -> Poll<Error> {
+    let (since, limit) = response_deadline(in_flight, asked);
+    if deadline.has_expired(cx, since, limit) {
+        return Poll::Ready(expired(in_flight, limit));
+    }
+    slow_upload(in_flight, cx, deadline).map_or(Poll::Pending, Poll::Ready)
+}
+
+/// The length that an answer's head announces; `None` if it announces none, or several.
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    let mut fields = headers.get_all(header::CONTENT_LENGTH).iter();
+    let first = fields.next()?;
+    if fields.any(|field| field != first) {
+        return None;
+    }
+    first.to_str().ok()?.parse().ok()
+}
+
+/// What is left of a request that was answered before its end.
+#[derive(Debug)]
+struct RestOfRequest {
+    upload: H2Upload,
+    tasks: Tasks,
+}
+
+impl Rest for RestOfRequest {
+    fn is_sent(&mut self, cx: &mut Context<'_>) -> bool {
+        self.upload.poll_sent(cx).is_ready()
+    }
+
+    fn go_on(self: Box<Self>) {
+        let Self { mut upload, tasks } = *self;
+        tasks.spawn(async move {
+            let _ = poll_fn(|cx| upload.poll_sent(cx).map(drop)).await;
+        });
+    }
 }

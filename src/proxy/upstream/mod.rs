@@ -4,6 +4,7 @@ mod convert;
 mod h1;
 mod h1_connection;
 mod h2;
+mod h2_upload;
 mod interim;
 mod pool;
 mod traits;
@@ -19,10 +20,11 @@ use http::{Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use hyper::upgrade::OnUpgrade;
 
-pub(crate) use h2::{CONNECTION_WINDOW, STREAM_WINDOW};
+pub(crate) use self::h2::{CONNECTION_WINDOW, STREAM_WINDOW};
 pub(crate) use pool::ConnectionPool;
 pub(crate) use traits::UpstreamTraits;
 
+use self::h2::H2Connection;
 use crate::ledger::{Annotation, Stamp};
 use crate::net::{ConnectError, Socket, Target, Tasks};
 use crate::proxy::body::{ContinueGate, Drive, RequestBody, ResponseBody};
@@ -31,7 +33,6 @@ use crate::proxy::error::Error;
 use crate::proxy::error::response::keep_error_field_apart;
 use crate::proxy::exchange::{InFlight, TrackedRequest};
 use crate::proxy::head::normalise_response;
-use h2::H2Connection;
 use trust::Framing;
 
 /// What the requests of one worker share of the upstream.
@@ -98,7 +99,7 @@ async fn over_h2(
     let head = Stamp::now();
     in_flight.begin_window(in_flight.request_end(), head);
     in_flight.record_response_head(response.status(), response.headers());
-    Ok(response.map(|body| ResponseBody::upstream(body, None, head)))
+    Ok(response.map(|stream| ResponseBody::stream(stream, head)))
 }
 
 async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Result<Response<ResponseBody>, Error> {

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""What client connections cost: Lapwing with all profiling on beside nginx, with the same upstream, in one run.
+
+Memory: --connections connections are opened, make one request each, and are idle from then on; resident memory per connection is taken
+before their request, after it, and when they have been idle for 5 seconds. While they are idle, a few busy connections are measured
+again: idle ones must not slow them down. Then all are closed.
+Opening: CPU microseconds per request where each request has a connection of its own, and per request on connections that stay.
+Proxies run on core 0; the upstream (nginx, fixed answers) and the load (this file, wrk) on core 1.
+
+usage: python3 bench/connections.py [--lapwing PATH] [--connections N] [--rounds N] [--json FILE]
+Needs wrk, nginx and taskset, and a limit of descriptors (ulimit -Hn) above the number of connections. Exit code 1 if a bound is missed.
+"""
+
+import argparse
+import contextlib
+import os
+import resource
+import selectors
+import shutil
+import socket
+import statistics
+import tempfile
+import time
+
+from overhead import LOAD_CORE, NGINX_CONF, NGINX_PROXY, PROXY_CORE, cpu_seconds, profiling, rss_mib, tensors, wrk, written
+from parts import Child, Lapwing, arguments, finish, free_port, table
+
+IDLE_KIB, LEFT_MIB, SLOWER = 4, 5, 1.1
+REST_S = 5
+
+
+class Crowd:
+    """Many client connections, driven from one thread."""
+
+    def __init__(self, port, n, request):
+        self.sockets, self.request = [], request
+        for _ in range(n):
+            self.sockets.append(socket.create_connection(("127.0.0.1", port), 10))
+
+    def ask(self, at_once=64):
+        """One request on each connection; an answer comes in one piece or its end does."""
+        waiting, todo = selectors.DefaultSelector(), iter(self.sockets)
+        open_now = 0
+        while True:
+            while open_now < at_once and (one := next(todo, None)):
+                one.sendall(self.request)
+                waiting.register(one, selectors.EVENT_READ, bytearray())
+                open_now += 1
+            if not open_now:
+                return
+            ready = waiting.select(30)
+            if not ready:
+                raise SystemExit(f"{open_now} requests got no answer within 30 s")
+            for key, _ in ready:
+                got = key.fileobj.recv(65536)
+                if not got:
+                    raise SystemExit("a connection was closed")
+                key.data.extend(got)
+                if key.data.rstrip().endswith(b"]}]}"):
+                    if not key.data.startswith(b"HTTP/1.1 200"):
+                        raise SystemExit(f"answered {bytes(key.data[:60])!r}")
+                    waiting.unregister(key.fileobj)
+                    open_now -= 1
+
+    def close(self):
+        for one in self.sockets:
+            one.close()
+
+
+def memory(child, options, request, script):
+    """KiB per connection, in the life of a crowd, and the p50 of a few busy connections without it and beside it."""
+    wrk(child.port, 32, 3, script)  # all that it needs for any request
+    time.sleep(REST_S)
+    alone = wrk(child.port, 8, 3, script)["p50_us"]
+    time.sleep(REST_S)
+    before = rss_mib(child.pid)
+    per_connection = lambda: (rss_mib(child.pid) - before) * 1024 / options.connections  # noqa: E731
+    crowd = Crowd(child.port, options.connections, request)
+    time.sleep(1)
+    figures = {"accepted_kib": per_connection()}
+    crowd.ask()
+    figures["asked_kib"] = per_connection()
+    time.sleep(REST_S)
+    figures["idle_kib"] = per_connection()
+    beside = wrk(child.port, 8, 3, script)["p50_us"]
+    crowd.ask()
+    crowd.close()
+    time.sleep(REST_S)
+    return figures | {"left_mib": rss_mib(child.pid) - before, "alone_us": alone, "beside_us": beside}
+
+
+def opening(child, options, scripts):
+    """CPU µs per request: on connections that stay, and with a connection for each."""
+    out = {}
+    for what, script in scripts.items():
+        values = []
+        for _ in range(options.rounds):
+            before = cpu_seconds(child.pid)
+            done = wrk(child.port, 32, 2, script)
+            values.append((cpu_seconds(child.pid) - before) / done["n"] * 1e6)
+        out[what] = statistics.median(values)
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments(parser)
+    parser.add_argument("--connections", type=int, default=10_000, help="(default: 10000)")
+    parser.add_argument("--rounds", type=int, default=3, help="of the requests that open a connection each (default: 3)")
+    options = parser.parse_args()
+    for needed in ("wrk", "nginx", "taskset"):
+        if not shutil.which(needed):
+            raise SystemExit(f"{needed} is not installed")
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if options.connections + 1000 > most:
+        raise SystemExit(f"--connections {options.connections}: the limit of descriptors is {most} (ulimit -Hn)")
+    os.sched_setaffinity(0, {LOAD_CORE})
+    body, figures = tensors("inputs", "x", 1024), {}
+    request = f"POST /v2/models/m/infer HTTP/1.1\r\nHost: m\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    with tempfile.TemporaryDirectory(prefix="connections-") as folder, contextlib.ExitStack() as stack:
+        lua = 'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\n{more}wrk.body = [===[{body}]===]\n'
+        close = 'wrk.headers["Connection"] = "close"\n'
+        scripts = {
+            "stays_us": written(folder, "stays.lua", lua, body=body, more=""),
+            "opened_us": written(folder, "opened.lua", lua, body=body, more=close),
+        }
+        conf = NGINX_CONF.replace("worker_connections 4096", "worker_connections 65536")
+        answers, port = f"return 200 '{tensors('outputs', 'y', 256)}';", free_port()
+        up = written(folder, "upstream.conf", conf, name="upstream", port=port, upstream=port, does=answers)
+        stack.enter_context(Child(["nginx", "-c", up], port, LOAD_CORE))
+        listen = free_port()
+        proxy = written(folder, "nginx.conf", conf, name="nginx", port=listen, upstream=port, does=NGINX_PROXY)
+        targets = {
+            "nginx": stack.enter_context(Child(["nginx", "-c", proxy], listen, PROXY_CORE)),
+            "lapwing": stack.enter_context(Lapwing(options.lapwing, port, core=PROXY_CORE)),
+        }
+        for name, child in targets.items():
+            figures[name] = memory(child, options, request.encode(), scripts["stays_us"]) | opening(child, options, scripts)
+        counts = profiling(targets["lapwing"])
+    keys = ["accepted_kib", "asked_kib", "idle_kib", "left_mib", "alone_us", "beside_us", "stays_us", "opened_us"]
+    header = ["", "KiB accepted", "KiB asked", "KiB idle 5 s", "MiB left", "p50 µs alone", "p50 µs beside", "CPU µs/req", "CPU µs/req opened"]
+    table(header, [[name, *(f"{one[key]:.1f}" for key in keys)] for name, one in figures.items()])
+    mine, nginx = figures["lapwing"], figures["nginx"]
+    slower = mine["beside_us"] / mine["alone_us"]
+    opened = mine["opened_us"] / nginx["opened_us"]
+    verdicts = [
+        (f"resident memory per connection idle for {REST_S} s", f"{mine['idle_kib']:.1f} KiB", f"≤ {IDLE_KIB} KiB", mine["idle_kib"] <= IDLE_KIB),
+        ("memory left once they are closed", f"{mine['left_mib']:.1f} MiB", f"≤ {LEFT_MIB} MiB", mine["left_mib"] <= LEFT_MIB),
+        ("p50 of busy connections beside them, of that without", f"{slower:.2f}×", f"≤ {SLOWER}×", slower <= SLOWER),
+    ]
+    print(f"CPU per request with a connection for each: {opened:.2f} times nginx's\n")
+    return finish(options, {"figures": figures, "lapwing": counts}, verdicts)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
