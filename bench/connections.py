@@ -85,6 +85,7 @@ def memory(child, options, request, script):
     beside = wrk(child.port, 8, 3, script)["p50_us"]
     crowd.ask()
     crowd.close()
+    wrk(child.port, 8, 2, script)  # an allocator gives memory back while it is asked for some
     time.sleep(REST_S)
     return figures | {"left_mib": rss_mib(child.pid) - before, "alone_us": alone, "beside_us": beside}
 

@@ -87,6 +87,25 @@ def test_overhead(binary, tmp_path):
     assert raw["lapwing"]["counted"] > 1000, out
 
 
+@pytest.mark.skipif(not (shutil.which("nghttpd") and shutil.which("h2load")), reason="nghttpd or h2load is not installed")
+def test_grpc(binary, tmp_path):
+    peers = [peer for peer in ("haproxy",) if shutil.which(peer)]
+    raw, out = run(binary, tmp_path, "grpc.py", "--rounds", "1", "--calls", "1000", *peers, "lapwing")
+    assert raw["medians"].keys() == {*peers, "lapwing"}, out
+    assert [v["what"] for v in raw["verdicts"] if not v["holds"] and v["what"] == "failed calls"] == [], out
+    # each shape is warmed up with as many; every call must be read and counted
+    assert raw["lapwing"]["counted"] == 3 * 1000 + 7 * 1000, out
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not (shutil.which("wrk") and shutil.which("nginx")), reason="wrk or nginx is not installed")
+def test_connections(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "connections.py", "--connections", "400", "--rounds", "1")
+    mine = raw["figures"]["lapwing"]
+    assert mine["idle_kib"] < mine["asked_kib"] - 4, out
+    assert raw["lapwing"]["counted"] > 800, out
+
+
 @pytest.mark.timeout(300)
 def test_engine(binary, tmp_path):
     raw, out = run(binary, tmp_path, "engine.py", "--quick", "mlp-1", "minilm-1x16", "int8", "cold")
