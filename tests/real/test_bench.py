@@ -90,7 +90,7 @@ def test_overhead(binary, tmp_path):
 @pytest.mark.skipif(not (shutil.which("nghttpd") and shutil.which("h2load")), reason="nghttpd or h2load is not installed")
 def test_grpc(binary, tmp_path):
     peers = [peer for peer in ("haproxy",) if shutil.which(peer)]
-    raw, out = run(binary, tmp_path, "grpc.py", "--rounds", "1", "--calls", "1000", *peers, "lapwing")
+    raw, out = run(binary, tmp_path, "grpc_overhead.py", "--rounds", "1", "--calls", "1000", *peers, "lapwing")
     assert raw["medians"].keys() == {*peers, "lapwing"}, out
     assert [v["what"] for v in raw["verdicts"] if not v["holds"] and v["what"] == "failed calls"] == [], out
     # each shape is warmed up with as many; every call must be read and counted
