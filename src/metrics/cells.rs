@@ -2,8 +2,8 @@
 //!
 //! A dense `hdrhistogram` with these bounds is 192 KiB, all of it written when it is created. Here counts since the last rotation
 //! and before it are kept apart: the former in pages that live until the rotation, so that memory follows the traffic of one slot,
-//! the latter in the narrowest integer that holds a page's counts. As a histogram meets more traffic it meets ever rarer values
-//! (each doubling brings about as many new cells as the one before), and their pages cost 80 bytes instead of 768.
+//! the latter as a short list, or in the narrowest integer that holds a page's counts. As a histogram meets more traffic it meets ever
+//! rarer values (each doubling brings about as many new cells as the one before), and their pages cost 16 bytes instead of 768.
 
 use super::layout::CELLS;
 
@@ -33,9 +33,14 @@ pub(crate) struct Cells {
     before: Vec<Page>,
 }
 
+/// How many cells of a page are listed, as many as there is room for beside a pointer.
+const FEW: usize = 7;
+
 /// The counts of a page, as wide as the largest needs.
 #[derive(Debug)]
 enum Page {
+    /// The cells that were hit, and how often; no count is zero before the first that is.
+    Few([u8; FEW], [u8; FEW]),
     U8(Box<[u8; PAGE]>),
     U16(Box<[u16; PAGE]>),
     U32(Box<[u32; PAGE]>),
@@ -78,7 +83,7 @@ impl Cells {
                 if self.before.len() == self.before.capacity() {
                     self.before.reserve_exact(4 + self.before.len() / 8);
                 }
-                self.before.insert(place, Page::U8(Box::new([0; PAGE])));
+                self.before.insert(place, Page::Few([0; FEW], [0; FEW]));
             }
             let now = &self.now[usize::from(self.places[number])];
             for (column, now) in now.iter().enumerate().filter(|(_, now)| **now > 0) {
@@ -113,9 +118,12 @@ impl Cells {
     }
 }
 
+const _: () = assert!(size_of::<Page>() == 16, "a list takes no more room than a pointer");
+
 impl Page {
     fn count(&self, column: usize) -> u64 {
         match self {
+            Self::Few(columns, counts) => Self::listed(columns, counts, column).map_or(0, |at| counts[at].into()),
             Self::U8(counts) => counts[column].into(),
             Self::U16(counts) => counts[column].into(),
             Self::U32(counts) => counts[column].into(),
@@ -123,10 +131,22 @@ impl Page {
         }
     }
 
+    /// The place of a cell in a list, or the first free one; `None` if there is neither.
+    fn listed(columns: &[u8; FEW], counts: &[u8; FEW], column: usize) -> Option<usize> {
+        (0..FEW).find(|at| counts[*at] == 0 || usize::from(columns[*at]) == column)
+    }
+
     /// Adds to a count, and widens the page where it no longer fits.
     fn add(&mut self, column: usize, more: u32) {
         let sum = self.count(column).saturating_add(more.into());
         let fits = match self {
+            Self::Few(columns, counts) => match (Self::listed(columns, counts, column), u8::try_from(sum)) {
+                (Some(at), Ok(sum)) => {
+                    (columns[at], counts[at]) = (column as u8, sum); // below `PAGE`
+                    true
+                }
+                _ => false,
+            },
             Self::U8(counts) => u8::try_from(sum).map(|sum| counts[column] = sum).is_ok(),
             Self::U16(counts) => u16::try_from(sum).map(|sum| counts[column] = sum).is_ok(),
             Self::U32(counts) => u32::try_from(sum).map(|sum| counts[column] = sum).is_ok(),
@@ -137,6 +157,11 @@ impl Page {
         };
         if !fits {
             *self = match self {
+                Self::Few(columns, counts) => {
+                    let mut page = Box::new([0; PAGE]);
+                    columns.iter().zip(counts).filter(|(_, count)| **count > 0).for_each(|(at, count)| page[usize::from(*at)] = *count);
+                    Self::U8(page)
+                }
                 Self::U8(counts) => Self::U16(Box::new(counts.map(u16::from))),
                 Self::U16(counts) => Self::U32(Box::new(counts.map(u32::from))),
                 Self::U32(counts) => Self::U64(Box::new(counts.map(u64::from))),
@@ -232,9 +257,14 @@ mod tests {
         assert_eq!(read(&cells, true), [5, 5, sum]);
     }
 
+    /// Cells far apart, and cells of a few pages, which outgrow their lists.
+    fn cells() -> impl Strategy<Value = Vec<u16>> {
+        prop_oneof![prop::collection::vec(0..CELLS as u16, 0..40), prop::collection::vec(0..150_u16, 0..400)]
+    }
+
     proptest! {
         #[test]
-        fn it_is_a_map_of_counts(slots in prop::collection::vec(prop::collection::vec(0..CELLS as u16, 0..40), 0..6), last in prop::collection::vec(0..CELLS as u16, 0..40)) {
+        fn it_is_a_map_of_counts(slots in prop::collection::vec(cells(), 0..6), last in cells()) {
             let (mut cells, mut all) = (Cells::new(), BTreeMap::new());
             let mut record = |cells: &mut Cells, slot: &[u16]| {
                 let mut now = BTreeMap::new();
