@@ -183,7 +183,8 @@ def main():
             medians = {name: {shape: statistics.median(values) for shape, values in by.items()} for name, by in figures.items()}
             print("CPU µs per call, by connections × calls at a time\n")
             table(["", *SHAPES, "failed"], [[name, *(f"{by[shape]:.1f}" for shape in SHAPES), failed[name]] for name, by in medians.items()])
-            counts = profiling(targets["lapwing"]) if "lapwing" in targets else None
+            made = options.rounds * sum(1000 + options.calls * factor for *_, factor in SHAPES.values())
+            counts = profiling(targets["lapwing"], made) if "lapwing" in targets else None
         finally:
             for child in reversed(started):
                 child.__exit__()

@@ -274,13 +274,13 @@ def compare_builds(rounds, targets):
         table(["", "p50 µs", "CPU µs/req", "CPU"], rows)
 
 
-def profiling(lapwing):
-    """Lapwing's counts of requests and of lost records. The run is invalid if profiling was off or lost records."""
+def profiling(lapwing, at_least=1):
+    """Lapwing's counts of requests, once there are `at_least` so many, and of lost records. The run is invalid if profiling was off or lost records."""
     profiler = lapwing.get("/stats?window=all")["profiler"]
     while profiler["in_flight"] or profiler["queue_depth"]:
         time.sleep(0.1)
         profiler = lapwing.get("/stats?window=all")["profiler"]
-    counted = lapwing.await_count(1)
+    counted = lapwing.await_count(at_least)
     lost = profiler["dropped"] + profiler["pending_evicted"]
     print(f"Lapwing counted {counted} requests and lost the records of {lost}\n")
     return {"counted": counted, "profiler": profiler}

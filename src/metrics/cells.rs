@@ -159,7 +159,11 @@ impl Page {
             *self = match self {
                 Self::Few(columns, counts) => {
                     let mut page = Box::new([0; PAGE]);
-                    columns.iter().zip(counts).filter(|(_, count)| **count > 0).for_each(|(at, count)| page[usize::from(*at)] = *count);
+                    columns
+                        .iter()
+                        .zip(counts)
+                        .filter(|(_, count)| **count > 0)
+                        .for_each(|(at, count)| page[usize::from(*at)] = *count);
                     Self::U8(page)
                 }
                 Self::U8(counts) => Self::U16(Box::new(counts.map(u16::from))),

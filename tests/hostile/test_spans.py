@@ -152,7 +152,7 @@ def test_no_exchange_is_lost_while_hostile_spans_are_read():
                 assert all(client.response().status == 200 for _ in range(50))
         over.set()
         attacker.join()
-        watch.check()
+        watch.check(most_mib=128)  # one such message after the other: two are in memory, and what the allocator has not given back yet
         assert await_true(lambda: proxy.outcomes() == {"ok": n}), proxy.outcomes()
         assert proxy.metric('lapwing_exchanges_dropped_total{reason="channel_full"}') == 0
 
