@@ -87,6 +87,15 @@ def test_a_connection_at_rest_ends_when_it_is_idle_for_too_long_and_garbage_is_r
         proxy.settled(ok=2, rejected=1)
 
 
+@pytest.mark.parametrize("sent", ["", "PR"], ids=["nothing", "part of a preface"])
+def test_a_connection_that_never_asked_ends_too(sent):
+    with Upstream() as up, Sidecar(up.url, client_idle_timeout="4s", client_header_timeout="4s") as proxy:
+        with proxy.client() as client:
+            client.send(sent)
+            assert client.closed_within(8) > 3
+        proxy.settled(**({"rejected": 1} if sent else {}))
+
+
 def test_a_connection_at_rest_does_not_hold_the_end_up():
     with Upstream() as up, Sidecar(up.url) as proxy, proxy.client() as client:
         client.send(GET)

@@ -17,6 +17,9 @@ const LINGER_IDLE: Duration = Duration::from_secs(2);
 /// After an answer in the middle of its request, a client may go on sending for this long.
 const LINGER: Duration = Duration::from_secs(30);
 
+/// How long a connection is idle before its buffers are given back (HTTP/1.1).
+pub(super) const REST: Duration = Duration::from_secs(2);
+
 /// While a request's body is not complete, it is looked so often whether the client is still there.
 const LOOK: Duration = Duration::from_millis(500);
 /// Hyper holds at most so many bytes that were read and not handed on.
@@ -41,8 +44,6 @@ pub(crate) struct ClientTimeouts {
     pub(crate) head: Duration,
     /// Between two requests.
     pub(crate) idle: Duration,
-    /// Between two requests, until the connection rests.
-    pub(crate) rest: Duration,
     /// While bytes wait for the client to take them.
     pub(crate) write: Duration,
 }

@@ -13,7 +13,7 @@ use arrayvec::ArrayVec;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::client_side::{ClientSide, ClientTimeouts, OnRefusal};
+use super::client_side::{ClientSide, ClientTimeouts, OnRefusal, REST};
 use super::failure::ClientTimedOut;
 use super::gathered::{Flush, Gathered};
 use super::meter::SocketMeter;
@@ -96,11 +96,11 @@ impl MeteredSocket {
         // a client that never sent a byte is idle too
         let since = self.meter.last_write().max(self.meter.last_read()).unwrap_or(client.accepted);
         let may_rest = !self.meter.is_multiplexed.load(Relaxed) && !self.meter.is_unread() && !self.meter.is_rested();
-        if may_rest && client.timeouts.rest < client.timeouts.idle {
-            if client.deadline.has_expired(cx, since, client.timeouts.rest) {
-                self.meter.rest();
+        if may_rest && REST < client.timeouts.idle {
+            if !client.deadline.has_expired(cx, since, REST) {
+                return Poll::Pending;
             }
-            return Poll::Pending;
+            self.meter.rest();
         }
         if client.deadline.has_expired(cx, since, client.timeouts.idle) {
             return Poll::Ready(Ok(())); // end of file: an idle connection ends without an error

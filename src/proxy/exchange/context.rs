@@ -4,7 +4,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{HeaderMap, Method};
 
@@ -18,9 +17,6 @@ use crate::proxy::connection::{ClientTimeouts, OnRefusal, SocketMeter};
 use crate::proxy::error::response::refusal;
 use crate::proxy::settings::{ConnectionSettings, ShadowRole, Tracing};
 use crate::proxy::upload::UploadPlaces;
-
-/// How long a client's HTTP/1.1 connection is idle before its buffers are given back.
-const REST: Duration = Duration::from_secs(2);
 
 /// Observes the traffic. It is called on the request path: it must be quick, and must not wait.
 pub trait Observer: Send + Sync {
@@ -76,7 +72,6 @@ impl ExchangeContext {
         ClientTimeouts {
             head: self.config.client_header_timeout.get(),
             idle: self.config.client_idle_timeout.get(),
-            rest: REST,
             write: self.config.idle_timeout.get(),
         }
     }
