@@ -8,7 +8,8 @@ the proxy's processes). Proxies run on core 0; the upstream (nghttpd, a fixed an
 medians of the rounds' ratios.
 
 usage: python3 bench/grpc_overhead.py [--lapwing PATH] [--rounds N] [--calls N] [--json FILE] [TARGET ...]
-TARGET is nginx, haproxy, envoy, lapwing, or NAME=lapwing:BINARY (another build of Lapwing). The default is all that are installed.
+TARGET is nginx, haproxy, envoy, lapwing, or NAME=lapwing:BINARY (another build of Lapwing), as in overhead.py. The default is all that
+are installed.
 Needs nghttpd and h2load (Debian: nghttp2-server, nghttp2-client) and taskset; ENVOY names Envoy's binary if it is not in PATH.
 Exit code 1 if a bound is missed.
 """
@@ -21,72 +22,14 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from overhead import LOAD_CORE, PROXY_CORE, cpu_seconds, envoy, profiling, written
-from parts import Child, Lapwing, arguments, finish, free_port, table
+from overhead import HTTP2, LOAD_CORE, cpu_seconds, installed, profiling, target
+from parts import Child, arguments, finish, free_port, table
+from stage_truth import field
 
 SHAPES = {"1 × 1": (1, 1, 1), "8 × 4": (8, 4, 3), "2 × 32": (2, 32, 3)}
 """Connections, calls at a time on each, and how many of --calls."""
 BOUNDS = {("1 × 1", "haproxy"): 1.05, ("8 × 4", "haproxy"): 1.25, ("2 × 32", "haproxy"): 1.25, ("8 × 4", "envoy"): 0.6, ("2 × 32", "envoy"): 0.6}
 METHOD = "inference.GRPCInferenceService/ModelInfer"
-
-NGINX_CONF = """worker_processes 1; pid {dir}/nginx.pid; error_log {dir}/nginx.err; daemon off;
-events {{ worker_connections 4096; }}
-http {{
-  access_log off; keepalive_requests 100000000; client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy;
-  fastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
-  upstream u {{ server 127.0.0.1:{upstream}; keepalive 64; keepalive_requests 100000000; }}
-  server {{ listen 127.0.0.1:{port} http2 backlog=4096; location / {{ grpc_pass grpc://u; }} }}
-}}
-"""
-HAPROXY_CONF = """global
- nbthread 1
- maxconn 4096
-defaults
- mode http
- timeout connect 5s
- timeout client 60s
- timeout server 60s
-frontend f
- bind 127.0.0.1:{port} proto h2
- default_backend b
-backend b
- server s 127.0.0.1:{upstream} proto h2
-"""
-ENVOY_CONF = """static_resources:
-  listeners:
-  - address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}
-    filter_chains:
-    - filters:
-      - name: envoy.filters.network.http_connection_manager
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: h
-          codec_type: HTTP2
-          route_config:
-            virtual_hosts: [{{name: v, domains: ["*"], routes: [{{match: {{prefix: "/"}}, route: {{cluster: u, timeout: 60s}}}}]}}]
-          http_filters:
-          - name: envoy.filters.http.router
-            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
-  clusters:
-  - name: u
-    connect_timeout: 5s
-    type: STATIC
-    typed_extension_protocol_options:
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        explicit_http_config: {{http2_protocol_options: {{}}}}
-    load_assignment:
-      cluster_name: u
-      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {upstream}}}}}}}}}]}}]
-"""
-
-
-def field(number, payload):
-    """A length-delimited field of a protobuf message."""
-    length, varint = len(payload), b""
-    while length > 127:
-        varint, length = varint + bytes([length & 127 | 128]), length >> 7
-    return bytes([number << 3 | 2]) + varint + bytes([length]) + payload
 
 
 def message(payload):
@@ -100,21 +43,6 @@ def request(size):
     shape = b"\x1a\x03\x01" + bytes([n & 127 | 128, n >> 7])
     tensor = field(1, b"x") + field(2, b"FP32") + shape
     return message(field(1, b"m") + field(5, tensor) + field(7, bytes(4 * n)))
-
-
-def target(folder, name, port):
-    """The process of a target; it starts when its context is entered."""
-    values = {"port": free_port(), "upstream": port}
-    if name == "nginx":
-        command = ["nginx", "-c", written(folder, "nginx.conf", NGINX_CONF, **values)]
-    elif name == "haproxy":
-        command = ["haproxy", "-db", "-f", written(folder, "haproxy.cfg", HAPROXY_CONF, **values)]
-    elif name == "envoy":
-        conf = written(folder, "envoy.yaml", ENVOY_CONF, **values)
-        command = [envoy(), "-c", conf, "--concurrency", "1", "-l", "error", "--disable-hot-restart"]
-    else:
-        raise SystemExit(f"unknown target {name}")
-    return Child(command, values["port"], PROXY_CORE)
 
 
 def h2load(port, connections, streams, calls, body):
@@ -161,22 +89,20 @@ def main():
     for needed in ("nghttpd", "h2load", "taskset"):
         if not shutil.which(needed):
             raise SystemExit(f"{needed} is not installed")
-    known = [*(n for n in ("nginx", "haproxy") if shutil.which(n)), *(["envoy"] if envoy() else []), "lapwing"]
+    known = [name for name in installed() if name != "direct"]
     started = []
     with tempfile.TemporaryDirectory(prefix="grpc-") as folder:
         answer, body = Path(folder, "www", METHOD), Path(folder, "request")
         answer.parent.mkdir(parents=True)
         answer.write_bytes(message(field(1, b"m") + field(7, bytes(240))))
         body.write_bytes(request(1024))
-        port = free_port()
+        port = options.upstream_port = free_port()
         try:
             serve = ["nghttpd", "--no-tls", "-d", answer.parents[1], "--trailer", "grpc-status: 0", port]
             started.append(Child(serve, port, LOAD_CORE).__enter__())
             targets = {}
             for name in options.targets or known:
-                is_lapwing = name == "lapwing" or "=lapwing:" in name
-                binary = name.split("=lapwing:", 1)[1] if "=" in name else options.lapwing
-                child = Lapwing(binary, port, core=PROXY_CORE) if is_lapwing else target(folder, name, port)
+                child = target(folder, name, options, does="grpc_pass grpc://u;", protocol=HTTP2)
                 started.append(child.__enter__())
                 targets[name.split("=")[0]] = child
             figures, failed = measure(options, targets, body)

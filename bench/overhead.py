@@ -40,7 +40,7 @@ http {{
   client_body_temp_path {dir}/{name}.body; proxy_temp_path {dir}/{name}.proxy; fastcgi_temp_path {dir}/{name}.fastcgi;
   uwsgi_temp_path {dir}/{name}.uwsgi; scgi_temp_path {dir}/{name}.scgi; default_type application/json;
   upstream u {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 100000000; }}
-  server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ {does} }} }}
+  server {{ listen 127.0.0.1:{port}{http2} backlog=4096; location / {{ {does} }} }}
 }}
 """
 NGINX_PROXY = 'proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection "";'
@@ -55,10 +55,10 @@ defaults
  option http-keep-alive
  http-reuse always
 frontend f
- bind 127.0.0.1:{port}
+ bind 127.0.0.1:{port}{proto}
  default_backend b
 backend b
- server s 127.0.0.1:{upstream}
+ server s 127.0.0.1:{upstream}{proto}
 """
 ENVOY_CONF = """static_resources:
   listeners:
@@ -69,7 +69,7 @@ ENVOY_CONF = """static_resources:
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: h
-          codec_type: AUTO
+          codec_type: {codec}
           route_config:
             virtual_hosts: [{{name: v, domains: ["*"], routes: [{{match: {{prefix: "/"}}, route: {{cluster: u, timeout: 60s}}}}]}}]
           http_filters:
@@ -79,10 +79,24 @@ ENVOY_CONF = """static_resources:
   - name: u
     connect_timeout: 5s
     type: STATIC
-    load_assignment:
+{cluster}    load_assignment:
       cluster_name: u
       endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {upstream}}}}}}}}}]}}]
 """
+
+
+HTTP1 = {"http2": "", "proto": "", "codec": "AUTO", "cluster": ""}
+HTTP2 = {
+    "http2": " http2",
+    "proto": " proto h2",
+    "codec": "HTTP2",
+    "cluster": """    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
+""",
+}
+"""What the configurations say of the protocol, at both ends."""
 
 
 # === targets ===
@@ -90,7 +104,7 @@ ENVOY_CONF = """static_resources:
 
 def written(folder, file, template, **values):
     path = Path(folder, file)
-    path.write_text(template.format(dir=folder, **values))
+    path.write_text(template.format(dir=folder, **{**HTTP1, **values}))
     return path
 
 
@@ -111,8 +125,8 @@ def upstream(folder, options):
     return Child(["nginx", "-c", conf], port, LOAD_CORE)
 
 
-def target(folder, name, options):
-    """The process of a target; it starts when its context is entered."""
+def target(folder, name, options, does=NGINX_PROXY, protocol=HTTP1):
+    """The process of a target; it starts when its context is entered. nginx `does` that, and all speak that protocol."""
     if "=lapwing:" in name:
         return Lapwing(name.split("=lapwing:", 1)[1], options.upstream_port, core=PROXY_CORE)
     if "=" in name:
@@ -120,9 +134,9 @@ def target(folder, name, options):
         return Child(shlex.split(command), int(port), PROXY_CORE)
     if name == "lapwing":
         return Lapwing(options.lapwing, options.upstream_port, core=PROXY_CORE)
-    ports = {"port": free_port(), "upstream": options.upstream_port}
+    ports = {"port": free_port(), "upstream": options.upstream_port, **protocol}
     if name == "nginx":
-        conf = written(folder, "nginx.conf", NGINX_CONF, name="nginx", does=NGINX_PROXY, **ports)
+        conf = written(folder, "nginx.conf", NGINX_CONF, name="nginx", does=does, **ports)
         return Child(["nginx", "-c", conf], ports["port"], PROXY_CORE)
     if name == "haproxy":
         conf = written(folder, "haproxy.cfg", HAPROXY_CONF, **ports)

@@ -82,6 +82,7 @@ fn start(loaded: &Loaded) -> Result<Running, ExitCode> {
         otlp_grpc = receiver(at.otlp_grpc),
         otlp_http = receiver(at.otlp_http),
         engine = receiver(at.engine),
+        workers = loaded.config.proxy.worker_threads(),
         "lapwing {} is ready", env!("CARGO_PKG_VERSION")
     );
     Ok(running)

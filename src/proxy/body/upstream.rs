@@ -55,7 +55,7 @@ enum Source {
     /// Over HTTP/1.1.
     Upstream(Incoming),
     /// Over an HTTP/2 stream, which says by itself when it ends.
-    Stream(Box<H2Source>),
+    Stream(H2Source),
     Own(Full<Bytes>),
 }
 
@@ -68,7 +68,7 @@ impl UpstreamBody {
 
     /// The body of an answer over HTTP/2, its head read at `head`.
     pub(super) fn stream(stream: H2Source, head: Stamp) -> Self {
-        let source = Source::Stream(Box::new(stream));
+        let source = Source::Stream(stream);
         Self { source, connection: None, last: head, first: FirstPiece::Read, deadline: LazyDeadline::default() }
     }
 

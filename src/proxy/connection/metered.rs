@@ -277,24 +277,8 @@ impl AsyncRead for MeteredSocket {
 }
 
 impl AsyncWrite for MeteredSocket {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let is_refused = self.refuse(buf);
-        ready!(self.poll_ahead(cx))?;
-        if is_refused {
-            return Poll::Ready(Ok(buf.len())); // hyper's bare refusal: Lapwing's has been sent instead
-        }
-        if self.gathers()
-            && let Some(n) = ready!(self.poll_gather(cx, &[io::IoSlice::new(buf)]))?
-        {
-            return Poll::Ready(Ok(n));
-        }
-        let before = self.before_write();
-        let result = Pin::new(&mut self.socket).poll_write(cx, buf);
-        self.count_refused(&[io::IoSlice::new(buf)], &result);
-        match self.after_write(cx, before, &result) {
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            _ => result,
-        }
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(buf)])
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
@@ -302,7 +286,7 @@ impl AsyncWrite for MeteredSocket {
         let is_refused = self.refuse(first);
         ready!(self.poll_ahead(cx))?;
         if is_refused {
-            return Poll::Ready(Ok(first.len()));
+            return Poll::Ready(Ok(first.len())); // hyper's bare refusal: Lapwing's has been sent instead
         }
         if self.gathers()
             && let Some(n) = ready!(self.poll_gather(cx, bufs))?
@@ -311,7 +295,9 @@ impl AsyncWrite for MeteredSocket {
         }
         let before = self.before_write();
         let mut small = ArrayVec::<u8, SMALL>::new();
-        let result = if bufs.iter().try_for_each(|b| small.try_extend_from_slice(b)).is_ok() {
+        let result = if let [buf] = bufs {
+            Pin::new(&mut self.socket).poll_write(cx, buf)
+        } else if bufs.iter().try_for_each(|b| small.try_extend_from_slice(b)).is_ok() {
             Pin::new(&mut self.socket).poll_write(cx, &small)
         } else {
             Pin::new(&mut self.socket).poll_write_vectored(cx, bufs)

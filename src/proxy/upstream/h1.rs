@@ -34,21 +34,22 @@ pub(crate) async fn exchange(
             // rare and large: boxed, so that other requests do not carry its size
             None => Box::pin(connect(upstream, in_flight)).await?,
         };
-        match send(&mut connection, request, in_flight, attempt).await {
+        let failed = match send(&mut connection, request, in_flight, attempt).await {
             Ok(response) => return Ok((response, connection)),
-            Err((_, Some(unwritten))) if reused => {
+            Err(failed) => failed,
+        };
+        if reused {
+            upstream.pool.on_lost(&connection, attempt);
+        }
+        match failed {
+            (_, Some(unwritten)) if reused => {
                 // the upstream has just closed the idle connection: nothing was written, so nothing can happen twice
                 in_flight.context.counters.bump(Counter::UpstreamRetried);
                 in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                 attempt = Stamp::now();
                 request = *unwritten;
             }
-            Err((error, _)) => {
-                if reused {
-                    upstream.pool.on_lost(&connection, attempt);
-                }
-                return Err(error);
-            }
+            (error, _) => return Err(error),
         }
     }
 }

@@ -61,8 +61,8 @@ impl H2Connection {
         let mut attempt = in_flight.dispatch();
         let mut may_retry = true;
         let (mut streams, asked) = loop {
-            let (sender, reused) = self.sender(upstream, in_flight).await?;
-            let (mut streams, asked, mut deadline) = (sender.streams, Stamp::now(), LazyDeadline::default());
+            let (Sender { mut streams, is_over }, reused) = self.sender(upstream, in_flight).await?;
+            let (asked, mut deadline) = (Stamp::now(), LazyDeadline::default());
             // room for one more stream
             let opened = poll_fn(|cx| match streams.poll_ready(cx) {
                 Poll::Ready(opened) => Poll::Ready(Ok(opened)),
@@ -76,7 +76,8 @@ impl H2Connection {
                     in_flight.context.counters.bump(Counter::UpstreamRetried);
                     in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                     attempt = Stamp::now();
-                    self.sender.lock().await.take();
+                    // not taken out: another request may have put a new one there
+                    is_over.store(true, Relaxed);
                 }
                 Err(error) => return Err(Error::H2(error)),
             }

@@ -137,9 +137,8 @@ impl ConnectionPool {
         }
         self.limit_ns.store(limit_ns, Relaxed);
         let mut idle = self.idle.lock();
-        while idle.front().is_some_and(|c| c.idle_since.is_none_or(|since| now.since(since) >= limit_ns)) {
-            idle.pop_front();
-        }
+        // those that rested are behind some that came after them
+        idle.retain(|c| c.idle_since.is_some_and(|since| now.since(since) < limit_ns));
     }
 }
 
