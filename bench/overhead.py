@@ -170,12 +170,12 @@ def family(pid):
     return out
 
 
-def cpu_seconds(pid):
-    """User and system time of a process and its descendants so far."""
+def cpu_seconds(pid, user_only=False):
+    """User and system time, or user time alone, of a process and its descendants so far."""
     ticks = 0
     for one in family(pid):
         fields = Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks += int(fields[11]) + int(fields[12])
+        ticks += int(fields[11]) + (0 if user_only else int(fields[12]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -210,7 +210,7 @@ def main():
     if options.serve:
         asyncio.run(serve(options.serve))
         return 0
-    os.environ["MIMALLOC_PURGE_DELAY"] = "0"
+    os.environ["_RJEM_MALLOC_CONF"] = "dirty_decay_ms:0"  # of jemalloc as the binary is built with
     over, dying = threading.Event(), threading.Event()
     upstream, collector, shadow = mortals = [Mortal(dying) for _ in range(3)]
     for mortal in mortals:

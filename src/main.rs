@@ -2,10 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-/// Requests allocate little, but often, and on every thread: mimalloc makes that cheap and gives memory back.
-#[cfg(feature = "mimalloc")]
+/// Requests allocate little, but often, and on every thread: jemalloc makes that cheap and gives memory back. `.cargo/config.toml` sets it up.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> std::process::ExitCode {
     lapwing::app::run()

@@ -28,7 +28,7 @@ use crate::{Repeat, h2, peer};
 static LABELS: LazyLock<Arc<Labels>> = LazyLock::new(|| Arc::new(Labels::new(16, 16, 16)));
 
 /// The data plane as shipped: its address, the queue of closed ledgers, and the future that serves it.
-fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueue<Ledger>>, impl Future<Output = ()>) {
+fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueue<Box<Ledger>>>, impl Future<Output = ()>) {
     let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
     let address = listener.local_addr().unwrap();
     let (queue, counters) = (Arc::new(ArrayQueue::new(64)), Arc::new(Counters::default()));
@@ -70,7 +70,7 @@ impl World {
         is_proxied: bool,
         shadow: ShadowRole,
         serve: impl FnOnce(TcpListener) -> F,
-    ) -> (SocketAddr, Option<Arc<ArrayQueue<Ledger>>>) {
+    ) -> (SocketAddr, Option<Arc<ArrayQueue<Box<Ledger>>>>) {
         self.local.block_on(&self.runtime, async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let upstream = listener.local_addr().unwrap();
@@ -86,7 +86,7 @@ impl World {
 }
 
 /// Waits for the ledger of the exchange that has ended, and removes it from the queue.
-async fn closed(queue: Option<&ArrayQueue<Ledger>>) {
+async fn closed(queue: Option<&ArrayQueue<Box<Ledger>>>) {
     let Some(queue) = queue else { return };
     loop {
         if let Some(mut ledger) = queue.pop() {

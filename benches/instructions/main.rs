@@ -3,12 +3,12 @@
 //! than 3 %.
 //!
 //! ```text
-//! cargo bench --profile instructions --no-default-features --features mimalloc --bench instructions [-- --update]
+//! cargo bench --profile instructions --no-default-features --features jemalloc --bench instructions [-- --update]
 //! ```
 //!
 //! `benches/check` runs this command. Each case runs in a separate process under callgrind: it warms up, then repeats its
 //! exchange inside [`measured`], the only function in which instructions are counted. Counts are per exchange. Everything runs
-//! on one thread. The allocator is mimalloc as in the shipped binary, and Cargo.lock pins it. The client and the upstream of an
+//! on one thread. The allocator is jemalloc as in the shipped binary, and Cargo.lock pins it. The client and the upstream of an
 //! exchange write and read prepared bytes; their instructions, counted without the proxy between them, are subtracted.
 //!
 //! Not deterministic are the seeds that `rand`, `RandomState` and `tokio::select!` take from the system, and timers. They change
@@ -25,9 +25,9 @@ mod profile;
 
 use std::process::ExitCode;
 
-#[cfg(feature = "mimalloc")]
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// A case to measure.
 pub(crate) struct Case {

@@ -66,7 +66,7 @@ pub(super) struct Control {
     pub(super) counters: Arc<Counters>,
     pub(super) labels: Arc<Labels>,
     pub(super) ours: Arc<OwnTraces>,
-    pub(super) queue: Arc<ArrayQueue<Ledger>>,
+    pub(super) queue: Arc<ArrayQueue<Box<Ledger>>>,
     pub(super) target: Target,
     /// The port that clients connect to.
     pub(super) listen_port: u16,

@@ -25,7 +25,7 @@ use crate::shadow::Sampler;
 
 /// The parts of the profiler that outlive each configuration.
 pub(super) struct Observing {
-    pub(super) queue: Arc<ArrayQueue<Ledger>>,
+    pub(super) queue: Arc<ArrayQueue<Box<Ledger>>>,
     pub(super) counters: Arc<Counters>,
     pub(super) labels: Arc<Labels>,
     pub(super) ours: Arc<OwnTraces>,
@@ -98,7 +98,7 @@ impl Observing {
         config: &Config,
         label: &str,
         is_h2: bool,
-        ledgers: &Arc<ArrayQueue<Ledger>>,
+        ledgers: &Arc<ArrayQueue<Box<Ledger>>>,
         counters: &Arc<Counters>,
     ) -> ConnectionSettings {
         let observer = Profiler::new(

@@ -126,8 +126,8 @@ impl Observer for Reading {
     }
     fn model(&self, _: &str, _: &mut Ledger) {}
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
-    fn closed(&self, ledger: Ledger) {
-        drop(self.0.lock().unwrap().send(ledger)); // the test may be over
+    fn closed(&self, ledger: Box<Ledger>) {
+        drop(self.0.lock().unwrap().send(*ledger)); // the test may be over
     }
 }
 

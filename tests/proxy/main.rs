@@ -99,8 +99,8 @@ impl Observer for Watching {
     }
     fn model(&self, _: &str, _: &mut Ledger) {}
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
-    fn closed(&self, ledger: Ledger) {
-        drop(self.0.lock().unwrap().send(ledger)); // the test may be over
+    fn closed(&self, ledger: Box<Ledger>) {
+        drop(self.0.lock().unwrap().send(*ledger)); // the test may be over
     }
 }
 
@@ -232,7 +232,7 @@ impl Observer for Panicking {
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {
         self.at(1);
     }
-    fn closed(&self, _: Ledger) {
+    fn closed(&self, _: Box<Ledger>) {
         self.at(2);
     }
 }

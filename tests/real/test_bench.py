@@ -97,6 +97,15 @@ def test_grpc(binary, tmp_path):
     assert raw["lapwing"]["counted"] == 3 * 1000 + 7 * 1000, out
 
 
+@pytest.mark.skipif(not all(map(shutil.which, ("wrk", "nginx", "nghttpd", "h2load"))), reason="wrk, nginx, nghttpd or h2load is not installed")
+def test_profiling_cost(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "profiling_cost.py", "--rounds", "1", "--seconds", "1")
+    assert [v["what"] for v in raw["verdicts"] if not v["holds"] and v["what"].startswith("failed")] == [], out
+    for protocol in ("HTTP/1.1", "gRPC"):
+        # one round to warm up, one that counts; what is compared must have profiled all of it
+        assert raw[protocol]["lapwing"]["counted"] > 1000 and raw[protocol]["user_us"].keys() == {"lapwing", "unobserved"}, out
+
+
 @pytest.mark.long
 @pytest.mark.skipif(not (shutil.which("wrk") and shutil.which("nginx")), reason="wrk or nginx is not installed")
 def test_connections(binary, tmp_path):

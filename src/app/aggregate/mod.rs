@@ -53,7 +53,7 @@ fn valid_ns(config: &Config) -> u64 {
 pub(super) struct Aggregation {
     aggregator: Aggregator<Merge>,
     statistics: Arc<Statistics>,
-    queue: Arc<ArrayQueue<Ledger>>,
+    queue: Arc<ArrayQueue<Box<Ledger>>>,
     destinations: Destinations,
     counters: Arc<Counters>,
     tokenizers: Option<Tokenizers>,
@@ -71,7 +71,7 @@ impl Aggregation {
     pub(super) fn new(
         config: ConfigHandle<Config>,
         assessor: DebtAssessor,
-        queue: Arc<ArrayQueue<Ledger>>,
+        queue: Arc<ArrayQueue<Box<Ledger>>>,
         registry: Arc<Mutex<Registry>>,
         counters: Arc<Counters>,
         statistics: Arc<Statistics>,
@@ -204,7 +204,8 @@ impl Aggregation {
         }
         let mut behind = depth;
         while behind > 0 {
-            let mut batch: ArrayVec<Ledger, BATCH> = std::iter::from_fn(|| self.queue.pop()).take(behind.min(BATCH)).collect();
+            let mut batch: ArrayVec<Box<Ledger>, BATCH> =
+                std::iter::from_fn(|| self.queue.pop()).take(behind.min(BATCH)).collect();
             if batch.is_empty() {
                 break; // the last one is still being pushed: next time
             }
@@ -214,14 +215,14 @@ impl Aggregation {
                 behind -= 1;
                 kept.foresee(&ledger);
                 self.tokenize(&mut ledger, now);
-                self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, behind));
+                self.aggregator.ledger(*ledger, now, &mut |exchange| kept.keep(exchange, behind));
             }
         }
         if let Some(shadow) = &self.destinations.shadow {
             for _ in 0..shadow.ledgers.len() {
                 let Some(mut ledger) = shadow.ledgers.pop() else { break };
                 self.labels.settle(&mut ledger, now);
-                self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, 0));
+                self.aggregator.ledger(*ledger, now, &mut |exchange| kept.keep(exchange, 0));
             }
         }
         if self.evicted != self.labels.evicted() {

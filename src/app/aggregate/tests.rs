@@ -48,11 +48,11 @@ fn prompts_are_counted_unless_a_quarter_of_the_queue_waits() {
         ledger.work.get(Unit::InputToken)
     };
     for _ in 0..2 {
-        aggregation.queue.push(ledger(&config, BODY)).unwrap();
+        aggregation.queue.push(Box::new(ledger(&config, BODY))).unwrap();
     }
     let started = Stamp::now();
     assert_eq!((counted(started), skipped()), (Some((2, Basis::Counted)), 0));
-    aggregation.queue.push(ledger(&config, BODY)).unwrap();
+    aggregation.queue.push(Box::new(ledger(&config, BODY))).unwrap();
     assert_eq!((counted(started), skipped()), (Some((99, Basis::Estimated)), 1));
 }
 
@@ -72,7 +72,7 @@ fn counted_tokens_are_what_is_recorded() {
     let mut aggregation = aggregation(8, &config);
     for words in ["the the", "the bee", "bees..."] {
         let body = format!(r#"{{"messages":[{{"content":"{words}"}}]}}"#);
-        aggregation.queue.push(ledger(&config, &body)).unwrap();
+        aggregation.queue.push(Box::new(ledger(&config, &body))).unwrap();
     }
     aggregation.look();
     aggregation

@@ -55,7 +55,7 @@ pub(super) struct Accounts {
     pub(super) targets: Vec<LabelId>,
     /// What was recorded, by request, if that is compared with.
     pub(super) recorded: Vec<Option<SideAccount>>,
-    pub(super) ledgers: Arc<ArrayQueue<Ledger>>,
+    pub(super) ledgers: Arc<ArrayQueue<Box<Ledger>>>,
     pub(super) compared: Arc<ArrayQueue<ComparedOutputs>>,
     pub(super) file: Option<PairsFile>,
     /// Exchanges that were taken.
@@ -74,7 +74,7 @@ impl Accounts {
         while let Some(mut ledger) = self.ledgers.pop() {
             // a recording's names are known to be real
             self.labels.name(&mut ledger, now, true);
-            self.aggregator.ledger(ledger, now, &mut |exchange| merged.push(exchange));
+            self.aggregator.ledger(*ledger, now, &mut |exchange| merged.push(exchange));
         }
         // so many at a time: a flood of spans must not keep ledgers waiting
         for _ in 0..SPAN_MESSAGES {

@@ -111,7 +111,7 @@ struct Session {
     labels: Arc<Labels>,
     /// Of the stacks.
     counters: Arc<Counters>,
-    ledgers: Arc<ArrayQueue<Ledger>>,
+    ledgers: Arc<ArrayQueue<Box<Ledger>>>,
     compared: Arc<ArrayQueue<ComparedOutputs>>,
     outputs: Arc<Mutex<OutputAccounts>>,
     budget: Arc<CaptureBudget>,

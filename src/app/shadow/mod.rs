@@ -57,7 +57,7 @@ pub(super) struct ShadowParts {
     /// For the tap.
     pub(super) tap: Arc<TapParts>,
     /// Closed ledgers of copies.
-    pub(super) ledgers: Arc<ArrayQueue<Ledger>>,
+    pub(super) ledgers: Arc<ArrayQueue<Box<Ledger>>>,
     /// Results of comparisons.
     pub(super) compared: Arc<ArrayQueue<ComparedOutputs>>,
     /// The series of copies, apart from those of clients.

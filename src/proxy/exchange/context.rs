@@ -27,7 +27,7 @@ pub trait Observer: Send + Sync {
     /// Names the model that the bodies name.
     fn model(&self, name: &str, ledger: &mut Ledger);
     /// Takes the closed ledger.
-    fn closed(&self, ledger: Ledger);
+    fn closed(&self, ledger: Box<Ledger>);
 }
 
 /// What the requests of a connection share: the settings in force when it was accepted, the counters, and the observer.

@@ -17,7 +17,7 @@ impl Observer for Unobserved {
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
     fn model(&self, _: &str, _: &mut Ledger) {}
-    fn closed(&self, _: Ledger) {}
+    fn closed(&self, _: Box<Ledger>) {}
 }
 
 /// A request in flight.

@@ -51,7 +51,7 @@ pub(crate) struct InFlight {
 #[derive(Debug)]
 struct State {
     /// `None` once it has been handed over.
-    ledger: Option<Ledger>,
+    ledger: Option<Box<Ledger>>,
     dispatched: Option<Stamp>,
     egress: Option<Stamp>,
     /// The response's waits for the client, if the request shares its connection.
@@ -64,7 +64,7 @@ struct State {
 impl State {
     /// The ledger. After it was handed over, a spare one whose content is lost.
     fn ledger(&mut self) -> &mut Ledger {
-        self.ledger.get_or_insert_with(|| Ledger::open(Stamp::now(), 0))
+        self.ledger.get_or_insert_with(|| Box::new(Ledger::open(Stamp::now(), 0)))
     }
 }
 
@@ -77,7 +77,7 @@ impl InFlight {
         is_multiplexed: bool,
     ) -> Arc<Self> {
         let called = Stamp::now();
-        let mut ledger = Ledger::open(started, unix_ns().saturating_sub(called.since(started)));
+        let mut ledger = Box::new(Ledger::open(started, unix_ns().saturating_sub(called.since(started))));
         note_arrival(&context, &meter, &mut ledger);
         let generation = context.counters.open_requests().begin();
         meter.open.fetch_add(1, Relaxed);
@@ -373,7 +373,7 @@ impl InFlight {
     /// A copy of the ledger as it stands at `now`; `None` once it is closed.
     pub(crate) fn ledger_until(&self, now: Stamp) -> Option<Ledger> {
         let state = &*self.state.lock();
-        let mut ledger = state.ledger.clone()?;
+        let mut ledger = Ledger::clone(state.ledger.as_ref()?);
         self.settle(state, &mut ledger, now);
         Some(ledger)
     }

@@ -28,7 +28,7 @@ pub type ReportReader = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
 
 /// Observes the traffic for the aggregator.
 pub struct Profiler {
-    queue: Arc<ArrayQueue<Ledger>>,
+    queue: Arc<ArrayQueue<Box<Ledger>>>,
     counters: Arc<Counters>,
     labels: Arc<Labels>,
     upstream: LabelId,
@@ -57,7 +57,7 @@ impl Profiler {
     /// Puts closed ledgers into `queue`; reads bodies with `protocols` and in-band reports with `reports`.
     #[must_use]
     pub fn new(
-        queue: Arc<ArrayQueue<Ledger>>,
+        queue: Arc<ArrayQueue<Box<Ledger>>>,
         counters: Arc<Counters>,
         labels: Arc<Labels>,
         upstream: &str,
@@ -137,7 +137,7 @@ impl Observer for Profiler {
         (self.reports)(fields, trailing, ledger);
     }
 
-    fn closed(&self, mut ledger: Ledger) {
+    fn closed(&self, mut ledger: Box<Ledger>) {
         if ledger.series.upstream == LabelId::OTHER {
             // the request was refused before it was classified
             ledger.series.upstream = self.upstream;
@@ -162,7 +162,7 @@ mod tests {
         let profiler =
             Profiler::new(queue.clone(), counters.clone(), labels.clone(), "up", Arc::default(), Box::new(|_, _, _| ()));
         for _ in 0..3 {
-            let mut ledger = Ledger::open(Stamp::now(), 0);
+            let mut ledger = Box::new(Ledger::open(Stamp::now(), 0));
             profiler.request(&Method::POST, "/v2/models/m/infer", &HeaderMap::new(), &mut ledger);
             profiler.closed(ledger);
         }

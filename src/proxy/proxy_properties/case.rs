@@ -85,7 +85,7 @@ impl Observer for Count {
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
     fn model(&self, _: &str, _: &mut Ledger) {}
-    fn closed(&self, _: Ledger) {
+    fn closed(&self, _: Box<Ledger>) {
         self.closed.fetch_add(1, Relaxed);
     }
 }

@@ -65,8 +65,8 @@ impl Observer for Kept {
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
     fn model(&self, _: &str, _: &mut Ledger) {}
-    fn closed(&self, ledger: Ledger) {
-        self.0.lock().unwrap().push(ledger);
+    fn closed(&self, ledger: Box<Ledger>) {
+        self.0.lock().unwrap().push(*ledger);
     }
 }
 

@@ -1,0 +1,61 @@
+//! The data plane as shipped, with an observer that does nothing, and no thread beside it: what Lapwing would cost if it did not
+//! profile. `bench/profiling_cost.py` measures the shipped binary beside it; nobody else should use it.
+//!
+//! usage: `unobserved LISTEN UPSTREAM [h1|h2]`, two addresses `host:port`; the protocol to the upstream (default: h1)
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a benchmark that cannot go on fails")]
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Method};
+use lapwing::ledger::{Ledger, TraceMark};
+use lapwing::metrics::Counters;
+use lapwing::net::{self, Target};
+use lapwing::protocol::ExchangeReader;
+use lapwing::proxy::{
+    self, Config, ConnectionSettings, DataPlane, Observer, ShadowRole, TraceSampling, Tracing, UpstreamProtocol,
+};
+use lapwing::settings::ConfigHandle;
+use tokio_util::sync::CancellationToken;
+
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+struct Nothing;
+
+impl Observer for Nothing {
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
+        None
+    }
+
+    fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
+
+    fn model(&self, _: &str, _: &mut Ledger) {}
+
+    fn closed(&self, _: Box<Ledger>) {}
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (listen, upstream, protocol) = match &arguments[..] {
+        [listen, upstream] => (listen, upstream, "h1"),
+        [listen, upstream, protocol] => (listen, upstream, protocol.as_str()),
+        _ => panic!("usage: unobserved LISTEN UPSTREAM [h1|h2]"),
+    };
+    let settings = ConnectionSettings {
+        config: Config {
+            upstream_protocol: if protocol == "h2" { UpstreamProtocol::H2 } else { UpstreamProtocol::H1 },
+            ..Config::default()
+        },
+        respond_server_timing: false,
+        tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), continued: None },
+        shadow: ShadowRole::Off,
+        observer: Arc::new(Nothing),
+    };
+    let counters = Arc::new(Counters::default());
+    let parts = DataPlane { settings: ConfigHandle::fixed(settings), target: Target::Tcp(upstream.clone()), counters };
+    let listener = net::bind(listen.parse().expect("LISTEN: an address host:port"), 4096, false).expect("the address is free");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(proxy::serve(listener, parts, CancellationToken::new())).expect("it serves until it is killed");
+}
