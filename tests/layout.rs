@@ -83,6 +83,7 @@ const MAX_LINES: usize = 400;
 const SOURCES: &[&str] = &["src", "crates", "tests", "benches", "fuzz"];
 /// The names that are allowed at the top of the repository.
 const TOP: &[&str] = &[
+    ".cargo",
     ".ci",
     ".dockerignore",
     ".gitignore",
