@@ -22,7 +22,7 @@ import statistics
 import tempfile
 import time
 
-from overhead import LOAD_CORE, NGINX_CONF, NGINX_PROXY, PROXY_CORE, cpu_seconds, profiling, rss_mib, tensors, wrk, written
+from overhead import LOAD_CORE, NGINX_CONF, NGINX_PROXY, PROXY_CORE, cpu_seconds, post_script, profiling, rss_mib, tensors, wrk, written
 from parts import Child, Lapwing, arguments, finish, free_port, table
 
 IDLE_KIB, LEFT_MIB, SLOWER = 4, 5, 1.1
@@ -125,12 +125,8 @@ def main():
     body, figures = tensors("inputs", "x", 1024), {}
     request = f"POST /v2/models/m/infer HTTP/1.1\r\nHost: m\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
     with tempfile.TemporaryDirectory(prefix="connections-") as folder, contextlib.ExitStack() as stack:
-        lua = 'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\n{more}wrk.body = [===[{body}]===]\n'
         close = 'wrk.headers["Connection"] = "close"\n'
-        scripts = {
-            "stays_us": written(folder, "stays.lua", lua, body=body, more=""),
-            "opened_us": written(folder, "opened.lua", lua, body=body, more=close),
-        }
+        scripts = {"stays_us": post_script(folder, 1024, "stays"), "opened_us": post_script(folder, 1024, "opened", close)}
         conf = NGINX_CONF.replace("worker_connections 4096", "worker_connections 65536")
         answers, port = f"return 200 '{tensors('outputs', 'y', 256)}';", free_port()
         up = written(folder, "upstream.conf", conf, name="upstream", port=port, upstream=port, does=answers)

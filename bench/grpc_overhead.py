@@ -45,6 +45,14 @@ def request(size):
     return message(field(1, b"m") + field(5, tensor) + field(7, bytes(4 * n)))
 
 
+def upstream(folder, port):
+    """The server that answers every call with 256 bytes and `grpc-status`."""
+    answer = Path(folder, "www", METHOD)
+    answer.parent.mkdir(parents=True)
+    answer.write_bytes(message(field(1, b"m") + field(7, bytes(240))))
+    return Child(["nghttpd", "--no-tls", "-d", answer.parents[1], "--trailer", "grpc-status: 0", port], port, LOAD_CORE)
+
+
 def h2load(port, connections, streams, calls, body):
     """Runs h2load, which keeps so many calls going. Returns how many failed."""
     command = ["taskset", "-c", str(LOAD_CORE), "h2load", "-n", str(calls), "-c", str(connections), "-m", str(streams), "-d", str(body)]
@@ -92,14 +100,11 @@ def main():
     known = [name for name in installed() if name != "direct"]
     started = []
     with tempfile.TemporaryDirectory(prefix="grpc-") as folder:
-        answer, body = Path(folder, "www", METHOD), Path(folder, "request")
-        answer.parent.mkdir(parents=True)
-        answer.write_bytes(message(field(1, b"m") + field(7, bytes(240))))
+        body = Path(folder, "request")
         body.write_bytes(request(1024))
         port = options.upstream_port = free_port()
         try:
-            serve = ["nghttpd", "--no-tls", "-d", answer.parents[1], "--trailer", "grpc-status: 0", port]
-            started.append(Child(serve, port, LOAD_CORE).__enter__())
+            started.append(upstream(folder, port).__enter__())
             targets = {}
             for name in options.targets or known:
                 child = target(folder, name, options, does="grpc_pass grpc://u;", protocol=HTTP2)

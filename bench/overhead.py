@@ -157,6 +157,12 @@ def installed():
     return ["direct", *(n for n in ("nginx", "haproxy") if shutil.which(n)), *(["envoy"] if envoy() else []), "lapwing"]
 
 
+def post_script(folder, size, name="post", more=""):
+    """The script with which wrk posts a tensor of `size` bytes; `more` are further statements."""
+    lua = 'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\n{more}wrk.body = [===[{body}]===]\n'
+    return written(folder, f"{name}.lua", lua, body=tensors("inputs", "x", size), more=more)
+
+
 # === measurements ===
 
 
@@ -317,8 +323,7 @@ def main():
     names = options.targets or installed()
     figures, verdicts, started = {}, [], []
     with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
-        lua = 'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\nwrk.body = [===[{body}]===]\n'
-        script = written(folder, "post.lua", lua, body=tensors("inputs", "x", options.body))
+        script = post_script(folder, options.body)
         try:
             started.append(upstream(folder, options).__enter__())
             targets = {}

@@ -18,10 +18,11 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from grpc_overhead import METHOD, h2load, message, request
-from overhead import CONNECTIONS, LOAD_CORE, PROXY_CORE, cpu_seconds, profiling, tensors, upstream, wrk, written
+import grpc_overhead
+import overhead
+from grpc_overhead import h2load
+from overhead import CONNECTIONS, PROXY_CORE, cpu_seconds, post_script, profiling, wrk
 from parts import Child, Lapwing, arguments, finish, free_port, table
-from stage_truth import field
 
 BOUND_US = {"HTTP/1.1": 1.5, "gRPC": 2.0}
 STREAMS = 8, 4
@@ -63,14 +64,6 @@ def measure(options, pair, load):
     return user_us, made, failed
 
 
-def nghttpd(folder, options):
-    answer = Path(folder, "www", METHOD)
-    answer.parent.mkdir(parents=True)
-    answer.write_bytes(message(field(1, b"m") + field(7, bytes(240))))
-    port = options.upstream_port
-    return Child(["nghttpd", "--no-tls", "-d", answer.parents[1], "--trailer", "grpc-status: 0", port], port, LOAD_CORE)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments(parser)
@@ -85,20 +78,19 @@ def main():
     figures, rows, verdicts = {}, [], []
     with tempfile.TemporaryDirectory(prefix="profiling-") as folder:
         options.answer, options.request = 256, Path(folder, "request")
-        options.request.write_bytes(request(1024))
-        lua = 'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\nwrk.body = [===[{body}]===]\n'
-        options.script = written(folder, "post.lua", lua, body=tensors("inputs", "x", 1024))
-        for name, serve, load, protocol in (("HTTP/1.1", upstream, http1, "h1"), ("gRPC", nghttpd, grpc, "h2")):
-            options.upstream_port = free_port()
+        options.request.write_bytes(grpc_overhead.request(1024))
+        options.script = post_script(folder, 1024)
+        for name, load, protocol in (("HTTP/1.1", http1, "h1"), ("gRPC", grpc, "h2")):
+            port = options.upstream_port = free_port()
             with (
-                serve(folder, options),
-                Lapwing(options.lapwing, options.upstream_port, core=PROXY_CORE) as lapwing,
-                Unobserved(unobserved, options.upstream_port, protocol) as bare,
+                overhead.upstream(folder, options) if protocol == "h1" else grpc_overhead.upstream(folder, port),
+                Lapwing(options.lapwing, port, core=PROXY_CORE) as lapwing,
+                Unobserved(unobserved, port, protocol) as bare,
             ):
                 user_us, made, failed = measure(options, {"lapwing": lapwing, "unobserved": bare}, load)
                 counts = profiling(lapwing, made["lapwing"])
             cost = statistics.median(mine - theirs for mine, theirs in zip(user_us["lapwing"], user_us["unobserved"]))
-            figures[name] = {"user_us": user_us, "lapwing": counts}
+            figures[name] = {"user_us": user_us, "made": made, "lapwing": counts}
             rows.append([name, *(f"{statistics.median(of):.2f}" for of in user_us.values()), f"{cost:.2f}"])
             verdicts.append((f"user µs that profiling costs a request, {name}", f"{cost:.2f}", f"≤ {BOUND_US[name]}", cost <= BOUND_US[name]))
             verdicts.append((f"failed requests, {name}", failed, 0, failed == 0))

@@ -102,8 +102,9 @@ def test_profiling_cost(binary, tmp_path):
     raw, out = run(binary, tmp_path, "profiling_cost.py", "--rounds", "1", "--seconds", "1")
     assert [v["what"] for v in raw["verdicts"] if not v["holds"] and v["what"].startswith("failed")] == [], out
     for protocol in ("HTTP/1.1", "gRPC"):
-        # one round to warm up, one that counts; what is compared must have profiled all of it
-        assert raw[protocol]["lapwing"]["counted"] > 1000 and raw[protocol]["user_us"].keys() == {"lapwing", "unobserved"}, out
+        # what is compared must have profiled all of it; wrk does not count what is under way when it stops
+        assert raw[protocol]["lapwing"]["counted"] >= raw[protocol]["made"]["lapwing"] > 1000, out
+        assert all(len(rounds) == 1 and rounds[0] > 0 for rounds in raw[protocol]["user_us"].values()), out
 
 
 @pytest.mark.long
