@@ -97,6 +97,7 @@ const TOP: &[&str] = &[
     "README.md",
     "bench",
     "benches",
+    "build.rs",
     "clippy.toml",
     "crates",
     "dashboards",

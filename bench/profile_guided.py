@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Builds Lapwing with profile-guided optimisation: the compiler is told what runs often, and what never.
+
+Three steps: a build that counts what it runs; training, in which it stands before the servers of other benchmarks, with traffic of each kind
+(small requests, gRPC, large bodies, streams, rude clients, scrapes), whose figures mean nothing then; and the build for use, with the profile
+`dist` and these counts. Crates that compute (the engine, tract, tokenizers) are built as always: training would have to use each of their
+kernels, because what it does not use is built to be small, not fast.
+
+usage: python3 bench/profile_guided.py [--out FILE] [--folder DIR]
+Needs wrk, nginx, nghttpd, h2load and taskset; and llvm-profdata of the LLVM that rustc has: `rustup component add llvm-tools`, or Debian's
+package llvm-NN, or one that LLVM_PROFDATA names. Takes as long as two builds and four minutes.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from parts import ROOT
+
+TRAINING = (
+    ("overhead.py", "--rounds", "1", "--seconds", "4", "lapwing"),
+    ("grpc_overhead.py", "--rounds", "1", "--calls", "20000", "lapwing"),
+    ("bodies.py", "--requests", "200"),
+    ("stream.py", "--rounds", "2", "--mib", "16"),
+    ("soak.py", "--seconds", "60"),
+)
+NEEDED = "wrk", "nginx", "nghttpd", "h2load", "taskset"
+WRAPPER = """#!/bin/sh
+# calls rustc with a flag more, but not for a crate that computes, or for what runs only while building, which has no --target
+name= target=
+for argument; do
+  case $argument in
+  --crate-name) name=next ;;
+  --target) target=yes ;;
+  *) [ "$name" != next ] || name=$argument ;;
+  esac
+done
+case $target,$name in
+yes,lapwing_engine | yes,tract* | yes,tokenizers | yes,rayon* | ,*) exec "$@" ;;
+*) exec "$@" {flag} ;;
+esac
+"""
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+
+
+def profdata():
+    """The tool that merges counts. Its LLVM must be the compiler's, or it does not know the file's version."""
+    about = output("rustc", "-vV")
+    host, major = re.search(r"host: (\S+)", about)[1], re.search(r"LLVM version: (\d+)", about)[1]
+    own = pathlib.Path(output("rustc", "--print", "sysroot").strip(), "lib/rustlib", host, "bin/llvm-profdata")
+    for tool in (os.environ.get("LLVM_PROFDATA"), own, f"llvm-profdata-{major}", "llvm-profdata"):
+        if tool and (found := shutil.which(tool)):
+            return found, host
+    raise SystemExit(f"llvm-profdata is not installed: rustup component add llvm-tools, or the package llvm-{major}")
+
+
+def build(folder, host, flag):
+    """Builds the profile `dist` with the flag, in a folder of its own, because cargo does not look into the wrapper."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wrapper = folder / "rustc"
+    wrapper.write_text(WRAPPER.format(flag=flag))
+    wrapper.chmod(0o755)
+    env = os.environ | {"CARGO_TARGET_DIR": str(folder), "RUSTC_WRAPPER": str(wrapper)}
+    # with --target, because a name of a function has a hash of it: both builds need the same
+    command = ["cargo", "build", "--profile", "dist", "--locked", "--target", host, "--bin", "lapwing"]
+    if subprocess.run(command, cwd=ROOT, env=env, check=False).returncode:
+        raise SystemExit(f"the build in {folder} failed")
+    return folder / host / "dist/lapwing"
+
+
+def written(counts):
+    """When each file of counts was last written: what a process has counted is added to it when it ends."""
+    return {file: file.stat().st_mtime_ns for file in counts.glob("*.profraw")}
+
+
+def train(binary, counts):
+    """Runs the training. A benchmark fails when it misses its bounds, as it must here; but each leaves counts."""
+    for script, *arguments in TRAINING:
+        before = written(counts)
+        command = [sys.executable, ROOT / "bench" / script, "--lapwing", binary, *arguments]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if written(counts) == before:
+            raise SystemExit(f"{script} left no counts:\n{done.stdout[-4000:]}")
+        print(f"trained with {script}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "target/profile-guided", help="where it builds (default: target/profile-guided)")
+    parser.add_argument("--out", type=pathlib.Path, help="where the binary is put (default: lapwing in the folder)")
+    options = parser.parse_args()
+    for needed in NEEDED:
+        if not shutil.which(needed):
+            raise SystemExit(f"{needed} is not installed")
+    tool, host = profdata()
+    folder = options.folder.resolve()
+    counts, merged = folder / "counts", folder / "counts.profdata"
+    counting = build(folder / "counting", host, f"-Cprofile-generate={counts}")
+    shutil.rmtree(counts, ignore_errors=True)
+    train(counting, counts)
+    subprocess.run([tool, "merge", "-o", merged, counts], check=True)
+    shutil.rmtree(folder / "guided", ignore_errors=True)  # cargo does not see that the counts are others
+    guided = build(folder / "guided", host, f"-Cprofile-use={merged}")
+    out = options.out or folder / "lapwing"
+    shutil.copy2(guided, out)
+    print(out)
+
+
+if __name__ == "__main__":
+    main()
