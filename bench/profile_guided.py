@@ -8,7 +8,7 @@ kernels, because what it does not use is built to be small, not fast.
 
 usage: python3 bench/profile_guided.py [--out FILE] [--folder DIR]
 Needs wrk, nginx, nghttpd, h2load and taskset; and llvm-profdata of the LLVM that rustc has: `rustup component add llvm-tools`, or Debian's
-package llvm-NN, or one that LLVM_PROFDATA names. Takes as long as two builds and four minutes.
+package llvm-NN, or one that LLVM_PROFDATA names. Takes as long as two builds, and some minutes between.
 """
 
 import argparse
