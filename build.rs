@@ -1,5 +1,5 @@
 //! How the commands are linked: where the C library can read them, packed relocations. They are read whole at each start, and make up 2.6 MiB
-//! of the file otherwise.
+//! of a release build otherwise (`readelf -SW`: `.rela.dyn`).
 
 use std::env::var;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn main() {
     }
 }
 
-/// This machine's glibc. A command that is built here runs with the same or a later one.
+/// This machine's glibc. A command that is built here runs with the same or a later one; an older one refuses it, and says which version it needs.
 fn glibc() -> Option<(u32, u32)> {
     let said = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?.stdout;
     let (major, minor) = std::str::from_utf8(&said).ok()?.trim().strip_prefix("glibc ")?.split_once('.')?;

@@ -3,7 +3,7 @@
 
 Three steps: a build that counts what it runs; training, in which it stands before the servers of other benchmarks, with traffic of each kind
 (small requests, gRPC, large bodies, streams, rude clients, scrapes), whose figures mean nothing then; and the build for use, with the profile
-`dist` and these counts. Crates that compute (the engine, tract, tokenizers) are built as always: training would have to use each of their
+`dist` and these counts. Crates that compute (the engine, tract, tokenizers, rayon) are built as always: training would have to use each of their
 kernels, because what it does not use is built to be small, not fast.
 
 usage: python3 bench/profile_guided.py [--out FILE] [--folder DIR]
@@ -41,7 +41,7 @@ for argument; do
 done
 case $target,$name in
 yes,lapwing_engine | yes,tract* | yes,tokenizers | yes,rayon* | ,*) exec "$@" ;;
-*) exec "$@" {flag} ;;
+*) exec "$@" "{flag}" ;;
 esac
 """
 
@@ -81,13 +81,13 @@ def written(counts):
 
 
 def train(binary, counts):
-    """Runs the training. A benchmark fails when it misses its bounds, as it must here; but each leaves counts."""
+    """Runs the training. A benchmark fails when it misses its bounds, as it must here; but each comes to its verdicts and leaves counts."""
     for script, *arguments in TRAINING:
         before = written(counts)
         command = [sys.executable, ROOT / "bench" / script, "--lapwing", binary, *arguments]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        if written(counts) == before:
-            raise SystemExit(f"{script} left no counts:\n{done.stdout[-4000:]}")
+        if written(counts) == before or not re.search(r"^(ok|MISS) ", done.stdout, re.MULTILINE):
+            raise SystemExit(f"{script} left no counts, or came to no verdict:\n{done.stdout[-4000:]}")
         print(f"trained with {script}", flush=True)
 
 
