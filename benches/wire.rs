@@ -20,6 +20,10 @@ const CHAT: [&str; 5] = ["model", "stream", "max_tokens", "messages", "messages[
 const IDS: [&str; 4] = ["model", "prompt", "prompt[]", "prompt.prompt_string"];
 const CHUNK: [&str; 4] = ["model", "choices[].delta.content", "choices[].finish_reason", "usage.completion_tokens"];
 
+const PLAIN: &str = r"The quick brown fox jumps over the lazy dog, again and again, as the prompt goes on.\n";
+/// As in a prompt that holds source code, or JSON.
+const QUOTES: &str = r#"{\"name\": \"quick\", \"animal\": \"fox\", \"jumps\": [\"over\", \"the\", \"lazy\", \"dog\"]},\n"#;
+
 /// An OIP request with about `bytes` bytes of numbers, in rows of `row` numbers, or flat if that is 0.
 fn oip(bytes: usize, row: usize) -> Vec<u8> {
     let (mut data, mut n) = (String::new(), 0_u32);
@@ -43,8 +47,8 @@ fn oip(bytes: usize, row: usize) -> Vec<u8> {
     format!("{head}{data}]}}],\"outputs\":[{{\"name\":\"y\"}}]}}").into_bytes()
 }
 
-fn chat() -> Vec<u8> {
-    let line = "The quick brown fox jumps over the lazy dog, again and again, as the prompt goes on.\\n";
+/// A prompt of 220 KB, in which this line is repeated.
+fn chat(line: &str) -> Vec<u8> {
     let prompt = line.repeat(220_000 / line.len());
     format!(r#"{{"model":"m","stream":true,"max_tokens":64,"messages":[{{"role":"user","content":"{prompt}"}}]}}"#).into_bytes()
 }
@@ -74,7 +78,8 @@ fn json(c: &mut Criterion) {
         ("oip_950k", &OIP[..], oip(950_000, 0)),
         ("oip_950k_rows_of_4", &OIP, oip(950_000, 4)),
         ("oip_1k", &OIP, oip(900, 0)),
-        ("chat_220k", &CHAT, chat()),
+        ("chat_220k", &CHAT, chat(PLAIN)),
+        ("chat_220k_quotes", &CHAT, chat(QUOTES)),
         ("ids_224k", &IDS, ids(false)),
         ("ids_224k_lists_of_64", &IDS, ids(true)),
         ("nobody_looks_950k", &["model"], oip(950_000, 0)),

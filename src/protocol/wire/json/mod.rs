@@ -7,6 +7,7 @@
 
 mod numbers;
 mod paths;
+mod quote;
 mod skip;
 mod text;
 mod value;

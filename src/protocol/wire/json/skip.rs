@@ -5,7 +5,7 @@
 //! Linear: a window of 64 bytes is tested at most once more than it is left behind. A string that ends within the window clears
 //! its bits; one that ends beyond it moves the window there.
 
-use super::text::closing_quote;
+use super::quote::closing_quote;
 
 pub(super) const WINDOW: usize = 64;
 

@@ -1,7 +1,9 @@
 //! Reads the inside of a JSON string, piece by piece: its first bytes unescaped, and its length on the wire. Bytes that are not
 //! kept are not examined one by one; the next quote or backslash is searched for.
 
-use memchr::{memchr, memchr2};
+use memchr::memchr2;
+
+use super::quote::closing_quote;
 
 /// How many bytes of a text are kept.
 pub const TEXT_BYTES: usize = 128;
@@ -168,30 +170,6 @@ impl Text {
             _ => {
                 self.lone_half();
                 self.push_char(char::from_u32(unit.into()).unwrap_or(char::REPLACEMENT_CHARACTER));
-            }
-        }
-    }
-}
-
-/// Finds the quote that ends a string that is not kept: the first with an even number of backslashes before it. This is much
-/// faster than stopping at every escape, of which a text that is not ASCII may be full. Returns the position after it. If it does
-/// not come, `is_escaped` tells whether the first of the next bytes is escaped.
-///
-/// Linear: backslashes are counted back to the previous quote at most.
-pub(super) fn closing_quote(bytes: &[u8], is_escaped: &mut bool) -> Option<usize> {
-    // an escaped byte is neither a closing quote nor a backslash that escapes
-    let mut from = usize::from(std::mem::take(is_escaped)).min(bytes.len());
-    loop {
-        let rest = &bytes[from..];
-        let found = memchr(b'"', rest);
-        let before = &rest[..found.unwrap_or(rest.len())];
-        let is_odd = before.iter().rev().take_while(|b| **b == b'\\').count() % 2 == 1;
-        match found {
-            Some(n) if is_odd => from += n + 1,
-            Some(n) => return Some(from + n + 1),
-            None => {
-                *is_escaped = is_odd;
-                return None;
             }
         }
     }
