@@ -296,6 +296,15 @@ def compare_builds(rounds, targets):
         table(["", "p50 µs", "CPU µs/req", "CPU"], rows)
 
 
+def memory_verdict(memory):
+    """Prints some of a soak's samples; judges the most while requests came."""
+    *busy, (served, rest) = memory
+    step, most = max(1, len(busy) // 8), max(mib for _, mib in busy)
+    print("resident memory of Lapwing, MiB")
+    table(["requests", "MiB"], [[n, f"{mib:.1f}"] for n, mib in [*busy[:-1:step], busy[-1], (f"{REST_S} s after", rest)]])
+    return f"memory while {served} requests came, at most", f"{most:.1f} MiB", f"≤ {RSS_MIB} MiB", most <= RSS_MIB
+
+
 def profiling(lapwing, at_least=1):
     """Lapwing's counts of requests, once there are `at_least` so many, and of lost records. The run is invalid if profiling was off or lost records."""
     profiler = lapwing.get("/stats?window=all")["profiler"]
@@ -341,12 +350,7 @@ def main():
             lapwing = targets.get("lapwing")
             if lapwing and options.requests:
                 memory = figures["memory"] = soak(options, lapwing, script)
-                *busy, (served, rest) = memory
-                step, most = max(1, len(busy) // 8), max(mib for _, mib in busy)
-                print("resident memory of Lapwing, MiB")
-                rows = [*busy[:-1:step], busy[-1], (f"{REST_S} s after", rest)]
-                table(["requests", "MiB"], [[n, f"{mib:.1f}"] for n, mib in rows])
-                verdicts.append((f"memory while {served} requests came, at most", f"{most:.1f} MiB", f"≤ {RSS_MIB} MiB", most <= RSS_MIB))
+                verdicts.append(memory_verdict(memory))
             if isinstance(lapwing, Lapwing):
                 figures["lapwing"] = profiling(lapwing)
         finally:

@@ -4,7 +4,7 @@
 Three steps: a build that counts what it runs; training, in which it stands before the servers of other benchmarks, with traffic of each kind
 (small requests, gRPC, large bodies, streams, rude clients, scrapes), whose figures mean nothing then; and the build for use, with the profile
 `dist` and these counts. In it, blocks that training never ran are apart from their functions, and functions that it called lie together, the
-most called first: they fill less of the caches and of memory. Crates that compute (the engine, tract, tokenizers, rayon) are built as always:
+most called first (on x86_64 Linux only, where the linker is known): they fill less of the caches and of memory. Crates that compute (the engine, tract, tokenizers, rayon) are built as always:
 training would have to use each of their kernels, because what it does not use is built to be small, not fast.
 
 usage: python3 bench/profile_guided.py [--out FILE] [--folder DIR]
@@ -128,6 +128,8 @@ def main():
         order.write_text("\n".join(called(tool, merged)))
         # many are no longer there: they are part of those that called them
         flags += [f"-Clink-arg=-Wl,--symbol-ordering-file={order},--no-warn-symbol-ordering"]
+    else:
+        print(f"functions stay in the compiler's order: the linker for {host} may not know how to change it", flush=True)
     shutil.rmtree(folder / "guided", ignore_errors=True)  # cargo does not see that the counts are others
     guided = build(folder / "guided", host, *flags)
     out = options.out or folder / "lapwing"

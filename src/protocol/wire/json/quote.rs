@@ -15,7 +15,7 @@ pub(super) fn closing_quote(bytes: &[u8], is_escaped: &mut bool) -> Option<usize
     }
     // an escaped byte is neither a closing quote nor a backslash that escapes
     let mut from = usize::from(std::mem::take(is_escaped));
-    // where the search goes on; what lies between has no quote that is not escaped by what lies between too
+    // where the search goes on: each quote between `from` and here is escaped
     let mut at = from;
     loop {
         let found = memchr(b'"', &bytes[at..]).map(|n| at + n);
