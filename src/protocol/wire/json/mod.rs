@@ -11,6 +11,7 @@ mod quote;
 mod skip;
 mod text;
 mod value;
+mod vectors;
 
 use std::sync::Arc;
 

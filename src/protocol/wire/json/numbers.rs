@@ -5,6 +5,7 @@
 
 use super::is_space;
 use super::skip::{WINDOW, commas};
+use super::vectors::vectorised;
 
 /// A run of numbers that is being skipped.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,15 @@ impl Numbers {
 
     /// Continues, from the first byte of a number.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Run {
+        vectorised(
+            bytes.len(),
+            #[inline(always)]
+            || self.read_windows(bytes),
+        )
+    }
+
+    #[inline(always)]
+    fn read_windows(&mut self, bytes: &[u8]) -> Run {
         let (windows, rest) = bytes.as_chunks::<WINDOW>();
         let whole =
             windows.iter().take_while(|window| is_numbers(window)).inspect(|window| self.commas += commas(window)).count();
@@ -54,11 +64,13 @@ impl Numbers {
 }
 
 /// Whether a window contains only numbers. Written so that the compiler generates vector instructions.
+#[inline(always)]
 fn is_numbers(window: &[u8; WINDOW]) -> bool {
     window.iter().fold(0, |other, byte| other | u8::from(!is_of_number(*byte))) == 0
 }
 
 /// Whether the byte may be part of numbers or between them.
+#[inline(always)]
 fn is_of_number(byte: u8) -> bool {
     // `+`, `,`, `-`, `.`, `/` and the digits are consecutive, in this order
     let is_figure = (byte.wrapping_sub(b'+') <= b'9' - b'+') & (byte != b'/');

@@ -9,6 +9,7 @@ use super::skip::WINDOW;
 /// not come, `is_escaped` tells whether the first of the next bytes is escaped.
 ///
 /// Linear: backslashes are counted back to the previous quote at most, and a window is tested once for each escaped quote in it at most.
+#[inline(always)] // for `vectorised`
 pub(super) fn closing_quote(bytes: &[u8], is_escaped: &mut bool) -> Option<usize> {
     if bytes.is_empty() {
         return None;
@@ -38,6 +39,7 @@ pub(super) fn closing_quote(bytes: &[u8], is_escaped: &mut bool) -> Option<usize
 /// Where one escaped quote is, there are often more, and a search for each by itself takes longer than what it skips. From `at`,
 /// which is behind an escaped quote, passes windows that have none but such as follow a single backslash, up to the first without
 /// any. Written so that the compiler generates vector instructions.
+#[inline(always)]
 fn past_escaped(bytes: &[u8], mut at: usize) -> usize {
     // two bytes of what comes before tell whether the window's first byte is escaped
     while let Some(window) = bytes.get(at - 2..).and_then(<[u8]>::first_chunk::<{ WINDOW + 2 }>) {
@@ -64,6 +66,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::protocol::wire::json::vectors::vectorised;
 
     /// What `closing_quote` does, one byte after the other.
     fn byte_by_byte(bytes: &[u8], is_escaped: &mut bool) -> Option<usize> {
@@ -96,7 +99,12 @@ mod tests {
         fn the_quote_is_the_one_that_bytes_show(string in string(), begins_escaped: bool) {
             let (mut expected, mut is_escaped) = (begins_escaped, begins_escaped);
             let end = byte_by_byte(string.as_bytes(), &mut expected);
-            prop_assert_eq!(closing_quote(string.as_bytes(), &mut is_escaped), end);
+            let found = vectorised(
+                string.len(),
+                #[inline(always)]
+                || closing_quote(string.as_bytes(), &mut is_escaped),
+            );
+            prop_assert_eq!(found, end);
             if end.is_none() {
                 prop_assert_eq!(is_escaped, expected);
             }

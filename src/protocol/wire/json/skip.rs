@@ -6,6 +6,7 @@
 //! its bits; one that ends beyond it moves the window there.
 
 use super::quote::closing_quote;
+use super::vectors::vectorised;
 
 pub(super) const WINDOW: usize = 64;
 
@@ -46,6 +47,15 @@ impl Skip {
 
     /// Continues; `room` more containers than one may be open.
     pub(super) fn read(&mut self, bytes: &[u8], room: usize) -> Skipped {
+        vectorised(
+            bytes.len(),
+            #[inline(always)]
+            || self.read_windows(bytes, room),
+        )
+    }
+
+    #[inline(always)]
+    fn read_windows(&mut self, bytes: &[u8], room: usize) -> Skipped {
         let mut at = 0;
         if self.in_string {
             match self.string(bytes, 0) {
@@ -75,6 +85,7 @@ impl Skip {
     }
 
     /// Examines each mark in a window that begins at `at`. Returns where to continue.
+    #[inline(always)]
     fn window(&mut self, window: &[u8; WINDOW], bytes: &[u8], at: usize, room: usize) -> Result<usize, Skipped> {
         let mut marks = mask(window, |byte| u8::from(byte == b'"') | u8::from(byte | 0x26 == 0x7f));
         let commas = if self.is_counting { mask(window, |byte| u8::from(byte == b',')) } else { 0 };
@@ -116,6 +127,7 @@ impl Skip {
     }
 
     /// Finds the quote that ends the string. Returns the position after it, or `None` if the bytes end first.
+    #[inline(always)]
     fn string(&mut self, bytes: &[u8], from: usize) -> Option<usize> {
         let end = closing_quote(&bytes[from..], &mut self.is_escaped);
         self.in_string = end.is_none();
@@ -125,17 +137,20 @@ impl Skip {
 
 /// Whether a window contains a quote or a bracket. May be true for a letter, is never false for a mark. Written so that the
 /// compiler generates vector instructions.
+#[inline(always)]
 fn has_marks(window: &[u8; WINDOW]) -> bool {
     // `[`, `]`, `{` and `}` are 0x7f with these bits set (so are a few letters that no number has)
     window.iter().fold(0, |hit, byte| hit | u8::from(*byte == b'"') | u8::from(byte | 0x26 == 0x7f)) != 0
 }
 
 /// The number of commas in a window.
+#[inline(always)]
 pub(super) fn commas(window: &[u8; WINDOW]) -> u64 {
     window.iter().fold(0, |n: u8, byte| n + u8::from(*byte == b',')).into()
 }
 
 /// One bit for each byte of a window for which `test` returns 1, in order.
+#[inline(always)]
 fn mask(window: &[u8; WINDOW], test: impl Fn(u8) -> u8) -> u64 {
     let mut hits = [0; WINDOW];
     for (hit, byte) in hits.iter_mut().zip(window) {

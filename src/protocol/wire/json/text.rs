@@ -4,6 +4,7 @@
 use memchr::memchr2;
 
 use super::quote::closing_quote;
+use super::vectors::vectorised;
 
 /// How many bytes of a text are kept.
 pub const TEXT_BYTES: usize = 128;
@@ -69,7 +70,11 @@ impl Text {
             }
             if !self.is_kept || self.is_cut {
                 let mut is_escaped = false;
-                let end = closing_quote(rest, &mut is_escaped);
+                let end = vectorised(
+                    rest.len(),
+                    #[inline(always)]
+                    || closing_quote(rest, &mut is_escaped),
+                );
                 if is_escaped {
                     self.escape = Escape::Backslash;
                 }
