@@ -115,8 +115,8 @@ impl Default for Config {
     }
 }
 
-/// How many bytes of a body are read at a time at most. Each piece wakes the upstream, which costs more than its system calls.
-const READ_BYTES: usize = 512 * 1024;
+/// How many bytes of a body are read at a time at most.
+const READ_BYTES: usize = 256 * 1024;
 
 impl Config {
     /// How many bytes hyper may hold of what it has read: a whole head, or a large read of a body.
