@@ -115,13 +115,21 @@ impl Default for Config {
     }
 }
 
-/// How many bytes of a body are read at a time at most.
+/// How many bytes of a response's body are read at a time at most.
 const READ_BYTES: usize = 256 * 1024;
+/// How many bytes of a request's body are read at a time at most, where the upstream waits for them. Each piece wakes the upstream, which
+/// takes more time than the system calls.
+const REQUEST_READ_BYTES: usize = 512 * 1024;
 
 impl Config {
-    /// How many bytes hyper may hold of what it has read: a whole head, or a large read of a body.
+    /// How many bytes hyper may hold of what it has read of the upstream: a whole head, or a large read of a body.
     pub(crate) fn read_bytes(&self) -> usize {
         usize::try_from(self.max_header_bytes.get()).unwrap_or(usize::MAX).max(READ_BYTES)
+    }
+
+    /// How many bytes hyper may hold of what it has read of a client.
+    pub(crate) fn request_read_bytes(&self) -> usize {
+        self.read_bytes().max(REQUEST_READ_BYTES)
     }
 
     /// How many threads proxy requests.
@@ -132,7 +140,7 @@ impl Config {
 
     /// The largest read buffer, in bytes: a buffer that has to grow may become twice as large as needed.
     pub(crate) fn max_read_buffer(&self) -> usize {
-        self.read_bytes().saturating_mul(2)
+        self.request_read_bytes().saturating_mul(2)
     }
 }
 

@@ -176,6 +176,9 @@ impl Body for RequestBody {
         let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
         let polled = Pin::new(inner).poll_frame(cx);
         this.in_flight.awaits_client.store(polled.is_pending(), Relaxed);
+        if !this.in_flight.is_multiplexed {
+            this.in_flight.meter.on_body_awaited(polled.is_pending());
+        }
         if this.first != FirstPiece::Read {
             this.on_first_polled(polled.is_pending());
         }

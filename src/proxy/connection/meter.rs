@@ -54,6 +54,8 @@ pub(crate) struct SocketMeter {
     is_unread: AtomicBool,
     /// Bytes that are left of the request's body, at least 1 if they are not known; 0 if it is complete (HTTP/1.1).
     body_left: AtomicU64,
+    /// Somebody waits for more of the request's body.
+    is_body_awaited: AtomicBool,
     /// The connection speaks HTTP/2: bytes between requests do not begin a head.
     pub(crate) is_multiplexed: AtomicBool,
     /// Heads and trailers that end an HTTP/2 stream, which hyper was given and the socket has not taken.
@@ -204,6 +206,16 @@ impl SocketMeter {
     /// So many bytes of the message's body are still to come, if it says how many.
     pub(crate) fn on_body_left(&self, bytes: Option<u64>) {
         self.body_left.store(bytes.map_or(1, |bytes| bytes.max(1)), Relaxed);
+    }
+
+    /// Whether somebody waits for more of the request's body.
+    pub(crate) fn on_body_awaited(&self, is_awaited: bool) {
+        self.is_body_awaited.store(is_awaited, Relaxed);
+    }
+
+    /// Returns whether more of the request's body is read now than anybody waits for (HTTP/1.1).
+    pub(super) fn is_ahead(&self) -> bool {
+        self.body_left.load(Relaxed) > 0 && !self.is_body_awaited.load(Relaxed)
     }
 
     /// How many bytes of a message's body are still to come, at least; 0 if none.

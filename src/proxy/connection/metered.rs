@@ -22,6 +22,8 @@ use crate::net::Socket;
 
 /// A message up to this many bytes is copied together: one `send` costs less than a `writev` of head and body.
 const SMALL: usize = 2048;
+/// How many bytes of a request's body are read at a time that nobody waits for yet: what an upstream does not take should wait in the client.
+const AHEAD: usize = 64 * 1024;
 
 /// A socket whose reads and writes are stamped.
 #[derive(Debug)]
@@ -124,6 +126,18 @@ impl MeteredSocket {
             self.meter.on_write(Stamp::now());
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Reads what there is, and no more than a little of what nobody waits for yet.
+    fn poll_socket(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if buf.remaining() <= AHEAD || !self.meter.is_ahead() {
+            return Pin::new(&mut self.socket).poll_read(cx, buf);
+        }
+        let mut little = ReadBuf::new(buf.initialize_unfilled_to(AHEAD));
+        let polled = Pin::new(&mut self.socket).poll_read(cx, &mut little);
+        let n = little.filled().len();
+        buf.advance(n);
+        polled
     }
 
     /// Replaces `buf` if it is hyper's refusal of a head. Returns whether hyper's bytes are thrown away.
@@ -256,7 +270,7 @@ impl AsyncRead for MeteredSocket {
         }
         self.gathered.on_polled();
         let before = buf.filled().len();
-        match Pin::new(&mut self.socket).poll_read(cx, buf) {
+        match self.poll_socket(cx, buf) {
             Poll::Ready(Ok(())) => {
                 if buf.filled().len() > before {
                     if self.client.as_mut().is_some_and(|client| client.is_preface(&buf.filled()[before..])) {

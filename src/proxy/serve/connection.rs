@@ -134,7 +134,11 @@ async fn http1<S: ClientService>(
 
 fn http1_builder(config: &Config) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    builder.preserve_header_case(true).auto_date_header(false).header_read_timeout(None).max_buf_size(config.read_bytes());
+    builder
+        .preserve_header_case(true)
+        .auto_date_header(false)
+        .header_read_timeout(None)
+        .max_buf_size(config.request_read_bytes());
     builder
 }
 
