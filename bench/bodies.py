@@ -4,11 +4,12 @@
 Tensor bodies of 950 KB (Open Inference Protocol, JSON), chat prompts of 220 KB and prompts of 32,000 token ids (224 KB) are posted on one
 connection for each target, in turn: directly, and through each proxy. The upstream reads the whole body before it answers. The time
 that a request takes longer than a direct one is added by the proxy. nginx is measured twice: with its defaults, where it receives the
-whole body before it forwards any of it, and with proxy_request_buffering off. Afterwards the client sends half a body and asks the
+whole body before it forwards any of it, and with proxy_request_buffering off. With --unread, the bodies have a media
+type that Lapwing does not read (of their answers, it does). Afterwards the client sends half a body and asks the
 upstream how much of it has arrived: a proxy that forwards bytes as they come has forwarded nearly all of it.
 Proxies run on core 0; upstream and client, both in this file, on core 1.
 
-usage: python3 bench/bodies.py [--lapwing PATH] [--requests N] [--json FILE]
+usage: python3 bench/bodies.py [--lapwing PATH] [--requests N] [--unread] [--json FILE]
 Needs nginx and taskset. Exit code 1 if a bound is missed.
 """
 
@@ -124,8 +125,8 @@ def ids_body(count):
     return json.dumps({"model": "m", "max_tokens": 1, "prompt": prompt}, separators=(",", ":")).encode()
 
 
-def request(kind, body):
-    head = f"POST {PATHS[kind]} HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+def request(kind, body, media="application/json"):
+    head = f"POST {PATHS[kind]} HTTP/1.1\r\nhost: m\r\ncontent-type: {media}\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -225,6 +226,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments(parser)
     parser.add_argument("--requests", type=int, default=1000, help="the least number of requests with each body to each target (default: 1000)")
+    parser.add_argument("--unread", action="store_true", help="give the bodies a media type that Lapwing does not read: what forwarding costs by itself")
     parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -247,7 +249,7 @@ def main():
         ports = {"direct": upstream, **{name: child.port for name, child in children.items()}}
         figures, verdicts = {}, []
         for kind, body in bodies.items():
-            message = request(kind, body)
+            message = request(kind, body, "application/octet-stream" if options.unread else "application/json")
             figures[kind] = measure(options, kind, message, ports, children)
             verdicts += verdicts_of(kind, figures[kind])
             figures[kind]["arrived"] = {name: arrived_of(ports, name, message) for name in ports}
