@@ -4,10 +4,9 @@
 Tensor bodies of 950 KB (Open Inference Protocol, JSON), chat prompts of 220 KB and prompts of 32,000 token ids (224 KB) are posted on one
 connection for each target, in turn: directly, and through each proxy. The upstream reads the whole body before it answers. The time
 that a request takes longer than a direct one is added by the proxy. nginx is measured twice: with its defaults, where it receives the
-whole body before it forwards any of it, and with proxy_request_buffering off. With --unread, the bodies have a media
-type that Lapwing does not read (of their answers, it does). Afterwards the client sends half a body and asks the
-upstream how much of it has arrived: a proxy that forwards bytes as they come has forwarded nearly all of it.
-Proxies run on core 0; upstream and client, both in this file, on core 1.
+whole body before it forwards any of it, and with proxy_request_buffering off. Afterwards the client sends half a body and asks the
+upstream how much of it has arrived: a proxy that forwards bytes as they come has forwarded nearly all of it. With --unread, the bodies
+have a media type that Lapwing does not read, though it reads the answers: what is left is the cost of forwarding. Proxies run on core 0; upstream and client, both in this file, on core 1.
 
 usage: python3 bench/bodies.py [--lapwing PATH] [--requests N] [--unread] [--json FILE]
 Needs nginx and taskset. Exit code 1 if a bound is missed.

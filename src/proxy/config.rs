@@ -127,7 +127,8 @@ impl Config {
         usize::try_from(self.max_header_bytes.get()).unwrap_or(usize::MAX).max(READ_BYTES)
     }
 
-    /// How many bytes hyper may hold of what it has read of a client.
+    /// How many bytes hyper may hold of what it has read of a client. It goes on taking pieces of a response while it holds fewer than that for
+    /// the client, too: hyper has one bound for both.
     pub(crate) fn request_read_bytes(&self) -> usize {
         self.read_bytes().max(REQUEST_READ_BYTES)
     }
