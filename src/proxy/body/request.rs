@@ -136,6 +136,7 @@ impl RequestBody {
         *first = match (*first, is_pending) {
             (FirstPiece::Unread, true) => {
                 in_flight.meter.body_wait.begin(in_flight.context.config.quick_ack.is_on());
+                in_flight.meter.waker.wake(); // the client's connection reads once more, and its socket knows
                 FirstPiece::Awaited
             }
             (first, true) => first,
@@ -174,7 +175,17 @@ impl Body for RequestBody {
             return Poll::Ready(Some(Ok(frame)));
         }
         let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
-        let polled = Pin::new(inner).poll_frame(cx);
+        let polled = if this.in_flight.is_multiplexed {
+            Pin::new(inner).poll_frame(cx)
+        } else {
+            let waker = &this.in_flight.meter.waker;
+            let (polled, is_missed) = waker.quietly(|| Pin::new(&mut *inner).poll_frame(cx));
+            // the client's connection reads the next piece, if there is one
+            if is_missed && !inner.is_end_stream() {
+                waker.wake();
+            }
+            polled
+        };
         this.in_flight.awaits_client.store(polled.is_pending(), Relaxed);
         if !this.in_flight.is_multiplexed {
             this.in_flight.meter.on_body_awaited(polled.is_pending());

@@ -21,6 +21,7 @@ use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 use super::capture::{Capture, CaptureBudget, CaptureLimits, CapturedBody, Incomplete};
 use super::*;
 use crate::ledger::Stamp;
+use crate::proxy::connection::QuietWaker;
 use crate::proxy::exchange::{ExchangeGuard, TrackedRequest, fixtures};
 
 /// More than any body here, so that everything written fits.
@@ -151,7 +152,7 @@ fn any_sent() -> impl Strategy<Value = Sent> {
 
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
-struct Driven(Connection, bool);
+struct Driven(Connection, bool, QuietWaker);
 
 impl std::fmt::Debug for Driven {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -162,6 +163,9 @@ impl std::fmt::Debug for Driven {
 impl Drive for Driven {
     fn drive(&mut self, cx: &mut Context<'_>) {
         self.1 = self.1 || self.0.as_mut().poll(cx).is_ready();
+    }
+    fn waker(&self) -> &QuietWaker {
+        &self.2
     }
     fn last_read(&self) -> Option<Stamp> {
         None
@@ -194,7 +198,8 @@ async fn response(sent: &Sent) -> (Incoming, Connection, DuplexStream) {
 
 async fn response_steps(sent: &Sent, budget: Option<&Arc<CaptureBudget>>) -> (Vec<Step>, Option<Capture>) {
     let (incoming, connection, mut far) = response(sent).await;
-    let mut body = ResponseBody::upstream(incoming, Some(Box::new(Driven(connection, false))), Stamp::now());
+    let mut body =
+        ResponseBody::upstream(incoming, Some(Box::new(Driven(connection, false, QuietWaker::default()))), Stamp::now());
     let copy = budget.map(|budget| body.capture(budget));
     let mut body = body.guarded(ExchangeGuard(fixtures::in_flight()), false);
     let mut seen = Vec::new();

@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use super::h2_source::H2Source;
 use super::split_write::{FirstPiece, on_split_write};
 use crate::ledger::Stamp;
-use crate::proxy::connection::LazyDeadline;
+use crate::proxy::connection::{LazyDeadline, QuietWaker};
 use crate::proxy::error::Error;
 use crate::proxy::exchange::InFlight;
 
@@ -23,6 +23,8 @@ use crate::proxy::exchange::InFlight;
 pub(crate) trait Drive: Debug + Send {
     /// Reads, writes and parses as far as possible without waiting.
     fn drive(&mut self, cx: &mut Context<'_>);
+    /// What [`Self::drive`] has wake its task.
+    fn waker(&self) -> &QuietWaker;
     /// When bytes of it were last read.
     fn last_read(&self) -> Option<Stamp>;
     /// Whether [`Self::acknowledge`] can have an effect.
@@ -138,14 +140,17 @@ impl UpstreamBody {
             Source::Stream(stream) => return stream.poll_frame(cx).map_err(Cause::from),
             Source::Upstream(incoming) => incoming,
         };
-        let polled = Pin::new(&mut *incoming).poll_frame(cx);
-        let polled = match (&mut self.connection, polled) {
-            (Some(connection), Poll::Pending) => {
-                connection.drive(cx);
-                Pin::new(incoming).poll_frame(cx)
-            }
-            (_, polled) => polled,
+        let Some(connection) = &mut self.connection else { return Pin::new(incoming).poll_frame(cx).map_err(Cause::from) };
+        // only driving the connection adds frames, and it is driven whenever there is none: nobody has to be woken for either
+        let mut next = |connection: &dyn Drive| {
+            let cx = &mut Context::from_waker(Waker::noop());
+            connection.waker().quietly(|| Pin::new(&mut *incoming).poll_frame(cx)).0
         };
+        let mut polled = next(&**connection);
+        if polled.is_pending() {
+            connection.drive(cx);
+            polled = next(&**connection);
+        }
         polled.map_err(Cause::from)
     }
 

@@ -92,6 +92,21 @@ impl ClientSide {
         self.is_refusing
     }
 
+    /// A flush may have ended the last request (HTTP/1.1), and nobody reads again before the client sends something: sees to it that the task
+    /// is woken when that may have taken too long.
+    pub(super) fn await_next(&mut self, cx: &mut Context<'_>, meter: &SocketMeter) {
+        if meter.open.load(Relaxed) > 0 || meter.is_multiplexed.load(Relaxed) {
+            return;
+        }
+        let (since, limit) = match meter.first_read() {
+            Some(began) => (began, self.timeouts.head),
+            None => (meter.last_write().unwrap_or(self.accepted), REST.min(self.timeouts.idle)),
+        };
+        if self.deadline.has_expired(cx, since, limit) {
+            cx.waker().wake_by_ref();
+        }
+    }
+
     /// The head comes too slowly: its refusal goes out before the connection ends.
     pub(super) fn time_out(&mut self, meter: &Arc<SocketMeter>) {
         self.is_refusing = true;

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::body_wait::BodyWait;
 use super::client_waits::ClientWaits;
+use super::quiet_waker::QuietWaker;
 use crate::ledger::Stamp;
 
 /// A socket that took all it was given and for so long is given nothing more is quiet, in nanoseconds; less is scheduling.
@@ -31,6 +32,8 @@ pub(crate) trait OnFlush: Debug + Send + Sync {
 /// Stamps of one connection. One task writes them and others read them a moment later, so relaxed order is enough.
 #[derive(Debug, Default)]
 pub(crate) struct SocketMeter {
+    /// Of the task that carries the connection (HTTP/1.1, a client's).
+    pub(crate) waker: Arc<QuietWaker>,
     first_read: AtomicU64,
     last_read: AtomicU64,
     last_write: AtomicU64,

@@ -17,13 +17,12 @@ use super::client_side::{ClientSide, ClientTimeouts, OnRefusal, REST};
 use super::failure::ClientTimedOut;
 use super::gathered::{Flush, Gathered};
 use super::meter::SocketMeter;
+use super::read_size::read_size;
 use crate::ledger::Stamp;
 use crate::net::Socket;
 
 /// A message up to this many bytes is copied together: one `send` costs less than a `writev` of head and body.
 const SMALL: usize = 2048;
-/// How many bytes of a request's body are read at a time that nobody waits for yet: what an upstream does not take should wait in the client.
-const AHEAD: usize = 64 * 1024;
 
 /// A socket whose reads and writes are stamped.
 #[derive(Debug)]
@@ -128,12 +127,13 @@ impl MeteredSocket {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads what there is, and no more than a little of what nobody waits for yet.
+    /// Reads what there is and, of a client's, no more than [`read_size`].
     fn poll_socket(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if buf.remaining() <= AHEAD || !self.meter.is_ahead() {
+        let most = if self.client.is_some() { read_size(&self.meter) } else { usize::MAX };
+        if buf.remaining() <= most {
             return Pin::new(&mut self.socket).poll_read(cx, buf);
         }
-        let mut little = ReadBuf::new(buf.initialize_unfilled_to(AHEAD));
+        let mut little = ReadBuf::new(buf.initialize_unfilled_to(most));
         let polled = Pin::new(&mut self.socket).poll_read(cx, &mut little);
         let n = little.filled().len();
         buf.advance(n);
@@ -348,6 +348,10 @@ impl AsyncWrite for MeteredSocket {
         }
         // a socket buffers nothing that a flush would write: the bytes it took are on their way
         self.meter.on_flushed();
+        let this = &mut *self;
+        if let Some(client) = &mut this.client {
+            client.await_next(cx, &this.meter);
+        }
         Poll::Ready(Ok(()))
     }
 

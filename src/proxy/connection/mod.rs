@@ -11,6 +11,8 @@ mod lazy_deadline;
 mod meter;
 mod metered;
 mod opening;
+mod quiet_waker;
+mod read_size;
 mod refused_heads;
 
 pub(crate) use body_wait::BodyArrival;
@@ -21,3 +23,4 @@ pub(crate) use lazy_deadline::LazyDeadline;
 pub(crate) use meter::{OnFlush, SocketMeter};
 pub(crate) use metered::MeteredSocket;
 pub(crate) use opening::Opening;
+pub(crate) use quiet_waker::QuietWaker;

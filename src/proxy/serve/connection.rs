@@ -9,7 +9,7 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -105,15 +105,18 @@ async fn http1<S: ClientService>(
     let mut connection = Box::new(http1_builder(config).serve_connection(TokioIo::new(socket), service).with_upgrades());
     let mut stopping = pin!(stop.cancelled());
     let (mut is_watching, mut is_stopped) = (false, false);
+    let wakes = Waker::from(meter.waker.clone());
     let is_over = poll_fn(|cx| {
-        let mut polled = Pin::new(&mut *connection).poll(cx);
+        meter.waker.register(cx);
+        let quiet = &mut Context::from_waker(&wakes);
+        let mut polled = Pin::new(&mut *connection).poll(quiet);
         // the task is woken when it is to stop; to ask again each time it is woken would cost more than the answer
         if polled.is_pending() && !is_stopped && (!is_watching || stop.is_cancelled()) {
             is_watching = true;
             if stopping.as_mut().poll(cx).is_ready() {
                 is_stopped = true;
                 Pin::new(&mut *connection).graceful_shutdown();
-                polled = Pin::new(&mut *connection).poll(cx);
+                polled = Pin::new(&mut *connection).poll(quiet);
             }
         }
         match polled {

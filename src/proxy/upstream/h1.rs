@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -75,7 +75,8 @@ async fn send(
     poll_fn(|cx| {
         connection.drive(cx);
         in_flight.read_passed(); // the pieces that have just been written
-        if let Poll::Ready(result) = answer.as_mut().poll(cx) {
+        // only driving the connection can have answered
+        if let Poll::Ready(result) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return Poll::Ready(result.map_err(|mut failed| {
                 let unwritten = failed.take_message().map(Box::new);
                 (explain(failed.into_error()), unwritten)

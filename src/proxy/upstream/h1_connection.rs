@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Waker};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -20,7 +20,7 @@ use crate::ledger::Stamp;
 use crate::net::Socket;
 use crate::proxy::body::{Drive, RequestBody};
 use crate::proxy::config::Config;
-use crate::proxy::connection::{BodyArrival, LazyDeadline, MeteredSocket, SocketMeter};
+use crate::proxy::connection::{BodyArrival, LazyDeadline, MeteredSocket, QuietWaker, SocketMeter};
 use crate::proxy::error::Error;
 
 /// A connection that carries one request at a time.
@@ -28,6 +28,9 @@ pub(crate) struct H1Connection {
     send: http1::SendRequest<RequestBody>,
     driver: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>,
     is_done: bool,
+    /// Of the task that drives it, and as hyper takes it.
+    waker: Arc<QuietWaker>,
+    wakes: Waker,
     /// Whether its socket can be asked to acknowledge at once.
     can_acknowledge: bool,
     pub(crate) meter: Arc<SocketMeter>,
@@ -59,11 +62,13 @@ impl H1Connection {
             .await
             .map_err(Error::Reset)?;
         let driver = Box::pin(connection.with_upgrades());
-        let deadline = LazyDeadline::default();
+        let (deadline, waker) = (LazyDeadline::default(), Arc::<QuietWaker>::default());
         Ok(Box::new(Self {
             send,
             driver,
             is_done: false,
+            wakes: waker.clone().into(),
+            waker,
             can_acknowledge,
             meter,
             deadline,
@@ -88,22 +93,28 @@ impl H1Connection {
         self.pool = None;
     }
 
-    /// Sends `request`. The future makes progress only while the connection is driven. Its error holds the request if none of
-    /// it was written.
+    /// Sends `request`. The future makes progress only while the connection is driven, and wakes nobody. Its error holds the request if none
+    /// of it was written.
     #[allow(clippy::result_large_err, reason = "hyper's own type")]
     pub(crate) fn send(
         &mut self,
         request: Request<RequestBody>,
     ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>> + use<> {
-        self.send.try_send_request(request)
+        // whoever sends drives the connection next
+        self.waker.quietly(|| self.send.try_send_request(request)).0
     }
 }
 
 impl Drive for H1Connection {
     fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.is_done && self.driver.as_mut().poll(cx).is_ready() {
-            self.is_done = true;
+        if !self.is_done {
+            self.waker.register(cx);
+            self.is_done = self.driver.as_mut().poll(&mut Context::from_waker(&self.wakes)).is_ready();
         }
+    }
+
+    fn waker(&self) -> &QuietWaker {
+        &self.waker
     }
 
     fn last_read(&self) -> Option<Stamp> {
@@ -123,6 +134,7 @@ impl Drive for H1Connection {
 
     fn release(mut self: Box<Self>, at: Stamp) {
         if let Some(pool) = self.pool.take() {
+            self.waker.forget();
             pool.put(self, at);
         }
     }
