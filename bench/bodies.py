@@ -8,7 +8,10 @@ whole body before it forwards any of it, and with proxy_request_buffering off. A
 upstream how much of it has arrived: a proxy that forwards bytes as they come has forwarded nearly all of it. With --unread, the bodies
 have a media type that Lapwing does not read, though it reads the answers: what is left is the cost of forwarding. Proxies run on core 0; upstream and client, both in this file, on core 1.
 
-usage: python3 bench/bodies.py [--lapwing PATH] [--requests N] [--unread] [--json FILE]
+Each round begins with new processes, because what a process costs depends on where its memory happens to lie: two nginx that do the same
+differ by up to half, for as long as they run. The verdict is the median of the rounds' ratios.
+
+usage: python3 bench/bodies.py [--lapwing PATH] [--requests N] [--rounds N] [--unread] [--json FILE]
 Needs nginx and taskset. Exit code 1 if a bound is missed.
 """
 
@@ -29,7 +32,7 @@ from overhead import LOAD_CORE, NGINX_CONF, NGINX_PROXY, PROXY_CORE, cpu_seconds
 from parts import Child, Lapwing, arguments, finish, free_port, table
 
 TENSOR_BYTES, PROMPT_BYTES, IDS = 950_000, 220_000, 32_000
-OF_NGINX = 1.2
+OF_NGINX = 1.0
 BLOCK = 25  # consecutive requests to one target
 PATHS = {"tensor": "/v2/models/m/infer", "prompt": "/v1/chat/completions", "ids": "/v1/completions"}
 ANSWERS = {
@@ -166,35 +169,32 @@ class Client:
         return time.perf_counter_ns() - start
 
 
-def measure(options, kind, message, ports, children):
-    """By target: p50 and added latency, and CPU time of the proxy per request, all in microseconds."""
+def measure(n, message, ports, children):
+    """By target: p50 and CPU time of the proxy per request of a round with at least `n` requests, in microseconds."""
     took, cpu = {name: [] for name in ports}, dict.fromkeys(ports, 0.0)
     with contextlib.ExitStack() as stack:
         clients = {name: stack.enter_context(Client(port)) for name, port in ports.items()}
         for client in clients.values():
             for _ in range(BLOCK):
                 client.ask(message)
-        while min(map(len, took.values())) < options.requests:
+        while min(map(len, took.values())) < n:
             for name, client in clients.items():
                 before = cpu_seconds(children[name].pid) if name in children else 0
                 took[name] += [client.ask(message) for _ in range(BLOCK)]
                 cpu[name] += cpu_seconds(children[name].pid) - before if name in children else 0
-    n = len(took["direct"])
     p50 = {name: statistics.median(values) / 1e3 for name, values in took.items()}
-    rows = {name: {"p50_us": p50[name], "added_us": p50[name] - p50["direct"], "cpu_us": cpu[name] / n * 1e6} for name in ports}
-    print(f"{kind}: {len(message) / 1e3:.0f} KB, {n} requests each way")
-    table(["", "p50 µs", "added", "CPU µs/req"], [[name, *(f"{row[k]:.0f}" for k in ("p50_us", "added_us", "cpu_us"))] for name, row in rows.items()])
-    return rows
+    return {name: {"p50_us": p50[name], "added_us": p50[name] - p50["direct"], "cpu_us": cpu[name] / len(took[name]) * 1e6} for name in ports}
 
 
-def verdicts_of(kind, rows):
-    """Compares Lapwing with the faster of the two nginx. If that adds no measurable latency, the ratio is infinite."""
-    name = min((n for n in rows if n.startswith("nginx")), key=lambda n: rows[n]["added_us"])
-    mine, theirs = rows["lapwing"]["added_us"], rows[name]["added_us"]
-    ratio = mine / theirs if theirs > 0 else float("inf")
-    for other in (n for n in rows if n.startswith("nginx")):
-        print(f"{kind}: added p50 is {mine / rows[other]['added_us']:.2f}× that of {other}")
-    yield f"{kind}: added p50, of nginx's ({name}, the faster one)", f"{ratio:.2f}×", f"≤ {OF_NGINX}×", ratio <= OF_NGINX
+def verdicts_of(kind, rounds):
+    """Prints the medians of the rounds, and compares Lapwing with each nginx. Where nginx adds nothing measurable, a round's ratio is infinite."""
+    keys = ("p50_us", "added_us", "cpu_us")
+    table(["", "p50 µs", "added", "CPU µs/req"], [[name, *(f"{statistics.median(r[name][k] for r in rounds):.0f}" for k in keys)] for name in rounds[0]])
+    for name in (n for n in rounds[0] if n.startswith("nginx")):
+        ratios = [r["lapwing"]["added_us"] / r[name]["added_us"] if r[name]["added_us"] > 0 else float("inf") for r in rounds]
+        ratio = statistics.median(ratios)
+        print(f"{kind}: added p50, of {name}'s, by round: {', '.join(f'{one:.2f}' for one in ratios)}")
+        yield f"{kind}: added p50, of {name}'s", f"{ratio:.2f}×", f"≤ {OF_NGINX}×", ratio <= OF_NGINX
 
 
 def arrived_of(ports, name, message):
@@ -221,20 +221,9 @@ def profiled(lapwing, n):
     return {s["route"]: {"count": s["count"], "model": s["model"], "units": s.get("units")} for s in lapwing.series()}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments(parser)
-    parser.add_argument("--requests", type=int, default=1000, help="the least number of requests with each body to each target (default: 1000)")
-    parser.add_argument("--unread", action="store_true", help="give the bodies a media type that Lapwing does not read: what forwarding costs by itself")
-    parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        serve(options.serve)
-    for needed in ("nginx", "taskset"):
-        if not shutil.which(needed):
-            raise SystemExit(f"{needed} is not installed")
-    os.sched_setaffinity(0, {LOAD_CORE})
-    bodies = {"tensor": tensor_body(TENSOR_BYTES), "prompt": prompt_body(PROMPT_BYTES), "ids": ids_body(IDS)}
+@contextlib.contextmanager
+def targets(options):
+    """New processes of all targets: their ports, and the processes of the proxies."""
     with tempfile.TemporaryDirectory(prefix="bodies-") as folder, contextlib.ExitStack() as stack:
         upstream = free_port()
         stack.enter_context(Child([sys.executable, __file__, "--serve", upstream], upstream, LOAD_CORE))
@@ -245,21 +234,45 @@ def main():
             conf = written(folder, f"{file}.conf", NGINX_CONF, name=file, port=port, upstream=upstream, does=NGINX_PROXY + extra)
             children[name] = stack.enter_context(Child(["nginx", "-c", conf], port, PROXY_CORE))
         children["lapwing"] = stack.enter_context(Lapwing(options.lapwing, upstream, core=PROXY_CORE, config=CONFIG))
-        ports = {"direct": upstream, **{name: child.port for name, child in children.items()}}
-        figures, verdicts = {}, []
-        for kind, body in bodies.items():
-            message = request(kind, body, "application/octet-stream" if options.unread else "application/json")
-            figures[kind] = measure(options, kind, message, ports, children)
-            verdicts += verdicts_of(kind, figures[kind])
-            figures[kind]["arrived"] = {name: arrived_of(ports, name, message) for name in ports}
-            print(f"{kind}: share of half a body that has reached the upstream: " + ", ".join(f"{n} {s:.0%}" for n, s in figures[kind]["arrived"].items()) + "\n")
-            share = figures[kind]["arrived"]["lapwing"]
-            verdicts.append((f"{kind}: bytes of an incomplete body passed on", f"{share:.0%}", "100%", share >= 1))
-        figures["profiled"] = profiled(children["lapwing"], len(bodies) * (options.requests + BLOCK + 1))
-        print(f"parsed by Lapwing: {json.dumps(figures['profiled'])}\n")
-        read = sorted(one["model"] or "" for one in figures["profiled"].values())
-        verdicts.append(("models that Lapwing read from the bodies", ", ".join(read), ", ".join("m" for _ in bodies), read == ["m"] * len(bodies)))
-    return finish(options, figures, verdicts)
+        yield {"direct": upstream, **{name: child.port for name, child in children.items()}}, children
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments(parser)
+    parser.add_argument("--requests", type=int, default=1000, help="the least number of requests with each body to each target (default: 1000)")
+    parser.add_argument("--rounds", type=int, default=5, help="(default: 5)")
+    parser.add_argument("--unread", action="store_true", help="give the bodies a media type that Lapwing does not read: what forwarding costs by itself")
+    parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve)
+    for needed in ("nginx", "taskset"):
+        if not shutil.which(needed):
+            raise SystemExit(f"{needed} is not installed")
+    os.sched_setaffinity(0, {LOAD_CORE})
+    bodies = {"tensor": tensor_body(TENSOR_BYTES), "prompt": prompt_body(PROMPT_BYTES), "ids": ids_body(IDS)}
+    media = "application/octet-stream" if options.unread else "application/json"
+    messages = {kind: request(kind, body, media) for kind, body in bodies.items()}
+    n = -(-options.requests // options.rounds)
+    rounds, arrived, read = {kind: [] for kind in bodies}, {kind: [] for kind in bodies}, []
+    for _ in range(options.rounds):
+        with targets(options) as (ports, children):
+            for kind, message in messages.items():
+                rounds[kind].append(measure(n, message, ports, children))
+                arrived[kind].append({name: arrived_of(ports, name, message) for name in ports})
+            read.append(profiled(children["lapwing"], len(bodies) * (n + BLOCK + 1)))
+    verdicts = []
+    for kind, message in messages.items():
+        print(f"{kind}: {len(message) / 1e3:.0f} KB, {options.rounds} rounds of {n} requests each way")
+        verdicts += verdicts_of(kind, rounds[kind])
+        least = {name: min(shares[name] for shares in arrived[kind]) for name in arrived[kind][0]}
+        print(f"{kind}: share of half a body that has reached the upstream: " + ", ".join(f"{name} {share:.0%}" for name, share in least.items()) + "\n")
+        verdicts.append((f"{kind}: bytes of an incomplete body passed on", f"{least['lapwing']:.0%}", "100%", least["lapwing"] >= 1))
+    print(f"parsed by Lapwing in the last round: {json.dumps(read[-1])}\n")
+    models = sorted({one["model"] or "" for each in read for one in each.values()})
+    verdicts.append(("models that Lapwing read from the bodies", ", ".join(models), "m", models == ["m"] and all(len(each) == len(bodies) for each in read)))
+    return finish(options, {"rounds": rounds, "arrived": arrived, "profiled": read}, verdicts)
 
 
 if __name__ == "__main__":

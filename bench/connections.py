@@ -2,12 +2,12 @@
 """What client connections cost: Lapwing with all profiling on beside nginx, with the same upstream, in one run.
 
 Memory: --connections connections are opened, make one request each, and are idle from then on; resident memory per connection is taken
-before their request, after it, and when they have been idle for 5 seconds. While they are idle, a few busy connections are measured
+before their request, after it, and when they have been idle for 5 seconds. While they are idle, --busy busy connections are measured
 again: idle ones must not slow them down. Then all are closed.
 Opening: CPU microseconds per request where each request has a connection of its own, and per request on connections that stay.
 Proxies run on core 0; the upstream (nginx, fixed answers) and the load (this file, wrk) on core 1.
 
-usage: python3 bench/connections.py [--lapwing PATH] [--connections N] [--rounds N] [--json FILE]
+usage: python3 bench/connections.py [--lapwing PATH] [--connections N] [--busy N] [--rounds N] [--json FILE]
 Needs wrk, nginx and taskset, and a limit of descriptors (ulimit -Hn) above the number of connections. Exit code 1 if a bound is missed.
 """
 
@@ -67,16 +67,16 @@ class Crowd:
             one.close()
 
 
-def busy_us(child, script):
-    """p50 of a few connections that are always busy."""
-    return statistics.median(wrk(child.port, 8, 2, script)["p50_us"] for _ in range(5))
+def busy_us(child, options, script):
+    """p50 of --busy connections that are always busy."""
+    return statistics.median(wrk(child.port, options.busy, 2, script)["p50_us"] for _ in range(5))
 
 
 def memory(child, options, request, script):
-    """KiB per connection, in the life of a crowd, and the p50 of a few busy connections without it and beside it."""
-    wrk(child.port, 32, 3, script)  # all that it needs for any request
+    """KiB per connection, in the life of a crowd, and the p50 of busy connections without it and beside it."""
+    wrk(child.port, max(32, options.busy), 3, script)  # all that it needs for any request
     time.sleep(REST_S)
-    alone = busy_us(child, script)
+    alone = busy_us(child, options, script)
     time.sleep(REST_S)
     before = rss_mib(child.pid)
     per_connection = lambda: (rss_mib(child.pid) - before) * 1024 / options.connections  # noqa: E731
@@ -87,7 +87,7 @@ def memory(child, options, request, script):
     figures["asked_kib"] = per_connection()
     time.sleep(REST_S)
     figures["idle_kib"] = per_connection()
-    beside = busy_us(child, script)
+    beside = busy_us(child, options, script)
     crowd.ask()
     crowd.close()
     wrk(child.port, 8, 2, script)  # an allocator gives memory back while it is asked for some
@@ -112,6 +112,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments(parser)
     parser.add_argument("--connections", type=int, default=10_000, help="(default: 10000)")
+    parser.add_argument("--busy", type=int, default=8, help="busy connections beside the idle ones (default: 8)")
     parser.add_argument("--rounds", type=int, default=3, help="of the requests that open a connection each (default: 3)")
     options = parser.parse_args()
     for needed in ("wrk", "nginx", "taskset"):
@@ -119,8 +120,8 @@ def main():
             raise SystemExit(f"{needed} is not installed")
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if options.connections + 1000 > most:
-        raise SystemExit(f"--connections {options.connections}: the limit of descriptors is {most} (ulimit -Hn)")
+    if options.connections + 2 * options.busy + 1000 > most:
+        raise SystemExit(f"--connections {options.connections} --busy {options.busy}: the limit of descriptors is {most} (ulimit -Hn)")
     os.sched_setaffinity(0, {LOAD_CORE})
     body, figures = tensors("inputs", "x", 1024), {}
     request = f"POST /v2/models/m/infer HTTP/1.1\r\nHost: m\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
