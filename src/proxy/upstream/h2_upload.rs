@@ -10,6 +10,10 @@ use http_body::Body;
 
 use crate::proxy::body::{RequestBody, RequestBodyError};
 
+/// A first piece of up to so many bytes is queued with the head, before the stream has a window: it is one frame of any peer (RFC 9113, 4.2), and
+/// would wait here if it did not wait there. To ask for the window would take one more turn of this task and of the connection's.
+const FIRST: usize = 16 * 1024;
+
 /// Why an upload ended before the request's end.
 #[derive(Debug)]
 pub(super) enum UploadError {
@@ -26,11 +30,12 @@ pub(super) struct H2Upload {
     stream: SendStream<Bytes>,
     /// A piece that waits for the stream's window, and whether it is the last.
     waiting: Option<(Bytes, bool)>,
+    has_begun: bool,
 }
 
 impl H2Upload {
     pub(super) const fn new(body: RequestBody, stream: SendStream<Bytes>) -> Self {
-        Self { body, stream, waiting: None }
+        Self { body, stream, waiting: None, has_begun: false }
     }
 
     /// Sends what can be sent without waiting; ready once all of it was.
@@ -62,7 +67,8 @@ impl H2Upload {
                     return Poll::Ready(Err(UploadError::Body(error)));
                 }
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(piece) if piece.is_empty() => {
+                    Ok(piece) if piece.is_empty() || (!self.has_begun && piece.len() <= FIRST) => {
+                        self.has_begun |= !piece.is_empty();
                         let is_last = self.body.is_end_stream();
                         self.send(piece, is_last)?;
                         if is_last {
@@ -70,6 +76,7 @@ impl H2Upload {
                         }
                     }
                     Ok(piece) => {
+                        self.has_begun = true;
                         // no more than a claim: what is asked for here is kept from the connection's other streams
                         self.stream.reserve_capacity(1);
                         self.waiting = Some((piece, self.body.is_end_stream()));
