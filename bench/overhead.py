@@ -5,7 +5,7 @@ Requests and answers are tensors of the Open Inference Protocol (1 KiB up, 256 b
 Each target is measured in turn, --rounds times: latency with one connection (the proxy adds the difference to the direct one),
 requests per second with 32 connections, CPU microseconds per request (user and system time of the proxy's processes, the figure
 that a busy machine changes least), and resident memory. Proxies run on core 0; upstream (nginx, fixed answers) and load (wrk) on
-core 1. Ratios to nginx and Envoy are medians of the rounds' ratios. With --requests N, Lapwing then serves N more requests, and its
+core 1. Ratios to nginx, HAProxy and Envoy are medians of the rounds' ratios. With --requests N, Lapwing then serves N more requests, and its
 memory is sampled meanwhile and at rest.
 
 usage: python3 bench/overhead.py [--lapwing PATH] [--rounds N] [--seconds S] [--requests N] [--json FILE] [TARGET ...]
@@ -216,15 +216,17 @@ def round_of(child, port, seconds, script):
     """The figures of one target in one round."""
     wrk(port, 8, 1, script)
     one = wrk(port, 1, seconds, script)
-    before = cpu_seconds(child.pid) if child else 0
+    times = lambda: [cpu_seconds(child.pid, user_only) if child else 0 for user_only in (False, True)]  # noqa: E731
+    before = times()
     many = wrk(port, CONNECTIONS, seconds, script)
-    spent = cpu_seconds(child.pid) - before if child else 0
+    spent, user = (now - then for now, then in zip(times(), before))
     return {
         "p50_us": one["p50_us"],
         "p99_us": one["p99_us"],
         "per_s": many["per_s"],
         "p99_many_us": many["p99_us"],
         "cpu_us": spent / many["n"] * 1e6,
+        "user_us": user / many["n"] * 1e6,
         "rss_mib": rss_mib(child.pid) if child else 0,
         "bad": one["bad"] + many["bad"],
     }
@@ -258,9 +260,9 @@ def soak(options, lapwing, script):
 def report(rounds):
     """Prints the medians and returns them."""
     medians = {name: {k: statistics.median(r[k] for r in rows) for k in rows[0]} for name, rows in rounds.items()}
-    header = ["", "p50 µs", "added", "p99 µs", f"req/s @{CONNECTIONS}", f"p99 µs @{CONNECTIONS}", "CPU µs/req", "RSS MiB", "failed"]
-    keys = ["p50_us", "added_p50_us", "p99_us", "per_s", "p99_many_us", "cpu_us", "rss_mib", "bad"]
-    digits = [1, 1, 1, 0, 0, 2, 1, 0]
+    header = ["", "p50 µs", "added", "p99 µs", f"req/s @{CONNECTIONS}", f"p99 µs @{CONNECTIONS}", "CPU µs/req", "of it user", "RSS MiB", "failed"]
+    keys = ["p50_us", "added_p50_us", "p99_us", "per_s", "p99_many_us", "cpu_us", "user_us", "rss_mib", "bad"]
+    digits = [1, 1, 1, 0, 0, 2, 2, 1, 0]
     table(header, [[name, *(f"{m.get(k, 0):.{d}f}" for k, d in zip(keys, digits))] for name, m in medians.items()])
     return medians
 
