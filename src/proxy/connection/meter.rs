@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Waker};
+use std::task::{Context, Wake, Waker};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -32,8 +32,8 @@ pub(crate) trait OnFlush: Debug + Send + Sync {
 /// Stamps of one connection. One task writes them and others read them a moment later, so relaxed order is enough.
 #[derive(Debug, Default)]
 pub(crate) struct SocketMeter {
-    /// Of the task that carries the connection (HTTP/1.1, a client's).
-    pub(crate) waker: Arc<QuietWaker>,
+    /// Of the task that carries the connection (HTTP/1.1).
+    pub(crate) waker: QuietWaker,
     first_read: AtomicU64,
     last_read: AtomicU64,
     last_write: AtomicU64,
@@ -74,6 +74,17 @@ pub(crate) struct SocketMeter {
     blocked: Mutex<ClientWaits>,
     has_interim: AtomicBool,
     interim: Mutex<Vec<u8>>,
+}
+
+/// The waker with which a connection is polled.
+impl Wake for SocketMeter {
+    fn wake(self: Arc<Self>) {
+        self.waker.wake();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.waker.wake();
+    }
 }
 
 impl SocketMeter {

@@ -2,16 +2,16 @@
 //! task at the other end. Here that is the same task, in the same turn, and it looks at the other end anyway: without this, it would take one
 //! more turn for each message, and find nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Wake};
+use std::task::Context;
 
 use futures_util::task::AtomicWaker;
 
 /// No thread is quiet.
 const LOUD: usize = 0;
 
-/// Wakes the task that was registered last, unless the thread that does it is quiet. A wake-up by another thread always passes.
+/// Wakes the task that was registered last, unless the thread that does it is quiet. A wake-up by another thread always passes. The connection's
+/// meter is the [`Waker`](std::task::Waker) that holds it.
 #[derive(Debug, Default)]
 pub(crate) struct QuietWaker {
     task: AtomicWaker,
@@ -39,18 +39,8 @@ impl QuietWaker {
         (result, self.is_missed.load(Relaxed))
     }
 
-    /// Wakes the task.
+    /// Wakes the task, unless this thread is quiet.
     pub(crate) fn wake(&self) {
-        self.task.wake();
-    }
-}
-
-impl Wake for QuietWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
         let quiet = self.quiet.load(Relaxed);
         if quiet == LOUD || quiet != this_thread() {
             self.task.wake();
@@ -70,8 +60,8 @@ fn this_thread() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-    use std::task::Waker;
+    use std::sync::Arc;
+    use std::task::{Wake, Waker};
 
     use super::*;
 
@@ -86,25 +76,25 @@ mod tests {
 
     #[test]
     fn a_task_is_woken_unless_it_is_to_be_left_alone() {
-        let (task, quiet) = (Arc::<Task>::default(), Arc::<QuietWaker>::default());
-        let (of_task, waker) = (Waker::from(task.clone()), Waker::from(quiet.clone()));
-        waker.wake_by_ref(); // nobody is registered
+        let (task, quiet) = (Arc::<Task>::default(), QuietWaker::default());
+        let of_task = Waker::from(task.clone());
+        quiet.wake(); // nobody is registered
         quiet.register(&Context::from_waker(&of_task));
-        waker.wake_by_ref();
+        quiet.wake();
         assert_eq!(task.0.load(Relaxed), 1);
         quiet.register(&Context::from_waker(&of_task));
         assert_eq!(quiet.quietly(|| 7), (7, false));
-        assert_eq!(quiet.quietly(|| waker.wake_by_ref()), ((), true));
+        assert_eq!(quiet.quietly(|| quiet.wake()), ((), true));
         assert_eq!(task.0.load(Relaxed), 1);
-        waker.wake_by_ref();
+        quiet.wake();
         assert_eq!(task.0.load(Relaxed), 2, "only once");
         quiet.register(&Context::from_waker(&of_task));
-        let by_another = || std::thread::scope(|scope| scope.spawn(|| waker.wake_by_ref()).join()).is_ok();
+        let by_another = || std::thread::scope(|scope| scope.spawn(|| quiet.wake()).join()).is_ok();
         assert_eq!(quiet.quietly(by_another), (true, false));
         assert_eq!(task.0.load(Relaxed), 3, "another thread knows nothing of that");
         quiet.register(&Context::from_waker(&of_task));
         quiet.forget();
-        waker.wake();
+        quiet.wake();
         assert_eq!(task.0.load(Relaxed), 3);
     }
 }

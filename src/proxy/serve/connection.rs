@@ -64,7 +64,7 @@ async fn carry<S: ClientService>(
     mut socket: MeteredSocket,
     mut service: Arc<S>,
     config: &Config,
-    meter: &SocketMeter,
+    meter: &Arc<SocketMeter>,
     tasks: Tasks,
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
@@ -99,13 +99,13 @@ async fn http1<S: ClientService>(
     socket: MeteredSocket,
     service: Arc<S>,
     config: &Config,
-    meter: &SocketMeter,
+    meter: &Arc<SocketMeter>,
     stop: &CancellationToken,
 ) -> hyper::Result<Option<(MeteredSocket, Arc<S>)>> {
     let mut connection = Box::new(http1_builder(config).serve_connection(TokioIo::new(socket), service).with_upgrades());
     let mut stopping = pin!(stop.cancelled());
     let (mut is_watching, mut is_stopped) = (false, false);
-    let wakes = Waker::from(meter.waker.clone());
+    let wakes = Waker::from(meter.clone());
     let is_over = poll_fn(|cx| {
         meter.waker.register(cx);
         let quiet = &mut Context::from_waker(&wakes);

@@ -28,8 +28,7 @@ pub(crate) struct H1Connection {
     send: http1::SendRequest<RequestBody>,
     driver: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>,
     is_done: bool,
-    /// Of the task that drives it, and as hyper takes it.
-    waker: Arc<QuietWaker>,
+    /// Of the task that drives it: its meter, as hyper takes it.
     wakes: Waker,
     /// Whether its socket can be asked to acknowledge at once.
     can_acknowledge: bool,
@@ -62,13 +61,12 @@ impl H1Connection {
             .await
             .map_err(Error::Reset)?;
         let driver = Box::pin(connection.with_upgrades());
-        let (deadline, waker) = (LazyDeadline::default(), Arc::<QuietWaker>::default());
+        let deadline = LazyDeadline::default();
         Ok(Box::new(Self {
             send,
             driver,
             is_done: false,
-            wakes: waker.clone().into(),
-            waker,
+            wakes: meter.clone().into(),
             can_acknowledge,
             meter,
             deadline,
@@ -101,20 +99,20 @@ impl H1Connection {
         request: Request<RequestBody>,
     ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>> + use<> {
         // whoever sends drives the connection next
-        self.waker.quietly(|| self.send.try_send_request(request)).0
+        self.meter.waker.quietly(|| self.send.try_send_request(request)).0
     }
 }
 
 impl Drive for H1Connection {
     fn drive(&mut self, cx: &mut Context<'_>) {
         if !self.is_done {
-            self.waker.register(cx);
+            self.meter.waker.register(cx);
             self.is_done = self.driver.as_mut().poll(&mut Context::from_waker(&self.wakes)).is_ready();
         }
     }
 
     fn waker(&self) -> &QuietWaker {
-        &self.waker
+        &self.meter.waker
     }
 
     fn last_read(&self) -> Option<Stamp> {
@@ -134,7 +132,7 @@ impl Drive for H1Connection {
 
     fn release(mut self: Box<Self>, at: Stamp) {
         if let Some(pool) = self.pool.take() {
-            self.waker.forget();
+            self.meter.waker.forget();
             pool.put(self, at);
         }
     }
