@@ -92,6 +92,16 @@ impl ClientSide {
         self.is_refusing
     }
 
+    /// Since when nothing has moved. A client that never sent a byte is idle too.
+    pub(super) fn idle_since(&self, meter: &SocketMeter) -> Stamp {
+        meter.last_write().max(meter.last_read()).unwrap_or(self.accepted)
+    }
+
+    /// Returns whether the connection is to rest once it has been idle for [`REST`].
+    pub(super) fn may_rest(&self, meter: &SocketMeter) -> bool {
+        REST < self.timeouts.idle && !meter.is_multiplexed.load(Relaxed) && !meter.is_unread() && !meter.is_rested()
+    }
+
     /// A flush may have ended the last request (HTTP/1.1), and nobody reads again before the client sends something: sees to it that the task
     /// is woken when that may have taken too long.
     pub(super) fn await_next(&mut self, cx: &mut Context<'_>, meter: &SocketMeter) {
@@ -100,8 +110,9 @@ impl ClientSide {
         }
         let (since, limit) = match meter.first_read() {
             Some(began) => (began, self.timeouts.head),
-            None => (meter.last_write().unwrap_or(self.accepted), REST.min(self.timeouts.idle)),
+            None => (self.idle_since(meter), if self.may_rest(meter) { REST } else { self.timeouts.idle }),
         };
+        // whoever is woken asks for the same limits, so it finds the same
         if self.deadline.has_expired(cx, since, limit) {
             cx.waker().wake_by_ref();
         }

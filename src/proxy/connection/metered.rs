@@ -94,10 +94,8 @@ impl MeteredSocket {
             }
             return Poll::Pending;
         }
-        // a client that never sent a byte is idle too
-        let since = self.meter.last_write().max(self.meter.last_read()).unwrap_or(client.accepted);
-        let may_rest = !self.meter.is_multiplexed.load(Relaxed) && !self.meter.is_unread() && !self.meter.is_rested();
-        if may_rest && REST < client.timeouts.idle {
+        let since = client.idle_since(&self.meter);
+        if client.may_rest(&self.meter) {
             if !client.deadline.has_expired(cx, since, REST) {
                 return Poll::Pending;
             }
