@@ -8,8 +8,8 @@ whole body before it forwards any of it, and with proxy_request_buffering off. A
 upstream how much of it has arrived: a proxy that forwards bytes as they come has forwarded nearly all of it. With --unread, the bodies
 have a media type that Lapwing does not read, though it reads the answers: what is left is the cost of forwarding. Proxies run on core 0; upstream and client, both in this file, on core 1.
 
-Each round begins with new processes, because what a process costs depends on where its memory happens to lie: two nginx that do the same
-differ by up to half, for as long as they run. The verdict is the median of the rounds' ratios.
+Each round begins with new processes, because two that do the same may differ by half for as long as they run, and not in the same way after
+the next start. The verdict is the median of the rounds' ratios.
 
 usage: python3 bench/bodies.py [--lapwing PATH] [--requests N] [--rounds N] [--unread] [--json FILE]
 Needs nginx and taskset. Exit code 1 if a bound is missed.
