@@ -50,7 +50,7 @@ impl DebtAssessor {
     #[must_use]
     pub fn assessed(&self, mut exchange: Exchange, runs_same_model: impl Fn(usize) -> bool) -> Exchange {
         if !self.optima.is_empty() {
-            let Ledger { series, work, .. } = &exchange.ledger;
+            let Ledger { series, work, .. } = &*exchange.ledger;
             exchange.optimal_forward = self.optimal_forward(series.model, work, runs_same_model);
         }
         exchange

@@ -51,8 +51,8 @@ impl ClippedReports {
 /// The finished account of one request.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// What the request path recorded.
-    pub ledger: Ledger,
+    /// What the request path recorded. Boxed, as it comes from there: it is moved from hand to hand.
+    pub ledger: Box<Ledger>,
     /// The time of each stage; sums to `ledger.total_ns`.
     pub account: Account,
     /// The upstream's spans, as received.
@@ -70,9 +70,9 @@ pub struct Exchange {
 impl Exchange {
     /// An exchange of which nothing but its ledger is known.
     #[cfg(test)]
-    pub(crate) fn of(ledger: Ledger) -> Self {
+    pub(crate) fn of(ledger: impl Into<Box<Ledger>>) -> Self {
         Self {
-            ledger,
+            ledger: ledger.into(),
             account: Account::default(),
             traced: Vec::new(),
             claimed_ns: 0,

@@ -70,6 +70,8 @@ impl Media {
     }
 
     fn binary(headers: &HeaderMap) -> Option<Self> {
+        // to pass over a few names costs less than to look up one that is seldom there
+        headers.keys().find(|name| **name == JSON_BYTES)?;
         headers.get(JSON_BYTES)?.to_str().ok()?.trim().parse().ok().map(Self::JsonBefore)
     }
 }

@@ -11,6 +11,7 @@ pytest.importorskip("h2")
 from fake import await_true  # noqa: E402
 from h2.errors import ErrorCodes  # noqa: E402
 from h2.events import StreamEnded  # noqa: E402
+from h2.settings import SettingCodes  # noqa: E402
 from http2 import Client, Server  # noqa: E402
 from sidecar import Sidecar  # noqa: E402
 
@@ -67,6 +68,26 @@ def test_an_answer_before_the_end_of_the_request_and_the_rest_of_that_request():
         assert up.requests[0].body == b"first second"
         assert client.get("/y", "POST", b"another").body == b"early"
         proxy.settled(ok=2, plain=False)
+
+
+def test_an_answer_that_waited_for_its_client_is_not_taken_for_one_that_stalls():
+    def script(connection, stream, send):
+        connection.send_headers(stream, OK)
+        connection.send_data(stream, b"first ")
+        send()
+        time.sleep(0.9)
+        connection.send_data(stream, b"second", end_stream=True)
+        send()
+
+    with Server(script) as up, Sidecar(up.url, idle_timeout="500ms") as proxy, Client(proxy) as client:
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+        number = client.ask("/x")
+        time.sleep(0.7)  # longer than the upstream may be silent, which has said something meanwhile
+        client.h2.increment_flow_control_window(1000, number)
+        client.flush()
+        got = client.await_(number)
+        assert (got.reset, got.body) == (None, b"first second")
+        proxy.settled(ok=1, plain=False)
 
 
 def test_a_client_that_gives_up_in_the_middle_of_its_body():

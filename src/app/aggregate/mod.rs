@@ -43,7 +43,7 @@ const BUSY: usize = 4;
 const POLLS_KEPT: u64 = 3;
 
 /// The merge, with the server that the poller recognised.
-type Merge = Box<dyn Fn(Ledger, Vec<TracedSpan>) -> Exchange + Send>;
+type Merge = Box<dyn Fn(Box<Ledger>, Vec<TracedSpan>) -> Exchange + Send>;
 
 fn valid_ns(config: &Config) -> u64 {
     config.poll_interval.as_nanos().saturating_mul(POLLS_KEPT)
@@ -77,7 +77,7 @@ impl Aggregation {
         statistics: Arc<Statistics>,
     ) -> Self {
         let (polled, applied) = (statistics.clone(), config.load());
-        let merge = move |mut ledger: Ledger, traced| {
+        let merge = move |mut ledger: Box<Ledger>, traced| {
             if !ledger.is_copy {
                 polled.evidence.note(&ledger);
                 ledger.server = ledger.server.or_else(|| polled.server());
@@ -215,14 +215,14 @@ impl Aggregation {
                 behind -= 1;
                 kept.foresee(&ledger);
                 self.tokenize(&mut ledger, now);
-                self.aggregator.ledger(*ledger, now, &mut |exchange| kept.keep(exchange, behind));
+                self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, behind));
             }
         }
         if let Some(shadow) = &self.destinations.shadow {
             for _ in 0..shadow.ledgers.len() {
                 let Some(mut ledger) = shadow.ledgers.pop() else { break };
                 self.labels.settle(&mut ledger, now);
-                self.aggregator.ledger(*ledger, now, &mut |exchange| kept.keep(exchange, 0));
+                self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, 0));
             }
         }
         if self.evicted != self.labels.evicted() {

@@ -74,7 +74,7 @@ impl Accounts {
         while let Some(mut ledger) = self.ledgers.pop() {
             // a recording's names are known to be real
             self.labels.name(&mut ledger, now, true);
-            self.aggregator.ledger(*ledger, now, &mut |exchange| merged.push(exchange));
+            self.aggregator.ledger(ledger, now, &mut |exchange| merged.push(exchange));
         }
         // so many at a time: a flood of spans must not keep ledgers waiting
         for _ in 0..SPAN_MESSAGES {

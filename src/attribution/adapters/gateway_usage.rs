@@ -16,11 +16,14 @@ struct UsageFields {
     others: &'static [(HeaderName, Unit)],
 }
 
+pub(super) const BEDROCK_INPUT: HeaderName = HeaderName::from_static("x-amzn-bedrock-input-token-count");
+pub(super) const FIREWORKS_INPUT: HeaderName = HeaderName::from_static("fireworks-prompt-tokens");
+
 static GATEWAYS: [UsageFields; 2] = [
     // only what was not cached
-    UsageFields { always: HeaderName::from_static("x-amzn-bedrock-input-token-count"), others: &BEDROCK },
+    UsageFields { always: BEDROCK_INPUT, others: &BEDROCK },
     // cached tokens are part of it; no field has the output tokens
-    UsageFields { always: HeaderName::from_static("fireworks-prompt-tokens"), others: &[] },
+    UsageFields { always: FIREWORKS_INPUT, others: &[] },
 ];
 
 static BEDROCK: [(HeaderName, Unit); 3] = [

@@ -10,25 +10,26 @@ use crate::ledger::{Ledger, ReportPlace, Server, ServerEvidence, ServerField};
 use crate::protocol::servers::{ReportedValues, table};
 
 /// TEI and TGI send this field with every answer; no other server does.
-const COMPUTE_TYPE: HeaderName = HeaderName::from_static("x-compute-type");
+pub(super) const COMPUTE_TYPE: HeaderName = HeaderName::from_static("x-compute-type");
 const COMPUTE_TIME: HeaderName = HeaderName::from_static("x-compute-time");
 const TOKENIZATION_TIME: HeaderName = HeaderName::from_static("x-tokenization-time");
 const VALIDATION_TIME: HeaderName = HeaderName::from_static("x-validation-time");
 const TIME_PER_TOKEN: HeaderName = HeaderName::from_static("x-time-per-token");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Records what `headers` report in the ledger: stages, work and the server. Returns the number of fields whose value is not what
-/// the server writes there. Costs two look-ups if nothing is reported.
-pub fn report(headers: &HeaderMap, place: ReportPlace, ledger: &mut Ledger) -> usize {
-    if place == ReportPlace::Head
-        && let Some(value) = headers.get(SERVER)
-    {
-        let server;
-        (ledger.server_field, server) = by_server_field(value.as_bytes());
-        if server.is_some() {
-            (ledger.server, ledger.server_evidence) = (server, Some(ServerEvidence::Head));
-        }
+/// Records the server that a head names.
+pub fn note_server(headers: &HeaderMap, ledger: &mut Ledger) {
+    let Some(value) = headers.get(SERVER) else { return };
+    let server;
+    (ledger.server_field, server) = by_server_field(value.as_bytes());
+    if server.is_some() {
+        (ledger.server, ledger.server_evidence) = (server, Some(ServerEvidence::Head));
     }
+}
+
+/// Records what `headers` report in the ledger: stages, work and the server. Returns the number of fields whose value is not what
+/// the server writes there.
+pub fn report(headers: &HeaderMap, place: ReportPlace, ledger: &mut Ledger) -> usize {
     if !headers.contains_key(COMPUTE_TYPE) {
         return 0;
     }
@@ -96,6 +97,7 @@ mod tests {
 
     fn read(headers: &HeaderMap) -> (Ledger, usize) {
         let mut ledger = Ledger::open(Stamp::now(), 0);
+        note_server(headers, &mut ledger);
         let malformed = report(headers, ReportPlace::Head, &mut ledger);
         (ledger, malformed)
     }

@@ -6,11 +6,11 @@ pub(super) mod spans;
 
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use super::cache_hit;
 use super::rules::Rules;
-use super::server_timing;
+use super::server_timing::{self, SERVER_TIMING};
 use crate::ledger::{Ledger, ReportPlace};
 use crate::metrics::{Counter, Counters};
 
@@ -22,21 +22,33 @@ pub type HeaderReader = dyn Fn(&HeaderMap, bool, &mut Ledger) + Send + Sync;
 pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<HeaderReader> {
     Box::new(move |headers, trailing, ledger| {
         let place = if trailing { ReportPlace::Trailer } else { ReportPlace::Head };
-        let malformed = server_timing::report(headers, &rules, place, ledger)
-            + headers::report(headers, place, ledger)
-            + gateway_usage::report(headers, ledger)
-            + cache_hit::report(headers, rules.cache_hit(), &mut ledger.circumstances);
+        if !trailing {
+            headers::note_server(headers, ledger);
+        }
+        let mut malformed = cache_hit::report(headers, rules.cache_hit(), &mut ledger.circumstances);
+        if may_report(headers) {
+            malformed += server_timing::report(headers, &rules, place, ledger)
+                + headers::report(headers, place, ledger)
+                + gateway_usage::report(headers, ledger);
+        }
         if malformed > 0 {
             counters.add(Counter::ReportsMalformed, malformed as u64);
         }
     })
 }
 
+/// Whether there is a field without which nothing is reported. Most answers have none of them, and to pass over a few names costs less than
+/// to look each of these up.
+fn may_report(headers: &HeaderMap) -> bool {
+    static FIRST: [HeaderName; 4] =
+        [SERVER_TIMING, headers::COMPUTE_TYPE, gateway_usage::BEDROCK_INPUT, gateway_usage::FIREWORKS_INPUT];
+    headers.keys().any(|name| FIRST.contains(name))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::server_timing::SERVER_TIMING;
     use super::*;
-    use crate::ledger::{Server, Stage, Stamp};
+    use crate::ledger::{Server, Stage, Stamp, Unit};
 
     #[test]
     fn the_reader_counts_what_it_cannot_read_and_knows_heads_from_trailers() {
@@ -53,5 +65,22 @@ mod tests {
         assert_eq!(found, [(Stage::Queue, 1_000_000, false), (Stage::Forward, 2_000_000, true)]);
         assert_eq!(ledger.server, Some(Server::BentoMl));
         assert_eq!(counters.get(Counter::ReportsMalformed), 2);
+    }
+
+    #[test]
+    fn the_reader_finds_the_fields_of_each_adapter() {
+        let read = reader(Arc::new(Rules::default()), Arc::default());
+        let found = |fields: &[(&'static str, &'static str)]| {
+            let fields =
+                fields.iter().map(|(name, value)| (HeaderName::from_static(name), http::HeaderValue::from_static(value)));
+            let mut ledger = Ledger { status: 200, ..Ledger::open(Stamp::now(), 0) };
+            read(&HeaderMap::from_iter(fields), false, &mut ledger);
+            (ledger.reports.len(), ledger.work.get(Unit::InputToken).map(|(tokens, _)| tokens))
+        };
+        assert_eq!(found(&[("server-timing", "queue;dur=1")]), (1, None));
+        assert_eq!(found(&[("x-compute-type", "cpu"), ("x-tokenization-time", "1"), ("x-inference-time", "3")]), (2, None));
+        assert_eq!(found(&[("x-amzn-bedrock-input-token-count", "7")]), (0, Some(7)));
+        assert_eq!(found(&[("fireworks-prompt-tokens", "9")]), (0, Some(9)));
+        assert_eq!(found(&[("x-inference-time", "3")]), (0, None), "of no known server");
     }
 }

@@ -50,7 +50,7 @@ impl Default for JoinSettings {
 }
 
 /// Turns a ledger and its spans into an exchange.
-pub type MergeFn = fn(Ledger, Vec<TracedSpan>) -> Exchange;
+pub type MergeFn = fn(Box<Ledger>, Vec<TracedSpan>) -> Exchange;
 
 /// Joins and merges. Every ledger that goes in comes out of a sink exactly once, unless merging it or the sink panics; then it is
 /// counted as dropped, and the others continue.
@@ -68,7 +68,7 @@ impl Aggregator {
     }
 }
 
-impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
+impl<M: Fn(Box<Ledger>, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
     /// An empty aggregator that uses `merge`.
     #[must_use]
     pub fn with_merge(settings: JoinSettings, counters: Arc<Counters>, merge: M) -> Self {
@@ -86,7 +86,8 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
     }
 
     /// Takes a closed ledger, which is merged into `sink` now or when its spans have arrived.
-    pub fn ledger(&mut self, ledger: Ledger, now: Stamp, sink: &mut impl FnMut(Exchange)) {
+    pub fn ledger(&mut self, ledger: impl Into<Box<Ledger>>, now: Stamp, sink: &mut impl FnMut(Exchange)) {
+        let ledger = ledger.into();
         self.finish.counters.add(Counter::LedgerOverflowed, u64::from(ledger.overflowed));
         self.pending.ledger(ledger, now, &mut |ledger, spans, lacks| self.finish.one(ledger, spans, lacks, sink));
     }
@@ -131,9 +132,9 @@ struct Finish<M> {
     merge: M,
 }
 
-impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Finish<M> {
+impl<M: Fn(Box<Ledger>, Vec<TracedSpan>) -> Exchange> Finish<M> {
     /// Merges an exchange for the first time.
-    fn one(&self, ledger: Ledger, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
+    fn one(&self, ledger: Box<Ledger>, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
         self.again(ledger, spans, is_incomplete, &mut |exchange| {
             let ClippedReports { too_long, before, after } = exchange.clipped;
             for (counter, count) in
@@ -146,7 +147,7 @@ impl<M: Fn(Ledger, Vec<TracedSpan>) -> Exchange> Finish<M> {
     }
 
     /// Merges an exchange.
-    fn again(&self, mut ledger: Ledger, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
+    fn again(&self, mut ledger: Box<Ledger>, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
         let finished = catch_unwind(AssertUnwindSafe(|| {
             let (traced, report) = tree::below(ledger.span, ledger.anchor_unix_ns, spans);
             if report.server.is_some() {

@@ -144,7 +144,7 @@ fn nested_requests_of_one_trace_share_no_time() {
 fn a_panicking_merge_is_counted_and_the_others_go_on() {
     let counters = Arc::new(Counters::default());
     let join = JoinSettings { max_pending: 2, expect: SpanExpectation::Always, ..JoinSettings::default() };
-    let refuse = |ledger: Ledger, traced: Vec<TracedSpan>| {
+    let refuse = |ledger: Box<Ledger>, traced: Vec<TracedSpan>| {
         assert_ne!(ledger.span, id(2), "refused");
         merge(ledger, traced)
     };

@@ -52,7 +52,8 @@ type Pieces = SmallVec<[(u64, u64); 8]>;
 /// assert_eq!(exchange.account.total_ns(), exchange.ledger.total_ns);
 /// ```
 #[must_use]
-pub fn merge(ledger: Ledger, traced: Vec<TracedSpan>) -> Exchange {
+pub fn merge(ledger: impl Into<Box<Ledger>>, traced: Vec<TracedSpan>) -> Exchange {
+    let ledger = ledger.into();
     let placing = Placing::of(&ledger, &traced);
     let window = bounds(&ledger);
     let mut account = Account::default();

@@ -44,11 +44,11 @@ impl Pending {
     }
 
     /// Calls `done` with each merged exchange to which late spans were added since the last call.
-    pub(in crate::attribution) fn take_changed(&mut self, done: &mut impl FnMut(Ledger, &[IncomingSpan], bool)) {
+    pub(in crate::attribution) fn take_changed(&mut self, done: &mut impl FnMut(Box<Ledger>, &[IncomingSpan], bool)) {
         for number in mem::take(&mut self.changed) {
             if let Some(exchange) = self.settled.get(number) {
                 let missing = self.shapes.missing(exchange.set(), |_| true);
-                done(exchange.ledger.as_ref().clone(), &exchange.spans, is_incomplete(&exchange.ledger, missing));
+                done(exchange.ledger.clone(), &exchange.spans, is_incomplete(&exchange.ledger, missing));
             }
         }
     }

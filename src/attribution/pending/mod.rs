@@ -111,7 +111,7 @@ impl Pending {
 
     /// Takes a closed ledger: calls `done` at once if no spans are expected, else later. `done` gets the ledger, its spans, and
     /// whether spans are missing that exchanges like it have.
-    pub(super) fn ledger(&mut self, ledger: Ledger, now: Stamp, done: &mut impl FnMut(Ledger, &[IncomingSpan], bool)) {
+    pub(super) fn ledger(&mut self, ledger: Box<Ledger>, now: Stamp, done: &mut impl FnMut(Box<Ledger>, &[IncomingSpan], bool)) {
         if !ledger.traced || self.join.expect == SpanExpectation::Never {
             return done(ledger, &[], false);
         }
@@ -144,16 +144,8 @@ impl Pending {
         (trace.waiting, trace.seen, trace.newest) = (trace.waiting + 1, trace.seen.saturating_add(1), seq);
         let due = now.plus(self.join.grace_ns);
         self.due.insert((due, seq));
-        let waiting = Waiting {
-            ledger: Box::new(ledger),
-            deadline: due,
-            due,
-            last: now,
-            is_ended: false,
-            closed: now,
-            spans: Vec::new(),
-            marks: Vec::new(),
-        };
+        let waiting =
+            Waiting { ledger, deadline: due, due, last: now, is_ended: false, closed: now, spans: Vec::new(), marks: Vec::new() };
         self.waiting.insert(seq, waiting);
         self.gauge();
         let early = self.orphans.release(trace_id, Some(own));
@@ -196,7 +188,7 @@ impl Pending {
     }
 
     /// Finishes the exchanges that are due.
-    pub(super) fn tick(&mut self, now: Stamp, done: &mut impl FnMut(Ledger, &[IncomingSpan], bool)) {
+    pub(super) fn tick(&mut self, now: Stamp, done: &mut impl FnMut(Box<Ledger>, &[IncomingSpan], bool)) {
         while let Some((due, seq)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
             let Some(waiting) = self.waiting.get(&seq) else {
                 self.due.remove(&(due, seq));
@@ -212,7 +204,7 @@ impl Pending {
     }
 
     /// Finishes all exchanges, and drops all spans without an exchange.
-    pub(super) fn flush(&mut self, now: Stamp, done: &mut impl FnMut(Ledger, &[IncomingSpan], bool)) {
+    pub(super) fn flush(&mut self, now: Stamp, done: &mut impl FnMut(Box<Ledger>, &[IncomingSpan], bool)) {
         while let Some(seq) = self.waiting.keys().next().copied() {
             self.finish(seq, now, false, done);
         }

@@ -80,7 +80,13 @@ impl Pending {
     }
 
     /// Ends the wait of one exchange, with the spans that arrived for it. It is learnt from if it waited as long as it should.
-    pub(super) fn finish(&mut self, seq: u64, now: Stamp, is_learnt: bool, done: &mut impl FnMut(Ledger, &[IncomingSpan], bool)) {
+    pub(super) fn finish(
+        &mut self,
+        seq: u64,
+        now: Stamp,
+        is_learnt: bool,
+        done: &mut impl FnMut(Box<Ledger>, &[IncomingSpan], bool),
+    ) {
         let Some(mut waiting) = self.waiting.remove(&seq) else { return };
         self.due.remove(&(waiting.due, seq));
         if let Some(trace) = self.traces.get(&waiting.ledger.trace) {
@@ -103,7 +109,7 @@ impl Pending {
         self.gauge();
         // what is kept for late spans is kept without the gaps between tokens: they may take 64 KiB
         let gaps_us = ledger.generation.as_mut().map(|generation| mem::take(&mut generation.gaps_us));
-        let mut merged = ledger.as_ref().clone();
+        let mut merged = ledger.clone();
         if let (Some(generation), Some(gaps_us)) = (&mut merged.generation, gaps_us) {
             generation.gaps_us = gaps_us;
         }

@@ -67,7 +67,7 @@ fn the_statistics_of_a_model_stand_beside_series_that_ask_it_for_something() {
         let mut ledger = Ledger::open(Stamp::default(), 0);
         (ledger.series, ledger.outcome, ledger.work.primary) = (series, Outcome::Ok, primary);
         Exchange {
-            ledger,
+            ledger: ledger.into(),
             account: Default::default(),
             traced: Vec::new(),
             claimed_ns: 0,

@@ -147,7 +147,7 @@ impl ResponseBody {
     }
 
     /// From here on the body decides when the exchange ends. With `has_timing_trailer`, its trailers tell the stages.
-    pub(crate) fn guarded(mut self, guard: ExchangeGuard, has_timing_trailer: bool) -> Self {
+    pub(crate) fn guard(&mut self, guard: ExchangeGuard, has_timing_trailer: bool) {
         self.flushes = guard.0.meter.flushes();
         self.read_at_flush = self.flushes;
         self.guard = Some(guard);
@@ -157,7 +157,6 @@ impl ResponseBody {
             self.finish();
             self.captures.finish();
         }
-        self
     }
 
     /// Hyper is given a head or trailers that end an HTTP/2 stream.
@@ -276,7 +275,8 @@ impl ResponseBody {
         if let Some(in_flight) = self.in_flight() {
             let n = frame.data_ref().map_or(0, Buf::remaining);
             in_flight.with(|ledger| ledger.response_bytes += n as u64);
-            self.handed = in_flight.is_multiplexed.then(Stamp::now);
+            // after trailers, nothing more is asked for
+            self.handed = (in_flight.is_multiplexed && !frame.is_trailers()).then(Stamp::now);
         }
         if self.is_ended && self.broken.is_none() {
             self.finish();
@@ -372,7 +372,9 @@ impl Body for ResponseBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.upstream.is_upstreams() && self.rewrite.is_some() { SizeHint::default() } else { self.upstream.size_hint() }
+        // over HTTP/2 hyper would look for a `Content-Length` to add, and the upstream's head has what the upstream said
+        let is_said = self.rewrite.is_some() || self.in_flight().is_some_and(|in_flight| in_flight.is_multiplexed);
+        if self.upstream.is_upstreams() && is_said { SizeHint::default() } else { self.upstream.size_hint() }
     }
 }
 

@@ -1,11 +1,15 @@
 //! The response's body as it comes over an HTTP/2 stream of the upstream.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::{Reason, RecvStream};
 use http_body::{Frame, SizeHint};
+
+use crate::ledger::Stamp;
+use crate::proxy::connection::SocketMeter;
 
 /// The rest of a request whose answer has begun, which goes on over the same stream.
 pub(crate) trait Rest: Debug + Send {
@@ -19,6 +23,8 @@ pub(crate) trait Rest: Debug + Send {
 #[derive(Debug)]
 pub(crate) struct H2Source {
     stream: RecvStream,
+    /// The connection's.
+    meter: Arc<SocketMeter>,
     /// Bytes that the head says are still to come.
     length: Option<u64>,
     is_data_over: bool,
@@ -27,9 +33,15 @@ pub(crate) struct H2Source {
 
 impl H2Source {
     /// The body of an answer with so many bytes, if its head says how many. With `rest`, the request is not over.
-    pub(crate) fn new(stream: RecvStream, length: Option<u64>, rest: Option<Box<dyn Rest>>) -> Self {
+    pub(crate) fn new(stream: RecvStream, meter: Arc<SocketMeter>, length: Option<u64>, rest: Option<Box<dyn Rest>>) -> Self {
         let length = length.or_else(|| stream.is_end_stream().then_some(0));
-        Self { stream, length, is_data_over: false, rest }
+        Self { stream, meter, length, is_data_over: false, rest }
+    }
+
+    /// When bytes were last read over the connection: those that the stream has just given, or later ones of another stream, which came
+    /// before anybody looked. Nearer to their arrival than the time of looking, in any case.
+    pub(crate) fn last_read(&self) -> Stamp {
+        self.meter.last_read().unwrap_or_else(Stamp::now)
     }
 
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
 use super::continue_gate::ContinueGate;
 use super::split_write::FirstPiece;
+use crate::ledger::Stamp;
 use crate::net::error_text;
 use crate::proxy::connection::LazyDeadline;
 use crate::proxy::error::Error;
@@ -95,9 +96,8 @@ impl RequestBody {
     }
 
     /// Holds the body back until `gate` opens.
-    pub(crate) fn held_by(mut self, gate: Option<Arc<ContinueGate>>) -> Self {
-        self.gate = gate.map(|gate| (gate, LazyDeadline::default()));
-        self
+    pub(crate) fn hold_by(&mut self, gate: Arc<ContinueGate>) {
+        self.gate = Some((gate, LazyDeadline::default()));
     }
 
     /// Puts `frames`, read before or in place of what was read, before everything that is still to be read. With
@@ -117,10 +117,10 @@ impl RequestBody {
         copy
     }
 
-    /// The client's body was read to its end.
-    fn end(&mut self) {
+    /// The client's body was read to its end, with its last bytes `at`, if these were just read.
+    fn end(&mut self, at: Option<Stamp>) {
         if self.inner.take().is_some() {
-            self.in_flight.on_request_end();
+            self.in_flight.on_request_end(at);
             self.upload = UploadWatch::Off;
         }
         let waiting = self.ahead.as_ref().filter(|ahead| !ahead.frames.is_empty());
@@ -170,7 +170,7 @@ impl Body for RequestBody {
         {
             this.captures.push(&frame, ahead.captured);
             if this.inner.is_none() {
-                this.end();
+                this.end(None);
             }
             return Poll::Ready(Some(Ok(frame)));
         }
@@ -205,7 +205,7 @@ impl Body for RequestBody {
                 Poll::Ready(Some(Err(RequestBodyError::StreamCut)))
             }
             Poll::Ready(None) => {
-                this.end();
+                this.end(None);
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Err(error))) => {
@@ -214,7 +214,7 @@ impl Body for RequestBody {
             }
             Poll::Ready(Some(Ok(frame))) => {
                 let n = frame.data_ref().map_or(0, Buf::remaining);
-                this.in_flight.on_request_bytes(n);
+                let read = this.in_flight.on_request_bytes(n);
                 this.upload.on_bytes(n, &this.in_flight);
                 let Some(left) = this.left.checked_sub(n as u64) else {
                     this.inner = None;
@@ -226,7 +226,7 @@ impl Body for RequestBody {
                 }
                 this.captures.push(&frame, 0);
                 if inner.is_end_stream() || frame.is_trailers() {
-                    this.end();
+                    this.end(Some(read));
                 } else if !this.in_flight.is_multiplexed {
                     this.in_flight.meter.on_body_left(inner.size_hint().exact());
                 }

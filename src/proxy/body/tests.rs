@@ -201,7 +201,7 @@ async fn response_steps(sent: &Sent, budget: Option<&Arc<CaptureBudget>>) -> (Ve
     let mut body =
         ResponseBody::upstream(incoming, Some(Box::new(Driven(connection, false, QuietWaker::default()))), Stamp::now());
     let copy = budget.map(|budget| body.capture(budget));
-    let mut body = body.guarded(ExchangeGuard(fixtures::in_flight()), false);
+    body.guard(ExchangeGuard(fixtures::in_flight()), false);
     let mut seen = Vec::new();
     for portion in sent.portions() {
         far.write_all(&portion).await.unwrap();
@@ -299,7 +299,7 @@ fn a_layer_captures_the_body_as_it_stands_there() {
         far.write_all(&sent.portions().concat()).await.unwrap();
         let in_flight = fixtures::in_flight();
         let request = Request::new(RequestBody::new(incoming, in_flight.clone()));
-        let mut tracked = TrackedRequest { request, in_flight };
+        let mut tracked = TrackedRequest { request: Box::new(request), in_flight };
         let above = tracked.request.body_mut().capture(&budget());
         let mut collecting = pin!(collect(tracked, 1 << 20));
         let collected = poll_fn(|cx| {

@@ -167,7 +167,10 @@ impl UpstreamBody {
 
     /// When the latest bytes were read: at the connection's latest read, or now.
     fn read_at(&self) -> Stamp {
-        let read = self.connection.as_ref().and_then(|connection| connection.last_read());
+        let read = match &self.source {
+            Source::Stream(stream) => Some(stream.last_read()),
+            _ => self.connection.as_ref().and_then(|connection| connection.last_read()),
+        };
         read.map_or_else(Stamp::now, |read| read.max(self.last))
     }
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Sleep;
@@ -22,10 +22,11 @@ impl LazyDeadline {
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let due = since.plus(limit_ns);
         if self.armed.as_ref().is_none_or(|(_, at)| *at > due) {
-            if Stamp::now() >= due {
+            let now = Stamp::now();
+            if now >= due {
                 return true; // the timer was set for another limit
             }
-            self.arm(due);
+            self.arm(due, now);
         }
         loop {
             let Some((sleep, _)) = &mut self.armed else { return false };
@@ -35,7 +36,7 @@ impl LazyDeadline {
                     self.armed = None;
                     return true;
                 }
-                Poll::Ready(()) => self.arm(due),
+                Poll::Ready(()) => self.arm(due, Stamp::now()),
             }
         }
     }
@@ -48,9 +49,17 @@ impl LazyDeadline {
         }
     }
 
-    fn arm(&mut self, due: Stamp) {
+    /// Nobody waits any more: the timer keeps no task, and goes on for whoever has the deadline next.
+    pub(crate) fn rest(&mut self) {
+        let cx = &mut Context::from_waker(Waker::noop());
+        if self.armed.as_mut().is_some_and(|(sleep, _)| sleep.as_mut().poll(cx).is_ready()) {
+            self.armed = None;
+        }
+    }
+
+    fn arm(&mut self, due: Stamp, now: Stamp) {
         // one millisecond more than the timer's own granularity, so that it does not fire just before it is due
-        let left = Duration::from_nanos(due.since(Stamp::now())) + Duration::from_millis(1);
+        let left = Duration::from_nanos(due.since(now)) + Duration::from_millis(1);
         self.armed = Some((Box::pin(tokio::time::sleep(left)), due));
     }
 }
@@ -58,8 +67,31 @@ impl LazyDeadline {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::task::Wake;
 
     use super::*;
+
+    struct Task;
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    #[tokio::test]
+    async fn a_deadline_that_rests_keeps_no_task_and_serves_the_next_wait() {
+        let (task, mut deadline) = (Arc::new(Task), LazyDeadline::default());
+        let waker = Waker::from(task.clone());
+        assert!(!deadline.has_expired(&mut Context::from_waker(&waker), Stamp::now(), Duration::from_millis(20)));
+        drop(waker);
+        assert_eq!(Arc::strong_count(&task), 2, "the timer would wake it");
+        deadline.rest();
+        assert_eq!(Arc::strong_count(&task), 1);
+        let (since, limit) = (Stamp::now(), Duration::from_millis(30));
+        let expired = poll_fn(|cx| if deadline.has_expired(cx, since, limit) { Poll::Ready(()) } else { Poll::Pending });
+        assert_eq!(tokio::time::timeout(Duration::from_secs(5), expired).await, Ok(()));
+        assert!(since.elapsed() >= 30_000_000, "the timer was set for the wait before");
+    }
 
     #[tokio::test]
     async fn the_shorter_of_two_limits_expires_whichever_is_asked_about_first() {

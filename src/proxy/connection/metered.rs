@@ -53,8 +53,8 @@ impl MeteredSocket {
     }
 
     /// A connection to the upstream that all requests of one client's connection share, whose meter is `client`.
-    pub(crate) fn shared_upstream(socket: Socket, client: Arc<SocketMeter>) -> Self {
-        let mut this = Self::upstream(socket, Arc::default());
+    pub(crate) fn shared_upstream(socket: Socket, meter: Arc<SocketMeter>, client: Arc<SocketMeter>) -> Self {
+        let mut this = Self::upstream(socket, meter);
         this.shared_by = Some(client);
         this
     }

@@ -167,18 +167,24 @@ impl InFlight {
         }
     }
 
-    /// `n` bytes of the request body were read.
-    pub(crate) fn on_request_bytes(&self, n: usize) {
+    /// `n` bytes of the request body were read. Returns when.
+    pub(crate) fn on_request_bytes(&self, n: usize) -> Stamp {
         self.request_bytes.fetch_add(n as u64, Relaxed);
-        let read = if self.is_multiplexed { None } else { self.meter.last_read() };
-        self.request_last.store(read.unwrap_or_else(Stamp::now).as_ns(), Relaxed);
+        let read = self.request_read();
+        self.request_last.store(read.as_ns(), Relaxed);
+        read
     }
 
-    /// The request body was read to its end.
-    pub(crate) fn on_request_end(&self) {
-        let read = if self.is_multiplexed { None } else { self.meter.last_read() };
-        self.request_end.store(read.map_or_else(|| Stamp::now().as_ns(), Stamp::as_ns), Relaxed);
+    /// The request body was read to its end, with its last bytes `at`; `None`: its end came alone, now.
+    pub(crate) fn on_request_end(&self, at: Option<Stamp>) {
+        self.request_end.store(at.unwrap_or_else(|| self.request_read()).as_ns(), Relaxed);
         self.meter.on_message_read();
+    }
+
+    /// When what was just given of the request was read.
+    fn request_read(&self) -> Stamp {
+        let read = if self.is_multiplexed { None } else { self.meter.last_read() };
+        read.unwrap_or_else(Stamp::now)
     }
 
     /// When the request was read to its end; `None` before that.

@@ -10,8 +10,8 @@ use crate::proxy::body::RequestBody;
 /// A request with its open ledger.
 #[derive(Debug)]
 pub(crate) struct TrackedRequest {
-    /// The request as the client sent it, or as the layers above changed it.
-    pub(crate) request: Request<RequestBody>,
+    /// The request as the client sent it, or as the layers above changed it. Boxed, for each layer moves it.
+    pub(crate) request: Box<Request<RequestBody>>,
     /// Its ledger.
     pub(crate) in_flight: Arc<InFlight>,
 }

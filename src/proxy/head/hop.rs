@@ -12,7 +12,10 @@ pub(super) struct FieldsFound {
     /// The approximate size of all fields on the wire.
     pub(super) bytes: u64,
     pub(super) hosts: usize,
+    /// A `Connection` that says more than `keep-alive`, or one of several.
     connection: bool,
+    /// One `Connection: keep-alive`.
+    persists: bool,
     /// `Keep-Alive` or `Proxy-Connection`.
     keeps_alive: bool,
     pub(super) te: bool,
@@ -30,6 +33,8 @@ impl FieldsFound {
             found.bytes += (name.len() + value.len() + 4) as u64;
             match name {
                 "host" => found.hosts += 1,
+                // most of those that there are: no need to take it apart
+                "connection" if !found.persists && value.as_bytes().eq_ignore_ascii_case(b"keep-alive") => found.persists = true,
                 "connection" => found.connection = true,
                 "content-length" => found.odd_length |= !value.as_bytes().iter().all(u8::is_ascii_digit),
                 "keep-alive" | "proxy-connection" => found.keeps_alive = true,
@@ -67,6 +72,9 @@ pub(super) fn remove_hop_fields(headers: &mut HeaderMap, found: FieldsFound) -> 
                 _ => {}
             }
         }
+    }
+    if found.persists && !found.connection {
+        headers.remove(CONNECTION);
     }
     if found.keeps_alive {
         headers.remove("keep-alive");
@@ -180,6 +188,21 @@ mod tests {
             given,
             headers(&[("content-length", "3"), ("host", "m"), ("upgrade", "websocket"), ("trailer", "grpc-status")])
         );
+    }
+
+    #[test]
+    fn a_connection_that_persists_leaves_nothing_and_hides_nothing() {
+        let of = |fields: &[(&'static str, &'static str)]| {
+            let mut given = headers(fields);
+            let found = FieldsFound::of(&given);
+            (remove_hop_fields(&mut given, found).close, given.len())
+        };
+        let (persists, closes, hop) = (("connection", "Keep-Alive"), ("connection", "close, x-hop"), ("x-hop", "1"));
+        assert_eq!(of(&[persists, hop]), (false, 1));
+        assert_eq!(of(&[persists, ("keep-alive", "timeout=5"), hop]), (false, 1));
+        assert_eq!(of(&[persists, persists, hop]), (false, 1));
+        assert_eq!(of(&[persists, closes, hop]), (true, 0));
+        assert_eq!(of(&[closes, persists, hop]), (true, 0));
     }
 
     #[test]

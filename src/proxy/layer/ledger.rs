@@ -63,7 +63,7 @@ where
         let began = if is_multiplexed { self.meter.last_read() } else { None }.unwrap_or_else(|| self.meter.head_began());
         let in_flight = InFlight::open(self.context.clone(), self.meter.clone(), began, is_multiplexed);
         if http_body::Body::is_end_stream(request.body()) {
-            in_flight.on_request_end();
+            in_flight.on_request_end(None);
         }
         if !is_multiplexed && let Some(before) = self.meter.last_closed().filter(|closed| *closed > began) {
             // pipelined: it came while the request before it was still being answered
@@ -72,7 +72,7 @@ where
         let guard = Some(ExchangeGuard(in_flight.clone()));
         let is_head = request.method() == Method::HEAD;
         let accepts_trailers = self.context.respond_server_timing && server_timing::accepts_trailers(&request);
-        let request = request.map(|body| RequestBody::new(body, in_flight.clone()));
+        let request = Box::new(request.map(|body| RequestBody::new(body, in_flight.clone())));
         ResponseFuture { answer: self.inner.call(TrackedRequest { request, in_flight }), guard, is_head, accepts_trailers }
     }
 }
@@ -111,6 +111,7 @@ where
         }
         let has_timing_trailer =
             guard.0.context.respond_server_timing && server_timing::announce(&mut response, &guard.0, *this.accepts_trailers);
-        Poll::Ready(Ok(response.map(|body| body.guarded(guard, has_timing_trailer))))
+        response.body_mut().guard(guard, has_timing_trailer);
+        Poll::Ready(Ok(response))
     }
 }

@@ -60,7 +60,10 @@ impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Trace<S> {
 
 /// Creates the span, and writes it into `traceparent` and the ledger.
 fn trace(tracing: &Tracing, headers: &mut HeaderMap, ledger: &mut Ledger) {
-    let context = match headers.get(&TRACEPARENT).and_then(|v| TraceContext::parse(v.as_bytes())) {
+    // to pass over a few names costs less than to look two up
+    let is_traced = headers.keys().any(|name| *name == TRACEPARENT || *name == TRACESTATE);
+    let theirs = if is_traced { headers.get(&TRACEPARENT) } else { None };
+    let context = match theirs.and_then(|field| TraceContext::parse(field.as_bytes())) {
         Some(theirs) => {
             ledger.parent = theirs.span;
             let forced = tracing.sampling == TraceSampling::Force && !theirs.is_sampled();
@@ -73,7 +76,9 @@ fn trace(tracing: &Tracing, headers: &mut HeaderMap, ledger: &mut Ledger) {
         }
         None => {
             // a trace state without its parent means nothing (W3C Trace Context, 3.4)
-            headers.remove(&TRACESTATE);
+            if is_traced {
+                headers.remove(&TRACESTATE);
+            }
             ledger.ours = true;
             let trace = tracing.mark.make();
             TraceContext { trace, span: tracing.mark.root_span(trace), flags: TraceContext::SAMPLED }

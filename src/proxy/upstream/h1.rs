@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 
 use super::UpstreamContext;
 use super::h1_connection::H1Connection;
@@ -22,7 +23,7 @@ use crate::proxy::upload::slow_upload;
 /// Carries `request` to the upstream and waits for the response's head.
 pub(crate) async fn exchange(
     upstream: &UpstreamContext,
-    mut request: Request<RequestBody>,
+    mut request: Box<Request<RequestBody>>,
     in_flight: &Arc<InFlight>,
 ) -> Result<(Response<Incoming>, Box<H1Connection>), Error> {
     let mut attempt = in_flight.dispatch();
@@ -34,7 +35,8 @@ pub(crate) async fn exchange(
             // rare and large: boxed, so that other requests do not carry its size
             None => Box::pin(connect(upstream, in_flight)).await?,
         };
-        let failed = match send(&mut connection, request, in_flight, attempt).await {
+        let answer = connection.send(*request);
+        let failed = match answered(&mut connection, answer, in_flight, attempt).await {
             Ok(response) => return Ok((response, connection)),
             Err(failed) => failed,
         };
@@ -47,7 +49,7 @@ pub(crate) async fn exchange(
                 in_flight.context.counters.bump(Counter::UpstreamRetried);
                 in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                 attempt = Stamp::now();
-                request = *unwritten;
+                request = unwritten;
             }
             (error, _) => return Err(error),
         }
@@ -65,13 +67,14 @@ async fn connect(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Resul
 
 type Failed = (Error, Option<Box<Request<RequestBody>>>);
 
-async fn send(
+/// Drives the connection until it has the `answer` to the request that was `sent`, or there will be none.
+async fn answered(
     connection: &mut H1Connection,
-    request: Request<RequestBody>,
+    answer: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>>,
     in_flight: &Arc<InFlight>,
     sent: Stamp,
 ) -> Result<Response<Incoming>, Failed> {
-    let mut answer = pin!(connection.send(request));
+    let mut answer = pin!(answer);
     poll_fn(|cx| {
         connection.drive(cx);
         in_flight.read_passed(); // the pieces that have just been written

@@ -13,6 +13,7 @@ use h2::RecvStream;
 use h2::client::{self, ResponseFuture, SendRequest};
 use http::{HeaderMap, Request, Response, header};
 use http_body::Body;
+use parking_lot::Mutex;
 
 use super::UpstreamContext;
 use super::h1::{expired, response_deadline};
@@ -21,7 +22,7 @@ use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::net::Tasks;
 use crate::proxy::body::{H2Source, RequestBody, Rest};
-use crate::proxy::connection::{LazyDeadline, MeteredSocket};
+use crate::proxy::connection::{LazyDeadline, MeteredSocket, SocketMeter};
 use crate::proxy::error::Error;
 use crate::proxy::exchange::InFlight;
 use crate::proxy::upload::slow_upload;
@@ -35,16 +36,22 @@ const INITIAL_STREAMS: usize = 100;
 /// Bytes of one stream that may wait to be written.
 const SEND_BUFFER: usize = 1 << 20;
 
+/// Deadlines that are kept for further requests, at most.
+const KEPT_DEADLINES: usize = 32;
+
 /// The upstream's side of one client's connection.
 #[derive(Debug, Default)]
 pub(crate) struct H2Connection {
     sender: tokio::sync::Mutex<Option<Sender>>,
+    /// Of requests that were answered: their timers outlive them.
+    deadlines: Mutex<Vec<LazyDeadline>>,
 }
 
 /// What opens streams on one connection.
 #[derive(Clone, Debug)]
 struct Sender {
     streams: SendRequest<Bytes>,
+    meter: Arc<SocketMeter>,
     /// The connection has ended.
     is_over: Arc<AtomicBool>,
 }
@@ -54,22 +61,25 @@ impl H2Connection {
     pub(crate) async fn exchange(
         &self,
         upstream: &UpstreamContext,
-        request: Request<RequestBody>,
+        request: Box<Request<RequestBody>>,
         in_flight: &Arc<InFlight>,
     ) -> Result<Response<H2Source>, Error> {
         let (head, body) = request.into_parts();
         let mut attempt = in_flight.dispatch();
         let mut may_retry = true;
-        let (mut streams, asked) = loop {
-            let (Sender { mut streams, is_over }, reused) = self.sender(upstream, in_flight).await?;
-            let (asked, mut deadline) = (Stamp::now(), LazyDeadline::default());
+        let mut deadline = self.deadlines.lock().pop().unwrap_or_default();
+        let (Sender { mut streams, meter, .. }, asked) = loop {
+            let (mut sender, asked, reused) = match self.known_sender() {
+                Some(sender) => (sender, attempt, true),
+                None => self.sender(upstream, in_flight).await.map(|(sender, reused)| (sender, Stamp::now(), reused))?,
+            };
             // room for one more stream
-            let opened = poll_fn(|cx| match streams.poll_ready(cx) {
+            let opened = poll_fn(|cx| match sender.streams.poll_ready(cx) {
                 Poll::Ready(opened) => Poll::Ready(Ok(opened)),
                 Poll::Pending => overdue(cx, in_flight, asked, &mut deadline).map(Err),
             });
             match opened.await? {
-                Ok(()) => break (streams, asked),
+                Ok(()) => break (sender, asked),
                 Err(_) if reused && may_retry => {
                     // nothing was written: the connection has ended
                     may_retry = false;
@@ -77,7 +87,7 @@ impl H2Connection {
                     in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                     attempt = Stamp::now();
                     // not taken out: another request may have put a new one there
-                    is_over.store(true, Relaxed);
+                    sender.is_over.store(true, Relaxed);
                 }
                 Err(error) => return Err(Error::H2(error)),
             }
@@ -85,18 +95,35 @@ impl H2Connection {
         let is_over = body.is_end_stream();
         let (answer, stream) = streams.send_request(Request::from_parts(head, ()), is_over).map_err(Error::H2)?;
         let upload = (!is_over).then(|| H2Upload::new(body, stream));
-        Awaited { answer, upload, asked, deadline: LazyDeadline::default() }.head(&upstream.tasks, in_flight).await
+        let mut awaited = Awaited { answer, upload, asked, deadline };
+        let response = poll_fn(|cx| awaited.poll_head(cx, in_flight)).await?;
+        let Awaited { upload, deadline, .. } = awaited;
+        self.keep(deadline);
+        let length = content_length(response.headers());
+        let rest = upload.map(|upload| Box::new(RestOfRequest { upload, tasks: upstream.tasks.clone() }) as Box<dyn Rest>);
+        Ok(response.map(|stream| H2Source::new(stream, meter, length, rest)))
+    }
+
+    fn keep(&self, mut deadline: LazyDeadline) {
+        let mut kept = self.deadlines.lock();
+        if kept.len() < KEPT_DEADLINES {
+            deadline.rest();
+            kept.push(deadline);
+        }
+    }
+
+    /// What opens streams on the connection, if there is one and nobody is opening another.
+    fn known_sender(&self) -> Option<Sender> {
+        let slot = self.sender.try_lock().ok()?;
+        slot.as_ref().filter(|sender| !sender.is_over.load(Relaxed)).cloned()
     }
 
     async fn sender(&self, upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<(Sender, bool), Error> {
         let limit = in_flight.context.config.connect_timeout.get();
         // another request of this client may be connecting: this one waits with it, within the same limit
-        let mut slot = match self.sender.try_lock() {
-            Ok(slot) => slot,
-            Err(_) => tokio::time::timeout(limit, self.sender.lock())
-                .await
-                .map_err(|_| Error::ConnectTimeout { upstream: upstream.target.to_string(), limit })?,
-        };
+        let mut slot = tokio::time::timeout(limit, self.sender.lock())
+            .await
+            .map_err(|_| Error::ConnectTimeout { upstream: upstream.target.to_string(), limit })?;
         if let Some(sender) = slot.as_ref().filter(|sender| !sender.is_over.load(Relaxed)) {
             return Ok((sender.clone(), true));
         }
@@ -114,7 +141,8 @@ async fn open(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<S
     in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
     let socket = connected?;
     in_flight.context.counters.bump(Counter::UpstreamConnected);
-    let io = MeteredSocket::shared_upstream(socket, in_flight.meter.clone());
+    let meter = Arc::<SocketMeter>::default();
+    let io = MeteredSocket::shared_upstream(socket, meter.clone(), in_flight.meter.clone());
     let (streams, connection) = client::Builder::new()
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
@@ -133,7 +161,7 @@ async fn open(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<S
         }
         ended.store(true, Relaxed);
     });
-    Ok(Sender { streams, is_over })
+    Ok(Sender { streams, meter, is_over })
 }
 
 /// A request that was sent, up to its body, and whose answer is awaited.
@@ -146,13 +174,6 @@ struct Awaited {
 
 impl Awaited {
     /// Sends the body and waits for the response's head, until [`response_deadline`] expires.
-    async fn head(mut self, tasks: &Tasks, in_flight: &Arc<InFlight>) -> Result<Response<H2Source>, Error> {
-        let response = poll_fn(|cx| self.poll_head(cx, in_flight)).await?;
-        let length = content_length(response.headers());
-        let rest = self.upload.take().map(|upload| Box::new(RestOfRequest { upload, tasks: tasks.clone() }) as Box<dyn Rest>);
-        Ok(response.map(|stream| H2Source::new(stream, length, rest)))
-    }
-
     fn poll_head(&mut self, cx: &mut Context<'_>, in_flight: &InFlight) -> Poll<Result<Response<RecvStream>, Error>> {
         // first, so that head and body go out in one write
         if let Some(upload) = &mut self.upload

@@ -96,7 +96,7 @@ async fn over_h2(
     convert::to_h2(&mut request, &context.target);
     let mut response = h2.exchange(&context, request, &in_flight).await?;
     keep_error_field_apart(response.headers_mut());
-    let head = Stamp::now();
+    let head = response.body().last_read();
     in_flight.begin_window(in_flight.request_end(), head);
     in_flight.record_response_head(response.status(), response.headers());
     Ok(response.map(|stream| ResponseBody::stream(stream, head)))
@@ -111,7 +111,9 @@ async fn over_h1(context: Arc<UpstreamContext>, tracked: TrackedRequest) -> Resu
     // hyper offers one for every `Upgrade`; without `Connection: upgrade` it is not forwarded, and the upstream is not asked
     let client = request.extensions_mut().remove::<OnUpgrade>().filter(|_| request.headers().contains_key(header::UPGRADE));
     let is_old = request.version() < Version::HTTP_11;
-    let request = request.map(|body| body.held_by(gate));
+    if let Some(gate) = gate {
+        request.body_mut().hold_by(gate);
+    }
     let (mut response, mut connection) = h1::exchange(&context, request, &in_flight).await?;
     let limit = in_flight.context.config.max_header_bytes.get();
     let closes = normalise_response(&mut response, limit, is_old).map_err(Error::RefusedAnswer)?;

@@ -78,7 +78,7 @@ impl Bench {
     }
 
     fn ledger(&mut self, ms: u64, ledger: Ledger) {
-        self.pending.ledger(ledger, at(ms), &mut |l, s, _| self.out.push(merged(&l, s)));
+        self.pending.ledger(ledger.into(), at(ms), &mut |l, s, _| self.out.push(merged(&l, s)));
     }
 
     fn spans(&mut self, ms: u64, spans: impl IntoIterator<Item = IncomingSpan>) {

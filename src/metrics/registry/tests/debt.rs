@@ -25,7 +25,7 @@ fn exchange(optimum: LabelId, rows: u64, (stage, source, ns): (Stage, Source, u6
     account.add(stage, source, ns);
     let optimal_forward = Some(OptimalForward { optimum, ps: NonZeroU64::new(optimum_ps) });
     let clipped = ClippedReports::default();
-    Exchange { ledger, account, traced: Vec::new(), claimed_ns: 0, clipped, is_incomplete: false, optimal_forward }
+    Exchange { ledger: ledger.into(), account, traced: Vec::new(), claimed_ns: 0, clipped, is_incomplete: false, optimal_forward }
 }
 
 const fn reported(ns: u64) -> (Stage, Source, u64) {

@@ -32,7 +32,7 @@ fn exchange(series: SeriesKey, total_ns: u64) -> Exchange {
     account.add(Stage::Forward, Source::Reported, total_ns / 4);
     account.add(Stage::Unattributed, Source::Observed, total_ns - total_ns / 4);
     Exchange {
-        ledger,
+        ledger: ledger.into(),
         account,
         traced: Vec::new(),
         claimed_ns: total_ns / 4,

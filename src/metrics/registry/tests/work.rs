@@ -28,7 +28,7 @@ fn exchange(primary: Option<Unit>, amounts: &[(Unit, u64)], forward_ns: u64) -> 
     let mut account = Account::default();
     account.add(Stage::Forward, Source::Reported, forward_ns);
     Exchange {
-        ledger,
+        ledger: ledger.into(),
         account,
         traced: Vec::new(),
         claimed_ns: 0,
