@@ -10,7 +10,8 @@ memory is sampled meanwhile and at rest.
 
 usage: python3 bench/overhead.py [--lapwing PATH] [--rounds N] [--seconds S] [--requests N] [--json FILE] [TARGET ...]
 TARGET is direct, nginx, haproxy, envoy, lapwing, NAME=lapwing:BINARY (another build of Lapwing, started in the same way; the builds
-are compared round by round), or NAME=CMD@PORT, where CMD starts a proxy from PORT to 127.0.0.1:18080 (or --upstream-port).
+are compared round by round), or NAME=CMD@PORT, where CMD starts a proxy from PORT to 127.0.0.1:18080 (or --upstream-port), such as hyper
+alone: bare='../target/dist/examples/bare 127.0.0.1:18081 127.0.0.1:18080@18081' (cargo build --profile dist --example bare).
 The default is all that are installed. Needs wrk, nginx and taskset; ENVOY names Envoy's binary if it is not in PATH.
 Exit code 1 if a bound is missed.
 """
