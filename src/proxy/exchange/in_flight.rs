@@ -30,11 +30,11 @@ pub(crate) struct InFlight {
     pub(crate) meter: Arc<SocketMeter>,
     /// Whether requests share the connection (HTTP/2).
     pub(crate) is_multiplexed: bool,
-    called: Stamp,
+    pub(super) called: Stamp,
     generation: RequestGeneration,
-    request_last: AtomicU64,
-    request_end: AtomicU64,
-    request_bytes: AtomicU64,
+    pub(super) request_last: AtomicU64,
+    pub(super) request_end: AtomicU64,
+    pub(super) request_bytes: AtomicU64,
     /// Whether the request body waits for the client, not for the upstream.
     pub(crate) awaits_client: AtomicBool,
     /// Pieces of the response that hyper still holds (HTTP/2).
@@ -165,36 +165,6 @@ impl InFlight {
         if self.is_behind.load(Relaxed) {
             self.with_reader(|reader, _| reader.read());
         }
-    }
-
-    /// `n` bytes of the request body were read. Returns when.
-    pub(crate) fn on_request_bytes(&self, n: usize) -> Stamp {
-        self.request_bytes.fetch_add(n as u64, Relaxed);
-        let read = self.request_read();
-        self.request_last.store(read.as_ns(), Relaxed);
-        read
-    }
-
-    /// The request body was read to its end, with its last bytes `at`; `None`: its end came alone, now.
-    pub(crate) fn on_request_end(&self, at: Option<Stamp>) {
-        self.request_end.store(at.unwrap_or_else(|| self.request_read()).as_ns(), Relaxed);
-        self.meter.on_message_read();
-    }
-
-    /// When what was just given of the request was read.
-    fn request_read(&self) -> Stamp {
-        let read = if self.is_multiplexed { None } else { self.meter.last_read() };
-        read.unwrap_or_else(Stamp::now)
-    }
-
-    /// When the request was read to its end; `None` before that.
-    pub(crate) fn request_end(&self) -> Option<Stamp> {
-        Stamp::from_ns(self.request_end.load(Relaxed))
-    }
-
-    /// When bytes of the request were last read.
-    pub(crate) fn request_last(&self) -> Stamp {
-        Stamp::from_ns(self.request_last.load(Relaxed)).unwrap_or(self.called)
     }
 
     /// The request was admitted and goes to the upstream now, which ends validation.

@@ -12,6 +12,7 @@ mod in_flight;
 mod on_close;
 mod on_flush;
 mod profiler;
+mod request_arrival;
 pub(crate) mod server_timing;
 mod tracked_request;
 
