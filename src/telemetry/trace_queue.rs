@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::SampledExchange;
-use crate::ledger::{Exchange, TracedSpan};
+use crate::ledger::{Exchange, Ledger, TracedSpan};
 use crate::metrics::{Counter, Counters};
 
 /// Exchanges that may wait.
@@ -51,5 +51,21 @@ impl TraceQueue {
 /// About the bytes that an exchange takes.
 fn bytes(exchange: &Exchange) -> u32 {
     let traced = exchange.traced.iter().map(|span| size_of::<TracedSpan>() + span.name.len());
-    u32::try_from(size_of::<Exchange>() + traced.sum::<usize>()).unwrap_or(u32::MAX)
+    u32::try_from(size_of::<Exchange>() + size_of::<Ledger>() + traced.sum::<usize>()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Stamp;
+
+    #[test]
+    fn an_exchange_is_charged_with_its_ledger_and_its_spans() {
+        let mut exchange = Exchange::of(Ledger::open(Stamp::default(), 0));
+        let alone = bytes(&exchange) as usize;
+        assert!(alone > size_of::<Ledger>() && alone < 2048, "{alone}");
+        let span = TracedSpan { name: "n".repeat(1000).into(), stage: None, phase: None, start_ns: 0, end_ns: 0, depth: 1 };
+        exchange.traced.push(span);
+        assert!(bytes(&exchange) as usize >= alone + 1000);
+    }
 }
