@@ -71,8 +71,8 @@ impl Media {
 
     fn binary(headers: &HeaderMap) -> Option<Self> {
         // to pass over a few names costs less than to look up one that is seldom there
-        headers.keys().find(|name| **name == JSON_BYTES)?;
-        headers.get(JSON_BYTES)?.to_str().ok()?.trim().parse().ok().map(Self::JsonBefore)
+        let (_, length) = headers.iter().find(|(name, _)| **name == JSON_BYTES)?;
+        length.to_str().ok()?.trim().parse().ok().map(Self::JsonBefore)
     }
 }
 
