@@ -45,15 +45,13 @@ impl DebtAssessor {
         self.known.borrow_mut().retain(|model, _| self.labels.models.holds(*model));
     }
 
-    /// The exchange with the optimum of its model, if there is one: the declared one, else that of the first engine among the shadow
+    /// Notes on an exchange the optimum of its model, if there is one: the declared one, else that of the first engine among the shadow
     /// targets that `runs_same_model` by the target's index. Costs a look-up or two, and nothing where there is no optimum.
-    #[must_use]
-    pub fn assessed(&self, mut exchange: Exchange, runs_same_model: impl Fn(usize) -> bool) -> Exchange {
+    pub fn assess(&self, exchange: &mut Exchange, runs_same_model: impl Fn(usize) -> bool) {
         if !self.optima.is_empty() {
             let Ledger { series, work, .. } = &*exchange.ledger;
             exchange.optimal_forward = self.optimal_forward(series.model, work, runs_same_model);
         }
-        exchange
     }
 
     fn optimal_forward(&self, model: LabelId, work: &Work, runs_same_model: impl Fn(usize) -> bool) -> Option<OptimalForward> {

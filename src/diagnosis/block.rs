@@ -1,6 +1,7 @@
 //! The exchanges of a few seconds of a series, in two strata: the slowest exactly, and a uniform sample of the others.
 
 use super::observation::Observation;
+use crate::ledger::Exchange;
 
 /// The exchanges that ended within one block of time.
 ///
@@ -51,17 +52,18 @@ impl Block {
         u64::from(self.over).saturating_sub(kept)
     }
 
-    /// Adds an exchange; the slowest and the others may be so many, at least one of each.
-    pub(super) fn add(&mut self, observation: &Observation, [slowest, others]: [usize; 2], random: &mut impl FnMut(u64) -> u64) {
+    /// Adds an exchange; the slowest and the others may be so many, at least one of each. Under load few of them are kept, and an
+    /// observation is made of no other.
+    pub(super) fn add(&mut self, exchange: &Exchange, [slowest, others]: [usize; 2], random: &mut impl FnMut(u64) -> u64) {
         if self.slowest.len() < slowest {
-            push(&mut self.slowest, *observation, slowest);
-        } else if observation.total_ns > self.floor_ns {
+            push(&mut self.slowest, Observation::of(exchange), slowest);
+        } else if exchange.ledger.total_ns > self.floor_ns {
             if let Some(at) = self.fastest_of_slowest() {
-                let displaced = std::mem::replace(&mut self.slowest[at], *observation);
-                self.draw(displaced, others, random);
+                let displaced = std::mem::replace(&mut self.slowest[at], Observation::of(exchange));
+                self.draw(|| displaced, others, random);
             }
         } else {
-            self.draw(*observation, others, random);
+            self.draw(|| Observation::of(exchange), others, random);
             return;
         }
         if self.slowest.len() >= slowest {
@@ -78,7 +80,7 @@ impl Block {
         while self.slowest.len() > slowest {
             let Some(at) = self.fastest_of_slowest() else { break };
             let displaced = self.slowest.swap_remove(at);
-            self.draw(displaced, others, random);
+            self.draw(|| displaced, others, random);
             self.floor_ns = self.slowest.iter().map(|kept| kept.total_ns).min().unwrap_or(0);
         }
         self.sample.shrink_to(others);
@@ -96,12 +98,12 @@ impl Block {
     }
 
     /// Algorithm R (Vitter, Random sampling with a reservoir, 1985).
-    fn draw(&mut self, observation: Observation, each: usize, random: &mut impl FnMut(u64) -> u64) {
+    fn draw(&mut self, observation: impl FnOnce() -> Observation, each: usize, random: &mut impl FnMut(u64) -> u64) {
         self.others = self.others.saturating_add(1);
         if self.sample.len() < each {
-            push(&mut self.sample, observation, each);
+            push(&mut self.sample, observation(), each);
         } else if let Some(slot) = self.sample.get_mut(random(u64::from(self.others)) as usize) {
-            *slot = observation;
+            *slot = observation();
         }
     }
 }

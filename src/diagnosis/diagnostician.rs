@@ -7,7 +7,6 @@ use rustc_hash::FxHashMap;
 
 use super::bound::LatencyBound;
 use super::inference::{MAX_INFERRED, PendingDiagnosis, UpstreamWindows};
-use super::observation::Observation;
 use super::report::{Diagnosis, RouteDiagnosis, Status};
 use super::store::{BLOCKS, SeriesStore};
 use super::text::percent;
@@ -60,25 +59,29 @@ impl Diagnostician {
     }
 
     /// Takes a merged exchange of a client. Copies for shadow targets, long-lived streams and requests that were not answered in full
-    /// are left out. Costs about half a microsecond.
+    /// are left out.
     pub fn record(&mut self, exchange: &Exchange, now: Stamp) {
         let ledger = &exchange.ledger;
         if ledger.is_copy || ledger.kind != ExchangeKind::Request || !ledger.outcome.is_answered() {
             return;
         }
-        let seen = Observation::of(exchange);
-        let key = ledger.series;
-        let known = self.series.contains_key(&key) || self.series.len() < MAX_SERIES;
-        let key = if known { key } else { SeriesKey::default() };
+        let mut key = ledger.series;
         if !self.series.contains_key(&key) {
-            self.add_series(key, seen.arrived.min(now), now);
+            key = self.opened(key, ledger.started.min(now), now);
         }
         if let Some(series) = self.series.get_mut(&key) {
-            series.record(&seen, ledger.server, self.each, now);
-            if ledger.window.is_some() {
-                series.record_window(exchange);
-            }
+            series.record(exchange, self.each, now);
         }
+    }
+
+    /// Opens the series of `key`, or the one of all that there is no room for. Returns its key.
+    #[cold]
+    fn opened(&mut self, key: SeriesKey, first: Stamp, now: Stamp) -> SeriesKey {
+        let key = if self.series.len() < MAX_SERIES { key } else { SeriesKey::default() };
+        if !self.series.contains_key(&key) {
+            self.add_series(key, first, now);
+        }
+        key
     }
 
     fn add_series(&mut self, key: SeriesKey, first: Stamp, now: Stamp) {

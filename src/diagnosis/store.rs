@@ -73,32 +73,28 @@ impl SeriesStore {
     }
 
     /// Adds an exchange. `each` is how many of the slowest and how many others a block may hold.
-    pub(super) fn record(&mut self, seen: &Observation, server: Option<Server>, each: [usize; 2], now: Stamp) {
-        let ended = seen.ended().min(now);
-        self.server = server.or(self.server);
+    pub(super) fn record(&mut self, exchange: &Exchange, each: [usize; 2], now: Stamp) {
+        let ledger = &exchange.ledger;
+        let (arrived, ended) = (ledger.started.min(now), ledger.started.plus(ledger.total_ns).min(now));
+        self.server = ledger.server.or(self.server);
         self.last_record = now;
-        self.timeline.record(seen.arrived.min(now), ended);
-        self.count_excess(seen);
+        self.timeline.record(arrived, ended);
+        if ledger.total_ns > self.limit_ns {
+            self.count_excess(&Observation::of(exchange));
+        }
+        if ledger.window.is_some() {
+            self.windows.get_or_insert_default().record(exchange);
+        }
         let index = ended.as_ns() / BLOCK_NS;
         let newest = now.as_ns() / BLOCK_NS;
         if index + BLOCKS as u64 <= newest {
             return;
         }
-        let place = self.blocks.partition_point(|block| block.index < index);
-        if self.blocks.get(place).is_none_or(|block| block.index != index) {
-            self.blocks.insert(place, Block::new(index));
-        }
-        self.expire(now);
-        let place = self.blocks.partition_point(|block| block.index < index);
+        let place = self.place(index, now);
         if let Some(block) = self.blocks.get_mut(place) {
-            block.over = block.over.saturating_add(u32::from(seen.total_ns > self.limit_ns));
-            block.add(seen, each, &mut |bound| self.random.below(bound));
+            block.over = block.over.saturating_add(u32::from(ledger.total_ns > self.limit_ns));
+            block.add(exchange, each, &mut |bound| self.random.below(bound));
         }
-    }
-
-    /// Adds an exchange's upstream window.
-    pub(super) fn record_window(&mut self, exchange: &Exchange) {
-        self.windows.get_or_insert_default().record(exchange);
     }
 
     /// The upstream's windows.
@@ -106,11 +102,21 @@ impl SeriesStore {
         self.windows.as_deref()
     }
 
-    /// Adds an exchange's time above the budget to the totals.
-    fn count_excess(&mut self, seen: &Observation) {
-        if seen.total_ns <= self.limit_ns {
-            return;
+    /// Where the block of time `index` is, which is opened if it is not there.
+    fn place(&mut self, index: u64, now: Stamp) -> usize {
+        if self.blocks.back().is_some_and(|latest| latest.index == index) {
+            return self.blocks.len() - 1; // as for nearly all
         }
+        let place = self.blocks.partition_point(|block| block.index < index);
+        if self.blocks.get(place).is_none_or(|block| block.index != index) {
+            self.blocks.insert(place, Block::new(index));
+            self.expire(now);
+        }
+        self.blocks.partition_point(|block| block.index < index)
+    }
+
+    /// Adds the time above the budget of an exchange that has some to the totals.
+    fn count_excess(&mut self, seen: &Observation) {
         let seconds = (seen.total_ns - self.limit_ns) as f64 / 1e9;
         self.excess_seconds += seconds;
         let Some(excess) = self.reference.split(seen, self.limit_ns as f64) else { return };

@@ -25,7 +25,7 @@ pub use account::Account;
 pub use circumstances::{Annotation, Annotations, Circumstances};
 pub(crate) use claim::each_instant;
 pub use claim::{Claim, conserve};
-pub use clock::Stamp;
+pub use clock::{Stamp, WallClock};
 pub use exchange::{ClippedReports, Exchange, TracedSpan};
 pub use generation::Generation;
 pub use identity::{SpanId, TraceContext, TraceId, TraceMark};

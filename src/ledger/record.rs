@@ -175,7 +175,8 @@ pub struct Ledger {
     pub is_recorded: bool,
     /// What a client's request and its copies, or its record, have in common.
     pub pair: Option<PairId>,
-    /// The wall clock at the start, in nanoseconds since the Unix epoch.
+    /// The wall clock at the start, in nanoseconds since the Unix epoch. The request path leaves it at zero; whoever takes the ledger reads the
+    /// clock once for many.
     pub anchor_unix_ns: u64,
     /// The monotonic clock at the start.
     pub started: Stamp,

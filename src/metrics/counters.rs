@@ -140,9 +140,11 @@ impl Counters {
         self.values[gauge as usize].fetch_add(1, Relaxed).wrapping_add(1)
     }
 
-    /// Adds `n`.
+    /// Adds `n`. Most often that is nothing, which writes nothing: other threads have the counters beside it in their caches.
     pub fn add(&self, counter: Counter, n: u64) {
-        self.values[counter as usize].fetch_add(n, Relaxed);
+        if n > 0 {
+            self.values[counter as usize].fetch_add(n, Relaxed);
+        }
     }
 
     /// Subtracts `n` from a gauge.

@@ -74,8 +74,10 @@ impl DiagnosisFeed {
 
     fn catch_up(&mut self, diagnostician: &mut Diagnostician) {
         // what waited may be of names that gave way: they are forgotten after it is recorded
-        for (exchange, ended) in std::mem::take(&mut self.waiting) {
-            diagnostician.record(&exchange, ended);
+        if !self.waiting.is_empty() {
+            for (exchange, ended) in std::mem::take(&mut self.waiting) {
+                diagnostician.record(&exchange, ended);
+            }
         }
         if std::mem::take(&mut self.has_unnamed) {
             diagnostician.retain_named();

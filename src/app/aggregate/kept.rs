@@ -62,8 +62,8 @@ impl<'l> Copies<'l> {
 
 impl Kept<'_> {
     /// Records an exchange. `behind` more wait to be recorded.
-    pub(super) fn keep(&mut self, exchange: Exchange, behind: usize) {
-        let exchange = self.assessed(exchange);
+    pub(super) fn keep(&mut self, mut exchange: Exchange, behind: usize) {
+        self.assess(&mut exchange);
         if exchange.ledger.is_recorded {
             self.record(&exchange);
         }
@@ -90,11 +90,11 @@ impl Kept<'_> {
         }
     }
 
-    /// The exchange with its optimum.
-    fn assessed(&self, exchange: Exchange) -> Exchange {
+    /// Notes its optimum on an exchange.
+    fn assess(&self, exchange: &mut Exchange) {
         let series = exchange.ledger.series;
         let pairs = self.copies.as_ref().map(|copies| &copies.pairs);
-        self.to.assessor.assessed(exchange, |target| pairs.is_some_and(|pairs| pairs.runs_same_model(target, &series)))
+        self.to.assessor.assess(exchange, |target| pairs.is_some_and(|pairs| pairs.runs_same_model(target, &series)));
     }
 
     /// Sends the account of a recorded request to the recording.
@@ -106,8 +106,8 @@ impl Kept<'_> {
     }
 
     /// Records what late spans add. A pair keeps the figures that it was recorded with.
-    pub(super) fn mend(&mut self, exchange: Exchange) {
-        let exchange = self.assessed(exchange);
+    pub(super) fn mend(&mut self, mut exchange: Exchange) {
+        self.assess(&mut exchange);
         match &mut self.copies {
             Some(copies) if exchange.ledger.is_copy => copies.registry.mend(exchange),
             _ => self.registry.mend(exchange),

@@ -1,9 +1,10 @@
-//! The aggregator's loop: it reads the queue of closed ledgers every 20 ms, takes spans as they arrive, and records merged
+//! The aggregator's loop: it reads the queue of closed ledgers every 20 ms, or sooner, takes spans as they arrive, and records merged
 //! exchanges. The request path never wakes it.
 
 mod diagnosis_feed;
 mod kept;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,6 @@ use arrayvec::ArrayVec;
 use crossbeam_queue::ArrayQueue;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::diagnosis_feed::DiagnosisFeed;
@@ -21,14 +21,18 @@ use super::record::RecordAccounts;
 use super::shadow::ShadowParts;
 use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge};
 use crate::cost::DebtAssessor;
-use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan};
+use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan, WallClock};
 use crate::metrics::{Counter, Counters, Labels, Registry};
 use crate::protocol::Tokenizers;
 use crate::settings::ConfigHandle;
 use crate::telemetry::TailSampler;
 
-/// How often the queue is read.
+/// How often the queue is read where little is in it, and how often at most.
 const LOOK: Duration = Duration::from_millis(20);
+const SOON: Duration = Duration::from_millis(1);
+/// The queue is read so often that about so many ledgers are in it: what the request path has just written is in the processor's caches then, and
+/// its memory free for the next requests.
+const FEW: u32 = 64;
 /// How many ledgers' series are looked up together.
 const BATCH: usize = 16;
 /// How often the registry's windows advance.
@@ -67,7 +71,7 @@ pub(super) struct Aggregation {
 }
 
 impl Aggregation {
-    /// Joins by `config`, which is read every 20 ms, and compares what is merged with the optima of `assessor`.
+    /// Joins by `config`, which is read at each look, and compares what is merged with the optima of `assessor`.
     pub(super) fn new(
         config: ConfigHandle<Config>,
         assessor: DebtAssessor,
@@ -152,16 +156,16 @@ impl Aggregation {
 
     /// Runs until `stop`, then merges and records everything that waits.
     pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Vec<IncomingSpan>>, stop: CancellationToken) {
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut pause = pin!(tokio::time::sleep(Duration::ZERO));
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                _ = look.tick() => {}
+                () = &mut pause => {}
                 Some(received) = spans.recv() => self.spans(received),
             }
-            self.look();
+            let depth = self.look();
+            pause.as_mut().reset(tokio::time::Instant::now() + pause_after(depth));
         }
         while let Ok(received) = spans.try_recv() {
             self.spans(received);
@@ -192,12 +196,18 @@ impl Aggregation {
         }
     }
 
-    /// Takes the waiting ledgers, but none that arrive meanwhile, so that spans get their turn.
-    fn look(&mut self) {
+    /// Gives a closed ledger what the request path has no time for: the wall clock at its start, and the ids of its new names.
+    fn settle(&self, ledger: &mut Ledger, wall: WallClock, now: Stamp) {
+        ledger.anchor_unix_ns = wall.unix_ns(ledger.started);
+        self.labels.settle(ledger, now);
+    }
+
+    /// Takes the waiting ledgers, but none that arrive meanwhile, so that spans get their turn. Returns how many they were.
+    fn look(&mut self) -> usize {
         self.apply_config();
         let depth = self.queue.len();
         self.counters.set(Counter::QueueDepth, depth as u64);
-        let now = Stamp::now();
+        let (now, wall) = (Stamp::now(), WallClock::read());
         let mut kept = self.destinations.lock(now);
         if depth > 0 {
             self.statistics.note_request();
@@ -209,7 +219,7 @@ impl Aggregation {
             if batch.is_empty() {
                 break; // the last one is still being pushed: next time
             }
-            batch.iter_mut().for_each(|ledger| self.labels.settle(ledger, now));
+            batch.iter_mut().for_each(|ledger| self.settle(ledger, wall, now));
             batch.iter().for_each(|ledger| kept.registry.warm(ledger.series));
             for mut ledger in batch {
                 behind -= 1;
@@ -221,7 +231,7 @@ impl Aggregation {
         if let Some(shadow) = &self.destinations.shadow {
             for _ in 0..shadow.ledgers.len() {
                 let Some(mut ledger) = shadow.ledgers.pop() else { break };
-                self.labels.settle(&mut ledger, now);
+                self.settle(&mut ledger, wall, now);
                 self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, 0));
             }
         }
@@ -244,7 +254,14 @@ impl Aggregation {
             kept.rotate();
             self.rotated = now;
         }
+        depth
     }
+}
+
+/// How long to wait before the queue is read again, after one reading that found so many ledgers.
+fn pause_after(depth: usize) -> Duration {
+    let depth = u32::try_from(depth).unwrap_or(u32::MAX);
+    (LOOK * FEW / depth.max(FEW)).max(SOON)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Prompts at the aggregator: their tokens are counted if there is time, otherwise estimated.
+//! What the aggregator does with what it takes: prompts, whose tokens are counted if there is time, otherwise estimated; the wall clock; and when it
+//! looks again.
 
 use http::{HeaderMap, Method};
 
 use super::*;
-use crate::ledger::{Basis, Unit};
+use crate::ledger::{Basis, Unit, clock};
 use crate::metrics::{Labels, Order};
 use crate::protocol::{Config, Protocols};
 
@@ -83,4 +84,24 @@ fn counted_tokens_are_what_is_recorded() {
     // bees, and the points as one token
     assert_eq!(tokens, [Some((2, Basis::Counted)); 3]);
     assert!(recorded.iter().all(|exchange| exchange.ledger.prompt.is_none()));
+}
+
+#[test]
+fn an_exchange_gets_the_wall_clock_at_its_start_when_it_is_taken() {
+    let mut aggregation = aggregation(8, &config());
+    let (before, started, after) = (clock::unix_ns(), Stamp::now(), clock::unix_ns());
+    std::thread::sleep(Duration::from_millis(100));
+    aggregation.queue.push(Box::new(Ledger::open(started, 0))).unwrap();
+    assert_eq!(aggregation.look(), 1);
+    let kept = aggregation.destinations.registry.lock().exchanges(Order::Recent, 1);
+    // with room for what else runs between two readings of clocks
+    let about = before - 40_000_000..after + 40_000_000;
+    assert!(about.contains(&kept[0].ledger.anchor_unix_ns), "when it started, not when it was taken");
+}
+
+#[test]
+fn the_queue_is_read_sooner_where_more_is_in_it() {
+    let ms = Duration::from_millis;
+    assert_eq!([0, 1, 64].map(pause_after), [LOOK; 3]);
+    assert_eq!([128, 320, 1_280, 100_000, usize::MAX].map(pause_after), [ms(10), ms(4), ms(1), ms(1), ms(1)]);
 }

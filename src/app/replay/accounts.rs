@@ -14,7 +14,7 @@ use super::receiver::SpanReceiver;
 use super::schedule::DueTimes;
 use crate::app::shadow::ComparedOutputs;
 use crate::attribution::Aggregator;
-use crate::ledger::{Exchange, LabelId, Ledger, Outcome, Stamp};
+use crate::ledger::{Exchange, LabelId, Ledger, Outcome, Stamp, WallClock};
 use crate::metrics::{Labels, Registry};
 use crate::shadow::recording::{PairEvent, PairsHeader, to_line};
 use crate::shadow::{PairHalf, PairTable, SideAccount};
@@ -69,9 +69,10 @@ impl Accounts {
     ///
     /// If the file of pairs cannot be written.
     pub(super) fn look(&mut self) -> io::Result<()> {
-        let now = Stamp::now();
+        let (now, wall) = (Stamp::now(), WallClock::read());
         let mut merged = Vec::new();
         while let Some(mut ledger) = self.ledgers.pop() {
+            ledger.anchor_unix_ns = wall.unix_ns(ledger.started);
             // a recording's names are known to be real
             self.labels.name(&mut ledger, now, true);
             self.aggregator.ledger(ledger, now, &mut |exchange| merged.push(exchange));

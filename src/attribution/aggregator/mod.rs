@@ -149,23 +149,31 @@ impl<M: Fn(Box<Ledger>, Vec<TracedSpan>) -> Exchange> Finish<M> {
     /// Merges an exchange.
     fn again(&self, mut ledger: Box<Ledger>, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
         let finished = catch_unwind(AssertUnwindSafe(|| {
-            let (traced, report) = tree::below(ledger.span, ledger.anchor_unix_ns, spans);
-            if report.server.is_some() {
-                // the upstream's own span; what a body reports may be of a server behind the upstream
-                (ledger.server, ledger.server_evidence) = (report.server, Some(ServerEvidence::Span));
-            }
-            report.note(&mut ledger, ServerEvidence::Span);
-            cache_hit::note(spans, &mut ledger.circumstances);
+            let traced = if spans.is_empty() { Vec::new() } else { note_spans(&mut ledger, spans) };
             divide_sums(&mut ledger);
-            if !report.work.is_empty() {
-                choose_primary(&mut ledger.work);
-            }
-            sink(Exchange { is_incomplete, ..(self.merge)(ledger, traced) });
+            let mut exchange = (self.merge)(ledger, traced);
+            exchange.is_incomplete = is_incomplete;
+            sink(exchange);
         }));
         if finished.is_err() {
             self.counters.bump(Counter::DroppedPanic);
         }
     }
+}
+
+/// Writes what an exchange's spans say of it into its ledger. Returns them placed.
+fn note_spans(ledger: &mut Ledger, spans: &[IncomingSpan]) -> Vec<TracedSpan> {
+    let (traced, report) = tree::below(ledger.span, ledger.anchor_unix_ns, spans);
+    if report.server.is_some() {
+        // the upstream's own span; what a body reports may be of a server behind the upstream
+        (ledger.server, ledger.server_evidence) = (report.server, Some(ServerEvidence::Span));
+    }
+    report.note(ledger, ServerEvidence::Span);
+    cache_hit::note(spans, &mut ledger.circumstances);
+    if !report.work.is_empty() {
+        choose_primary(&mut ledger.work);
+    }
+    traced
 }
 
 /// Turns sums over a request's prompts into the mean of one prompt, because the prompts run at the same time. If the number of

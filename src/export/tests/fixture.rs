@@ -207,7 +207,10 @@ pub(in crate::export) fn optima() -> Arc<ModelOptima> {
 pub(in crate::export) fn busy() -> Surfaces {
     let surfaces = Surfaces { optima: optima(), ..empty() };
     let assessor = DebtAssessor::new(surfaces.optima.clone(), surfaces.registry.lock().labels().clone());
-    let keep = |exchange| surfaces.registry.lock().keep(assessor.assessed(exchange, |_| false), Stamp::now(), 0);
+    let keep = |mut exchange| {
+        assessor.assess(&mut exchange, |_| false);
+        surfaces.registry.lock().keep(exchange, Stamp::now(), 0);
+    };
     keep(chat(&surfaces));
     poll(&surfaces);
     for n in 1..=100 {
