@@ -35,13 +35,17 @@ telemetry: {{metrics: {on}, metrics_interval: 1s, traces: {on}, traces_share: 10
 RUNS = {"nobody looks": (0, "off"), "two scrapers": (2, "off"), "telemetry": (0, "on")}
 
 
-def under_callgrind(binary, folder):
-    """A program that runs `binary` under callgrind, which writes a file for each thread."""
+def under_callgrind(binary, folder, more=""):
+    """A program that runs `binary` under callgrind, with `more` options, which writes a file for each thread."""
     script = folder / "lapwing"
-    options = f"--tool=callgrind --separate-threads=yes --callgrind-out-file={folder}/out"
+    options = f"--tool=callgrind --separate-threads=yes --callgrind-out-file={folder}/out {more}"
     script.write_text(f'#!/bin/sh\nexec valgrind -q {options} {binary} "$@"\n')
     script.chmod(0o755)
     return script
+
+
+def control(what, pid):
+    subprocess.run(["callgrind_control", what, str(pid)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def thread_number(pid, seconds=60):
@@ -85,9 +89,9 @@ def counted(binary, upstream_port, requests, scrapers, telemetry, collector_port
                 thread.start()
             connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=60)
             send(connection, requests)
-            subprocess.run(["callgrind_control", "--zero", str(lapwing.pid)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            control("--zero", lapwing.pid)
             send(connection, requests)
-            subprocess.run(["callgrind_control", "--dump", str(lapwing.pid)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            control("--dump", lapwing.pid)
             over.set()
             for thread in looking:
                 thread.join()

@@ -57,6 +57,17 @@ impl Socket {
         PeerClosed { sends: ready.is_read_closed(), takes: ready.is_write_closed() }
     }
 
+    /// Whether a read may find something: bytes, the end, or an error. Needs no system call and tells nobody.
+    #[must_use]
+    pub fn may_be_read(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, || Ok(())).is_ok(),
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, || Ok(())).is_ok(),
+            #[cfg(any(test, feature = "fuzzing"))]
+            Self::Memory(_) => true,
+        }
+    }
+
     /// Waits until there is something to read, the other end has ended its side, or the connection has failed. Reads nothing.
     ///
     /// # Errors

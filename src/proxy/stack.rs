@@ -1,11 +1,11 @@
 //! The stack of one client's connection, in request order.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use parking_lot::Mutex;
 use tower::{Layer, Service, ServiceBuilder};
 
 use super::body::ResponseBody;
@@ -18,15 +18,15 @@ use super::layer::trace::Trace;
 use super::layer::{admit, amend, buffered_response, classify, ledger, normalise, rescue, shadow, trace};
 use super::upstream::{Upstream, UpstreamContext};
 
-/// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive: a lock that is never contended (one
-/// task dispatches a connection's requests) costs less than a clone of the stack for each request.
+/// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive; one task dispatches a connection's requests, one
+/// after the other.
 #[derive(Debug)]
-pub(crate) struct HyperService<S>(Mutex<S>);
+pub(crate) struct HyperService<S>(RefCell<S>);
 
 impl<S> HyperService<S> {
     /// Wraps `stack`, which must always be ready: its readiness is not polled.
     pub(crate) const fn new(stack: S) -> Self {
-        Self(Mutex::new(stack))
+        Self(RefCell::new(stack))
     }
 }
 
@@ -36,7 +36,7 @@ impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> f
     type Future = S::Future;
 
     fn call(&self, request: Request<Incoming>) -> S::Future {
-        self.0.lock().call(request)
+        self.0.borrow_mut().call(request)
     }
 }
 

@@ -110,6 +110,15 @@ def test_profiling_cost(binary, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not (shutil.which("valgrind") and shutil.which("objdump")), reason="valgrind or objdump is not installed")
+def test_locked(binary, tmp_path):
+    raw, out = run(binary, tmp_path, "locked.py", "--requests", "50")
+    # the reference of a request in flight is counted several times, and a request is not made of such instructions
+    assert 50 < sum(raw["atomic"]["Lapwing"].values()) < 1000, out
+
+
+@pytest.mark.long
 @pytest.mark.skipif(not (shutil.which("wrk") and shutil.which("nginx")), reason="wrk or nginx is not installed")
 def test_connections(binary, tmp_path):
     raw, out = run(binary, tmp_path, "connections.py", "--connections", "400", "--rounds", "1")

@@ -274,7 +274,7 @@ impl ResponseBody {
         }
         if let Some(in_flight) = self.in_flight() {
             let n = frame.data_ref().map_or(0, Buf::remaining);
-            in_flight.with(|ledger| ledger.response_bytes += n as u64);
+            in_flight.on_response_bytes(n);
             // after trailers, nothing more is asked for
             self.handed = (in_flight.is_multiplexed && !frame.is_trailers()).then(Stamp::now);
         }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::Sleep;
 
 use crate::ledger::Stamp;
@@ -13,6 +14,8 @@ use crate::ledger::Stamp;
 #[derive(Debug, Default)]
 pub(crate) struct LazyDeadline {
     armed: Option<(Pin<Box<Sleep>>, Stamp)>,
+    /// Who is woken by the timer: as long as it is the same task, the timer need not be told.
+    waits: Option<Waker>,
 }
 
 impl LazyDeadline {
@@ -30,8 +33,16 @@ impl LazyDeadline {
         }
         loop {
             let Some((sleep, _)) = &mut self.armed else { return false };
+            if !sleep.is_elapsed() && self.waits.as_ref().is_some_and(|waits| waits.will_wake(cx.waker())) {
+                return false;
+            }
+            // a task that has used its turn up is not told to the timer, but polled once more
+            let is_told = has_budget_remaining();
             match sleep.as_mut().poll(cx) {
-                Poll::Pending => return false,
+                Poll::Pending => {
+                    self.waits = is_told.then(|| cx.waker().clone());
+                    return false;
+                }
                 Poll::Ready(()) if since.elapsed() >= limit_ns => {
                     self.armed = None;
                     return true;
@@ -51,6 +62,7 @@ impl LazyDeadline {
 
     /// Nobody waits any more: the timer keeps no task, and goes on for whoever has the deadline next.
     pub(crate) fn rest(&mut self) {
+        self.waits = None;
         let cx = &mut Context::from_waker(Waker::noop());
         if self.armed.as_mut().is_some_and(|(sleep, _)| sleep.as_mut().poll(cx).is_ready()) {
             self.armed = None;
@@ -60,7 +72,7 @@ impl LazyDeadline {
     fn arm(&mut self, due: Stamp, now: Stamp) {
         // one millisecond more than the timer's own granularity, so that it does not fire just before it is due
         let left = Duration::from_nanos(due.since(now)) + Duration::from_millis(1);
-        self.armed = Some((Box::pin(tokio::time::sleep(left)), due));
+        (self.armed, self.waits) = (Some((Box::pin(tokio::time::sleep(left)), due)), None);
     }
 }
 
@@ -84,13 +96,24 @@ mod tests {
         let waker = Waker::from(task.clone());
         assert!(!deadline.has_expired(&mut Context::from_waker(&waker), Stamp::now(), Duration::from_millis(20)));
         drop(waker);
-        assert_eq!(Arc::strong_count(&task), 2, "the timer would wake it");
+        assert_eq!(Arc::strong_count(&task), 3, "the timer would wake it, and it is known");
         deadline.rest();
         assert_eq!(Arc::strong_count(&task), 1);
         let (since, limit) = (Stamp::now(), Duration::from_millis(30));
         let expired = poll_fn(|cx| if deadline.has_expired(cx, since, limit) { Poll::Ready(()) } else { Poll::Pending });
         assert_eq!(tokio::time::timeout(Duration::from_secs(5), expired).await, Ok(()));
         assert!(since.elapsed() >= 30_000_000, "the timer was set for the wait before");
+    }
+
+    #[tokio::test]
+    async fn another_task_that_waits_is_woken_too() {
+        let (first, mut deadline) = (Waker::from(Arc::new(Task)), LazyDeadline::default());
+        let (since, limit) = (Stamp::now(), Duration::from_millis(20));
+        for _ in 0..2 {
+            assert!(!deadline.has_expired(&mut Context::from_waker(&first), since, limit));
+        }
+        let expired = poll_fn(|cx| if deadline.has_expired(cx, since, limit) { Poll::Ready(()) } else { Poll::Pending });
+        assert_eq!(tokio::time::timeout(Duration::from_secs(5), expired).await, Ok(()));
     }
 
     #[tokio::test]

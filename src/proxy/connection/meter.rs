@@ -39,6 +39,8 @@ pub(crate) struct SocketMeter {
     last_write: AtomicU64,
     /// The latest event on the socket is that it took bytes.
     is_writing: AtomicBool,
+    /// There was nothing to read, and once there is, the waker is called.
+    pub(crate) is_watched: AtomicBool,
     /// The socket took everything, and was given nothing since.
     is_drained: AtomicBool,
     /// The latest time that it was quiet: the writes before and after.
@@ -260,21 +262,19 @@ impl SocketMeter {
         self.is_drained.store(true, Relaxed);
         // only one task counts, so a load and a store are enough
         self.flushes.store(self.flushes().wrapping_add(1), Relaxed);
-        if self.has_closing.swap(false, Relaxed) {
-            let mut done = SmallVec::<[Arc<dyn OnFlush>; 2]>::new();
-            self.closing.lock().retain(|response| {
-                let held = response.is_held();
-                if !held {
-                    done.push(response.clone());
-                }
-                held
-            });
+        if taken(&self.has_closing) {
+            let mut done = std::mem::take(&mut *self.closing.lock());
+            if done.iter().any(|response| response.is_held()) {
+                let (mut held, written) = done.drain(..).partition::<SmallVec<_>, _>(|response| response.is_held());
+                done = written;
+                self.closing.lock().append(&mut held);
+            }
             // the write that took the last byte has just been stamped
             let now = self.last_write().unwrap_or_else(Stamp::now);
             self.last_closed.store(now.as_ns(), Relaxed);
             done.into_iter().for_each(|response| response.on_flushed(now));
         }
-        if self.has_waiting.load(Relaxed) && self.has_waiting.swap(false, Relaxed) {
+        if taken(&self.has_waiting) {
             std::mem::take(&mut *self.waiting.lock()).into_iter().for_each(Waker::wake);
         }
     }
@@ -308,7 +308,7 @@ impl SocketMeter {
 
     /// Takes the waits for a slow client since the last call, oldest first.
     pub(crate) fn take_blocked(&self) -> Option<ClientWaits> {
-        self.has_blocked.swap(false, Relaxed).then(|| std::mem::take(&mut *self.blocked.lock()))
+        taken(&self.has_blocked).then(|| std::mem::take(&mut *self.blocked.lock()))
     }
 
     /// Writes an interim response (1xx) before anything else that is written. Returns `false` if too many wait for the client already.
@@ -324,8 +324,13 @@ impl SocketMeter {
 
     /// Takes the bytes given to [`Self::interject`].
     pub(crate) fn take_interim(&self) -> Option<Vec<u8>> {
-        self.has_interim.swap(false, Relaxed).then(|| std::mem::take(&mut *self.interim.lock()))
+        taken(&self.has_interim).then(|| std::mem::take(&mut *self.interim.lock()))
     }
+}
+
+/// Takes a flag: returns whether it was set. Most often it is not, and to find that out takes no atomic exchange.
+fn taken(flag: &AtomicBool) -> bool {
+    flag.load(Relaxed) && flag.swap(false, Relaxed)
 }
 
 #[cfg(test)]

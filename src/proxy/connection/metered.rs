@@ -18,6 +18,7 @@ use super::failure::ClientTimedOut;
 use super::gathered::{Flush, Gathered};
 use super::meter::SocketMeter;
 use super::read_size::read_size;
+use super::reader::Reader;
 use crate::ledger::Stamp;
 use crate::net::Socket;
 
@@ -36,6 +37,7 @@ pub(crate) struct MeteredSocket {
     /// The meter of the client's connection whose requests share this one (HTTP/2).
     shared_by: Option<Arc<SocketMeter>>,
     gathered: Gathered,
+    reader: Reader,
 }
 
 impl MeteredSocket {
@@ -49,6 +51,7 @@ impl MeteredSocket {
             read_ahead: Bytes::new(),
             shared_by: None,
             gathered: Gathered::default(),
+            reader: Reader::default(),
         }
     }
 
@@ -73,7 +76,8 @@ impl MeteredSocket {
     }
 
     /// Waits until there is something to read, or nothing more will come.
-    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.reader.forget();
         self.socket.poll_readable(cx)
     }
 
@@ -129,10 +133,10 @@ impl MeteredSocket {
     fn poll_socket(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let most = if self.client.is_some() { read_size(&self.meter) } else { usize::MAX };
         if buf.remaining() <= most {
-            return Pin::new(&mut self.socket).poll_read(cx, buf);
+            return self.reader.poll_read(&mut self.socket, cx, buf);
         }
         let mut little = ReadBuf::new(buf.initialize_unfilled_to(most));
-        let polled = Pin::new(&mut self.socket).poll_read(cx, &mut little);
+        let polled = self.reader.poll_read(&mut self.socket, cx, &mut little);
         let n = little.filled().len();
         buf.advance(n);
         polled
@@ -169,7 +173,7 @@ impl MeteredSocket {
         let mut space = [0; 8192];
         for _ in 0..32 {
             let mut buf = ReadBuf::new(&mut space);
-            match Pin::new(&mut self.socket).poll_read(cx, &mut buf) {
+            match self.reader.poll_read(&mut self.socket, cx, &mut buf) {
                 Poll::Ready(Ok(())) if !buf.filled().is_empty() => self.meter.on_read(),
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
                 Poll::Pending => {
@@ -268,7 +272,9 @@ impl AsyncRead for MeteredSocket {
         }
         self.gathered.on_polled();
         let before = buf.filled().len();
-        match self.poll_socket(cx, buf) {
+        let polled = self.poll_socket(cx, buf);
+        self.meter.is_watched.store(self.reader.is_told(), Relaxed);
+        match polled {
             Poll::Ready(Ok(())) => {
                 if buf.filled().len() > before {
                     if self.client.as_mut().is_some_and(|client| client.is_preface(&buf.filled()[before..])) {

@@ -13,6 +13,7 @@ mod metered;
 mod opening;
 mod quiet_waker;
 mod read_size;
+mod reader;
 mod refused_heads;
 
 pub(crate) use body_wait::BodyArrival;

@@ -13,7 +13,6 @@ use super::context::{ExchangeContext, Observer};
 use super::first_byte::{FirstByte, GRPC};
 use super::grpc_status::grpc_outcome;
 use super::on_close::OnClose;
-use crate::ledger::clock::unix_ns;
 use crate::ledger::{Annotation, ExchangeKind, Ledger, NameProof, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
 use crate::metrics::{Counter, RequestGeneration};
 use crate::protocol::ExchangeReader;
@@ -22,6 +21,13 @@ use crate::proxy::upload::Upload;
 
 /// The content types of gRPC-Web, whose status is in the body and stays unknown.
 const GRPC_WEB: &[u8] = b"application/grpc-web";
+
+/// When the last byte of the request's head was there and the request before it had ended, which begins validation: from then on the head is
+/// parsed. Over HTTP/2, where a connection reads for many requests, it is now.
+fn called(meter: &SocketMeter, is_multiplexed: bool) -> Stamp {
+    let read = if is_multiplexed { None } else { meter.last_read() };
+    read.map_or_else(Stamp::now, |read| meter.last_closed().map_or(read, |closed| closed.max(read)))
+}
 
 /// A request in flight.
 #[derive(Debug)]
@@ -35,6 +41,10 @@ pub(crate) struct InFlight {
     pub(super) request_last: AtomicU64,
     pub(super) request_end: AtomicU64,
     pub(super) request_bytes: AtomicU64,
+    response_bytes: AtomicU64,
+    /// When it went to the upstream, and when the upstream window ended: zero before that.
+    dispatched: AtomicU64,
+    egress: AtomicU64,
     /// Whether the request body waits for the client, not for the upstream.
     pub(crate) awaits_client: AtomicBool,
     /// Pieces of the response that hyper still holds (HTTP/2).
@@ -52,8 +62,6 @@ pub(crate) struct InFlight {
 struct State {
     /// `None` once it has been handed over.
     ledger: Option<Box<Ledger>>,
-    dispatched: Option<Stamp>,
-    egress: Option<Stamp>,
     /// The response's waits for the client, if the request shares its connection.
     waits: Option<Box<ClientWaits>>,
     reader: Option<BodyReader>,
@@ -76,8 +84,8 @@ impl InFlight {
         started: Stamp,
         is_multiplexed: bool,
     ) -> Arc<Self> {
-        let called = Stamp::now();
-        let mut ledger = Box::new(Ledger::open(started, unix_ns().saturating_sub(called.since(started))));
+        let called = called(&meter, is_multiplexed);
+        let mut ledger = Box::new(Ledger::open(started, 0));
         note_arrival(&context, &meter, &mut ledger);
         let generation = context.counters.open_requests().begin();
         meter.open.fetch_add(1, Relaxed);
@@ -90,6 +98,9 @@ impl InFlight {
             request_last: AtomicU64::new(called.as_ns()),
             request_end: AtomicU64::new(0),
             request_bytes: AtomicU64::new(0),
+            response_bytes: AtomicU64::new(0),
+            dispatched: AtomicU64::new(0),
+            egress: AtomicU64::new(0),
             awaits_client: AtomicBool::new(false),
             held: AtomicU32::new(0),
             finished: AtomicBool::new(false),
@@ -98,8 +109,6 @@ impl InFlight {
             upload: OnceLock::new(),
             state: Mutex::new(State {
                 ledger: Some(ledger),
-                dispatched: None,
-                egress: None,
                 waits: None,
                 reader: None,
                 first_byte: FirstByte::default(),
@@ -118,9 +127,12 @@ impl InFlight {
         self.context.observe(Counter::ObserverPanics, |observer| look(observer, self.state.lock().ledger()));
     }
 
-    /// Sets the reader of the bodies.
-    pub(crate) fn set_reader(&self, reader: ExchangeReader) {
-        self.state.lock().reader = Some(BodyReader::new(reader));
+    /// Lets the observer write into the ledger, and open a reader of the bodies. A panic is caught and counted.
+    pub(crate) fn open_reader(&self, look: impl FnOnce(&dyn Observer, &mut Ledger) -> Option<ExchangeReader>) {
+        let state = &mut *self.state.lock();
+        self.context.observe(Counter::ObserverPanics, |observer| {
+            state.reader = look(observer, state.ledger()).map(BodyReader::new);
+        });
     }
 
     /// Has `on_close` called when the ledger closes.
@@ -170,18 +182,20 @@ impl InFlight {
     /// The request was admitted and goes to the upstream now, which ends validation.
     pub(crate) fn dispatch(&self) -> Stamp {
         let now = Stamp::now();
-        self.state.lock().dispatched.get_or_insert(now);
+        if self.dispatched.load(Relaxed) == 0 {
+            self.dispatched.store(now.as_ns(), Relaxed);
+        }
         now
     }
 
     /// The upstream window ends at `end`.
     pub(crate) fn end_window(&self, end: Stamp) {
-        let state = &mut *self.state.lock();
-        let ledger = state.ledger();
-        if let Some(window) = &mut ledger.window {
-            window.end_ns = end.since(ledger.started).max(window.head_ns);
-        }
-        state.egress = Some(end);
+        self.egress.store(end.as_ns(), Relaxed);
+    }
+
+    /// So many bytes of the response's body go to the client.
+    pub(crate) fn on_response_bytes(&self, n: usize) {
+        self.response_bytes.store(self.response_bytes.load(Relaxed) + n as u64, Relaxed);
     }
 
     /// The response waited for the client, not for the upstream.
@@ -193,7 +207,7 @@ impl InFlight {
     pub(crate) fn begin_window(&self, sent: Option<Stamp>, head: Stamp) {
         self.upload.get().inspect(|upload| upload.settle());
         let state = &mut *self.state.lock();
-        let dispatched = state.dispatched;
+        let dispatched = Stamp::from_ns(self.dispatched.load(Relaxed));
         let ledger = state.ledger();
         let head_ns = head.since(ledger.started);
         let start_ns = sent.unwrap_or(head).min(head).since(ledger.started);
@@ -206,14 +220,15 @@ impl InFlight {
 
     /// The response's head was read, or Lapwing answers by itself: records status, outcome, and the upstream's reports.
     pub(crate) fn record_response_head(&self, status: StatusCode, headers: &HeaderMap) {
-        self.observe(|observer, ledger| {
-            ledger.status = status.as_u16();
-            observer.response(headers, false, ledger);
-        });
-        self.with_reader(|reader, _| self.on_refused_fields(reader.read_response_head(status.as_u16(), headers)));
         let content_type = headers.get(header::CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
         let is_still_asking = self.request_end().is_none();
         let state = &mut *self.state.lock();
+        self.context.observe(Counter::ObserverPanics, |observer| {
+            let ledger = state.ledger();
+            ledger.status = status.as_u16();
+            observer.response(headers, false, ledger);
+        });
+        self.look_with_reader(state, |reader, _| self.on_refused_fields(reader.read_response_head(status.as_u16(), headers)));
         state.first_byte.on_head(headers, content_type);
         let ledger = state.ledger();
         ledger.outcome = match status.as_u16() {
@@ -250,15 +265,14 @@ impl InFlight {
     /// A spliced stream ended. It carried these many bytes from the client and to it.
     pub(crate) fn on_stream_end(&self, (from_client, to_client): (u64, u64), outcome: Outcome) {
         self.request_bytes.fetch_add(from_client, Relaxed);
-        self.with(|ledger| {
-            ledger.response_bytes += to_client;
-            ledger.outcome = outcome;
-        });
+        self.response_bytes.fetch_add(to_client, Relaxed);
+        self.with(|ledger| ledger.outcome = outcome);
     }
 
     /// The response has ended: the ledger closes when the connection has flushed its last bytes.
     pub(crate) fn finish(self: &Arc<Self>) {
-        if !self.finished.swap(true, Relaxed) {
+        if !self.finished.load(Relaxed) {
+            self.finished.store(true, Relaxed);
             self.meter.close_at_flush(self.clone());
         }
     }
@@ -359,11 +373,16 @@ impl InFlight {
         let started = ledger.started;
         ledger.total_ns = now.since(started);
         ledger.request_bytes = self.request_bytes.load(Relaxed);
+        ledger.response_bytes = self.response_bytes.load(Relaxed);
         ledger.first_byte_ns = state.first_byte.of_stream_ns();
+        let [dispatched, egress] = [&self.dispatched, &self.egress].map(|at| Stamp::from_ns(at.load(Relaxed)));
         let read = self.request_end().unwrap_or_else(|| self.request_last().min(now));
         ledger.observe(Stage::Ingress, ObservedEvent::Request, started, read.max(self.called));
-        ledger.observe(Stage::Validation, ObservedEvent::Admit, self.called, state.dispatched.or(state.egress).unwrap_or(now));
-        if let Some(egress) = state.egress {
+        ledger.observe(Stage::Validation, ObservedEvent::Admit, self.called, dispatched.or(egress).unwrap_or(now));
+        if let Some(egress) = egress {
+            if let Some(window) = &mut ledger.window {
+                window.end_ns = egress.since(started).max(window.head_ns);
+            }
             ledger.observe(Stage::Egress, ObservedEvent::Response, egress, now);
         } else if let Some(window) = &mut ledger.window {
             window.end_ns = ledger.total_ns; // cut off mid-response, or not yet at its end

@@ -39,14 +39,10 @@ impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Classify<S> {
     fn call(&mut self, tracked: TrackedRequest) -> S::Future {
         let TrackedRequest { request, in_flight } = &tracked;
         let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-        let mut reader = None;
-        in_flight.observe(|observer, ledger| {
+        in_flight.open_reader(|observer, ledger| {
             note_request_head(headers, ledger);
-            reader = observer.request(method, path, headers, ledger);
+            observer.request(method, path, headers, ledger)
         });
-        if let Some(reader) = reader {
-            in_flight.set_reader(reader);
-        }
         self.inner.call(tracked)
     }
 }

@@ -9,7 +9,8 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -30,15 +31,12 @@ type Failure = Box<dyn Error + Send + Sync>;
 
 /// The stack of layers as hyper calls it.
 pub(super) trait ClientService:
-    Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send + 'static> + Send + Sync + 'static
+    Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send + 'static> + Send + 'static
 {
 }
 
 impl<S> ClientService for S where
-    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send + 'static>
-        + Send
-        + Sync
-        + 'static
+    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send + 'static> + Send + 'static
 {
 }
 
@@ -54,7 +52,7 @@ pub(super) async fn serve_client<S: ClientService>(
     let Accepted { socket, peer, permit: _permit } = accepted;
     let refusals = Arc::new(CountRefusals(context.clone()));
     let socket = MeteredSocket::client(socket, meter.clone(), context.client_timeouts(), refusals);
-    if let Err(error) = carry(socket, Arc::new(service), &context.config, &meter, tasks, &stop).await {
+    if let Err(error) = carry(socket, service, &context.config, &meter, tasks, &stop).await {
         context.counters.bump(reason(&*error, &meter));
         tracing::debug!(%error, %peer, "a client's connection failed");
     }
@@ -62,7 +60,7 @@ pub(super) async fn serve_client<S: ClientService>(
 
 async fn carry<S: ClientService>(
     mut socket: MeteredSocket,
-    mut service: Arc<S>,
+    mut service: S,
     config: &Config,
     meter: &Arc<SocketMeter>,
     tasks: Tasks,
@@ -97,23 +95,23 @@ async fn opening(socket: &mut MeteredSocket, stop: &CancellationToken) -> Result
 /// Serves HTTP/1.1 until the connection ends (`None`) or rests: then returns what is left of it.
 async fn http1<S: ClientService>(
     socket: MeteredSocket,
-    service: Arc<S>,
+    service: S,
     config: &Config,
     meter: &Arc<SocketMeter>,
     stop: &CancellationToken,
-) -> hyper::Result<Option<(MeteredSocket, Arc<S>)>> {
+) -> hyper::Result<Option<(MeteredSocket, S)>> {
     let mut connection = Box::new(http1_builder(config).serve_connection(TokioIo::new(socket), service).with_upgrades());
     let mut stopping = pin!(stop.cancelled());
-    let (mut is_watching, mut is_stopped) = (false, false);
-    let wakes = Waker::from(meter.clone());
+    let told = Arc::new(StopTold { is_told: AtomicBool::new(true), meter: meter.clone() });
+    let (wakes, tells) = (Waker::from(meter.clone()), Waker::from(told.clone()));
+    let mut is_stopped = false;
     let is_over = poll_fn(|cx| {
         meter.waker.register(cx);
         let quiet = &mut Context::from_waker(&wakes);
         let mut polled = Pin::new(&mut *connection).poll(quiet);
-        // the task is woken when it is to stop; to ask again each time it is woken would cost more than the answer
-        if polled.is_pending() && !is_stopped && (!is_watching || stop.is_cancelled()) {
-            is_watching = true;
-            if stopping.as_mut().poll(cx).is_ready() {
+        if polled.is_pending() && !is_stopped && told.is_told.load(Relaxed) {
+            told.is_told.store(false, Relaxed);
+            if stopping.as_mut().poll(&mut Context::from_waker(&tells)).is_ready() {
                 is_stopped = true;
                 Pin::new(&mut *connection).graceful_shutdown();
                 polled = Pin::new(&mut *connection).poll(quiet);
@@ -133,6 +131,20 @@ async fn http1<S: ClientService>(
         socket.read_again(Bytes::copy_from_slice(&parts.read_buf));
         (socket, parts.service)
     }))
+}
+
+/// Wakes a connection that is to stop, and says so: to ask at each turn whether it is to would take a lock.
+struct StopTold {
+    /// It may be that the connection is to stop.
+    is_told: AtomicBool,
+    meter: Arc<SocketMeter>,
+}
+
+impl Wake for StopTold {
+    fn wake(self: Arc<Self>) {
+        self.is_told.store(true, Relaxed);
+        self.meter.waker.wake();
+    }
 }
 
 fn http1_builder(config: &Config) -> http1::Builder {

@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 
 use http::{Request, Response};
@@ -36,6 +37,8 @@ pub(crate) struct H1Connection {
     pub(crate) deadline: LazyDeadline,
     /// When it was last put back.
     pub(super) idle_since: Option<Stamp>,
+    /// The calls of its waker until then.
+    pub(super) idle_calls: u32,
     /// How its last answer ended.
     pub(super) framing: Framing,
     /// Where it is put back; only while a request holds it, and not if it is closed after that.
@@ -71,6 +74,7 @@ impl H1Connection {
             meter,
             deadline,
             idle_since: None,
+            idle_calls: 0,
             framing: Framing::Sized,
             pool: Some(pool),
         }))
@@ -79,6 +83,11 @@ impl H1Connection {
     /// Returns whether it can take a request.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_done && self.send.is_ready()
+    }
+
+    /// Returns whether something may have come since it was put back: its end, or what nobody asked for.
+    pub(super) fn may_have_read(&self) -> bool {
+        !self.meter.is_watched.load(Relaxed) || self.meter.waker.calls() != self.idle_calls
     }
 
     /// Returns whether it is closed.

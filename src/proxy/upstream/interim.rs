@@ -20,12 +20,12 @@ const NOT_PASSED: [HeaderName; 5] = [
 ];
 
 /// Makes hyper pass on the interim responses to `request`, and open `gate`.
-pub(super) fn pass_on(request: &mut Request<RequestBody>, in_flight: &InFlight, gate: Option<Arc<ContinueGate>>) {
+pub(super) fn pass_on(request: &mut Request<RequestBody>, in_flight: &Arc<InFlight>, gate: Option<Arc<ContinueGate>>) {
     let takes_interim = !in_flight.is_multiplexed && request.version() == Version::HTTP_11;
     if !takes_interim && gate.is_none() {
         return;
     }
-    let (meter, counters) = (in_flight.meter.clone(), in_flight.context.counters.clone());
+    let in_flight = in_flight.clone();
     hyper::ext::on_informational(request, move |response| {
         if response.status() == StatusCode::CONTINUE {
             if let Some(gate) = &gate {
@@ -44,8 +44,8 @@ pub(super) fn pass_on(request: &mut Request<RequestBody>, in_flight: &InFlight, 
             bytes.extend_from_slice(b"\r\n");
         }
         bytes.extend_from_slice(b"\r\n");
-        if !meter.interject(&bytes) {
-            counters.bump(Counter::InterimDropped);
+        if !in_flight.meter.interject(&bytes) {
+            in_flight.context.counters.bump(Counter::InterimDropped);
         }
     });
 }

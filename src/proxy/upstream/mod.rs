@@ -77,9 +77,9 @@ impl tower::Service<TrackedRequest> for Upstream {
     }
 
     fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
-        let Self { context, h2 } = self.clone();
+        let context = self.context.clone();
         if speaks_h2(tracked.in_flight.context.config.upstream_protocol, tracked.request.version()) {
-            Box::pin(over_h2(context, h2, tracked))
+            Box::pin(over_h2(context, self.h2.clone(), tracked))
         } else {
             Box::pin(over_h1(context, tracked))
         }

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub(crate) struct ConnectionPool {
     idle: Mutex<VecDeque<Box<H1Connection>>>,
     /// Those that rest, the longest first.
     resting: Mutex<VecDeque<Box<H1Connection>>>,
+    /// Whether there may be any. Each request looks, and most upstreams have none.
+    has_resting: AtomicBool,
     trust: Trust,
     limit_ns: AtomicU64,
     tasks: Tasks,
@@ -43,8 +45,8 @@ pub(crate) struct ConnectionPool {
 impl ConnectionPool {
     /// An empty pool. It drops connections that are idle for longer than `limit`; `tasks` carry what is left of answered requests.
     pub(crate) fn new(limit: Duration, tasks: Tasks) -> Self {
-        let (idle, resting, trust) = Default::default();
-        Self { idle, resting, trust, limit_ns: nanos(limit).into(), tasks }
+        let (idle, resting, has_resting, trust) = Default::default();
+        Self { idle, resting, has_resting, trust, limit_ns: nanos(limit).into(), tasks }
     }
 
     /// Takes a connection that is alive, if there is one at `now`.
@@ -55,7 +57,9 @@ impl ConnectionPool {
         loop {
             let mut connection = self.idle.lock().pop_back()?;
             let idle_ns = connection.idle_since.map_or(u64::MAX, |since| now.since(since));
-            look_at(&mut connection).await;
+            if connection.may_have_read() {
+                look_at(&mut connection).await;
+            }
             if idle_ns < self.limit_ns.load(Relaxed) && connection.is_idle() {
                 connection.pool = Some(self.clone());
                 return Some(connection);
@@ -66,9 +70,13 @@ impl ConnectionPool {
 
     /// The next connection that has rested at `now`.
     fn rested(&self, now: Stamp) -> Option<Box<H1Connection>> {
+        if !self.has_resting.load(Relaxed) {
+            return None;
+        }
         let mut resting = self.resting.lock();
-        let is_rested = resting.front()?.idle_since.is_none_or(|since| now.since(since) >= nanos(REST));
-        if is_rested { resting.pop_front() } else { None }
+        let first = resting.pop_front_if(|first| first.idle_since.is_none_or(|since| now.since(since) >= nanos(REST)));
+        self.has_resting.store(!resting.is_empty(), Relaxed);
+        first
     }
 
     /// A connection has rested: keeps it if the upstream did.
@@ -107,10 +115,12 @@ impl ConnectionPool {
         let mut resting = self.resting.lock();
         if resting.len() < MAX_IDLE {
             resting.push_back(connection);
+            self.has_resting.store(true, Relaxed);
         }
     }
 
-    fn push(&self, connection: Box<H1Connection>) {
+    fn push(&self, mut connection: Box<H1Connection>) {
+        connection.idle_calls = connection.meter.waker.calls();
         let mut idle = self.idle.lock();
         if idle.len() == MAX_IDLE {
             idle.pop_front();
@@ -125,6 +135,7 @@ impl ConnectionPool {
             if connection.is_idle() || connection.is_done() { Poll::Ready(()) } else { Poll::Pending }
         });
         if tokio::time::timeout(LINGER, rest).await.is_ok() && connection.is_idle() {
+            connection.meter.waker.forget();
             self.keep(connection, Stamp::now());
         }
     }
