@@ -22,13 +22,6 @@ use crate::proxy::upload::Upload;
 /// The content types of gRPC-Web, whose status is in the body and stays unknown.
 const GRPC_WEB: &[u8] = b"application/grpc-web";
 
-/// When the last byte of the request's head was there and the request before it had ended, which begins validation: from then on the head is
-/// parsed. Over HTTP/2, where a connection reads for many requests, it is now.
-fn called(meter: &SocketMeter, is_multiplexed: bool) -> Stamp {
-    let read = if is_multiplexed { None } else { meter.last_read() };
-    read.map_or_else(Stamp::now, |read| meter.last_closed().map_or(read, |closed| closed.max(read)))
-}
-
 /// A request in flight.
 #[derive(Debug)]
 pub(crate) struct InFlight {
@@ -84,7 +77,7 @@ impl InFlight {
         started: Stamp,
         is_multiplexed: bool,
     ) -> Arc<Self> {
-        let called = called(&meter, is_multiplexed);
+        let called = Stamp::now();
         let mut ledger = Box::new(Ledger::open(started, 0));
         note_arrival(&context, &meter, &mut ledger);
         let generation = context.counters.open_requests().begin();
