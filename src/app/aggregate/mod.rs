@@ -165,7 +165,7 @@ impl Aggregation {
                 Some(received) = spans.recv() => self.spans(received),
             }
             let depth = self.look();
-            pause.as_mut().reset(tokio::time::Instant::now() + pause_after(depth));
+            pause.set(tokio::time::sleep(pause_after(depth)));
         }
         while let Ok(received) = spans.try_recv() {
             self.spans(received);

@@ -74,7 +74,8 @@ impl ConnectionPool {
             return None;
         }
         let mut resting = self.resting.lock();
-        let first = resting.pop_front_if(|first| first.idle_since.is_none_or(|since| now.since(since) >= nanos(REST)));
+        let is_rested = |first: &H1Connection| first.idle_since.is_none_or(|since| now.since(since) >= nanos(REST));
+        let first = if resting.front().is_some_and(|first| is_rested(first)) { resting.pop_front() } else { None };
         self.has_resting.store(!resting.is_empty(), Relaxed);
         first
     }
