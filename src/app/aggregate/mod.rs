@@ -27,8 +27,9 @@ use crate::protocol::Tokenizers;
 use crate::settings::ConfigHandle;
 use crate::telemetry::TailSampler;
 
-/// How often the queue is read where little is in it, and how often at most.
+/// How often the queue is read where little is in it.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often it is read at most.
 const SOON: Duration = Duration::from_millis(1);
 /// The queue is read so often that about so many ledgers are in it: what the request path has just written is in the processor's caches then, and
 /// its memory free for the next requests.

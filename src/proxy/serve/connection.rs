@@ -56,6 +56,8 @@ pub(super) async fn serve_client<S: ClientService>(
         context.counters.bump(reason(&*error, &meter));
         tracing::debug!(%error, %peer, "a client's connection failed");
     }
+    // timers of pooled connections may hold the meter for longer than the task that ends here
+    meter.waker.forget();
 }
 
 async fn carry<S: ClientService>(
