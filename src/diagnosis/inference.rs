@@ -12,6 +12,10 @@ use crate::metrics::RouteBudget;
 pub const MAX_INFERRED: usize = 16;
 /// The mean time outside the window follows the last so many requests.
 const REMEMBERED: u32 = 1_000;
+/// How far apart the beginnings of two folds are at least. So a fit is made of each request up to 6,400 a second, and of runs of
+/// successive ones beyond; and judging them, which takes up to a millisecond where they differ from what was before, costs no more at a
+/// higher rate.
+const FOLDS_APART_NS: u64 = 20_000_000;
 
 /// The upstream windows of a series, and what its requests take beside them.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +27,8 @@ pub struct UpstreamWindows {
     /// The mean of what a request takes outside its window, in nanoseconds.
     outside_ns: f64,
     requests: u32,
+    /// When the request ended with which the last fold began.
+    fold_began: Stamp,
 }
 
 impl UpstreamWindows {
@@ -36,6 +42,13 @@ impl UpstreamWindows {
         self.requests = self.requests.saturating_add(1).min(REMEMBERED);
         let outside_ns = ledger.total_ns.saturating_sub(window.length_ns()) as f64;
         self.outside_ns += (outside_ns - self.outside_ns) / f64::from(self.requests);
+        if self.statistics.is_between_folds() {
+            let ended = ledger.started.plus(ledger.total_ns);
+            if (self.fold_began..self.fold_began.plus(FOLDS_APART_NS)).contains(&ended) {
+                return;
+            }
+            self.fold_began = ended;
+        }
         let work = ledger.work.primary_amount().unwrap_or(0);
         self.statistics.record(work, ledger.circumstances.in_flight, window.length_ns(), ledger.started.as_ns());
     }
@@ -147,6 +160,22 @@ mod tests {
         }
         let mut said = diagnostician.examine(60_000_000_000, now).infer();
         said.routes.remove(0)
+    }
+
+    #[test]
+    fn a_fit_is_made_of_each_request_until_they_are_too_many() {
+        let samples = |apart_ns: u64| {
+            let mut windows = UpstreamWindows::default();
+            for n in 0..100_000 {
+                let mut exchange = unreported(0);
+                exchange.ledger.started = exchange.ledger.started.plus(n * apart_ns);
+                windows.record(&exchange);
+            }
+            windows.statistics.samples()
+        };
+        assert_eq!(samples(160_000), 100_000);
+        let of_half_a_second = samples(5_000);
+        assert!((2_560..=26 * 128).contains(&of_half_a_second), "{of_half_a_second}");
     }
 
     #[test]

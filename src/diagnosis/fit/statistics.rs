@@ -90,6 +90,11 @@ impl FitStatistics {
         estimate::fit(&all.blocks)
     }
 
+    /// Whether the next sample is the first of a fold.
+    pub(in crate::diagnosis) const fn is_between_folds(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// How many samples are held.
     #[must_use]
     pub fn samples(&self) -> u64 {
